@@ -1,0 +1,12 @@
+# A folder is a phase: one static library, whose sources are all .cpp files in it.
+# weft_folder(ir DEPENDS base) makes the target weft_ir from src/ir/*.cpp.
+function(weft_folder name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  add_library(weft_${name} STATIC ${sources})
+  target_include_directories(weft_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  set_target_properties(weft_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  foreach(dependency IN LISTS ARG_DEPENDS)
+    target_link_libraries(weft_${name} PUBLIC weft_${dependency})
+  endforeach()
+endfunction()

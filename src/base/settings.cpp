@@ -1,0 +1,62 @@
+#include "base/settings.h"
+
+#include <cstdlib>
+#include <sstream>
+#include <string_view>
+
+namespace weft {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool is_on(const char* name, bool fallback) {
+  std::string value = variable(name);
+  if (value.empty()) return fallback;
+  return value != "0";
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');)
+    if (!part.empty()) parts.push_back(part);
+  return parts;
+}
+
+std::string cache_directory() {
+  if (!is_on("WEFT_CACHE", true)) return "";
+  if (std::string base = variable("XDG_CACHE_HOME"); !base.empty()) return base + "/weft";
+  if (std::string home = variable("HOME"); !home.empty()) return home + "/.cache/weft";
+  return "";
+}
+
+Settings read() {
+  Settings s;
+  s.enabled = is_on("WEFT", true);
+  s.strict = is_on("WEFT_STRICT", false);
+#ifdef NDEBUG
+  s.verify = is_on("WEFT_VERIFY", false);
+#else
+  s.verify = is_on("WEFT_VERIFY", true);
+#endif
+  s.disabled = split(variable("WEFT_DISABLE"));
+  s.dump = variable("WEFT_DUMP");
+  s.isa = variable("WEFT_ISA");
+  s.cache_dir = cache_directory();
+  s.time_passes = is_on("WEFT_TIME", false);
+  return s;
+}
+
+}  // namespace
+
+Settings& mutable_settings() {
+  static Settings instance = read();
+  return instance;
+}
+
+const Settings& settings() { return mutable_settings(); }
+
+}  // namespace weft

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ir/program.h"
+#include "runtime/team.h"
+#include "runtime/tensor.h"
+
+namespace weft::engine {
+
+/// A program ready to run: thread-safe, any number of calls at once.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  /// The program as given, for types and shapes of inputs and outputs.
+  virtual const ir::Program& program() const = 0;
+  /// Outputs are dense, of the sizes that the program's types give, allocated by the caller, and overlap nothing.
+  /// User's error when inputs don't fit the program, std::bad_alloc when the arena can't be had.
+  virtual void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
+                   runtime::Team& team) const = 0;
+  /// The buffer plan as text, for these sizes of symbols: a line a buffer, the last line the peak in bytes.
+  virtual std::string plan(const ir::Bindings& bindings) const = 0;
+};
+
+/// The executable of a program's text. Compiled once per process; found by the string's address and length first, then by
+/// its hash. User's error when the text doesn't parse.
+std::shared_ptr<const Executable> compile(std::string_view text);
+
+/// What the engine counted since the process began: programs compiled, seconds, cache hits, and for each reason how often
+/// something ran through the interpreter instead of machine code.
+struct Stats {
+  int64_t compiled = 0;
+  int64_t object_cache_hits = 0;  ///< taken from the disk instead of compiled
+  double compile_seconds = 0;
+  int64_t calls = 0;
+  std::map<std::string, int64_t> fallbacks;
+};
+Stats stats();
+void count_fallback(const std::string& reason);
+
+}  // namespace weft::engine

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "ir/type.h"
+
+namespace weft::ir {
+
+enum class OpCode : uint8_t {
+#define WEFT_OP(Enum, ...) k##Enum,
+#include "ir/ops.def"
+};
+
+enum class OpClass : uint8_t { kElementwise, kMovement, kReduction, kProduct, kSource, kRegion };
+
+/// One row of ops.def that every phase may ask for.
+struct OpInfo {
+  std::string_view name;
+  int arity;  ///< -1: any number
+  OpClass op_class;
+};
+const OpInfo& info(OpCode code);
+
+/// An index into Program::values. Ids are never reused; a value is defined once (SSA).
+using ValueId = uint32_t;
+inline constexpr ValueId kNoValue = ~ValueId{0};
+
+/// An attribute. Floats print losslessly (`0.1`, `inf`, `nan`), so that parse(print(p)) == p.
+using Attr = std::variant<bool, int64_t, double, std::vector<int64_t>, std::string, Dim>;
+using Attrs = std::map<std::string, Attr, std::less<>>;
+
+struct Op;
+
+/// Straight-line ops: a program's body or a scan's region.
+struct Block {
+  std::vector<ValueId> args;
+  std::vector<Op> ops;
+  std::vector<ValueId> results;  ///< what is returned, or yielded by a step
+};
+
+struct Op {
+  OpCode code;
+  std::vector<ValueId> operands;
+  std::vector<ValueId> results;  ///< one, but for scan
+  Attrs attrs;
+  std::vector<Block> regions;  ///< one for scan, none otherwise
+
+  bool has(std::string_view name) const { return attrs.find(name) != attrs.end(); }
+  /// The attribute; internal error if it is absent or of another type.
+  template <typename T>
+  const T& attr(std::string_view name) const;
+  /// The attribute or, when it is absent, `fallback`.
+  template <typename T>
+  T attr_or(std::string_view name, T fallback) const;
+};
+
+struct Value {
+  Type type;
+  std::string name;  ///< without the %; unique in the program when printed, may be empty
+};
+
+/// A program: a function from tensors to tensors. A plain value: copy it to keep it.
+struct Program {
+  std::string name = "main";
+  std::vector<Value> values;
+  Block body;
+
+  const Type& type(ValueId id) const { return values[id].type; }
+  ValueId new_value(Type type, std::string name = "");
+};
+
+/// Scan's operands, region arguments and results, each split into its carry part and its xs or ys part.
+struct ScanView {
+  explicit ScanView(const Op& op);
+  int64_t carries;
+  bool reverse;
+  Dim length;
+  const Block& region;
+  std::vector<ValueId> inits, xs;              ///< operands
+  std::vector<ValueId> carry_args, x_args;     ///< region arguments
+  std::vector<ValueId> carry_outs, y_outs;     ///< region results
+  std::vector<ValueId> carry_results, stacks;  ///< op results
+};
+
+/// The result types that an op's type rule gives. For ops whose type is declared (constant, iota, cast, broadcast, reshape,
+/// scatter_add) `declared` is checked and returned. Throws the user's error when operands don't fit, e.g.
+/// "matmul: the operands' inner sizes differ, 5 in f32[B,5] and 6 in f32[6,8]".
+std::vector<Type> infer_types(const Program& program, const Op& op, const std::vector<Type>& declared);
+
+template <typename T>
+const T& Op::attr(std::string_view name) const {
+  auto it = attrs.find(name);
+  internal_check(it != attrs.end(), "{} has no attribute '{}'", info(code).name, name);
+  const T* value = std::get_if<T>(&it->second);
+  internal_check(value != nullptr, "{}: attribute '{}' is of another type", info(code).name, name);
+  return *value;
+}
+
+template <typename T>
+T Op::attr_or(std::string_view name, T fallback) const {
+  return has(name) ? attr<T>(name) : fallback;
+}
+
+}  // namespace weft::ir

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace weft::runtime {
+
+/// Instruction sets that micro-kernels are built for ahead of time. Generated code targets the same one.
+enum class Isa : uint8_t { kGeneric, kAvx2, kAvx512 };
+
+std::string_view name_of(Isa isa);
+
+/// The best set this CPU has, or the one WEFT_ISA names (user's error if the CPU lacks it or the name is unknown).
+Isa active_isa();
+
+/// Vector lanes of a panel's unit, the same for every ISA: 64 bytes.
+inline constexpr int64_t kLanesF32 = 16;
+inline constexpr int64_t kLanesF64 = 8;
+/// The widest panel in vectors.
+inline constexpr int64_t kMaxVectors = 4;
+
+/// c[r][0..width) = (accumulate ? c : 0) + sum over k of a[r][k] * panel[k][0..width), width = vectors * lanes, for
+/// r in 0..rows-1. `lda`, `ldc` in elements. Any rows >= 0 and k >= 0; panel is 64-byte aligned, a and c are not.
+/// The order of summation over k is the same for every row count (so that the bits don't depend on the split).
+using TileKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panel, void* c, int64_t ldc,
+                            int64_t accumulate);
+
+/// Panel layout of the op `pack` (ir/ops.def) for panels first..last-1. `source` is b [K, G*N] row-major, or [G*N, K] with
+/// `transposed`; ld its row stride in elements.
+struct PackArgs {
+  const void* source;
+  void* destination;
+  int64_t k, n, groups, unroll;  ///< n: columns of one group
+  int64_t ld;
+  bool transposed;
+};
+using PackKernel = void (*)(const PackArgs& args, int64_t first_panel, int64_t last_panel);
+
+/// c [M, N] = sum over rows r of a[r][m] * b[r][n] for the rectangle m0..m1-1, n0..n1-1: the op `outer` with leading dims
+/// flattened. Blocks over rows in a fixed size, in order, so that the bits don't depend on the rectangle's bounds as long as
+/// they are multiples of outer_block_m / outer_block_n. `scratch` has outer_scratch_bytes and is 64-byte aligned.
+struct OuterArgs {
+  const void* a;
+  const void* b;
+  void* c;
+  int64_t rows, m, n, lda, ldb, ldc;
+};
+using OuterKernel = void (*)(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch);
+
+/// out[c] = sum over rows r, in order, of a[r][c] for c in c0..c1-1.
+using ColumnSumKernel = void (*)(const void* a, int64_t rows, int64_t lda, void* out, int64_t c0, int64_t c1);
+
+struct DTypeKernels {
+  TileKernel tile[kMaxVectors + 1];  ///< by vectors, 1..4; [0] is null
+  int64_t tile_rows[kMaxVectors + 1];  ///< the row count each kernel likes best (a caller blocks its rows by it)
+  PackKernel pack;
+  OuterKernel outer;
+  ColumnSumKernel column_sum;
+  int64_t outer_block_m, outer_block_n;
+  int64_t outer_scratch_bytes;
+};
+
+/// The kernels of f32 or f64 (internal error for another type).
+const DTypeKernels& kernels(Isa isa, DType dtype);
+
+}  // namespace weft::runtime

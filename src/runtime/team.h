@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+namespace weft::runtime {
+
+/// Threads that run one function together. The PyTorch side implements it on PyTorch's own OpenMP team; OwnTeam is for
+/// programs without torch.
+class Team {
+ public:
+  virtual ~Team() = default;
+  /// The number of threads run() would like to use now.
+  virtual int64_t size() const = 0;
+  /// Calls member(thread, threads) once for every thread of one parallel region, all at the same time; `threads` is the
+  /// real size of the region, which can be smaller than size(). Members must not throw.
+  virtual void run(const std::function<void(int64_t thread, int64_t threads)>& member) = 0;
+};
+
+/// The caller's thread alone.
+class SerialTeam : public Team {
+ public:
+  int64_t size() const override { return 1; }
+  void run(const std::function<void(int64_t, int64_t)>& member) override { member(0, 1); }
+};
+
+/// A team of its own threads, kept asleep between calls; `threads` <= 0 takes the cores this process may use.
+/// One process-wide instance is enough: run() serialises callers. In a forked child it runs serially.
+Team& own_team(int64_t threads = 0);
+
+/// A barrier for the members of one region: spins about 2 us, then yields. Memory written before arrive_and_wait() by any
+/// member is visible to all after it.
+class SpinBarrier {
+ public:
+  explicit SpinBarrier(int64_t members) : members_(members) {}
+  void arrive_and_wait();
+
+ private:
+  const int64_t members_;
+  alignas(64) std::atomic<int64_t> waiting_{0};
+  alignas(64) std::atomic<uint64_t> phase_{0};
+};
+
+}  // namespace weft::runtime
