@@ -1,0 +1,104 @@
+"""`torch.compile(model, backend="weft")`.
+
+Dynamo's graph goes through AOTAutograd, which traces forward and backward with `torch.ops.weft.call` standing for the
+recurrences, differentiated by Weft already. Each of the two graphs is then compiled by `_compile_graph`; an ATen op that
+is no part of a Weft program stays a call to ATen, without a graph break and without a copy.
+
+The entry point of group `torch_dynamo_backends` names `weft` below, so `torch.compile` finds it without `import weft`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import default_partition
+from torch.fx.graph import _BoxedCodeGen
+
+import weft as _weft  # noqa: F401  loads the operator and its kernels, which tracing relies on
+
+__all__ = ["BackendStats", "stats", "weft"]
+
+Compiled = Callable[..., Any]
+
+# torch.compile's modes trade compile time for speed in Inductor. Weft has one way to compile, the fast one.
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+_OPTIONS: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass
+class BackendStats:
+    """What the backend did since the process began."""
+
+    frames: int = 0  #: graphs taken from Dynamo
+    graphs: int = 0  #: forward, backward and inference graphs compiled
+    calls: int = 0  #: calls of Weft programs in them
+    seconds: float = 0.0  #: AOTAutograd's time and the backend's own, without Dynamo's
+    extern: Counter[str] = dataclasses.field(default_factory=Counter)  #: calls left to ATen in them, by op
+
+
+stats = BackendStats()
+
+
+def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Compiled:
+    """The backend: from Dynamo's graph to a function of the same inputs.
+
+    `mode` may be any of torch.compile's and changes nothing; `options` takes nothing yet.
+
+    Raises:
+        ValueError: an unknown mode or option.
+    """
+    _check_arguments(**kwargs)
+    start = time.perf_counter()
+    stats.frames += 1
+    try:
+        return aot_autograd(
+            fw_compiler=_compile_graph,
+            bw_compiler=_compile_graph,
+            partition_fn=default_partition,  # saves what eager saves: without fusion recomputing would not pay
+            keep_inference_input_mutations=True,
+        )(graph_module, example_inputs)
+    finally:
+        stats.seconds += time.perf_counter() - start
+
+
+def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = None, **others: Any) -> None:
+    if others:
+        raise ValueError(f"backend 'weft' takes mode and options, not {', '.join(sorted(others))}")
+    if mode is not None and mode not in _MODES:
+        raise ValueError(f"backend 'weft' has no mode {mode!r}; there are {', '.join(_MODES)}")
+    unknown = sorted(set(options or {}) - set(_OPTIONS))
+    if unknown:
+        known = ", ".join(_OPTIONS) or "none"
+        raise ValueError(f"backend 'weft' has no option {unknown[0]!r}; there are: {known}")
+
+
+def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
+    """One of AOTAutograd's graphs, in the boxed convention: arguments are freed as soon as they have been used."""
+    _count(graph_module)
+    graph_module.graph.set_codegen(_BoxedCodeGen())
+    graph_module.recompile()
+    forward = graph_module.forward
+
+    def run(arguments: list[Any]) -> Any:
+        return forward(arguments)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _count(graph_module: fx.GraphModule) -> None:
+    stats.graphs += 1
+    for node in graph_module.graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        if node.target.namespace == "weft":
+            stats.calls += 1
+        else:
+            stats.extern[str(node.target)] += 1
