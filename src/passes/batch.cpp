@@ -1,0 +1,72 @@
+#include "passes/batch.h"
+
+#include <algorithm>
+#include <set>
+
+namespace weft::passes {
+namespace {
+
+using ir::Op;
+using ir::OpClass;
+using ir::OpCode;
+using ir::Program;
+using ir::ValueId;
+
+bool leads_with(const Program& program, ValueId value, const ir::Dim& batch) {
+  const ir::Shape& shape = program.type(value).shape;
+  return !shape.empty() && shape[0] == batch;
+}
+
+bool names_dim_zero(const std::vector<int64_t>& dims) { return std::ranges::find(dims, 0) != dims.end(); }
+
+/// Whether the op leaves row i of its result a function of row i of its operands (and of values without rows). `rowless`
+/// holds the region's values without rows: constants, and what else is made of nothing but them.
+bool keeps_rows(const Program& program, const Op& op, const std::set<ValueId>& rowless, const std::set<ValueId>& inside) {
+  auto has_rows = [&](ValueId v) { return inside.contains(v) && !rowless.contains(v); };
+  switch (op.code) {
+    case OpCode::kBroadcast: {
+      const auto& dims = op.attr<std::vector<int64_t>>("dims");
+      return !has_rows(op.operands[0]) || (!dims.empty() && dims[0] == 0);
+    }
+    case OpCode::kSlice:
+    case OpCode::kPad:
+    case OpCode::kConcat:
+    case OpCode::kReverse:
+      return op.attr<int64_t>("dim") != 0;
+    case OpCode::kReduceSum:
+    case OpCode::kReduceMax:
+      return !names_dim_zero(op.attr<std::vector<int64_t>>("dims"));
+    case OpCode::kMatmul:
+    case OpCode::kMatmulPacked:
+      return program.type(op.operands[0]).rank() >= 2 && !has_rows(op.operands[1]);
+    default:
+      return info(op.code).op_class == OpClass::kElementwise;
+  }
+}
+
+}  // namespace
+
+bool is_batched(const Program& program, const Op& scan) {
+  ir::ScanView view(scan);
+  if (view.carry_args.empty() && view.x_args.empty()) return false;
+  ValueId first = view.carry_args.empty() ? view.x_args[0] : view.carry_args[0];
+  if (program.type(first).rank() == 0) return false;
+  const ir::Dim& batch = program.type(first).shape[0];
+  std::set<ValueId> inside(view.region.args.begin(), view.region.args.end());
+  for (ValueId arg : view.region.args)
+    if (!leads_with(program, arg, batch)) return false;
+  std::set<ValueId> rowless;
+  for (const Op& op : view.region.ops) {
+    for (ValueId result : op.results) inside.insert(result);
+    if (op.code == OpCode::kConstant) {
+      for (ValueId result : op.results) rowless.insert(result);
+      continue;
+    }
+    if (!keeps_rows(program, op, rowless, inside)) return false;
+    for (ValueId result : op.results)
+      if (!leads_with(program, result, batch)) return false;
+  }
+  return std::ranges::all_of(view.region.results, [&](ValueId v) { return leads_with(program, v, batch); });
+}
+
+}  // namespace weft::passes

@@ -1,0 +1,132 @@
+#include "passes/prepack.h"
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "ir/builder.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::OpCode;
+using ir::Program;
+using ir::ValueId;
+
+constexpr int64_t kMaxVectors = 4;  // the widest panel the micro-kernels take
+constexpr int64_t kLineBytes = 64;  // a unit of a panel is one cache line
+
+/// Who reads a value: ops, and whether a block returns it.
+struct Uses {
+  std::map<ValueId, std::vector<const Op*>> ops;
+  std::set<ValueId> returned;
+};
+
+void collect_uses(const Block& block, Uses& uses) {
+  for (const Op& op : block.ops) {
+    for (ValueId operand : op.operands) uses.ops[operand].push_back(&op);
+    for (const Block& region : op.regions) collect_uses(region, uses);
+  }
+  for (ValueId result : block.results) uses.returned.insert(result);
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// How many equal column groups the product's result is read in; 1 unless every reader is such a slice.
+int64_t column_groups(const Program& program, ValueId result, int64_t columns, const Uses& uses) {
+  if (uses.returned.contains(result)) return 1;
+  auto readers = uses.ops.find(result);
+  if (readers == uses.ops.end()) return 1;
+  int64_t width = 0;
+  for (const Op* reader : readers->second) {
+    if (reader->code != OpCode::kSlice || reader->attr<int64_t>("dim") != program.type(result).rank() - 1) return 1;
+    int64_t start = reader->attr<int64_t>("start"), limit = reader->attr<int64_t>("limit");
+    if (width == 0) width = limit - start;
+    if (width == 0 || limit - start != width || start % width != 0) return 1;
+  }
+  if (columns % width != 0 || columns / width > kMaxVectors) return 1;
+  return columns / width;
+}
+
+/// Units side by side in a panel. In a loop panels stay narrow, so that few units still spread over threads.
+int64_t panel_unroll(int64_t groups, int64_t group_columns, int64_t lanes, bool in_loop) {
+  if (groups > 1) return 1;
+  int64_t units = ceil_div(group_columns, lanes);
+  if (in_loop) return units > 1 ? 2 : 1;
+  for (int64_t unroll : {3, 4, 2})
+    if (units % unroll == 0) return unroll;
+  return units < 3 ? units : 3;
+}
+
+class Prepacker {
+ public:
+  explicit Prepacker(Program& program) : program_(program) { collect_uses(program.body, uses_); }
+
+  void run() {
+    std::vector<Op> ops;
+    for (ValueId arg : program_.body.args) outside_.insert(arg);
+    for (Op& op : program_.body.ops) {
+      pending_.clear();
+      rewrite(op, false);
+      for (Op& pack : pending_) ops.push_back(std::move(pack));
+      for (ValueId result : op.results) outside_.insert(result);
+      ops.push_back(std::move(op));
+    }
+    program_.body.ops = std::move(ops);
+  }
+
+ private:
+  using Key = std::tuple<ValueId, int64_t, int64_t, bool>;
+
+  void rewrite(Op& op, bool in_loop) {
+    for (Block& region : op.regions)
+      for (Op& inner : region.ops) rewrite(inner, true);
+    if (op.code == OpCode::kMatmul && packable(op)) pack(op, in_loop);
+  }
+
+  bool packable(const Op& op) const {
+    const ir::Type& weights = program_.type(op.operands[1]);
+    bool floating = weights.dtype == DType::kF32 || weights.dtype == DType::kF64;
+    return floating && weights.shape[0].is_constant() && weights.shape[1].is_constant() &&
+           element_count(weights.shape).constant() > 0 && outside_.contains(op.operands[1]) &&
+           program_.type(op.operands[0]).rank() >= 1;
+  }
+
+  void pack(Op& op, bool in_loop) {
+    const ir::Type& weights = program_.type(op.operands[1]);
+    bool transposed = op.attr_or<bool>("transpose_b", false);
+    int64_t columns = weights.shape[transposed ? 0 : 1].constant();
+    int64_t lanes = kLineBytes / size_of(weights.dtype);
+    int64_t groups = column_groups(program_, op.results[0], columns, uses_);
+    int64_t unroll = panel_unroll(groups, columns / groups, lanes, in_loop);
+    op.operands[1] = panels({op.operands[1], groups, unroll, transposed}, lanes);
+    op.code = OpCode::kMatmulPacked;
+    op.attrs = {{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}, {"n", columns}};
+  }
+
+  ValueId panels(const Key& key, int64_t lanes) {
+    auto [found, fresh] = packed_.try_emplace(key, ir::kNoValue);
+    if (!fresh) return found->second;
+    auto [weights, groups, unroll, transposed] = key;
+    Block holder;
+    ir::Attrs attrs{{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}};
+    if (transposed) attrs["transpose_b"] = true;
+    found->second = ir::Builder(program_, holder).emit(OpCode::kPack, {weights}, std::move(attrs));
+    pending_.push_back(std::move(holder.ops[0]));
+    return found->second;
+  }
+
+  Program& program_;
+  Uses uses_;
+  std::set<ValueId> outside_;  // defined in the program's own body so far
+  std::map<Key, ValueId> packed_;
+  std::vector<Op> pending_;  // packs to stand before the op at hand
+};
+
+}  // namespace
+
+void prepack(Program& program) { Prepacker(program).run(); }
+
+}  // namespace weft::passes
