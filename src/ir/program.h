@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -25,14 +26,22 @@ struct OpInfo {
   OpClass op_class;
 };
 const OpInfo& info(OpCode code);
+/// The op of that text name; empty when there is none.
+std::optional<OpCode> op_named(std::string_view name);
 
 /// An index into Program::values. Ids are never reused; a value is defined once (SSA).
 using ValueId = uint32_t;
 inline constexpr ValueId kNoValue = ~ValueId{0};
 
-/// An attribute. Floats print losslessly (`0.1`, `inf`, `nan`), so that parse(print(p)) == p.
+/// An attribute. Floats print losslessly (`0.1`, `inf`, `nan`), dims as `dim(2*T)`, so that parse(print(p)) == p.
+/// The type rules know every op's attributes and refuse others, but for annotations: names with a `.` are free for passes.
 using Attr = std::variant<bool, int64_t, double, std::vector<int64_t>, std::string, Dim>;
 using Attrs = std::map<std::string, Attr, std::less<>>;
+
+/// Limits that keep programs from arbitrary text bounded; the verifier enforces them.
+inline constexpr int64_t kMaxRank = 16;
+inline constexpr int64_t kMaxRegionDepth = 32;
+inline constexpr int64_t kMaxDim = int64_t{1} << 62;
 
 struct Op;
 

@@ -1,0 +1,138 @@
+#include "ir/verifier.h"
+
+#include <set>
+
+namespace weft::ir {
+namespace {
+
+enum class State : uint8_t { kUndefined, kVisible, kEnded };
+
+class Verifier {
+ public:
+  explicit Verifier(const Program& program) : program_(program), states_(program.values.size(), State::kUndefined) {}
+
+  void run() {
+    verify_block(program_.body, 0);
+    check_symbols();
+  }
+
+ private:
+  std::string spell(ValueId id) const {
+    if (id >= program_.values.size()) return fmt::format("value {} of {}", id, program_.values.size());
+    const std::string& name = program_.values[id].name;
+    return name.empty() ? fmt::format("value {}", id) : "%" + name;
+  }
+
+  void define(ValueId id) {
+    check(id < states_.size(), "{} does not exist", spell(id));
+    check(states_[id] == State::kUndefined, "{} is defined twice", spell(id));
+    states_[id] = State::kVisible;
+    check_type(id);
+  }
+
+  void check_type(ValueId id) {
+    const Type& type = program_.type(id);
+    check(type.rank() <= kMaxRank, "{}: has {} dims; at most {} are supported", spell(id), type.rank(), kMaxRank);
+    for (const Dim& dim : type.shape) check_dim(dim);
+  }
+
+  void check_dim(const Dim& dim) {
+    check(dim.factor >= 0 && dim.factor <= kMaxDim, "the size {} is outside 0..2^62", dim.factor);
+    symbols_.insert(dim.symbols.begin(), dim.symbols.end());
+  }
+
+  void use(ValueId id, std::string_view user) const {
+    check(id < states_.size(), "{}: {} does not exist", user, spell(id));
+    check(states_[id] != State::kUndefined, "{}: {} is used before it is defined", user, spell(id));
+    check(states_[id] != State::kEnded, "{}: {} is used outside its region", user, spell(id));
+  }
+
+  void verify_block(const Block& block, int64_t depth) {
+    check(depth <= kMaxRegionDepth, "regions are nested more than {} deep", kMaxRegionDepth);
+    for (ValueId arg : block.args) define(arg);
+    for (const Op& op : block.ops) verify_op(op, depth);
+    for (ValueId result : block.results) use(result, depth == 0 ? "return" : "yield");
+    if (depth > 0) end(block);
+  }
+
+  void end(const Block& block) {
+    for (ValueId arg : block.args) states_[arg] = State::kEnded;
+    for (const Op& op : block.ops)
+      for (ValueId result : op.results) states_[result] = State::kEnded;
+  }
+
+  void verify_op(const Op& op, int64_t depth) {
+    std::string_view name = info(op.code).name;
+    for (ValueId operand : op.operands) use(operand, name);
+    for (const Block& region : op.regions) verify_block(region, depth + 1);
+    if (auto it = op.attrs.find("length"); it != op.attrs.end())
+      if (const Dim* length = std::get_if<Dim>(&it->second)) check_dim(*length);
+    std::vector<Type> declared;
+    for (ValueId result : op.results) {
+      check(result < states_.size(), "{}: {} does not exist", name, spell(result));
+      declared.push_back(program_.type(result));
+    }
+    std::vector<Type> types = infer_types(program_, op, declared);
+    check(types.size() == op.results.size(), "{}: gives {} results, not {}", name, types.size(), op.results.size());
+    for (size_t i = 0; i < types.size(); ++i) {
+      check(types[i] == declared[i], "{}: gives {}, but {} is {}", name, to_string(types[i]), spell(op.results[i]),
+            to_string(declared[i]));
+      define(op.results[i]);
+    }
+  }
+
+  void check_symbols() const {
+    std::set<std::string> bound;
+    for (ValueId input : program_.body.args)
+      for (const Dim& dim : program_.type(input).shape)
+        if (dim.factor == 1 && dim.symbols.size() == 1) bound.insert(dim.symbols[0]);
+    for (const std::string& symbol : symbols_)
+      check(bound.contains(symbol), "the symbol {} is not the size of any input's dim, so no call could bind it", symbol);
+  }
+
+  const Program& program_;
+  std::vector<State> states_;
+  std::set<std::string> symbols_;
+};
+
+std::string input_name(const Program& program, size_t i) {
+  const std::string& name = program.values[program.body.args[i]].name;
+  return name.empty() ? fmt::format("input {}", i) : fmt::format("input {} (%{})", i, name);
+}
+
+}  // namespace
+
+void verify(const Program& program) { Verifier(program).run(); }
+
+Bindings bind(const Program& program, const std::vector<std::vector<int64_t>>& sizes) {
+  const auto& inputs = program.body.args;
+  check(sizes.size() == inputs.size(), "@{} takes {} inputs, but got {}", program.name, inputs.size(), sizes.size());
+  Bindings bindings;
+  std::map<std::string, size_t> origins;  // the input that bound each symbol
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Type& type = program.type(inputs[i]);
+    check(type.rank() == static_cast<int64_t>(sizes[i].size()), "{}: expected {}, which has {} dims, but got {} dims",
+          input_name(program, i), to_string(type), type.rank(), sizes[i].size());
+    for (size_t d = 0; d < sizes[i].size(); ++d) {
+      check(sizes[i][d] >= 0, "{}: dim {} has the negative size {}", input_name(program, i), d, sizes[i][d]);
+      const Dim& dim = type.shape[d];
+      if (dim.factor != 1 || dim.symbols.size() != 1) continue;
+      const std::string& symbol = dim.symbols[0];
+      auto [it, fresh] = bindings.emplace(symbol, sizes[i][d]);
+      if (fresh) origins.emplace(symbol, i);
+      check(it->second == sizes[i][d], "{}: dim {} of {} is {}, but {} is {} in {}", input_name(program, i), d,
+            to_string(type), sizes[i][d], symbol, it->second, input_name(program, origins[symbol]));
+    }
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Type& type = program.type(inputs[i]);
+    for (size_t d = 0; d < sizes[i].size(); ++d) {
+      int64_t expected = evaluate(type.shape[d], bindings);
+      check(sizes[i][d] == expected, "{}: dim {} of {} should be {}, but is {}", input_name(program, i), d,
+            to_string(type), expected, sizes[i][d]);
+    }
+  }
+  return bindings;
+}
+
+}  // namespace weft::ir
