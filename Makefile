@@ -1,0 +1,78 @@
+# Everything a fresh Debian 12 machine needs is one of these: `make run`, `make test`, `make bench`, `make lint`.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+.DEFAULT_GOAL := help
+
+BUILD := build
+FUZZ_BUILD := build-fuzz
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 20
+export PYTHON
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+CONFIGURE := cmake -GNinja -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python $(LAUNCHER)
+
+.PHONY: help
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: run
+run: build  ## train the example language model and compare it with eager PyTorch (RUN="--cell lstm" passes options)
+	@python examples/char_lm.py $(RUN)
+
+# Every part runs, whatever the part before it said; pytest comes last.
+.PHONY: test
+test: build  ## unit tests, golden tests, a short fuzz, Python tests
+	@$(MAKE) --keep-going test-unit test-golden test-fuzz test-python
+
+.PHONY: bench
+bench: build  ## compare with the peers, write benchmarks/results.json and the README's table (BENCH=--quick for a minute)
+	@scripts/setup.sh bench
+	@python benchmarks/compare.py --json benchmarks/results.json $(BENCH)
+	@python benchmarks/readme_table.py benchmarks/results.json README.md
+
+.PHONY: setup
+setup:
+	@scripts/setup.sh dev
+
+.PHONY: build
+build: setup  ## compile everything, and make `import weft` work in .venv
+	@test -f $(BUILD)/build.ninja || $(CONFIGURE) -S . -B $(BUILD) >$(BUILD).log || { cat $(BUILD).log; exit 1; }
+	@cmake --build $(BUILD) -j$(JOBS)
+	@echo $(CURDIR)/$(BUILD)/python >$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/weft-in-tree.pth
+
+.PHONY: test-unit
+test-unit:
+	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS)
+
+.PHONY: test-golden
+test-golden:
+	@lit -sv $(BUILD)/tests/golden
+
+.PHONY: test-fuzz
+test-fuzz:
+	@scripts/fuzz.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
+
+.PHONY: test-python
+test-python:
+	@python -m pytest tests/python
+
+.PHONY: fuzz
+fuzz: setup  ## fuzz the parser and the verifier for FUZZ_SECONDS a target
+	@scripts/fuzz.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
+
+.PHONY: lint
+lint: build  ## clang-format, clang-tidy, ruff, include directions
+	@scripts/lint.sh $(BUILD)
+
+.PHONY: format
+format: setup  ## format C++ and Python in place
+	@git ls-files '*.cpp' '*.h' | xargs clang-format-19 -i
+	@ruff format . && ruff check --fix .
+
+.PHONY: clean
+clean:  ## remove what was built; .venv stays
+	rm -rf build build-fuzz build.log out

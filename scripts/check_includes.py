@@ -1,0 +1,74 @@
+"""Checks that includes follow the arrows between folders: a folder is a phase, and arrows point one way.
+
+Prints each include that points the wrong way and exits with 1 when there is one.
+Usage: check_includes.py [ROOT]
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# What a folder may include beside itself.
+ARROWS: dict[str, set[str]] = {
+    "base": set(),
+    "ir": {"base"},
+    "passes": {"base", "ir"},
+    "interpreter": {"base", "ir"},
+    "runtime": {"base"},
+    "codegen": {"base", "ir", "passes", "runtime"},
+    "jit": {"base", "ir", "passes", "runtime", "codegen"},
+    "engine": {"base", "ir", "passes", "interpreter", "runtime", "codegen", "jit"},
+}
+# What pytorch/ and python/bindings/ may use of src/.
+FROM_PYTORCH = {"base", "ir", "passes", "runtime", "engine"}
+SUFFIXES = {".h", ".hpp", ".cpp", ".def", ".inc"}
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2|pybind11)/|^Python\.h$")
+LLVM = re.compile(r"^(llvm|llvm-c|clang)/")
+LLVM_FOLDERS = {"codegen", "jit"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+def fault(folder: str, header: str) -> str | None:
+    """What is wrong with `folder` (a phase, or `pytorch`) including `header`; None when nothing is."""
+    in_src = folder in ARROWS
+    allowed = ARROWS[folder] | {folder} if in_src else FROM_PYTORCH
+    if in_src and TORCH.search(header):
+        return "src/ never includes torch"
+    if LLVM.search(header) and folder not in LLVM_FOLDERS:
+        return "only codegen and jit see LLVM"
+    target = header.split("/")[0]
+    if target in ARROWS and target not in allowed:
+        return f"{folder} may only use {', '.join(sorted(allowed - {folder})) or 'nothing'}"
+    return None
+
+
+def faults(root: Path) -> list[str]:
+    """One line for each include under `root` that points the wrong way."""
+    owners = [(folder, root / "src" / folder) for folder in ARROWS]
+    owners += [("pytorch", root / "pytorch"), ("pytorch", root / "python" / "bindings")]
+    found = [
+        f"src/{folder.name}: not in the list of phases (scripts/check_includes.py)"
+        for folder in sorted((root / "src").iterdir())
+        if folder.is_dir() and folder.name not in ARROWS
+    ]
+    for folder, path in owners:
+        for file in sorted(path.rglob("*")):
+            if file.suffix not in SUFFIXES:
+                continue
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                match = INCLUDE.match(line)
+                why = fault(folder, match.group(1)) if match else None
+                if why:
+                    found.append(f"{file.relative_to(root)}:{number}: includes {match.group(1)}: {why}")
+    return found
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    found = faults(root)
+    print("\n".join(found) if found else "includes: all arrows point the right way")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds the libFuzzer targets with clang and its sanitizers and runs each on its corpus for a fixed time.
+# Usage: scripts/fuzz.sh BUILD_FOLDER SECONDS
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$1 seconds=$2
+if [ ! -f "$build/build.ninja" ]; then
+  launcher=()
+  ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  cmake -GNinja -S . -B "$build" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 "${launcher[@]}" \
+    -DWEFT_BUILD_FUZZERS=ON -DWEFT_BUILD_TESTS=OFF -DWEFT_BUILD_PYTORCH=OFF -DWEFT_SANITIZE=ON >/dev/null
+fi
+cmake --build "$build" --target fuzzers
+for target in "$build"/tests/fuzz/*_fuzz; do
+  name=$(basename "$target")
+  corpus="$build/corpus/$name"
+  mkdir -p "$corpus"
+  echo "fuzz: $name for $seconds s"
+  seeds=tests/fuzz/corpus
+  log="$build/$name.log"
+  "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$build/" "$corpus" \
+    $([ -d "$seeds" ] && echo "$seeds") >"$log" 2>&1 || { tail -40 "$log"; echo "fuzz: $name FAILED"; exit 1; }
+  tail -1 "$log"
+done
