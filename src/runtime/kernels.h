@@ -12,6 +12,9 @@ enum class Isa : uint8_t { kGeneric, kAvx2, kAvx512 };
 
 std::string_view name_of(Isa isa);
 
+/// Whether this CPU, and the operating system, can run it.
+bool supports(Isa isa);
+
 /// The best set this CPU has, or the one WEFT_ISA names (user's error if the CPU lacks it or the name is unknown).
 Isa active_isa();
 

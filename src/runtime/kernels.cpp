@@ -1,0 +1,57 @@
+#include "runtime/kernels.h"
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "runtime/isa_tables.h"
+
+namespace weft::runtime {
+namespace {
+
+/// What kernels_<isa>.cpp may use, and the operating system saves the registers of.
+bool has_features(Isa isa) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (isa == Isa::kAvx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (isa == Isa::kAvx512)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_features(Isa::kAvx2);
+#endif
+  return isa == Isa::kGeneric;
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  switch (isa) {
+    case Isa::kGeneric: return "generic";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+  }
+  internal_error("no instruction set {}", static_cast<int>(isa));
+}
+
+bool supports(Isa isa) { return has_features(isa); }
+
+Isa active_isa() {
+  const std::string& wanted = settings().isa;
+  for (Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kGeneric}) {
+    if (wanted.empty() ? supports(isa) : wanted == name_of(isa)) {
+      check(supports(isa), "WEFT_ISA={}: this CPU lacks it", wanted);
+      return isa;
+    }
+  }
+  user_error("WEFT_ISA={}: unknown instruction set; known are avx512, avx2, generic", wanted);
+}
+
+const DTypeKernels& kernels(Isa isa, DType dtype) {
+  internal_check(dtype == DType::kF32 || dtype == DType::kF64, "no micro-kernels for {}", name_of(dtype));
+  const bool single = dtype == DType::kF32;
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return single ? kAvx512F32 : kAvx512F64;
+  if (isa == Isa::kAvx2) return single ? kAvx2F32 : kAvx2F64;
+#endif
+  internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
+  return single ? kGenericF32 : kGenericF64;
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,12 @@
+// Compiled with the flags of its instruction set (src/CMakeLists.txt).
+#if defined(__x86_64__)
+#include "runtime/isa_tables.h"
+#include "runtime/simd/table.h"
+
+namespace weft::runtime {
+
+const DTypeKernels kAvx512F32 = kernel_table<float>();
+const DTypeKernels kAvx512F64 = kernel_table<double>();
+
+}  // namespace weft::runtime
+#endif

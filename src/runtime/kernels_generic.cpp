@@ -1,0 +1,10 @@
+// Compiled with the flags of its instruction set (src/CMakeLists.txt).
+#include "runtime/isa_tables.h"
+#include "runtime/simd/table.h"
+
+namespace weft::runtime {
+
+const DTypeKernels kGenericF32 = kernel_table<float>();
+const DTypeKernels kGenericF64 = kernel_table<double>();
+
+}  // namespace weft::runtime

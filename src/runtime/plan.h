@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace weft::runtime {
+
+/// A size: factor times the values of symbols (indices into Plan::symbols).
+struct DimExpr {
+  int64_t factor = 1;
+  std::vector<int64_t> symbols;
+
+  int64_t evaluate(const std::vector<int64_t>& values) const;
+};
+
+enum class Storage : uint8_t { kInput, kOutput, kArena };
+
+/// Memory that stages read and write.
+struct BufferPlan {
+  std::string name;
+  Storage storage = Storage::kArena;
+  int64_t index = 0;  ///< which input or output
+  int64_t element_size = 4;
+  DimExpr elements;
+  int64_t copies = 1;         ///< consecutive instances, each padded to a cache line
+  int64_t first = 0, last = 0;  ///< the stages between which an arena buffer lives, both included
+};
+
+/// Machine code of a stage: does rows lo..hi-1 and, of the columns, share `unit` of `units`.
+using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi, int64_t unit,
+                               int64_t units);
+
+struct Plan;
+
+/// What a call stage sees: one member's share of it.
+struct CallContext {
+  const Plan& plan;
+  void* const* buffers;
+  const std::vector<int64_t>& symbols;
+  int64_t thread, threads;
+};
+/// Returns false when the inputs are bad (an index out of range): the message goes to `error`, of one thread at a time.
+using CallFunction = std::function<bool(const CallContext& context, std::string& error)>;
+
+struct StagePlan {
+  enum class Kind : uint8_t { kRows, kScan, kCall };
+  Kind kind = Kind::kRows;
+  std::string symbol;  ///< of the machine code; of a call, what it does
+  StageFunction function = nullptr;
+  CallFunction call;
+  DimExpr rows;                ///< rows of the domain, or of the batch of a scan
+  bool splits_rows = true;     ///< false: a scan whose rows depend on each other
+  bool splits_columns = true;  ///< false: a reduction needs whole rows
+  int64_t row_block = 1;       ///< rows are dealt out in multiples of this
+  DimExpr length;              ///< steps of a scan
+  int64_t column_shares = 1;   ///< the most threads that columns can be shared by
+  /// Of a scan of no steps: results that are copies of the initial carries (from, to).
+  std::vector<std::pair<int64_t, int64_t>> carry_copies;
+};
+
+/// A program as the executable runs it: buffers, and stages one after the other.
+struct Plan {
+  std::vector<std::string> symbols;
+  std::vector<DimExpr> dims;  ///< what machine code finds in `dims`, in order
+  std::vector<BufferPlan> buffers;
+  std::vector<StagePlan> stages;
+};
+
+/// Where each arena buffer lies, in bytes from the arena's start, so that two that live at the same time never overlap.
+struct ArenaLayout {
+  std::vector<int64_t> offsets;  ///< one a buffer; -1 for inputs and outputs
+  int64_t bytes = 0;
+};
+/// First fit in order of size; deterministic.
+ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values);
+
+/// Bytes of one instance of a buffer, padded to a cache line.
+int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
+
+/// A line a buffer (name, bytes, offset, stages), then `peak N bytes`.
+std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values);
+
+}  // namespace weft::runtime

@@ -1,0 +1,148 @@
+#pragma once
+
+#include "runtime/kernels.h"
+#include "runtime/simd/pack.h"
+#include "runtime/simd/tile.h"
+
+namespace weft::runtime {
+namespace {
+
+/// c[m][n] over chunks of rows. Within a chunk a part of `a` is laid out as blocks [kOuterChunk][R] (second-level cache) and
+/// one panel of `b` at a time as [kOuterChunk][width] (first-level cache); each register block then runs down the chunk.
+constexpr int64_t kOuterChunk = 256;
+constexpr int kOuterUnits = 3;
+constexpr int kOuterRows = block_shape(kOuterUnits).rows;
+constexpr int64_t kOuterPartBytes = int64_t{512} << 10;
+
+template <typename T>
+struct OuterSizes {
+  static constexpr int64_t kPart = kOuterPartBytes / (kOuterChunk * int64_t{sizeof(T)});  ///< columns of a in one part
+  static constexpr int64_t kPanel = kOuterUnits * Simd<T>::kUnitLanes;                    ///< columns of b in one panel
+  static constexpr int64_t kScratchBytes = (kPart + kPanel) * kOuterChunk * int64_t{sizeof(T)};
+};
+
+/// Below these counts of uses, laying out costs more than it gains and the operand is read where it is.
+constexpr int64_t kPanelsWorthPackingA = 4;
+constexpr int64_t kBlocksWorthPackingB = 6;
+
+template <typename T>
+struct OuterChunk {
+  const T* a;  ///< first row of the chunk
+  const T* b;
+  int64_t lda, ldb, rows;
+  bool accumulate;
+};
+
+/// Columns m..m+count-1 of the chunk, in blocks of kOuterRows. 16 rows at a time, so that whole cache lines are used.
+template <typename T>
+void pack_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, T* packed) {
+  constexpr int64_t kStep = 16;
+  for (int64_t r0 = 0; r0 < chunk.rows; r0 += kStep) {
+    const int64_t r1 = smaller(r0 + kStep, chunk.rows);
+    for (int64_t i = 0; i < count; i += kOuterRows) {
+      T* block = packed + i * kOuterChunk;
+      const T* source = chunk.a + m + i;
+      if (i + kOuterRows <= count) {
+        for (int64_t r = r0; r < r1; ++r)
+          __builtin_memcpy(block + r * kOuterRows, source + r * chunk.lda, kOuterRows * sizeof(T));
+      } else {
+        for (int64_t r = r0; r < r1; ++r)
+          for (int64_t j = 0; j < count - i; ++j) block[r * kOuterRows + j] = source[r * chunk.lda + j];
+      }
+    }
+  }
+}
+
+/// Columns n..n+count-1 of the chunk as [rows][width], zeros from column `count` on.
+template <typename T>
+void pack_panel(const OuterChunk<T>& chunk, int64_t n, int64_t count, int64_t width, T* panel) {
+  constexpr int64_t kLanes = Simd<T>::kLanes;
+  for (int64_t j = 0; j < width; j += kLanes) {
+    const int64_t columns = count - j < 0 ? 0 : smaller(count - j, kLanes);
+    copy_strip(chunk.b + n + (columns > 0 ? j : 0), chunk.ldb, columns, chunk.rows, panel + j, width);
+  }
+}
+
+/// One register block of c, kUnits wide, of which `columns` are real: the others go through a tile on the stack.
+template <typename T, int kUnits>
+void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, int64_t b_step, int64_t rows,
+                 int64_t columns, T* c, int64_t ldc) {
+  constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
+  constexpr int kStrip = kVectorBytes == 64 ? kUnits : block_shape(kUnits).strip;
+  alignas(64) T tile[kOuterRows * kWidth];
+  T* target = c;
+  int64_t target_step = ldc;
+  if (columns < kWidth) {
+    target = tile;
+    target_step = kWidth;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < kWidth; ++j)
+        tile[i * kWidth + j] = chunk.accumulate && j < columns ? c[i * ldc + j] : T(0);
+  }
+  for (int64_t strip = 0; strip < kWidth; strip += kStrip * Simd<T>::kLanes)
+    block_of_rows<T, kStrip, kOuterRows, false>(rows, chunk.rows, left, b + strip, b_step, target + strip, target_step,
+                                                chunk.accumulate);
+  if (columns < kWidth)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) c[i * ldc + j] = tile[i * kWidth + j];
+}
+
+/// All register blocks of one panel against the part of `a` that starts at column m and has `count` columns.
+template <typename T, int kUnits>
+void outer_panel(const OuterChunk<T>& chunk, const T* packed, int64_t m, int64_t count, int64_t n, int64_t columns,
+                 T* panel, T* c, int64_t ldc) {
+  constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
+  const bool packs = columns < kWidth || count >= kBlocksWorthPackingB * kOuterRows;
+  if (packs) pack_panel(chunk, n, columns, kWidth, panel);
+  const T* b = packs ? panel : chunk.b + n;
+  const int64_t b_step = packs ? kWidth : chunk.ldb;
+  for (int64_t i = 0; i < count; i += kOuterRows) {
+    const LeftOperand<T> left = packed ? LeftOperand<T>{packed + i * kOuterChunk, 1, kOuterRows}
+                                       : LeftOperand<T>{chunk.a + m + i, 1, chunk.lda};
+    outer_block<T, kUnits>(chunk, left, b, b_step, smaller(kOuterRows, count - i), columns, c + (m + i) * ldc + n, ldc);
+  }
+}
+
+template <typename T>
+void outer_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0, int64_t n1, T* scratch, T* c,
+                int64_t ldc) {
+  constexpr int64_t kUnit = Simd<T>::kUnitLanes;
+  T* panel = scratch;
+  T* part = scratch + OuterSizes<T>::kPanel * kOuterChunk;
+  int64_t units = ceil_div(n1 - n0, kUnit);
+  const int64_t panels = ceil_div(units, kOuterUnits);
+  const T* packed = nullptr;
+  if (panels >= kPanelsWorthPackingA) {
+    pack_part(chunk, m, count, part);
+    packed = part;
+  }
+  int64_t n = n0;
+  for (int64_t left = panels; left > 0; --left) {
+    const int64_t now = ceil_div(units, left);
+    const int64_t columns = smaller(now * kUnit, n1 - n);
+    if (now == 3) outer_panel<T, 3>(chunk, packed, m, count, n, columns, panel, c, ldc);
+    if (now == 2) outer_panel<T, 2>(chunk, packed, m, count, n, columns, panel, c, ldc);
+    if (now == 1) outer_panel<T, 1>(chunk, packed, m, count, n, columns, panel, c, ldc);
+    n += columns;
+    units -= now;
+  }
+}
+
+template <typename T>
+void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
+  T* c = static_cast<T*>(args.c);
+  if (args.rows == 0) {
+    for (int64_t m = m0; m < m1; ++m)
+      for (int64_t n = n0; n < n1; ++n) c[m * args.ldc + n] = T(0);
+  }
+  if (n0 >= n1) return;
+  for (int64_t r = 0; r < args.rows; r += kOuterChunk) {
+    const OuterChunk<T> chunk{static_cast<const T*>(args.a) + r * args.lda, static_cast<const T*>(args.b) + r * args.ldb,
+                              args.lda, args.ldb, smaller(kOuterChunk, args.rows - r), r > 0};
+    for (int64_t m = m0; m < m1; m += OuterSizes<T>::kPart)
+      outer_part(chunk, m, smaller(OuterSizes<T>::kPart, m1 - m), n0, n1, static_cast<T*>(scratch), c, args.ldc);
+  }
+}
+
+}  // namespace
+}  // namespace weft::runtime

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "runtime/kernels.h"
+#include "runtime/simd/vector.h"
+
+namespace weft::runtime {
+namespace {
+
+/// Indices that interleave the low (or high) halves of two vectors: the step of a transposition by perfect shuffles.
+template <typename T, bool kHigh, int... kLane>
+[[gnu::always_inline]] inline Vector<T> interleave_lanes(Vector<T> a, Vector<T> b) {
+  constexpr int kLanes = sizeof...(kLane);
+  return __builtin_shufflevector(a, b, ((kLane % 2) * kLanes + kLane / 2 + (kHigh ? kLanes / 2 : 0))...);
+}
+
+template <typename T, bool kHigh>
+[[gnu::always_inline]] inline Vector<T> interleave(Vector<T> a, Vector<T> b) {
+  if constexpr (Simd<T>::kLanes == 16) {
+    return interleave_lanes<T, kHigh, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
+  } else if constexpr (Simd<T>::kLanes == 8) {
+    return interleave_lanes<T, kHigh, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
+  } else if constexpr (Simd<T>::kLanes == 4) {
+    return interleave_lanes<T, kHigh, 0, 1, 2, 3>(a, b);
+  } else {
+    return interleave_lanes<T, kHigh, 0, 1>(a, b);
+  }
+}
+
+/// Transposes a lanes x lanes square of registers: log2(lanes) rounds, each interleaving row i with row i + lanes / 2.
+template <typename T>
+[[gnu::always_inline]] inline void transpose_square(Vector<T> (&rows)[Simd<T>::kLanes]) {
+  constexpr int kLanes = Simd<T>::kLanes;
+#pragma GCC unroll 4
+  for (int round = 1; round < kLanes; round *= 2) {
+    Vector<T> next[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes / 2; ++i) {
+      next[2 * i] = interleave<T, false>(rows[i], rows[i + kLanes / 2]);
+      next[2 * i + 1] = interleave<T, true>(rows[i], rows[i + kLanes / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+  }
+}
+
+/// destination[i * destination_step + j] = source[j * ld + i] for i < k and j < lanes; columns from `count` on are zeros.
+template <typename T>
+void transpose_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
+  constexpr int kLanes = Simd<T>::kLanes;
+  int64_t i = 0;
+  if (count == kLanes) {
+    for (; i + kLanes <= k; i += kLanes) {
+      Vector<T> square[kLanes];
+#pragma GCC unroll 16
+      for (int j = 0; j < kLanes; ++j) square[j] = load(source + j * ld + i);
+      transpose_square<T>(square);
+#pragma GCC unroll 16
+      for (int j = 0; j < kLanes; ++j) store(destination + (i + j) * destination_step, square[j]);
+    }
+  }
+  for (; i < k; ++i)
+    for (int64_t j = 0; j < kLanes; ++j) destination[i * destination_step + j] = j < count ? source[j * ld + i] : T(0);
+}
+
+/// destination[i * destination_step + j] = source[i * ld + j] for i < k and j < lanes; columns from `count` on are zeros.
+template <typename T>
+void copy_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
+  constexpr int64_t kLanes = Simd<T>::kLanes;
+  for (int64_t i = 0; i < k; ++i, source += ld, destination += destination_step) {
+    if (count == kLanes) {
+      store(destination, load(source));
+    } else {
+      for (int64_t j = 0; j < kLanes; ++j) destination[j] = j < count ? source[j] : T(0);
+    }
+  }
+}
+
+/// Steps of k packed at a time: a panel's part stays in the first-level cache while its strips are written.
+constexpr int64_t kPackSteps = 64;
+
+template <typename T>
+void pack(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
+  constexpr int64_t kLanes = Simd<T>::kLanes;
+  const int64_t group_width = args.unroll * Simd<T>::kUnitLanes;
+  const int64_t width = args.groups * group_width;
+  const T* source = static_cast<const T*>(args.source);
+  for (int64_t panel = first_panel; panel < last_panel; ++panel) {
+    for (int64_t k0 = 0; k0 < args.k; k0 += kPackSteps) {
+      const int64_t steps = smaller(kPackSteps, args.k - k0);
+      T* rows = static_cast<T*>(args.destination) + (panel * args.k + k0) * width;
+      for (int64_t column = 0; column < width; column += kLanes) {
+        const int64_t unit = panel * group_width + column % group_width;  // within its group
+        const int64_t n = column / group_width * args.n + unit;
+        int64_t count = args.n - unit;
+        count = count < 0 ? 0 : smaller(count, kLanes);
+        if (args.transposed) {
+          transpose_strip(count > 0 ? source + n * args.ld + k0 : source, args.ld, count, steps, rows + column, width);
+        } else {
+          copy_strip(count > 0 ? source + k0 * args.ld + n : source, args.ld, count, steps, rows + column, width);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::runtime

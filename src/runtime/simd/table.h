@@ -1,0 +1,27 @@
+#pragma once
+
+#include "runtime/kernels.h"
+#include "runtime/simd/column_sum.h"
+#include "runtime/simd/outer.h"
+#include "runtime/simd/pack.h"
+#include "runtime/simd/tile.h"
+
+namespace weft::runtime {
+namespace {
+
+template <typename T>
+constexpr DTypeKernels kernel_table() {
+  return {
+      .tile = {nullptr, tile<T, 1>, tile<T, 2>, tile<T, 3>, tile<T, 4>},
+      .tile_rows = {0, block_shape(1).rows, block_shape(2).rows, block_shape(3).rows, block_shape(4).rows},
+      .pack = pack<T>,
+      .outer = outer<T>,
+      .column_sum = column_sum<T>,
+      .outer_block_m = 2 * kOuterRows,
+      .outer_block_n = OuterSizes<T>::kPanel,
+      .outer_scratch_bytes = OuterSizes<T>::kScratchBytes,
+  };
+}
+
+}  // namespace
+}  // namespace weft::runtime
