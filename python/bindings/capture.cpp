@@ -1,0 +1,38 @@
+// Regions of ATen graphs as programs, for weft.backend.
+
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.h"
+#include "capture/region.h"
+#include "ir/type.h"
+
+namespace py = pybind11;
+
+namespace weft::bindings {
+
+void init_capture(py::module_& m) {
+  using capture::Region;
+  using capture::Value;
+  py::class_<Value>(m, "Value");
+  py::class_<capture::Unknown>(m, "Unknown").def(py::init<>());
+  py::class_<ir::Type>(m, "Type")
+      .def(py::init(&capture::make_type), py::arg("dtype"), py::arg("sizes"))
+      .def("__str__", [](const ir::Type& type) { return ir::to_string(type); });
+  py::class_<Region>(m, "Region")
+      .def(py::init<>())
+      .def("input", &Region::input, py::arg("type"))
+      .def(
+          "inline_program",
+          [](Region& region, const std::string& text, const std::vector<Value>& inputs) {
+            return region.inline_program(text, inputs);
+          },
+          py::arg("text"), py::arg("inputs"))
+      .def("aten", &Region::aten, py::arg("op"), py::arg("arguments"), py::arg("result"))
+      .def("type", &Region::type, py::arg("value"))
+      .def(
+          "finish", [](Region& region, const std::vector<Value>& outputs) { return region.finish(outputs); },
+          py::arg("outputs"));
+  m.def("keep_outputs", &capture::keep_outputs, py::arg("text"), py::arg("keep"));
+}
+
+}  // namespace weft::bindings

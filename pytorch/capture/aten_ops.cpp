@@ -1,0 +1,308 @@
+#include "capture/aten_ops.h"
+
+#include <algorithm>
+#include <map>
+#include <numbers>
+
+#include "capture/aten_shapes.h"
+
+namespace weft::capture {
+
+using ir::OpCode;
+using ir::ValueId;
+
+namespace {
+
+template <typename T>
+const T& as(const AtenCall& call, size_t i, std::string_view what) {
+  check(i < call.arguments.size(), "{}: has no argument {}", call.op, i);
+  const T* value = std::get_if<T>(&call.arguments[i]);
+  check(value != nullptr, "{}: argument {} is not {} known here", call.op, i, what);
+  return *value;
+}
+
+}  // namespace
+
+ValueId AtenCall::tensor(size_t i) const { return as<Value>(*this, i, "a tensor").id; }
+int64_t AtenCall::integer(size_t i) const { return as<int64_t>(*this, i, "an integer"); }
+bool AtenCall::flag(size_t i) const { return as<bool>(*this, i, "true or false"); }
+const std::vector<int64_t>& AtenCall::integers(size_t i) const {
+  return as<std::vector<int64_t>>(*this, i, "a list of integers");
+}
+const std::vector<Value>& AtenCall::tensors(size_t i) const {
+  return as<std::vector<Value>>(*this, i, "a list of tensors");
+}
+bool AtenCall::is_tensor(size_t i) const { return std::holds_alternative<Value>(arguments.at(i)); }
+bool AtenCall::is_none(size_t i) const { return std::holds_alternative<std::monostate>(arguments.at(i)); }
+
+double AtenCall::number(size_t i) const {
+  check(i < arguments.size(), "{}: has no argument {}", op, i);
+  if (const bool* value = std::get_if<bool>(&arguments[i])) return *value ? 1.0 : 0.0;
+  if (const auto* value = std::get_if<int64_t>(&arguments[i])) return static_cast<double>(*value);
+  return as<double>(*this, i, "a number");
+}
+
+int64_t AtenCall::dim(size_t i, int64_t rank) const {
+  int64_t dim = integer(i);
+  check(dim >= -rank && dim < rank, "{}: dim {} is outside {} dims", op, dim, rank);
+  return dim < 0 ? dim + rank : dim;
+}
+
+ValueId AtenCall::cast(ValueId value, DType dtype) const {
+  return type(value).dtype == dtype ? value : builder.cast(value, dtype);
+}
+
+ValueId AtenCall::reshape(ValueId value, const ir::Shape& shape) const {
+  return type(value).shape == shape ? value : builder.reshape(value, shape);
+}
+
+ValueId AtenCall::expand(ValueId value, const ir::Shape& shape) const {
+  if (type(value).shape == shape) return value;
+  ir::Shape from = type(value).shape;
+  check(from.size() <= shape.size(), "{}: {} doesn't broadcast to {}", op, to_string(from), to_string(shape));
+  size_t lead = shape.size() - from.size();
+  ir::Shape kept;
+  std::vector<int64_t> dims;
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] == ir::Dim(1) && shape[lead + i] != ir::Dim(1)) continue;
+    kept.push_back(from[i]);
+    dims.push_back(static_cast<int64_t>(lead + i));
+  }
+  return builder.broadcast(reshape(value, kept), shape, std::move(dims));
+}
+
+ValueId AtenCall::operand(size_t i, DType dtype) const {
+  if (!is_tensor(i)) return builder.constant(number(i), ir::Type{dtype, result.shape});
+  return expand(cast(tensor(i), dtype), result.shape);
+}
+
+namespace {
+
+using Handler = ValueId (*)(const AtenCall&);
+
+ValueId identity(const AtenCall& call) { return call.cast(call.tensor(0), call.result.dtype); }
+
+template <OpCode Code>
+ValueId unary(const AtenCall& call) {
+  return call.builder.unary(Code, call.operand(0));
+}
+
+template <OpCode Code>
+ValueId binary(const AtenCall& call) {
+  return call.builder.binary(Code, call.operand(0), call.operand(1));
+}
+
+/// The dtype in which two operands are compared: the tensors', which must agree; a number takes the tensor's dtype, which
+/// must be able to hold it.
+DType compared_dtype(const AtenCall& call) {
+  DType dtype = call.type(call.tensor(0)).dtype;
+  if (call.is_tensor(1)) {
+    check(call.type(call.tensor(1)).dtype == dtype, "{}: compares different dtypes", call.op);
+  } else {
+    check(is_floating(dtype) || std::holds_alternative<int64_t>(call.arguments[1]), "{}: needs promotion", call.op);
+  }
+  return dtype;
+}
+
+template <OpCode Code>
+ValueId compare(const AtenCall& call) {
+  DType dtype = compared_dtype(call);
+  return call.builder.binary(Code, call.operand(0, dtype), call.operand(1, dtype));
+}
+
+/// a + alpha * b, or a - alpha * b; argument 2 is alpha.
+template <OpCode Code>
+ValueId scaled(const AtenCall& call) {
+  double alpha = call.number(2);
+  ValueId b = call.operand(1);
+  if (alpha != 1.0) b = call.builder.mul(b, call.constant(alpha));
+  return call.builder.binary(Code, call.operand(0), b);
+}
+
+ValueId reversed_sub(const AtenCall& call) {
+  check(call.number(2) == 1.0, "{}: alpha other than 1", call.op);
+  return call.builder.sub(call.operand(1), call.operand(0));
+}
+
+ValueId power(const AtenCall& call) {
+  double exponent = call.number(1);
+  ValueId x = call.operand(0);
+  if (exponent == 1.0) return x;
+  if (exponent == 2.0) return call.builder.mul(x, x);
+  if (exponent == 0.5) return call.builder.unary(OpCode::kSqrt, x);
+  return call.builder.binary(OpCode::kPow, x, call.constant(exponent));
+}
+
+ValueId reciprocal(const AtenCall& call) { return call.builder.div(call.constant(1.0), call.operand(0)); }
+
+ValueId silu(const AtenCall& call) {
+  ValueId x = call.operand(0);
+  return call.builder.mul(x, call.builder.sigmoid(x));
+}
+
+ValueId clamp(const AtenCall& call) {
+  ValueId x = call.operand(0);
+  if (!call.is_none(1)) x = call.builder.binary(OpCode::kMaximum, x, call.operand(1));
+  if (!call.is_none(2)) x = call.builder.binary(OpCode::kMinimum, x, call.operand(2));
+  return x;
+}
+
+ValueId where(const AtenCall& call) {
+  return call.builder.select(call.operand(0, DType::kBool), call.operand(1), call.operand(2));
+}
+
+/// (x, mask, value): value where the mask holds.
+ValueId masked_fill(const AtenCall& call) {
+  return call.builder.select(call.operand(1, DType::kBool), call.operand(2), call.operand(0));
+}
+
+ValueId tanh_backward(const AtenCall& call) {
+  ValueId y = call.operand(1);
+  return call.builder.mul(call.operand(0), call.builder.sub(call.constant(1.0), call.builder.mul(y, y)));
+}
+
+ValueId sigmoid_backward(const AtenCall& call) {
+  ValueId y = call.operand(1);
+  ValueId rest = call.builder.sub(call.constant(1.0), y);
+  return call.builder.mul(call.operand(0), call.builder.mul(rest, y));
+}
+
+/// (grad, x, threshold): 0 where x <= threshold; a NaN in x lets the gradient through.
+ValueId threshold_backward(const AtenCall& call) {
+  ValueId off = call.builder.binary(OpCode::kLe, call.operand(1), call.constant(call.number(2)));
+  return call.builder.select(off, call.constant(0.0), call.operand(0));
+}
+
+/// (grad, mask, scale)
+ValueId dropout_backward(const AtenCall& call) {
+  ValueId scaled = call.builder.mul(call.operand(1), call.constant(call.number(2)));
+  return call.builder.mul(call.operand(0), scaled);
+}
+
+template <int Value>
+ValueId filled(const AtenCall& call) {
+  return call.constant(Value);
+}
+
+template <size_t Argument>
+ValueId full(const AtenCall& call) {
+  return call.constant(call.number(Argument));
+}
+
+ValueId softmax(const AtenCall& call) {
+  return normalised(call, call.dim(1, call.result.rank()), /*log=*/false);
+}
+ValueId log_softmax(const AtenCall& call) { return normalised(call, call.dim(1, call.result.rank()), /*log=*/true); }
+
+const std::map<std::string_view, Handler>& table() {
+  static const std::map<std::string_view, Handler> handlers = {
+      {"aten._to_copy.default", identity},
+      {"aten.alias.default", identity},
+      {"aten.clone.default", identity},
+      {"aten.detach.default", identity},
+      {"aten.contiguous.default", identity},
+      {"aten.lift_fresh_copy.default", identity},
+      {"aten.neg.default", unary<OpCode::kNeg>},
+      {"aten.abs.default", unary<OpCode::kAbs>},
+      {"aten.sign.default", unary<OpCode::kSign>},
+      {"aten.exp.default", unary<OpCode::kExp>},
+      {"aten.log.default", unary<OpCode::kLog>},
+      {"aten.log1p.default", unary<OpCode::kLog1p>},
+      {"aten.sqrt.default", unary<OpCode::kSqrt>},
+      {"aten.rsqrt.default", unary<OpCode::kRsqrt>},
+      {"aten.tanh.default", unary<OpCode::kTanh>},
+      {"aten.sigmoid.default", unary<OpCode::kSigmoid>},
+      {"aten.relu.default", unary<OpCode::kRelu>},
+      {"aten.sin.default", unary<OpCode::kSin>},
+      {"aten.cos.default", unary<OpCode::kCos>},
+      {"aten.erf.default", unary<OpCode::kErf>},
+      {"aten.floor.default", unary<OpCode::kFloor>},
+      {"aten.logical_not.default", unary<OpCode::kNot>},
+      {"aten.reciprocal.default", reciprocal},
+      {"aten.silu.default", silu},
+      {"aten.clamp.default", clamp},
+      {"aten.pow.Tensor_Scalar", power},
+      {"aten.add.Tensor", scaled<OpCode::kAdd>},
+      {"aten.add.Scalar", scaled<OpCode::kAdd>},
+      {"aten.sub.Tensor", scaled<OpCode::kSub>},
+      {"aten.sub.Scalar", scaled<OpCode::kSub>},
+      {"aten.rsub.Scalar", reversed_sub},
+      {"aten.mul.Tensor", binary<OpCode::kMul>},
+      {"aten.mul.Scalar", binary<OpCode::kMul>},
+      {"aten.div.Tensor", binary<OpCode::kDiv>},
+      {"aten.div.Scalar", binary<OpCode::kDiv>},
+      {"aten.maximum.default", binary<OpCode::kMaximum>},
+      {"aten.minimum.default", binary<OpCode::kMinimum>},
+      {"aten.logical_and.default", binary<OpCode::kAnd>},
+      {"aten.logical_or.default", binary<OpCode::kOr>},
+      {"aten.eq.Tensor", compare<OpCode::kEq>},
+      {"aten.eq.Scalar", compare<OpCode::kEq>},
+      {"aten.ne.Tensor", compare<OpCode::kNe>},
+      {"aten.ne.Scalar", compare<OpCode::kNe>},
+      {"aten.lt.Tensor", compare<OpCode::kLt>},
+      {"aten.lt.Scalar", compare<OpCode::kLt>},
+      {"aten.le.Tensor", compare<OpCode::kLe>},
+      {"aten.le.Scalar", compare<OpCode::kLe>},
+      {"aten.gt.Tensor", compare<OpCode::kGt>},
+      {"aten.gt.Scalar", compare<OpCode::kGt>},
+      {"aten.ge.Tensor", compare<OpCode::kGe>},
+      {"aten.ge.Scalar", compare<OpCode::kGe>},
+      {"aten.where.self", where},
+      {"aten.masked_fill.Scalar", masked_fill},
+      {"aten.tanh_backward.default", tanh_backward},
+      {"aten.sigmoid_backward.default", sigmoid_backward},
+      {"aten.threshold_backward.default", threshold_backward},
+      {"aten.native_dropout_backward.default", dropout_backward},
+      {"aten.zeros.default", filled<0>},
+      {"aten.ones.default", filled<1>},
+      {"aten.zeros_like.default", filled<0>},
+      {"aten.ones_like.default", filled<1>},
+      {"aten.new_zeros.default", filled<0>},
+      {"aten.new_ones.default", filled<1>},
+      {"aten.full.default", full<1>},
+      {"aten.full_like.default", full<1>},
+      {"aten.scalar_tensor.default", full<0>},
+      {"aten._softmax.default", softmax},
+      {"aten._log_softmax.default", log_softmax},
+      {"aten.view.default", view},
+      {"aten._unsafe_view.default", view},
+      {"aten.reshape.default", view},
+      {"aten.unsqueeze.default", view},
+      {"aten.squeeze.default", view},
+      {"aten.squeeze.dim", view},
+      {"aten.squeeze.dims", view},
+      {"aten.expand.default", expand},
+      {"aten.t.default", t},
+      {"aten.transpose.int", transpose},
+      {"aten.permute.default", permute},
+      {"aten.slice.Tensor", slice},
+      {"aten.select.int", select},
+      {"aten.cat.default", cat},
+      {"aten.stack.default", stack},
+      {"aten.flip.default", flip},
+      {"aten.sum.default", sum},
+      {"aten.sum.dim_IntList", sum},
+      {"aten.mean.default", mean},
+      {"aten.mean.dim", mean},
+      {"aten.amax.default", amax},
+      {"aten.mm.default", mm},
+      {"aten.addmm.default", addmm},
+      {"aten.bmm.default", bmm},
+      {"aten.embedding.default", embedding},
+      {"aten.embedding_dense_backward.default", embedding_backward},
+  };
+  return handlers;
+}
+
+}  // namespace
+
+ValueId import_aten(const AtenCall& call) {
+  auto it = table().find(call.op);
+  check(it != table().end(), "{}: the IR has no op for it", call.op);
+  ValueId value = it->second(call);
+  check(call.type(value) == call.result, "{}: would be {}, but PyTorch says {}", call.op, to_string(call.type(value)),
+        to_string(call.result));
+  return value;
+}
+
+}  // namespace weft::capture

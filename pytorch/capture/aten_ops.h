@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "capture/region.h"
+#include "ir/builder.h"
+
+namespace weft::capture {
+
+/// One ATen call to be expressed in the IR.
+struct AtenCall {
+  ir::Builder& builder;
+  std::string_view op;                    ///< with its overload, "aten.add.Tensor"
+  const std::vector<Argument>& arguments;  ///< all, in the schema's order
+  const ir::Type& result;                 ///< as PyTorch's meta kernel gave it
+
+  /// The argument as what it must be here; user's error if it is something else.
+  ir::ValueId tensor(size_t i) const;
+  int64_t integer(size_t i) const;
+  double number(size_t i) const;
+  bool flag(size_t i) const;
+  const std::vector<int64_t>& integers(size_t i) const;
+  const std::vector<Value>& tensors(size_t i) const;
+  bool is_tensor(size_t i) const;
+  bool is_none(size_t i) const;
+  /// A dim argument, counted from the front of `rank` dims.
+  int64_t dim(size_t i, int64_t rank) const;
+
+  const ir::Type& type(ir::ValueId id) const { return builder.type(id); }
+  /// The value in another dtype, the value itself where it has that already.
+  ir::ValueId cast(ir::ValueId value, DType dtype) const;
+  /// Broadcast as PyTorch does: trailing dims aligned, size 1 repeats.
+  ir::ValueId expand(ir::ValueId value, const ir::Shape& shape) const;
+  ir::ValueId reshape(ir::ValueId value, const ir::Shape& shape) const;
+  /// Argument i, a tensor or a number, in the result's shape and in `dtype`.
+  ir::ValueId operand(size_t i, DType dtype) const;
+  ir::ValueId operand(size_t i) const { return operand(i, result.dtype); }
+  ir::ValueId constant(double value) const { return builder.constant(value, result); }
+};
+
+/// The call's value, of type call.result. User's error, naming op and reason, where the IR can't express it.
+ir::ValueId import_aten(const AtenCall& call);
+
+}  // namespace weft::capture

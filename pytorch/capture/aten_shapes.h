@@ -1,0 +1,29 @@
+#pragma once
+
+#include "capture/aten_ops.h"
+
+/// The ATen ops that move, reduce and multiply; aten_ops.cpp has the elementwise ones and the table.
+namespace weft::capture {
+
+ir::ValueId view(const AtenCall& call);
+ir::ValueId expand(const AtenCall& call);
+ir::ValueId t(const AtenCall& call);
+ir::ValueId transpose(const AtenCall& call);
+ir::ValueId permute(const AtenCall& call);
+ir::ValueId slice(const AtenCall& call);
+ir::ValueId select(const AtenCall& call);
+ir::ValueId cat(const AtenCall& call);
+ir::ValueId stack(const AtenCall& call);
+ir::ValueId flip(const AtenCall& call);
+ir::ValueId sum(const AtenCall& call);
+ir::ValueId mean(const AtenCall& call);
+ir::ValueId amax(const AtenCall& call);
+ir::ValueId mm(const AtenCall& call);
+ir::ValueId addmm(const AtenCall& call);
+ir::ValueId bmm(const AtenCall& call);
+ir::ValueId embedding(const AtenCall& call);
+ir::ValueId embedding_backward(const AtenCall& call);
+/// softmax or log_softmax of argument 0 over one dim.
+ir::ValueId normalised(const AtenCall& call, int64_t dim, bool log);
+
+}  // namespace weft::capture
