@@ -1,0 +1,81 @@
+#include "runtime/cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace weft::runtime {
+namespace {
+
+std::string first_line(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+int64_t affinity_cores() {
+  for (int cpus = 1024; cpus <= 1 << 16; cpus *= 4) {  // the kernel refuses a mask smaller than its own
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus), [](cpu_set_t* p) { CPU_FREE(p); });
+    const size_t bytes = CPU_ALLOC_SIZE(cpus);
+    if (set && sched_getaffinity(0, bytes, set.get()) == 0) return std::max(CPU_COUNT_S(bytes, set.get()), 1);
+  }
+  return std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+}
+
+std::optional<int64_t> quota_at(const std::filesystem::path& folder) {
+  if (const std::string line = first_line(folder / "cpu.max"); !line.empty()) return quota_cores(line);
+  const std::string quota = first_line(folder / "cpu.cfs_quota_us");
+  if (quota.empty()) return std::nullopt;
+  return quota_cores(quota + " " + first_line(folder / "cpu.cfs_period_us"));
+}
+
+/// "0::/a" is version 2; "3:cpu,cpuacct:/a" the processor's hierarchy of version 1.
+std::optional<int64_t> process_quota_cores() {
+  std::ifstream file("/proc/self/cgroup");
+  std::optional<int64_t> least;
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool version2 = controllers == ",,";
+    if (!version2 && controllers.find(",cpu,") == std::string::npos) continue;
+    const auto quota = group_quota_cores(version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu", line.substr(second + 1));
+    if (quota && (!least || *quota < *least)) least = quota;
+  }
+  return least;
+}
+
+}  // namespace
+
+std::optional<int64_t> quota_cores(std::string_view cpu_max) {
+  std::istringstream stream{std::string(cpu_max)};
+  double quota = 0, period = 0;
+  if (!(stream >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
+  const double cores = quota / period;
+  const int64_t whole = static_cast<int64_t>(std::min(cores, 1e6));
+  return std::max<int64_t>(whole + (static_cast<double>(whole) < cores ? 1 : 0), 1);
+}
+
+std::optional<int64_t> group_quota_cores(const std::filesystem::path& root, std::string_view group) {
+  std::optional<int64_t> least;
+  for (std::filesystem::path at = std::filesystem::path(group).relative_path();; at = at.parent_path()) {
+    const auto quota = quota_at(root / at);
+    if (quota && (!least || *quota < *least)) least = quota;
+    if (at.empty()) return least;
+  }
+}
+
+int64_t usable_cores() {
+  const int64_t cores = affinity_cores();
+  const auto quota = process_quota_cores();
+  return quota ? std::min(cores, *quota) : cores;
+}
+
+}  // namespace weft::runtime

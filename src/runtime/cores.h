@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace weft::runtime {
+
+/// The cores this process may use: those of its affinity mask, and no more than its control group's quota pays for.
+int64_t usable_cores();
+
+/// The quota of `cpu.max` ("200000 100000", "max 100000") in cores, rounded up; empty when there is none.
+std::optional<int64_t> quota_cores(std::string_view cpu_max);
+
+/// The least quota of the control group `group` ("/a/b") and those above it, in the hierarchy mounted at `root`: files
+/// cpu.max (version 2) or cpu.cfs_quota_us and cpu.cfs_period_us (version 1).
+std::optional<int64_t> group_quota_cores(const std::filesystem::path& root, std::string_view group);
+
+}  // namespace weft::runtime

@@ -1,0 +1,133 @@
+#include "runtime/team.h"
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "runtime/cores.h"
+#include "runtime/denormals.h"
+#include "runtime/spin.h"
+
+namespace weft::runtime {
+namespace {
+
+/// Set in a forked child, where the threads of every team are gone.
+std::atomic<bool> in_forked_child{false};
+
+/// True while this thread runs a member: a region inside a region runs serially instead of waiting for itself.
+thread_local bool in_region = false;
+
+/// Long enough to catch the next call of a tight loop, short beside the time slice that others get.
+constexpr double kSpinMicroseconds = 20;
+
+class OwnTeam : public Team {
+ public:
+  explicit OwnTeam(int64_t threads) : wanted_(threads) {}
+
+  int64_t size() const override { return in_forked_child ? 1 : wanted_; }
+
+  void run(const std::function<void(int64_t, int64_t)>& member) override {
+    if (in_forked_child || in_region || wanted_ <= 1) {
+      member(0, 1);
+      return;
+    }
+    const std::lock_guard one_caller(callers_);
+    start_workers();
+    const int64_t threads = static_cast<int64_t>(started_) + 1;
+    {
+      const std::lock_guard lock(mutex_);
+      member_ = &member;
+      mode_.emplace(DenormalMode::of_this_thread());
+      running_.store(started_, std::memory_order_relaxed);
+      region_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+    in_region = true;
+    member(0, threads);
+    in_region = false;
+    wait_for(done_, [&] { return running_.load(std::memory_order_acquire) == 0; });
+  }
+
+ private:
+  /// With fewer threads than wanted when the system refuses more.
+  void start_workers() {
+    if (tried_) return;
+    tried_ = true;
+    try {
+      for (int64_t i = 1; i < wanted_; ++i) {
+        std::thread([this, i] { work(i); }).detach();
+        ++started_;
+      }
+    } catch (const std::system_error&) {
+    }
+  }
+
+  void work(int64_t thread) {
+    in_region = true;
+    for (uint64_t seen = 0;; ++seen) {
+      wait_for(wake_, [&] { return region_.load(std::memory_order_acquire) != seen; });
+      mode_->apply();
+      (*member_)(thread, static_cast<int64_t>(started_) + 1);
+      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        const std::lock_guard lock(mutex_);  // so that the caller does not miss it between its look and its sleep
+        done_.notify_one();
+      }
+    }
+  }
+
+  template <typename Condition>
+  void wait_for(std::condition_variable& variable, Condition condition) {
+    if (spin_for(condition, kSpinMicroseconds)) return;
+    std::unique_lock lock(mutex_);
+    variable.wait(lock, condition);
+  }
+
+  const int64_t wanted_;
+  std::mutex callers_;
+  bool tried_ = false;
+  size_t started_ = 0;  // workers; written before the first region, read inside regions
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  const std::function<void(int64_t, int64_t)>* member_ = nullptr;
+  std::optional<DenormalMode> mode_;
+  alignas(64) std::atomic<uint64_t> region_{0};
+  alignas(64) std::atomic<size_t> running_{0};
+};
+
+}  // namespace
+
+Team& own_team(int64_t threads) {
+  // Never destroyed: workers may still sleep in it when the process ends.
+  static auto& mutex = *new std::mutex;
+  static auto& teams = *new std::map<int64_t, std::unique_ptr<OwnTeam>>;
+  static SerialTeam serial;
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
+  if (in_forked_child) return serial;  // the mutex may have been held by a thread that is gone
+  if (threads <= 0) {
+    static const int64_t cores = usable_cores();
+    threads = cores;
+  }
+  const std::lock_guard lock(mutex);
+  auto& team = teams[threads];
+  if (!team) team = std::make_unique<OwnTeam>(threads);
+  return *team;
+}
+
+void SpinBarrier::arrive_and_wait() {
+  const uint64_t phase = phase_.load(std::memory_order_relaxed);
+  if (waiting_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
+    waiting_.store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1, std::memory_order_release);
+    return;
+  }
+  spin_until([&] { return phase_.load(std::memory_order_acquire) != phase; });
+}
+
+}  // namespace weft::runtime
