@@ -1,0 +1,13 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace weft::bindings {
+
+/// An area's functions in weft._C.
+void init_capture(pybind11::module_& m);
+void init_override(pybind11::module_& m);
+void init_programs(pybind11::module_& m);
+void init_capture(pybind11::module_& m);
+
+}  // namespace weft::bindings

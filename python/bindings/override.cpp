@@ -1,0 +1,36 @@
+// The switch of the override kernels, and the statistics.
+
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.h"
+#include "engine/engine.h"
+#include "override/state.h"
+
+namespace py = pybind11;
+
+namespace weft::bindings {
+namespace {
+
+py::dict stats() {
+  engine::Stats now = engine::stats();
+  py::dict result;
+  result["compiled"] = now.compiled;
+  result["object_cache_hits"] = now.object_cache_hits;
+  result["compile_seconds"] = now.compile_seconds;
+  result["calls"] = now.calls;
+  result["fallbacks"] = now.fallbacks;
+  return result;
+}
+
+}  // namespace
+
+void init_override(py::module_& m) {
+  m.def("set_enabled", &override_kernels::set_enabled, py::arg("enabled"));
+  m.def("enabled", &override_kernels::enabled_for_process);
+  m.def("active", &override_kernels::active);
+  m.def("enter_disabled", &override_kernels::enter_disabled);
+  m.def("exit_disabled", &override_kernels::exit_disabled);
+  m.def("stats", &stats);
+}
+
+}  // namespace weft::bindings

@@ -1,0 +1,50 @@
+// Programs as text: what the passes make of one, its buffer plan, its flops.
+
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.h"
+#include "engine/engine.h"
+#include "operator/flops.h"
+#include "ir/parser.h"
+#include "ir/printer.h"
+#include "passes/pass_runner.h"
+#include "passes/vjp.h"
+
+namespace py = pybind11;
+
+namespace weft::bindings {
+namespace {
+
+std::string run_passes(const std::string& text, const std::vector<std::string>& names) {
+  ir::Program program = ir::parse(text);
+  std::vector<std::string_view> views(names.begin(), names.end());
+  passes::run_passes(program, views);
+  return ir::print(program);
+}
+
+py::dict vjp(const std::string& text, const std::vector<bool>& wanted) {
+  passes::Vjp split = passes::vjp(ir::parse(text), wanted);
+  py::dict result;
+  result["forward"] = ir::print(split.forward);
+  result["backward"] = ir::print(split.backward);
+  result["saved_inputs"] = split.saved_inputs;
+  result["saved_outputs"] = split.saved_outputs;
+  result["residuals"] = split.residuals;
+  return result;
+}
+
+std::string plan(const std::string& text, const ir::Bindings& symbols) {
+  return engine::compile(text)->plan(symbols);
+}
+
+}  // namespace
+
+void init_programs(py::module_& m) {
+  m.def("normalise", [](const std::string& text) { return ir::print(ir::parse(text)); }, py::arg("text"));
+  m.def("run_passes", &run_passes, py::arg("text"), py::arg("passes"));
+  m.def("vjp", &vjp, py::arg("text"), py::arg("wanted"));
+  m.def("plan", &plan, py::arg("text"), py::arg("symbols"), py::call_guard<py::gil_scoped_release>());
+  m.def("flops", &torch_operator::flops, py::arg("text"), py::arg("sizes"));
+}
+
+}  // namespace weft::bindings

@@ -1,0 +1,22 @@
+"""Weft: a compiler for recurrent networks behind PyTorch.
+
+Importing it is all there is to do: `nn.GRU`, `nn.LSTM` and `nn.RNN` on the CPU then run on Weft, in eager mode and under
+every `torch.compile` backend. What that changes in PyTorch's process-wide state is listed in `weft._pytorch`, and
+`weft.disable()` takes it back.
+"""
+
+from __future__ import annotations
+
+import torch  # noqa: F401  its libraries come first: _C is linked against them
+
+from weft import _C  # isort: skip
+from weft._pytorch import disable, disabled, enable
+from weft._stats import reset_stats, stats
+
+__all__ = ["__version__", "call", "disable", "disabled", "enable", "reset_stats", "stats"]
+
+__version__: str = _C.__version__
+
+#: The operator: `weft.call(program, inputs)` runs a program's text on a list of tensors and returns its list of results,
+#: differentiable and traceable. Raises RuntimeError if the text doesn't parse or an input doesn't fit it.
+call = torch.ops.weft.call

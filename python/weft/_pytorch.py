@@ -1,0 +1,111 @@
+"""What Weft changes in PyTorch's process-wide state, and how it takes that back.
+
+- `aten::gru.input`, `lstm.input`, `rnn_tanh.input` and `rnn_relu.input` get kernels for CPU and AutogradCPU (`_C`
+  registers them). They stay registered; disabled, they call what PyTorch would have called.
+- `torch._dynamo.config.allow_rnn` defaults to True: Dynamo then traces recurrent modules instead of refusing them.
+- `torch.compiler.config.cache_key_tag` gets a suffix: PyTorch's compile cache on disk is keyed by the graph before our
+  kernels are in it, so without the suffix it would mix runs with and without Weft.
+- `torch.ops.weft.call` has a rule for vmap and a formula for torch.utils.flop_counter.
+
+PyTorch's settings are thread-local; their defaults are not, so the defaults are what changes here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from weft import _C, _flops, _vmap  # noqa: F401  _vmap registers its rule
+from weft._when_imported import when_imported
+
+_OVERRIDDEN = ("gru", "lstm", "rnn_tanh", "rnn_relu")
+_TAG = f"weft-{_C.__version__}"
+
+_lock = threading.RLock()
+_undo: dict[tuple[str, str], Any] = {}
+
+
+def enable() -> None:
+    """Run `nn.GRU`, `nn.LSTM` and `nn.RNN` on Weft from now on, in every thread; the state after `import weft`."""
+    with _lock:
+        _C.set_enabled(True)
+        _set_default(torch.compiler.config, "cache_key_tag", _with_tag(_default(torch.compiler.config, "cache_key_tag")))
+        when_imported("torch._dynamo.config", _allow_rnn)
+        _forget_dispatch()
+
+
+def disable() -> None:
+    """Leave `nn.GRU`, `nn.LSTM` and `nn.RNN` to PyTorch from now on, in every thread.
+
+    Undoes every change of PyTorch's state listed above. A graph that was compiled before keeps what it captured.
+    """
+    with _lock:
+        _C.set_enabled(False)
+        for (module, name), value in _undo.items():
+            _write_default(sys.modules[module], name, value)
+        _undo.clear()
+        _forget_dispatch()
+
+
+@contextlib.contextmanager
+def disabled() -> Iterator[None]:
+    """Within the context, in this thread, `nn.GRU`, `nn.LSTM` and `nn.RNN` run and trace as they would without Weft."""
+    with contextlib.ExitStack() as stack:
+        for (module, name), value in list(_undo.items()):
+            stack.enter_context(sys.modules[module].patch(name, value))
+        _C.enter_disabled()
+        stack.callback(_C.exit_disabled)
+        yield
+
+
+def _with_tag(tag: str) -> str:
+    return f"{tag}+{_TAG}" if tag else _TAG
+
+
+def _allow_rnn(config: ModuleType) -> None:
+    with _lock:
+        if _C.enabled():
+            _set_default(config, "allow_rnn", True)
+
+
+def _default(config: ModuleType, name: str) -> Any:
+    entry = config._config[name]
+    return entry.default if entry.env_value_default is _unset(entry) else entry.env_value_default
+
+
+def _unset(entry: Any) -> Any:
+    # torch.utils._config_module's marker; the context variable's default is the same object.
+    return torch.utils._config_module._UNSET_SENTINEL
+
+
+def _set_default(config: ModuleType, name: str, value: Any) -> None:
+    if (config.__name__, name) in _undo:
+        return
+    _undo[config.__name__, name] = _default(config, name)
+    _write_default(config, name, value)
+
+
+def _write_default(config: ModuleType, name: str, value: Any) -> None:
+    """A new default for all threads, in the place that an environment variable's value has."""
+    config._config[name].env_value_default = value
+    config._hash_dirty_var.set(True)
+    config._mark_get_dict_dirty(name)
+
+
+def _forget_dispatch() -> None:
+    """What was traced before may have left the old kernels in PyTorch's caches."""
+    for name in _OVERRIDDEN:
+        getattr(torch.ops.aten, name).input._dispatch_cache.clear()
+    if (fake := sys.modules.get("torch._subclasses.fake_tensor")) is not None:
+        fake.FakeTensorMode.cache_clear()
+
+
+when_imported("torch.utils.flop_counter", _flops.register)
+if _C.enabled():  # WEFT=0 says no
+    enable()

@@ -1,0 +1,90 @@
+// The operator weft::call and its kernels for CPU and Meta. The one for Autograd is in autograd.cpp; vmap's in
+// python/weft/_vmap.py.
+
+#include "operator/call.h"
+
+#include <new>
+
+#include "operator/openmp_team.h"
+#include "operator/program_table.h"
+
+namespace weft::torch_operator {
+
+using Tensors = std::vector<at::Tensor>;
+
+Tensors call(std::string_view program, at::TensorList inputs) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("weft::call", "").typed<Tensors(std::string_view, at::TensorList)>();
+  return op.call(program, inputs);
+}
+
+namespace {
+
+runtime::TensorRef reference(const at::Tensor& tensor, DType dtype) {
+  // const_data_ptr: a copy-on-write input stays shared. The engine writes to outputs only.
+  return {const_cast<void*>(tensor.const_data_ptr()), dtype, {tensor.sizes().data(), tensor.sizes().size()}};
+}
+
+[[noreturn]] void wrong_device(const CallProgram& program, const at::Tensor& tensor, size_t input) {
+  user_error("weft::call: input {} '{}' of program @{} must be on the CPU, but is on {}", input,
+             input < program.signature().inputs().size() ? program.signature().inputs()[input].name : "",
+             program.program().name, tensor.device().str());
+}
+
+Tensors call_cpu(std::string_view text, at::TensorList inputs) {
+  const CallProgram& program = find_program(text);
+  const Signature& signature = program.signature();
+  auto symbols = signature.bind(inputs);
+
+  Tensors dense;  // keeps contiguous copies alive
+  c10::SmallVector<runtime::TensorRef, 24> input_refs, output_refs;
+  dense.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_cpu()) wrong_device(program, inputs[i], i);
+    dense.push_back(inputs[i].contiguous());
+    input_refs.push_back(reference(dense.back(), signature.inputs()[i].type.dtype));
+  }
+  Tensors outputs;
+  outputs.reserve(signature.outputs().size());
+  for (const Signature::Tensor& output : signature.outputs()) {
+    outputs.push_back(at::detail::empty_cpu(Signature::sizes(output, symbols), output.dtype));
+    output_refs.push_back(reference(outputs.back(), output.type.dtype));
+  }
+  try {
+    OpenMpTeam team;
+    program.executable().run({input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()}, team);
+  } catch (const std::bad_alloc&) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "weft::call: out of memory while running program @", program.program().name);
+  }
+  return outputs;
+}
+
+/// Sizes as SymInts throughout: a plain size would specialise and give a graph per sequence length.
+Tensors call_meta(std::string_view text, at::TensorList inputs) {
+  const Signature& signature = find_program(text).signature();
+  auto symbols = signature.bind_symbolic(inputs);
+  Tensors outputs;
+  for (const Signature::Tensor& output : signature.outputs()) {
+    outputs.push_back(at::empty_symint(Signature::sizes(output, symbols), at::device(at::kMeta).dtype(output.dtype)));
+  }
+  return outputs;
+}
+
+/// Any other device.
+Tensors call_elsewhere(std::string_view text, at::TensorList inputs) {
+  const CallProgram& program = find_program(text);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_cpu()) wrong_device(program, inputs[i], i);
+    check(inputs[i].layout() == at::kStrided, "weft::call: input {} of program @{} must be a dense tensor, but is {}", i,
+          program.program().name, c10::str(inputs[i].layout()));
+  }
+  return call_cpu(text, inputs);
+}
+
+}  // namespace
+}  // namespace weft::torch_operator
+
+TORCH_LIBRARY(weft, m) { m.def("call(str program, Tensor[] inputs) -> Tensor[]", {at::Tag::pt2_compliant_tag}); }
+TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("call", weft::torch_operator::call_cpu); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("call", weft::torch_operator::call_meta); }
+TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("call", weft::torch_operator::call_elsewhere); }

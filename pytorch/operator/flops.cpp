@@ -1,0 +1,51 @@
+#include "operator/flops.h"
+
+#include "ir/parser.h"
+#include "ir/verifier.h"
+
+namespace weft::torch_operator {
+namespace {
+
+int64_t count(const ir::Program& program, const ir::Block& block, const ir::Bindings& symbols);
+
+int64_t elements(const ir::Program& program, ir::ValueId id, const ir::Bindings& symbols) {
+  return ir::evaluate(ir::element_count(program.type(id).shape), symbols);
+}
+
+/// The summed size of a matrix product is K; of `outer`, the leading dims of its operands.
+int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& symbols) {
+  auto last_size = [&](int64_t from_end) {
+    const ir::Shape& shape = program.type(op.operands[0]).shape;
+    return ir::evaluate(shape[shape.size() - from_end], symbols);
+  };
+  switch (op.code) {
+    case ir::OpCode::kMatmul:
+    case ir::OpCode::kMatmulPacked: return 2 * elements(program, op.results[0], symbols) * last_size(1);
+    case ir::OpCode::kBatchMatmul:
+      return 2 * elements(program, op.results[0], symbols) * last_size(op.attr_or("transpose_a", false) ? 2 : 1);
+    case ir::OpCode::kOuter: {
+      const ir::Shape& b = program.type(op.operands[1]).shape;
+      return 2 * elements(program, op.operands[0], symbols) * ir::evaluate(b.back(), symbols);
+    }
+    case ir::OpCode::kScan: {
+      ir::ScanView scan(op);
+      return ir::evaluate(scan.length, symbols) * count(program, scan.region, symbols);
+    }
+    default: return 0;
+  }
+}
+
+int64_t count(const ir::Program& program, const ir::Block& block, const ir::Bindings& symbols) {
+  int64_t total = 0;
+  for (const ir::Op& op : block.ops) total += count(program, op, symbols);
+  return total;
+}
+
+}  // namespace
+
+int64_t flops(const std::string& text, const std::vector<std::vector<int64_t>>& sizes) {
+  ir::Program program = ir::parse(text);
+  return count(program, program.body, ir::bind(program, sizes));
+}
+
+}  // namespace weft::torch_operator

@@ -1,0 +1,57 @@
+#include "operator/openmp_team.h"
+
+#include <omp.h>
+#include <pthread.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "operator/aten.h"
+
+namespace weft::torch_operator {
+namespace {
+
+std::atomic<bool> in_forked_child{false};
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
+
+/// The flush-to-zero and rounding mode of the caller, for as long as this lives: OpenMP's workers have modes of their own,
+/// and bits must not depend on which thread computed them.
+class CallersFloatMode {
+ public:
+#if defined(__x86_64__)
+  using Mode = unsigned;
+  static Mode current() { return _mm_getcsr(); }
+  explicit CallersFloatMode(Mode mode) : own_(_mm_getcsr()) { _mm_setcsr(mode); }
+  ~CallersFloatMode() { _mm_setcsr(own_); }
+
+ private:
+  Mode own_;
+#else
+  struct Mode {};
+  static Mode current() { return {}; }
+  explicit CallersFloatMode(Mode) {}
+#endif
+};
+
+}  // namespace
+
+int64_t OpenMpTeam::size() const {
+  if (in_forked_child.load(std::memory_order_relaxed) || at::in_parallel_region()) return 1;
+  return at::get_num_threads();
+}
+
+void OpenMpTeam::run(const std::function<void(int64_t, int64_t)>& member) {
+  int64_t wanted = size();
+  if (wanted <= 1) return member(0, 1);
+  auto mode = CallersFloatMode::current();
+  // Not at::parallel_for: its chunks don't tell how many threads the region got.
+#pragma omp parallel num_threads(static_cast<int>(wanted))
+  {
+    CallersFloatMode callers(mode);
+    member(omp_get_thread_num(), omp_get_num_threads());
+  }
+}
+
+}  // namespace weft::torch_operator

@@ -1,0 +1,113 @@
+#include "operator/program_table.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <mutex>
+#include <unordered_map>
+
+#include "ir/parser.h"
+#include "ir/printer.h"
+
+namespace weft::torch_operator {
+namespace {
+
+/// Guards the table and what the programs in it cache. Held only to look up and insert, never while parsing, deriving or
+/// compiling, and across a fork, so that a forked child finds it free.
+std::mutex& table_mutex() {
+  static auto* mutex = [] {
+    static std::mutex it;
+    pthread_atfork([] { it.lock(); }, [] { it.unlock(); }, [] { it.unlock(); });
+    return &it;
+  }();
+  return *mutex;
+}
+
+/// By contents; the keys are the programs' own texts. Leaked on purpose: calls may come while the process ends.
+auto& table() {
+  static auto* it = new std::unordered_map<std::string_view, std::unique_ptr<const CallProgram>>;
+  return *it;
+}
+
+/// This thread's recently used programs by the address of their text. Only interned texts get in; they stay where they
+/// are for ever, so an address cannot come to mean another text.
+struct RecentProgram {
+  const char* address = nullptr;
+  const CallProgram* program = nullptr;
+};
+constexpr size_t kRecent = 64;
+thread_local std::array<RecentProgram, kRecent> recent_programs;
+
+RecentProgram& recent_slot(const char* address) {
+  auto bits = reinterpret_cast<uintptr_t>(address);
+  return recent_programs[((bits >> 4) ^ (bits >> 12)) % kRecent];
+}
+
+const CallProgram& insert(std::string text, ir::Program program) {
+  auto fresh = std::make_unique<const CallProgram>(std::move(text), std::move(program));
+  std::lock_guard lock(table_mutex());
+  std::string_view key = fresh->text();
+  return *table().try_emplace(key, std::move(fresh)).first->second;
+}
+
+const CallProgram* find_by_contents(std::string_view text) {
+  std::lock_guard lock(table_mutex());
+  auto found = table().find(text);
+  return found == table().end() ? nullptr : found->second.get();
+}
+
+}  // namespace
+
+const CallProgram& find_program(std::string_view text) {
+  RecentProgram& by_address = recent_slot(text.data());
+  if (by_address.address == text.data() && by_address.program->text().size() == text.size()) return *by_address.program;
+  const CallProgram* program = find_by_contents(text);
+  if (!program) program = &insert(std::string(text), ir::parse(text));
+  recent_slot(program->text().data()) = {program->text().data(), program};
+  return *program;
+}
+
+const CallProgram& intern(ir::Program program) {
+  std::string text = ir::print(program);
+  if (const CallProgram* known = find_by_contents(text)) return *known;
+  return insert(std::move(text), std::move(program));
+}
+
+CallProgram::CallProgram(std::string text, ir::Program program)
+    : text_(std::move(text)), program_(std::move(program)), signature_(program_) {}
+
+const engine::Executable& CallProgram::executable() const {
+  if (const auto* ready = executable_.load(std::memory_order_acquire)) return *ready;
+  auto compiled = engine::compile(text_);
+  std::lock_guard lock(table_mutex());
+  if (!owner_) {
+    owner_ = std::move(compiled);
+    executable_.store(owner_.get(), std::memory_order_release);
+  }
+  return *owner_;
+}
+
+const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const {
+  {
+    std::lock_guard lock(table_mutex());
+    if (auto found = derivatives_.find(wanted); found != derivatives_.end()) return *found->second;
+  }
+  passes::Vjp vjp = passes::vjp(program_, wanted);
+  auto derived = std::make_unique<const Derivative>(
+      Derivative{&intern(std::move(vjp.forward)), &intern(std::move(vjp.backward)), std::move(vjp.saved_inputs),
+                 std::move(vjp.saved_outputs), vjp.residuals});
+  std::lock_guard lock(table_mutex());
+  return *derivatives_.try_emplace(wanted, std::move(derived)).first->second;
+}
+
+const CallProgram& CallProgram::of_primals(const std::vector<bool>& wanted) const {
+  {
+    std::lock_guard lock(table_mutex());
+    if (auto found = of_primals_.find(wanted); found != of_primals_.end()) return *found->second;
+  }
+  const CallProgram& derived = intern(passes::vjp_of_primals(program_, wanted));
+  std::lock_guard lock(table_mutex());
+  return *of_primals_.try_emplace(wanted, &derived).first->second;
+}
+
+}  // namespace weft::torch_operator

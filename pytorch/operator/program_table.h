@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "operator/signature.h"
+#include "passes/vjp.h"
+
+namespace weft::torch_operator {
+
+class CallProgram;
+
+/// What passes::vjp says, its two programs interned.
+struct Derivative {
+  const CallProgram* forward;
+  const CallProgram* backward;
+  std::vector<int64_t> saved_inputs, saved_outputs;
+  int64_t residuals;
+};
+
+/// A program that the operator was called with. Lives as long as the process: its text's address is its name.
+/// All functions may be called from several threads at once.
+class CallProgram {
+ public:
+  CallProgram(std::string text, ir::Program program);
+
+  const std::string& text() const { return text_; }
+  const ir::Program& program() const { return program_; }
+  const Signature& signature() const { return signature_; }
+  /// Compiled at the first use.
+  const engine::Executable& executable() const;
+  /// Derived at the first use of each `wanted` (an input each).
+  const Derivative& derivative(const std::vector<bool>& wanted) const;
+  /// The program of passes::vjp_of_primals.
+  const CallProgram& of_primals(const std::vector<bool>& wanted) const;
+
+ private:
+  std::string text_;
+  ir::Program program_;
+  Signature signature_;
+  mutable std::atomic<const engine::Executable*> executable_{nullptr};
+  mutable std::shared_ptr<const engine::Executable> owner_;
+  mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
+  mutable std::map<std::vector<bool>, const CallProgram*> of_primals_;
+};
+
+/// The program of that text: found by the text's address if it is an interned one, else by its contents, else parsed.
+/// User's error if it doesn't parse.
+const CallProgram& find_program(std::string_view text);
+
+/// The same for a program that is there already.
+const CallProgram& intern(ir::Program program);
+
+}  // namespace weft::torch_operator

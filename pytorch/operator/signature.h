@@ -1,0 +1,74 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "operator/aten.h"
+
+namespace weft::torch_operator {
+
+/// PyTorch's element type for Weft's and back; empty when Weft has none.
+at::ScalarType scalar_type(DType dtype);
+std::optional<DType> dtype_of(at::ScalarType type);
+
+/// A program's input and output types, prepared for calls: symbols are numbers, and where each symbol's value comes from is
+/// known, so that checking a call's inputs walks flat lists. All functions work on SymInts as they do on plain sizes.
+class Signature {
+ public:
+  /// As ir::Dim, symbols as indices.
+  struct Size {
+    int64_t factor;
+    std::vector<int> symbols;
+  };
+  struct Tensor {
+    at::ScalarType dtype;
+    std::vector<Size> shape;
+    ir::Type type;
+    std::string name;
+  };
+
+  explicit Signature(const ir::Program& program);
+
+  const std::vector<Tensor>& inputs() const { return inputs_; }
+  const std::vector<Tensor>& outputs() const { return outputs_; }
+
+  /// The symbols' values. User's error naming the input, its type and what was given if a tensor doesn't fit.
+  std::vector<int64_t> bind(at::TensorList tensors) const { return bind_sizes<int64_t>(tensors); }
+  std::vector<c10::SymInt> bind_symbolic(at::TensorList tensors) const { return bind_sizes<c10::SymInt>(tensors); }
+
+  /// The sizes of a tensor of these symbols' values.
+  template <typename Int>
+  static c10::SmallVector<Int, 6> sizes(const Tensor& tensor, const std::vector<Int>& values) {
+    c10::SmallVector<Int, 6> result;
+    for (const Size& size : tensor.shape) result.push_back(evaluate(size, values));
+    return result;
+  }
+
+ private:
+  /// A dim of an input; `from` of a symbol is its first occurrence.
+  struct Place {
+    int input, dim;
+  };
+
+  template <typename Int>
+  static Int evaluate(const Size& size, const std::vector<Int>& values) {
+    Int result = size.factor;
+    for (int symbol : size.symbols) result = result * values[symbol];
+    return result;
+  }
+  Tensor make_tensor(const ir::Program& program, ir::ValueId id) const;
+  void check_kinds(at::TensorList tensors) const;
+  template <typename Int>
+  std::vector<Int> bind_sizes(at::TensorList tensors) const;
+  [[noreturn]] void misfit(at::TensorList tensors, int input, const std::string& why) const;
+  [[noreturn]] void size_misfit(at::TensorList tensors, Place place) const;
+
+  std::string program_name_;
+  std::vector<Tensor> inputs_, outputs_;
+  std::vector<std::string> symbols_;
+  std::vector<Place> sources_;  ///< by symbol
+  std::vector<Place> checks_;   ///< all dims but the sources
+};
+
+}  // namespace weft::torch_operator

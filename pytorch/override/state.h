@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+namespace weft::override_kernels {
+
+/// Whether aten::gru and its kin run on Weft: for the process (weft.disable(), WEFT=0) and for this thread
+/// (weft.disabled(), which nests).
+void set_enabled(bool enabled);
+bool enabled_for_process();
+void enter_disabled();
+void exit_disabled();
+bool active();
+
+/// A call that Weft has no kernel for: counted in the statistics, warned about once a reason; with WEFT_STRICT=1 the
+/// user's error instead.
+void report_fallback(const std::string& op, const std::string& reason);
+
+}  // namespace weft::override_kernels
