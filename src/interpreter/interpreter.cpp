@@ -1,0 +1,128 @@
+#include "interpreter/interpreter.h"
+
+#include <cstring>
+#include <utility>
+
+#include "interpreter/evaluator.h"
+#include "ir/verifier.h"
+
+namespace weft::interpreter {
+namespace {
+
+void copy_bytes(void* to, const View& from) {
+  auto bytes = static_cast<size_t>(count_of(from.sizes) * size_of(from.dtype));
+  if (bytes > 0) std::memcpy(to, from.data, bytes);
+}
+
+/// Element t along the first dim.
+View step_of(const View& stack, int64_t t) {
+  View step{stack.dtype, stack.sizes.subspan(1), nullptr};
+  step.data = static_cast<const std::byte*>(stack.data) + t * count_of(step.sizes) * size_of(stack.dtype);
+  return step;
+}
+
+}  // namespace
+
+std::vector<int64_t> sizes_of(const ir::Shape& shape, const ir::Bindings& bindings) {
+  std::vector<int64_t> sizes;
+  for (const ir::Dim& dim : shape) sizes.push_back(ir::evaluate(dim, bindings));
+  return sizes;
+}
+
+void Evaluator::make_room() {
+  if (!views_.empty()) return;
+  views_.resize(program_.values.size());
+  memory_.resize(program_.values.size());
+}
+
+View Evaluator::view(ir::ValueId id) {
+  make_room();
+  if (!views_[id]) {
+    internal_check(static_cast<bool>(captured_), "value {} is not computed", id);
+    views_[id] = captured_(id);
+  }
+  return *views_[id];
+}
+
+void Evaluator::set(ir::ValueId id, View view) {
+  make_room();
+  views_[id] = view;
+}
+
+void Evaluator::run_ops(const ir::Block& block) {
+  for (const ir::Op& op : block.ops) run_op(op);
+}
+
+void Evaluator::run_op(const ir::Op& op) {
+  std::vector<View> operands;
+  for (ir::ValueId id : op.operands) operands.push_back(view(id));
+  make_room();
+  std::vector<MutableView> results;
+  for (ir::ValueId id : op.results) {
+    const ir::Type& type = program_.type(id);
+    if (!memory_[id]) memory_[id].emplace(type.dtype, sizes_of(type.shape, bindings_));
+    results.push_back(memory_[id]->view());
+    views_[id] = std::as_const(*memory_[id]).view();
+  }
+  run_kernel(Call{*this, op, operands, results});
+}
+
+void Evaluator::run_kernel(const Call& call) {
+  static constexpr kernels::Kernel kKernels[] = {
+#define WEFT_OP(Enum, text, arity, Class, type_rule, vjp_rule, interpreter, ...) kernels::interpreter,
+#include "ir/ops.def"
+  };
+  kKernels[static_cast<size_t>(call.op.code)](call);
+}
+
+void Evaluator::run_scan(const Call& call) {
+  ir::ScanView scan(call.op);
+  auto carries = static_cast<size_t>(scan.carries);
+  // Two memories a carry, since a step may yield one carry as another.
+  std::vector<Array> now;
+  for (size_t i = 0; i < carries; ++i) now.push_back(Array::copy_of(call.operands[i]));
+  std::vector<Array> next = now;
+  int64_t length = value_of(scan.length);
+  for (int64_t step = 0; step < length; ++step) {
+    int64_t t = scan.reverse ? length - 1 - step : step;
+    for (size_t i = 0; i < carries; ++i) set(scan.carry_args[i], std::as_const(now[i]).view());
+    for (size_t i = 0; i < scan.x_args.size(); ++i) set(scan.x_args[i], step_of(call.operands[carries + i], t));
+    run_ops(scan.region);
+    for (size_t i = 0; i < carries; ++i) copy_bytes(next[i].bytes.data(), view(scan.carry_outs[i]));
+    for (size_t i = 0; i < scan.y_outs.size(); ++i) {
+      View y = view(scan.y_outs[i]);
+      auto* stack = static_cast<std::byte*>(call.results[carries + i].data);
+      copy_bytes(stack + t * count_of(y.sizes) * size_of(y.dtype), y);
+    }
+    std::swap(now, next);
+  }
+  for (size_t i = 0; i < carries; ++i) copy_bytes(call.results[i].data, std::as_const(now[i]).view());
+}
+
+void kernels::scan(const Call& call) { call.evaluator.run_scan(call); }
+
+std::vector<Array> evaluate(const ir::Program& program, std::span<const Array> inputs) {
+  std::vector<std::vector<int64_t>> sizes;
+  for (const Array& input : inputs) sizes.push_back(input.sizes);
+  ir::Bindings bindings = ir::bind(program, sizes);
+  Captured nothing;
+  Evaluator evaluator(program, bindings, nothing);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ir::Type& type = program.type(program.body.args[i]);
+    check(inputs[i].dtype == type.dtype, "input {}: expected {}, but got {}", i, to_string(type),
+          name_of(inputs[i].dtype));
+    evaluator.set(program.body.args[i], inputs[i].view());
+  }
+  evaluator.run_ops(program.body);
+  std::vector<Array> results;
+  for (ir::ValueId id : program.body.results) results.push_back(Array::copy_of(evaluator.view(id)));
+  return results;
+}
+
+void evaluate_op(const ir::Program& program, const ir::Op& op, std::span<const View> operands,
+                 std::span<const MutableView> results, const ir::Bindings& bindings, const Captured& captured) {
+  Evaluator evaluator(program, bindings, captured);
+  evaluator.run_kernel(Call{evaluator, op, operands, results});
+}
+
+}  // namespace weft::interpreter

@@ -1,0 +1,67 @@
+// weft-opt: reads a program as text, runs passes on it and prints it. What tests and bug reports use.
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "ir/parser.h"
+#include "ir/printer.h"
+#include "passes/pass_runner.h"
+
+namespace {
+
+struct Options {
+  std::vector<std::string> passes;
+  bool verify_each = false;
+  bool list_passes = false;
+  bool canonical = false;
+  std::string file;
+};
+
+std::string read_text(const std::string& file) {
+  if (file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream stream(file, std::ios::binary);
+  weft::check(stream.good(), "cannot read '{}'", file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void run(const Options& options) {
+  if (options.list_passes) {
+    for (const weft::passes::Pass& pass : weft::passes::all_passes()) std::cout << pass.name << '\n';
+    return;
+  }
+  if (options.verify_each) weft::mutable_settings().verify = true;
+  weft::ir::Program program = weft::ir::parse(read_text(options.file));
+  std::vector<std::string_view> names(options.passes.begin(), options.passes.end());
+  weft::passes::run_passes(program, names);
+  std::cout << weft::ir::print(program, options.canonical);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Reads a Weft program, runs passes on it and prints it.");
+  app.add_option("--passes", options.passes, "passes to run, in order, separated by commas")->delimiter(',');
+  app.add_flag("--verify-each", options.verify_each, "verify the program after every pass");
+  app.add_flag("--list-passes", options.list_passes, "print the names of all passes and stop");
+  app.add_flag("--canonical", options.canonical, "print numbers in place of names");
+  app.add_option("file", options.file, "the program's file; - is the standard input");
+  CLI11_PARSE(app, argc, argv);
+  if (options.file.empty() && !options.list_passes) {
+    std::cerr << "weft-opt: a file is needed, or - for the standard input\n";
+    return 2;
+  }
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::cerr << "weft-opt: " << (options.file.empty() ? "" : options.file + ": ") << error.what() << '\n';
+    return 1;
+  }
+  return std::cout.flush() ? 0 : 1;
+}
