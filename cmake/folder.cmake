@@ -3,6 +3,10 @@
 function(weft_folder name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  if(NOT sources)  # a phase whose code is all in headers, or not there yet
+    set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty_${name}.cpp)
+    file(TOUCH ${sources})
+  endif()
   add_library(weft_${name} STATIC ${sources})
   target_include_directories(weft_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(weft_${name} PROPERTIES LINKER_LANGUAGE CXX)
