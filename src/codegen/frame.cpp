@@ -1,0 +1,105 @@
+#include "codegen/frame.h"
+
+namespace weft::codegen {
+
+using llvm::Value;
+
+Frame::Frame(Schedule& schedule, llvm::Module& module, const std::string& name)
+    : schedule(schedule), b(module.getContext()) {
+  llvm::Type* pointer = b.getPtrTy();
+  llvm::Type* integer = b.getInt64Ty();
+  auto* type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, pointer, integer, integer, integer, integer}, false);
+  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+  // Vectors of 64 bytes stay whole, also on CPUs for which LLVM would rather halve them.
+  function_->addFnAttr("prefer-vector-width", "512");
+  function_->addFnAttr("min-legal-vector-width", "512");
+  function_->addFnAttr(llvm::Attribute::NoUnwind);
+  llvm::Value** arguments[] = {&buffers, &dims, &barrier, &lo, &hi, &unit, &units};
+  for (unsigned i = 0; i < 7; ++i) *arguments[i] = function_->getArg(i);
+  entry_ = llvm::BasicBlock::Create(module.getContext(), "entry", function_);
+  llvm::BasicBlock* start = llvm::BasicBlock::Create(module.getContext(), "start", function_);
+  b.SetInsertPoint(entry_);
+  b.CreateBr(start);
+  b.SetInsertPoint(start);
+}
+
+llvm::IRBuilder<> Frame::at_entry() { return llvm::IRBuilder<>(entry_->getTerminator()); }
+
+Value* Frame::size(const ir::Dim& dim) {
+  if (dim.is_constant()) return i64(dim.constant());
+  Value*& cached = sizes_[dim];
+  if (cached) return cached;
+  auto index = static_cast<int64_t>(schedule.plan.dims.size());
+  schedule.plan.dims.push_back(schedule.expression(dim));
+  auto e = at_entry();
+  return cached = e.CreateLoad(e.getInt64Ty(), e.CreateConstGEP1_64(e.getInt64Ty(), dims, static_cast<uint64_t>(index)), to_string(dim));
+}
+
+Value* Frame::buffer(int64_t index) {
+  Value*& cached = buffers_[index];
+  if (cached) return cached;
+  auto e = at_entry();
+  return cached = e.CreateLoad(e.getPtrTy(), e.CreateConstGEP1_64(e.getPtrTy(), buffers, static_cast<uint64_t>(index)));
+}
+
+Value* Frame::address(ir::ValueId value) {
+  if (auto found = memory.find(value); found != memory.end()) return found->second;
+  if (auto found = schedule.buffer.find(value); found != schedule.buffer.end()) return buffer(found->second);
+  auto definition = schedule.definition.find(value);
+  internal_check(definition != schedule.definition.end() && definition->second->code == ir::OpCode::kReshape,
+                 "value %{} has no memory", value);
+  return address(definition->second->operands[0]);
+}
+
+Value* Frame::offset(Value* pointer, Value* elements, int64_t element_bytes) {
+  return b.CreateGEP(b.getInt8Ty(), pointer, b.CreateMul(elements, i64(element_bytes)));
+}
+
+Value* Frame::stack(llvm::Type* type, int64_t count) {
+  auto e = at_entry();
+  auto* slot = e.CreateAlloca(llvm::ArrayType::get(type, static_cast<uint64_t>(count)));
+  slot->setAlignment(llvm::Align(64));
+  return slot;
+}
+
+llvm::FunctionCallee Frame::runtime_function(const std::string& name, llvm::FunctionType* type) {
+  return function_->getParent()->getOrInsertFunction(name, type);
+}
+
+Value* Frame::minimum(Value* x, Value* y) { return b.CreateSelect(b.CreateICmpSLT(x, y), x, y); }
+
+std::vector<Value*> Frame::loop(Value* begin, Value* end, int64_t step, std::vector<Value*> carried, const LoopBody& body) {
+  llvm::LLVMContext& context = b.getContext();
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::BasicBlock* head = llvm::BasicBlock::Create(context, "head", function_);
+  llvm::BasicBlock* inside = llvm::BasicBlock::Create(context, "body", function_);
+  llvm::BasicBlock* after = llvm::BasicBlock::Create(context, "after", function_);
+  b.CreateBr(head);
+  b.SetInsertPoint(head);
+  llvm::PHINode* i = b.CreatePHI(b.getInt64Ty(), 2);
+  i->addIncoming(begin, before);
+  std::vector<llvm::PHINode*> phis;
+  std::vector<Value*> values;
+  for (Value* initial : carried) {
+    phis.push_back(b.CreatePHI(initial->getType(), 2));
+    phis.back()->addIncoming(initial, before);
+    values.push_back(phis.back());
+  }
+  b.CreateCondBr(b.CreateICmpSLT(i, end), inside, after);
+  b.SetInsertPoint(inside);
+  std::vector<Value*> next = body(i, values);
+  i->addIncoming(b.CreateAdd(i, i64(step), "", true, true), b.GetInsertBlock());
+  for (size_t k = 0; k < phis.size(); ++k) phis[k]->addIncoming(next[k], b.GetInsertBlock());
+  b.CreateBr(head);
+  b.SetInsertPoint(after);
+  return values;
+}
+
+void Frame::loop(Value* begin, Value* end, int64_t step, const std::function<void(Value*)>& body) {
+  loop(begin, end, step, {}, [&](Value* i, const std::vector<Value*>&) {
+    body(i);
+    return std::vector<Value*>{};
+  });
+}
+
+}  // namespace weft::codegen

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/schedule.h"
+
+namespace weft::codegen {
+
+/// One function of machine code while it is emitted: its arguments (runtime::StageFunction), sizes, and for every value in
+/// memory where it is read and where it is stored.
+class Frame {
+ public:
+  Frame(Schedule& schedule, llvm::Module& module, const std::string& name);
+
+  Schedule& schedule;
+  llvm::IRBuilder<> b;
+  llvm::Value *buffers, *dims, *barrier, *lo, *hi, *unit, *units;
+  bool batched = false;
+  std::map<ir::ValueId, llvm::Value*> memory;                ///< where a value is read
+  std::map<ir::ValueId, std::vector<llvm::Value*>> targets;  ///< where a value is stored
+
+  const ir::Program& program() const { return *schedule.program; }
+  const ir::Type& type(ir::ValueId value) const { return schedule.program->type(value); }
+
+  /// A size as an i64: a constant, or loaded once in the entry block.
+  llvm::Value* size(const ir::Dim& dim);
+  llvm::Value* i64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
+  /// The start of a plan's buffer, loaded once in the entry block.
+  llvm::Value* buffer(int64_t index);
+  /// Where `value` is read; a value of the program's body is found by its buffer, an alias by what it names.
+  llvm::Value* address(ir::ValueId value);
+  /// pointer + elements * bytes.
+  llvm::Value* offset(llvm::Value* pointer, llvm::Value* elements, int64_t element_bytes);
+  /// Memory on the stack, aligned to a cache line, made in the entry block.
+  llvm::Value* stack(llvm::Type* type, int64_t count);
+  llvm::FunctionCallee runtime_function(const std::string& name, llvm::FunctionType* type);
+
+  /// for (i = begin; i < end; i += step) body(i), with values carried from one turn to the next.
+  using LoopBody = std::function<std::vector<llvm::Value*>(llvm::Value* i, const std::vector<llvm::Value*>& carried)>;
+  std::vector<llvm::Value*> loop(llvm::Value* begin, llvm::Value* end, int64_t step, std::vector<llvm::Value*> carried,
+                                 const LoopBody& body);
+  void loop(llvm::Value* begin, llvm::Value* end, int64_t step, const std::function<void(llvm::Value*)>& body);
+  llvm::Value* minimum(llvm::Value* x, llvm::Value* y);
+
+  /// Ends the function.
+  void finish() { b.CreateRetVoid(); }
+
+ private:
+  llvm::IRBuilder<> at_entry();
+
+  llvm::Function* function_;
+  llvm::BasicBlock* entry_;
+  std::map<ir::Dim, llvm::Value*> sizes_;
+  std::map<int64_t, llvm::Value*> buffers_;
+};
+
+}  // namespace weft::codegen

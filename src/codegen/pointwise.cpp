@@ -1,0 +1,183 @@
+#include "codegen/pointwise.h"
+
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
+
+#include "codegen/vector_math.h"
+
+namespace weft::codegen {
+namespace {
+
+using ir::OpCode;
+using llvm::IRBuilder;
+using llvm::Value;
+
+bool is_float(Value* v) { return v->getType()->isFPOrFPVectorTy(); }
+
+Value* zero(Value* like) { return llvm::Constant::getNullValue(like->getType()); }
+
+Value* one(Value* like) {
+  return is_float(like) ? llvm::ConstantFP::get(like->getType(), 1.0) : llvm::ConstantInt::get(like->getType(), 1);
+}
+
+llvm::AllocaInst* entry_alloca(IRBuilder<>& b, llvm::Type* type) {
+  llvm::BasicBlock& entry = b.GetInsertBlock()->getParent()->getEntryBlock();
+  IRBuilder<> at_entry(&entry, entry.begin());
+  llvm::AllocaInst* slot = at_entry.CreateAlloca(type);
+  slot->setAlignment(llvm::Align(64));
+  return slot;
+}
+
+/// A function that has no vector form here: the C library's, an element at a time (runtime/scalar_math.cpp).
+Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const> operands) {
+  llvm::Type* type = operands[0]->getType();
+  auto* vector = llvm::cast<llvm::FixedVectorType>(type);
+  bool wide = type->getScalarType()->isDoubleTy();
+  std::string name = "weft_" + std::string(info(op.code).name) + (wide ? "_f64" : "_f32");
+  llvm::Type* pointer = b.getPtrTy();
+  llvm::Module& module = *b.GetInsertBlock()->getModule();
+  auto callee = module.getOrInsertFunction(name, llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, b.getInt64Ty()}, false));
+  Value* first = entry_alloca(b, type);
+  b.CreateAlignedStore(operands[0], first, llvm::Align(64));
+  Value* second = first;
+  if (operands.size() > 1) {
+    second = entry_alloca(b, type);
+    b.CreateAlignedStore(operands[1], second, llvm::Align(64));
+  }
+  b.CreateCall(callee, {first, second, b.getInt64(vector->getNumElements())});
+  return b.CreateAlignedLoad(type, first, llvm::Align(64));
+}
+
+Value* emit_sign(IRBuilder<>& b, Value* x, DType dtype) {
+  if (dtype == DType::kBool) return x;
+  Value* above = is_float(x) ? b.CreateFCmpOGT(x, zero(x)) : b.CreateICmpSGT(x, zero(x));
+  Value* below = is_float(x) ? b.CreateFCmpOLT(x, zero(x)) : b.CreateICmpSLT(x, zero(x));
+  Value* minus = is_float(x) ? b.CreateFNeg(one(x)) : b.CreateNeg(one(x));
+  return b.CreateSelect(above, one(x), b.CreateSelect(below, minus, zero(x)));
+}
+
+Value* emit_cast(IRBuilder<>& b, Value* x, DType from, DType to) {
+  if (from == to) return x;
+  llvm::Type* type = x->getType()->getWithNewType(register_type(b, to));
+  if (to == DType::kBool) return is_float(x) ? b.CreateFCmpUNE(x, zero(x)) : b.CreateICmpNE(x, zero(x));
+  if (is_floating(from) && is_floating(to)) return b.CreateFPCast(x, type);
+  if (is_floating(to)) return from == DType::kBool ? b.CreateUIToFP(x, type) : b.CreateSIToFP(x, type);
+  if (is_floating(from)) return b.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {type, x->getType()}, {x});
+  return b.CreateIntCast(x, type, from != DType::kBool);
+}
+
+/// Truncating division; by zero gives zero instead of a trap.
+Value* divide_integers(IRBuilder<>& b, Value* x, Value* y) {
+  Value* none = b.CreateICmpEQ(y, zero(y));
+  Value* minus_one = llvm::Constant::getAllOnesValue(y->getType());
+  Value* negates = b.CreateICmpEQ(y, minus_one);
+  Value* safe = b.CreateSelect(b.CreateOr(none, negates), one(y), y);
+  Value* quotient = b.CreateSDiv(x, safe);
+  return b.CreateSelect(none, zero(x), b.CreateSelect(negates, b.CreateNeg(x), quotient));
+}
+
+Value* emit_unary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, std::span<Value* const> operands) {
+  switch (op.code) {
+    case OpCode::kCopy: return x;
+    case OpCode::kNeg: return is_float(x) ? b.CreateFNeg(x) : b.CreateNeg(x);
+    case OpCode::kAbs:
+      return is_float(x) ? b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x)
+                         : (from == DType::kBool ? x : b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse()));
+    case OpCode::kSign: return emit_sign(b, x, from);
+    case OpCode::kExp: return emit_exp(b, x);
+    case OpCode::kTanh: return emit_tanh(b, x);
+    case OpCode::kSigmoid: return emit_sigmoid(b, x);
+    case OpCode::kSqrt: return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+    case OpCode::kRsqrt: return b.CreateFDiv(one(x), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+    case OpCode::kFloor: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
+    case OpCode::kRelu:
+      return is_float(x) ? b.CreateSelect(b.CreateFCmpOLE(x, zero(x)), zero(x), x)
+                         : b.CreateSelect(b.CreateICmpSLE(x, zero(x)), zero(x), x);
+    case OpCode::kNot: return b.CreateNot(x);
+    case OpCode::kLog:
+    case OpCode::kLog1p:
+    case OpCode::kSin:
+    case OpCode::kCos:
+    case OpCode::kErf: return through_library(b, op, operands);
+    default: internal_error("no machine code for {}", info(op.code).name);
+  }
+}
+
+Value* emit_comparison(IRBuilder<>& b, OpCode code, DType from, Value* x, Value* y) {
+  bool real = is_float(x), is_unsigned = from == DType::kBool;
+  switch (code) {
+    case OpCode::kEq: return real ? b.CreateFCmpOEQ(x, y) : b.CreateICmpEQ(x, y);
+    case OpCode::kNe: return real ? b.CreateFCmpUNE(x, y) : b.CreateICmpNE(x, y);
+    case OpCode::kLt: return real ? b.CreateFCmpOLT(x, y) : (is_unsigned ? b.CreateICmpULT(x, y) : b.CreateICmpSLT(x, y));
+    case OpCode::kLe: return real ? b.CreateFCmpOLE(x, y) : (is_unsigned ? b.CreateICmpULE(x, y) : b.CreateICmpSLE(x, y));
+    case OpCode::kGt: return emit_comparison(b, OpCode::kLt, from, y, x);
+    case OpCode::kGe: return emit_comparison(b, OpCode::kLe, from, y, x);
+    default: return nullptr;
+  }
+}
+
+Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value* y, std::span<Value* const> operands) {
+  if (Value* comparison = emit_comparison(b, op.code, from, x, y)) return comparison;
+  bool real = is_float(x), boolean = from == DType::kBool;
+  switch (op.code) {
+    case OpCode::kAdd: return real ? b.CreateFAdd(x, y) : (boolean ? b.CreateOr(x, y) : b.CreateAdd(x, y));
+    case OpCode::kSub: return real ? b.CreateFSub(x, y) : b.CreateSub(x, y);
+    case OpCode::kMul: return real ? b.CreateFMul(x, y) : (boolean ? b.CreateAnd(x, y) : b.CreateMul(x, y));
+    case OpCode::kDiv: return real ? b.CreateFDiv(x, y) : divide_integers(b, x, y);
+    case OpCode::kMaximum:
+      if (boolean) return b.CreateOr(x, y);
+      return real ? emit_maximum(b, x, y) : b.CreateSelect(b.CreateICmpSGT(x, y), x, y);
+    case OpCode::kMinimum:
+      if (boolean) return b.CreateAnd(x, y);
+      return real ? b.CreateSelect(b.CreateFCmpULT(x, y), b.CreateSelect(b.CreateFCmpUNO(y, y), y, x), y)
+                  : b.CreateSelect(b.CreateICmpSLT(x, y), x, y);
+    case OpCode::kAnd: return b.CreateAnd(x, y);
+    case OpCode::kOr: return b.CreateOr(x, y);
+    case OpCode::kPow: return through_library(b, op, operands);
+    default: internal_error("no machine code for {}", info(op.code).name);
+  }
+}
+
+}  // namespace
+
+llvm::Type* register_type(IRBuilder<>& b, DType dtype) {
+  return dtype == DType::kBool ? b.getInt1Ty() : memory_type(b, dtype);
+}
+
+llvm::Type* memory_type(IRBuilder<>& b, DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return b.getInt8Ty();
+    case DType::kI32: return b.getInt32Ty();
+    case DType::kI64: return b.getInt64Ty();
+    case DType::kF32: return b.getFloatTy();
+    case DType::kF64: return b.getDoubleTy();
+    default: internal_error("no machine code for type {}", name_of(dtype));
+  }
+}
+
+Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, std::span<Value* const> operands) {
+  if (op.code == OpCode::kSelect) return b.CreateSelect(operands[0], operands[1], operands[2]);
+  if (op.code == OpCode::kCast) return emit_cast(b, operands[0], from, to);
+  if (operands.size() == 1) return emit_unary(b, op, from, operands[0], operands);
+  return emit_binary(b, op, from, operands[0], operands[1], operands);
+}
+
+Value* emit_constant(IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lanes) {
+  const ir::Attr& value = op.attrs.find("value")->second;
+  double number = 0;
+  if (const auto* d = std::get_if<double>(&value)) number = *d;
+  if (const auto* i = std::get_if<int64_t>(&value)) number = static_cast<double>(*i);
+  if (const auto* t = std::get_if<bool>(&value)) number = *t ? 1 : 0;
+  llvm::Type* type = llvm::FixedVectorType::get(register_type(b, dtype), static_cast<unsigned>(lanes));
+  if (is_floating(dtype)) return llvm::ConstantFP::get(type, number);
+  if (dtype == DType::kBool) return llvm::ConstantInt::get(type, number != 0 ? 1 : 0);
+  const auto* exact = std::get_if<int64_t>(&value);
+  return llvm::ConstantInt::getSigned(type, exact ? *exact : static_cast<int64_t>(number));
+}
+
+Value* emit_maximum(IRBuilder<>& b, Value* x, Value* y) {
+  // a > b, or unordered: then a if it is the NaN, else b.
+  return b.CreateSelect(b.CreateFCmpUGT(x, y), b.CreateSelect(b.CreateFCmpUNO(y, y), y, x), y);
+}
+
+}  // namespace weft::codegen

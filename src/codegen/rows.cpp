@@ -1,0 +1,393 @@
+#include "codegen/rows.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <tuple>
+
+#include "codegen/pointwise.h"
+
+namespace weft::codegen {
+namespace {
+
+using ir::Op;
+using ir::OpCode;
+using ir::ValueId;
+using llvm::Value;
+using passes::Lowering;
+
+constexpr int64_t kChunkBytes = 256 * 1024;  // left operands of one chunk of rows: a share of L2
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool is_reduction(const Op& op) { return op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax; }
+
+llvm::Type* vector_of(llvm::Type* element, int64_t lanes) {
+  return llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
+}
+
+/// The vectors of a row: loads, stores and masks at one column.
+class Columns {
+ public:
+  Columns(Frame& frame, const ir::Dim& width, int64_t lanes) : frame_(frame), width_(width), lanes_(lanes) {}
+
+  void at(Value* column) {
+    column_ = column;
+    mask_ = nullptr;
+    if (width_.is_constant() && width_.constant() % lanes_ == 0) return;
+    auto& b = frame_.b;
+    Value* left = frame_.minimum(b.CreateSub(frame_.size(width_), column), frame_.i64(lanes_));
+    std::vector<uint32_t> lanes;
+    for (int64_t i = 0; i < lanes_; ++i) lanes.push_back(static_cast<uint32_t>(i));
+    Value* splat = b.CreateVectorSplat(static_cast<unsigned>(lanes_), b.CreateTrunc(left, b.getInt32Ty()));
+    mask_ = b.CreateICmpSLT(llvm::ConstantDataVector::get(b.getContext(), lanes), splat);
+  }
+
+  Value* mask() const { return mask_; }
+
+  Value* load(Value* row, DType dtype) {
+    auto& b = frame_.b;
+    llvm::Type* type = vector_of(memory_type(b, dtype), lanes_);
+    Value* address = frame_.offset(row, column_, size_of(dtype));
+    llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
+    Value* loaded = mask_ ? static_cast<Value*>(b.CreateMaskedLoad(type, address, align, mask_, llvm::Constant::getNullValue(type)))
+                          : b.CreateAlignedLoad(type, address, align);
+    return dtype == DType::kBool ? b.CreateICmpNE(loaded, llvm::Constant::getNullValue(type)) : loaded;
+  }
+
+  void store(Value* row, Value* value, DType dtype) {
+    auto& b = frame_.b;
+    if (dtype == DType::kBool) value = b.CreateZExt(value, vector_of(b.getInt8Ty(), lanes_));
+    Value* address = frame_.offset(row, column_, size_of(dtype));
+    llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
+    if (mask_) b.CreateMaskedStore(value, address, align, mask_);
+    else b.CreateAlignedStore(value, address, align);
+  }
+
+ private:
+  Frame& frame_;
+  ir::Dim width_;
+  int64_t lanes_;
+  Value* column_ = nullptr;
+  Value* mask_ = nullptr;  // null: all lanes
+};
+
+/// A product of the stage, with its tile on the stack.
+struct Product {
+  const Op* op;
+  int64_t groups, unroll, inner;
+  DType dtype;
+  Value* tile;
+};
+
+class RowStage {
+ public:
+  RowStage(Frame& frame, const Stage& stage)
+      : frame_(frame), stage_(stage), b_(frame.b), columns_(frame, stage.domain.back(), stage.lanes) {
+    for (const Op* op : stage.ops) {
+      if (op->code == OpCode::kMatmulPacked) add_product(*op);
+      for (ValueId result : op->results) in_stage_[result] = op;
+    }
+  }
+
+  void emit(Value* first, Value* last, bool chunked) {
+    UnitRange range = unit_range(frame_, stage_);
+    if (products_.empty()) {
+      frame_.loop(first, last, 1, [&](Value* row) { emit_plain_row(row, range); });
+    } else if (chunked) {
+      int64_t inner = 1;
+      for (auto& [value, product] : products_) inner = std::max(inner, product.inner * size_of(product.dtype));
+      int64_t rows = std::max<int64_t>(1, kChunkBytes / inner / stage_.row_block) * stage_.row_block;
+      frame_.loop(first, last, rows, [&](Value* row) {
+        emit_panels(row, frame_.minimum(b_.CreateAdd(row, frame_.i64(rows)), last), range);
+      });
+    } else {
+      emit_panels(first, last, range);
+    }
+  }
+
+ private:
+  using ViewKey = std::tuple<ValueId, std::vector<int64_t>, std::vector<int64_t>>;
+
+  void add_product(const Op& op) {
+    const ir::Type& left = frame_.type(op.operands[0]);
+    Product product{&op, op.attr<int64_t>("groups"), op.attr<int64_t>("unroll"), left.shape.back().constant(), left.dtype, nullptr};
+    product.tile = frame_.stack(memory_type(b_, left.dtype), stage_.row_block * product.groups * product.unroll * stage_.lanes);
+    products_.emplace(op.results[0], product);
+  }
+
+  // ---- rows without a product
+
+  void emit_plain_row(Value* row, const UnitRange& range) {
+    prepare_row(row);
+    std::vector<const Op*> reductions;
+    std::vector<Value*> sums;
+    for (const Op* op : stage_.ops)
+      if (is_reduction(*op)) {
+        reductions.push_back(op);
+        sums.push_back(neutral(*op));
+      }
+    Value* begin = b_.CreateMul(range.first, frame_.i64(stage_.lanes));
+    Value* end = frame_.minimum(b_.CreateMul(range.last, frame_.i64(stage_.lanes)), frame_.size(stage_.domain.back()));
+    auto totals = frame_.loop(begin, end, stage_.lanes, sums, [&](Value* column, const std::vector<Value*>& carried) {
+      sums_.clear();
+      for (size_t i = 0; i < reductions.size(); ++i) sums_[reductions[i]] = carried[i];
+      emit_element(column);
+      std::vector<Value*> next;
+      for (const Op* op : reductions) next.push_back(sums_[op]);
+      return next;
+    });
+    for (size_t i = 0; i < reductions.size(); ++i) store_reduction(*reductions[i], totals[i], row);
+  }
+
+  Value* neutral(const Op& op) {
+    DType dtype = frame_.type(op.results[0]).dtype;
+    llvm::Type* type = vector_of(register_type(b_, dtype), stage_.lanes);
+    if (op.code == OpCode::kReduceSum) return llvm::Constant::getNullValue(type);
+    if (is_floating(dtype)) return llvm::ConstantFP::getInfinity(type, true);
+    if (dtype == DType::kBool) return llvm::Constant::getNullValue(type);
+    return llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(static_cast<unsigned>(8 * size_of(dtype))));
+  }
+
+  Value* combine(const Op& op, Value* x, Value* y) {
+    bool real = x->getType()->isFPOrFPVectorTy();
+    if (op.code == OpCode::kReduceSum) {
+      if (frame_.type(op.results[0]).dtype == DType::kBool) return b_.CreateOr(x, y);
+      return real ? b_.CreateFAdd(x, y) : b_.CreateAdd(x, y);
+    }
+    if (real) return emit_maximum(b_, x, y);
+    if (frame_.type(op.results[0]).dtype == DType::kBool) return b_.CreateOr(x, y);
+    return b_.CreateSelect(b_.CreateICmpSGT(x, y), x, y);
+  }
+
+  void store_reduction(const Op& op, Value* total, Value* row) {
+    for (int64_t half = stage_.lanes / 2; half >= 1; half /= 2) {
+      std::vector<int> low, high;
+      for (int64_t i = 0; i < half; ++i) {
+        low.push_back(static_cast<int>(i));
+        high.push_back(static_cast<int>(i + half));
+      }
+      total = combine(op, b_.CreateShuffleVector(total, low), b_.CreateShuffleVector(total, high));
+    }
+    Value* scalar = b_.CreateExtractElement(total, uint64_t{0});
+    DType dtype = frame_.type(op.results[0]).dtype;
+    if (dtype == DType::kBool) scalar = b_.CreateZExt(scalar, b_.getInt8Ty());
+    for (Value* target : frame_.targets.at(op.results[0]))
+      b_.CreateAlignedStore(scalar, frame_.offset(target, row, size_of(dtype)), llvm::Align(static_cast<uint64_t>(size_of(dtype))));
+  }
+
+  // ---- products
+
+  void emit_panels(Value* first, Value* last, const UnitRange& range) {
+    Value* unroll = frame_.i64(stage_.unroll);
+    Value* first_panel = b_.CreateUDiv(range.first, unroll);
+    Value* last_panel = b_.CreateUDiv(b_.CreateAdd(range.last, frame_.i64(stage_.unroll - 1)), unroll);
+    frame_.loop(first_panel, last_panel, 1, [&](Value* panel) {
+      frame_.loop(first, last, stage_.row_block, [&](Value* row) {
+        Value* rows = frame_.minimum(b_.CreateSub(last, row), frame_.i64(stage_.row_block));
+        for (auto& [value, product] : products_) call_kernel(product, panel, row, rows);
+        frame_.loop(frame_.i64(0), rows, 1, [&](Value* i) { emit_epilogue(panel, b_.CreateAdd(row, i), i); });
+      });
+    });
+  }
+
+  void call_kernel(const Product& product, Value* panel, Value* row, Value* rows) {
+    const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
+    View left = resolve(frame_, product.op->operands[0], shape);
+    RowIndex index(frame_, shape, row);
+    int64_t bytes = size_of(product.dtype);
+    Value* a = frame_.offset(frame_.address(left.root), index.elements(left), bytes);
+    const ir::Shape& root = frame_.type(left.root).shape;
+    Value* lda = root.size() > 1 ? frame_.size(root.back()) : frame_.i64(0);
+    int64_t width = product.groups * product.unroll * stage_.lanes;
+    Value* panels = frame_.address(product.op->operands[1]);
+    Value* weights = frame_.offset(panels, b_.CreateMul(panel, frame_.i64(product.inner * width)), bytes);
+    llvm::Type* pointer = b_.getPtrTy();
+    llvm::Type* integer = b_.getInt64Ty();
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {integer, integer, pointer, integer, pointer, pointer, integer, integer}, false);
+    auto callee = frame_.runtime_function(
+        fmt::format("weft_tile_{}_{}", name_of(product.dtype), product.groups * product.unroll), type);
+    b_.CreateCall(callee, {rows, frame_.i64(product.inner), a, lda, weights, product.tile, frame_.i64(width), frame_.i64(0)});
+  }
+
+  void emit_epilogue(Value* panel, Value* row, Value* tile_row) {
+    prepare_row(row);
+    tile_row_ = tile_row;
+    Value* first_unit = b_.CreateMul(panel, frame_.i64(stage_.unroll));
+    auto at_unit = [&](Value* unit) {
+      tile_unit_ = unit;
+      emit_element(b_.CreateMul(b_.CreateAdd(first_unit, unit), frame_.i64(stage_.lanes)));
+    };
+    if (stage_.unroll == 1) {
+      at_unit(frame_.i64(0));
+      return;
+    }
+    int64_t all = ceil_div(stage_.domain.back().constant(), stage_.lanes);
+    Value* units = frame_.minimum(b_.CreateSub(frame_.i64(all), first_unit), frame_.i64(stage_.unroll));
+    frame_.loop(frame_.i64(0), units, 1, at_unit);
+  }
+
+  Value* tile_vector(const Product& product, int64_t group) {
+    int64_t width = product.groups * product.unroll * stage_.lanes;
+    Value* index = b_.CreateAdd(b_.CreateMul(tile_row_, frame_.i64(width)),
+                                b_.CreateMul(b_.CreateAdd(tile_unit_, frame_.i64(group * product.unroll)), frame_.i64(stage_.lanes)));
+    llvm::Type* type = vector_of(memory_type(b_, product.dtype), stage_.lanes);
+    return b_.CreateAlignedLoad(type, frame_.offset(product.tile, index, size_of(product.dtype)), llvm::Align(64));
+  }
+
+  // ---- one vector of every op
+
+  void prepare_row(Value* row) {
+    row_ = row;
+    pointers_.clear();
+    scalars_.clear();
+    RowIndex index(frame_, stage_.domain, row);
+    for (const Op* op : stage_.ops) {
+      if (op->code == OpCode::kMatmulPacked) continue;
+      for (ValueId operand : op->operands) prepare_operand(operand, index);
+    }
+  }
+
+  void prepare_operand(ValueId operand, RowIndex& index) {
+    View view = resolve(frame_, operand, stage_.domain);
+    if (in_stage_.contains(view.root) || is_constant(view.root)) return;
+    ViewKey key{view.root, view.from, view.start};
+    if (pointers_.contains(key)) return;
+    DType dtype = frame_.type(view.root).dtype;
+    Value* pointer = frame_.offset(frame_.address(view.root), index.elements(view), size_of(dtype));
+    pointers_[key] = pointer;
+    if (has_columns(view, stage_.domain)) return;
+    Value* scalar = b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
+    if (dtype == DType::kBool) scalar = b_.CreateICmpNE(scalar, b_.getInt8(0));
+    scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), scalar);
+  }
+
+  bool is_constant(ValueId value) const {
+    auto def = frame_.schedule.definition.find(value);
+    return def != frame_.schedule.definition.end() && def->second->code == OpCode::kConstant;
+  }
+
+  Value* read(ValueId operand) {
+    View view = resolve(frame_, operand, stage_.domain);
+    if (is_constant(view.root))
+      return emit_constant(b_, *frame_.schedule.definition.at(view.root), frame_.type(view.root).dtype, stage_.lanes);
+    if (auto product = products_.find(view.root); product != products_.end()) {
+      int64_t width = stage_.domain.back().constant();
+      return tile_vector(product->second, view.start.empty() ? 0 : view.start.back() / width);
+    }
+    if (auto found = registers_.find(view.root); found != registers_.end()) return found->second;
+    ViewKey key{view.root, view.from, view.start};
+    if (auto scalar = scalars_.find(key); scalar != scalars_.end()) return scalar->second;
+    if (auto loaded = loaded_.find(key); loaded != loaded_.end()) return loaded->second;
+    return loaded_[key] = columns_.load(pointers_.at(key), frame_.type(view.root).dtype);
+  }
+
+  void emit_element(Value* column) {
+    columns_.at(column);
+    registers_.clear();
+    loaded_.clear();
+    for (const Op* op : stage_.ops) emit_op(*op);
+  }
+
+  void emit_op(const Op& op) {
+    if (op.code == OpCode::kMatmulPacked) return store_product(op);
+    if (op.code == OpCode::kConcat) return store_concat(op);
+    if (is_reduction(op)) {
+      Value* value = read(op.operands[0]);
+      if (columns_.mask()) value = b_.CreateSelect(columns_.mask(), value, neutral(op));
+      sums_[&op] = combine(op, sums_[&op], value);
+      return;
+    }
+    std::vector<Value*> operands;
+    for (ValueId operand : op.operands) operands.push_back(read(operand));
+    ValueId result = op.results[0];
+    DType to = frame_.type(result).dtype;
+    Value* value = emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands);
+    registers_[result] = value;
+    store(result, value, frame_.size(stage_.domain.back()), frame_.i64(0));
+  }
+
+  /// Stores a vector of the row to all targets of `result`, whose rows are `width` wide, behind `skip` columns.
+  void store(ValueId result, Value* value, Value* width, Value* skip) {
+    auto targets = frame_.targets.find(result);
+    if (targets == frame_.targets.end()) return;
+    DType dtype = frame_.type(result).dtype;
+    for (Value* target : targets->second)
+      columns_.store(frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype)), value, dtype);
+  }
+
+  void store_product(const Op& op) {
+    if (!frame_.targets.contains(op.results[0])) return;
+    const Product& product = products_.at(op.results[0]);
+    int64_t width = stage_.domain.back().constant();
+    for (int64_t group = 0; group < product.groups; ++group)
+      store(op.results[0], tile_vector(product, group), frame_.i64(width * product.groups), frame_.i64(width * group));
+  }
+
+  void store_concat(const Op& op) {
+    int64_t width = stage_.domain.back().constant();
+    auto count = static_cast<int64_t>(op.operands.size());
+    for (int64_t i = 0; i < count; ++i)
+      store(op.results[0], read(op.operands[static_cast<size_t>(i)]), frame_.i64(width * count), frame_.i64(width * i));
+  }
+
+  Frame& frame_;
+  const Stage& stage_;
+  llvm::IRBuilder<>& b_;
+  Columns columns_;
+  std::map<ValueId, const Op*> in_stage_;
+  std::map<ValueId, Product> products_;
+  Value* row_ = nullptr;
+  Value* tile_row_ = nullptr;
+  Value* tile_unit_ = nullptr;
+  std::map<ViewKey, Value*> pointers_, scalars_, loaded_;
+  std::map<ValueId, Value*> registers_;
+  std::map<const Op*, Value*> sums_;
+};
+
+}  // namespace
+
+UnitRange unit_range(Frame& frame, const Stage& stage) {
+  auto& b = frame.b;
+  Value* lanes = frame.i64(stage.lanes);
+  Value* all = b.CreateUDiv(b.CreateAdd(frame.size(stage.domain.back()), frame.i64(stage.lanes - 1)), lanes);
+  if (stage.has_reduction || !stage.domain.back().is_constant()) return {frame.i64(0), all};
+  int64_t grain = stage.unroll > 2 ? stage.unroll : 2;
+  Value* grains = b.CreateUDiv(b.CreateAdd(all, frame.i64(grain - 1)), frame.i64(grain));
+  auto bound = [&](Value* unit) {
+    Value* share = b.CreateUDiv(b.CreateMul(grains, unit), frame.units);
+    return frame.minimum(b.CreateMul(share, frame.i64(grain)), all);
+  };
+  return {bound(frame.unit), bound(b.CreateAdd(frame.unit, frame.i64(1)))};
+}
+
+void emit_rows(Frame& frame, const Stage& stage, Value* first, Value* last, bool chunked) {
+  RowStage(frame, stage).emit(first, last, chunked);
+}
+
+void emit_concat(Frame& frame, const Stage& stage, Value* first, Value* last) {
+  const Op& op = *stage.ops[0];
+  const ir::Type& whole = frame.type(op.results[0]);
+  constexpr int64_t kLanes = 16;
+  frame.loop(first, last, 1, [&](Value* row) {
+    Value* skip = frame.i64(0);
+    for (ValueId part : op.operands) {
+      const ir::Shape& shape = frame.type(part).shape;
+      View view = resolve(frame, part, shape);
+      RowIndex index(frame, shape, row);
+      Value* from = frame.offset(frame.address(view.root), index.elements(view), size_of(whole.dtype));
+      Value* width = frame.size(shape.back());
+      Columns columns(frame, shape.back(), kLanes);
+      frame.loop(frame.i64(0), width, kLanes, [&](Value* column) {
+        columns.at(column);
+        Value* value = columns.load(from, whole.dtype);
+        for (Value* target : frame.targets.at(op.results[0])) {
+          Value* start = frame.b.CreateAdd(frame.b.CreateMul(row, frame.size(whole.shape.back())), skip);
+          columns.store(frame.offset(target, start, size_of(whole.dtype)), value, whole.dtype);
+        }
+      });
+      skip = frame.b.CreateAdd(skip, width);
+    }
+  });
+}
+
+}  // namespace weft::codegen

@@ -1,0 +1,112 @@
+#include "codegen/vector_math.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <span>
+
+namespace weft::codegen {
+namespace {
+
+using llvm::IRBuilder;
+using llvm::Value;
+
+bool is_double(Value* x) { return x->getType()->getScalarType()->isDoubleTy(); }
+
+Value* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+
+Value* fma(IRBuilder<>& b, Value* x, Value* y, Value* z) {
+  return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z});
+}
+
+/// Horner's rule, the highest coefficient first.
+Value* polynomial(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
+  Value* sum = number(x, coefficients[0]);
+  for (double c : coefficients.subspan(1)) sum = fma(b, sum, x, number(x, c));
+  return sum;
+}
+
+/// What exp needs to know of a type.
+struct ExpFormat {
+  unsigned bits, mantissa;
+  double magic;  // adding it rounds to an integer, which then stands in the low mantissa bits
+  double ln2_high, ln2_low, low, high;
+  std::span<const double> polynomial;  // of exp(r) - 1 - r, divided by r^2
+};
+
+constexpr double kExp32[] = {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3, 4.1665795894E-2, 1.6666665459E-1, 5.0000001201E-1};
+constexpr double kExp64[] = {1.6059043836821613e-10, 2.08767569878681e-09,    2.505210838544172e-08, 2.755731922398589e-07,
+                             2.7557319223985893e-06, 2.48015873015873e-05,    1.984126984126984e-04, 1.3888888888888889e-03,
+                             8.333333333333333e-03,  4.1666666666666664e-02,  1.6666666666666666e-01, 0.5};
+const ExpFormat kFormat32{32, 23, 12582912.0, 0.693359375, -2.12194440e-4, -105.0, 90.0, kExp32};
+const ExpFormat kFormat64{64, 52, 6755399441055744.0, 6.93145751953125E-1, 1.42860682030941723212E-6, -746.0, 711.0, kExp64};
+
+/// 2^n for an integer vector n within the normal range.
+Value* power_of_two(IRBuilder<>& b, Value* n, const ExpFormat& format, llvm::Type* type) {
+  uint64_t bias = (uint64_t{1} << (format.bits - format.mantissa - 2)) - 1;
+  Value* exponent = b.CreateAdd(n, llvm::ConstantInt::get(n->getType(), bias));
+  return b.CreateBitCast(b.CreateShl(exponent, llvm::ConstantInt::get(n->getType(), format.mantissa)), type);
+}
+
+/// `clamped` false: x is known to lie in the range.
+Value* exp_within(IRBuilder<>& b, Value* x) {
+  const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
+  llvm::Type* type = x->getType();
+  llvm::Type* integers = type->getWithNewType(b.getIntNTy(format.bits));
+  Value* magic = number(x, format.magic);
+  Value* shifted = fma(b, x, number(x, 1.4426950408889634), magic);
+  Value* n = b.CreateFSub(shifted, magic);
+  Value* r = fma(b, n, number(x, -format.ln2_high), x);
+  r = fma(b, n, number(x, -format.ln2_low), r);
+  Value* p = polynomial(b, r, format.polynomial);
+  p = fma(b, p, b.CreateFMul(r, r), r);
+  p = b.CreateFAdd(p, number(x, 1.0));
+  Value* integer = b.CreateSub(b.CreateBitCast(shifted, integers), b.CreateBitCast(magic, integers));
+  Value* half = b.CreateAShr(integer, llvm::ConstantInt::get(integers, 1));
+  Value* scaled = b.CreateFMul(p, power_of_two(b, half, format, type));
+  return b.CreateFMul(scaled, power_of_two(b, b.CreateSub(integer, half), format, type));
+}
+
+Value* absolute(IRBuilder<>& b, Value* x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+
+/// min(x, limit), NaN staying NaN.
+Value* at_most(IRBuilder<>& b, Value* x, double limit) {
+  return b.CreateSelect(b.CreateFCmpOGT(x, number(x, limit)), number(x, limit), x);
+}
+
+Value* at_least(IRBuilder<>& b, Value* x, double limit) {
+  return b.CreateSelect(b.CreateFCmpOLT(x, number(x, limit)), number(x, limit), x);
+}
+
+constexpr double kTanh32[] = {-5.70498872745E-3, 2.06390887954E-2, -5.37397155531E-2, 1.33314422036E-1, -3.33332819422E-1};
+constexpr double kTanhP64[] = {-9.64399179425052238628E-1, -9.92877231001918586564E1, -1.61468768441708447952E3};
+constexpr double kTanhQ64[] = {1.0, 1.12811678491632931402E2, 2.23548839060100448583E3, 4.84406305325125486048E3};
+
+}  // namespace
+
+Value* emit_exp(IRBuilder<>& b, Value* x) {
+  const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
+  return exp_within(b, at_most(b, at_least(b, x, format.low), format.high));
+}
+
+Value* emit_sigmoid(IRBuilder<>& b, Value* x) {
+  const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
+  Value* e = exp_within(b, at_least(b, b.CreateFNeg(absolute(b, x)), format.low));
+  Value* one = number(x, 1.0);
+  Value* top = b.CreateSelect(b.CreateFCmpOLT(x, number(x, 0.0)), e, one);
+  return b.CreateFDiv(top, b.CreateFAdd(e, one));
+}
+
+Value* emit_tanh(IRBuilder<>& b, Value* x) {
+  bool wide = is_double(x);
+  Value* size = absolute(b, x);
+  Value* doubled = at_most(b, b.CreateFAdd(size, size), wide ? 44.0 : 20.0);
+  Value* one = number(x, 1.0);
+  Value* quotient = b.CreateFDiv(number(x, 2.0), b.CreateFAdd(exp_within(b, doubled), one));
+  Value* far = b.CreateCopySign(b.CreateFSub(one, quotient), x);
+  Value* square = b.CreateFMul(x, x);
+  Value* p = wide ? b.CreateFDiv(polynomial(b, square, kTanhP64), polynomial(b, square, kTanhQ64)) : polynomial(b, square, kTanh32);
+  Value* near = fma(b, b.CreateFMul(p, square), x, x);
+  return b.CreateSelect(b.CreateFCmpOLT(size, number(x, 0.625)), near, far);
+}
+
+}  // namespace weft::codegen
