@@ -8,6 +8,5 @@ namespace weft::bindings {
 void init_capture(pybind11::module_& m);
 void init_override(pybind11::module_& m);
 void init_programs(pybind11::module_& m);
-void init_capture(pybind11::module_& m);
 
 }  // namespace weft::bindings
