@@ -1,7 +1,6 @@
 #include "ir/parser.h"
 
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <unordered_map>
 #include <unordered_set>
@@ -209,7 +208,7 @@ class Parser {
         value += text[i];
       } else {
         unsigned code = 256;
-        if (text[i] == 'x' && i + 2 < text.size() + 0) {
+        if (text[i] == 'x' && i + 2 < text.size()) {
           auto [end, error] = std::from_chars(text.data() + i + 1, text.data() + i + 3, code, 16);
           if (error != std::errc() || end != text.data() + i + 3) code = 256;
         }
@@ -310,7 +309,8 @@ class Parser {
     if (const bool* flag = std::get_if<bool>(&it->second)) it->second = *flag ? 1.0 : 0.0;
     const int64_t* integer = std::get_if<int64_t>(&it->second);
     if (!integer) return;
-    if (std::abs(static_cast<double>(*integer)) > std::ldexp(1.0, 53))
+    constexpr int64_t kExact = int64_t{1} << 53;
+    if (*integer > kExact || *integer < -kExact)
       fail(word, fmt::format("constant: {} is beyond 2^53, where f64 is not exact", *integer));
     it->second = static_cast<double>(*integer);
   }

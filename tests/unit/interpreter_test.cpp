@@ -1,0 +1,280 @@
+// The interpreter against values worked out by hand, and what ops mean for NaN, overflow, empty dims, T = 0, reverse.
+
+#include "interpreter/interpreter.h"
+
+#include <cmath>
+#include <limits>
+
+#include "interpreter/numeric.h"
+#include "ir/parser.h"
+#include "programs.h"
+#include "random_program.h"
+
+namespace weft {
+namespace {
+
+using interpreter::Array;
+using testing::error_of;
+using Values = std::vector<double>;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+Array f32(std::vector<int64_t> sizes, Values values) { return Array::of(DType::kF32, std::move(sizes), values); }
+Array i64(std::vector<int64_t> sizes, Values values) { return Array::of(DType::kI64, std::move(sizes), values); }
+Array boolean(std::vector<int64_t> sizes, Values values) { return Array::of(DType::kBool, std::move(sizes), values); }
+
+std::vector<Array> run(const std::string& text, const std::vector<Array>& inputs) {
+  return interpreter::evaluate(ir::parse(text), inputs);
+}
+
+/// The values of `op`, whose operands are %a, %b, %c of the arrays' own types.
+Values run_op(const std::string& op, const std::vector<Array>& inputs) {
+  std::string text = "program @p(";
+  for (size_t i = 0; i < inputs.size(); ++i)
+    text += fmt::format("{}%{}: {}[{}]", i ? ", " : "", "abc"[i], name_of(inputs[i].dtype), fmt::join(inputs[i].sizes, ","));
+  return run(text + ") { %r = " + op + " return %r }", inputs)[0].to_doubles();
+}
+
+/// Equal, with NaN equal to NaN and -0 different from 0.
+void expect_same(const Values& found, const Values& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i]))
+      EXPECT_TRUE(std::isnan(found[i])) << "element " << i << " is " << found[i];
+    else
+      EXPECT_TRUE(found[i] == expected[i] && std::signbit(found[i]) == std::signbit(expected[i]))
+          << "element " << i << " is " << found[i] << ", not " << expected[i];
+  }
+}
+
+TEST(Interpreter, NaNAndInfinity) {
+  Array a = f32({4}, {kNaN, 1, -kInf, -2});
+  Array b = f32({4}, {1, kNaN, 3, -3});
+  expect_same(run_op("maximum %a, %b", {a, b}), {kNaN, kNaN, 3, -2});
+  expect_same(run_op("minimum %a, %b", {a, b}), {kNaN, kNaN, -kInf, -3});
+  expect_same(run_op("relu %a", {a}), {kNaN, 1, 0, 0});
+  expect_same(run_op("lt %a, %b", {a, b}), {0, 0, 1, 0});
+  expect_same(run_op("ne %a, %a", {a}), {1, 0, 0, 0});
+  expect_same(run_op("sigmoid %a", {f32({3}, {-kInf, kInf, -200})}), {0, 1, 0});
+  expect_same(run_op("tanh %a", {f32({3}, {-kInf, kInf, kNaN})}), {-1, 1, kNaN});
+  expect_same(run_op("reduce_max %a {dims = [0]}", {a}), {kNaN});
+  expect_same(run_op("reduce_max %a {dims = [0]}", {b}), {kNaN});
+  expect_same(run_op("log %a", {f32({3}, {0, -1, 1})}), {-kInf, kNaN, 0});
+}
+
+TEST(Interpreter, IntegersWrapAndTruncate) {
+  auto i8 = [](Values values) { return Array::of(DType::kI8, {static_cast<int64_t>(values.size())}, values); };
+  expect_same(run_op("add %a, %b", {i8({127, -128}), i8({1, -1})}), {-128, 127});
+  expect_same(run_op("mul %a, %b", {i8({100, -7}), i8({3, 5})}), {44, -35});
+  expect_same(run_op("div %a, %b", {i8({-7, 7, -128}), i8({2, -2, -1})}), {-3, -3, -128});
+  expect_same(run_op("abs %a", {i8({-128, -5})}), {-128, 5});
+  expect_same(run_op("neg %a", {i8({-128, 5})}), {-128, -5});
+  EXPECT_EQ(error_of([&] { run_op("div %a, %b", {i8({1}), i8({0})}); }), "div: integer division by zero");
+  expect_same(run_op("reduce_max %a {dims = [0]}", {i8({})}), {-128});
+}
+
+TEST(Interpreter, Casts) {
+  Array a = f32({6}, {-1.9, 1.9, kNaN, kInf, -kInf, 300});
+  expect_same(run_op("cast %a : i8[6]", {a}), {-1, 1, 0, 127, -128, 127});
+  expect_same(run_op("cast %a : u8[6]", {a}), {0, 1, 0, 255, 0, 255});
+  expect_same(run_op("cast %a : bool[6]", {a}), {1, 1, 1, 1, 1, 1});
+  expect_same(run_op("cast %a : i8[2]", {i64({2}, {130, -129})}), {-126, 127});
+  expect_same(run_op("cast %a : f16[5]", {f32({5}, {65520, 65519, 1e-8, -0.0, 2049})}), {kInf, 65504, 0, -0.0, 2048});
+  expect_same(run_op("cast %a : bf16[3]", {f32({3}, {257, 259, 3.4e38})}), {256, 260, kInf});
+  expect_same(run_op("cast %a : f32[2]", {boolean({2}, {0, 1})}), {0, 1});
+}
+
+TEST(Interpreter, HalfConvertsExactly) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    float value = interpreter::float_from_half(static_cast<uint16_t>(bits));
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(interpreter::half_from_float(value), bits);
+    // Just below and just above the middle to the next number.
+    float next = interpreter::float_from_half(static_cast<uint16_t>(bits + 1));
+    if ((bits & 0x7fff) >= 0x7bff) continue;
+    float middle = value + (next - value) / 2;
+    EXPECT_EQ(interpreter::half_from_float(std::nextafter(middle, value)), bits);
+    EXPECT_EQ(interpreter::half_from_float(std::nextafter(middle, next)), bits + 1);
+    EXPECT_EQ(interpreter::half_from_float(middle), bits + (bits & 1));
+  }
+}
+
+TEST(Interpreter, HalfTypesComputeInFloatAndRoundOnce) {
+  auto bf16 = [](Values values) { return Array::of(DType::kBF16, {static_cast<int64_t>(values.size())}, values); };
+  expect_same(run_op("add %a, %b", {bf16({256, 256}), bf16({1, 3})}), {256, 260});
+  Values ones(1000, 1.0);
+  expect_same(run_op("reduce_sum %a {dims = [0]}", {bf16(ones)}), {1000});  // bf16 sums would stop at 256
+}
+
+TEST(Interpreter, FloatProductsAccumulateInDouble) {
+  Array a = f32({1, 3}, {1e8, 1, -1e8});
+  expect_same(run_op("matmul %a, %b", {a, f32({3, 1}, {1, 1, 1})}), {1});
+}
+
+TEST(Interpreter, Movement) {
+  Array a = f32({2, 3}, {1, 2, 3, 4, 5, 6});
+  expect_same(run_op("transpose %a {perm = [1, 0]}", {a}), {1, 4, 2, 5, 3, 6});
+  expect_same(run_op("broadcast %a {dims = [0, 2]} : f32[2,2,3]", {a}), {1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6});
+  expect_same(run_op("slice %a {dim = 1, limit = 3, start = 1}", {a}), {2, 3, 5, 6});
+  expect_same(run_op("pad %a {dim = 1, high = 0, low = 1}", {a}), {0, 1, 2, 3, 0, 4, 5, 6});
+  expect_same(run_op("pad %a {dim = 0, high = 1, low = 0}", {a}), {1, 2, 3, 4, 5, 6, 0, 0, 0});
+  expect_same(run_op("concat %a, %a {dim = 1}", {a}), {1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6});
+  expect_same(run_op("concat %a, %a {dim = 0}", {a}), {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6});
+  expect_same(run_op("reverse %a {dim = 1}", {a}), {3, 2, 1, 6, 5, 4});
+  expect_same(run_op("reverse %a {dim = 0}", {a}), {4, 5, 6, 1, 2, 3});
+  expect_same(run_op("reshape %a : f32[3,2]", {a}), {1, 2, 3, 4, 5, 6});
+  expect_same(run_op("iota {dim = 0} : f32[2,3]", {}), {0, 0, 0, 1, 1, 1});
+  expect_same(run_op("iota {dim = 1} : i64[2,3]", {}), {0, 1, 2, 0, 1, 2});
+}
+
+TEST(Interpreter, GatherAndScatter) {
+  Array table = f32({3, 2}, {1, 2, 3, 4, 5, 6});
+  Array index = i64({4}, {2, 0, 2, 1});
+  expect_same(run_op("gather %a, %b", {table, index}), {5, 6, 1, 2, 5, 6, 3, 4});
+  Array updates = f32({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  expect_same(run_op("scatter_add %a, %b : f32[4,2]", {index, updates}), {3, 4, 7, 8, 6, 8, 0, 0});
+  EXPECT_EQ(error_of([&] { run_op("gather %a, %b", {table, i64({1}, {3})}); }), "gather: index 3 is outside 0..2");
+  EXPECT_EQ(error_of([&] { run_op("gather %a, %b", {table, i64({1}, {-1})}); }), "gather: index -1 is outside 0..2");
+  EXPECT_EQ(error_of([&] { run_op("gather %a, %b", {f32({0, 2}, {}), i64({1}, {0})}); }),
+            "gather: index 0 is outside 0..-1");
+}
+
+TEST(Interpreter, Reductions) {
+  Array a = f32({2, 3}, {1, 2, 3, 4, 5, 6});
+  expect_same(run_op("reduce_sum %a {dims = [0]}", {a}), {5, 7, 9});
+  expect_same(run_op("reduce_sum %a {dims = [1]}", {a}), {6, 15});
+  expect_same(run_op("reduce_sum %a {dims = [0, 1]}", {a}), {21});
+  expect_same(run_op("reduce_max %a {dims = [1]}", {a}), {3, 6});
+  expect_same(run_op("reduce_sum %a {dims = []}", {a}), {1, 2, 3, 4, 5, 6});
+}
+
+TEST(Interpreter, Products) {
+  Array a = f32({2, 3}, {1, 2, 3, 4, 5, 6});
+  Array b = f32({3, 2}, {1, 0, 0, 1, 1, 1});
+  expect_same(run_op("matmul %a, %b", {a, b}), {4, 5, 10, 11});
+  expect_same(run_op("matmul %a, %b {transpose_b = true}", {a, f32({2, 3}, {1, 0, 1, 0, 1, 1})}), {4, 5, 10, 11});
+  expect_same(run_op("matmul %a, %b", {i64({1, 2}, {3, -4}), i64({2, 1}, {5, 6})}), {-9});
+  expect_same(run_op("outer %a, %b", {a, f32({2, 1}, {1, 10})}), {41, 52, 63});
+  Array x = f32({2, 1, 2}, {1, 2, 3, 4});
+  Array y = f32({2, 2, 1}, {1, 10, 100, 1000});
+  expect_same(run_op("batch_matmul %a, %b", {x, y}), {21, 4300});
+  expect_same(run_op("batch_matmul %a, %b {transpose_a = true, transpose_b = true}", {x, y}),
+              {1, 10, 2, 20, 300, 3000, 400, 4000});
+  expect_same(run_op("batch_matmul %a, %b {transpose_b = true}", {x, x}), {5, 25});
+}
+
+TEST(Interpreter, PackedProductEqualsTheProduct) {
+  std::string text =
+      "program @p(%a: f64[B,5], %b: f64[5,14], %c: f64[14,5]) {\n"
+      "  %p = pack %b {groups = 2, lanes = 2, unroll = 2}\n"
+      "  %x = matmul_packed %a, %p {groups = 2, lanes = 2, n = 14, unroll = 2}\n"
+      "  %q = pack %c {groups = 2, lanes = 2, transpose_b = true, unroll = 2}\n"
+      "  %y = matmul_packed %a, %q {groups = 2, lanes = 2, n = 14, unroll = 2}\n"
+      "  %u = matmul %a, %b\n  %v = matmul %a, %c {transpose_b = true}\n"
+      "  return %x, %u, %y, %v, %p\n}";
+  ir::Program program = ir::parse(text);
+  std::vector<Array> results = interpreter::evaluate(program, testing::random_inputs(program, {{"B", 3}}, 7));
+  expect_same(results[0].to_doubles(), results[1].to_doubles());
+  expect_same(results[2].to_doubles(), results[3].to_doubles());
+  EXPECT_EQ(results[4].sizes, (std::vector<int64_t>{2, 5, 8}));
+}
+
+TEST(Interpreter, EmptyDims) {
+  Array empty = f32({0, 3}, {});
+  expect_same(run_op("reduce_sum %a {dims = [0]}", {empty}), {0, 0, 0});
+  expect_same(run_op("reduce_max %a {dims = [0]}", {empty}), {-kInf, -kInf, -kInf});
+  expect_same(run_op("matmul %a, %b", {f32({2, 0}, {}), f32({0, 2}, {})}), {0, 0, 0, 0});
+  expect_same(run_op("outer %a, %b", {empty, f32({0, 1}, {})}), {0, 0, 0});
+  expect_same(run_op("concat %a, %b {dim = 0}", {empty, f32({1, 3}, {1, 2, 3})}), {1, 2, 3});
+  expect_same(run_op("pad %a {dim = 0, high = 1, low = 0}", {empty}), {0, 0, 0});
+  expect_same(run_op("reverse %a {dim = 0}", {empty}), {});
+  expect_same(run_op("transpose %a {perm = [1, 0]}", {empty}), {});
+}
+
+// ys[t] = h + x[t] and the next carries swap: tests order, capture and carries that cross.
+constexpr char kScan[] =
+    "program @p(%x: f32[T], %h0: f32[], %g0: f32[], %s: f32[]) {{\n"
+    "  %h, %g, %ys = scan {}length T carry(%a = %h0, %b = %g0) xs(%xt = %x) {{\n"
+    "    %sum = add %a, %xt\n    %scaled = mul %sum, %s\n    yield carry(%b, %scaled) ys(%sum)\n  }}\n"
+    "  return %h, %g, %ys\n}}";
+
+TEST(Interpreter, ScanRunsForwards) {
+  std::vector<Array> results =
+      run(fmt::format(kScan, ""), {f32({3}, {1, 2, 3}), f32({}, {10}), f32({}, {20}), f32({}, {2})});
+  // (10, 20) -> (20, 22) -> (22, 44) -> (44, 50)
+  expect_same(results[0].to_doubles(), {44});
+  expect_same(results[1].to_doubles(), {50});
+  expect_same(results[2].to_doubles(), {11, 22, 25});
+}
+
+TEST(Interpreter, ScanRunsBackwards) {
+  std::vector<Array> results =
+      run(fmt::format(kScan, "reverse "), {f32({3}, {1, 2, 3}), f32({}, {10}), f32({}, {20}), f32({}, {2})});
+  // (10, 20) -3-> (20, 26) -2-> (26, 44) -1-> (44, 54)
+  expect_same(results[0].to_doubles(), {44});
+  expect_same(results[1].to_doubles(), {54});
+  expect_same(results[2].to_doubles(), {27, 22, 13});
+}
+
+TEST(Interpreter, ScanOfNoSteps) {
+  std::vector<Array> results =
+      run(fmt::format(kScan, ""), {f32({0}, {}), f32({}, {10}), f32({}, {20}), f32({}, {2})});
+  expect_same(results[0].to_doubles(), {10});
+  expect_same(results[1].to_doubles(), {20});
+  EXPECT_EQ(results[2].sizes, std::vector<int64_t>{0});
+}
+
+TEST(Interpreter, NestedScans) {
+  // The inner scan sums a row, the outer one carries the sum: a running total of row sums.
+  std::vector<Array> results = run(
+      "program @p(%x: f32[T,B], %z: f32[]) {\n"
+      "  %h, %ys = scan length T carry(%a = %z) xs(%row = %x) {\n"
+      "    %s = scan length B carry(%c = %a) xs(%e = %row) { %n = add %c, %e yield carry(%n) ys() }\n"
+      "    yield carry(%s) ys(%s)\n  }\n  return %ys\n}",
+      {f32({2, 3}, {1, 2, 3, 4, 5, 6}), f32({}, {100})});
+  expect_same(results[0].to_doubles(), {106, 121});
+}
+
+TEST(Interpreter, GruStepAgreesWithTheFormula) {
+  ir::Program program = ir::parse(testing::program_text("gru"));
+  std::vector<Array> inputs = testing::random_inputs(program, {{"T", 1}, {"B", 1}}, 5);
+  std::vector<Array> results = interpreter::evaluate(program, inputs);
+  std::vector<Values> v;
+  for (const Array& input : inputs) v.push_back(input.to_doubles());
+  auto gate = [&](size_t row, size_t operand) {  // one row of W x + b
+    size_t width = operand == 0 ? 8 : 16;
+    double sum = v[4 + operand][row];
+    for (size_t k = 0; k < width; ++k) sum += v[2 + operand][row * width + k] * v[operand][k];
+    return sum;
+  };
+  auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  for (size_t j = 0; j < 16; ++j) {
+    double r = sigmoid(gate(j, 0) + gate(j, 1));
+    double z = sigmoid(gate(j + 16, 0) + gate(j + 16, 1));
+    double n = std::tanh(gate(j + 32, 0) + r * gate(j + 32, 1));
+    EXPECT_NEAR(results[1].to_doubles()[j], n + z * (v[1][j] - n), 1e-6);
+  }
+}
+
+TEST(Interpreter, RandomProgramsRunOnAllSizes) {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    ir::Program program = testing::random_program(seed, {.scan_depth = 2});
+    for (int64_t t : {0, 1, 3})
+      for (int64_t b : {0, 2}) {
+        ir::Bindings bindings{{"T", t}, {"B", b}};
+        std::vector<Array> results = interpreter::evaluate(program, testing::random_inputs(program, bindings, seed));
+        for (size_t i = 0; i < results.size(); ++i)
+          EXPECT_EQ(results[i].sizes, interpreter::sizes_of(program.type(program.body.results[i]).shape, bindings));
+      }
+  }
+}
+
+TEST(Interpreter, RefusesInputsThatDoNotFit) {
+  std::string text = "program @p(%a: f32[T]) { return %a }";
+  EXPECT_EQ(error_of([&] { run(text, {i64({1}, {0})}); }), "input 0: expected f32[T], but got i64");
+  EXPECT_EQ(error_of([&] { run(text, {}); }), "@p takes 1 inputs, but got 0");
+}
+
+}  // namespace
+}  // namespace weft

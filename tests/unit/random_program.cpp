@@ -1,0 +1,236 @@
+#include "random_program.h"
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "interpreter/interpreter.h"
+#include "ir/builder.h"
+#include "ir/verifier.h"
+
+namespace weft::testing {
+namespace {
+
+using ir::Builder;
+using ir::Dim;
+using ir::OpCode;
+using ir::Shape;
+using ir::Type;
+using ir::ValueId;
+
+class Generator {
+ public:
+  Generator(uint64_t seed, const RandomOptions& options) : random_(seed), options_(options) {}
+
+  ir::Program run() {
+    program_.name = "random";
+    Builder body(program_, program_.body);
+    Dim t = Dim::symbol("T");
+    Dim b = Dim::symbol("B");
+    Pool pool;
+    pool.push_back(body.input({options_.dtype, {t, b, Dim(below(5) + 1)}}, "x"));
+    pool.push_back(body.input({options_.dtype, {b, Dim(below(5) + 1)}}, "h"));
+    pool.push_back(body.input({options_.dtype, {Dim(below(5) + 1)}}));
+    if (options_.mixed) pool.push_back(body.input({pick<DType>({DType::kI32, DType::kF16, DType::kBool}), {t, b}}));
+    grow(body, pool, 0);
+    std::vector<ValueId> results;
+    for (int64_t i = 0; i < 3; ++i) results.push_back(pool[index(pool.size())]);
+    results.push_back(pool.back());
+    body.ret(std::move(results));
+    ir::verify(program_);
+    return std::move(program_);
+  }
+
+ private:
+  using Pool = std::vector<ValueId>;  // values that may be used here
+
+  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  size_t index(size_t n) { return static_cast<size_t>(below(static_cast<int64_t>(n))); }
+  template <typename T>
+  T pick(const std::vector<T>& all) {
+    return all[index(all.size())];
+  }
+  const Type& type(ValueId id) const { return program_.type(id); }
+  bool is_float(ValueId id) const { return is_floating(type(id).dtype); }
+
+  /// Another value of the same type, or the value itself.
+  ValueId partner(const Pool& pool, ValueId a) {
+    Pool same;
+    for (ValueId id : pool)
+      if (type(id) == type(a)) same.push_back(id);
+    return same.empty() ? a : pick(same);
+  }
+
+  void grow(Builder& b, Pool& pool, int depth) {
+    using Maker = bool (Generator::*)(Builder&, Pool&, ValueId);
+    const std::vector<Maker> makers = {&Generator::unary,     &Generator::unary,    &Generator::binary,  &Generator::binary,
+                                       &Generator::compare,   &Generator::widen,    &Generator::reduce,  &Generator::movement,
+                                       &Generator::movement,  &Generator::reshape,  &Generator::matmul,  &Generator::matmul,
+                                       &Generator::two_sided, &Generator::convert};
+    for (int i = 0; i < options_.ops; ++i) {
+      if (depth < options_.scan_depth && below(6) == 0) {
+        scan(b, pool, depth);
+        continue;
+      }
+      for (int attempt = 0; attempt < 5; ++attempt)
+        if (std::invoke(pick(makers), this, b, pool, pick(pool))) break;
+    }
+    if (depth == 0 && options_.scan_depth > 0) scan(b, pool, depth);
+  }
+
+  bool unary(Builder& b, Pool& pool, ValueId a) {
+    if (type(a).dtype == DType::kBool) return keep(pool, b.unary(pick<OpCode>({OpCode::kNot, OpCode::kCopy}), a));
+    if (!is_float(a)) return keep(pool, b.unary(pick<OpCode>({OpCode::kNeg, OpCode::kAbs, OpCode::kSign}), a));
+    return keep(pool, b.unary(pick<OpCode>({OpCode::kTanh, OpCode::kSigmoid, OpCode::kNeg, OpCode::kAbs, OpCode::kRelu,
+                                            OpCode::kSin, OpCode::kCos, OpCode::kErf, OpCode::kCopy}),
+                              a));
+  }
+
+  bool binary(Builder& b, Pool& pool, ValueId a) {
+    if (type(a).dtype == DType::kBool)
+      return keep(pool, b.binary(pick<OpCode>({OpCode::kAnd, OpCode::kOr}), a, partner(pool, a)));
+    OpCode code = pick<OpCode>({OpCode::kAdd, OpCode::kSub, OpCode::kMul, OpCode::kMaximum, OpCode::kMinimum});
+    return keep(pool, b.binary(code, a, partner(pool, a)));
+  }
+
+  bool compare(Builder& b, Pool& pool, ValueId a) {
+    ValueId other = partner(pool, a);
+    ValueId condition = b.binary(pick<OpCode>({OpCode::kLt, OpCode::kGe, OpCode::kEq, OpCode::kNe}), a, other);
+    return keep(pool, below(2) ? condition : b.select(condition, a, other));
+  }
+
+  bool widen(Builder& b, Pool& pool, ValueId a) {
+    if (type(a).rank() >= 3) return false;
+    Shape shape = type(a).shape;
+    std::vector<int64_t> dims;
+    int64_t at = below(type(a).rank() + 1);
+    for (int64_t i = 0; i < type(a).rank(); ++i) dims.push_back(i < at ? i : i + 1);
+    Dim fresh = pick<Dim>({Dim(below(3) + 1), Dim::symbol("B"), Dim::symbol("T")});
+    shape.insert(shape.begin() + at, fresh);
+    return keep(pool, b.broadcast(a, shape, dims));
+  }
+
+  bool reduce(Builder& b, Pool& pool, ValueId a) {
+    if (type(a).rank() == 0 || !is_float(a)) return false;
+    ValueId sum = b.reduce_sum(a, {below(type(a).rank())});
+    return keep(pool, b.tanh(sum));
+  }
+
+  bool movement(Builder& b, Pool& pool, ValueId a) {
+    int64_t rank = type(a).rank();
+    if (rank == 0) return false;
+    int64_t dim = below(rank);
+    const Dim size = type(a).shape[static_cast<size_t>(dim)];
+    switch (below(5)) {
+      case 0: return keep(pool, b.emit(OpCode::kReverse, {a}, {{"dim", dim}}));
+      case 1: {
+        std::vector<int64_t> perm(static_cast<size_t>(rank));
+        for (size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<int64_t>(i);
+        std::shuffle(perm.begin(), perm.end(), random_);
+        return keep(pool, b.transpose(a, perm));
+      }
+      default: break;
+    }
+    if (!size.is_constant()) return false;
+    switch (below(3)) {
+      case 0: return keep(pool, b.emit(OpCode::kPad, {a}, {{"dim", dim}, {"low", below(2)}, {"high", below(2)}}));
+      case 1: return keep(pool, b.concat({a, partner(pool, a)}, dim));
+      default: {
+        int64_t start = below(size.constant() + 1);
+        int64_t limit = start + below(size.constant() - start + 1);
+        if (limit == start && size.constant() > 0 && below(4) > 0) return false;  // empty dims, but not everywhere
+        return keep(pool, b.slice(a, dim, start, limit));
+      }
+    }
+  }
+
+  bool reshape(Builder& b, Pool& pool, ValueId a) {
+    Shape shape = type(a).shape;
+    if (shape.size() < 2) return false;
+    size_t at = index(shape.size() - 1);
+    shape[at] = shape[at] * shape[at + 1];
+    shape.erase(shape.begin() + static_cast<int64_t>(at) + 1);
+    return keep(pool, b.reshape(a, shape));
+  }
+
+  /// With a fresh weight, which is an input of the program wherever it is used.
+  bool matmul(Builder& b, Pool& pool, ValueId a) {
+    if (!is_float(a) || type(a).rank() == 0 || !type(a).shape.back().is_constant()) return false;
+    Dim k = type(a).shape.back();
+    Dim n(below(6) + 1);
+    bool transposed = below(2);
+    Type weight{type(a).dtype, transposed ? Shape{n, k} : Shape{k, n}};
+    Builder outside(program_, program_.body);
+    return keep(pool, b.matmul(a, outside.input(weight), transposed));
+  }
+
+  bool two_sided(Builder& b, Pool& pool, ValueId a) {
+    if (!is_float(a) || type(a).rank() == 0) return false;
+    ValueId other = partner(pool, a);
+    if (type(a).rank() == 1 || below(2)) return keep(pool, b.tanh(b.outer(a, other)));
+    ir::Attrs attrs;
+    attrs.emplace(below(2) ? "transpose_a" : "transpose_b", true);
+    return keep(pool, b.tanh(b.emit(OpCode::kBatchMatmul, {a, other}, attrs)));
+  }
+
+  bool convert(Builder& b, Pool& pool, ValueId a) {
+    if (!options_.mixed) return type(a).dtype != options_.dtype && keep(pool, b.cast(a, options_.dtype));
+    return keep(pool, b.cast(a, pick<DType>({DType::kF32, DType::kF64, DType::kBF16, DType::kI32, options_.dtype})));
+  }
+
+  bool keep(Pool& pool, ValueId id) {
+    if (ir::element_count(type(id).shape).symbols.size() > 3) return true;  // would become too large: left unused
+    pool.push_back(id);
+    return true;
+  }
+
+  void scan(Builder& b, Pool& pool, int depth) {
+    Dim length = pick<Dim>({Dim::symbol("T"), Dim::symbol("T"), Dim::symbol("B"), Dim(3)});
+    std::vector<ValueId> xs;
+    for (ValueId id : pool)
+      if (type(id).rank() > 0 && type(id).shape[0] == length && below(2)) xs.push_back(id);
+    std::vector<ValueId> inits;
+    for (int64_t i = below(3); i >= 0; --i) inits.push_back(pick(pool));
+    auto step = [&](Builder& body, std::span<const ValueId> carries, std::span<const ValueId> slices) {
+      Pool inner(carries.begin(), carries.end());
+      inner.insert(inner.end(), slices.begin(), slices.end());
+      inner.push_back(pick(pool));  // captured
+      grow(body, inner, depth + 1);
+      Builder::StepResults results;
+      for (ValueId carry : carries) results.carries.push_back(next(body, inner, carry));
+      for (int64_t i = below(3); i > 0; --i) results.ys.push_back(pick(inner));
+      return results;
+    };
+    for (ValueId id : b.scan(inits, xs, length, below(2), step)) keep(pool, id);
+  }
+
+  ValueId next(Builder& body, const Pool& pool, ValueId carry) {
+    ValueId other = partner(pool, carry);
+    if (!is_float(carry) || below(5) == 0) return other;
+    return body.tanh(body.add(carry, other));
+  }
+
+  std::mt19937_64 random_;
+  RandomOptions options_;
+  ir::Program program_;
+};
+
+}  // namespace
+
+ir::Program random_program(uint64_t seed, const RandomOptions& options) { return Generator(seed, options).run(); }
+
+std::vector<interpreter::Array> random_inputs(const ir::Program& program, const ir::Bindings& bindings, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(0, 0.5);
+  std::vector<interpreter::Array> inputs;
+  for (ValueId id : program.body.args) {
+    const Type& type = program.type(id);
+    std::vector<int64_t> sizes = interpreter::sizes_of(type.shape, bindings);
+    std::vector<double> values(static_cast<size_t>(interpreter::count_of(sizes)));
+    for (double& value : values) value = is_floating(type.dtype) ? normal(random) : static_cast<double>(random() % 2);
+    inputs.push_back(interpreter::Array::of(type.dtype, std::move(sizes), values));
+  }
+  return inputs;
+}
+
+}  // namespace weft::testing

@@ -1,0 +1,141 @@
+// Type rules: what each op gives, and what it says when operands don't fit.
+
+#include "ir/parser.h"
+#include "ir/verifier.h"
+#include "programs.h"
+
+namespace weft {
+namespace {
+
+using testing::error_of;
+
+/// `inputs` as `%a: f32[T]`; `op` as `neg %a : f32[T]`.
+std::string program_of(const std::string& inputs, const std::string& op) {
+  return "program @p(" + inputs + ", %t: f32[T,B]) { %r = " + op + " return %r }";
+}
+
+/// The type of the op's result, or the message without its position.
+std::string result_of(const std::string& inputs, const std::string& op) {
+  std::string type;
+  std::string error = error_of([&] {
+    ir::Program program = ir::parse(program_of(inputs, op));
+    type = to_string(program.type(program.body.results[0]));
+  });
+  if (error == "no error") return type;
+  return error.substr(error.find(": ") + 2);
+}
+
+struct Case {
+  const char* inputs;
+  const char* op;
+  const char* result;
+};
+
+class TypeRule : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TypeRule, GivesTheTypeOrSaysWhyNot) {
+  EXPECT_EQ(result_of(GetParam().inputs, GetParam().op), GetParam().result);
+}
+
+const Case kCases[] = {
+    {"%a: i32[2]", "constant {value = 3} : i8[T,2]", "i8[T,2]"},
+    {"%a: i32[2]", "constant {value = 128} : i8[]", "constant: 128 is no value of i8"},
+    {"%a: i32[2]", "constant {value = 0.5} : i64[]", "constant: 0.5 is no value of i64"},
+    {"%a: i32[2]", "constant {value = -1} : u8[]", "constant: -1 is no value of u8"},
+    {"%a: i32[2]", "constant {value = nan} : i64[]", "constant: nan is no value of i64"},
+    {"%a: i32[2]", "constant {value = 2} : bool[]", "constant: 2 is no value of bool"},
+    {"%a: i32[2]", "constant {value = true} : bool[]", "bool[]"},
+    {"%a: i32[2]", "constant {value = \"1\"} : f32[]", "constant: the attribute 'value' must be a number"},
+    {"%a: i32[2]", "constant : f32[]", "constant: needs the attribute 'value', a number"},
+    {"%a: i32[2]", "iota {dim = 1} : i64[T]", "iota: dim 1 is outside i64[T]"},
+    {"%a: i32[2]", "iota {dim = 0} : bool[T]", "iota: takes numbers, not bool[T]"},
+    {"%a: i32[2]", "neg %a", "i32[2]"},
+    {"%a: bool[2]", "neg %a", "neg: takes numbers, not bool[2]"},
+    {"%a: bool[2]", "copy %a", "bool[2]"},
+    {"%a: i32[2]", "tanh %a", "tanh: takes f16, bf16, f32 or f64, not i32[2]"},
+    {"%a: i32[2]", "not %a", "not: takes bool, not i32[2]"},
+    {"%a: f32[2], %b: f32[3]", "add %a, %b", "add: its operands' types differ, f32[2] and f32[3]"},
+    {"%a: f32[2], %b: f64[2]", "add %a, %b", "add: its operands' types differ, f32[2] and f64[2]"},
+    {"%a: f32[T]", "lt %a, %a", "bool[T]"},
+    {"%a: f32[2]", "cast %a : bf16[2]", "bf16[2]"},
+    {"%a: f32[2]", "cast %a : bf16[3]", "cast: changes the dtype only, but f32[2] would become bf16[3]"},
+    {"%a: f32[2], %c: bool[2]", "select %c, %a, %a", "f32[2]"},
+    {"%a: f32[2], %c: bool[3]", "select %c, %a, %a", "select: its condition is bool[3] but its values are f32[2]"},
+    {"%a: f32[2]", "select %a, %a, %a", "select: its condition must be bool, not f32[2]"},
+    {"%a: f32[T,2]", "broadcast %a {dims = [0, 2]} : f32[T,B,2]", "f32[T,B,2]"},
+    {"%a: f32[T,2]", "broadcast %a {dims = [1, 2]} : f32[T,B,2]",
+     "broadcast: dim 0 of f32[T,2] would become dim 1 of f32[T,B,2], but the sizes differ"},
+    {"%a: f32[1]", "broadcast %a {dims = [0]} : f32[T]",
+     "broadcast: dim 0 of f32[1] would become dim 0 of f32[T], but the sizes differ"},
+    {"%a: f32[T,T]", "broadcast %a {dims = [1, 0]} : f32[T,T]", "broadcast: dims must increase, but 0 follows 1"},
+    {"%a: f32[T,T]", "broadcast %a {dims = [0]} : f32[T,T]",
+     "broadcast: dims lists 1 dims, but the operand is f32[T,T]"},
+    {"%a: f32[T]", "broadcast %a {dims = 0} : f32[T]", "broadcast: the attribute 'dims' must be a list of integers"},
+    {"%a: f32[2*T,3]", "reshape %a : f32[6,T]", "f32[6,T]"},
+    {"%a: f32[2*T,3]", "reshape %a : f32[5,T]", "reshape: f32[2*T,3] has 6*T elements but f32[5,T] has 5*T"},
+    {"%a: f32[0,T]", "reshape %a : f32[B,0,3]", "f32[B,0,3]"},
+    {"%a: f32[4611686018427387904,4]", "reshape %a : f32[1]",
+     "a size overflows 64 bits: 4611686018427387904 times 4"},
+    {"%a: f32[T,2,B]", "transpose %a {perm = [2, 0, 1]}", "f32[B,T,2]"},
+    {"%a: f32[T,2]", "transpose %a {perm = [0, 0]}", "transpose: perm names dim 0 twice"},
+    {"%a: f32[T,2]", "transpose %a {perm = [0, 2]}", "transpose: dim 2 is outside f32[T,2]"},
+    {"%a: f32[T,8]", "slice %a {dim = 1, limit = 5, start = 2}", "f32[T,3]"},
+    {"%a: f32[T,8]", "slice %a {dim = 1, limit = 8, start = 8}", "f32[T,0]"},
+    {"%a: f32[T,8]", "slice %a {dim = 1, limit = 9, start = 2}", "slice: 2..9 is outside dim 1 of f32[T,8]"},
+    {"%a: f32[T,8]", "slice %a {dim = 1, limit = 1, start = 2}", "slice: 2..1 is outside dim 1 of f32[T,8]"},
+    {"%a: f32[T,8]", "slice %a {dim = 0, limit = 1, start = 0}",
+     "slice: needs a constant dim 0, but it is T in f32[T,8]"},
+    {"%a: f32[T,8]", "slice %a {dim = -1, limit = 1, start = 0}", "slice: dim -1 is outside f32[T,8]"},
+    {"%a: f32[T,8]", "pad %a {dim = 1, low = 1, high = 2}", "f32[T,11]"},
+    {"%a: f32[T,8]", "pad %a {dim = 1, low = -1, high = 2}",
+     "pad: low and high must not be negative, but are -1 and 2"},
+    {"%a: f32[T,8]", "pad %a {dim = 1, low = 9223372036854775807, high = 2}",
+     "pad: 9223372036854775807 + 8 + 2 is too large"},
+    {"%a: f32[T,8], %b: f32[T,1]", "concat %a, %b, %a {dim = 1}", "f32[T,17]"},
+    {"%a: f32[T,8], %b: f32[B,1]", "concat %a, %b {dim = 1}",
+     "concat: f32[T,8] and f32[B,1] differ in more than dim 1"},
+    {"%a: f32[T,8], %b: f32[1]", "concat %a, %b {dim = 1}", "concat: ranks differ in f32[T,8] and f32[1]"},
+    {"%a: f32[T,8]", "concat %a, %a {dim = 0}", "concat: needs a constant dim 0, but it is T in f32[T,8]"},
+    {"%a: f32[T,8]", "concat %a {dim = 0}", "f32[T,8]"},
+    {"%a: f32[T,8]", "concat {dim = 0}", "concat: needs at least one operand"},
+    {"%a: f32[T,8]", "reverse %a {dim = 0}", "f32[T,8]"},
+    {"%a: f32[9,8,2], %i: i64[T,B]", "gather %a, %i", "f32[T,B,8,2]"},
+    {"%a: f32[9,8], %i: bool[T]", "gather %a, %i", "gather: its index must be an integer type, not bool[T]"},
+    {"%a: f32[], %i: i64[T]", "gather %a, %i", "gather: needs at least 1 dims, but an operand is f32[]"},
+    {"%u: f32[T,8], %i: i64[T]", "scatter_add %i, %u : f32[9,8]", "f32[9,8]"},
+    {"%u: f32[T,8], %i: i64[B]", "scatter_add %i, %u : f32[9,8]",
+     "scatter_add: index i64[B] into f32[9,8] needs updates of [B,8], not f32[T,8]"},
+    {"%a: f32[T,8,2]", "reduce_sum %a {dims = [0, 2]}", "f32[8]"},
+    {"%a: f32[T,8,2]", "reduce_max %a {dims = []}", "f32[T,8,2]"},
+    {"%a: f32[T,8]", "reduce_sum %a {dims = [1, 1]}", "reduce_sum: dims must increase, but 1 follows 1"},
+    {"%a: bool[T,8]", "reduce_sum %a {dims = [1]}", "reduce_sum: takes numbers, not bool[T,8]"},
+    {"%a: f32[T,B,5], %b: f32[5,6]", "matmul %a, %b", "f32[T,B,6]"},
+    {"%a: f32[5], %b: f32[6,5]", "matmul %a, %b {transpose_b = true}", "f32[6]"},
+    {"%a: f32[B,5], %b: f32[6,8]", "matmul %a, %b",
+     "matmul: the operands' inner sizes differ, 5 in f32[B,5] and 6 in f32[6,8]"},
+    {"%a: f32[B,5], %b: f64[5,8]", "matmul %a, %b", "matmul: its operands' dtypes differ, f32[B,5] and f64[5,8]"},
+    {"%a: f32[B,5], %b: f32[5]", "matmul %a, %b", "matmul: its second operand must have 2 dims, but is f32[5]"},
+    {"%a: f32[B,5], %b: f32[5,6]", "matmul %a, %b {transpose_b = 1}",
+     "matmul: the attribute 'transpose_b' must be true or false"},
+    {"%a: f32[B,5], %b: f32[5,6]", "matmul %a, %b {transposed = true}",
+     "matmul: unknown attribute 'transposed'; it knows transpose_b"},
+    {"%a: f32[T,B,5], %b: f32[T,B,6]", "outer %a, %b", "f32[5,6]"},
+    {"%a: f32[T,5], %b: f32[B,6]", "outer %a, %b", "outer: the operands' leading dims differ in f32[T,5] and f32[B,6]"},
+    {"%a: f32[T,B,5], %b: f32[T,5,6]", "batch_matmul %a, %b", "f32[T,B,6]"},
+    {"%a: f32[T,5,B], %b: f32[T,6,5]", "batch_matmul %a, %b {transpose_a = true, transpose_b = true}", "f32[T,B,6]"},
+    {"%a: f32[T,B,5], %b: f32[T,6,5]", "batch_matmul %a, %b",
+     "batch_matmul: the operands' inner sizes differ, 5 in f32[T,B,5] and 6 in f32[T,6,5]"},
+    {"%b: f32[48,7]", "pack %b {groups = 3, unroll = 1, lanes = 16, transpose_b = true}", "f32[1,7,48]"},
+    {"%b: f32[7,51]", "pack %b {groups = 3, unroll = 1, lanes = 16}", "f32[2,7,48]"},
+    {"%b: f32[7,50]", "pack %b {groups = 3, unroll = 1, lanes = 16}", "pack: 50 columns don't split into 3 groups"},
+    {"%b: f32[7,48]", "pack %b {groups = 0, unroll = 1, lanes = 16}",
+     "pack: groups, unroll and lanes must be from 1 to 65536, not 0"},
+    {"%a: f32[B,7], %p: f32[2,7,48]", "matmul_packed %a, %p {groups = 3, unroll = 1, lanes = 16, n = 51}", "f32[B,51]"},
+    {"%a: f32[B,7], %p: f32[2,7,48]", "matmul_packed %a, %p {groups = 3, unroll = 1, lanes = 16, n = 48}",
+     "matmul_packed: f32[B,7] with n = 48 needs panels of [1,7,48], not f32[2,7,48]"},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TypeRule, ::testing::ValuesIn(kCases));
+
+}  // namespace
+}  // namespace weft
