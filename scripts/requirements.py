@@ -1,4 +1,4 @@
-"""Prints what pip has to install to build Weft in place: the build's own needs, the package's, and one optional group's.
+"""Prints what pip has to install to build Weft in place: the build's needs, the package's, and one optional group's.
 
 Usage: requirements.py GROUP
 """

@@ -1,0 +1,118 @@
+"""What is measured: cells, shapes, the data of a case, and the least time that the machine allows for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+
+CELLS = {"gru": 3, "lstm": 4, "rnn": 1}
+MODES = ("forward", "training")
+SHAPES = (
+    "B1 T128 H128",
+    "B1 T256 H512",
+    "B16 T128 H256",
+    "B64 T64 H512",
+    "B128 T32 H1024",
+    "B32 T512 H64",
+    "B256 T100 H128",
+)
+QUICK_SHAPES = ("B1 T128 H128", "B16 T128 H256", "B32 T512 H64")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer, one direction, float32: x [steps, batch, inputs] -> y [steps, batch, hidden]."""
+
+    cell: str
+    mode: str
+    batch: int
+    steps: int
+    inputs: int
+    hidden: int
+
+    @property
+    def gates(self) -> int:
+        return CELLS[self.cell]
+
+    @property
+    def shape(self) -> str:
+        inputs = "" if self.inputs == self.hidden else f" I{self.inputs}"
+        return f"B{self.batch} T{self.steps}{inputs} H{self.hidden}"
+
+    def __str__(self) -> str:
+        return f"{self.cell} {self.shape} {self.mode}"
+
+    @property
+    def flops(self) -> float:
+        """Of the matrix products; the backward has twice those of the forward."""
+        forward = 2.0 * self.steps * self.batch * self.gates * self.hidden * (self.inputs + self.hidden)
+        return forward if self.mode == "forward" else 3 * forward
+
+
+def parse_shape(text: str) -> tuple[int, int, int, int]:
+    """`B16 T128 H256` or `B16T128I64H256` as (batch, steps, inputs, hidden); inputs = hidden when it isn't given."""
+    match = re.fullmatch(r"B(\d+)\s*T(\d+)\s*(?:I(\d+)\s*)?H(\d+)", text.strip())
+    if not match:
+        raise ValueError(f"'{text}' is not a shape; write it as B16T128H256 or B16T128I64H256")
+    batch, steps, inputs, hidden = match.groups()
+    return int(batch), int(steps), int(inputs or hidden), int(hidden)
+
+
+def grid(cells: list[str], modes: list[str], shapes: list[str]) -> Iterator[Case]:
+    """All cases, cell by cell."""
+    for cell, shape, mode in product(cells, shapes, modes):
+        yield Case(cell, mode, *parse_shape(shape))
+
+
+class Data:
+    """Tensors of a case, the same for every peer. `states` is (h0,) or (h0, c0), each [1, batch, hidden]; `weights` are
+    w_ih, w_hh, b_ih, b_hh in PyTorch's layout and gate order; `cotangent` is what the backward starts from, like y."""
+
+    def __init__(self, case: Case, seed: int = 0) -> None:
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*sizes: int, scale: float = 1.0) -> torch.Tensor:
+            return torch.randn(*sizes, generator=generator) * scale
+
+        rows, hidden = case.gates * case.hidden, case.hidden
+        self.x = normal(case.steps, case.batch, case.inputs)
+        self.states = tuple(normal(1, case.batch, hidden, scale=0.5) for _ in range(2 if case.cell == "lstm" else 1))
+        scale = hidden**-0.5 / 3**0.5
+        self.weights = [normal(rows, case.inputs, scale=scale), normal(rows, hidden, scale=scale)]
+        self.weights += [normal(rows, scale=scale), normal(rows, scale=scale)]
+        self.cotangent = normal(case.steps, case.batch, hidden)
+
+
+def limit(case: Case, machine: dict, threads: int) -> float:
+    """Seconds that no implementation on this machine gets under, the chain's latency and the epilogue left out.
+
+    The products of a step take their flops at FMA peak or their weights through the cache that holds them, whichever is
+    longer, and one barrier where units are split; the better of the split over batch and the split over units counts.
+    What doesn't depend on the carry runs at FMA peak.
+    """
+    peak = machine["fma_f32_flops"] * threads
+    weights = 4.0 * case.gates * case.hidden**2
+    step_flops = 2.0 * case.gates * case.hidden**2 * case.batch
+
+    def step(over_batch: int, over_units: int) -> float:
+        share = weights / over_units
+        compute = step_flops / (machine["fma_f32_flops"] * over_batch * over_units)
+        barrier = machine["barrier_seconds"] if over_units > 1 else 0.0
+        return max(compute, share / bandwidth(share, machine)) + barrier
+
+    serial_steps = case.steps * (1 if case.mode == "forward" else 2)
+    best = min(step(min(threads, case.batch), 1), step(1, threads))
+    parallel_flops = case.flops - serial_steps * step_flops
+    return serial_steps * best + parallel_flops / peak
+
+
+def bandwidth(size: float, machine: dict) -> float:
+    """Bytes a second that one core reads from the smallest cache that holds `size` bytes."""
+    for level in ("l1", "l2"):
+        if size <= machine[f"{level}_bytes"]:
+            return machine[f"{level}_bandwidth"]
+    return machine["l3_bandwidth"]

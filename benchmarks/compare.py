@@ -1,0 +1,213 @@
+"""Weft and its peers side by side: the same cases, threads and data, one run.
+
+Every result is checked against eager PyTorch before it is timed. Repetitions are interleaved, so that a slow minute of
+the machine meets all alike. The first call, which compiles, stands apart from warm ones; memory is what the process
+grows by at the peak of a warm call. All but XLA run in this process; XLA reads its flags once a process and so has its
+own two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from cases import CELLS, MODES, QUICK_SHAPES, SHAPES, Case, Data, grid, limit, parse_shape
+from measure import distance, resident_bytes, summary
+from peers import Peer, Prepared, Result, SkipCase
+from peers.inference import OnnxRuntime, OpenVino
+from peers.pytorch import Eager, Inductor, Weft
+from peers.xla import Xla
+from report import print_report, summarise
+from rich.console import Console
+from rich.progress import Progress
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = ("weft", "eager", "inductor", "xla", "onnxruntime", "openvino")
+# Of float32 sums in another order over up to 25,600 rows, relative to the largest entry.
+TOLERANCE = 5e-4
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="about a minute: GRU, three shapes, no Inductor")
+    parser.add_argument("--shapes", type=comma_list, help="such as B16T128H256,B1T64I8H512 (default: the seven)")
+    parser.add_argument("--cells", type=comma_list, help=f"of {', '.join(CELLS)} (default: gru,lstm)")
+    parser.add_argument("--modes", type=comma_list, default=list(MODES), help=f"of {', '.join(MODES)}")
+    parser.add_argument("--peers", type=comma_list, help=f"of {', '.join(PEERS)}")
+    parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
+    parser.add_argument("--rounds", type=int, help="interleaved repetitions (default: 7, quick: 3)")
+    parser.add_argument("--seconds", type=float, help="of each peer in a round (default: 0.3, quick: 0.1)")
+    parser.add_argument("--inductor-budget", type=float, default=60, help="seconds of compile time to give up after")
+    parser.add_argument("--json", type=Path, help="where to write the results")
+    options = parser.parse_args()
+    options.shapes = options.shapes or list(QUICK_SHAPES if options.quick else SHAPES)
+    options.cells = options.cells or (["gru"] if options.quick else ["gru", "lstm"])
+    options.peers = options.peers or [peer for peer in PEERS if not (options.quick and peer == "inductor")]
+    options.rounds = options.rounds or (3 if options.quick else 7)
+    options.seconds = options.seconds or (0.1 if options.quick else 0.3)
+    for name, known in (("cells", CELLS), ("modes", MODES), ("peers", PEERS)):
+        for value in getattr(options, name):
+            if value not in known:
+                parser.error(f"--{name}: there is no '{value}'; there are {', '.join(known)}")
+    for shape in options.shapes:
+        try:
+            parse_shape(shape)
+        except ValueError as error:
+            parser.error(str(error))
+    return options
+
+
+def comma_list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def make_peers(options: argparse.Namespace) -> list[Peer]:
+    makers = {
+        "weft": Weft,
+        "eager": Eager,
+        "inductor": lambda: Inductor(options.inductor_budget),
+        "xla": lambda: Xla(thorough=not options.quick),
+        "onnxruntime": lambda: OnnxRuntime(options.threads),
+        "openvino": lambda: OpenVino(options.threads),
+    }
+    return [makers[name]() for name in options.peers]
+
+
+def calibrate(threads: int) -> dict[str, Any] | None:
+    """What this machine's cores, caches and barriers can do, by the program built from calibrate.cpp."""
+    program = ROOT / "build" / "benchmarks" / "calibrate"
+    if not program.exists():
+        return None
+    return json.loads(subprocess.run([program, str(threads)], capture_output=True, check=True, text=True).stdout)
+
+
+def compile_times(cells: list[str]) -> dict[str, Any]:
+    """By cell and number of steps, each measured in a process of its own."""
+    found: dict[str, Any] = {}
+    for cell in cells:
+        for steps in (16, 1024):
+            command = [sys.executable, str(ROOT / "benchmarks" / "compile_time.py"), cell, str(steps)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            found.setdefault(cell, {})[str(steps)] = (
+                json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr.strip().splitlines()[-1:]}
+            )
+    return found
+
+
+def prepare(peer: Peer, case: Case, data: Data, expected: Result) -> tuple[Prepared | None, dict[str, Any]]:
+    """The peer ready to be timed and what is known so far; None in place of it, with the reason, when it can't be."""
+    base = resident_bytes()
+    start = time.perf_counter()
+    try:
+        prepared = peer.prepare(case, data)
+        found = prepared.result()
+    except SkipCase as reason:
+        return None, {"skipped": str(reason)}
+    except ImportError as missing:
+        return None, {"skipped": f"not installed: {missing}"}
+    entry: dict[str, Any] = {"cold_ms": 1e3 * (time.perf_counter() - start), "difference": distance(expected, found)}
+    if entry["difference"] > TOLERANCE:
+        prepared.close()
+        return None, {"skipped": f"WRONG: differs from PyTorch by {entry['difference']:.2g}", **entry}
+    entry |= {key: value for key, value in (("variant", prepared.variant), ("note", prepared.note)) if value}
+    entry["peak_bytes"] = prepared.peak(base)
+    return prepared, entry
+
+
+def run_case(case: Case, peers: list[Peer], options: argparse.Namespace) -> dict[str, Any]:
+    data = Data(case)
+    expected = Eager().prepare(case, data).result()
+    entries: dict[str, Any] = {}
+    ready: dict[str, Prepared] = {}
+    for peer in peers:
+        prepared, entries[peer.name] = prepare(peer, case, data, expected)
+        if prepared is not None:
+            ready[peer.name] = prepared
+    samples: dict[str, list[float]] = {name: [] for name in ready}
+    for _ in range(options.rounds):
+        for name, prepared in ready.items():
+            time.sleep(0.03)  # the last one's threads stop spinning
+            samples[name] += prepared.time(options.seconds)
+    for name, prepared in ready.items():
+        entries[name] |= summary(samples[name])
+        prepared.close()
+    gc.collect()
+    return entries
+
+
+def versions() -> dict[str, str]:
+    names = ("torch", "jax", "onnxruntime", "openvino", "weft")
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def main() -> None:
+    options = arguments()
+    console = Console()
+    # Every peer, in this process or its child, has the same cores.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    machine = calibrate(options.threads)
+    if machine is None:
+        console.print("The limit is not calibrated: `make build` makes the program that measures it.", style="yellow")
+    report: dict[str, Any] = {
+        "machine": {"cpu": processor(), "threads": options.threads, "calibration": machine},
+        "versions": versions(),
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cases": [],
+    }
+    peers = make_peers(options)
+    cases = list(grid(options.cells, options.modes, options.shapes))
+    # Loading the peers' libraries is nobody's memory or first call.
+    for mode in options.modes:
+        run_case(Case("gru", mode, 2, 3, 4, 5), peers, argparse.Namespace(rounds=1, seconds=0))
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("cases", total=len(cases))
+        for case in cases:
+            progress.update(task, description=str(case))
+            entry = {"cell": case.cell, "mode": case.mode, "shape": case.shape, "flops": case.flops}
+            entry["limit_ms"] = 1e3 * limit(case, machine, options.threads) if machine else None
+            entry["peers"] = run_case(case, peers, options)
+            report["cases"].append(entry)
+            progress.advance(task)
+    if "weft" in options.peers:
+        report["compile"] = compile_times(options.cells)
+    report["summary"] = summarise(report)
+    print_report(report, console)
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        console.print(f"written to {options.json}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Time and memory of a call, and how far two results are apart."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+
+def summary(samples: list[float]) -> dict[str, float]:
+    """Median, quartiles and minimum, in milliseconds."""
+    ordered = sorted(1e3 * sample for sample in samples)
+    quarter = len(ordered) // 4
+    return {
+        "median_ms": statistics.median(ordered),
+        "q1_ms": ordered[quarter],
+        "q3_ms": ordered[-1 - quarter],
+        "min_ms": ordered[0],
+        "samples": len(ordered),
+    }
+
+
+def timed_calls(run: Callable[[], object], seconds: float, warm_up: int = 1, most: int = 200) -> list[float]:
+    """Seconds of each call: after `warm_up` calls that don't count, as many as fit in `seconds`, at least one."""
+    for _ in range(warm_up):
+        run()
+    samples: list[float] = []
+    deadline = time.perf_counter() + seconds
+    while not samples or (time.perf_counter() < deadline and len(samples) < most):
+        start = time.perf_counter()
+        run()
+        samples.append(time.perf_counter() - start)
+    return samples
+
+
+def _status_bytes(field: str) -> int:
+    with open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith(field + ":"):
+                return 1024 * int(line.split()[1])
+    raise OSError(f"/proc/self/status has no {field}")
+
+
+def resident_bytes() -> int:
+    """Bytes this process occupies now, after free memory went back to the system."""
+    ctypes.CDLL(None).malloc_trim(0)
+    return _status_bytes("VmRSS")
+
+
+def peak_bytes(run: Callable[[], object]) -> int | None:
+    """The most this process occupied during one call; None where the kernel doesn't let the peak be reset."""
+    try:
+        with open("/proc/self/clear_refs", "w") as refs:
+            refs.write("5")
+    except OSError:
+        return None
+    run()
+    return _status_bytes("VmHWM")
+
+
+def distance(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> float:
+    """The largest difference of any tensor, relative to the largest magnitude in it; inf when shapes or names differ or
+    something is not finite."""
+    worst = 0.0
+    for name, reference in expected.items():
+        other = found.get(name)
+        if other is None or other.shape != reference.shape or not np.isfinite(other).all():
+            return float("inf")
+        scale = float(np.abs(reference).max(initial=0.0)) or 1.0
+        worst = max(worst, float(np.abs(reference - other).max(initial=0.0)) / scale)
+    return worst

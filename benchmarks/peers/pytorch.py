@@ -1,0 +1,155 @@
+"""PyTorch's own module: eager, through Inductor, and with weft's kernels under it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from cases import Case, Data
+from torch import Tensor, nn
+
+from peers import Prepared, Result, SkipCase
+
+MODULES = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
+WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh")
+STATES = ("h0", "c0")
+
+
+def module_of(case: Case, data: Data) -> nn.Module:
+    """The layer with the case's weights."""
+    module = MODULES[case.cell](case.inputs, case.hidden)
+    with torch.no_grad():
+        for parameter, value in zip(module.parameters(), data.weights, strict=True):
+            parameter.copy_(value)
+    return module
+
+
+def states_of(case: Case, states: tuple[Tensor, ...]) -> Any:
+    """As the module takes them: a tensor, or a pair for LSTM."""
+    return states if case.cell == "lstm" else states[0]
+
+
+def forward_call(case: Case, data: Data, module: Callable[..., Any]) -> Prepared:
+    """Calls the module as one does to serve: no graph is recorded."""
+    states = states_of(case, data.states)
+
+    def run() -> Any:
+        with torch.inference_mode():
+            return module(data.x, states)
+
+    def result() -> Result:
+        y, last = run()
+        last = last if isinstance(last, tuple) else (last,)
+        names = ("y", "h_n", "c_n")
+        return {name: value.numpy().copy() for name, value in zip(names, (y, *last), strict=False)}
+
+    return Prepared(run, result)
+
+
+def training_call(case: Case, data: Data, module: Callable[..., Any], parameters: list[Tensor]) -> Prepared:
+    """Forward, then the gradients of sum(y * cotangent) with respect to x, the initial states and all weights."""
+    x = data.x.clone().requires_grad_()
+    states = tuple(state.clone().requires_grad_() for state in data.states)
+    wanted = [x, *states, *parameters]
+    names = ["d_x", *(f"d_{name}" for name in STATES[: len(states)]), *(f"d_{name}" for name in WEIGHTS)]
+
+    def run() -> Any:
+        y, _ = module(x, states_of(case, states))
+        return torch.autograd.grad(y, wanted, data.cotangent)
+
+    def result() -> Result:
+        return {name: value.numpy().copy() for name, value in zip(names, run(), strict=True)}
+
+    return Prepared(run, result)
+
+
+def call(case: Case, data: Data, module: nn.Module, compiled: Callable[..., Any] | None = None) -> Prepared:
+    """The case's mode over `module`, called through `compiled` when there is one."""
+    if case.mode == "forward":
+        return forward_call(case, data, compiled or module)
+    return training_call(case, data, compiled or module, list(module.parameters()))
+
+
+def without_weft() -> contextlib.AbstractContextManager[Any]:
+    """PyTorch as it is where weft was never imported."""
+    weft = sys.modules.get("weft")
+    return weft.disabled() if weft is not None else contextlib.nullcontext()
+
+
+def plain(prepared: Prepared) -> Prepared:
+    """The same with weft's kernels out of the way during each call."""
+    run, result = prepared.run, prepared.result
+
+    def guarded(function: Callable[[], Any]) -> Callable[[], Any]:
+        def inner() -> Any:
+            with without_weft():
+                return function()
+
+        return inner
+
+    return Prepared(guarded(run), guarded(result), prepared.variant, prepared.note)
+
+
+class Eager:
+    name = "eager"
+
+    def prepare(self, case: Case, data: Data) -> Prepared:
+        return plain(call(case, data, module_of(case, data)))
+
+
+class Inductor:
+    """torch.compile with its default backend, which unrolls the loop; given up beyond a budget of compile time."""
+
+    name = "inductor"
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.too_long: dict[str, int] = {}  # by mode: the fewest steps that went over the budget
+
+    def prepare(self, case: Case, data: Data) -> Prepared:
+        known = self.too_long.get(case.mode)
+        if known is not None and case.steps >= known:
+            raise SkipCase(f"compiling {known} steps took over {self.budget:.0f} s")
+        torch._dynamo.reset()
+        module = module_of(case, data)
+        prepared = plain(call(case, data, module, torch.compile(module)))
+        try:
+            with torch._dynamo.config.patch(allow_rnn=True), alarm(self.budget):
+                prepared.run()
+        except TimeoutError:
+            self.too_long[case.mode] = case.steps
+            raise SkipCase(f"compiling {case.steps} steps took over {self.budget:.0f} s") from None
+        except Exception as error:  # whatever a compiler raises is a reason to leave it out, not to stop
+            raise SkipCase(f"{type(error).__name__}: {str(error).splitlines()[0][:120]}") from None
+        return prepared
+
+
+class Weft:
+    """The same module with weft imported: its kernels stand under aten::gru, lstm and rnn."""
+
+    name = "weft"
+
+    def prepare(self, case: Case, data: Data) -> Prepared:
+        import weft  # noqa: F401
+
+        return call(case, data, module_of(case, data))
+
+
+@contextlib.contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    """TimeoutError in the main thread once `seconds` have passed."""
+
+    def ring(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,213 @@
+"""Tables from compare.py's results: on the terminal, and as Markdown for the README."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+TITLES = {
+    "weft": "Weft",
+    "eager": "eager",
+    "inductor": "Inductor",
+    "xla": "XLA:CPU",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+}
+
+
+def median(case: dict[str, Any], peer: str) -> float | None:
+    """Milliseconds, or None where the peer was left out."""
+    return case["peers"].get(peer, {}).get("median_ms")
+
+
+def best_peer(case: dict[str, Any]) -> float | None:
+    """The least time of any but Weft."""
+    times = [median(case, peer) for peer in case["peers"] if peer != "weft"]
+    return min((time for time in times if time is not None), default=None)
+
+
+def ratio(reference: float | None, ours: float | None) -> float | None:
+    return reference / ours if reference is not None and ours is not None else None
+
+
+def geometric_mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.exp(sum(map(math.log, known)) / len(known)) if known else None
+
+
+def groups(report: dict[str, Any]) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """Cases by cell and mode, in the order measured."""
+
+    def key(case: dict[str, Any]) -> tuple[str, str]:
+        return case["cell"], case["mode"]
+
+    order = {entry: position for position, entry in reversed(list(enumerate(map(key, report["cases"]))))}
+    ordered = sorted(report["cases"], key=lambda case: order[key(case)])
+    return [(cell, mode, list(cases)) for (cell, mode), cases in groupby(ordered, key)]
+
+
+def summarise(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """For each cell and mode how many times faster Weft is, as geometric means over the shapes."""
+    return [
+        {
+            "cell": cell,
+            "mode": mode,
+            "over_eager": geometric_mean([ratio(median(case, "eager"), median(case, "weft")) for case in cases]),
+            "over_best_peer": geometric_mean([ratio(best_peer(case), median(case, "weft")) for case in cases]),
+            "of_limit": geometric_mean([ratio(case["limit_ms"], median(case, "weft")) for case in cases]),
+        }
+        for cell, mode, cases in groups(report)
+    ]
+
+
+def number(value: float | None) -> str:
+    """Three digits, never with an exponent."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def cell_text(entry: dict[str, Any]) -> str:
+    """The median, and how far the middle half of the samples reaches from its middle, in percent."""
+    if "median_ms" not in entry:
+        return "WRONG" if entry.get("skipped", "").startswith("WRONG") else "-"
+    half = (entry["q3_ms"] - entry["q1_ms"]) / 2
+    return f"{number(entry['median_ms'])} ±{100 * half / entry['median_ms']:.0f}%"
+
+
+def megabytes(entry: dict[str, Any]) -> str:
+    peak = entry.get("peak_bytes")
+    return "-" if peak is None else f"{peak / 2**20:.0f}"
+
+
+def rows(cases: list[dict[str, Any]], peers: list[str]) -> list[list[str]]:
+    """One row a shape: limit, time of each, Weft's share of the limit and its lead, memory of Weft and eager."""
+    return [
+        [
+            case["shape"],
+            number(case["limit_ms"]),
+            *(cell_text(case["peers"].get(peer, {})) for peer in peers),
+            percent(ratio(case["limit_ms"], median(case, "weft"))),
+            times(ratio(median(case, "eager"), median(case, "weft"))),
+            times(ratio(best_peer(case), median(case, "weft"))),
+            " / ".join(megabytes(case["peers"].get(peer, {})) for peer in ("weft", "eager")),
+        ]
+        for case in cases
+    ]
+
+
+def header(peers: list[str]) -> list[str]:
+    return ["shape", "limit", *(TITLES[peer] for peer in peers), "of limit", "vs eager", "vs best", "MB Weft / eager"]
+
+
+def peers_of(cases: list[dict[str, Any]]) -> list[str]:
+    """Those that ran at least one of the cases, in the fixed order."""
+    return [peer for peer in TITLES if any("median_ms" in case["peers"].get(peer, {}) for case in cases)]
+
+
+def reasons(report: dict[str, Any]) -> list[str]:
+    """Why peers were left out, each reason once."""
+    found: dict[str, list[str]] = {}
+    for case in report["cases"]:
+        for peer, entry in case["peers"].items():
+            reason = entry.get("skipped")
+            if reason and reason != "runs inference only":
+                found.setdefault(f"{TITLES[peer]}: {reason}", []).append(
+                    f"{case['cell']} {case['shape']} {case['mode']}"
+                )
+    more = {reason: f" and {len(where) - 1} more" if len(where) > 1 else "" for reason, where in found.items()}
+    return [f"{reason} ({where[0]}{more[reason]})" for reason, where in found.items()]
+
+
+def compile_lines(report: dict[str, Any]) -> list[str]:
+    """A line a cell and number of steps."""
+    lines = []
+    for cell, by_steps in report.get("compile", {}).items():
+        for steps, found in by_steps.items():
+            if "error" in found:
+                lines.append(f"{cell}, T = {steps}: {found['error']}")
+                continue
+            forward, training = found["forward"], found["training"]
+            lines.append(
+                f"{cell}, T = {steps}: forward {forward['compile_ms']:.0f} ms, forward and backward "
+                f"{training['compile_ms']:.0f} ms (first training call {training['first_call_ms']:.0f} ms, "
+                f"warm {training['warm_call_ms']:.2g} ms)"
+            )
+    return lines
+
+
+def summary_lines(report: dict[str, Any]) -> list[str]:
+    return [
+        f"{entry['cell'].upper()} {entry['mode']}: {times(entry['over_eager'])} eager, "
+        f"{times(entry['over_best_peer'])} the best peer of each shape, {percent(entry['of_limit'])} of the limit"
+        for entry in report["summary"]
+    ]
+
+
+def print_report(report: dict[str, Any], console: Console) -> None:
+    for cell, mode, cases in groups(report):
+        peers = peers_of(cases)
+        table = Table(
+            title=f"{cell.upper()} {mode}, ms: median ± half the width of the middle half", title_justify="left"
+        )
+        for name in header(peers):
+            table.add_column(name, justify="left" if name == "shape" else "right")
+        for row in rows(cases, peers):
+            table.add_row(*row)
+        console.print(table)
+    for title, lines in (
+        ("Left out", reasons(report)),
+        ("Cold compile, cache off", compile_lines(report)),
+        ("Geometric means, times faster", summary_lines(report)),
+    ):
+        if lines:
+            console.print(f"[bold]{title}[/bold]")
+            for line in lines:
+                console.print(f"  {line}", highlight=False, markup=False)
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The README's section."""
+    machine = report["machine"]
+    found = report["versions"]
+    versions = ", ".join(f"{name} {version}" for name, version in found.items() if name != "weft")
+    parts = [
+        f"{machine['cpu']}, {machine['threads']} threads, float32; {versions}; commit {report['commit']}, "
+        f"{report['date']}. Milliseconds: medians of interleaved "
+        "repetitions, ± half the width of the middle half of the samples. MB: what the process grows by at the peak of a "
+        "warm call."
+    ]
+    if machine["calibration"]:
+        measured = machine["calibration"]
+        parts.append(
+            f"The limit is {machine['threads']} x {measured['fma_f32_flops'] / 1e9:.0f} GF/s of multiply-adds, or the "
+            f"caches' bandwidth where that is the narrower (L2 {measured['l2_bandwidth'] / 1e9:.0f}, L3 "
+            f"{measured['l3_bandwidth'] / 1e9:.0f} GB/s a core), as measured in the same run."
+        )
+    for cell, mode, cases in groups(report):
+        peers = peers_of(cases)
+        titles = header(peers)
+        parts.append(f"**{cell.upper()}, {mode}**")
+        lines = ["| " + " | ".join(titles) + " |", "|---" + "|---:" * (len(titles) - 1) + "|"]
+        lines += ["| " + " | ".join(row) + " |" for row in rows(cases, peers)]
+        parts.append("\n".join(lines))
+    for title, lines in (
+        ("Geometric means over the shapes, how many times faster:", summary_lines(report)),
+        ("Compiling a one-layer cell, cold, without the cache:", compile_lines(report)),
+        ("Left out:", reasons(report)),
+    ):
+        if lines:
+            parts.append("\n".join([title, "", *(f"- {line}" for line in lines)]))
+    return "\n\n".join(parts)
