@@ -1,13 +1,14 @@
-"""Trains a character-level language model on the text that every Python has: its own documentation (pydoc_data.topics).
+"""Trains a character-level language model on text that every Python has: its own documentation (pydoc_data.topics).
 
     python examples/char_lm.py                      # a GRU for a minute, then the same steps in eager PyTorch
     python examples/char_lm.py --cell lstm --layers 2 --steps 500
     python examples/char_lm.py --resume out/char_lm.pt
 
-Batches are truncated backpropagation through time: the training text is cut into `batch` streams of equal length, a step
-reads the next `length` characters of each, and the hidden state is carried (without its gradient) from step to step. At
-the end of the streams it starts over from zeros. Which characters a step reads thus follows from its number alone, so a
-resumed run sees what an uninterrupted one would have seen. The last tenth of every topic is kept for validation.
+Batches are truncated backpropagation through time: the training text is cut into `batch` streams of equal length, a
+step reads the next `length` characters of each, and the hidden state is carried (without its gradient) from step to
+step. At the end of the streams it starts over from zeros. Which characters a step reads thus follows from its number
+alone, so a resumed run sees what an uninterrupted one would have seen. The last tenth of every topic is kept for
+validation.
 
 Ctrl-C (or SIGTERM) ends the training after the step in progress and writes the checkpoint; the exit status is 0.
 """
@@ -96,7 +97,9 @@ class Streams:
     def __init__(self, text: Tensor, batch: int, length: int) -> None:
         each = (len(text) - 1) // batch
         if each < length:
-            raise UserError(f"{batch} streams of {length} characters need {batch * length + 1}; the text has {len(text)}")
+            raise UserError(
+                f"{batch} streams of {length} characters need {batch * length + 1}; the text has {len(text)}"
+            )
         self.length = length
         self.windows = each // length
         self.inputs = text[: each * batch].view(batch, each).t().contiguous()  # [time, batch]
@@ -373,7 +376,7 @@ def recent(values: list[float], count: int = 50) -> float:
 
 
 def steady_speed(training: Training, first: int) -> float:
-    """The median speed in characters a second of steps `first` on, without the first ones, which compile and warm up."""
+    """The median speed in characters a second from step `first` on, without the first ones, which compile."""
     speeds = training.speeds[first:]
     return statistics.median(speeds[3:] or speeds) if speeds else math.nan
 
@@ -454,21 +457,19 @@ def compile_counts() -> dict[str, Any]:
 
 
 def report(run: Run) -> None:
-    s, training = run.summary, run.training
-    run.say(
-        f"\n{s['backend']}: {s['steps']} steps to step {s['step']}, {s['characters_per_second'] / 1e3:.1f}k characters/s; "
-        f"loss {s['loss']:.4f}, validation {s['validation_loss']:.4f} nats ({s['validation_loss'] / math.log(2):.2f} bits)"
-    )
+    s, say = run.summary, run.say
+    bits = s["validation_loss"] / math.log(2)
+    say(f"\n{s['backend']}: {s['steps']} steps, {s['characters_per_second'] / 1e3:.1f}k characters/s")
+    say(f"loss at step {s['step']}: {s['loss']:.4f} nats, validation {s['validation_loss']:.4f} ({bits:.2f} bits)")
     if "graphs" in s:
         graphs = f"{s['graphs']} graph{'s' if s['graphs'] != 1 else ''}"
-        run.say(f"compiled: {graphs}, {s['graph_breaks']} breaks, in {s['compile_seconds']:.2f} s, Dynamo's part included")
+        say(f"compiled: {graphs}, {s['graph_breaks']} breaks, in {s['compile_seconds']:.2f} s, Dynamo's part included")
     if "ratio" in s:
-        run.say(
-            f"eager PyTorch, the first {s['eager_steps']} of these steps: {s['eager_characters_per_second'] / 1e3:.1f}k "
-            f"characters/s, so {s['backend']} is {s['ratio']:.2f} times as fast; "
-            f"the losses differ by at most {s['largest_loss_difference']:.1e}"
-        )
-    run.say(f"\ncheckpoint {run.checkpoint}: {check_plain_load(run.checkpoint, training.config, run.without_weft)}")
+        eager = s["eager_characters_per_second"] / 1e3
+        say(f"eager PyTorch, {s['eager_steps']} of these steps: {eager:.1f}k characters/s")
+        say(f"ratio: {s['backend']} is {s['ratio']:.2f} times as fast as eager")
+        say(f"largest difference of the losses: {s['largest_loss_difference']:.1e}")
+    say(f"\ncheckpoint {run.checkpoint}: {check_plain_load(run.checkpoint, run.training.config, run.without_weft)}")
 
 
 def plot(run: Run, eager: Training | None, first: int) -> Path:
@@ -485,10 +486,14 @@ def plot(run: Run, eager: Training | None, first: int) -> Path:
     left.plot(steps, training.losses, color="tab:blue", alpha=0.8, linewidth=0.9, label=f"training, {name}")
     if eager and eager.step > first:
         span = range(first + 1, eager.step + 1)
-        left.plot(span, eager.losses[first:], color="tab:orange", linestyle="--", linewidth=0.9, label="training, eager")
+        left.plot(
+            span, eager.losses[first:], color="tab:orange", linestyle="--", linewidth=0.9, label="training, eager"
+        )
         right.plot(span, [v / 1e3 for v in eager.speeds[first:]], color="tab:orange", linewidth=0.9, label="eager")
     if training.validations:
-        left.plot(*zip(*training.validations, strict=True), color="tab:red", marker="o", markersize=3, label="validation")
+        left.plot(
+            *zip(*training.validations, strict=True), color="tab:red", marker="o", markersize=3, label="validation"
+        )
     right.plot(steps, [v / 1e3 for v in training.speeds], color="tab:blue", linewidth=0.9, label=name)
     left.set(xlabel="step", ylabel="loss (nats per character)", title="Loss")
     right.set(xlabel="step", ylabel="thousand characters per second", title="Training speed", ylim=(0, None))
@@ -612,7 +617,9 @@ def carry_out(run: Run) -> int:
     training, options = run.training, run.options
     first = training.step
     config = ", ".join(f"{k} {v}" for k, v in dataclasses.asdict(training.config).items())
-    run.say(f"{config}; {sum(p.numel() for p in training.model.parameters())} parameters, {torch.get_num_threads()} threads")
+    run.say(
+        f"{config}; {sum(p.numel() for p in training.model.parameters())} parameters, {torch.get_num_threads()} threads"
+    )
     run.say(f"{len(run.text.train)} characters to train on, {len(run.text.validation)} to validate on")
     start = copy_of(training)
     before = compile_counts()

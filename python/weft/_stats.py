@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from weft import _C
+
+#: Calls left to ATen in the graphs that the backend compiled, by op.
+extern: Counter[str] = Counter()
 
 _start: dict[str, Any] = {}
 
@@ -12,17 +16,24 @@ _start: dict[str, Any] = {}
 def stats() -> dict[str, Any]:
     """Counters since `reset_stats()`, else since the process began.
 
-    `compiled`: programs compiled; `object_cache_hits`: programs taken from the disk instead; `compile_seconds`; `calls`:
-    calls of programs; `fallbacks`: how often something ran elsewhere than in Weft's machine code, by reason.
+    `compiled`: programs compiled; `object_cache_hits`: programs taken from the disk instead; `compile_seconds`;
+    `calls`: calls of programs; `fallbacks`: how often something ran elsewhere than in Weft's machine code, by reason;
+    `extern`: calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, by op.
     """
-    now = _C.stats()
-    since = {name: value - _start.get(name, 0) for name, value in now.items() if name != "fallbacks"}
-    before = _start.get("fallbacks", {})
-    fallbacks = {reason: count - before.get(reason, 0) for reason, count in now["fallbacks"].items()}
-    return since | {"fallbacks": {reason: count for reason, count in fallbacks.items() if count}}
+    now = _totals()
+    since = {name: value - _start.get(name, 0) for name, value in now.items() if not isinstance(value, dict)}
+    for name in ("fallbacks", "extern"):
+        before = _start.get(name, {})
+        counts = {key: count - before.get(key, 0) for key, count in now[name].items()}
+        since[name] = {key: count for key, count in counts.items() if count}
+    return since
 
 
 def reset_stats() -> None:
     """Count from zero again."""
     global _start
-    _start = _C.stats()
+    _start = _totals()
+
+
+def _totals() -> dict[str, Any]:
+    return _C.stats() | {"extern": dict(extern)}

@@ -1,8 +1,8 @@
 """`torch.compile(model, backend="weft")`.
 
 Dynamo's graph goes through AOTAutograd, which traces forward and backward with `torch.ops.weft.call` standing for the
-recurrences, differentiated by Weft already. Each of the two graphs is then compiled by `_compile_graph`; an ATen op that
-is no part of a Weft program stays a call to ATen, without a graph break and without a copy.
+recurrences, differentiated by Weft already. Each of the two graphs is then compiled by `_compile_graph`; an ATen op
+that is no part of a Weft program stays a call to ATen, without a graph break and without a copy.
 
 The entry point of group `torch_dynamo_backends` names `weft` below, so `torch.compile` finds it without `import weft`.
 """
@@ -10,8 +10,8 @@ The entry point of group `torch_dynamo_backends` names `weft` below, so `torch.c
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +21,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch.fx.graph import _BoxedCodeGen
 
-import weft as _weft  # noqa: F401  loads the operator and its kernels, which tracing relies on
+from weft import _regions
+from weft._stats import extern
 
 __all__ = ["BackendStats", "stats", "weft"]
 
@@ -29,7 +30,7 @@ Compiled = Callable[..., Any]
 
 # torch.compile's modes trade compile time for speed in Inductor. Weft has one way to compile, the fast one.
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
-_OPTIONS: tuple[str, ...] = ()
+_OPTIONS = {"capture": bool}  #: capture: whether ATen ops join the programs next to them; True
 
 
 @dataclasses.dataclass
@@ -39,8 +40,8 @@ class BackendStats:
     frames: int = 0  #: graphs taken from Dynamo
     graphs: int = 0  #: forward, backward and inference graphs compiled
     calls: int = 0  #: calls of Weft programs in them
+    regions: int = 0  #: of these calls, those that ATen ops have joined
     seconds: float = 0.0  #: AOTAutograd's time and the backend's own, without Dynamo's
-    extern: Counter[str] = dataclasses.field(default_factory=Counter)  #: calls left to ATen in them, by op
 
 
 stats = BackendStats()
@@ -49,18 +50,20 @@ stats = BackendStats()
 def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Compiled:
     """The backend: from Dynamo's graph to a function of the same inputs.
 
-    `mode` may be any of torch.compile's and changes nothing; `options` takes nothing yet.
+    `mode` may be any of torch.compile's and changes nothing. `options={"capture": False}` runs every ATen op by itself
+    instead of letting those that the IR has join the programs next to them.
 
     Raises:
         ValueError: an unknown mode or option.
     """
-    _check_arguments(**kwargs)
+    options = _check_arguments(**kwargs)
+    compile_graph = functools.partial(_compile_graph, capture=options.get("capture", True))
     start = time.perf_counter()
     stats.frames += 1
     try:
         return aot_autograd(
-            fw_compiler=_compile_graph,
-            bw_compiler=_compile_graph,
+            fw_compiler=compile_graph,
+            bw_compiler=compile_graph,
             partition_fn=default_partition,  # saves what eager saves: without fusion recomputing would not pay
             keep_inference_input_mutations=True,
         )(graph_module, example_inputs)
@@ -68,21 +71,27 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
         stats.seconds += time.perf_counter() - start
 
 
-def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = None, **others: Any) -> None:
+def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
     if others:
         raise ValueError(f"backend 'weft' takes mode and options, not {', '.join(sorted(others))}")
     if mode is not None and mode not in _MODES:
         raise ValueError(f"backend 'weft' has no mode {mode!r}; there are {', '.join(_MODES)}")
-    unknown = sorted(set(options or {}) - set(_OPTIONS))
-    if unknown:
-        known = ", ".join(_OPTIONS) or "none"
-        raise ValueError(f"backend 'weft' has no option {unknown[0]!r}; there are: {known}")
+    for name, value in (options or {}).items():
+        if name not in _OPTIONS:
+            raise ValueError(f"backend 'weft' has no option {name!r}; there are: {', '.join(_OPTIONS)}")
+        if not isinstance(value, _OPTIONS[name]):
+            raise ValueError(f"backend 'weft': the option {name!r} takes {_OPTIONS[name].__name__}, not {value!r}")
+    return options or {}
 
 
-def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
+def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, capture: bool) -> Compiled:
     """One of AOTAutograd's graphs, in the boxed convention: arguments are freed as soon as they have been used."""
-    _count(graph_module)
-    graph_module.graph.set_codegen(_BoxedCodeGen())
+    graph = graph_module.graph
+    _regions.drop_unused_outputs(graph)
+    if capture:
+        stats.regions += _regions.fuse_regions(graph)
+    _count(graph)
+    graph.set_codegen(_BoxedCodeGen())
     graph_module.recompile()
     forward = graph_module.forward
 
@@ -93,12 +102,12 @@ def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) 
     return run
 
 
-def _count(graph_module: fx.GraphModule) -> None:
+def _count(graph: fx.Graph) -> None:
     stats.graphs += 1
-    for node in graph_module.graph.nodes:
+    for node in graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
         if node.target.namespace == "weft":
             stats.calls += 1
         else:
-            stats.extern[str(node.target)] += 1
+            extern[str(node.target)] += 1

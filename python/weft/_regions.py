@@ -1,0 +1,379 @@
+"""Regions of an ATen graph that join the programs of `weft.call` next to them.
+
+A region is a set of nodes that can run as one call: no path leaves it and comes back. Views have no place of their own:
+inside a region they become part of the program, outside they stay what they are, and a view that both need is in both.
+What an op means in the IR is decided in C++ (pytorch/capture); here is only which nodes go together.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import operator
+
+import sympy
+import torch
+from torch import fx
+
+from . import _C
+
+_CALL = torch.ops.weft.call.default
+_aten = torch.ops.aten
+
+_DTYPES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.bool: "bool",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+}
+
+_PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default}
+_PERMUTES = {_aten.t.default, _aten.transpose.int, _aten.permute.default}
+_VIEWS = _PERMUTES | {
+    _aten.view.default,
+    _aten.unsqueeze.default,
+    _aten.squeeze.default,
+    _aten.squeeze.dim,
+    _aten.squeeze.dims,
+    _aten.expand.default,
+    _aten.slice.Tensor,
+    _aten.select.int,
+    _aten.detach.default,
+    _aten.alias.default,
+}
+# Expressible, but ATen is faster at them, or they would only be copied: they join no region.
+_LEFT_TO_ATEN = {
+    _aten.clone.default,
+    _aten.embedding.default,
+    _aten.embedding_dense_backward.default,
+    _aten.flip.default,
+    _aten.lift_fresh_copy.default,
+    _aten._softmax.default,
+    _aten._log_softmax.default,
+}
+
+
+class _UnsupportedError(Exception):
+    pass
+
+
+class _Types:
+    """IR types of a region's values. Symbols are renamed in order of appearance, so that equal regions print alike."""
+
+    def __init__(self) -> None:
+        self.names: dict[sympy.Symbol, str] = {}
+
+    def of(self, node: fx.Node) -> _C.Type:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.device.type != "cpu":
+            raise _UnsupportedError("not a dense CPU tensor")
+        if value.dtype not in _DTYPES:
+            raise _UnsupportedError(f"{value.dtype}")
+        return _C.Type(_DTYPES[value.dtype], [self._size(size) for size in value.shape])
+
+    def _size(self, size: int | torch.SymInt) -> tuple[int, list[str]]:
+        if isinstance(size, int):
+            return size, []
+        factor, names = 1, []
+        for base, power in size.node.expr.as_powers_dict().items():
+            if base.is_Integer and power == 1:
+                factor *= int(base)
+            elif base.is_Symbol and power.is_Integer and power > 0:
+                names += [self.names.setdefault(base, f"N{len(self.names)}")] * int(power)
+            else:
+                raise _UnsupportedError(f"the size {size}")
+        return factor, names
+
+
+def _argument(argument: object, values: dict[fx.Node, _C.Value]) -> object:
+    """An argument of a node as capture::Argument."""
+    if isinstance(argument, fx.Node):
+        return values.get(argument, _C.Unknown())
+    if argument is None or isinstance(argument, bool | int | float):
+        return argument
+    if isinstance(argument, list | tuple):
+        items = [_argument(item, values) for item in argument]
+        if all(type(item) is int for item in items) or all(isinstance(item, _C.Value) for item in items):
+            return items
+    return _C.Unknown()
+
+
+def _arguments(node: fx.Node) -> list[object]:
+    """All arguments in the schema's order, defaults filled in."""
+    filled = []
+    for i, parameter in enumerate(node.target._schema.arguments):
+        if i < len(node.args):
+            filled.append(node.args[i])
+        else:
+            filled.append(node.kwargs.get(parameter.name, parameter.default_value))
+    return filled
+
+
+def _tensor_inputs(node: fx.Node) -> list[fx.Node]:
+    return [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+
+
+def _is_call(node: fx.Node) -> bool:
+    return node.op == "call_function" and node.target is _CALL
+
+
+def _is_output(node: fx.Node) -> bool:
+    """Whether the node takes an output of a weft.call; it goes where its call goes."""
+    return node.op == "call_function" and node.target is operator.getitem and _is_call(node.args[0])
+
+
+def _expressible(node: fx.Node) -> bool:
+    """Whether the IR has it: asked by importing the node alone."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    value = node.meta.get("val")
+    if node.target.namespace != "aten" or not isinstance(value, torch.Tensor) or torch.is_complex(value):
+        return False
+    if node.target not in _VIEWS and not value.is_contiguous():
+        return False  # a program's outputs are
+    types, region = _Types(), _C.Region()
+    try:
+        values = {n: region.input(types.of(n)) for n in _tensor_inputs(node)}
+        region.aten(str(node.target), [_argument(a, values) for a in _arguments(node)], types.of(node))
+    except (_UnsupportedError, RuntimeError):
+        return False
+    return True
+
+
+def _is_transparent(node: fx.Node) -> bool:
+    """A view that becomes part of the program where a region reads it. A permutation does only as an operand of
+    products, which read it in place; elsewhere the program would have to copy."""
+    if node.op != "call_function" or node.target not in _VIEWS:
+        return False
+    return node.target not in _PERMUTES or all(user.target in _PRODUCTS for user in node.users)
+
+
+def _is_pure(node: fx.Node) -> bool:
+    if node.op != "call_function":
+        return node.op in ("placeholder", "get_attr", "output")
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return getattr(node.target, "__module__", "") in ("_operator", "math", "torch.sym")
+    return not node.target._schema.is_mutable and torch.Tag.nondeterministic_seeded not in node.target.tags
+
+
+def _is_barrier(impure: fx.Node) -> bool:
+    """Whether it may change a tensor, as opposed to drawing random numbers only."""
+    return impure.op == "call_function" and getattr(getattr(impure.target, "_schema", None), "is_mutable", True)
+
+
+class _Graph:
+    """The graph without its views: which nodes each node waits for, and the unit that each is in."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.graph = graph
+        self.order = {node: i for i, node in enumerate(graph.nodes)}
+        self.expressible = {node for node in graph.nodes if _expressible(node)}
+        self.views = {node for node in self.expressible if _is_transparent(node)}
+        self.members = {
+            node for node in self.expressible - self.views
+            if node.target not in _LEFT_TO_ATEN and node.target not in _VIEWS
+        } | {node for node in graph.nodes if _is_call(node) or _is_output(node)}  # fmt: skip
+        self.waits: dict[fx.Node, set[fx.Node]] = {}
+        self._find_waits()
+        self.unit: dict[fx.Node, set[fx.Node]] = {node: {node} for node in self.members}
+
+    def _find_waits(self) -> None:
+        last_impure: fx.Node | None = None
+        seen: list[fx.Node] = []
+        barrier: fx.Node | None = None
+        for node in self.graph.nodes:
+            inputs = _tensor_inputs(node) if node in self.expressible else node.all_input_nodes
+            waits: set[fx.Node] = set()
+            for n in inputs:
+                waits |= self.waits[n] if n in self.views else {n}
+            if barrier is not None and node.op not in ("placeholder", "get_attr"):
+                waits.add(barrier)
+            if not _is_pure(node):  # random numbers and mutations stay in order
+                waits |= {last_impure} if last_impure else set()
+                last_impure = node
+                if _is_barrier(node):  # after all that may read what it writes, before all that reads it then
+                    waits.update(seen)
+                    barrier = node
+            self.waits[node] = waits
+            seen.append(node)
+
+    def merge_all(self) -> list[list[fx.Node]]:
+        """Units of more than one node that contain a call, as lists in the graph's order."""
+        for node in self.graph.nodes:
+            if node not in self.members:
+                continue
+            for earlier in sorted(self.waits[node] & self.members, key=self.order.__getitem__):
+                if self.unit[earlier] is not self.unit[node] and self._mergeable(self.unit[earlier], self.unit[node]):
+                    merged = self.unit[earlier] | self.unit[node]
+                    for member in merged:
+                        self.unit[member] = merged
+        units = {id(unit): unit for unit in self.unit.values()}.values()
+        return [sorted(unit, key=self.order.__getitem__) for unit in units if any(map(_is_call, unit))]
+
+    def _mergeable(self, early: set[fx.Node], late: set[fx.Node]) -> bool:
+        """No path from one to the other through a third unit."""
+        return not self._reaches(late, early) and not self._reaches(early, late)
+
+    def _reaches(self, start: set[fx.Node], goal: set[fx.Node]) -> bool:
+        stack = [n for node in start for n in self.waits[node] if n not in start and n not in goal]
+        seen: set[fx.Node] = set()
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            unit = self.unit.get(node, {node})
+            seen |= unit
+            for member in unit:
+                for n in self.waits[member]:
+                    if n in goal:
+                        return True
+                    if n not in seen and n not in start:
+                        stack.append(n)
+        return False
+
+
+class _Program:
+    """Writes one region as a program."""
+
+    def __init__(self, graph: _Graph, members: list[fx.Node]) -> None:
+        self.graph, self.members = graph, set(members)
+        self.types, self.region = _Types(), _C.Region()
+        self.values: dict[fx.Node, _C.Value] = {}
+        self.inputs: list[fx.Node] = []
+        for node in members:
+            if not _is_output(node):
+                self._import(node)
+        self.outputs = [node for node in members if self._is_read_outside(node)]
+        self.text = self.region.finish([self.values[node] for node in self.outputs])
+
+    def _is_read_outside(self, node: fx.Node) -> bool:
+        """Whether it must be an output: views that are read outside stay there, and read it."""
+        if _is_call(node):
+            return False
+        stack = list(node.users)
+        while stack:
+            user = stack.pop()
+            if user in self.graph.views:
+                stack.extend(user.users)
+            elif user not in self.members:
+                return True
+        return False
+
+    def _value(self, node: fx.Node) -> _C.Value:
+        if node not in self.values:
+            if node in self.graph.views:
+                self._import(node)
+            else:
+                self.values[node] = self.region.input(self.types.of(node))
+                self.inputs.append(node)
+        return self.values[node]
+
+    def _import(self, node: fx.Node) -> None:
+        if _is_call(node):
+            text, inputs = node.args
+            results = self.region.inline_program(text, [self._value(n) for n in inputs])
+            for user in node.users:
+                self.values[user] = results[user.args[1]]
+            return
+        for n in _tensor_inputs(node):
+            self._value(n)
+        arguments = [_argument(a, self.values) for a in _arguments(node)]
+        self.values[node] = self.region.aten(str(node.target), arguments, self.types.of(node))
+
+
+def _replace(graph: fx.Graph, members: list[fx.Node], program: _Program, analysis: _Graph) -> None:
+    """Puts the program's call where the last member is; `_sort` mends the order."""
+    place = analysis.order[members[-1]]
+    with graph.inserting_after(members[-1]):
+        call = graph.call_function(_CALL, (program.text, program.inputs))
+    call.meta["val"] = [node.meta["val"] for node in program.outputs]
+    analysis.order[call] = place
+    at = call
+    for i, node in enumerate(program.outputs):
+        with graph.inserting_after(at):
+            at = graph.call_function(operator.getitem, (call, i))
+        at.meta = dict(node.meta)
+        analysis.order[at] = place
+        node.replace_all_uses_with(at)
+    gone = set(members)
+    for node in reversed(list(graph.nodes)):
+        if not node.users and (node in gone or node in analysis.views):
+            graph.erase_node(node)
+
+
+def _sort(graph: fx.Graph, place: dict[fx.Node, int]) -> None:
+    """Puts every node after what it reads, and otherwise by `place`. Random numbers keep their order; nothing moves
+    past a mutation."""
+    nodes = list(graph.nodes)
+    followers: dict[fx.Node, set[fx.Node]] = {node: set(node.users) for node in nodes}
+    impure = sorted((node for node in nodes if not _is_pure(node)), key=place.__getitem__)
+    for before, after in itertools.pairwise(impure):
+        followers[before].add(after)
+    for barrier in filter(_is_barrier, impure):
+        for node in nodes:
+            if node.op not in ("placeholder", "get_attr") and node is not barrier:
+                pair = (node, barrier) if place[node] < place[barrier] else (barrier, node)
+                followers[pair[0]].add(pair[1])
+    waiting = dict.fromkeys(nodes, 0)
+    for node in nodes:
+        for follower in followers[node]:
+            waiting[follower] += 1
+    index = {node: i for i, node in enumerate(nodes)}
+    ready = [(place[node], index[node], node) for node in nodes if not waiting[node]]
+    heapq.heapify(ready)
+    previous = graph._root
+    while ready:
+        *_, node = heapq.heappop(ready)
+        previous.append(node)
+        previous = node
+        for follower in followers[node]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, (place[follower], index[follower], follower))
+    graph.lint()
+
+
+def drop_unused_outputs(graph: fx.Graph) -> None:
+    """Programs compute only what the graph reads."""
+    for node in graph.find_nodes(op="call_function", target=_CALL):
+        taken = sorted(node.users, key=lambda user: user.args[1])
+        used = [user for user in taken if user.users]
+        for user in taken:
+            if not user.users:
+                graph.erase_node(user)
+        text, inputs = node.args
+        count = len(node.meta["val"]) if "val" in node.meta else len(taken)
+        if not used or len({user.args[1] for user in used}) == count:
+            continue
+        indices = sorted({user.args[1] for user in used})
+        node.args = (_C.keep_outputs(text, [i in indices for i in range(count)]), inputs)
+        if "val" in node.meta:
+            node.meta["val"] = [node.meta["val"][i] for i in indices]
+        for user in used:
+            user.args = (node, indices.index(user.args[1]))
+
+
+def fuse_regions(graph: fx.Graph) -> int:
+    """Replaces regions by calls of one program each; returns how many there were."""
+    if not any(_is_call(node) for node in graph.nodes):
+        return 0
+    analysis, fused = _Graph(graph), 0
+    for members in analysis.merge_all():
+        real = [node for node in members if not _is_output(node)]
+        if len(real) < 2:
+            continue
+        try:
+            program = _Program(analysis, members)
+        except (_UnsupportedError, RuntimeError):
+            continue
+        if not program.outputs:
+            continue
+        _replace(graph, members, program, analysis)
+        fused += 1
+    if fused:
+        _sort(graph, analysis.order)
+    return fused
