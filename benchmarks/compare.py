@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import Progress
+
 from cases import CELLS, MODES, QUICK_SHAPES, SHAPES, Case, Data, grid, limit, parse_shape
 from measure import distance, resident_bytes, summary
 from peers import Peer, Prepared, Result, SkipCase
@@ -27,8 +30,6 @@ from peers.inference import OnnxRuntime, OpenVino
 from peers.pytorch import Eager, Inductor, Weft
 from peers.xla import Xla
 from report import print_report, summarise
-from rich.console import Console
-from rich.progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ("weft", "eager", "inductor", "xla", "onnxruntime", "openvino")

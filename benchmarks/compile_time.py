@@ -14,6 +14,7 @@ from collections.abc import Callable
 os.environ["WEFT_CACHE"] = "0"
 
 import torch
+
 import weft
 from cases import Case, Data
 from peers.pytorch import call, module_of

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
 from cases import Case, Data
 from measure import peak_bytes, resident_bytes, timed_calls
 

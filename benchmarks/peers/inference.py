@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cases import Case, Data
 
+from cases import Case, Data
 from peers import Prepared, Result, SkipCase
 from peers.onnx_graph import inputs_of, model_of, names_of
 

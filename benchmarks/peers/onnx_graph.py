@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from cases import Case, Data
 
 # ONNX's gate order, as indices into PyTorch's: z r n of r z n, and i o f g of i f g o.

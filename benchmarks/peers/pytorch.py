@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from cases import Case, Data
 from torch import Tensor, nn
 
+from cases import Case, Data
 from peers import Prepared, Result, SkipCase
 
 MODULES = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from cases import Case, Data
-
 from peers import Prepared, Result, SkipCase, fastest
 
 ONE_KERNEL = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000000"
