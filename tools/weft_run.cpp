@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
   CLI::App app("Runs a Weft program on random inputs; prints a line an output.");
   app.add_option("file", options.file, "the program's file; - is the standard input")->required();
   app.add_option("--random", options.seed, "seed of the random inputs");
-  app.add_option("--dims", options.dims, "sizes of the symbols, as T=4,B=2")->delimiter(',');
+  app.add_option("--dims", options.dims, "sizes of the symbols, as T=4,B=2")->delimiter(',')->allow_extra_args(false);
   app.add_flag("--interpreter", options.interpreter, "run the interpreter, not machine code");
   app.add_flag("--values", options.values, "print all elements too");
   CLI11_PARSE(app, argc, argv);

@@ -14,6 +14,8 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".weft"]
 config.excludes = ["programs"]
 config.test_source_root = os.path.dirname(__file__)
+if not getattr(config, "test_exec_root", None):  # CMake's configuration puts outputs into its build folder
+    config.test_exec_root = os.path.join(config.test_source_root, "..", "..", "out", "golden")
 
 
 def tool(attribute: str, variable: str, *names: str) -> str:
