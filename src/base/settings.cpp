@@ -1,5 +1,6 @@
 #include "base/settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
@@ -46,6 +47,8 @@ Settings read() {
   s.dump = variable("WEFT_DUMP");
   s.isa = variable("WEFT_ISA");
   s.cache_dir = cache_directory();
+  if (const std::string megabytes = variable("WEFT_ARENA_MB"); !megabytes.empty())
+    s.arena_bytes = std::clamp<int64_t>(std::atoll(megabytes.c_str()), 0, int64_t{1} << 32) << 20;
   s.time_passes = is_on("WEFT_TIME", false);
   return s;
 }

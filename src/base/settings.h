@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct Settings {
   std::string dump;                   ///< WEFT_DUMP=dir: every stage of every program is written there.
   std::string isa;                    ///< WEFT_ISA=avx512|avx2|generic: forced instead of detected.
   std::string cache_dir;              ///< $XDG_CACHE_HOME/weft or ~/.cache/weft; empty with WEFT_CACHE=0.
+  int64_t arena_bytes = int64_t{1} << 30;  ///< WEFT_ARENA_MB=1024: unused memory kept for the next call.
   bool time_passes = false;           ///< WEFT_TIME=1: seconds a pass to stderr.
 };
 

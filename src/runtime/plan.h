@@ -67,6 +67,7 @@ struct Plan {
   std::vector<DimExpr> dims;  ///< what machine code finds in `dims`, in order
   std::vector<BufferPlan> buffers;
   std::vector<StagePlan> stages;
+  std::vector<DimExpr> work;  ///< multiply-adds, or as much work, of a call: the sum of these
 };
 
 /// Where each arena buffer lies, in bytes from the arena's start, so that two that live at the same time never overlap.

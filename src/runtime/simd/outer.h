@@ -7,8 +7,9 @@
 namespace weft::runtime {
 namespace {
 
-/// c[m][n] over chunks of rows. Within a chunk a part of `a` is laid out as blocks [kOuterChunk][R] (second-level cache) and
-/// one panel of `b` at a time as [kOuterChunk][width] (first-level cache); each register block then runs down the chunk.
+/// c[m][n] for a part of m at a time, over chunks of rows. The chunk's part of `a` is laid out as blocks [kOuterChunk][R]
+/// (second-level cache) and one panel of `b` at a time as [kOuterChunk][width] (first-level cache); each register block then
+/// runs down the chunk, and asks for some lines of the next chunk on its way.
 constexpr int64_t kOuterChunk = 256;
 constexpr int kOuterUnits = 3;
 constexpr int kOuterRows = block_shape(kOuterUnits).rows;
@@ -30,7 +31,40 @@ struct OuterChunk {
   const T* a;  ///< first row of the chunk
   const T* b;
   int64_t lda, ldb, rows;
+  int64_t next_rows;  ///< of the chunk that follows this one in memory, 0 after the last
   bool accumulate;
+};
+
+/// Asks for the lines of a matrix that is used next, a few at a time.
+class Prefetcher {
+ public:
+  template <typename T>
+  Prefetcher(const T* first, int64_t rows, int64_t columns, int64_t ld, int64_t times)
+      : row_(reinterpret_cast<const char*>(first)),
+        row_bytes_(columns * int64_t{sizeof(T)}),
+        step_(ld * int64_t{sizeof(T)}),
+        rows_(rows),
+        lines_a_time_(ceil_div(rows * ceil_div(row_bytes_, 64), times)) {}
+
+  void advance() {
+    for (int64_t i = 0; i < lines_a_time_ && rows_ > 0; ++i) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      at_ += 64;
+      if (at_ < row_bytes_) continue;
+      at_ = 0;
+      row_ += step_;
+      --rows_;
+    }
+  }
+
+ private:
+  const char* row_;
+  int64_t row_bytes_, step_, rows_, lines_a_time_;
+  int64_t at_ = 0;
+};
+
+struct NextChunk {
+  Prefetcher a, b;
 };
 
 /// Columns m..m+count-1 of the chunk, in blocks of kOuterRows. 16 rows at a time, so that whole cache lines are used.
@@ -90,7 +124,7 @@ void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, in
 /// All register blocks of one panel against the part of `a` that starts at column m and has `count` columns.
 template <typename T, int kUnits>
 void outer_panel(const OuterChunk<T>& chunk, const T* packed, int64_t m, int64_t count, int64_t n, int64_t columns,
-                 T* panel, T* c, int64_t ldc) {
+                 T* panel, T* c, int64_t ldc, NextChunk& next) {
   constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
   const bool packs = columns < kWidth || count >= kBlocksWorthPackingB * kOuterRows;
   if (packs) pack_panel(chunk, n, columns, kWidth, panel);
@@ -100,6 +134,8 @@ void outer_panel(const OuterChunk<T>& chunk, const T* packed, int64_t m, int64_t
     const LeftOperand<T> left = packed ? LeftOperand<T>{packed + i * kOuterChunk, 1, kOuterRows}
                                        : LeftOperand<T>{chunk.a + m + i, 1, chunk.lda};
     outer_block<T, kUnits>(chunk, left, b, b_step, smaller(kOuterRows, count - i), columns, c + (m + i) * ldc + n, ldc);
+    next.a.advance();
+    next.b.advance();
   }
 }
 
@@ -116,13 +152,18 @@ void outer_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0
     pack_part(chunk, m, count, part);
     packed = part;
   }
+  const int64_t blocks = ceil_div(count, kOuterRows) * panels;
+  const T* next_a = chunk.a + chunk.rows * chunk.lda + m;
+  const T* next_b = chunk.b + chunk.rows * chunk.ldb + n0;
+  NextChunk next{{next_a, chunk.next_rows, count, chunk.lda, blocks},
+                 {next_b, chunk.next_rows, n1 - n0, chunk.ldb, blocks}};
   int64_t n = n0;
   for (int64_t left = panels; left > 0; --left) {
     const int64_t now = ceil_div(units, left);
     const int64_t columns = smaller(now * kUnit, n1 - n);
-    if (now == 3) outer_panel<T, 3>(chunk, packed, m, count, n, columns, panel, c, ldc);
-    if (now == 2) outer_panel<T, 2>(chunk, packed, m, count, n, columns, panel, c, ldc);
-    if (now == 1) outer_panel<T, 1>(chunk, packed, m, count, n, columns, panel, c, ldc);
+    if (now == 3) outer_panel<T, 3>(chunk, packed, m, count, n, columns, panel, c, ldc, next);
+    if (now == 2) outer_panel<T, 2>(chunk, packed, m, count, n, columns, panel, c, ldc, next);
+    if (now == 1) outer_panel<T, 1>(chunk, packed, m, count, n, columns, panel, c, ldc, next);
     n += columns;
     units -= now;
   }
@@ -136,11 +177,18 @@ void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1
       for (int64_t n = n0; n < n1; ++n) c[m * args.ldc + n] = T(0);
   }
   if (n0 >= n1) return;
-  for (int64_t r = 0; r < args.rows; r += kOuterChunk) {
-    const OuterChunk<T> chunk{static_cast<const T*>(args.a) + r * args.lda, static_cast<const T*>(args.b) + r * args.ldb,
-                              args.lda, args.ldb, smaller(kOuterChunk, args.rows - r), r > 0};
-    for (int64_t m = m0; m < m1; m += OuterSizes<T>::kPart)
+  for (int64_t m = m0; m < m1; m += OuterSizes<T>::kPart) {
+    for (int64_t r = 0; r < args.rows; r += kOuterChunk) {
+      const int64_t rows = smaller(kOuterChunk, args.rows - r);
+      const OuterChunk<T> chunk{.a = static_cast<const T*>(args.a) + r * args.lda,
+                                .b = static_cast<const T*>(args.b) + r * args.ldb,
+                                .lda = args.lda,
+                                .ldb = args.ldb,
+                                .rows = rows,
+                                .next_rows = smaller(kOuterChunk, args.rows - r - rows),
+                                .accumulate = r > 0};
       outer_part(chunk, m, smaller(OuterSizes<T>::kPart, m1 - m), n0, n1, static_cast<T*>(scratch), c, args.ldc);
+    }
   }
 }
 

@@ -29,6 +29,16 @@ struct LeftOperand {
   int64_t row_step, k_step;
 };
 
+/// Asks for the lines of c early: they are far apart, and often no nearer than the last-level cache.
+template <typename T, int S, int R>
+[[gnu::always_inline]] inline void prefetch_rows(const T* c, int64_t ldc) {
+#pragma GCC unroll 32
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int s = 0; s < S * kVectorBytes; s += 64)
+      __builtin_prefetch(reinterpret_cast<const char*>(c + r * ldc) + s, 1, 3);
+}
+
 /// c[r][0..S*lanes) (+)= sum over k, in order, of a(r, k) * b[k * b_step + 0..S*lanes), r in 0..R-1, all in registers.
 /// kAlongK: the left operand's k_step is 1, otherwise its row_step is 1.
 template <typename T, int S, int R, bool kAlongK>
@@ -36,17 +46,11 @@ template <typename T, int S, int R, bool kAlongK>
                              bool accumulate) {
   constexpr int kLanes = Simd<T>::kLanes;
   Vector<T> sum[R][S];
-  if (accumulate) {
 #pragma GCC unroll 32
-    for (int r = 0; r < R; ++r)
+  for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) sum[r][s] = load(c + r * ldc + s * kLanes);
-  } else {
-#pragma GCC unroll 32
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
-  }
+    for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
+  if (!kAlongK && accumulate) prefetch_rows<T, S, R>(c, ldc);
   const T* a = left.data;
   const int64_t row_step = kAlongK ? left.row_step : 1;
   const int64_t k_step = kAlongK ? 1 : left.k_step;
@@ -65,6 +69,12 @@ template <typename T, int S, int R, bool kAlongK>
   }
   // Hides that c is still the same, or the addresses of all rows are computed early and spilled.
   asm("" : "+r"(c), "+r"(ldc));
+  if (accumulate) {
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) sum[r][s] += load(c + r * ldc + s * kLanes);
+  }
 #pragma GCC unroll 32
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8

@@ -1,0 +1,111 @@
+#include "runtime/arena.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <bit>
+#include <cstdlib>
+#include <new>
+
+#include "base/settings.h"
+
+namespace weft::runtime {
+namespace {
+
+constexpr int64_t kPage = 4 << 10;
+constexpr int64_t kPagedFrom = 64 << 10;
+constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kHugeFrom = 4 << 20;
+
+/// Sizes that blocks come in: four between one power of two and the next, so at most a fifth is wasted, and a program whose
+/// T changes from call to call still finds its blocks again. 0 when the size is beyond all bounds.
+int64_t capacity_for(int64_t bytes) {
+  constexpr int64_t kLeast = 256;
+  if (bytes <= kLeast) return kLeast;
+  if (bytes > int64_t{1} << 60) return 0;
+  const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - 1))) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+std::byte* allocate(int64_t capacity) {
+  const int64_t alignment = capacity >= kHugeFrom ? kHugePage : capacity >= kPagedFrom ? kPage : 64;
+  const int64_t size = (capacity + alignment - 1) / alignment * alignment;
+  void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size));
+  if (data && capacity >= kHugeFrom) madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);  // a wish, may fail
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+Arena::~Arena() { trim(); }
+
+Arena::Block Arena::acquire(int64_t bytes) {
+  if (bytes <= 0) return {};
+  const int64_t capacity = capacity_for(bytes);
+  if (capacity == 0) throw std::bad_alloc();
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = idle_.lower_bound(capacity); found != idle_.end() && found->first <= 2 * capacity) {
+      const int64_t larger = found->first;
+      std::byte* data = found->second.back();
+      found->second.pop_back();
+      if (found->second.empty()) idle_.erase(found);
+      idle_bytes_ -= larger;
+      return {this, data, larger};
+    }
+  }
+  std::byte* data = allocate(capacity);
+  if (!data) {
+    trim();
+    data = allocate(capacity);
+  }
+  if (!data) throw std::bad_alloc();
+  return {this, data, capacity};
+}
+
+void Arena::release(std::byte* data, int64_t capacity) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (capacity > limit_) {
+    std::free(data);
+    return;
+  }
+  // The largest go first: they are the ones that fill the limit, and cost the least per byte to get again.
+  while (idle_bytes_ + capacity > limit_) {
+    const auto largest = std::prev(idle_.end());
+    std::free(largest->second.back());
+    largest->second.pop_back();
+    idle_bytes_ -= largest->first;
+    if (largest->second.empty()) idle_.erase(largest);
+  }
+  try {
+    idle_[capacity].push_back(data);
+    idle_bytes_ += capacity;
+  } catch (const std::bad_alloc&) {  // no memory for the list either
+    if (const auto left = idle_.find(capacity); left != idle_.end() && left->second.empty()) idle_.erase(left);
+    std::free(data);
+  }
+}
+
+int64_t Arena::idle_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return idle_bytes_;
+}
+
+void Arena::trim() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [capacity, blocks] : idle_)
+    for (std::byte* data : blocks) std::free(data);
+  idle_.clear();
+  idle_bytes_ = 0;
+}
+
+Arena& process_arena() {
+  static Arena& arena = *new Arena(settings().arena_bytes);  // never destroyed: threads may use it until the end
+  // Held across a fork, so that the child finds it free and whole.
+  [[maybe_unused]] static const int registered =
+      pthread_atfork([] { process_arena().mutex_.lock(); }, [] { process_arena().mutex_.unlock(); },
+                     [] { process_arena().mutex_.unlock(); });
+  return arena;
+}
+
+}  // namespace weft::runtime

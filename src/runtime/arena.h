@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace weft::runtime {
+
+/// Blocks of memory that are used again from call to call, so that the engine's buffers cost no page faults once warm.
+/// Thread-safe. Blocks start at a multiple of 64 bytes, from 64 KiB up of a page; their content is arbitrary.
+class Arena {
+ public:
+  /// A block, given back when it goes out of scope. Must not outlive its arena.
+  class Block {
+   public:
+    Block() = default;
+    Block(Block&& other) noexcept { swap(other); }
+    Block& operator=(Block&& other) noexcept {
+      Block(std::move(other)).swap(*this);
+      return *this;
+    }
+    ~Block() {
+      if (data_) arena_->release(data_, capacity_);
+    }
+
+    /// Null when nothing was asked for.
+    std::byte* data() const { return data_; }
+    /// At least what was asked for.
+    int64_t capacity() const { return capacity_; }
+
+   private:
+    friend class Arena;
+    Block(Arena* arena, std::byte* data, int64_t capacity) : arena_(arena), data_(data), capacity_(capacity) {}
+    void swap(Block& other) noexcept {
+      std::swap(arena_, other.arena_);
+      std::swap(data_, other.data_);
+      std::swap(capacity_, other.capacity_);
+    }
+
+    Arena* arena_ = nullptr;
+    std::byte* data_ = nullptr;
+    int64_t capacity_ = 0;
+  };
+
+  /// Keeps at most `limit` bytes that nobody uses.
+  explicit Arena(int64_t limit) : limit_(limit) {}
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// At least `bytes`; std::bad_alloc when they can't be had, also once everything kept was given back to the system.
+  Block acquire(int64_t bytes);
+
+  /// Bytes kept that nobody uses.
+  int64_t idle_bytes() const;
+  /// Gives them back to the system.
+  void trim();
+
+ private:
+  friend Arena& process_arena();
+  void release(std::byte* data, int64_t capacity) noexcept;
+
+  const int64_t limit_;
+  mutable std::mutex mutex_;
+  std::map<int64_t, std::vector<std::byte*>> idle_;  ///< by capacity
+  int64_t idle_bytes_ = 0;
+};
+
+/// The engine's arena, with the limit of Settings::arena_bytes. Usable in a forked child.
+Arena& process_arena();
+
+}  // namespace weft::runtime

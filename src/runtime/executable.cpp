@@ -1,0 +1,176 @@
+#include "runtime/executable.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
+#include "runtime/arena.h"
+#include "runtime/denormals.h"
+
+namespace weft::runtime {
+namespace {
+
+constexpr size_t kLayoutsKept = 16;
+constexpr int64_t kRowsForBatchSplit = 4;   // rows a thread below which sharing the columns is faster
+constexpr int64_t kSerialWork = 1 << 16;    // multiply-adds that one thread does before another has woken up
+
+/// Engine calls under way: columns are shared only by the one call that is alone (waits inside a loop would otherwise stand
+/// in each other's way).
+std::atomic<int64_t> calls_under_way{0};
+
+struct CallCount {
+  int64_t others = calls_under_way.fetch_add(1);
+  ~CallCount() { calls_under_way.fetch_sub(1); }
+};
+
+struct Range {
+  int64_t first, last;
+};
+
+/// Share `thread` of `threads` of `count` things, in multiples of `block` where there are plenty.
+Range share(int64_t count, int64_t thread, int64_t threads, int64_t block) {
+  if (count < 4 * threads * block) block = 1;
+  int64_t blocks = (count + block - 1) / block;
+  return {std::min(count, blocks * thread / threads * block), std::min(count, blocks * (thread + 1) / threads * block)};
+}
+
+/// One call of a program: what its members share.
+class Run {
+ public:
+  Run(const Plan& plan, void* const* buffers, const std::vector<int64_t>& symbols, const int64_t* dims, bool alone)
+      : plan_(plan), buffers_(buffers), symbols_(symbols), dims_(dims), alone_(alone), mode_(DenormalMode::of_this_thread()) {}
+
+  void member(int64_t thread, int64_t threads, SpinBarrier& barrier) {
+    ScopedDenormalMode mode(mode_);
+    for (size_t i = 0; i < plan_.stages.size(); ++i) {
+      run_stage(i, thread, threads, barrier);
+      if (threads > 1) barrier.arrive_and_wait();
+      // A faster member may already have failed in the next stage: only a failure up to here ends all members alike.
+      if (failed_at_.load(std::memory_order_relaxed) <= i) return;
+    }
+  }
+
+  void rethrow() const {
+    if (failed_at_ != kNever) throw Error(error_);
+  }
+
+ private:
+  static constexpr size_t kNever = ~size_t{0};
+
+  void run_stage(size_t index, int64_t thread, int64_t threads, SpinBarrier& barrier) {
+    const StagePlan& stage = plan_.stages[index];
+    switch (stage.kind) {
+      case StagePlan::Kind::kRows: return run_rows(stage, thread, threads);
+      case StagePlan::Kind::kScan: return run_scan(stage, thread, threads, barrier);
+      case StagePlan::Kind::kCall: return run_call(index, thread, threads);
+    }
+  }
+
+  void run_rows(const StagePlan& stage, int64_t thread, int64_t threads) {
+    int64_t rows = stage.rows.evaluate(symbols_);
+    if (stage.splits_columns && rows < threads * stage.row_block && stage.column_shares > 1) {
+      int64_t units = std::min(threads, stage.column_shares);
+      if (thread < units) stage.function(buffers_, dims_, nullptr, 0, rows, thread, units);
+      return;
+    }
+    Range range = share(rows, thread, threads, stage.row_block);
+    if (range.first < range.last) stage.function(buffers_, dims_, nullptr, range.first, range.last, 0, 1);
+  }
+
+  void run_scan(const StagePlan& stage, int64_t thread, int64_t threads, SpinBarrier& barrier) {
+    if (stage.length.evaluate(symbols_) == 0) {
+      if (thread == 0) copy_carries(stage);
+      return;
+    }
+    int64_t rows = stage.splits_rows ? stage.rows.evaluate(symbols_) : 0;
+    bool by_columns = rows < threads * kRowsForBatchSplit && threads > 1 && alone_ && stage.column_shares >= threads;
+    if (by_columns) return stage.function(buffers_, dims_, &barrier, 0, rows, thread, threads);
+    if (!stage.splits_rows) {
+      if (thread == 0) stage.function(buffers_, dims_, nullptr, 0, 0, 0, 1);
+      return;
+    }
+    Range range = share(rows, thread, threads, 1);
+    if (range.first < range.last) stage.function(buffers_, dims_, nullptr, range.first, range.last, 0, 1);
+  }
+
+  void copy_carries(const StagePlan& stage) {
+    for (auto [from, to] : stage.carry_copies) {
+      const BufferPlan& buffer = plan_.buffers[static_cast<size_t>(to)];
+      auto bytes = static_cast<size_t>(buffer.elements.evaluate(symbols_) * buffer.element_size);
+      if (bytes > 0) std::memcpy(buffers_[to], buffers_[from], bytes);
+    }
+  }
+
+  void run_call(size_t index, int64_t thread, int64_t threads) {
+    std::string error;
+    try {
+      if (plan_.stages[index].call({plan_, buffers_, symbols_, thread, threads}, error)) return;
+    } catch (const std::exception& exception) {
+      error = exception.what();
+    }
+    std::lock_guard lock(mutex_);
+    if (failed_at_ == kNever) error_ = error;
+    failed_at_ = std::min(failed_at_.load(), index);
+  }
+
+  const Plan& plan_;
+  void* const* buffers_;
+  const std::vector<int64_t>& symbols_;
+  const int64_t* dims_;
+  bool alone_;
+  DenormalMode mode_;
+  std::mutex mutex_;
+  std::atomic<size_t> failed_at_{kNever};  // the stage
+  std::string error_;
+};
+
+}  // namespace
+
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols) const {
+  std::lock_guard lock(mutex_);
+  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) { return layout->symbols == symbols; });
+  if (found != layouts_.end()) {
+    std::rotate(layouts_.begin(), found, found + 1);
+    return layouts_.front();
+  }
+  auto fresh = std::make_shared<Layout>();
+  fresh->symbols = symbols;
+  for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(symbols));
+  fresh->arena = lay_out(plan_, symbols);
+  layouts_.insert(layouts_.begin(), fresh);
+  if (layouts_.size() > kLayoutsKept) layouts_.pop_back();
+  return fresh;
+}
+
+void NativeProgram::run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+                        const std::vector<int64_t>& symbols, Team& team) const {
+  auto layout = this->layout(symbols);
+  Arena::Block arena = process_arena().acquire(layout->arena.bytes);
+  std::vector<void*> buffers(plan_.buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const BufferPlan& buffer = plan_.buffers[i];
+    auto index = static_cast<size_t>(buffer.index);
+    if (buffer.storage == Storage::kInput) buffers[i] = const_cast<void*>(inputs[index]);
+    else if (buffer.storage == Storage::kOutput) buffers[i] = outputs[index];
+    else buffers[i] = arena.data() + layout->arena.offsets[i];
+  }
+  CallCount calls;
+  Run run(plan_, buffers.data(), symbols, layout->dims.data(), calls.others == 0);
+  int64_t work = 0;
+  for (const DimExpr& term : plan_.work) work += term.evaluate(symbols);
+  SerialTeam alone;
+  Team& chosen = work < kSerialWork ? static_cast<Team&>(alone) : team;
+  std::mutex barrier_mutex;
+  std::unique_ptr<SpinBarrier> owner;
+  chosen.run([&](int64_t thread, int64_t threads) {
+    {
+      std::lock_guard lock(barrier_mutex);
+      if (!owner) owner = std::make_unique<SpinBarrier>(threads);
+    }
+    run.member(thread, threads, *owner);
+  });
+  run.rethrow();
+}
+
+}  // namespace weft::runtime

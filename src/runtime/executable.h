@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/plan.h"
+#include "runtime/team.h"
+
+namespace weft::runtime {
+
+/// A plan whose stages all have their code. Thread-safe: any number of calls at once, each with an arena of its own.
+class NativeProgram {
+ public:
+  explicit NativeProgram(Plan plan) : plan_(std::move(plan)) {}
+
+  const Plan& plan() const { return plan_; }
+
+  /// Runs all stages in one parallel region, a barrier between them. `inputs` and `outputs` are dense; `symbols` gives the
+  /// values of plan().symbols. With `serial` the caller's thread does all. User's error when a stage finds bad data (an index
+  /// out of range), std::bad_alloc when the arena can't be had.
+  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<int64_t>& symbols,
+           Team& team) const;
+
+ private:
+  struct Layout {
+    std::vector<int64_t> symbols, dims;
+    ArenaLayout arena;
+  };
+  std::shared_ptr<const Layout> layout(const std::vector<int64_t>& symbols) const;
+
+  Plan plan_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<const Layout>> layouts_;  // the latest few, the last used first
+};
+
+}  // namespace weft::runtime

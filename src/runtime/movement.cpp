@@ -1,0 +1,257 @@
+#include "runtime/movement.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft::runtime {
+namespace {
+
+constexpr int64_t kUnitBytes = 64 << 10;
+/// Elements along each side of a tile: whole cache lines on both sides for every element size.
+constexpr int64_t kTile = 64;
+
+int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
+
+/// The unsigned integer of that many bytes: elements are moved, never looked at.
+template <typename Body>
+void with_element(int64_t size, Body body) {
+  switch (size) {
+    case 1: return body(uint8_t{});
+    case 2: return body(uint16_t{});
+    case 4: return body(uint32_t{});
+    case 8: return body(uint64_t{});
+  }
+  internal_error("no copy of elements of {} bytes", size);
+}
+
+template <typename T>
+T read(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void write(char* to, T value) {
+  std::memcpy(to, &value, sizeof(T));
+}
+
+template <typename T>
+void copy_run(const char* source, int64_t source_step, char* destination, int64_t destination_step, int64_t count) {
+  constexpr int64_t kSize = sizeof(T);
+  if (destination_step != kSize) {
+    for (int64_t i = 0; i < count; ++i) write(destination + i * destination_step, read<T>(source + i * source_step));
+  } else if (source_step == kSize) {
+    std::memcpy(destination, source, static_cast<size_t>(count * kSize));
+  } else if (source_step == -kSize) {
+    for (int64_t i = 0; i < count; ++i) write(destination + i * kSize, read<T>(source - i * kSize));
+  } else if (source_step == 0) {
+    const T value = read<T>(source);
+    for (int64_t i = 0; i < count; ++i) write(destination + i * kSize, value);
+  } else {
+    for (int64_t i = 0; i < count; ++i) write(destination + i * kSize, read<T>(source + i * source_step));
+  }
+}
+
+/// N x N elements: rows are contiguous in the source, columns in the destination. Through registers, so that each side is
+/// touched in runs.
+template <typename T, int64_t N>
+void transpose_block(const char* source, int64_t source_step, char* destination, int64_t destination_step) {
+  T block[N][N];
+  for (int64_t i = 0; i < N; ++i) std::memcpy(block[i], source + i * source_step, sizeof(block[i]));
+  for (int64_t j = 0; j < N; ++j) {
+    T column[N];
+    for (int64_t i = 0; i < N; ++i) column[i] = block[i][j];
+    std::memcpy(destination + j * destination_step, column, sizeof(column));
+  }
+}
+
+/// destination[j * destination_step + i * sizeof(T)] = source[i * source_step + j * sizeof(T)], i < columns, j < rows.
+template <typename T>
+void transpose_tile(const char* source, int64_t source_step, char* destination, int64_t destination_step, int64_t columns,
+                    int64_t rows) {
+  constexpr int64_t kSize = sizeof(T), kBlock = sizeof(T) == 8 ? 4 : 16 / kSize;
+  const int64_t whole_columns = columns / kBlock * kBlock, whole_rows = rows / kBlock * kBlock;
+  for (int64_t j = 0; j < whole_rows; j += kBlock)
+    for (int64_t i = 0; i < whole_columns; i += kBlock)
+      transpose_block<T, kBlock>(source + i * source_step + j * kSize, source_step,
+                                 destination + j * destination_step + i * kSize, destination_step);
+  for (int64_t j = 0; j < rows; ++j) {
+    const int64_t first = j < whole_rows ? whole_columns : 0;
+    copy_run<T>(source + first * source_step + j * kSize, source_step, destination + j * destination_step + first * kSize,
+                kSize, columns - first);
+  }
+}
+
+}  // namespace
+
+StridedCopy::StridedCopy(std::span<const CopyDim> dims, int64_t element_size) : element_size_(element_size) {
+  internal_check(element_size == 1 || element_size == 2 || element_size == 4 || element_size == 8,
+                 "no copy of elements of {} bytes", element_size);
+  for (const CopyDim& dim : dims)
+    if (dim.size == 0) return;
+  normalise(dims);
+  choose_units();
+}
+
+/// Drops dims of size 1, orders the others by the destination and joins neighbours that are one run on both sides.
+void StridedCopy::normalise(std::span<const CopyDim> dims) {
+  for (const CopyDim& dim : dims)
+    if (dim.size != 1)
+      outer_.push_back({dim.size, dim.source_step * element_size_, dim.destination_step * element_size_});
+  std::stable_sort(outer_.begin(), outer_.end(), [](const CopyDim& a, const CopyDim& b) {
+    return std::abs(a.destination_step) > std::abs(b.destination_step);
+  });
+  std::vector<CopyDim> joined;
+  for (const CopyDim& dim : outer_) {
+    if (!joined.empty() && joined.back().source_step == dim.source_step * dim.size &&
+        joined.back().destination_step == dim.destination_step * dim.size) {
+      joined.back() = {joined.back().size * dim.size, dim.source_step, dim.destination_step};
+    } else {
+      joined.push_back(dim);
+    }
+  }
+  outer_ = std::move(joined);
+  inner_ = {1, element_size_, element_size_};
+  if (outer_.empty()) return;
+  inner_ = outer_.back();
+  outer_.pop_back();
+}
+
+void StridedCopy::choose_units() {
+  if (inner_.destination_step == element_size_ && inner_.source_step != element_size_ && inner_.size > 1) {
+    const auto contiguous = std::find_if(outer_.begin(), outer_.end(),
+                                         [&](const CopyDim& dim) { return dim.source_step == element_size_; });
+    if (contiguous != outer_.end()) {
+      tile_ = *contiguous;
+      is_tiled_ = true;
+      outer_.erase(contiguous);
+    }
+  }
+  inner_piece_ = is_tiled_ ? kTile : kUnitBytes / element_size_;
+  tile_piece_ = is_tiled_ ? kTile : 1;
+  units_ = pieces_of(inner_.size, inner_piece_) * pieces_of(tile_.size, tile_piece_);
+  for (const CopyDim& dim : outer_) units_ *= dim.size;
+}
+
+void StridedCopy::copy(const Piece& piece) const {
+  const char* source = piece.source + piece.first * inner_.source_step + piece.row * tile_.source_step;
+  char* destination = piece.destination + piece.first * inner_.destination_step + piece.row * tile_.destination_step;
+  with_element(element_size_, [&]<typename T>(T) {
+    if (is_tiled_) {
+      transpose_tile<T>(source, inner_.source_step, destination, tile_.destination_step, piece.count, piece.rows);
+    } else {
+      copy_run<T>(source, inner_.source_step, destination, inner_.destination_step, piece.count);
+    }
+  });
+}
+
+void StridedCopy::run(const void* source, void* destination, int64_t begin, int64_t end) const {
+  if (begin >= end) return;
+  const int64_t across = pieces_of(inner_.size, inner_piece_), down = pieces_of(tile_.size, tile_piece_);
+  // Where unit `begin` lies; then like an odometer.
+  std::vector<int64_t> at(outer_.size());
+  Piece piece{static_cast<const char*>(source), static_cast<char*>(destination), 0, 0, 0, 0};
+  int64_t rest = begin / (across * down);
+  for (size_t d = outer_.size(); d-- > 0; rest /= outer_[d].size) {
+    at[d] = rest % outer_[d].size;
+    piece.source += at[d] * outer_[d].source_step;
+    piece.destination += at[d] * outer_[d].destination_step;
+  }
+  int64_t x = begin % across, y = begin / across % down;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    piece.first = x * inner_piece_;
+    piece.count = std::min(inner_piece_, inner_.size - piece.first);
+    piece.row = y * tile_piece_;
+    piece.rows = std::min(tile_piece_, tile_.size - piece.row);
+    copy(piece);
+    if (++x < across) continue;
+    x = 0;
+    if (++y < down) continue;
+    y = 0;
+    for (size_t d = outer_.size(); d-- > 0;) {
+      piece.source += outer_[d].source_step;
+      piece.destination += outer_[d].destination_step;
+      if (++at[d] < outer_[d].size) break;
+      piece.source -= outer_[d].size * outer_[d].source_step;
+      piece.destination -= outer_[d].size * outer_[d].destination_step;
+      at[d] = 0;
+    }
+  }
+}
+
+StridedCopy transpose_copy(std::span<const int64_t> sizes, std::span<const int64_t> perm, int64_t element_size) {
+  internal_check(sizes.size() == perm.size(), "a permutation of {} dims for {}", perm.size(), sizes.size());
+  std::vector<int64_t> steps(sizes.size(), 1);
+  for (size_t d = sizes.size(); d-- > 1;) steps[d - 1] = steps[d] * sizes[d];
+  std::vector<CopyDim> dims(sizes.size());
+  int64_t step = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    const auto from = static_cast<size_t>(perm[d]);
+    dims[d] = {sizes[from], steps[from], step};
+    step *= sizes[from];
+  }
+  return StridedCopy(dims, element_size);
+}
+
+namespace {
+
+/// Runs `body` with the index as a pointer to its own integers.
+template <typename Body>
+auto with_index(const RowIndex& index, Body body) {
+  return index.is_64_bit ? body(static_cast<const int64_t*>(index.data)) : body(static_cast<const int32_t*>(index.data));
+}
+
+}  // namespace
+
+std::optional<int64_t> first_out_of_range(const RowIndex& index, int64_t rows, int64_t begin, int64_t end) {
+  return with_index(index, [&](const auto* values) -> std::optional<int64_t> {
+    for (int64_t i = begin; i < end; ++i)
+      if (values[i] < 0 || values[i] >= rows) return values[i];
+    return std::nullopt;
+  });
+}
+
+std::optional<int64_t> gather_rows(const void* table, int64_t rows, int64_t row_bytes, const RowIndex& index,
+                                   void* destination, int64_t begin, int64_t end) {
+  return with_index(index, [&](const auto* values) -> std::optional<int64_t> {
+    const char* from = static_cast<const char*>(table);
+    char* to = static_cast<char*>(destination) + begin * row_bytes;
+    for (int64_t i = begin; i < end; ++i, to += row_bytes) {
+      const int64_t row = values[i];
+      if (row < 0 || row >= rows) return row;
+      if (row_bytes > 0) std::memcpy(to, from + row * row_bytes, static_cast<size_t>(row_bytes));
+    }
+    return std::nullopt;
+  });
+}
+
+template <typename T>
+std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates, T* table, int64_t rows, int64_t columns,
+                                        int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end) {
+  if (const auto bad = first_out_of_range(index, rows, 0, index.count)) return bad;
+  const int64_t width = column_end - column_begin;
+  if (width <= 0) return std::nullopt;
+  for (int64_t row = row_begin; row < row_end; ++row)
+    std::fill_n(table + row * columns + column_begin, width, T(0));
+  with_index(index, [&](const auto* values) {
+    for (int64_t i = 0; i < index.count; ++i) {
+      const int64_t row = values[i];
+      if (row < row_begin || row >= row_end) continue;
+      T* to = table + row * columns + column_begin;
+      const T* from = updates + i * columns + column_begin;
+      for (int64_t c = 0; c < width; ++c) to[c] += from[c];
+    }
+    return 0;
+  });
+  return std::nullopt;
+}
+
+template std::optional<int64_t> scatter_add_rows(const RowIndex&, const float*, float*, int64_t, int64_t, int64_t, int64_t,
+                                                 int64_t, int64_t);
+template std::optional<int64_t> scatter_add_rows(const RowIndex&, const double*, double*, int64_t, int64_t, int64_t,
+                                                 int64_t, int64_t, int64_t);
+
+}  // namespace weft::runtime

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace weft::runtime {
+
+/// One dim of a copy: its size, and how far apart its elements are on each side, in elements. A source step of 0 repeats
+/// one element, a negative one runs backwards (the data pointer is then that of the element that is copied first).
+struct CopyDim {
+  int64_t size, source_step, destination_step;
+};
+
+/// A copy between two strided layouts, cut into units that threads can share: transpositions, reversals, slices, parts of
+/// a concatenation, broadcasts. Elements of the destination must not overlap.
+class StridedCopy {
+ public:
+  /// `element_size`: 1, 2, 4 or 8 bytes (internal error otherwise). Any number of dims, in any order.
+  StridedCopy(std::span<const CopyDim> dims, int64_t element_size);
+
+  /// Pieces of at most 64 KiB, to be copied in any order; 0 when there are no elements.
+  int64_t units() const { return units_; }
+
+  /// Copies the units begin..end-1.
+  void run(const void* source, void* destination, int64_t begin, int64_t end) const;
+
+ private:
+  /// Sizes in units or elements, steps in bytes.
+  struct Piece {
+    const char* source;
+    char* destination;
+    int64_t first, count;  ///< of the innermost dim
+    int64_t row, rows;     ///< of the dim that a tile runs along too
+  };
+
+  void normalise(std::span<const CopyDim> dims);
+  void choose_units();
+  void copy(const Piece& piece) const;
+
+  int64_t element_size_;
+  std::vector<CopyDim> outer_;  ///< steps in bytes; the destination's widest first
+  CopyDim inner_{1, 0, 0};      ///< the destination's narrowest
+  CopyDim tile_{1, 0, 0};       ///< with is_tiled_: the dim that is contiguous in the source
+  bool is_tiled_ = false;
+  int64_t inner_piece_ = 1, tile_piece_ = 1;  ///< elements of a unit along inner_ and tile_
+  int64_t units_ = 0;
+};
+
+/// Dense row-major `sizes` to their permutation: dim i of the result is dim perm[i] of the source.
+StridedCopy transpose_copy(std::span<const int64_t> sizes, std::span<const int64_t> perm, int64_t element_size);
+
+/// Rows of a table chosen by an index, for gather_rows and scatter_add_rows.
+struct RowIndex {
+  const void* data;
+  int64_t count;
+  bool is_64_bit;  ///< int64_t elements, otherwise int32_t
+};
+
+/// The first element of `index` in begin..end-1 that is not in 0..rows-1.
+std::optional<int64_t> first_out_of_range(const RowIndex& index, int64_t rows, int64_t begin, int64_t end);
+
+/// destination row i = table row index[i], for i in begin..end-1; `table` has `rows` rows of `row_bytes`. Stops at an index
+/// that is out of range and returns it.
+std::optional<int64_t> gather_rows(const void* table, int64_t rows, int64_t row_bytes, const RowIndex& index,
+                                   void* destination, int64_t begin, int64_t end);
+
+/// table [rows, columns] = the sum of updates [index.count, columns] over rows of equal index, in order of the updates. Only
+/// the rectangle row_begin..row_end-1, column_begin..column_end-1 of the table is written (all of it: where nothing adds,
+/// zeros), so that threads can share the table without any order between them. Returns an index outside 0..rows-1, whoever
+/// it belongs to, before anything is written. T is float or double.
+template <typename T>
+std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates, T* table, int64_t rows, int64_t columns,
+                                        int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end);
+
+}  // namespace weft::runtime

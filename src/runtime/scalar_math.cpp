@@ -1,0 +1,43 @@
+#include "runtime/scalar_math.h"
+
+#include <cmath>
+#include <iterator>
+
+#include "runtime/team.h"
+
+#define WEFT_SCALAR_FUNCTION(name, expression)                              \
+  void weft_##name##_f32(float* x, const float* y, int64_t n) {             \
+    for (int64_t i = 0; i < n; ++i) x[i] = expression;                      \
+  }                                                                         \
+  void weft_##name##_f64(double* x, const double* y, int64_t n) {           \
+    for (int64_t i = 0; i < n; ++i) x[i] = expression;                      \
+  }
+
+extern "C" {
+WEFT_SCALAR_FUNCTION(log, std::log(x[i]))
+WEFT_SCALAR_FUNCTION(log1p, std::log1p(x[i]))
+WEFT_SCALAR_FUNCTION(sin, std::sin(x[i]))
+WEFT_SCALAR_FUNCTION(cos, std::cos(x[i]))
+WEFT_SCALAR_FUNCTION(erf, std::erf(x[i]))
+WEFT_SCALAR_FUNCTION(pow, std::pow(x[i], y[i]))
+
+void weft_barrier(void* barrier) { static_cast<weft::runtime::SpinBarrier*>(barrier)->arrive_and_wait(); }
+}
+#undef WEFT_SCALAR_FUNCTION
+
+namespace weft::runtime {
+
+const RuntimeSymbol* runtime_symbols(int64_t* count) {
+#define WEFT_SYMBOL(name) {#name, reinterpret_cast<void*>(&name)}
+  static const RuntimeSymbol kSymbols[] = {
+      WEFT_SYMBOL(weft_log_f32),   WEFT_SYMBOL(weft_log_f64), WEFT_SYMBOL(weft_log1p_f32), WEFT_SYMBOL(weft_log1p_f64),
+      WEFT_SYMBOL(weft_sin_f32),   WEFT_SYMBOL(weft_sin_f64), WEFT_SYMBOL(weft_cos_f32),   WEFT_SYMBOL(weft_cos_f64),
+      WEFT_SYMBOL(weft_erf_f32),   WEFT_SYMBOL(weft_erf_f64), WEFT_SYMBOL(weft_pow_f32),   WEFT_SYMBOL(weft_pow_f64),
+      WEFT_SYMBOL(weft_barrier),
+  };
+#undef WEFT_SYMBOL
+  *count = std::ssize(kSymbols);
+  return kSymbols;
+}
+
+}  // namespace weft::runtime

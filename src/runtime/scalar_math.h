@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+/// Functions that machine code calls where it has no vector form: in place on x[0..n), the C library's, an element at a time.
+/// `y` is the second operand of pow, else x again.
+extern "C" {
+#define WEFT_SCALAR_FUNCTION(name)                                     \
+  void weft_##name##_f32(float* x, const float* y, int64_t n);         \
+  void weft_##name##_f64(double* x, const double* y, int64_t n);
+WEFT_SCALAR_FUNCTION(log)
+WEFT_SCALAR_FUNCTION(log1p)
+WEFT_SCALAR_FUNCTION(sin)
+WEFT_SCALAR_FUNCTION(cos)
+WEFT_SCALAR_FUNCTION(erf)
+WEFT_SCALAR_FUNCTION(pow)
+#undef WEFT_SCALAR_FUNCTION
+
+/// Waits on a runtime::SpinBarrier.
+void weft_barrier(void* barrier);
+}
+
+namespace weft::runtime {
+
+/// A function of the runtime that machine code may call, by the name it calls it.
+struct RuntimeSymbol {
+  const char* name;
+  void* address;
+};
+
+/// All of them but the micro-kernels.
+const RuntimeSymbol* runtime_symbols(int64_t* count);
+
+}  // namespace weft::runtime
