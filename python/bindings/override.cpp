@@ -1,9 +1,12 @@
-// The switch of the override kernels, and the statistics.
+// The switch of the override kernels, the statistics, and the team that calls run on.
 
 #include <pybind11/stl.h>
 
+#include <atomic>
+
 #include "bindings/bindings.h"
 #include "engine/engine.h"
+#include "operator/openmp_team.h"
 #include "override/state.h"
 
 namespace py = pybind11;
@@ -22,6 +25,13 @@ py::dict stats() {
   return result;
 }
 
+/// How many threads a call from this thread really gets.
+int64_t team_size() {
+  std::atomic<int64_t> members = 0;
+  torch_operator::OpenMpTeam().run([&](int64_t, int64_t) { ++members; });
+  return members;
+}
+
 }  // namespace
 
 void init_override(py::module_& m) {
@@ -31,6 +41,7 @@ void init_override(py::module_& m) {
   m.def("enter_disabled", &override_kernels::enter_disabled);
   m.def("exit_disabled", &override_kernels::exit_disabled);
   m.def("stats", &stats);
+  m.def("team_size", &team_size, py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace weft::bindings

@@ -1,0 +1,223 @@
+"""weft::call with programs written by hand: inputs of every layout, errors, threads, forks."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+import torch
+
+import weft
+
+AFFINE = """
+program @affine(%x: f32[T,B,3], %w: f32[4,3], %b: f32[4]) {
+  %product = matmul %x, %w {transpose_b = true} : f32[T,B,4]
+  %bias = broadcast %b {dims = [2]} : f32[T,B,4]
+  %y = add %product, %bias : f32[T,B,4]
+  return %y
+}
+"""
+
+
+def affine_inputs(steps=5, batch=2):
+    return [torch.randn(steps, batch, 3), torch.randn(4, 3), torch.randn(4)]
+
+
+def test_runs():
+    x, w, b = affine_inputs()
+    (y,) = weft.call(AFFINE, [x, w, b])
+    torch.testing.assert_close(y, torch.nn.functional.linear(x, w, b))
+    assert y.is_contiguous()
+
+
+@pytest.mark.parametrize("steps, batch", [(0, 2), (2, 0), (0, 0), (1, 1), (13, 7)])
+def test_any_sizes(steps, batch):
+    inputs = affine_inputs(steps, batch)
+    (y,) = weft.call(AFFINE, inputs)
+    assert y.shape == (steps, batch, 4)
+    torch.testing.assert_close(y, torch.nn.functional.linear(*inputs))
+
+
+def test_any_layout():
+    x, w, b = affine_inputs()
+    layouts = [
+        torch.randn(2, 5, 3).transpose(0, 1),
+        torch.randn(5, 2, 6)[..., ::2],
+        torch.randn(2, 3).expand(5, 2, 3),
+        torch.randn(7, 2, 3)[2:],
+        torch.randn(5, 2, 3, dtype=torch.cfloat).conj().imag,  # its negation is pending
+    ]
+    for layout in layouts:
+        (y,) = weft.call(AFFINE, [layout, torch.randn(3, 4).T, b])
+        (again,) = weft.call(AFFINE, [layout.clone(), w, b])
+        assert y.shape == (5, 2, 4)
+        torch.testing.assert_close(again, torch.nn.functional.linear(layout.clone(), w, b))
+
+
+def test_outputs_own_their_memory():
+    text = "program @two(%x: f32[N]) {\n  %y = copy %x : f32[N]\n  return %x, %y, %y\n}\n"
+    x = torch.randn(6)
+    outputs = weft.call(text, [x])
+    assert all(torch.equal(out, x) for out in outputs)
+    assert len({tensor.untyped_storage().data_ptr() for tensor in (x, *outputs)}) == 4
+
+
+def test_integer_outputs_have_no_gradient():
+    text = """
+program @mixed(%x: f64[N], %i: i64[N]) {
+  %float = cast %i : f64[N]
+  %y = mul %x, %float : f64[N]
+  %positive = gt %x, %float : bool[N]
+  return %positive, %i, %y
+}
+"""
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    i = torch.arange(5)
+    positive, same, y = weft.call(text, [x, i])
+    assert positive.dtype == torch.bool and torch.equal(same, i)
+    assert not positive.requires_grad and not same.requires_grad and y.requires_grad
+    y.sum().backward()
+    assert torch.equal(x.grad, i.double())
+
+
+def test_meta_tensors():
+    (y,) = weft.call(AFFINE, [tensor.to("meta") for tensor in affine_inputs(7, 3)])
+    assert y.is_meta and y.shape == (7, 3, 4) and y.is_contiguous()
+
+
+def test_opcheck():
+    inputs = [tensor.requires_grad_() for tensor in affine_inputs()]
+    torch.library.opcheck(torch.ops.weft.call.default, (AFFINE, inputs))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda x, w, b: [x, w], r"program @affine takes 3 inputs, but got 2"),
+        (lambda x, w, b: [x, w.double(), b], r"input 1 'w' of program @affine must be f32\[4,3\], but got f64\[4,3\]"),
+        (lambda x, w, b: [x[0], w, b], r"input 0 'x' of program @affine must be f32\[T,B,3\], but got f32\[2,3\]"),
+        (lambda x, w, b: [x, w, b[:3]], r"input 2 'b' of program @affine must be f32\[4\], but got f32\[3\]"),
+        (lambda x, w, b: [x.cfloat(), w, b], r"input 0 'x' of program @affine must be f32\[T,B,3\], but got ComplexFloat"),
+        (lambda x, w, b: [x, w.to_sparse(), b], r"input 1 .*must be a dense tensor"),
+    ],
+)
+def test_inputs_that_do_not_fit(change, message):
+    for inputs in (affine_inputs(), [tensor.requires_grad_() for tensor in affine_inputs()]):
+        with pytest.raises(RuntimeError, match=message):
+            weft.call(AFFINE, change(*inputs))
+
+
+def test_symbols_that_disagree():
+    text = "program @sum(%a: f32[N,2], %b: f32[N,2]) {\n  %c = add %a, %b : f32[N,2]\n  return %c\n}\n"
+    message = r"input 1 'b' of program @sum must be f32\[N,2\] with N = 3 \(dim 0 of input 0 'a'\), but got f32\[4,2\]"
+    for device in ("cpu", "meta"):
+        with pytest.raises(RuntimeError, match=message):
+            weft.call(text, [torch.randn(3, 2, device=device), torch.randn(4, 2, device=device)])
+
+
+def test_another_device():
+    x, w, b = affine_inputs()
+    with pytest.raises(RuntimeError, match=r"input 1 'w' of program @affine must be on the CPU, but is on meta"):
+        torch.ops.weft.call.default.redispatch(
+            torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), AFFINE, [x, w.to("meta"), b]
+        )
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", r"line 1, column 1"),
+        ("program @p(%x: f32[N]) {\n  return %y\n}", r"line 2, column \d+"),
+        ("program @p(%x: f32[N]) {\n  %y = frobnicate %x : f32[N]\n  return %y\n}", r"line 2, column \d+: .*frobnicate"),
+        ("program @p(%x: f32[N", r"line 1, column"),
+    ],
+)
+def test_texts_that_do_not_parse(text, message):
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=message):
+            weft.call(text, [torch.randn(3)])
+
+
+def test_no_memory_raises():
+    text = "program @big(%x: f32[N]) {\n  %y = broadcast %x {dims = [2]} : f32[1000000,1000000,N]\n  return %y\n}\n"
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        weft.call(text, [torch.randn(3)])
+
+
+def test_one_program_from_several_threads():
+    inputs = [affine_inputs(steps) for steps in range(1, 9)]
+    failures = []
+
+    def work(index):
+        try:
+            for _ in range(50):
+                (y,) = weft.call(AFFINE, inputs[index])
+                torch.testing.assert_close(y, torch.nn.functional.linear(*inputs[index]))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_new_programs_and_training_from_several_threads():
+    """Eight configurations that no thread has seen: building, deriving, compiling and training at once."""
+    failures = []
+
+    def work(index):
+        try:
+            module = torch.nn.GRU(3, 11 + index // 2)
+            for _ in range(3):
+                x = torch.randn(4, 2, 3)
+                y = module(x)[0]
+                with weft.disabled():
+                    torch.testing.assert_close(y, module(x)[0])
+                y.sum().backward()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_in_a_forked_child():
+    inputs = affine_inputs()
+    module = torch.nn.GRU(3, 4)
+    expected = weft.call(AFFINE, inputs)[0]
+    module(inputs[0])[0].sum().backward()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            same = torch.equal(weft.call(AFFINE, inputs)[0], expected)
+            fresh = torch.nn.GRU(3, 13)(inputs[0])[0]  # compiled in the child
+            status = 0 if same and fresh.shape == (5, 2, 13) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_flops():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    module, x = torch.nn.GRU(3, 4), torch.randn(5, 2, 3)
+    with FlopCounterMode(display=False) as ours, torch.no_grad():
+        module(x)
+    with FlopCounterMode(display=False) as theirs, torch.no_grad(), weft.disabled():
+        module(x)
+    assert ours.get_total_flops() == theirs.get_total_flops() == 2 * 5 * 2 * 12 * (3 + 4)
+
+
+def test_profiler_names_the_operator():
+    with torch.profiler.profile() as profile:
+        weft.call(AFFINE, affine_inputs())
+    assert "weft::call" in {event.key for event in profile.key_averages()}

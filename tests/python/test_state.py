@@ -1,0 +1,137 @@
+"""What import weft changes in a process, and the switches."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import pytest
+import torch
+
+import weft
+
+
+def calls_of(module, x):
+    before = weft.stats()["calls"]
+    with torch.no_grad():
+        module(x)
+    return weft.stats()["calls"] - before
+
+
+@pytest.fixture
+def gru():
+    return torch.nn.GRU(3, 4), torch.randn(5, 2, 3)
+
+
+def test_disabled_is_for_this_thread_and_nests(gru):
+    seen = []
+    with weft.disabled():
+        with weft.disabled():
+            assert calls_of(*gru) == 0
+        assert calls_of(*gru) == 0
+        thread = threading.Thread(target=lambda: seen.append(calls_of(*gru)))
+        thread.start()
+        thread.join()
+    assert calls_of(*gru) == 1 and seen == [1]
+
+
+def test_disabled_ends_with_an_exception(gru):
+    with pytest.raises(ValueError), weft.disabled():
+        raise ValueError
+    assert calls_of(*gru) == 1
+
+
+def test_disable_is_for_all_threads(gru):
+    tag = torch.compiler.config.cache_key_tag
+    weft.disable()
+    try:
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(calls_of(*gru)))
+        thread.start()
+        thread.join()
+        assert calls_of(*gru) == 0 and seen == [0]
+        assert torch.compiler.config.cache_key_tag != tag
+    finally:
+        weft.enable()
+    assert calls_of(*gru) == 1 and torch.compiler.config.cache_key_tag == tag
+
+
+def test_enabling_twice_changes_nothing():
+    tag = torch.compiler.config.cache_key_tag
+    weft.enable()
+    weft.enable()
+    assert torch.compiler.config.cache_key_tag == tag
+
+
+def test_stats_count_and_reset(gru):
+    assert calls_of(*gru) == 1
+    weft.reset_stats()
+    assert weft.stats()["calls"] == 0 and weft.stats()["fallbacks"] == {}
+
+
+def test_a_fallback_warns_once_a_reason():
+    module, x = torch.nn.RNN(3, 4, nonlinearity="relu", bidirectional=True), torch.randn(5, 2, 3)
+    with pytest.warns(UserWarning, match="rnn_relu runs on PyTorch's own kernels: bidirectional"):
+        module(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module(x)
+    assert weft.stats()["fallbacks"]["rnn_relu: bidirectional"] == 2
+
+
+def test_strict(run_python):
+    script = """
+import torch, weft
+module, x = torch.nn.GRU(3, 4, bidirectional=True), torch.randn(5, 2, 3)
+try:
+    module(x)
+except RuntimeError as error:
+    print(error)
+with weft.disabled():
+    module(x)
+"""
+    assert "gru cannot run on Weft: bidirectional" in run_python(script, WEFT_STRICT="1")
+
+
+def test_off_by_environment(run_python):
+    script = """
+import torch, weft
+torch.nn.GRU(3, 4)(torch.randn(5, 2, 3))
+print(weft.stats()["calls"], repr(torch.compiler.config.cache_key_tag))
+"""
+    assert run_python(script, WEFT="0").split() == ["0", "''"]
+
+
+def test_the_users_cache_tag_stays(run_python):
+    script = "import torch, weft; print(torch.compiler.config.cache_key_tag)"
+    assert run_python(script, TORCH_COMPILE_CACHE_KEY_TAG="mine").startswith("mine+weft-")
+
+
+def test_import_is_light(run_python):
+    script = """
+import sys, time, torch
+start = time.perf_counter()
+import weft
+print(time.perf_counter() - start)
+assert "torch._dynamo" not in sys.modules and "torch.utils.flop_counter" not in sys.modules
+"""
+    assert min(float(run_python(script)) for _ in range(3)) < 0.15
+
+
+def test_one_openmp_team(run_python):
+    """A second libgomp would bring a second team, and a missing -fopenmp a team of one."""
+    script = """
+import os, torch, weft
+torch.set_num_threads(2)
+module, x = torch.nn.GRU(64, 64), torch.randn(8, 32, 64)
+a = torch.randn(512, 512)
+(a @ a).sum(), a.exp()
+before = len(os.listdir("/proc/self/task"))
+with torch.no_grad():
+    module(x)
+after = len(os.listdir("/proc/self/task"))
+print(len({line.split()[-1] for line in open("/proc/self/maps") if "gomp" in line or "iomp" in line}), weft._C.team_size())
+torch.set_num_threads(1)
+print(weft._C.team_size(), after - before)
+"""
+    assert run_python(script).split() == ["1", "2", "1", "0"]
