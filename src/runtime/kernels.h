@@ -30,6 +30,12 @@ inline constexpr int64_t kMaxVectors = 4;
 using TileKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panel, void* c, int64_t ldc,
                             int64_t accumulate);
 
+/// The same for `count` panels one after another in memory ([panels][k][width]), the part of c of panel p at c + p * c_step
+/// elements. The same bits as one TileKernel call a panel, and up to twice as fast for 1 to 3 rows: the chains of sums of
+/// several panels hide the latency that one row's few chains cannot.
+using PanelsKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count,
+                              void* c, int64_t ldc, int64_t c_step, int64_t accumulate);
+
 /// Panel layout of the op `pack` (ir/ops.def) for panels first..last-1. `source` is b [K, G*N] row-major, or [G*N, K] with
 /// `transposed`; ld its row stride in elements.
 struct PackArgs {
@@ -57,6 +63,7 @@ using ColumnSumKernel = void (*)(const void* a, int64_t rows, int64_t lda, void*
 
 struct DTypeKernels {
   TileKernel tile[kMaxVectors + 1];  ///< by vectors, 1..4; [0] is null
+  PanelsKernel tile_panels[kMaxVectors + 1];
   int64_t tile_rows[kMaxVectors + 1];  ///< the row count each kernel likes best (a caller blocks its rows by it)
   PackKernel pack;
   OuterKernel outer;

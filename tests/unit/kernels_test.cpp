@@ -134,6 +134,29 @@ TEST_P(KernelsTest, TileGivesARowTheSameBitsWhateverTheRowsBesideIt) {
   });
 }
 
+TEST_P(KernelsTest, SeveralPanelsHaveTheBitsOfOneAtATime) {
+  with_type([&]<typename T>(T) {
+    for (int trial = 0; trial < 200; ++trial) {
+      const int64_t vectors = between(1, kMaxVectors), width = vectors * kUnit<T>, count = between(0, 19);
+      const int64_t rows = between(0, 9), k = between(0, 60), lda = k + 1, accumulate = between(0, 1);
+      // Rows of all panels side by side, or each panel's rows one after another.
+      const bool side_by_side = between(0, 1) != 0;
+      const int64_t ldc = side_by_side ? count * width + 3 : width, c_step = side_by_side ? width : rows * width;
+      auto a = buffer<T>(rows * lda), panels = buffer<T>(count * k * width);
+      auto c = buffer<T>(rows * count * width + 3 * rows), expected = buffer<T>(rows * count * width + 3 * rows);
+      fill(a.get(), rows * lda);
+      fill(panels.get(), count * k * width);
+      fill(c.get(), rows * count * width + 3 * rows);
+      std::copy_n(c.get(), rows * count * width + 3 * rows, expected.get());
+      table().tile_panels[vectors](rows, k, a.get(), lda, panels.get(), count, c.get(), ldc, c_step, accumulate);
+      for (int64_t p = 0; p < count; ++p)
+        table().tile[vectors](rows, k, a.get(), lda, &panels[p * k * width], &expected[p * c_step], ldc, accumulate);
+      ASSERT_EQ(std::memcmp(c.get(), expected.get(), (rows * count * width + 3 * rows) * sizeof(T)), 0)
+          << "vectors " << vectors << " panels " << count << " rows " << rows;
+    }
+  });
+}
+
 TEST_P(KernelsTest, TilePropagatesNanAndInfinity) {
   with_type([&]<typename T>(T) {
     const int64_t width = 3 * kUnit<T>, k = 5, rows = 9;

@@ -13,6 +13,7 @@ template <typename T>
 constexpr DTypeKernels kernel_table() {
   return {
       .tile = {nullptr, tile<T, 1>, tile<T, 2>, tile<T, 3>, tile<T, 4>},
+      .tile_panels = {nullptr, tile_panels<T, 1>, tile_panels<T, 2>, tile_panels<T, 3>, tile_panels<T, 4>},
       .tile_rows = {0, block_shape(1).rows, block_shape(2).rows, block_shape(3).rows, block_shape(4).rows},
       .pack = pack<T>,
       .outer = outer<T>,

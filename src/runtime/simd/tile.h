@@ -92,29 +92,136 @@ template <typename T, int S, int R, bool kAlongK>
   }
 }
 
+/// Up to this many rows a block has too few accumulators to hide the latency of an FMA; few_rows_block() has more.
+constexpr int64_t kFewRows = 3;
+
+/// How few rows are computed: strips of `strip` registers of `panels` panels at once.
+struct FewRowsShape {
+  int strip, panels;
+};
+
+constexpr FewRowsShape few_rows_shape(int units, int rows) {
+  const int most = kVectorBytes == 64 ? 24 : 12;  // accumulators; beside them one register of a panel and `rows` broadcasts
+  int strip = units * kRegistersPerUnit;
+  while (strip * rows > most) strip /= strip % 2 == 0 ? 2 : 3;
+  int panels = 1;
+  while (strip * rows * panels < 8 && 2 * strip * rows * panels <= most) panels *= 2;
+  if (rows == 1 && 2 * strip * panels <= most) panels *= 2;
+  return {strip, panels};
+}
+
+/// Like block() for R rows, S registers side by side in each of P panels, which are `panel_size` elements apart; their parts
+/// of c are `c_step` apart. Every element has the same sum, in the same order, as with block().
+template <typename T, int S, int P, int R>
+[[gnu::noinline]] void few_rows_block(int64_t k, const T* a, int64_t lda, const T* b, int64_t b_step, int64_t panel_size,
+                                      T* c, int64_t ldc, int64_t c_step, bool accumulate) {
+  constexpr int kLanes = Simd<T>::kLanes;
+  Vector<T> sum[P][S][R];
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+    for (int s = 0; s < S; ++s)
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) sum[p][s][r] = Vector<T>{};
+  for (int64_t i = 0; i < k; ++i, b += b_step) {
+    Vector<T> x[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) x[r] = splat(a[r * lda + i]);
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+      for (int s = 0; s < S; ++s) {
+        const Vector<T> column = load(b + p * panel_size + s * kLanes);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) sum[p][s][r] += x[r] * column;
+      }
+  }
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+    for (int s = 0; s < S; ++s)
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        T* to = c + p * c_step + r * ldc + s * kLanes;
+        store(to, accumulate ? sum[p][s][r] + load(to) : sum[p][s][r]);
+      }
+}
+
+template <typename T>
+struct PanelsArgs {
+  int64_t rows, k;
+  const T* a;
+  int64_t lda;
+  const T* panels;
+  int64_t count;
+  T* c;
+  int64_t ldc, c_step;
+  bool accumulate;
+};
+
+/// The panels first..count-1, P at a time, then P / 2 and so on.
+template <typename T, int kUnits, int R, int P>
+void few_rows(const PanelsArgs<T>& args, int64_t first) {
+  constexpr FewRowsShape kShape = few_rows_shape(kUnits, R);
+  constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
+  constexpr int64_t kStripWidth = kShape.strip * Simd<T>::kLanes;
+  const int64_t panel_size = args.k * kWidth;
+  for (; first + P <= args.count; first += P)
+    for (int64_t strip = 0; strip < kWidth; strip += kStripWidth)
+      few_rows_block<T, kShape.strip, P, R>(args.k, args.a, args.lda, args.panels + first * panel_size + strip, kWidth,
+                                            panel_size, args.c + first * args.c_step + strip, args.ldc, args.c_step,
+                                            args.accumulate);
+  if constexpr (P > 1)
+    if (first < args.count) few_rows<T, kUnits, R, P / 2>(args, first);
+}
+
+template <typename T, int kUnits>
+[[gnu::always_inline]] inline void few_rows(const PanelsArgs<T>& args) {
+  if (args.rows == 1) few_rows<T, kUnits, 1, few_rows_shape(kUnits, 1).panels>(args, 0);
+  if (args.rows == 2) few_rows<T, kUnits, 2, few_rows_shape(kUnits, 2).panels>(args, 0);
+  if (args.rows == 3) few_rows<T, kUnits, 3, few_rows_shape(kUnits, 3).panels>(args, 0);
+}
+
 /// Rows are cut into blocks of nearly the same size: 9 rows are 5 and 4, not 8 and a slow 1.
 template <typename T, int kUnits>
-void tile(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panel_data, void* c_data, int64_t ldc,
-          int64_t accumulate) {
-  if (rows <= 0) return;
+void many_rows(const PanelsArgs<T>& args) {
   constexpr BlockShape kShape = block_shape(kUnits);
   constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<T>::kLanes;
-  const T* panel = static_cast<const T*>(panel_data);
-  T* c_strip = static_cast<T*>(c_data);
-  const int64_t blocks = ceil_div(rows, kShape.rows);
-  for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
-    const T* a = static_cast<const T*>(a_data);
-    T* c = c_strip + strip;
-    for (int64_t left = rows, block = blocks; block > 0; --block) {
-      const int64_t count = ceil_div(left, block);
-      block_of_rows<T, kShape.strip, kShape.rows, true>(count, k, {a, lda, 1}, panel + strip, kWidth, c, ldc,
-                                                        accumulate != 0);
-      a += count * lda;
-      c += count * ldc;
-      left -= count;
+  const int64_t blocks = ceil_div(args.rows, kShape.rows);
+  for (int64_t p = 0; p < args.count; ++p) {
+    const T* panel = args.panels + p * args.k * kWidth;
+    for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
+      const T* a = args.a;
+      T* c = args.c + p * args.c_step + strip;
+      for (int64_t left = args.rows, block = blocks; block > 0; --block) {
+        const int64_t count = ceil_div(left, block);
+        block_of_rows<T, kShape.strip, kShape.rows, true>(count, args.k, {a, args.lda, 1}, panel + strip, kWidth, c,
+                                                          args.ldc, args.accumulate);
+        a += count * args.lda;
+        c += count * args.ldc;
+        left -= count;
+      }
     }
   }
+}
+
+template <typename T, int kUnits>
+void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
+                 int64_t ldc, int64_t c_step, int64_t accumulate) {
+  const PanelsArgs<T> args{rows,  k,   static_cast<const T*>(a), lda,    static_cast<const T*>(panels),
+                           count, static_cast<T*>(c), ldc, c_step, accumulate != 0};
+  if (rows > kFewRows) {
+    many_rows<T, kUnits>(args);
+  } else if (rows > 0) {
+    few_rows<T, kUnits>(args);
+  }
+}
+
+template <typename T, int kUnits>
+void tile(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panel, void* c, int64_t ldc,
+          int64_t accumulate) {
+  tile_panels<T, kUnits>(rows, k, a, lda, panel, 1, c, ldc, 0, accumulate);
 }
 
 }  // namespace
