@@ -185,9 +185,8 @@ def markdown(report: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found.items() if name != "weft")
     parts = [
         f"{machine['cpu']}, {machine['threads']} threads, float32; {versions}; commit {report['commit']}, "
-        f"{report['date']}. Milliseconds: medians of interleaved "
-        "repetitions, ± half the width of the middle half of the samples. MB: what the process grows by at the peak of a "
-        "warm call."
+        f"{report['date']}. Milliseconds: medians of interleaved repetitions, ± half the width of the middle half of "
+        "the samples. MB: what the process grows by at the peak of a warm call."
     ]
     if machine["calibration"]:
         measured = machine["calibration"]
