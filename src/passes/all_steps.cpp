@@ -1,0 +1,124 @@
+#include "passes/all_steps.h"
+
+#include <numeric>
+
+namespace weft::passes {
+
+using ir::Attrs;
+using ir::Op;
+using ir::OpClass;
+using ir::OpCode;
+using ir::Shape;
+using ir::Type;
+using ir::ValueId;
+using Dims = std::vector<int64_t>;
+
+namespace {
+
+/// The dims of a step as dims of the stack.
+Dims shifted(const Dims& dims) {
+  Dims result;
+  for (int64_t dim : dims) result.push_back(dim + 1);
+  return result;
+}
+
+/// The same with the dim of the steps in front.
+Dims shifted_behind_zero(const Dims& dims) {
+  Dims result = shifted(dims);
+  result.insert(result.begin(), 0);
+  return result;
+}
+
+}  // namespace
+
+ValueId AllSteps::stack(ValueId value) {
+  if (stacks_.contains(value)) return stacks_(value);
+  internal_check(!varies(value), "a value of a region has no stack");
+  Type type = stacked(outside_.type(value), length_);
+  Dims dims(type.shape.size() - 1);
+  std::iota(dims.begin(), dims.end(), 1);
+  ValueId result = outside_.broadcast(value, type.shape, std::move(dims));
+  stacks_.set(value, result);
+  return result;
+}
+
+ValueId AllSteps::with_declared(const Op& op, std::vector<ValueId> operands, Attrs attrs) {
+  Type declared = stacked(outside_.type(op.results[0]), length_);
+  return outside_.emit(op.code, std::move(operands), std::move(attrs), &declared);
+}
+
+/// A product with weights that differ from step to step is a batch of products; with rows [R, K] of each step.
+ValueId AllSteps::matmul(const Op& op) {
+  ValueId a = stack(op.operands[0]);
+  if (!varies(op.operands[1])) return outside_.emit(op.code, {a, op.operands[1]}, op.attrs);
+  Shape shape = outside_.type(a).shape;
+  if (shape.size() != 3) {
+    ir::Dim rows = ir::element_count(Shape(shape.begin() + 1, shape.end() - 1));
+    a = outside_.reshape(a, {length_, rows, shape.back()});
+  }
+  ValueId product = outside_.emit(OpCode::kBatchMatmul, {a, stack(op.operands[1])}, op.attrs);
+  Shape result = stacked(outside_.type(op.results[0]), length_).shape;
+  return shape.size() == 3 ? product : outside_.reshape(product, result);
+}
+
+/// One outer product a step: a^T b on rows [R, M] and [R, N].
+ValueId AllSteps::outer(const Op& op) {
+  auto rows = [&](ValueId v) {
+    ValueId stack = this->stack(v);
+    Shape shape = outside_.type(stack).shape;
+    if (shape.size() == 3) return stack;
+    ir::Dim count = ir::element_count(Shape(shape.begin() + 1, shape.end() - 1));
+    return outside_.reshape(stack, {length_, count, shape.back()});
+  };
+  ValueId a = rows(op.operands[0]);
+  ValueId b = rows(op.operands[1]);
+  return outside_.emit(OpCode::kBatchMatmul, {a, b}, {{"transpose_a", true}});
+}
+
+void AllSteps::emit(const Op& op) {
+  if (stacks_.contains(op.results[0])) return;
+  std::vector<ValueId> operands;
+  bool is_product = op.code == OpCode::kMatmul || op.code == OpCode::kOuter || op.code == OpCode::kGather;
+  if (!is_product)
+    for (ValueId v : op.operands) operands.push_back(stack(v));
+  Attrs attrs = op.attrs;
+  for (const char* name : {"dim"})
+    if (attrs.contains(name)) attrs[name] = op.attr<int64_t>(name) + 1;
+  ValueId result = ir::kNoValue;
+  switch (op.code) {
+    case OpCode::kMatmul:
+      result = matmul(op);
+      break;
+    case OpCode::kOuter:
+      result = outer(op);
+      break;
+    case OpCode::kGather:
+      result = outside_.emit(op.code, {op.operands[0], stack(op.operands[1])}, std::move(attrs));
+      break;
+    case OpCode::kBroadcast:
+      attrs["dims"] = shifted_behind_zero(op.attr<Dims>("dims"));
+      result = with_declared(op, std::move(operands), std::move(attrs));
+      break;
+    case OpCode::kTranspose:
+      attrs["perm"] = shifted_behind_zero(op.attr<Dims>("perm"));
+      result = outside_.emit(op.code, std::move(operands), std::move(attrs));
+      break;
+    case OpCode::kReduceSum:
+    case OpCode::kReduceMax:
+      attrs["dims"] = shifted(op.attr<Dims>("dims"));
+      result = outside_.emit(op.code, std::move(operands), std::move(attrs));
+      break;
+    case OpCode::kConstant:
+    case OpCode::kIota:
+    case OpCode::kCast:
+    case OpCode::kReshape:
+      result = with_declared(op, std::move(operands), std::move(attrs));
+      break;
+    default:
+      result = outside_.emit(op.code, std::move(operands), std::move(attrs));
+      break;
+  }
+  stacks_.set(op.results[0], result);
+}
+
+}  // namespace weft::passes

@@ -1,0 +1,141 @@
+#include "passes/cse.h"
+
+#include <bit>
+#include <unordered_map>
+
+#include "passes/rewrite.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Attr;
+using ir::Block;
+using ir::Dim;
+using ir::Op;
+using ir::OpCode;
+using ir::Program;
+using ir::ValueId;
+
+void mix(size_t& hash, size_t value) { hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2); }
+
+size_t hash_of(const Attr& attr) {
+  size_t hash = attr.index();
+  std::visit(
+      [&](const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+          for (int64_t each : value) mix(hash, std::hash<int64_t>{}(each));
+        } else if constexpr (std::is_same_v<T, Dim>) {
+          mix(hash, std::hash<int64_t>{}(value.factor));
+        } else {
+          mix(hash, std::hash<T>{}(value));
+        }
+      },
+      attr);
+  return hash;
+}
+
+/// Equal attributes; numbers are compared by their bits, so that -0 is not 0 and NaN is NaN.
+bool same(const Attr& a, const Attr& b) {
+  const double* x = std::get_if<double>(&a);
+  const double* y = std::get_if<double>(&b);
+  if (x && y) return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
+  return a == b;
+}
+
+class Cse {
+ public:
+  explicit Cse(Program& program) : program_(program) {}
+
+  void run(Block& block) {
+    ++depth_;
+    std::vector<size_t> added;  // what this block has put into the table
+    std::vector<Op> ops;
+    for (Op& op : block.ops) {
+      substitute_operands(op);
+      if (op.code == OpCode::kScan) {
+        run_scan(op);
+        ops.push_back(std::move(op));
+        continue;
+      }
+      size_t hash = hash_of(op);
+      if (const Op* first = find(hash, op)) {
+        replaced_.set(op.results[0], first->results[0]);
+        continue;
+      }
+      table_[hash].push_back({op, depth_});
+      added.push_back(hash);
+      ops.push_back(std::move(op));
+    }
+    block.ops = std::move(ops);
+    for (ValueId& v : block.results) v = replaced_(v);
+    for (size_t i = added.size(); i-- > 0;) table_[added[i]].pop_back();
+    --depth_;
+  }
+
+ private:
+  void substitute_operands(Op& op) {
+    for (ValueId& v : op.operands) v = replaced_(v);
+  }
+
+  size_t hash_of(const Op& op) const {
+    auto hash = static_cast<size_t>(op.code);
+    for (ValueId v : op.operands) mix(hash, v);
+    for (const auto& [name, attr] : op.attrs) mix(hash, passes::hash_of(attr));
+    for (const Dim& dim : program_.type(op.results[0]).shape) mix(hash, static_cast<size_t>(dim.factor));
+    return hash;
+  }
+
+  bool equal(const Op& a, const Op& b) const {
+    if (a.code != b.code || a.operands != b.operands || a.attrs.size() != b.attrs.size()) return false;
+    for (auto x = a.attrs.begin(), y = b.attrs.begin(); x != a.attrs.end(); ++x, ++y)
+      if (x->first != y->first || !same(x->second, y->second)) return false;
+    return program_.type(a.results[0]) == program_.type(b.results[0]);
+  }
+
+  /// Constants and broadcasts are free beside their readers: a region keeps its own.
+  const Op* find(size_t hash, const Op& op) const {
+    auto it = table_.find(hash);
+    if (it == table_.end()) return nullptr;
+    bool is_free = op.code == OpCode::kConstant || op.code == OpCode::kBroadcast;
+    for (const Entry& entry : it->second)
+      if ((!is_free || entry.depth == depth_) && equal(entry.op, op)) return &entry.op;
+    return nullptr;
+  }
+
+  void run_scan(Op& op) {
+    ScanParts parts(std::move(op));
+    std::unordered_map<ValueId, ValueId> taken;
+    std::erase_if(parts.xs, [&](const auto& x) {
+      auto [it, is_new] = taken.emplace(x.stack, x.arg);
+      if (!is_new) replaced_.set(x.arg, it->second);
+      return !is_new;
+    });
+    op = std::move(parts).build();
+    run(op.regions[0]);
+    parts = ScanParts(std::move(op));
+    std::unordered_map<ValueId, ValueId> yielded;
+    std::erase_if(parts.ys, [&](const auto& y) {
+      auto [it, is_new] = yielded.emplace(y.out, y.stack);
+      if (!is_new) replaced_.set(y.stack, it->second);
+      return !is_new;
+    });
+    op = std::move(parts).build();
+  }
+
+  struct Entry {
+    Op op;
+    int depth;  ///< of the region that holds it
+  };
+
+  Program& program_;
+  Substitution replaced_;
+  std::unordered_map<size_t, std::vector<Entry>> table_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+void cse(Program& program) { Cse(program).run(program.body); }
+
+}  // namespace weft::passes

@@ -1,0 +1,231 @@
+#include "passes/hoist.h"
+
+#include "passes/all_steps.h"
+#include "passes/min_cut.h"
+#include "passes/rewrite.h"
+
+#include <unordered_map>
+
+namespace weft::passes {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::OpClass;
+using ir::OpCode;
+using ir::Program;
+using ir::ValueId;
+
+/// How a value of the region depends on the loop.
+enum class Depends : uint8_t {
+  kNothing,  ///< the same in every step
+  kStep,     ///< on xs, and computable for all steps at once
+  kLoop      ///< on a carry, or not computable outside
+};
+
+bool must_leave(OpCode code) {
+  OpClass op_class = info(code).op_class;
+  return op_class == OpClass::kProduct || op_class == OpClass::kReduction || code == OpCode::kGather;
+}
+
+/// Free where it is read, but a waste of memory as a value of its own.
+bool is_free_inside(OpCode code) { return code == OpCode::kConstant || code == OpCode::kBroadcast; }
+
+class Hoist {
+ public:
+  Hoist(Program& program, Block& before) : program_(program), before_(before) {}
+
+  void run(Op& scan) {
+    parts_ = ScanParts(std::move(scan));
+    classify();
+    move_invariant();
+    move_steps();
+    scan = std::move(parts_).build();
+  }
+
+ private:
+  Depends depends(ValueId v) const {
+    auto it = depends_.find(v);
+    return it == depends_.end() ? Depends::kNothing : it->second;
+  }
+
+  Depends depends(const Op& op) const { return op.results.empty() ? Depends::kLoop : depends(op.results[0]); }
+
+  /// The operand that an op reads as a whole in every step (weights, a table), which must exist outside for the op to leave.
+  static size_t whole_operand(OpCode code) {
+    return code == OpCode::kMatmul ? 1 : code == OpCode::kGather ? 0 : std::string::npos;
+  }
+
+  void classify() {
+    for (const auto& carry : parts_.carries) depends_[carry.arg] = Depends::kLoop;
+    for (const auto& x : parts_.xs) depends_[x.arg] = Depends::kStep;
+    for (const Op& op : parts_.ops) {
+      Depends worst = Depends::kNothing;
+      for_each_use(op, [&](ValueId v) { worst = std::max(worst, depends(v)); });
+      bool varies = worst != Depends::kNothing;
+      if (varies && !AllSteps::is_possible(op, [&](ValueId v) { return depends(v) != Depends::kNothing; }))
+        worst = Depends::kLoop;
+      for (ValueId result : op.results) depends_[result] = worst;
+    }
+  }
+
+  /// Ops that depend on nothing move as they are. A constant or broadcast stays where loop work reads it; a clone goes along
+  /// where work outside reads it too.
+  void move_invariant() {
+    ValueSet needed;
+    for (const Op& op : parts_.ops) {
+      if (depends(op) == Depends::kNothing && !is_free_inside(op.code))
+        for_each_use(op, [&](ValueId v) { needed.insert(v); });
+      if (size_t i = whole_operand(op.code); depends(op) == Depends::kStep && i < op.operands.size())
+        needed.insert(op.operands[i]);
+    }
+    for (size_t i = parts_.ops.size(); i-- > 0;)  // what a broadcast outside reads is needed outside
+      if (const Op& op = parts_.ops[i]; is_free_inside(op.code) && needed.contains(op.results[0]))
+        for (ValueId v : op.operands) needed.insert(v);
+    std::vector<Op> stay;
+    Substitution outside;
+    for (Op& op : parts_.ops) {
+      if (depends(op) != Depends::kNothing) {
+        if (size_t i = whole_operand(op.code); depends(op) == Depends::kStep && i < op.operands.size())
+          op.operands[i] = outside(op.operands[i]);
+        stay.push_back(std::move(op));
+      } else if (!is_free_inside(op.code)) {
+        substitute(op, outside);
+        for (ValueId result : op.results) depends_.erase(result);
+        before_.ops.push_back(std::move(op));
+      } else {
+        if (needed.contains(op.results[0])) before_.ops.push_back(clone(program_, op, outside));
+        stay.push_back(std::move(op));
+      }
+    }
+    parts_.ops = std::move(stay);
+  }
+
+  /// The stacks that the loop will read: a minimum cut between what must be done outside and what the loop's work reads.
+  void choose_stacks() {
+    std::unordered_map<ValueId, int> node;
+    MinCut cut;
+    ValueSet behind_product;
+    auto cost = [&](ValueId v, int percent) { return estimated_bytes(program_.type(v)) * percent; };
+    for (const auto& x : parts_.xs) node[x.arg] = cut.add(cost(x.arg, 100));
+    for (const Op& op : parts_.ops) {
+      bool loop = depends(op) == Depends::kLoop;
+      bool step = depends(op) == Depends::kStep;
+      if (step) {
+        // A stack made for its own sake costs a pass over memory, so it must save some; one on top of a product is free.
+        bool forced = must_leave(op.code);
+        for (ValueId v : op.operands) forced = forced || behind_product.contains(v);
+        if (forced) behind_product.insert(op.results[0]);
+        node[op.results[0]] = cut.add(cost(op.results[0], must_leave(op.code) ? 101 : forced ? 100 : 110));
+        if (must_leave(op.code)) cut.pin(node[op.results[0]]);
+      }
+      for_each_use(op, [&](ValueId v) {
+        if (depends(v) != Depends::kStep) return;
+        if (step) cut.depends(node[op.results[0]], node[v]);
+        if (loop) cut.demand(node[v]);
+      });
+    }
+    for (const auto& carry : parts_.carries)
+      if (depends(carry.out) == Depends::kStep) cut.demand(node[carry.out]);
+    std::vector<bool> kept = cut.solve();
+    for (const auto& [value, number] : node)
+      if (kept[static_cast<size_t>(number)]) read_.insert(value);
+  }
+
+  void move_steps() {
+    choose_stacks();
+    ValueSet inside;
+    for (const auto& x : parts_.xs) inside.insert(x.arg);
+    ValueSet outside;  // values whose stacks are computed
+    for (const auto& y : parts_.ys)
+      if (depends(y.out) != Depends::kLoop) outside.insert(y.out);
+    for (const Op& op : parts_.ops) {
+      if (depends(op) == Depends::kLoop) continue;
+      inside.insert(op.results[0]);
+      if (depends(op) == Depends::kStep && read_.contains(op.results[0])) outside.insert(op.results[0]);
+    }
+    // Free ops that stayed inside (constants, broadcasts) are made for all steps too where the work outside reads them.
+    for (size_t i = parts_.ops.size(); i-- > 0;)
+      if (const Op& op = parts_.ops[i]; !op.results.empty() && outside.contains(op.results[0]))
+        for (ValueId v : op.operands)
+          if (inside.contains(v)) outside.insert(v);
+    ir::Builder builder(program_, before_);
+    AllSteps all(builder, parts_.length, inside);
+    for (const auto& x : parts_.xs) all.set(x.arg, x.stack);
+    for (const Op& op : parts_.ops)
+      if (depends(op) != Depends::kLoop && outside.contains(op.results[0])) all.emit(op);
+    rebuild(all);
+  }
+
+  void rebuild(AllSteps& all) {
+    std::vector<ScanParts::X> xs;
+    for (const auto& x : parts_.xs)
+      if (read_.contains(x.arg)) xs.push_back(x);
+    ValueSet live;  // what the loop still computes
+    for (const auto& carry : parts_.carries) live.insert(carry.out);
+    std::vector<ScanParts::Y> ys;
+    Substitution done;
+    for (const auto& y : parts_.ys)
+      if (depends(y.out) != Depends::kLoop) {
+        done.set(y.stack, all.stack(y.out));
+      } else {
+        live.insert(y.out);
+        ys.push_back(y);
+      }
+    std::vector<Op> ops;
+    for (size_t i = parts_.ops.size(); i-- > 0;) {
+      Op& op = parts_.ops[i];
+      bool needed = false;
+      for (ValueId result : op.results) needed = needed || live.contains(result);
+      if (!needed && depends(op) != Depends::kLoop) continue;
+      if (depends(op) == Depends::kStep && read_.contains(op.results[0])) {
+        xs.push_back({all.stack(op.results[0]), op.results[0]});
+        continue;
+      }
+      for_each_use(op, [&](ValueId v) { live.insert(v); });
+      ops.push_back(std::move(op));
+    }
+    parts_.ops.assign(std::make_move_iterator(ops.rbegin()), std::make_move_iterator(ops.rend()));
+    parts_.xs = std::move(xs);
+    parts_.ys = std::move(ys);
+    replaced_ = std::move(done);
+  }
+
+ public:
+  /// The stacks that are computed outside now.
+  const Substitution& replaced() const { return replaced_; }
+
+ private:
+  Program& program_;
+  Block& before_;
+  ScanParts parts_;
+  std::unordered_map<ValueId, Depends> depends_;
+  ValueSet read_;  ///< the region's values whose stacks the loop reads
+  Substitution replaced_;
+};
+
+void hoist_block(Program& program, Block& block, Substitution& replaced) {
+  Block out;
+  for (Op& op : block.ops) {
+    substitute(op, replaced);
+    if (op.code == OpCode::kScan) {
+      hoist_block(program, op.regions[0], replaced);
+      Hoist hoist(program, out);
+      std::vector<ValueId> stacks = op.results;
+      hoist.run(op);
+      for (ValueId stack : stacks) replaced.set(stack, hoist.replaced()(stack));
+    }
+    out.ops.push_back(std::move(op));
+  }
+  block.ops = std::move(out.ops);
+  for (ValueId& v : block.results) v = replaced(v);
+}
+
+}  // namespace
+
+void hoist(Program& program) {
+  Substitution replaced;
+  hoist_block(program, program.body, replaced);
+}
+
+}  // namespace weft::passes

@@ -1,0 +1,63 @@
+// The table of contents: every pass, and the order in which a program is compiled.
+#include <array>
+
+#include "passes/canonicalise.h"
+#include "passes/cse.h"
+#include "passes/dce.h"
+#include "passes/fuse.h"
+#include "passes/hoist.h"
+#include "passes/pass_runner.h"
+#include "passes/prepack.h"
+#include "passes/sink.h"
+#include "passes/vjp.h"
+
+namespace weft::passes {
+namespace {
+
+/// The pass `vjp`: the program of the cotangents of all floating inputs.
+void differentiate(ir::Program& program) {
+  std::vector<bool> wanted;
+  for (ir::ValueId input : program.body.args) wanted.push_back(is_floating(program.type(input).dtype));
+  program = vjp_of_primals(program, wanted);
+}
+
+constexpr Pass kPasses[] = {
+    {"canonicalise", canonicalise}, {"cse", cse},   {"dce", dce},   {"vjp", differentiate},
+    {"hoist", hoist},               {"sink", sink}, {"prepack", prepack}, {"fuse", fuse},
+};
+
+constexpr std::string_view kPipeline[] = {
+    // One form for what means the same, so that the passes below see slices and broadcasts where work is least.
+    "canonicalise",
+    "cse",
+    "dce",
+    // Out of the loop, to its front: what no carry is needed for. Before sink, so that sink stacks only what the loop makes.
+    "hoist",
+    // Merges what hoist has put side by side outside (a bias added to a projection, broadcasts of broadcasts).
+    "canonicalise",
+    // Out of the loop, to its back: what no carry needs.
+    "sink",
+    "canonicalise",
+    "cse",
+    "dce",
+    // From here on the program is as it runs: weights in panels, which no pass above looks into, and
+    "prepack",
+    // ops in stages, the loop nests of machine code.
+    "fuse",
+};
+
+}  // namespace
+
+std::span<const Pass> all_passes() { return kPasses; }
+
+const Pass& find_pass(std::string_view name) {
+  for (const Pass& pass : kPasses)
+    if (pass.name == name) return pass;
+  std::string known;
+  for (const Pass& pass : kPasses) known += (known.empty() ? "" : ", ") + std::string(pass.name);
+  user_error("no pass named '{}'; there are {}", name, known);
+}
+
+std::span<const std::string_view> compile_pipeline() { return kPipeline; }
+
+}  // namespace weft::passes

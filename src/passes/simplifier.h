@@ -1,0 +1,73 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "passes/rewrite.h"
+
+namespace weft::passes {
+
+/// The rules of canonicalise on single ops, with what they may ask: how operands are computed.
+class Simplifier {
+ public:
+  explicit Simplifier(ir::Program& program) : program_(program) {}
+
+  /// Ops go to this block until another call; returns the block before.
+  ir::Block* enter(ir::Block* block);
+
+  /// The value of an op that is not in the block yet (its result exists): a simpler one, or its own, with the op appended.
+  ir::ValueId add(ir::Op op);
+  /// The same for an op with a new result; `declared` where the type must be.
+  ir::ValueId make(ir::OpCode code, std::vector<ir::ValueId> operands, ir::Attrs attrs = {},
+                   const ir::Type* declared = nullptr);
+  /// Appends an op (a scan) as it is.
+  void append(ir::Op op);
+
+  ir::ValueId slice(ir::ValueId value, int64_t dim, int64_t start, int64_t limit);
+  ir::ValueId constant(double value, const ir::Type& type);
+
+  const ir::Type& type(ir::ValueId value) const { return program_.type(value); }
+  /// The op that computes the value; null for an argument. Valid until the next op is made.
+  const ir::Op* definition(ir::ValueId value) const;
+  /// The op if it is of this code.
+  const ir::Op* definition(ir::ValueId value, ir::OpCode code) const;
+  /// The number that all elements are.
+  std::optional<double> splat(ir::ValueId value) const;
+
+  bool changed = false;  ///< true iff a rule has applied
+
+ private:
+  /// kNoValue when no rule applies; may change the op.
+  ir::ValueId simplify(ir::Op& op);
+  ir::ValueId simplify_unary(const ir::Op& op);
+  ir::ValueId simplify_binary(const ir::Op& op);
+  ir::ValueId simplify_logic(const ir::Op& op);
+  ir::ValueId fold(const ir::Op& op);
+  ir::ValueId behind_broadcast(const ir::Op& op);
+  ir::ValueId sum_of_pads(const ir::Op& op);
+  ir::ValueId broadcast(const ir::Op& op);
+  ir::ValueId reshape(const ir::Op& op);
+  ir::ValueId transpose(const ir::Op& op);
+  ir::ValueId slice_of(const ir::Op& op);
+  ir::ValueId slice_of_concat(const ir::Op& op, const ir::Op& concat);
+  ir::ValueId slice_of_broadcast(const ir::Op& op, const ir::Op& broadcast);
+  ir::ValueId slice_of_pad(const ir::Op& op, const ir::Op& pad);
+  ir::ValueId pad(const ir::Op& op);
+  ir::ValueId concat(ir::Op& op);
+  ir::ValueId concat_of_sums(const ir::Op& op);
+  ir::ValueId reverse(const ir::Op& op);
+  ir::ValueId reduce(const ir::Op& op);
+  ir::ValueId reduce_of_broadcast(const ir::Op& op, const ir::Op& broadcast);
+  bool transpose_operands(ir::Op& op);
+
+  struct Place {
+    ir::Block* block = nullptr;
+    size_t index = 0;
+  };
+  ir::Program& program_;
+  ir::Block* block_ = nullptr;
+  std::vector<Place> places_;  ///< where each value is computed
+};
+
+}  // namespace weft::passes
