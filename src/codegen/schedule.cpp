@@ -126,6 +126,7 @@ class Planner {
       for (const Op* op : schedule_.body.stages[stage].ops) extend_lives(*op, static_cast<int64_t>(stage));
       describe(static_cast<int64_t>(stage));
     }
+    for (const Op& op : body.ops) count_work(op, ir::Dim(1));
   }
 
  private:
@@ -145,6 +146,20 @@ class Planner {
     buffer.elements = schedule_.expression(element_count(type.shape));
     schedule_.plan.buffers.push_back(std::move(buffer));
     return static_cast<int64_t>(schedule_.plan.buffers.size()) - 1;
+  }
+
+  /// Multiply-adds of products; for other ops a few an element.
+  void count_work(const Op& op, const ir::Dim& times) {
+    constexpr int64_t kPerElement = 4;
+    for (const Block& region : op.regions)
+      for (const Op& inner : region.ops) count_work(inner, times * ir::ScanView(op).length);
+    if (!op.regions.empty() || op.results.empty() || passes::is_view(op.code)) return;
+    ir::Dim elements = element_count(program_.type(op.results[0]).shape) * times;
+    const ir::Shape& first = op.operands.empty() ? ir::Shape{} : program_.type(op.operands[0]).shape;
+    if (op.code == OpCode::kMatmulPacked || op.code == OpCode::kMatmul) elements = elements * first.back();
+    else if (op.code == OpCode::kOuter) elements = element_count(first) * program_.type(op.operands[1]).shape.back() * times;
+    else elements = elements * ir::Dim(kPerElement);
+    schedule_.plan.work.push_back(schedule_.expression(elements));
   }
 
   void set_life(int64_t buffer, int64_t stage) {

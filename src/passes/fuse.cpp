@@ -31,6 +31,16 @@ bool has_equal_columns(const Program& program, const Op& concat) {
          std::ranges::all_of(concat.operands, [&](ValueId v) { return program.type(v).shape == first; });
 }
 
+/// Whether the op's kernel takes operands with a stride between rows: products over rows and sums down columns.
+bool reads_rows(const Program& program, const Op& op) {
+  const ir::Type& type = program.type(op.operands[0]);
+  if (type.dtype != DType::kF32 && type.dtype != DType::kF64) return false;
+  if (op.code == OpCode::kOuter) return true;
+  if (op.code != OpCode::kReduceSum) return false;
+  const auto& dims = op.attr<std::vector<int64_t>>("dims");
+  return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
+}
+
 bool all_native(const Program& program, const Op& op) {
   auto native = [&](ValueId v) { return is_native(program.type(v).dtype); };
   return std::ranges::all_of(op.operands, native) && std::ranges::all_of(op.results, native);
@@ -102,8 +112,7 @@ class CopyInserter {
         return;
       default:
         for (ValueId& operand : op.operands) {
-          bool rows = op.code == OpCode::kOuter || op.code == OpCode::kReduceSum;
-          if (rows ? !is_row_view(operand) : is_view_value(operand)) operand = copy(operand);
+          if (reads_rows(program_, op) ? !is_row_view(operand) : is_view_value(operand)) operand = copy(operand);
         }
     }
   }

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "runtime/tensor.h"
+
+namespace weft::engine {
+
+/// Finds the values of a program's symbols from its inputs' sizes, and checks types and sizes, in one pass without maps.
+class InputChecker {
+ public:
+  /// `symbols`: in the order wanted by values().
+  InputChecker(const ir::Program& program, std::span<const std::string> symbols);
+
+  /// The symbols' values. User's error naming the input, what it should be and what it is.
+  std::vector<int64_t> values(std::span<const runtime::TensorRef> inputs) const;
+
+ private:
+  struct Size {
+    size_t input, dim;
+    int64_t factor;               ///< times ...
+    std::vector<int64_t> symbols;  ///< ... these
+  };
+  [[noreturn]] void complain(std::span<const runtime::TensorRef> inputs) const;
+
+  const ir::Program& program_;
+  std::vector<std::pair<size_t, size_t>> binders_;  ///< for each symbol, the input and dim that are it alone
+  std::vector<Size> sizes_;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,79 @@
+#include "engine/native.h"
+
+#include <functional>
+
+#include "base/settings.h"
+#include "engine/calls.h"
+#include "engine/inputs.h"
+#include "ir/printer.h"
+#include "jit/jit.h"
+#include "passes/pass_runner.h"
+#include "runtime/executable.h"
+
+namespace weft::engine {
+namespace {
+
+class Native : public Executable {
+ public:
+  explicit Native(ir::Program program) : program_(std::move(program)), fused_(program_) {
+    passes::run_passes(fused_, passes::compile_pipeline());
+    schedule_ = codegen::schedule(fused_, jit::tile_rows());
+    jit::Compiled compiled = jit::compile(schedule_, dump_path());
+    from_cache_ = compiled.from_cache;
+    code_ = std::move(compiled.code);
+    runtime::Plan plan = schedule_.plan;
+    for (size_t i = 0; i < plan.stages.size(); ++i) {
+      if (plan.stages[i].kind == runtime::StagePlan::Kind::kCall)
+        plan.stages[i].call = make_call(schedule_, *schedule_.body.stages[i].ops[0]);
+      else
+        plan.stages[i].function = code_->function(plan.stages[i].symbol);
+    }
+    native_ = std::make_unique<runtime::NativeProgram>(std::move(plan));
+    checker_ = std::make_unique<InputChecker>(program_, native_->plan().symbols);
+  }
+
+  bool from_cache() const { return from_cache_; }
+  const ir::Program& program() const override { return program_; }
+
+  void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
+           runtime::Team& team) const override {
+    std::vector<int64_t> symbols = checker_->values(inputs);
+    internal_check(outputs.size() == program_.body.results.size(), "@{} has {} outputs, got memory for {}", program_.name,
+                   program_.body.results.size(), outputs.size());
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    for (const runtime::TensorRef& input : inputs) from.push_back(input.data);
+    for (const runtime::TensorRef& output : outputs) to.push_back(output.data);
+    native_->run(from, to, symbols, team);
+  }
+
+  std::string plan(const ir::Bindings& bindings) const override {
+    std::vector<int64_t> values;
+    for (const std::string& symbol : native_->plan().symbols) values.push_back(evaluate(ir::Dim::symbol(symbol), bindings));
+    return runtime::describe(native_->plan(), values);
+  }
+
+ private:
+  std::string dump_path() const {
+    if (settings().dump.empty()) return "";
+    return fmt::format("{}/{}-{:016x}", settings().dump, program_.name, std::hash<std::string>{}(ir::print(program_, true)));
+  }
+
+  ir::Program program_;
+  ir::Program fused_;
+  codegen::Schedule schedule_;  // points into fused_
+  std::unique_ptr<jit::Code> code_;
+  bool from_cache_ = false;
+  std::unique_ptr<runtime::NativeProgram> native_;
+  std::unique_ptr<InputChecker> checker_;
+};
+
+}  // namespace
+
+NativeResult native(ir::Program program) {
+  auto executable = std::make_shared<const Native>(std::move(program));
+  bool from_cache = executable->from_cache();
+  return {std::move(executable), from_cache};
+}
+
+}  // namespace weft::engine

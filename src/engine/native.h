@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/engine.h"
+
+namespace weft::engine {
+
+/// What compiling one program came to.
+struct NativeResult {
+  std::shared_ptr<const Executable> executable;
+  bool from_cache = false;
+};
+
+/// Runs the compile pipeline on a copy of the program, generates machine code and plans buffers.
+NativeResult native(ir::Program program);
+
+}  // namespace weft::engine

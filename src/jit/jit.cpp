@@ -1,0 +1,184 @@
+#include "jit/jit.h"
+
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <atomic>
+#include <fstream>
+#include <mutex>
+
+#include "base/settings.h"
+#include "codegen/codegen.h"
+#include "jit/object_cache.h"
+#include "jit/target.h"
+#include "runtime/scalar_math.h"
+
+namespace weft::jit {
+namespace {
+
+using llvm::orc::LLJIT;
+
+std::mutex& compiler_mutex() {
+  static auto* mutex = new std::mutex;  // never destroyed: programs may be compiled and freed while the process exits
+  return *mutex;
+}
+
+std::string message_of(llvm::Error error) { return llvm::toString(std::move(error)); }
+
+template <typename T>
+T unwrap(llvm::Expected<T> value) {
+  if (!value) user_error("weft: LLVM refused the program: {}", message_of(value.takeError()));
+  return std::move(*value);
+}
+
+template <typename T>
+T& unwrap(llvm::Expected<T&> value) {
+  if (!value) user_error("weft: LLVM refused the program: {}", message_of(value.takeError()));
+  return *value;
+}
+
+void unwrap(llvm::Error error) {
+  if (error) user_error("weft: LLVM refused the program: {}", message_of(std::move(error)));
+}
+
+void define(llvm::orc::SymbolMap& symbols, LLJIT& jit, const std::string& name, const void* address) {
+  symbols[jit.mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+}
+
+/// What machine code may call: the micro-kernels of the active ISA and the runtime's functions; nothing else resolves, but
+/// for the few C functions that LLVM itself calls.
+llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
+  llvm::orc::SymbolMap symbols;
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    const runtime::DTypeKernels& kernels = runtime::kernels(runtime::active_isa(), dtype);
+    for (int64_t vectors = 1; vectors <= runtime::kMaxVectors; ++vectors)
+      define(symbols, jit, fmt::format("weft_tile_{}_{}", name_of(dtype), vectors), reinterpret_cast<void*>(kernels.tile[vectors]));
+  }
+  int64_t count = 0;
+  const runtime::RuntimeSymbol* functions = runtime::runtime_symbols(&count);
+  for (int64_t i = 0; i < count; ++i) define(symbols, jit, functions[i].name, functions[i].address);
+  return symbols;
+}
+
+/// The one ORC session of the process.
+LLJIT& session() {
+  static LLJIT* jit = [] {
+    llvm::orc::JITTargetMachineBuilder builder(llvm::Triple(llvm::sys::getProcessTriple()));
+    target_machine(target_of(runtime::active_isa()));  // initialises LLVM's targets
+    auto made = unwrap(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
+    auto process = unwrap(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(made->getDataLayout().getGlobalPrefix()));
+    auto& runtime = unwrap(made->createJITDylib("weft_runtime"));
+    runtime.addGenerator(std::move(process));
+    unwrap(runtime.define(llvm::orc::absoluteSymbols(runtime_symbols(*made))));
+    return made.release();
+  }();
+  return *jit;
+}
+
+class OrcCode : public Code {
+ public:
+  OrcCode(LLJIT& jit, llvm::orc::JITDylib& library) : jit_(jit), library_(library) {}
+
+  ~OrcCode() override {
+    std::lock_guard lock(compiler_mutex());
+    llvm::consumeError(jit_.getExecutionSession().removeJITDylib(library_));
+  }
+
+  runtime::StageFunction function(const std::string& name) const override {
+    auto address = jit_.lookup(library_, name);
+    if (!address) internal_error("no function {}: {}", name, message_of(address.takeError()));
+    return address->toPtr<runtime::StageFunction>();
+  }
+
+ private:
+  LLJIT& jit_;
+  llvm::orc::JITDylib& library_;
+};
+
+std::string text_of(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, nullptr);
+  return text;
+}
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+/// The object of a module, and how many instructions it had.
+std::string compile_module(llvm::Module& module, const std::string& dump, int64_t& instructions) {
+  auto machine = target_machine(target_of(runtime::active_isa()));
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  if (!dump.empty()) write(dump + ".ll", text_of(module));
+  if (settings().verify) {
+    std::string problems;
+    llvm::raw_string_ostream stream(problems);
+    internal_check(!llvm::verifyModule(module, &stream), "LLVM's verifier: {}", problems);
+  }
+  optimise(module, *machine);
+  for (const llvm::Function& function : module) instructions += function.getInstructionCount();
+  if (!dump.empty()) {
+    write(dump + ".opt.ll", text_of(module));
+    auto copy = llvm::CloneModule(module);
+    write(dump + ".s", emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile));
+  }
+  return emit(module, *machine, llvm::CodeGenFileType::ObjectFile);
+}
+
+/// The module's own text is part of the key, so that a change of code generation can never meet an old object.
+std::string cache_key(const llvm::Module& module) {
+  Target target = target_of(runtime::active_isa());
+  return fmt::format("weft {} llvm {} cpu {} features {}\n{}", WEFT_VERSION, LLVM_VERSION_STRING, target.cpu, target.features,
+                     text_of(module));
+}
+
+std::unique_ptr<Code> link(const std::string& object) {
+  static std::atomic<int64_t> serial{0};
+  LLJIT& jit = session();
+  auto& library = unwrap(jit.createJITDylib(fmt::format("program_{}", serial++)));
+  library.addToLinkOrder(*jit.getJITDylibByName("weft_runtime"));
+  auto code = std::make_unique<OrcCode>(jit, library);
+  unwrap(jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object)));
+  return code;
+}
+
+}  // namespace
+
+Compiled compile(codegen::Schedule& schedule, const std::string& dump) {
+  std::unique_lock lock(compiler_mutex());
+  Compiled result;
+  llvm::LLVMContext context;
+  auto module = codegen::generate(schedule, context);
+  if (module->empty()) return result;
+  std::string key = settings().cache_dir.empty() ? "" : cache_key(*module);
+  auto object = dump.empty() ? load_object(key) : std::nullopt;
+  result.from_cache = object.has_value();
+  if (!object) {
+    object = compile_module(*module, dump, result.instructions);
+    store_object(key, *object);
+  }
+  result.code = link(*object);
+  return result;
+}
+
+codegen::TileRows tile_rows() {
+  codegen::TileRows rows{};
+  const auto& single = runtime::kernels(runtime::active_isa(), DType::kF32);
+  const auto& wide = runtime::kernels(runtime::active_isa(), DType::kF64);
+  for (int64_t i = 0; i <= runtime::kMaxVectors; ++i) {
+    rows.f32[i] = single.tile_rows[i];
+    rows.f64[i] = wide.tile_rows[i];
+  }
+  return rows;
+}
+
+void lock_for_fork() { compiler_mutex().lock(); }
+void unlock_after_fork() { compiler_mutex().unlock(); }
+
+}  // namespace weft::jit

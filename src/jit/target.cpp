@@ -1,0 +1,88 @@
+#include "jit/target.h"
+
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/PassManager.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+
+#include <mutex>
+
+#include "base/error.h"
+
+namespace weft::jit {
+namespace {
+
+void initialise_llvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+}
+
+std::string host_features() {
+  std::string text;
+  for (const auto& feature : llvm::sys::getHostCPUFeatures())
+    text += (text.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
+  return text;
+}
+
+}  // namespace
+
+Target target_of(runtime::Isa isa) {
+  switch (isa) {
+    case runtime::Isa::kAvx512: return {llvm::sys::getHostCPUName().str(), host_features()};
+    case runtime::Isa::kAvx2: return {"haswell", ""};
+    case runtime::Isa::kGeneric: return {"x86-64", ""};
+  }
+  internal_error("unknown ISA");
+}
+
+std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target) {
+  initialise_llvm();
+  std::string triple = llvm::sys::getProcessTriple(), error;
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
+  check(found != nullptr, "weft: LLVM has no code generator for {}: {}", triple, error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
+                                                                          std::nullopt, llvm::CodeGenOptLevel::Default, true));
+  check(machine != nullptr, "weft: LLVM cannot generate code for {} ({})", triple, target.cpu);
+  return machine;
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), true));
+  for (llvm::Function& function : module)
+    if (!function.isDeclaration()) passes.run(function, functions);
+}
+
+std::string emit(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType kind) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  bool refused = machine.addPassesToEmitFile(passes, stream, nullptr, kind);
+  check(!refused, "weft: LLVM cannot write machine code for this CPU ({})", machine.getTargetCPU().str());
+  passes.run(module);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+}  // namespace weft::jit

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <memory>
+#include <string>
+
+#include "runtime/kernels.h"
+
+namespace weft::jit {
+
+/// LLVM's CPU and features for an ISA: the host's own when it is the best that the host has, a plain one when it was forced.
+struct Target {
+  std::string cpu, features;
+};
+Target target_of(runtime::Isa isa);
+
+std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target);
+
+/// The short pipeline before code generation: early CSE, loop-invariant code motion, and no more (an instruction costs some
+/// 30 us, most of it in code generation).
+void optimise(llvm::Module& module, llvm::TargetMachine& machine);
+
+/// An object file's bytes, or assembly text. User's error with LLVM's words when it cannot.
+std::string emit(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType kind);
+
+}  // namespace weft::jit
