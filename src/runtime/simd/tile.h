@@ -57,7 +57,10 @@ template <typename T, int S, int R, bool kAlongK>
   for (int64_t i = 0; i < k; ++i) {
     Vector<T> strip[S];
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) strip[s] = load(b + s * kLanes);
+    for (int s = 0; s < S; ++s) {
+      strip[s] = load(b + s * kLanes);
+      if constexpr (R > 1) keep_in_register(strip[s]);
+    }
 #pragma GCC unroll 32
     for (int r = 0; r < R; ++r) {
       const Vector<T> x = splat(a[r * row_step]);
@@ -104,10 +107,12 @@ constexpr FewRowsShape few_rows_shape(int units, int rows) {
   const int most = kVectorBytes == 64 ? 24 : 12;  // accumulators; beside them one register of a panel and `rows` broadcasts
   int strip = units * kRegistersPerUnit;
   while (strip * rows > most) strip /= strip % 2 == 0 ? 2 : 3;
-  int panels = 1;
-  while (strip * rows * panels < 8 && 2 * strip * rows * panels <= most) panels *= 2;
-  if (rows == 1 && 2 * strip * panels <= most) panels *= 2;
-  return {strip, panels};
+  // By rows and units. Measured: with more, panels that come from the second-level cache arrive no faster, or slower.
+  constexpr int kPanels64[][5] = {{0, 8, 4, 4, 1}, {0, 4, 2, 1, 1}, {0, 2, 2, 1, 1}};
+  constexpr int kPanels32[][5] = {{0, 4, 2, 1, 1}, {0, 2, 1, 1, 1}, {0, 2, 1, 1, 1}};
+  if (kVectorBytes == 64) return {strip, kPanels64[rows - 1][units]};
+  if (kVectorBytes == 32) return {strip, kPanels32[rows - 1][units]};
+  return {strip, rows == 1 && units == 1 ? 2 : 1};
 }
 
 /// Like block() for R rows, S registers side by side in each of P panels, which are `panel_size` elements apart; their parts
@@ -131,7 +136,8 @@ template <typename T, int S, int P, int R>
     for (int p = 0; p < P; ++p)
 #pragma GCC unroll 16
       for (int s = 0; s < S; ++s) {
-        const Vector<T> column = load(b + p * panel_size + s * kLanes);
+        Vector<T> column = load(b + p * panel_size + s * kLanes);
+        if constexpr (R > 1) keep_in_register(column);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) sum[p][s][r] += x[r] * column;
       }

@@ -58,6 +58,15 @@ template <typename T>
   return x - Vector<T>{};
 }
 
+/// Keeps a loaded vector in a register: the compiler would rather load it again for every use than spend a register, and
+/// loads are what a core has two of a cycle.
+template <typename V>
+[[gnu::always_inline]] inline void keep_in_register(V& v) {
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#endif
+}
+
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
