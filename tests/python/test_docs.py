@@ -1,0 +1,81 @@
+"""The documents say what is there: folders, files, settings, passes, make targets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+
+
+def tracked_files() -> list[Path]:
+    done = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [Path(line) for line in done.stdout.splitlines() if (ROOT / line).exists()]
+
+
+def test_the_folder_list_of_the_architecture_is_the_tree() -> None:
+    listed = re.findall(r"^\| `([a-z_/]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
+    present = {
+        Path(*file.parts[:depth])
+        for file in tracked_files()
+        for depth in (1, 2)
+        if len(file.parts) > depth and not file.parts[0].startswith(".")
+    }
+    assert sorted(listed) == sorted(str(folder) for folder in present)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_to_files(document: str) -> None:
+    path = ROOT / document
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_named_in_the_text_exist(document: str) -> None:
+    named = re.findall(
+        r"(?<![\w/.-])((?:src|pytorch|python|tests|tools|benchmarks|examples|scripts|docs)/[\w/.*-]*[\w/])",
+        (ROOT / document).read_text(),
+    )
+    for name in named:
+        assert (ROOT / name).exists() or list(ROOT.glob(name)), name
+
+
+def test_every_setting_is_documented() -> None:
+    source = (ROOT / "src/base/settings.cpp").read_text()
+    documented = set(re.findall(r"\bWEFT[A-Z_]*\b", (ROOT / "docs/debugging.md").read_text()))
+    read = set(re.findall(r'"(WEFT[A-Z_]*)"', source))
+    assert read == documented
+
+
+def test_passes_named_in_the_documents_exist() -> None:
+    known = set(re.findall(r'\{"(\w+)", ', (ROOT / "src/passes/pipeline.cpp").read_text()))
+    for document in DOCUMENTS:
+        for listed in re.findall(r"(?:--passes=|WEFT_DISABLE=)([\w,]+)", (ROOT / document).read_text()):
+            assert set(listed.split(",")) <= known | {"name"}, f"{document}: {listed}"
+
+
+def test_make_targets_named_in_the_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for document in DOCUMENTS:
+        named = re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / document).read_text(), re.M)
+        assert set(named) <= targets, document
+
+
+def python_blocks(document: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.S)
+
+
+def test_the_code_in_the_readme_runs() -> None:
+    """Block after block in one process, as a reader would try them."""
+    code = "\n".join(python_blocks("README.md"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
