@@ -26,6 +26,10 @@ std::optional<OpCode> op_named(std::string_view name) {
   return it->second;
 }
 
+bool is_annotation(std::string_view attr) {
+  return attr.find('.') != std::string_view::npos || attr == "stage" || attr == "batched" || attr == "fallback";
+}
+
 ValueId Program::new_value(Type type, std::string name) {
   values.push_back({std::move(type), std::move(name)});
   return static_cast<ValueId>(values.size() - 1);

@@ -34,9 +34,12 @@ using ValueId = uint32_t;
 inline constexpr ValueId kNoValue = ~ValueId{0};
 
 /// An attribute. Floats print losslessly (`0.1`, `inf`, `nan`), dims as `dim(2*T)`, so that parse(print(p)) == p.
-/// The type rules know every op's attributes and refuse others, but for annotations: names with a `.` are free for passes.
+/// The type rules know every op's attributes and refuse others, but for annotations, which any op may have.
 using Attr = std::variant<bool, int64_t, double, std::vector<int64_t>, std::string, Dim>;
 using Attrs = std::map<std::string, Attr, std::less<>>;
+
+/// True for attributes that say nothing about what an op computes: names with a `.`, and what the pass fuse writes.
+bool is_annotation(std::string_view attr);
 
 /// Limits that keep programs from arbitrary text bounded; the verifier enforces them.
 inline constexpr int64_t kMaxRank = 16;

@@ -19,7 +19,7 @@ struct RuleInput {
 
   /// The declared type; user's error when there is none.
   const Type& declared_type() const;
-  /// User's error when the op has an attribute that is not listed (annotations with a `.` apart).
+  /// User's error when the op has an attribute that is not listed (annotations apart).
   void allow(std::initializer_list<std::string_view> names) const;
   /// An attribute that must be there; user's error unless it is an integer / a list of integers / a number.
   int64_t integer(std::string_view attr) const;
