@@ -1,6 +1,5 @@
 #include "passes/canonicalise.h"
 
-#include <algorithm>
 #include <unordered_map>
 
 #include "passes/simplifier.h"
@@ -9,77 +8,16 @@ namespace weft::passes {
 namespace {
 
 using ir::Block;
-using ir::kNoValue;
 using ir::Op;
-using ir::OpClass;
 using ir::OpCode;
 using ir::Program;
 using ir::Type;
 using ir::ValueId;
 using Dims = std::vector<int64_t>;
 
-struct Range {
-  int64_t dim, start, limit;
-  bool operator==(const Range&) const = default;
-};
-
-Range range_of(const Op& slice) {
-  return {slice.attr<int64_t>("dim"), slice.attr<int64_t>("start"), slice.attr<int64_t>("limit")};
-}
-
-/// Which slices are all that is read of a value: by slices, or by elementwise ops of which only slices are read.
-class SliceReads {
- public:
-  SliceReads(const Program& program, const Block& block) : program_(program), all_(program.values.size()) {
-    visit(block);
-  }
-
-  /// The ranges; empty when more than slices is read (or nothing).
-  const std::vector<Range>& of(ValueId v) const {
-    static const std::vector<Range> none;
-    auto it = ranges_.find(v);
-    return it == ranges_.end() || all_[v] ? none : it->second;
-  }
-
- private:
-  static constexpr size_t kMost = 16;
-
-  void visit(const Block& block) {
-    for (ValueId v : block.results) all_[v] = true;
-    for (size_t i = block.ops.size(); i-- > 0;) {
-      const Op& op = block.ops[i];
-      for (const Block& region : op.regions) visit(region);
-      if (op.code == OpCode::kSlice) {
-        add(op.operands[0], range_of(op));
-      } else if (info(op.code).op_class == OpClass::kElementwise && !of(op.results[0]).empty()) {
-        const std::vector<Range> ranges = of(op.results[0]);
-        for (ValueId v : op.operands)
-          for (const Range& range : ranges) add(v, range);
-      } else {
-        for (ValueId v : op.operands) all_[v] = true;
-      }
-    }
-  }
-
-  /// Ranges along one dim, that together read no element twice.
-  void add(ValueId v, const Range& range) {
-    if (all_[v]) return;
-    auto& ranges = ranges_[v];
-    if (std::ranges::find(ranges, range) != ranges.end()) return;
-    for (const Range& other : ranges)
-      if (other.dim != range.dim || (other.start < range.limit && range.start < other.limit)) all_[v] = true;
-    ranges.push_back(range);
-    if (ranges.size() > kMost) all_[v] = true;
-  }
-
-  const Program& program_;
-  std::vector<bool> all_;
-  std::unordered_map<ValueId, std::vector<Range>> ranges_;
-};
-
 class Canonicalise {
  public:
-  explicit Canonicalise(Program& program) : program_(program), simplifier_(program), reads_(program, program.body) {}
+  explicit Canonicalise(Program& program) : program_(program), simplifier_(program) {}
 
   /// One sweep; true iff something changed.
   bool run() {
@@ -100,45 +38,15 @@ class Canonicalise {
     }
     for (ValueId& v : block.results) v = replaced_(v);
     simplifier_.enter(before);
-    // The simplifier must not be asked about these any more, but for those of an enclosing block.
     block.ops = std::move(out.ops);
   }
 
   void run_op(Op op) {
     ValueId own = op.results[0];
-    if (op.code == OpCode::kSlice) {
-      auto it = sliced_.find(op.operands[0]);
-      if (it != sliced_.end()) return replace(own, it->second.at(position(op.operands[0], range_of(op))));
-    }
-    if (info(op.code).op_class == OpClass::kElementwise)
-      if (const auto& ranges = reads_.of(own); !ranges.empty()) return run_on_slices(op, ranges);
     replace(own, simplifier_.add(std::move(op)));
   }
 
   void replace(ValueId from, ValueId to) { replaced_.set(from, to); }
-
-  size_t position(ValueId v, const Range& range) const {
-    const auto& ranges = reads_.of(v);
-    return static_cast<size_t>(std::ranges::find(ranges, range) - ranges.begin());
-  }
-
-  void run_on_slices(const Op& op, const std::vector<Range>& ranges) {
-    simplifier_.changed = true;
-    std::vector<ValueId> slices;
-    for (const Range& range : ranges) {
-      std::vector<ValueId> operands;
-      for (ValueId v : op.operands) {
-        auto it = sliced_.find(v);
-        operands.push_back(it != sliced_.end() ? it->second.at(position(v, range))
-                                               : simplifier_.slice(v, range.dim, range.start, range.limit));
-      }
-      Type declared = program_.type(op.results[0]);
-      declared.shape[static_cast<size_t>(range.dim)] = ir::Dim(range.limit - range.start);
-      slices.push_back(
-          simplifier_.make(op.code, std::move(operands), op.attrs, op.code == OpCode::kCast ? &declared : nullptr));
-    }
-    sliced_.emplace(op.results[0], std::move(slices));
-  }
 
   void run_scan(Op op) {
     ScanParts parts(std::move(op));
@@ -230,9 +138,7 @@ class Canonicalise {
 
   Program& program_;
   Simplifier simplifier_;
-  SliceReads reads_;
   Substitution replaced_;
-  std::unordered_map<ValueId, std::vector<ValueId>> sliced_;  ///< values that are computed slice by slice
 };
 
 }  // namespace

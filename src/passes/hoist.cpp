@@ -28,6 +28,14 @@ bool must_leave(OpCode code) {
   return op_class == OpClass::kProduct || op_class == OpClass::kReduction || code == OpCode::kGather;
 }
 
+/// What reading a stack counts for, in percent of its bytes. One made for its own sake costs a pass over memory, so it must
+/// save some; elementwise work on top of a product is free, and better done outside; slices are better taken inside.
+int percent(OpCode code, bool behind_product) {
+  if (must_leave(code)) return 101;
+  if (!behind_product) return 110;
+  return info(code).op_class == OpClass::kMovement ? 102 : 100;
+}
+
 /// Free where it is read, but a waste of memory as a value of its own.
 bool is_free_inside(OpCode code) { return code == OpCode::kConstant || code == OpCode::kBroadcast; }
 
@@ -107,16 +115,18 @@ class Hoist {
     MinCut cut;
     ValueSet behind_product;
     auto cost = [&](ValueId v, int percent) { return estimated_bytes(program_.type(v)) * percent; };
-    for (const auto& x : parts_.xs) node[x.arg] = cut.add(cost(x.arg, 100));
+    for (const auto& x : parts_.xs) {
+      node[x.arg] = cut.add(cost(x.arg, 100));
+      cut.pin(node[x.arg]);  // it exists outside whatever the loop reads
+    }
     for (const Op& op : parts_.ops) {
       bool loop = depends(op) == Depends::kLoop;
       bool step = depends(op) == Depends::kStep;
       if (step) {
-        // A stack made for its own sake costs a pass over memory, so it must save some; one on top of a product is free.
         bool forced = must_leave(op.code);
         for (ValueId v : op.operands) forced = forced || behind_product.contains(v);
         if (forced) behind_product.insert(op.results[0]);
-        node[op.results[0]] = cut.add(cost(op.results[0], must_leave(op.code) ? 101 : forced ? 100 : 110));
+        node[op.results[0]] = cut.add(cost(op.results[0], percent(op.code, forced)));
         if (must_leave(op.code)) cut.pin(node[op.results[0]]);
       }
       for_each_use(op, [&](ValueId v) {

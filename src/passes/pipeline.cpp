@@ -6,6 +6,7 @@
 #include "passes/dce.h"
 #include "passes/fuse.h"
 #include "passes/hoist.h"
+#include "passes/narrow.h"
 #include "passes/pass_runner.h"
 #include "passes/prepack.h"
 #include "passes/sink.h"
@@ -22,8 +23,8 @@ void differentiate(ir::Program& program) {
 }
 
 constexpr Pass kPasses[] = {
-    {"canonicalise", canonicalise}, {"cse", cse},   {"dce", dce},   {"vjp", differentiate},
-    {"hoist", hoist},               {"sink", sink}, {"prepack", prepack}, {"fuse", fuse},
+    {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},         {"vjp", differentiate}, {"hoist", hoist},
+    {"narrow", narrow},             {"sink", sink},   {"prepack", prepack}, {"fuse", fuse},
 };
 
 constexpr std::string_view kPipeline[] = {
@@ -33,8 +34,12 @@ constexpr std::string_view kPipeline[] = {
     "dce",
     // Out of the loop, to its front: what no carry is needed for. Before sink, so that sink stacks only what the loop makes.
     "hoist",
+    // Gates as slices of the loop's own products; what hoist has taken out stays whole.
+    "narrow",
     // Merges what hoist has put side by side outside (a bias added to a projection, broadcasts of broadcasts).
     "canonicalise",
+    // The slices of captured values that narrow has made.
+    "hoist",
     // Out of the loop, to its back: what no carry needs.
     "sink",
     "canonicalise",

@@ -274,12 +274,37 @@ class Sink {
     }
     if (op->code == OpCode::kMatmul && !is_inside(op->operands[1]))
       return after_.emit(op->code, {sum(op->operands[0]), op->operands[1]}, op->attrs);
+    if (op->code == OpCode::kConcat)
+      if (ValueId whole = sum_of_concat(*op); whole != kNoValue) return whole;
     if (!is_linear(op->code)) return after_.reduce_sum(stack(v), {0});
     std::vector<ValueId> operands;
     for (ValueId operand : op->operands) operands.push_back(sum(operand));
     ir::Type declared = program_.type(v);
     bool declares = op->code == OpCode::kBroadcast || op->code == OpCode::kReshape;
     return after_.emit(op->code, std::move(operands), op->attrs, declares ? &declared : nullptr);
+  }
+
+  /// Sums of parts that the loop has joined anyway are one sum of the whole (a bias's gradient, gate by gate).
+  ValueId sum_of_concat(const Op& op) {
+    std::vector<ValueId> parts;
+    Dims dims;
+    for (ValueId v : op.operands) {
+      const Op* part = definition(v);
+      if (!part || part->code != OpCode::kReduceSum || !moved_.contains(v)) return kNoValue;
+      if (!parts.empty() && part->attr<Dims>("dims") != dims) return kNoValue;
+      dims = part->attr<Dims>("dims");
+      parts.push_back(part->operands[0]);
+    }
+    int64_t dim = op.attr<int64_t>("dim");  // as a dim of what is summed
+    for (int64_t reduced : dims)
+      if (reduced <= dim) ++dim;
+    for (const Op& other : parts_.ops) {
+      if (other.code != OpCode::kConcat || other.operands != parts || other.attr<int64_t>("dim") != dim) continue;
+      Dims all = {0};
+      for (int64_t reduced : dims) all.push_back(reduced + 1);
+      return after_.reduce_sum(stack(other.results[0]), std::move(all));
+    }
+    return kNoValue;
   }
 
   /// What the carry is after the last step.

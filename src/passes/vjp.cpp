@@ -8,6 +8,7 @@
 #include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/hoist.h"
+#include "passes/narrow.h"
 
 namespace weft::passes {
 namespace {
@@ -31,6 +32,7 @@ Program joint(const Program& original, const std::vector<bool>& wanted, Keep kee
   check(wanted.size() == inputs, "vjp: the program has {} inputs, but wanted has {}", inputs, wanted.size());
   tidy(program);
   hoist(program);
+  narrow(program);
   tidy(program);
 
   ValueSet varied;

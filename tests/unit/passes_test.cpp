@@ -1,0 +1,117 @@
+// Each pass leaves what random programs compute as it is, within rounding.
+
+#include "base/settings.h"
+#include "gradients.h"
+#include "interpreter/interpreter.h"
+#include "ir/parser.h"
+#include "ir/printer.h"
+#include "ir/verifier.h"
+#include "passes/pass_runner.h"
+#include "passes/vjp.h"
+#include "programs.h"
+#include "random_program.h"
+
+namespace weft {
+namespace {
+
+using testing::Arrays;
+using Names = std::vector<std::string_view>;
+
+/// Passes before prepack, which the interpreter is no measure of.
+Names tidy_pipeline() {
+  Names names;
+  for (std::string_view name : passes::compile_pipeline())
+    if (name != "prepack" && name != "fuse") names.push_back(name);
+  return names;
+}
+
+void check_unchanged(ir::Program program, const Names& names, const ir::Bindings& bindings, uint64_t seed,
+                     double tolerance) {
+  SCOPED_TRACE(ir::print(program));
+  Arrays inputs = testing::random_inputs(program, bindings, seed);
+  Arrays expected = interpreter::evaluate(program, inputs);
+  passes::run_passes(program, names);
+  SCOPED_TRACE(ir::print(program));
+  ASSERT_NO_THROW(ir::verify(program));
+  EXPECT_LE(testing::difference(interpreter::evaluate(program, inputs), expected), tolerance);
+}
+
+struct PassCase {
+  std::string name;
+  Names passes;
+};
+
+class EachPass : public ::testing::TestWithParam<PassCase> {
+ protected:
+  void SetUp() override { mutable_settings().verify = true; }
+};
+
+TEST_P(EachPass, LeavesRandomProgramsAsTheyAre) {
+  testing::RandomOptions options;
+  options.dtype = DType::kF64;
+  options.mixed = false;
+  options.scan_depth = 2;
+  options.ops = 10;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    check_unchanged(testing::random_program(seed, options), GetParam().passes,
+                    {{"T", static_cast<int64_t>(seed % 4)}, {"B", 3}}, seed, 1e-9);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST_P(EachPass, LeavesDerivativesAsTheyAre) {
+  testing::RandomOptions options;
+  options.dtype = DType::kF64;
+  options.mixed = false;
+  options.ops = 7;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    ir::Program program = testing::random_program(seed + 1000, options);
+    program = passes::vjp_of_primals(program, testing::floating_inputs(program));
+    check_unchanged(program, GetParam().passes, {{"T", static_cast<int64_t>(seed % 4)}, {"B", 2}}, seed, 1e-9);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachPass,
+                         ::testing::Values(PassCase{"canonicalise", {"canonicalise"}}, PassCase{"cse", {"cse"}},
+                                           PassCase{"dce", {"dce"}}, PassCase{"hoist", {"hoist"}},
+                                           PassCase{"narrow", {"narrow"}}, PassCase{"sink", {"sink"}},
+                                           PassCase{"hoist_sink", {"hoist", "sink"}},
+                                           PassCase{"sink_hoist", {"sink", "hoist", "canonicalise"}},
+                                           PassCase{"pipeline", tidy_pipeline()}),
+                         [](const auto& info) { return info.param.name; });
+
+/// Passes that move and compare nothing but whole ops give the same bits, whatever the types.
+TEST(ExactPasses, LeaveMixedTypesAsTheyAre) {
+  testing::RandomOptions options;
+  options.scan_depth = 2;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    check_unchanged(testing::random_program(seed, options), {"cse", "dce"}, {{"T", 3}, {"B", 2}}, seed, 0);
+    ASSERT_NO_THROW({
+      ir::Program program = testing::random_program(seed, options);
+      passes::run_passes(program, tidy_pipeline());
+    });
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Runner, SkipsWhatIsDisabled) {
+  ir::Program program = ir::parse("program @p(%x: f32[B]) { %d = tanh %x : f32[B] return %x }");
+  mutable_settings().disabled = {"dce"};
+  passes::run_passes(program, Names{"dce"});
+  mutable_settings().disabled = {};
+  EXPECT_EQ(program.body.ops.size(), 1u);
+  passes::run_passes(program, Names{"dce"});
+  EXPECT_EQ(program.body.ops.size(), 0u);
+}
+
+TEST(Runner, NamesThePassesThereAre) {
+  EXPECT_EQ(testing::error_of([] { passes::find_pass("fold"); }),
+            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, hoist, narrow, sink, prepack, fuse");
+}
+
+}  // namespace
+}  // namespace weft
