@@ -1,20 +1,29 @@
 // weft-run: runs a program on random inputs and prints a summary of its outputs.
+//
+//   weft-run gru.weft --random 3 --dims T=4,B=2 --compare
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "engine/engine.h"
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
+#include "ir/verifier.h"
+#include "runtime/team.h"
 
 namespace {
 
@@ -25,7 +34,11 @@ struct Options {
   uint64_t seed = 0;
   std::vector<std::string> dims;
   bool interpreter = false;
+  bool compare = false;
+  bool plan = false;
   bool values = false;
+  int64_t threads = 0;
+  int64_t repeat = 1;
 };
 
 std::string read_text(const std::string& file) {
@@ -83,14 +96,75 @@ void print_output(const weft::ir::Program& program, size_t i, const Array& outpu
   if (all) std::cout << fmt::format("  {:.9g}\n", fmt::join(values, " "));
 }
 
-void run(const Options& options) {
-  weft::ir::Program program = weft::ir::parse(read_text(options.file));
-  std::vector<Array> inputs = random_inputs(program, options);
+weft::ir::Bindings bind(const weft::ir::Program& program, const std::vector<Array>& inputs) {
+  std::vector<std::vector<int64_t>> sizes;
+  for (const Array& input : inputs) sizes.push_back(input.sizes);
+  return weft::ir::bind(program, sizes);
+}
+
+template <typename Action>
+double milliseconds(Action action) {
   auto start = std::chrono::steady_clock::now();
-  std::vector<Array> outputs = weft::interpreter::evaluate(program, inputs);
-  std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  action();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Runs machine code `repeat` times; the compile time and the shortest run go to the standard error.
+std::vector<Array> run_engine(const std::string& text, const std::vector<Array>& inputs, const Options& options) {
+  std::shared_ptr<const weft::engine::Executable> executable;
+  double compile = milliseconds([&] { executable = weft::engine::compile(text); });
+  const weft::ir::Program& program = executable->program();
+  weft::ir::Bindings bindings = bind(program, inputs);
+  if (options.plan) std::cout << executable->plan(bindings);
+  std::vector<Array> outputs;
+  for (weft::ir::ValueId id : program.body.results)
+    outputs.emplace_back(program.type(id).dtype, weft::interpreter::sizes_of(program.type(id).shape, bindings));
+  std::vector<weft::runtime::TensorRef> from;
+  for (const Array& input : inputs)  // inputs are only read
+    from.push_back({const_cast<std::byte*>(input.bytes.data()), input.dtype, input.sizes});
+  std::vector<weft::runtime::TensorRef> to;
+  for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
+  double best = std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < options.repeat; ++i)
+    best = std::min(best, milliseconds([&] { executable->run(from, to, weft::runtime::own_team(options.threads)); }));
+  std::cerr << fmt::format("compiled in {:.1f} ms, ran in {:.3f} ms\n", compile, best);
+  for (const auto& [reason, count] : weft::engine::stats().fallbacks)
+    std::cerr << fmt::format("not machine code: {} ({} times)\n", reason, count);
+  return outputs;
+}
+
+std::vector<Array> run_interpreter(const weft::ir::Program& program, const std::vector<Array>& inputs) {
+  std::vector<Array> outputs;
+  double time = milliseconds([&] { outputs = weft::interpreter::evaluate(program, inputs); });
+  std::cerr << fmt::format("interpreted in {:.3f} ms\n", time);
+  return outputs;
+}
+
+/// The largest difference, relative to the larger of 1 and the magnitude; infinite where only one side is NaN.
+double largest_difference(const Array& a, const Array& b) {
+  std::vector<double> x = a.to_doubles();
+  std::vector<double> y = b.to_doubles();
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    double difference = std::abs(x[i] - y[i]) / std::max(1.0, std::abs(y[i]));
+    worst = std::max(worst, std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference);
+  }
+  return worst;
+}
+
+void run(const Options& options) {
+  std::string text = read_text(options.file);
+  weft::ir::Program program = weft::ir::parse(text);
+  std::vector<Array> inputs = random_inputs(program, options);
+  std::vector<Array> outputs =
+      options.interpreter ? run_interpreter(program, inputs) : run_engine(text, inputs, options);
   for (size_t i = 0; i < outputs.size(); ++i) print_output(program, i, outputs[i], options.values);
-  std::cerr << fmt::format("{:.3f} ms\n", elapsed.count());
+  if (!options.compare) return;
+  std::vector<Array> expected = run_interpreter(program, inputs);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    std::cout << fmt::format("largest difference from the interpreter in {}: {:.3g}\n", i,
+                             largest_difference(outputs[i], expected[i]));
 }
 
 }  // namespace
@@ -102,6 +176,10 @@ int main(int argc, char** argv) {
   app.add_option("--random", options.seed, "seed of the random inputs");
   app.add_option("--dims", options.dims, "sizes of the symbols, as T=4,B=2")->delimiter(',')->allow_extra_args(false);
   app.add_flag("--interpreter", options.interpreter, "run the interpreter, not machine code");
+  app.add_flag("--compare", options.compare, "run the interpreter too and print the largest differences");
+  app.add_flag("--plan", options.plan, "print the plan of buffers for these sizes");
+  app.add_option("--threads", options.threads, "threads of machine code; 0 takes the cores");
+  app.add_option("--repeat", options.repeat, "runs of machine code, of which the shortest is told");
   app.add_flag("--values", options.values, "print all elements too");
   CLI11_PARSE(app, argc, argv);
   try {
