@@ -1,0 +1,81 @@
+// Machine code against the interpreter on random programs, of sizes that include none, one and odd ones.
+
+#include <cmath>
+
+#include "engine/engine.h"
+#include "interpreter/interpreter.h"
+#include "ir/printer.h"
+#include "programs.h"
+#include "random_program.h"
+#include "runtime/team.h"
+
+namespace weft {
+namespace {
+
+using interpreter::Array;
+
+std::vector<Array> run_engine(const ir::Program& program, const ir::Bindings& bindings, std::vector<Array>& inputs) {
+  std::shared_ptr<const engine::Executable> executable = engine::compile(ir::print(program));
+  std::vector<Array> outputs;
+  for (ir::ValueId id : program.body.results)
+    outputs.emplace_back(program.type(id).dtype, interpreter::sizes_of(program.type(id).shape, bindings));
+  std::vector<runtime::TensorRef> from;
+  for (Array& input : inputs) from.push_back({input.bytes.data(), input.dtype, input.sizes});
+  std::vector<runtime::TensorRef> to;
+  for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
+  executable->run(from, to, runtime::own_team());
+  return outputs;
+}
+
+/// The largest difference, relative to the larger of 1 and the magnitude; NaN and infinities must agree.
+double largest_difference(const Array& a, const Array& b) {
+  std::vector<double> x = a.to_doubles();
+  std::vector<double> y = b.to_doubles();
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    double difference = std::abs(x[i] - y[i]) / std::max(1.0, std::abs(y[i]));
+    worst = std::max(worst, std::isfinite(difference) ? difference : std::numeric_limits<double>::infinity());
+  }
+  return worst;
+}
+
+struct Setting {
+  const char* name;
+  DType dtype;
+  bool mixed;
+  int depth;
+  double tolerance;
+};
+
+class EngineRandom : public ::testing::TestWithParam<Setting> {};
+
+// Comparisons of nearly equal numbers may come out either way in f32, so there it is the share of programs that counts.
+TEST_P(EngineRandom, AgreesWithTheInterpreter) {
+  const Setting& setting = GetParam();
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    ir::Program program = testing::random_program(
+        seed, {.ops = 10, .scan_depth = setting.depth, .mixed = setting.mixed, .dtype = setting.dtype});
+    for (ir::Bindings bindings : {ir::Bindings{{"T", 3}, {"B", 2}}, {{"T", 0}, {"B", 3}}, {{"T", 5}, {"B", 1}},
+                                  {{"T", 2}, {"B", 0}}, {{"T", 1}, {"B", 7}}}) {
+      std::vector<Array> inputs = testing::random_inputs(program, bindings, seed);
+      std::vector<Array> expected = interpreter::evaluate(program, inputs);
+      std::vector<Array> found;
+      ASSERT_NO_THROW(found = run_engine(program, bindings, inputs)) << "seed " << seed << "\n" << ir::print(program);
+      for (size_t i = 0; i < expected.size(); ++i)
+        ASSERT_LE(largest_difference(found[i], expected[i]), setting.tolerance)
+            << "seed " << seed << ", result " << i << ", T = " << bindings["T"] << ", B = " << bindings["B"] << "\n"
+            << ir::print(program);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineRandom,
+                         ::testing::Values(Setting{"f64", DType::kF64, false, 1, 1e-9},
+                                           Setting{"f32", DType::kF32, false, 1, 1e-3},
+                                           Setting{"nested", DType::kF64, false, 2, 1e-9},
+                                           Setting{"mixed", DType::kF64, true, 1, 2e-2}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace weft
