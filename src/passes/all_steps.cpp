@@ -32,13 +32,13 @@ Dims shifted_behind_zero(const Dims& dims) {
 }  // namespace
 
 ValueId AllSteps::stack(ValueId value) {
-  if (stacks_.contains(value)) return stacks_(value);
+  if (auto it = stacks_.find(value); it != stacks_.end()) return it->second;
   internal_check(!varies(value), "a value of a region has no stack");
   Type type = stacked(outside_.type(value), length_);
   Dims dims(type.shape.size() - 1);
   std::iota(dims.begin(), dims.end(), 1);
   ValueId result = outside_.broadcast(value, type.shape, std::move(dims));
-  stacks_.set(value, result);
+  stacks_[value] = result;
   return result;
 }
 
@@ -118,7 +118,7 @@ void AllSteps::emit(const Op& op) {
       result = outside_.emit(op.code, std::move(operands), std::move(attrs));
       break;
   }
-  stacks_.set(op.results[0], result);
+  stacks_[op.results[0]] = result;
 }
 
 }  // namespace weft::passes

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unordered_map>
+
 #include "passes/rewrite.h"
 
 namespace weft::passes {
@@ -17,7 +19,7 @@ class AllSteps {
   static bool is_possible(const ir::Op& op, F&& varies);
 
   /// The stack of a value of the region is known.
-  void set(ir::ValueId value, ir::ValueId stack) { stacks_.set(value, stack); }
+  void set(ir::ValueId value, ir::ValueId stack) { stacks_[value] = stack; }
   bool has(ir::ValueId value) const { return stacks_.contains(value); }
   /// The stack of a value: one that was set or emitted, or a value from outside repeated for each step.
   ir::ValueId stack(ir::ValueId value);
@@ -33,7 +35,7 @@ class AllSteps {
   ir::Builder& outside_;
   ir::Dim length_;
   const ValueSet& inside_;
-  Substitution stacks_;
+  std::unordered_map<ir::ValueId, ir::ValueId> stacks_;
 };
 
 template <typename F>

@@ -39,6 +39,7 @@ class ScanRule {
     connect();
     op_ = std::move(forward_).build();
     outer_.builder().block().ops.push_back(std::move(backward_).build());
+    for (const auto& [value, cotangent] : found_) outer_.accumulate(value, cotangent);
   }
 
  private:
@@ -90,11 +91,11 @@ class ScanRule {
     for (size_t i = 0; i < active_.size(); ++i) {
       if (!active_[i]) continue;
       backward_.carries[next].out = inner_.cotangent_or_zero(forward_.carries[i].arg);
-      outer_.accumulate(forward_.carries[i].init, backward_.carries[next++].result);
+      found_.emplace_back(forward_.carries[i].init, backward_.carries[next++].result);
     }
     for (const auto& x : forward_.xs)
       if (ValueId cotangent = inner_.cotangent(x.arg); cotangent != kNoValue && outer_.wants(x.stack))
-        outer_.accumulate(x.stack, backward_.stack_of(program_, cotangent));
+        found_.emplace_back(x.stack, backward_.stack_of(program_, cotangent));
     inside_ = own_values();
     std::vector<ValueId> reached = inner_.reached();
     for (ValueId captured : reached) {
@@ -104,7 +105,7 @@ class ScanRule {
       ValueId result = program_.new_value(type);
       ValueId sum = inner_.builder().add(arg, inner_.cotangent(captured));
       backward_.carries.push_back({outer_.builder().constant(0, type), arg, sum, result});
-      outer_.accumulate(captured, result);
+      found_.emplace_back(captured, result);
     }
   }
 
@@ -184,6 +185,7 @@ class ScanRule {
   Op& op_;
   ScanParts forward_, backward_;
   std::vector<bool> active_;
+  std::vector<std::pair<ValueId, ValueId>> found_;  ///< values outside, and a summand of their cotangent
   ValueSet inside_;
 };
 
