@@ -67,21 +67,26 @@ struct NextChunk {
   Prefetcher a, b;
 };
 
-/// Columns m..m+count-1 of the chunk, in blocks of kOuterRows. 16 rows at a time, so that whole cache lines are used.
+/// Columns of `a` in one register block: nearly the same for all blocks, so that none is left with a slow column or two.
+inline int64_t columns_of_block(int64_t count) { return ceil_div(count, ceil_div(count, kOuterRows)); }
+
+/// Columns m..m+count-1 of the chunk, in register blocks. 16 rows at a time, so that whole cache lines are used.
 template <typename T>
 void pack_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, T* packed) {
   constexpr int64_t kStep = 16;
+  const int64_t block_columns = columns_of_block(count);
   for (int64_t r0 = 0; r0 < chunk.rows; r0 += kStep) {
     const int64_t r1 = smaller(r0 + kStep, chunk.rows);
-    for (int64_t i = 0; i < count; i += kOuterRows) {
-      T* block = packed + i * kOuterChunk;
+    for (int64_t i = 0; i < count; i += block_columns) {
+      T* block = packed + i / block_columns * kOuterRows * kOuterChunk;
       const T* source = chunk.a + m + i;
-      if (i + kOuterRows <= count) {
+      const int64_t columns = smaller(block_columns, count - i);
+      if (columns == kOuterRows) {
         for (int64_t r = r0; r < r1; ++r)
           __builtin_memcpy(block + r * kOuterRows, source + r * chunk.lda, kOuterRows * sizeof(T));
       } else {
         for (int64_t r = r0; r < r1; ++r)
-          for (int64_t j = 0; j < count - i; ++j) block[r * kOuterRows + j] = source[r * chunk.lda + j];
+          for (int64_t j = 0; j < columns; ++j) block[r * kOuterRows + j] = source[r * chunk.lda + j];
       }
     }
   }
@@ -130,10 +135,13 @@ void outer_panel(const OuterChunk<T>& chunk, const T* packed, int64_t m, int64_t
   if (packs) pack_panel(chunk, n, columns, kWidth, panel);
   const T* b = packs ? panel : chunk.b + n;
   const int64_t b_step = packs ? kWidth : chunk.ldb;
-  for (int64_t i = 0; i < count; i += kOuterRows) {
-    const LeftOperand<T> left = packed ? LeftOperand<T>{packed + i * kOuterChunk, 1, kOuterRows}
-                                       : LeftOperand<T>{chunk.a + m + i, 1, chunk.lda};
-    outer_block<T, kUnits>(chunk, left, b, b_step, smaller(kOuterRows, count - i), columns, c + (m + i) * ldc + n, ldc);
+  const int64_t block_columns = columns_of_block(count);
+  for (int64_t i = 0; i < count; i += block_columns) {
+    const LeftOperand<T> left =
+        packed ? LeftOperand<T>{packed + i / block_columns * kOuterRows * kOuterChunk, 1, kOuterRows}
+               : LeftOperand<T>{chunk.a + m + i, 1, chunk.lda};
+    outer_block<T, kUnits>(chunk, left, b, b_step, smaller(block_columns, count - i), columns, c + (m + i) * ldc + n,
+                           ldc);
     next.a.advance();
     next.b.advance();
   }

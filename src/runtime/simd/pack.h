@@ -65,13 +65,10 @@ void transpose_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* d
 /// destination[i * destination_step + j] = source[i * ld + j] for i < k and j < lanes; columns from `count` on are zeros.
 template <typename T>
 void copy_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
-  constexpr int64_t kLanes = Simd<T>::kLanes;
-  for (int64_t i = 0; i < k; ++i, source += ld, destination += destination_step) {
-    if (count == kLanes) {
-      store(destination, load(source));
-    } else {
-      for (int64_t j = 0; j < kLanes; ++j) destination[j] = j < count ? source[j] : T(0);
-    }
+  if (count == Simd<T>::kLanes) {
+    for (int64_t i = 0; i < k; ++i) store(destination + i * destination_step, load(source + i * ld));
+  } else {
+    for (int64_t i = 0; i < k; ++i) store(destination + i * destination_step, load_first(source + i * ld, count));
   }
 }
 

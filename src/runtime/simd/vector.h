@@ -6,6 +6,10 @@
 
 #include <cstdint>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace weft::runtime {
 namespace {
 
@@ -50,6 +54,33 @@ template <typename T>
 template <typename T>
 [[gnu::always_inline]] inline void store(T* p, Vector<T> v) {
   *reinterpret_cast<typename Simd<T>::Unaligned*>(p) = v;
+}
+
+/// The first `count` lanes, 0..lanes, from p; zeros in the others, whose memory is not touched.
+[[gnu::always_inline]] inline Vector<float> load_first(const float* p, int64_t count) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << count) - 1), p);
+#elif defined(__AVX2__)
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lane));
+#else
+  Vector<float> v{};
+  for (int64_t i = 0; i < count; ++i) v[i] = p[i];
+  return v;
+#endif
+}
+
+[[gnu::always_inline]] inline Vector<double> load_first(const double* p, int64_t count) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_loadu_pd(static_cast<__mmask8>((1U << count) - 1), p);
+#elif defined(__AVX2__)
+  const __m256i lane = _mm256_setr_epi64x(0, 1, 2, 3);
+  return _mm256_maskload_pd(p, _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), lane));
+#else
+  Vector<double> v{};
+  for (int64_t i = 0; i < count; ++i) v[i] = p[i];
+  return v;
+#endif
 }
 
 /// x in every lane (x - 0 is x, also for -0, and the compiler drops it).
