@@ -92,8 +92,12 @@ Value* emit_sigmoid(IRBuilder<>& b, Value* x) {
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   Value* e = exp_within(b, at_least(b, b.CreateFNeg(absolute(b, x)), format.low));
   Value* one = number(x, 1.0);
-  Value* top = b.CreateSelect(b.CreateFCmpOLT(x, number(x, 0.0)), e, one);
-  return b.CreateFDiv(top, b.CreateFAdd(e, one));
+  Value* negative = b.CreateFCmpOLT(x, number(x, 0.0));
+  Value* top = b.CreateSelect(negative, e, one);
+  Value* q = b.CreateFDiv(top, b.CreateFAdd(e, one));
+  // 1 + e was rounded: one correction by the residual top - q (1 + e), in which top - q is exact; 1 / (1 + e) is q or 1 - q.
+  Value* residual = fma(b, b.CreateFNeg(q), e, b.CreateFSub(top, q));
+  return fma(b, residual, b.CreateSelect(negative, b.CreateFSub(one, q), q), q);
 }
 
 Value* emit_tanh(IRBuilder<>& b, Value* x) {

@@ -1,0 +1,83 @@
+// exp, tanh and sigmoid as generated, against the C library's in double precision. With WEFT_TEST_ALL_FLOATS=1 every float is
+// tried (some minutes); otherwise every 61st, and all special ones.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+
+#include "base/error.h"
+#include "engine/engine.h"
+
+namespace weft {
+namespace {
+
+/// Distance in units in the last place of the correctly rounded result (of the smallest normal's for subnormal ones).
+double ulps(float got, double want) {
+  if (std::isnan(want)) return std::isnan(got) ? 0 : 1e9;
+  auto rounded = static_cast<float>(want);
+  if (got == rounded) return 0;
+  if (!std::isfinite(rounded) || !std::isfinite(got)) return 1e9;
+  int exponent = std::max(std::ilogb(rounded == 0 ? std::numeric_limits<float>::denorm_min() : rounded), -126);
+  return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent - 23);
+}
+
+struct Worst {
+  double error = 0;
+  float at = 0;
+};
+
+Worst worst_error(const char* name, const std::function<double(double)>& reference) {
+  auto executable = engine::compile(fmt::format("program @{0}(%x: f32[N]) {{ %y = {0} %x : f32[N] return %y }}", name));
+  const char* all = std::getenv("WEFT_TEST_ALL_FLOATS");
+  const uint64_t stride = all && *all == '1' ? 1 : 61;
+  constexpr uint64_t kChunk = 1 << 20;
+  std::vector<float> x, y;
+  Worst worst;
+  runtime::SerialTeam team;
+  auto flush = [&] {
+    y.assign(x.size(), 0);
+    std::vector<int64_t> sizes{static_cast<int64_t>(x.size())};
+    runtime::TensorRef in{x.data(), DType::kF32, sizes}, out{y.data(), DType::kF32, sizes};
+    executable->run({&in, 1}, {&out, 1}, team);
+    for (size_t i = 0; i < x.size(); ++i) {
+      double error = ulps(y[i], reference(x[i]));
+      if (error > worst.error) worst = {error, x[i]};
+    }
+    x.clear();
+  };
+  for (uint64_t bits = 0; bits <= 0xffffffffu; bits += stride) {
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    if (x.size() == kChunk) flush();
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  for (float special : {0.0f, -0.0f, inf, -inf, NAN, 88.72f, 88.73f, -87.4f, -103.9f, -104.1f, 0.625f, 9.01f, 1e-40f}) x.push_back(special);
+  flush();
+  return worst;
+}
+
+void expect_two_ulp(const Worst& worst) {
+  std::printf("worst %.3f ulp at %.9g\n", worst.error, static_cast<double>(worst.at));
+  EXPECT_LE(worst.error, 2.0) << "at " << worst.at;
+}
+
+TEST(VectorMath, ExpIsWithinTwoUlp) {
+  Worst worst = worst_error("exp", [](double x) { return std::exp(x); });
+  expect_two_ulp(worst);
+}
+
+TEST(VectorMath, TanhIsWithinTwoUlp) {
+  Worst worst = worst_error("tanh", [](double x) { return std::tanh(x); });
+  expect_two_ulp(worst);
+}
+
+TEST(VectorMath, SigmoidIsWithinTwoUlp) {
+  Worst worst = worst_error("sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); });
+  expect_two_ulp(worst);
+}
+
+}  // namespace
+}  // namespace weft
