@@ -5,8 +5,8 @@
 
 namespace weft::runtime {
 
-const DTypeKernels kAvx2F32 = kernel_table<float>();
-const DTypeKernels kAvx2F64 = kernel_table<double>();
+constinit const DTypeKernels kAvx2F32 = kernel_table<float>();
+constinit const DTypeKernels kAvx2F64 = kernel_table<double>();
 
 }  // namespace weft::runtime
 #endif

@@ -4,7 +4,7 @@
 
 namespace weft::runtime {
 
-const DTypeKernels kGenericF32 = kernel_table<float>();
-const DTypeKernels kGenericF64 = kernel_table<double>();
+constinit const DTypeKernels kGenericF32 = kernel_table<float>();
+constinit const DTypeKernels kGenericF64 = kernel_table<double>();
 
 }  // namespace weft::runtime
