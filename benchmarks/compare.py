@@ -29,7 +29,7 @@ from peers import Peer, Prepared, Result, SkipCase
 from peers.inference import OnnxRuntime, OpenVino
 from peers.pytorch import Eager, Inductor, Weft
 from peers.xla import Xla
-from report import print_report, summarise
+from report import failures, print_report, summarise
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ("weft", "eager", "inductor", "xla", "onnxruntime", "openvino")
@@ -115,6 +115,8 @@ def prepare(peer: Peer, case: Case, data: Data, expected: Result) -> tuple[Prepa
         return None, {"skipped": str(reason)}
     except ImportError as missing:
         return None, {"skipped": f"not installed: {missing}"}
+    except Exception as error:  # one that breaks must not end the run of the others; the report says so
+        return None, {"skipped": f"FAILED: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"}
     entry: dict[str, Any] = {"cold_ms": 1e3 * (time.perf_counter() - start), "difference": distance(expected, found)}
     if entry["difference"] > TOLERANCE:
         prepared.close()
@@ -168,7 +170,7 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def main() -> None:
+def main() -> int:
     options = arguments()
     console = Console()
     # Every peer, in this process or its child, has the same cores.
@@ -208,7 +210,8 @@ def main() -> None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
         console.print(f"written to {options.json}")
+    return 1 if failures(report) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

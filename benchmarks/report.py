@@ -19,6 +19,10 @@ TITLES = {
 }
 
 
+# How a reason begins when a peer ran, and badly.
+BROKEN = ("WRONG", "FAILED")
+
+
 def median(case: dict[str, Any], peer: str) -> float | None:
     """Milliseconds, or None where the peer was left out."""
     return case["peers"].get(peer, {}).get("median_ms")
@@ -82,7 +86,8 @@ def percent(value: float | None) -> str:
 def cell_text(entry: dict[str, Any]) -> str:
     """The median, and how far the middle half of the samples reaches from its middle, in percent."""
     if "median_ms" not in entry:
-        return "WRONG" if entry.get("skipped", "").startswith("WRONG") else "-"
+        word = entry.get("skipped", "").split(":")[0]
+        return word if word in BROKEN else "-"
     half = (entry["q3_ms"] - entry["q1_ms"]) / 2
     return f"{number(entry['median_ms'])} ±{100 * half / entry['median_ms']:.0f}%"
 
@@ -129,6 +134,12 @@ def reasons(report: dict[str, Any]) -> list[str]:
                 )
     more = {reason: f" and {len(where) - 1} more" if len(where) > 1 else "" for reason, where in found.items()}
     return [f"{reason} ({where[0]}{more[reason]})" for reason, where in found.items()]
+
+
+def failures(report: dict[str, Any]) -> bool:
+    """Whether Weft gave a wrong result or none, anywhere."""
+    entries = [case["peers"].get("weft", {}) for case in report["cases"]]
+    return any(entry.get("skipped", "").startswith(BROKEN) for entry in entries)
 
 
 def compile_lines(report: dict[str, Any]) -> list[str]:
