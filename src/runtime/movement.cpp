@@ -12,6 +12,9 @@ constexpr int64_t kUnitBytes = 64 << 10;
 /// Elements along each side of a tile: whole cache lines on both sides for every element size.
 constexpr int64_t kTile = 64;
 
+/// Rows that are asked for ahead of their copy: far apart, they are nothing that the hardware would guess.
+constexpr int64_t kRowsAhead = 2;
+
 int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
 /// The unsigned integer of that many bytes: elements are moved, never looked at.
@@ -161,7 +164,10 @@ void StridedCopy::run(const void* source, void* destination, int64_t begin, int6
     piece.destination += at[d] * outer_[d].destination_step;
   }
   int64_t x = begin % across, y = begin / across % down;
+  const int64_t next_row = outer_.empty() ? 0 : kRowsAhead * outer_.back().source_step;
+  const int64_t ahead = is_tiled_ || across > 1 ? 0 : std::min(inner_.size * element_size_, kUnitBytes);
   for (int64_t unit = begin; unit < end; ++unit) {
+    for (int64_t line = 0; line < ahead; line += 64) __builtin_prefetch(piece.source + next_row + line);
     piece.first = x * inner_piece_;
     piece.count = std::min(inner_piece_, inner_.size - piece.first);
     piece.row = y * tile_piece_;

@@ -72,31 +72,38 @@ void copy_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destin
   }
 }
 
-/// Steps of k packed at a time: a panel's part stays in the first-level cache while its strips are written.
-constexpr int64_t kPackSteps = 64;
-
+/// The steps k0..k0+steps-1 of one panel.
 template <typename T>
-void pack(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
+void pack_steps(const PackArgs& args, int64_t panel, int64_t k0, int64_t steps) {
   constexpr int64_t kLanes = Simd<T>::kLanes;
   const int64_t group_width = args.unroll * Simd<T>::kUnitLanes;
   const int64_t width = args.groups * group_width;
   const T* source = static_cast<const T*>(args.source);
-  for (int64_t panel = first_panel; panel < last_panel; ++panel) {
-    for (int64_t k0 = 0; k0 < args.k; k0 += kPackSteps) {
-      const int64_t steps = smaller(kPackSteps, args.k - k0);
-      T* rows = static_cast<T*>(args.destination) + (panel * args.k + k0) * width;
-      for (int64_t column = 0; column < width; column += kLanes) {
-        const int64_t unit = panel * group_width + column % group_width;  // within its group
-        const int64_t n = column / group_width * args.n + unit;
-        int64_t count = args.n - unit;
-        count = count < 0 ? 0 : smaller(count, kLanes);
-        if (args.transposed) {
-          transpose_strip(count > 0 ? source + n * args.ld + k0 : source, args.ld, count, steps, rows + column, width);
-        } else {
-          copy_strip(count > 0 ? source + k0 * args.ld + n : source, args.ld, count, steps, rows + column, width);
-        }
-      }
+  T* rows = static_cast<T*>(args.destination) + (panel * args.k + k0) * width;
+  for (int64_t column = 0; column < width; column += kLanes) {
+    const int64_t unit = panel * group_width + column % group_width;  // within its group
+    const int64_t n = column / group_width * args.n + unit;
+    int64_t count = args.n - unit;
+    count = count < 0 ? 0 : smaller(count, kLanes);
+    if (args.transposed) {
+      transpose_strip(count > 0 ? source + n * args.ld + k0 : source, args.ld, count, steps, rows + column, width);
+    } else {
+      copy_strip(count > 0 ? source + k0 * args.ld + n : source, args.ld, count, steps, rows + column, width);
     }
+  }
+}
+
+/// Follows the source's rows, so that it is read in long runs: along k with `transposed`, else along n, across panels.
+template <typename T>
+void pack(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
+  constexpr int64_t kAlong = 64, kAcross = 16;
+  if (args.transposed) {
+    for (int64_t panel = first_panel; panel < last_panel; ++panel)
+      for (int64_t k = 0; k < args.k; k += kAlong) pack_steps<T>(args, panel, k, smaller(kAlong, args.k - k));
+  } else {
+    for (int64_t k = 0; k < args.k; k += kAcross)
+      for (int64_t panel = first_panel; panel < last_panel; ++panel)
+        pack_steps<T>(args, panel, k, smaller(kAcross, args.k - k));
   }
 }
 
