@@ -1,5 +1,5 @@
-// The micro-kernels alone: flop/s, and as a share of the FMA peak measured beside them; bytes/s of the copies. Names read
-// kernel/isa/dtype/arguments; choose with --benchmark_filter=tile/avx512/f32.
+// The micro-kernels alone: flop/s, and as a share of the FMA peak measured beside them; bytes/s of the copies. Names
+// read kernel/isa/dtype/arguments; choose with --benchmark_filter=tile/avx512/f32.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -67,7 +67,8 @@ void tile(benchmark::State& state, const Target& target, int64_t vectors, int64_
   const Buffer a = zeros(rows * k * target.element()), weights = zeros(panels * panel_bytes);
   const Buffer c = zeros(panels * rows * vectors * 64);
   for (auto _ : state) {
-    target.kernels().tile_panels[vectors](rows, k, a.get(), k, weights.get(), panels, c.get(), panels * width, width, 0);
+    target.kernels().tile_panels[vectors](rows, k, a.get(), k, weights.get(), panels, c.get(), panels * width, width,
+                                          0);
     benchmark::ClobberMemory();
   }
   report_flops(state, 2.0 * static_cast<double>(rows * k * panels * width), peak_of(target));
@@ -87,8 +88,8 @@ void outer(benchmark::State& state, const Target& target, int64_t rows, int64_t 
 void pack(benchmark::State& state, const Target& target, int64_t k, int64_t n, bool transposed) {
   const int64_t groups = 3, panels = (n + target.lanes() - 1) / target.lanes();
   const Buffer source = zeros(k * groups * n * target.element()), packed = zeros(panels * k * groups * 64);
-  const weft::runtime::PackArgs args{source.get(), packed.get(),           k,         n, groups, 1,
-                                     transposed ? k : groups * n, transposed};
+  const weft::runtime::PackArgs args{source.get(), packed.get(), k, n, groups, 1, transposed ? k : groups * n,
+                                     transposed};
   for (auto _ : state) {
     target.kernels().pack(args, 0, panels);
     benchmark::ClobberMemory();
@@ -118,8 +119,13 @@ void register_all(const Target& target) {
           benchmark::RegisterBenchmark(
               fmt::format("tile/{}/vectors{}/k{}/rows{}/{}KiB", of, vectors, k, rows, kilobytes).c_str(), tile, target,
               vectors, rows, k, kilobytes);
-  for (const OuterSizes s : {OuterSizes{4096, 1536, 512}, {8192, 192, 64}, {16384, 192, 64}, {4096, 384, 128},
-                             {4096, 16, 16}, {4096, 17, 19}, {2048, 3072, 1024}})
+  for (const OuterSizes s : {OuterSizes{4096, 1536, 512},
+                             {8192, 192, 64},
+                             {16384, 192, 64},
+                             {4096, 384, 128},
+                             {4096, 16, 16},
+                             {4096, 17, 19},
+                             {2048, 3072, 1024}})
     benchmark::RegisterBenchmark(fmt::format("outer/{}/{}x{}x{}", of, s.rows, s.m, s.n).c_str(), outer, target, s.rows,
                                  s.m, s.n);
   for (int64_t size : {64, 128, 512, 1024})

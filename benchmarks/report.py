@@ -118,8 +118,8 @@ def header(peers: list[str]) -> list[str]:
 
 
 def peers_of(cases: list[dict[str, Any]]) -> list[str]:
-    """Those that ran at least one of the cases, in the fixed order."""
-    return [peer for peer in TITLES if any("median_ms" in case["peers"].get(peer, {}) for case in cases)]
+    """Those that ran, or broke on, at least one of the cases, in the fixed order."""
+    return [peer for peer in TITLES if any(cell_text(case["peers"].get(peer, {})) != "-" for case in cases)]
 
 
 def reasons(report: dict[str, Any]) -> list[str]:
