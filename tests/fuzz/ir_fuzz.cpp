@@ -1,6 +1,7 @@
 // Arbitrary bytes either are refused with a line and a column, or are a program that prints and parses losslessly and that
 // the passes keep valid.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -10,6 +11,7 @@
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
+#include "mutate.h"
 #include "passes/pass_runner.h"
 
 namespace {
@@ -60,6 +62,17 @@ void check_passes(weft::ir::Program program) {
 }
 
 }  // namespace
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+/// Half of the mutations are of tokens and lines: bytes alone hardly ever make another valid program.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  if (seed % 2 == 0) return LLVMFuzzerMutate(data, size, max_size);
+  std::string text = weft::fuzz::mutate({reinterpret_cast<const char*>(data), size}, seed / 2);
+  if (text.empty() || text.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
+  std::copy(text.begin(), text.end(), data);
+  return text.size();
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   weft::ir::Program program;
