@@ -17,8 +17,8 @@ constexpr int64_t kPagedFrom = 64 << 10;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kHugeFrom = 4 << 20;
 
-/// Sizes that blocks come in: four between one power of two and the next, so at most a fifth is wasted, and a program whose
-/// T changes from call to call still finds its blocks again. 0 when the size is beyond all bounds.
+/// Sizes that blocks come in: four between one power of two and the next, so at most a fifth is wasted, and a program
+/// whose T changes from call to call still finds its blocks again. 0 when the size is beyond all bounds.
 int64_t capacity_for(int64_t bytes) {
   constexpr int64_t kLeast = 256;
   if (bytes <= kLeast) return kLeast;
@@ -102,7 +102,7 @@ void Arena::trim() {
 Arena& process_arena() {
   static Arena& arena = *new Arena(settings().arena_bytes);  // never destroyed: threads may use it until the end
   // Held across a fork, so that the child finds it free and whole.
-  [[maybe_unused]] static const int registered =
+  [[maybe_unused]] static int registered =
       pthread_atfork([] { process_arena().mutex_.lock(); }, [] { process_arena().mutex_.unlock(); },
                      [] { process_arena().mutex_.unlock(); });
   return arena;

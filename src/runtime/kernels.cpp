@@ -23,9 +23,12 @@ bool has_features(Isa isa) {
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
-    case Isa::kGeneric: return "generic";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
+    case Isa::kGeneric:
+      return "generic";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
   }
   internal_error("no instruction set {}", static_cast<int>(isa));
 }

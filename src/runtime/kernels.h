@@ -27,17 +27,17 @@ inline constexpr int64_t kMaxVectors = 4;
 /// c[r][0..width) = (accumulate ? c : 0) + sum over k of a[r][k] * panel[k][0..width), width = vectors * lanes, for
 /// r in 0..rows-1. `lda`, `ldc` in elements. Any rows >= 0 and k >= 0; panel is 64-byte aligned, a and c are not.
 /// The order of summation over k is the same for every row count (so that the bits don't depend on the split).
-using TileKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panel, void* c, int64_t ldc,
-                            int64_t accumulate);
+using TileKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panel, void* c,
+                            int64_t ldc, int64_t accumulate);
 
-/// The same for `count` panels one after another in memory ([panels][k][width]), the part of c of panel p at c + p * c_step
-/// elements. The same bits as one TileKernel call a panel, and up to twice as fast for 1 to 3 rows: the chains of sums of
-/// several panels hide the latency that one row's few chains cannot.
+/// The same for `count` panels one after another in memory ([panels][k][width]), the part of c of panel p at c + p *
+/// c_step elements. The same bits as one TileKernel call a panel, and up to twice as fast for 1 to 3 rows: the chains
+/// of sums of several panels hide the latency that one row's few chains cannot.
 using PanelsKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count,
                               void* c, int64_t ldc, int64_t c_step, int64_t accumulate);
 
-/// Panel layout of the op `pack` (ir/ops.def) for panels first..last-1. `source` is b [K, G*N] row-major, or [G*N, K] with
-/// `transposed`; ld its row stride in elements.
+/// Panel layout of the op `pack` (ir/ops.def) for panels first..last-1. `source` is b [K, G*N] row-major, or [G*N, K]
+/// with `transposed`; ld its row stride in elements.
 struct PackArgs {
   const void* source;
   void* destination;
@@ -47,9 +47,10 @@ struct PackArgs {
 };
 using PackKernel = void (*)(const PackArgs& args, int64_t first_panel, int64_t last_panel);
 
-/// c [M, N] = sum over rows r of a[r][m] * b[r][n] for the rectangle m0..m1-1, n0..n1-1: the op `outer` with leading dims
-/// flattened. Blocks over rows in a fixed size, in order, so that the bits don't depend on the rectangle's bounds as long as
-/// they are multiples of outer_block_m / outer_block_n. `scratch` has outer_scratch_bytes and is 64-byte aligned.
+/// c [M, N] = sum over rows r of a[r][m] * b[r][n] for the rectangle m0..m1-1, n0..n1-1: the op `outer` with leading
+/// dims flattened. Sums over blocks of rows of a fixed size, then over the blocks in order, so the bits don't depend on
+/// the rectangles; their bounds had best be multiples of outer_block_m and outer_block_n. `scratch` has
+/// outer_scratch_bytes and is 64-byte aligned.
 struct OuterArgs {
   const void* a;
   const void* b;
@@ -58,7 +59,8 @@ struct OuterArgs {
 };
 using OuterKernel = void (*)(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch);
 
-/// out[c] = sum over rows r, in order, of a[r][c] for c in c0..c1-1.
+/// out[c] = sum over rows r of a[r][c] for c in c0..c1-1: over blocks of rows of a fixed size, then over the blocks in
+/// order, so the bits don't depend on the range of columns.
 using ColumnSumKernel = void (*)(const void* a, int64_t rows, int64_t lda, void* out, int64_t c0, int64_t c1);
 
 struct DTypeKernels {

@@ -21,10 +21,14 @@ int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / pie
 template <typename Body>
 void with_element(int64_t size, Body body) {
   switch (size) {
-    case 1: return body(uint8_t{});
-    case 2: return body(uint16_t{});
-    case 4: return body(uint32_t{});
-    case 8: return body(uint64_t{});
+    case 1:
+      return body(uint8_t{});
+    case 2:
+      return body(uint16_t{});
+    case 4:
+      return body(uint32_t{});
+    case 8:
+      return body(uint64_t{});
   }
   internal_error("no copy of elements of {} bytes", size);
 }
@@ -58,8 +62,8 @@ void copy_run(const char* source, int64_t source_step, char* destination, int64_
   }
 }
 
-/// N x N elements: rows are contiguous in the source, columns in the destination. Through registers, so that each side is
-/// touched in runs.
+/// N x N elements: rows are contiguous in the source, columns in the destination. Through registers, so that each side
+/// is touched in runs.
 template <typename T, int64_t N>
 void transpose_block(const char* source, int64_t source_step, char* destination, int64_t destination_step) {
   T block[N][N];
@@ -73,8 +77,8 @@ void transpose_block(const char* source, int64_t source_step, char* destination,
 
 /// destination[j * destination_step + i * sizeof(T)] = source[i * source_step + j * sizeof(T)], i < columns, j < rows.
 template <typename T>
-void transpose_tile(const char* source, int64_t source_step, char* destination, int64_t destination_step, int64_t columns,
-                    int64_t rows) {
+void transpose_tile(const char* source, int64_t source_step, char* destination, int64_t destination_step,
+                    int64_t columns, int64_t rows) {
   constexpr int64_t kSize = sizeof(T), kBlock = sizeof(T) == 8 ? 4 : 16 / kSize;
   const int64_t whole_columns = columns / kBlock * kBlock, whole_rows = rows / kBlock * kBlock;
   for (int64_t j = 0; j < whole_rows; j += kBlock)
@@ -83,8 +87,8 @@ void transpose_tile(const char* source, int64_t source_step, char* destination, 
                                  destination + j * destination_step + i * kSize, destination_step);
   for (int64_t j = 0; j < rows; ++j) {
     const int64_t first = j < whole_rows ? whole_columns : 0;
-    copy_run<T>(source + first * source_step + j * kSize, source_step, destination + j * destination_step + first * kSize,
-                kSize, columns - first);
+    copy_run<T>(source + first * source_step + j * kSize, source_step,
+                destination + j * destination_step + first * kSize, kSize, columns - first);
   }
 }
 
@@ -207,7 +211,8 @@ namespace {
 /// Runs `body` with the index as a pointer to its own integers.
 template <typename Body>
 auto with_index(const RowIndex& index, Body body) {
-  return index.is_64_bit ? body(static_cast<const int64_t*>(index.data)) : body(static_cast<const int32_t*>(index.data));
+  return index.is_64_bit ? body(static_cast<const int64_t*>(index.data))
+                         : body(static_cast<const int32_t*>(index.data));
 }
 
 }  // namespace
@@ -235,13 +240,13 @@ std::optional<int64_t> gather_rows(const void* table, int64_t rows, int64_t row_
 }
 
 template <typename T>
-std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates, T* table, int64_t rows, int64_t columns,
-                                        int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end) {
+std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates, T* table, int64_t rows,
+                                        int64_t columns, int64_t row_begin, int64_t row_end, int64_t column_begin,
+                                        int64_t column_end) {
   if (const auto bad = first_out_of_range(index, rows, 0, index.count)) return bad;
   const int64_t width = column_end - column_begin;
   if (width <= 0) return std::nullopt;
-  for (int64_t row = row_begin; row < row_end; ++row)
-    std::fill_n(table + row * columns + column_begin, width, T(0));
+  for (int64_t row = row_begin; row < row_end; ++row) std::fill_n(table + row * columns + column_begin, width, T(0));
   with_index(index, [&](const auto* values) {
     for (int64_t i = 0; i < index.count; ++i) {
       const int64_t row = values[i];
@@ -255,8 +260,8 @@ std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates,
   return std::nullopt;
 }
 
-template std::optional<int64_t> scatter_add_rows(const RowIndex&, const float*, float*, int64_t, int64_t, int64_t, int64_t,
-                                                 int64_t, int64_t);
+template std::optional<int64_t> scatter_add_rows(const RowIndex&, const float*, float*, int64_t, int64_t, int64_t,
+                                                 int64_t, int64_t, int64_t);
 template std::optional<int64_t> scatter_add_rows(const RowIndex&, const double*, double*, int64_t, int64_t, int64_t,
                                                  int64_t, int64_t, int64_t);
 

@@ -7,14 +7,15 @@
 
 namespace weft::runtime {
 
-/// One dim of a copy: its size, and how far apart its elements are on each side, in elements. A source step of 0 repeats
-/// one element, a negative one runs backwards (the data pointer is then that of the element that is copied first).
+/// One dim of a copy: its size, and how far apart its elements are on each side, in elements. A source step of 0
+/// repeats one element, a negative one runs backwards (the data pointer is then that of the element that is copied
+/// first).
 struct CopyDim {
   int64_t size, source_step, destination_step;
 };
 
-/// A copy between two strided layouts, cut into units that threads can share: transpositions, reversals, slices, parts of
-/// a concatenation, broadcasts. Elements of the destination must not overlap.
+/// A copy between two strided layouts, cut into units that threads can share: transpositions, reversals, slices, parts
+/// of a concatenation, broadcasts. Elements of the destination must not overlap.
 class StridedCopy {
  public:
   /// `element_size`: 1, 2, 4 or 8 bytes (internal error otherwise). Any number of dims, in any order.
@@ -61,17 +62,18 @@ struct RowIndex {
 /// The first element of `index` in begin..end-1 that is not in 0..rows-1.
 std::optional<int64_t> first_out_of_range(const RowIndex& index, int64_t rows, int64_t begin, int64_t end);
 
-/// destination row i = table row index[i], for i in begin..end-1; `table` has `rows` rows of `row_bytes`. Stops at an index
-/// that is out of range and returns it.
+/// destination row i = table row index[i], for i in begin..end-1; `table` has `rows` rows of `row_bytes`. Stops at an
+/// index that is out of range and returns it.
 std::optional<int64_t> gather_rows(const void* table, int64_t rows, int64_t row_bytes, const RowIndex& index,
                                    void* destination, int64_t begin, int64_t end);
 
-/// table [rows, columns] = the sum of updates [index.count, columns] over rows of equal index, in order of the updates. Only
-/// the rectangle row_begin..row_end-1, column_begin..column_end-1 of the table is written (all of it: where nothing adds,
-/// zeros), so that threads can share the table without any order between them. Returns an index outside 0..rows-1, whoever
-/// it belongs to, before anything is written. T is float or double.
+/// table [rows, columns] = the sum of updates [index.count, columns] over rows of equal index, in order of the updates.
+/// Only the rectangle row_begin..row_end-1, column_begin..column_end-1 of the table is written (all of it: where
+/// nothing adds, zeros), so that threads can share the table without any order between them. Returns an index outside
+/// 0..rows-1, whoever it belongs to, before anything is written. T is float or double.
 template <typename T>
-std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates, T* table, int64_t rows, int64_t columns,
-                                        int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end);
+std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates, T* table, int64_t rows,
+                                        int64_t columns, int64_t row_begin, int64_t row_end, int64_t column_begin,
+                                        int64_t column_end);
 
 }  // namespace weft::runtime

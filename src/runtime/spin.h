@@ -35,8 +35,8 @@ bool spin_for(Done done, double microseconds) {
   return done();
 }
 
-/// Waits until done() holds: busy for about 2 us, then giving the core away between looks. A thread that spins longer than
-/// that takes the core from the one it waits for when there are fewer cores than threads.
+/// Waits until done() holds: busy for about 2 us, then giving the core away between looks. A thread that spins longer
+/// than that takes the core from the one it waits for when there are fewer cores than threads.
 template <typename Done>
 void spin_until(Done done) {
   if (spin_for(done, 2)) return;

@@ -107,12 +107,12 @@ Team& own_team(int64_t threads) {
   static auto& mutex = *new std::mutex;
   static auto& teams = *new std::map<int64_t, std::unique_ptr<OwnTeam>>;
   static SerialTeam serial;
-  [[maybe_unused]] static const int registered =
+  [[maybe_unused]] static int registered =
       pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
   if (in_forked_child) return serial;  // the mutex may have been held by a thread that is gone
   if (threads <= 0) {
-    static const int64_t cores = usable_cores();
-    threads = cores;
+    static const int64_t kCores = usable_cores();
+    threads = kCores;
   }
   const std::lock_guard lock(mutex);
   auto& team = teams[threads];

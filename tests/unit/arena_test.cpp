@@ -17,7 +17,8 @@ uintptr_t address(const Arena::Block& block) { return reinterpret_cast<uintptr_t
 
 TEST(ArenaTest, BlocksAreAlignedAndLargeEnough) {
   Arena arena(int64_t{1} << 30);
-  for (int64_t bytes : {1, 63, 64, 65, 255, 256, 257, 1000, 65536, 100000, 1 << 20, (4 << 20) + 1, 5'000'000, 33'333'333}) {
+  for (int64_t bytes :
+       {1, 63, 64, 65, 255, 256, 257, 1000, 65536, 100000, 1 << 20, (4 << 20) + 1, 5'000'000, 33'333'333}) {
     const Arena::Block block = arena.acquire(bytes);
     ASSERT_NE(block.data(), nullptr);
     EXPECT_GE(block.capacity(), bytes);
@@ -74,7 +75,9 @@ TEST(ArenaTest, KeepsNoMoreThanItsLimit) {
 
 TEST(ArenaTest, ZeroLimitKeepsNothing) {
   Arena arena(0);
-  { const Arena::Block block = arena.acquire(1000); }
+  {
+    const Arena::Block block = arena.acquire(1000);
+  }
   EXPECT_EQ(arena.idle_bytes(), 0);
 }
 

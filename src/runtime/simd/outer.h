@@ -7,9 +7,9 @@
 namespace weft::runtime {
 namespace {
 
-/// c[m][n] for a part of m at a time, over chunks of rows. The chunk's part of `a` is laid out as blocks [kOuterChunk][R]
-/// (second-level cache) and one panel of `b` at a time as [kOuterChunk][width] (first-level cache); each register block then
-/// runs down the chunk, and asks for some lines of the next chunk on its way.
+/// c[m][n] for a part of m at a time, over chunks of rows. The chunk's part of `a` is laid out as blocks
+/// [kOuterChunk][R] (second-level cache) and one panel of `b` at a time as [kOuterChunk][width] (first-level cache);
+/// each register block then runs down the chunk, and asks for some lines of the next chunk on its way.
 constexpr int64_t kOuterChunk = 256;
 constexpr int kOuterUnits = 3;
 constexpr int kOuterRows = block_shape(kOuterUnits).rows;
@@ -67,7 +67,8 @@ struct NextChunk {
   Prefetcher a, b;
 };
 
-/// Columns of `a` in one register block: nearly the same for all blocks, so that none is left with a slow column or two.
+/// Columns of `a` in one register block: nearly the same for all blocks, so that none is left with a slow column or
+/// two.
 inline int64_t columns_of_block(int64_t count) { return ceil_div(count, ceil_div(count, kOuterRows)); }
 
 /// Columns m..m+count-1 of the chunk, in register blocks. 16 rows at a time, so that whole cache lines are used.
@@ -102,12 +103,12 @@ void pack_panel(const OuterChunk<T>& chunk, int64_t n, int64_t count, int64_t wi
   }
 }
 
-/// One register block of c, kUnits wide, of which `columns` are real: the others go through a tile on the stack.
-template <typename T, int kUnits>
+/// One register block of c, Units wide, of which `columns` are real: the others go through a tile on the stack.
+template <typename T, int Units>
 void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, int64_t b_step, int64_t rows,
                  int64_t columns, T* c, int64_t ldc) {
-  constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
-  constexpr int kStrip = kVectorBytes == 64 ? kUnits : block_shape(kUnits).strip;
+  constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
+  constexpr int kStrip = kVectorBytes == 64 ? Units : block_shape(Units).strip;
   alignas(64) T tile[kOuterRows * kWidth];
   T* target = c;
   int64_t target_step = ldc;
@@ -127,10 +128,10 @@ void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, in
 }
 
 /// All register blocks of one panel against the part of `a` that starts at column m and has `count` columns.
-template <typename T, int kUnits>
+template <typename T, int Units>
 void outer_panel(const OuterChunk<T>& chunk, const T* packed, int64_t m, int64_t count, int64_t n, int64_t columns,
                  T* panel, T* c, int64_t ldc, NextChunk& next) {
-  constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
+  constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   const bool packs = columns < kWidth || count >= kBlocksWorthPackingB * kOuterRows;
   if (packs) pack_panel(chunk, n, columns, kWidth, panel);
   const T* b = packs ? panel : chunk.b + n;
@@ -140,8 +141,8 @@ void outer_panel(const OuterChunk<T>& chunk, const T* packed, int64_t m, int64_t
     const LeftOperand<T> left =
         packed ? LeftOperand<T>{packed + i / block_columns * kOuterRows * kOuterChunk, 1, kOuterRows}
                : LeftOperand<T>{chunk.a + m + i, 1, chunk.lda};
-    outer_block<T, kUnits>(chunk, left, b, b_step, smaller(block_columns, count - i), columns, c + (m + i) * ldc + n,
-                           ldc);
+    outer_block<T, Units>(chunk, left, b, b_step, smaller(block_columns, count - i), columns, c + (m + i) * ldc + n,
+                          ldc);
     next.a.advance();
     next.b.advance();
   }

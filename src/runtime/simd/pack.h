@@ -7,22 +7,22 @@ namespace weft::runtime {
 namespace {
 
 /// Indices that interleave the low (or high) halves of two vectors: the step of a transposition by perfect shuffles.
-template <typename T, bool kHigh, int... kLane>
+template <typename T, bool High, int... Lane>
 [[gnu::always_inline]] inline Vector<T> interleave_lanes(Vector<T> a, Vector<T> b) {
-  constexpr int kLanes = sizeof...(kLane);
-  return __builtin_shufflevector(a, b, ((kLane % 2) * kLanes + kLane / 2 + (kHigh ? kLanes / 2 : 0))...);
+  constexpr int kLanes = sizeof...(Lane);
+  return __builtin_shufflevector(a, b, ((Lane % 2) * kLanes + Lane / 2 + (High ? kLanes / 2 : 0))...);
 }
 
-template <typename T, bool kHigh>
+template <typename T, bool High>
 [[gnu::always_inline]] inline Vector<T> interleave(Vector<T> a, Vector<T> b) {
   if constexpr (Simd<T>::kLanes == 16) {
-    return interleave_lanes<T, kHigh, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
+    return interleave_lanes<T, High, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
   } else if constexpr (Simd<T>::kLanes == 8) {
-    return interleave_lanes<T, kHigh, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
+    return interleave_lanes<T, High, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
   } else if constexpr (Simd<T>::kLanes == 4) {
-    return interleave_lanes<T, kHigh, 0, 1, 2, 3>(a, b);
+    return interleave_lanes<T, High, 0, 1, 2, 3>(a, b);
   } else {
-    return interleave_lanes<T, kHigh, 0, 1>(a, b);
+    return interleave_lanes<T, High, 0, 1>(a, b);
   }
 }
 
@@ -43,7 +43,8 @@ template <typename T>
   }
 }
 
-/// destination[i * destination_step + j] = source[j * ld + i] for i < k and j < lanes; columns from `count` on are zeros.
+/// destination[i * destination_step + j] = source[j * ld + i] for i < k and j < lanes; columns from `count` on are
+/// zeros.
 template <typename T>
 void transpose_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
   constexpr int kLanes = Simd<T>::kLanes;
@@ -62,7 +63,8 @@ void transpose_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* d
     for (int64_t j = 0; j < kLanes; ++j) destination[i * destination_step + j] = j < count ? source[j * ld + i] : T(0);
 }
 
-/// destination[i * destination_step + j] = source[i * ld + j] for i < k and j < lanes; columns from `count` on are zeros.
+/// destination[i * destination_step + j] = source[i * ld + j] for i < k and j < lanes; columns from `count` on are
+/// zeros.
 template <typename T>
 void copy_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
   if (count == Simd<T>::kLanes) {

@@ -6,9 +6,9 @@ namespace weft::runtime {
 namespace {
 
 /// The register block for panels of `units` 64-byte units: `strip` registers side by side, `rows` rows. strip x rows
-/// accumulators, the strip of the panel and one broadcast fit the register file, with at least 8 accumulators so that the
-/// latency of an FMA (4 cycles, two a cycle) is hidden. Not more than 8 rows: with a power of two as the left operand's
-/// row step, more would not fit the ways of a first-level cache.
+/// accumulators, the strip of the panel and one broadcast fit the register file, with at least 8 accumulators so that
+/// the latency of an FMA (4 cycles, two a cycle) is hidden. Not more than 8 rows: with a power of two as the left
+/// operand's row step, more would not fit the ways of a first-level cache.
 struct BlockShape {
   int strip, rows;
 };
@@ -40,8 +40,8 @@ template <typename T, int S, int R>
 }
 
 /// c[r][0..S*lanes) (+)= sum over k, in order, of a(r, k) * b[k * b_step + 0..S*lanes), r in 0..R-1, all in registers.
-/// kAlongK: the left operand's k_step is 1, otherwise its row_step is 1.
-template <typename T, int S, int R, bool kAlongK>
+/// AlongK: the left operand's k_step is 1, otherwise its row_step is 1.
+template <typename T, int S, int R, bool AlongK>
 [[gnu::noinline]] void block(int64_t k, LeftOperand<T> left, const T* b, int64_t b_step, T* c, int64_t ldc,
                              bool accumulate) {
   constexpr int kLanes = Simd<T>::kLanes;
@@ -50,10 +50,10 @@ template <typename T, int S, int R, bool kAlongK>
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
-  if (!kAlongK && accumulate) prefetch_rows<T, S, R>(c, ldc);
+  if (!AlongK && accumulate) prefetch_rows<T, S, R>(c, ldc);
   const T* a = left.data;
-  const int64_t row_step = kAlongK ? left.row_step : 1;
-  const int64_t k_step = kAlongK ? 1 : left.k_step;
+  const int64_t row_step = AlongK ? left.row_step : 1;
+  const int64_t k_step = AlongK ? 1 : left.k_step;
   for (int64_t i = 0; i < k; ++i) {
     Vector<T> strip[S];
 #pragma GCC unroll 8
@@ -85,13 +85,13 @@ template <typename T, int S, int R, bool kAlongK>
 }
 
 /// block() for a row count known at run time, 1..R.
-template <typename T, int S, int R, bool kAlongK>
+template <typename T, int S, int R, bool AlongK>
 [[gnu::always_inline]] inline void block_of_rows(int64_t rows, int64_t k, LeftOperand<T> left, const T* b,
                                                  int64_t b_step, T* c, int64_t ldc, bool accumulate) {
   if (rows == R) {
-    block<T, S, R, kAlongK>(k, left, b, b_step, c, ldc, accumulate);
+    block<T, S, R, AlongK>(k, left, b, b_step, c, ldc, accumulate);
   } else if constexpr (R > 1) {
-    block_of_rows<T, S, R - 1, kAlongK>(rows, k, left, b, b_step, c, ldc, accumulate);
+    block_of_rows<T, S, R - 1, AlongK>(rows, k, left, b, b_step, c, ldc, accumulate);
   }
 }
 
@@ -104,7 +104,8 @@ struct FewRowsShape {
 };
 
 constexpr FewRowsShape few_rows_shape(int units, int rows) {
-  const int most = kVectorBytes == 64 ? 24 : 12;  // accumulators; beside them one register of a panel and `rows` broadcasts
+  const int most =
+      kVectorBytes == 64 ? 24 : 12;  // accumulators; beside them one register of a panel and `rows` broadcasts
   int strip = units * kRegistersPerUnit;
   while (strip * rows > most) strip /= strip % 2 == 0 ? 2 : 3;
   // By rows and units. Measured: with more, panels that come from the second-level cache arrive no faster, or slower.
@@ -115,11 +116,11 @@ constexpr FewRowsShape few_rows_shape(int units, int rows) {
   return {strip, rows == 1 && units == 1 ? 2 : 1};
 }
 
-/// Like block() for R rows, S registers side by side in each of P panels, which are `panel_size` elements apart; their parts
-/// of c are `c_step` apart. Every element has the same sum, in the same order, as with block().
+/// Like block() for R rows, S registers side by side in each of P panels, which are `panel_size` elements apart; their
+/// parts of c are `c_step` apart. Every element has the same sum, in the same order, as with block().
 template <typename T, int S, int P, int R>
-[[gnu::noinline]] void few_rows_block(int64_t k, const T* a, int64_t lda, const T* b, int64_t b_step, int64_t panel_size,
-                                      T* c, int64_t ldc, int64_t c_step, bool accumulate) {
+[[gnu::noinline]] void few_rows_block(int64_t k, const T* a, int64_t lda, const T* b, int64_t b_step,
+                                      int64_t panel_size, T* c, int64_t ldc, int64_t c_step, bool accumulate) {
   constexpr int kLanes = Simd<T>::kLanes;
   Vector<T> sum[P][S][R];
 #pragma GCC unroll 8
@@ -166,10 +167,10 @@ struct PanelsArgs {
 };
 
 /// The panels first..count-1, P at a time, then P / 2 and so on.
-template <typename T, int kUnits, int R, int P>
+template <typename T, int Units, int R, int P>
 void few_rows(const PanelsArgs<T>& args, int64_t first) {
-  constexpr FewRowsShape kShape = few_rows_shape(kUnits, R);
-  constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
+  constexpr FewRowsShape kShape = few_rows_shape(Units, R);
+  constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<T>::kLanes;
   const int64_t panel_size = args.k * kWidth;
   for (; first + P <= args.count; first += P)
@@ -178,21 +179,21 @@ void few_rows(const PanelsArgs<T>& args, int64_t first) {
                                             panel_size, args.c + first * args.c_step + strip, args.ldc, args.c_step,
                                             args.accumulate);
   if constexpr (P > 1)
-    if (first < args.count) few_rows<T, kUnits, R, P / 2>(args, first);
+    if (first < args.count) few_rows<T, Units, R, P / 2>(args, first);
 }
 
-template <typename T, int kUnits>
+template <typename T, int Units>
 [[gnu::always_inline]] inline void few_rows(const PanelsArgs<T>& args) {
-  if (args.rows == 1) few_rows<T, kUnits, 1, few_rows_shape(kUnits, 1).panels>(args, 0);
-  if (args.rows == 2) few_rows<T, kUnits, 2, few_rows_shape(kUnits, 2).panels>(args, 0);
-  if (args.rows == 3) few_rows<T, kUnits, 3, few_rows_shape(kUnits, 3).panels>(args, 0);
+  if (args.rows == 1) few_rows<T, Units, 1, few_rows_shape(Units, 1).panels>(args, 0);
+  if (args.rows == 2) few_rows<T, Units, 2, few_rows_shape(Units, 2).panels>(args, 0);
+  if (args.rows == 3) few_rows<T, Units, 3, few_rows_shape(Units, 3).panels>(args, 0);
 }
 
 /// Rows are cut into blocks of nearly the same size: 9 rows are 5 and 4, not 8 and a slow 1.
-template <typename T, int kUnits>
+template <typename T, int Units>
 void many_rows(const PanelsArgs<T>& args) {
-  constexpr BlockShape kShape = block_shape(kUnits);
-  constexpr int64_t kWidth = kUnits * Simd<T>::kUnitLanes;
+  constexpr BlockShape kShape = block_shape(Units);
+  constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<T>::kLanes;
   const int64_t blocks = ceil_div(args.rows, kShape.rows);
   for (int64_t p = 0; p < args.count; ++p) {
@@ -212,22 +213,23 @@ void many_rows(const PanelsArgs<T>& args) {
   }
 }
 
-template <typename T, int kUnits>
+template <typename T, int Units>
 void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
                  int64_t ldc, int64_t c_step, int64_t accumulate) {
-  const PanelsArgs<T> args{rows,  k,   static_cast<const T*>(a), lda,    static_cast<const T*>(panels),
-                           count, static_cast<T*>(c), ldc, c_step, accumulate != 0};
+  const PanelsArgs<T> args{
+      rows, k,      static_cast<const T*>(a), lda, static_cast<const T*>(panels), count, static_cast<T*>(c),
+      ldc,  c_step, accumulate != 0};
   if (rows > kFewRows) {
-    many_rows<T, kUnits>(args);
+    many_rows<T, Units>(args);
   } else if (rows > 0) {
-    few_rows<T, kUnits>(args);
+    few_rows<T, Units>(args);
   }
 }
 
-template <typename T, int kUnits>
+template <typename T, int Units>
 void tile(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panel, void* c, int64_t ldc,
           int64_t accumulate) {
-  tile_panels<T, kUnits>(rows, k, a, lda, panel, 1, c, ldc, 0, accumulate);
+  tile_panels<T, Units>(rows, k, a, lda, panel, 1, c, ldc, 0, accumulate);
 }
 
 }  // namespace

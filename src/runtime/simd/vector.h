@@ -1,8 +1,8 @@
 #pragma once
 
 // The headers of this folder are only for the sources that are compiled once per instruction set (kernels_<isa>.cpp).
-// Everything in them is in an unnamed namespace and uses no function or template of the standard library: the linker keeps
-// one copy of such a function for the whole program, perhaps the one with instructions that this CPU lacks.
+// Everything in them is in an unnamed namespace and uses no function or template of the standard library: the linker
+// keeps one copy of such a function for the whole program, perhaps the one with instructions that this CPU lacks.
 
 #include <cstdint>
 
@@ -89,8 +89,8 @@ template <typename T>
   return x - Vector<T>{};
 }
 
-/// Keeps a loaded vector in a register: the compiler would rather load it again for every use than spend a register, and
-/// loads are what a core has two of a cycle.
+/// Keeps a loaded vector in a register: the compiler would rather load it again for every use than spend a register,
+/// and loads are what a core has two of a cycle.
 template <typename V>
 [[gnu::always_inline]] inline void keep_in_register(V& v) {
 #if defined(__x86_64__)
