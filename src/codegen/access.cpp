@@ -57,7 +57,8 @@ std::optional<Dim> RowIndex::uniform_stride(const View& view, const std::vector<
   size_t leading = domain_.size() - 1;
   std::vector<Dim> of_dim(leading, Dim(0));
   for (size_t j = 0; j < view.from.size(); ++j)
-    if (view.from[j] >= 0 && static_cast<size_t>(view.from[j]) < leading) of_dim[static_cast<size_t>(view.from[j])] = strides[j];
+    if (view.from[j] >= 0 && static_cast<size_t>(view.from[j]) < leading)
+      of_dim[static_cast<size_t>(view.from[j])] = strides[j];
   if (leading == 0) return Dim(0);
   for (size_t d = 0; d + 1 < leading; ++d)
     if (of_dim[d] != of_dim[d + 1] * domain_[d + 1]) return std::nullopt;
@@ -69,7 +70,9 @@ Value* RowIndex::elements(const View& view) {
   std::vector<Dim> strides(shape.size(), Dim(1));
   for (size_t j = shape.size(); j-- > 1;) strides[j - 1] = strides[j] * shape[j];
   Value* sum = frame_.i64(0);
-  auto add = [&](Value* count, const Dim& stride) { sum = frame_.b.CreateAdd(sum, frame_.b.CreateMul(count, frame_.size(stride))); };
+  auto add = [&](Value* count, const Dim& stride) {
+    sum = frame_.b.CreateAdd(sum, frame_.b.CreateMul(count, frame_.size(stride)));
+  };
   for (size_t j = 0; j < shape.size(); ++j)
     if (view.start[j] != 0) add(frame_.i64(view.start[j]), strides[j]);
   if (auto stride = uniform_stride(view, strides)) {
@@ -78,7 +81,8 @@ Value* RowIndex::elements(const View& view) {
   }
   size_t leading = domain_.size() - 1;
   for (size_t j = 0; j < shape.size(); ++j)
-    if (view.from[j] >= 0 && static_cast<size_t>(view.from[j]) < leading) add(index(static_cast<size_t>(view.from[j])), strides[j]);
+    if (view.from[j] >= 0 && static_cast<size_t>(view.from[j]) < leading)
+      add(index(static_cast<size_t>(view.from[j])), strides[j]);
   return sum;
 }
 

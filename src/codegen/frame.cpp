@@ -8,7 +8,8 @@ Frame::Frame(Schedule& schedule, llvm::Module& module, const std::string& name)
     : schedule(schedule), b(module.getContext()) {
   llvm::Type* pointer = b.getPtrTy();
   llvm::Type* integer = b.getInt64Ty();
-  auto* type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, pointer, integer, integer, integer, integer}, false);
+  auto* type =
+      llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, pointer, integer, integer, integer, integer}, false);
   function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
   // Vectors of 64 bytes stay whole, also on CPUs for which LLVM would rather halve them.
   function_->addFnAttr("prefer-vector-width", "512");
@@ -32,7 +33,8 @@ Value* Frame::size(const ir::Dim& dim) {
   auto index = static_cast<int64_t>(schedule.plan.dims.size());
   schedule.plan.dims.push_back(schedule.expression(dim));
   auto e = at_entry();
-  return cached = e.CreateLoad(e.getInt64Ty(), e.CreateConstGEP1_64(e.getInt64Ty(), dims, static_cast<uint64_t>(index)), to_string(dim));
+  return cached = e.CreateLoad(e.getInt64Ty(), e.CreateConstGEP1_64(e.getInt64Ty(), dims, static_cast<uint64_t>(index)),
+                               to_string(dim));
 }
 
 Value* Frame::buffer(int64_t index) {
@@ -68,7 +70,8 @@ llvm::FunctionCallee Frame::runtime_function(const std::string& name, llvm::Func
 
 Value* Frame::minimum(Value* x, Value* y) { return b.CreateSelect(b.CreateICmpSLT(x, y), x, y); }
 
-std::vector<Value*> Frame::loop(Value* begin, Value* end, int64_t step, std::vector<Value*> carried, const LoopBody& body) {
+std::vector<Value*> Frame::loop(Value* begin, Value* end, int64_t step, std::vector<Value*> carried,
+                                const LoopBody& body) {
   llvm::LLVMContext& context = b.getContext();
   llvm::BasicBlock* before = b.GetInsertBlock();
   llvm::BasicBlock* head = llvm::BasicBlock::Create(context, "head", function_);

@@ -12,8 +12,8 @@
 
 namespace weft::codegen {
 
-/// One function of machine code while it is emitted: its arguments (runtime::StageFunction), sizes, and for every value in
-/// memory where it is read and where it is stored.
+/// One function of machine code while it is emitted: its arguments (runtime::StageFunction), sizes, and for every value
+/// in memory where it is read and where it is stored.
 class Frame {
  public:
   Frame(Schedule& schedule, llvm::Module& module, const std::string& name);

@@ -36,7 +36,8 @@ Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const>
   std::string name = "weft_" + std::string(info(op.code).name) + (wide ? "_f64" : "_f32");
   llvm::Type* pointer = b.getPtrTy();
   llvm::Module& module = *b.GetInsertBlock()->getModule();
-  auto callee = module.getOrInsertFunction(name, llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, b.getInt64Ty()}, false));
+  auto callee = module.getOrInsertFunction(
+      name, llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, b.getInt64Ty()}, false));
   Value* first = entry_alloca(b, type);
   b.CreateAlignedStore(operands[0], first, llvm::Align(64));
   Value* second = first;
@@ -78,41 +79,60 @@ Value* divide_integers(IRBuilder<>& b, Value* x, Value* y) {
 
 Value* emit_unary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, std::span<Value* const> operands) {
   switch (op.code) {
-    case OpCode::kCopy: return x;
-    case OpCode::kNeg: return is_float(x) ? b.CreateFNeg(x) : b.CreateNeg(x);
+    case OpCode::kCopy:
+      return x;
+    case OpCode::kNeg:
+      return is_float(x) ? b.CreateFNeg(x) : b.CreateNeg(x);
     case OpCode::kAbs:
       return is_float(x) ? b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x)
                          : (from == DType::kBool ? x : b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse()));
-    case OpCode::kSign: return emit_sign(b, x, from);
-    case OpCode::kExp: return emit_exp(b, x);
-    case OpCode::kTanh: return emit_tanh(b, x);
-    case OpCode::kSigmoid: return emit_sigmoid(b, x);
-    case OpCode::kSqrt: return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
-    case OpCode::kRsqrt: return b.CreateFDiv(one(x), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
-    case OpCode::kFloor: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
+    case OpCode::kSign:
+      return emit_sign(b, x, from);
+    case OpCode::kExp:
+      return emit_exp(b, x);
+    case OpCode::kTanh:
+      return emit_tanh(b, x);
+    case OpCode::kSigmoid:
+      return emit_sigmoid(b, x);
+    case OpCode::kSqrt:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+    case OpCode::kRsqrt:
+      return b.CreateFDiv(one(x), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+    case OpCode::kFloor:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
     case OpCode::kRelu:
       return is_float(x) ? b.CreateSelect(b.CreateFCmpOLE(x, zero(x)), zero(x), x)
                          : b.CreateSelect(b.CreateICmpSLE(x, zero(x)), zero(x), x);
-    case OpCode::kNot: return b.CreateNot(x);
+    case OpCode::kNot:
+      return b.CreateNot(x);
     case OpCode::kLog:
     case OpCode::kLog1p:
     case OpCode::kSin:
     case OpCode::kCos:
-    case OpCode::kErf: return through_library(b, op, operands);
-    default: internal_error("no machine code for {}", info(op.code).name);
+    case OpCode::kErf:
+      return through_library(b, op, operands);
+    default:
+      internal_error("no machine code for {}", info(op.code).name);
   }
 }
 
 Value* emit_comparison(IRBuilder<>& b, OpCode code, DType from, Value* x, Value* y) {
   bool real = is_float(x), is_unsigned = from == DType::kBool;
   switch (code) {
-    case OpCode::kEq: return real ? b.CreateFCmpOEQ(x, y) : b.CreateICmpEQ(x, y);
-    case OpCode::kNe: return real ? b.CreateFCmpUNE(x, y) : b.CreateICmpNE(x, y);
-    case OpCode::kLt: return real ? b.CreateFCmpOLT(x, y) : (is_unsigned ? b.CreateICmpULT(x, y) : b.CreateICmpSLT(x, y));
-    case OpCode::kLe: return real ? b.CreateFCmpOLE(x, y) : (is_unsigned ? b.CreateICmpULE(x, y) : b.CreateICmpSLE(x, y));
-    case OpCode::kGt: return emit_comparison(b, OpCode::kLt, from, y, x);
-    case OpCode::kGe: return emit_comparison(b, OpCode::kLe, from, y, x);
-    default: return nullptr;
+    case OpCode::kEq:
+      return real ? b.CreateFCmpOEQ(x, y) : b.CreateICmpEQ(x, y);
+    case OpCode::kNe:
+      return real ? b.CreateFCmpUNE(x, y) : b.CreateICmpNE(x, y);
+    case OpCode::kLt:
+      return real ? b.CreateFCmpOLT(x, y) : (is_unsigned ? b.CreateICmpULT(x, y) : b.CreateICmpSLT(x, y));
+    case OpCode::kLe:
+      return real ? b.CreateFCmpOLE(x, y) : (is_unsigned ? b.CreateICmpULE(x, y) : b.CreateICmpSLE(x, y));
+    case OpCode::kGt:
+      return emit_comparison(b, OpCode::kLt, from, y, x);
+    case OpCode::kGe:
+      return emit_comparison(b, OpCode::kLe, from, y, x);
+    default:
+      return nullptr;
   }
 }
 
@@ -120,10 +140,14 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
   if (Value* comparison = emit_comparison(b, op.code, from, x, y)) return comparison;
   bool real = is_float(x), boolean = from == DType::kBool;
   switch (op.code) {
-    case OpCode::kAdd: return real ? b.CreateFAdd(x, y) : (boolean ? b.CreateOr(x, y) : b.CreateAdd(x, y));
-    case OpCode::kSub: return real ? b.CreateFSub(x, y) : b.CreateSub(x, y);
-    case OpCode::kMul: return real ? b.CreateFMul(x, y) : (boolean ? b.CreateAnd(x, y) : b.CreateMul(x, y));
-    case OpCode::kDiv: return real ? b.CreateFDiv(x, y) : divide_integers(b, x, y);
+    case OpCode::kAdd:
+      return real ? b.CreateFAdd(x, y) : (boolean ? b.CreateOr(x, y) : b.CreateAdd(x, y));
+    case OpCode::kSub:
+      return real ? b.CreateFSub(x, y) : b.CreateSub(x, y);
+    case OpCode::kMul:
+      return real ? b.CreateFMul(x, y) : (boolean ? b.CreateAnd(x, y) : b.CreateMul(x, y));
+    case OpCode::kDiv:
+      return real ? b.CreateFDiv(x, y) : divide_integers(b, x, y);
     case OpCode::kMaximum:
       if (boolean) return b.CreateOr(x, y);
       return real ? emit_maximum(b, x, y) : b.CreateSelect(b.CreateICmpSGT(x, y), x, y);
@@ -131,10 +155,14 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
       if (boolean) return b.CreateAnd(x, y);
       return real ? b.CreateSelect(b.CreateFCmpULT(x, y), b.CreateSelect(b.CreateFCmpUNO(y, y), y, x), y)
                   : b.CreateSelect(b.CreateICmpSLT(x, y), x, y);
-    case OpCode::kAnd: return b.CreateAnd(x, y);
-    case OpCode::kOr: return b.CreateOr(x, y);
-    case OpCode::kPow: return through_library(b, op, operands);
-    default: internal_error("no machine code for {}", info(op.code).name);
+    case OpCode::kAnd:
+      return b.CreateAnd(x, y);
+    case OpCode::kOr:
+      return b.CreateOr(x, y);
+    case OpCode::kPow:
+      return through_library(b, op, operands);
+    default:
+      internal_error("no machine code for {}", info(op.code).name);
   }
 }
 
@@ -146,12 +174,18 @@ llvm::Type* register_type(IRBuilder<>& b, DType dtype) {
 
 llvm::Type* memory_type(IRBuilder<>& b, DType dtype) {
   switch (dtype) {
-    case DType::kBool: return b.getInt8Ty();
-    case DType::kI32: return b.getInt32Ty();
-    case DType::kI64: return b.getInt64Ty();
-    case DType::kF32: return b.getFloatTy();
-    case DType::kF64: return b.getDoubleTy();
-    default: internal_error("no machine code for type {}", name_of(dtype));
+    case DType::kBool:
+      return b.getInt8Ty();
+    case DType::kI32:
+      return b.getInt32Ty();
+    case DType::kI64:
+      return b.getInt64Ty();
+    case DType::kF32:
+      return b.getFloatTy();
+    case DType::kF64:
+      return b.getDoubleTy();
+    default:
+      internal_error("no machine code for type {}", name_of(dtype));
   }
 }
 

@@ -13,9 +13,10 @@ llvm::Type* register_type(llvm::IRBuilder<>& b, DType dtype);
 /// The LLVM type of one element in memory: i8 for bool.
 llvm::Type* memory_type(llvm::IRBuilder<>& b, DType dtype);
 
-/// The result vector of an elementwise op on operand vectors, with the semantics of ir/ops.def. `from` is the operands' type,
-/// `to` the result's.
-llvm::Value* emit_elementwise(llvm::IRBuilder<>& b, const ir::Op& op, DType from, DType to, std::span<llvm::Value* const> operands);
+/// The result vector of an elementwise op on operand vectors, with the semantics of ir/ops.def. `from` is the operands'
+/// type, `to` the result's.
+llvm::Value* emit_elementwise(llvm::IRBuilder<>& b, const ir::Op& op, DType from, DType to,
+                              std::span<llvm::Value* const> operands);
 
 /// a vector of `lanes` equal constants.
 llvm::Value* emit_constant(llvm::IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lanes);

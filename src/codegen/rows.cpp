@@ -49,8 +49,9 @@ class Columns {
     llvm::Type* type = vector_of(memory_type(b, dtype), lanes_);
     Value* address = frame_.offset(row, column_, size_of(dtype));
     llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
-    Value* loaded = mask_ ? static_cast<Value*>(b.CreateMaskedLoad(type, address, align, mask_, llvm::Constant::getNullValue(type)))
-                          : b.CreateAlignedLoad(type, address, align);
+    Value* loaded =
+        mask_ ? static_cast<Value*>(b.CreateMaskedLoad(type, address, align, mask_, llvm::Constant::getNullValue(type)))
+              : b.CreateAlignedLoad(type, address, align);
     return dtype == DType::kBool ? b.CreateICmpNE(loaded, llvm::Constant::getNullValue(type)) : loaded;
   }
 
@@ -59,8 +60,10 @@ class Columns {
     if (dtype == DType::kBool) value = b.CreateZExt(value, vector_of(b.getInt8Ty(), lanes_));
     Value* address = frame_.offset(row, column_, size_of(dtype));
     llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
-    if (mask_) b.CreateMaskedStore(value, address, align, mask_);
-    else b.CreateAlignedStore(value, address, align);
+    if (mask_)
+      b.CreateMaskedStore(value, address, align, mask_);
+    else
+      b.CreateAlignedStore(value, address, align);
   }
 
  private:
@@ -110,8 +113,10 @@ class RowStage {
 
   void add_product(const Op& op) {
     const ir::Type& left = frame_.type(op.operands[0]);
-    Product product{&op, op.attr<int64_t>("groups"), op.attr<int64_t>("unroll"), left.shape.back().constant(), left.dtype, nullptr};
-    product.tile = frame_.stack(memory_type(b_, left.dtype), stage_.row_block * product.groups * product.unroll * stage_.lanes);
+    Product product{
+        &op, op.attr<int64_t>("groups"), op.attr<int64_t>("unroll"), left.shape.back().constant(), left.dtype, nullptr};
+    product.tile =
+        frame_.stack(memory_type(b_, left.dtype), stage_.row_block * product.groups * product.unroll * stage_.lanes);
     products_.emplace(op.results[0], product);
   }
 
@@ -172,7 +177,8 @@ class RowStage {
     DType dtype = frame_.type(op.results[0]).dtype;
     if (dtype == DType::kBool) scalar = b_.CreateZExt(scalar, b_.getInt8Ty());
     for (Value* target : frame_.targets.at(op.results[0]))
-      b_.CreateAlignedStore(scalar, frame_.offset(target, row, size_of(dtype)), llvm::Align(static_cast<uint64_t>(size_of(dtype))));
+      b_.CreateAlignedStore(scalar, frame_.offset(target, row, size_of(dtype)),
+                            llvm::Align(static_cast<uint64_t>(size_of(dtype))));
   }
 
   // ---- products
@@ -203,10 +209,12 @@ class RowStage {
     Value* weights = frame_.offset(panels, b_.CreateMul(panel, frame_.i64(product.inner * width)), bytes);
     llvm::Type* pointer = b_.getPtrTy();
     llvm::Type* integer = b_.getInt64Ty();
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {integer, integer, pointer, integer, pointer, pointer, integer, integer}, false);
+    auto* type = llvm::FunctionType::get(
+        b_.getVoidTy(), {integer, integer, pointer, integer, pointer, pointer, integer, integer}, false);
     auto callee = frame_.runtime_function(
         fmt::format("weft_tile_{}_{}", name_of(product.dtype), product.groups * product.unroll), type);
-    b_.CreateCall(callee, {rows, frame_.i64(product.inner), a, lda, weights, product.tile, frame_.i64(width), frame_.i64(0)});
+    b_.CreateCall(callee,
+                  {rows, frame_.i64(product.inner), a, lda, weights, product.tile, frame_.i64(width), frame_.i64(0)});
   }
 
   void emit_epilogue(Value* panel, Value* row, Value* tile_row) {
@@ -228,8 +236,9 @@ class RowStage {
 
   Value* tile_vector(const Product& product, int64_t group) {
     int64_t width = product.groups * product.unroll * stage_.lanes;
-    Value* index = b_.CreateAdd(b_.CreateMul(tile_row_, frame_.i64(width)),
-                                b_.CreateMul(b_.CreateAdd(tile_unit_, frame_.i64(group * product.unroll)), frame_.i64(stage_.lanes)));
+    Value* index = b_.CreateAdd(
+        b_.CreateMul(tile_row_, frame_.i64(width)),
+        b_.CreateMul(b_.CreateAdd(tile_unit_, frame_.i64(group * product.unroll)), frame_.i64(stage_.lanes)));
     llvm::Type* type = vector_of(memory_type(b_, product.dtype), stage_.lanes);
     return b_.CreateAlignedLoad(type, frame_.offset(product.tile, index, size_of(product.dtype)), llvm::Align(64));
   }
@@ -256,7 +265,8 @@ class RowStage {
     Value* pointer = frame_.offset(frame_.address(view.root), index.elements(view), size_of(dtype));
     pointers_[key] = pointer;
     if (has_columns(view, stage_.domain)) return;
-    Value* scalar = b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
+    Value* scalar =
+        b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
     if (dtype == DType::kBool) scalar = b_.CreateICmpNE(scalar, b_.getInt8(0));
     scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), scalar);
   }
@@ -312,7 +322,8 @@ class RowStage {
     if (targets == frame_.targets.end()) return;
     DType dtype = frame_.type(result).dtype;
     for (Value* target : targets->second)
-      columns_.store(frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype)), value, dtype);
+      columns_.store(frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype)), value,
+                     dtype);
   }
 
   void store_product(const Op& op) {

@@ -7,16 +7,16 @@ namespace weft::codegen {
 
 /// Emits a fused stage for rows first..last-1 of its domain and the frame's share of the columns.
 ///
-/// With a product: for each panel, for each block of rows, the micro-kernel leaves the product's tile in a stack buffer that
-/// stays in L1, and the elementwise ops run on it (the epilogue). `chunked` walks the rows in chunks that stay in L2 while
-/// all panels pass (for the many rows outside a loop).
+/// With a product: for each panel, for each block of rows, the micro-kernel leaves the product's tile in a stack buffer
+/// that stays in L1, and the elementwise ops run on it (the epilogue). `chunked` walks the rows in chunks that stay in
+/// L2 while all panels pass (for the many rows outside a loop).
 void emit_rows(Frame& frame, const Stage& stage, llvm::Value* first, llvm::Value* last, bool chunked);
 
 /// Emits a concatenation along the last dim of parts of unequal width.
 void emit_concat(Frame& frame, const Stage& stage, llvm::Value* first, llvm::Value* last);
 
-/// The share `unit` of `units` of a domain's columns, in vectors: [first, last). Shares are multiples of two vectors, the
-/// same for every stage of one width, so that a thread reads back the columns that it wrote.
+/// The share `unit` of `units` of a domain's columns, in vectors: [first, last). Shares are multiples of two vectors,
+/// the same for every stage of one width, so that a thread reads back the columns that it wrote.
 struct UnitRange {
   llvm::Value *first, *last;
 };

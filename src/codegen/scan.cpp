@@ -34,9 +34,8 @@ class ScanLoop {
     Value* length = frame_.size(view_.length);
     std::vector<Value*> carries;
     for (ValueId init : view_.inits) carries.push_back(frame_.address(init));
-    frame_.loop(frame_.i64(0), length, 1, carries, [&](Value* step, const std::vector<Value*>& current) {
-      return emit_step(step, length, current);
-    });
+    frame_.loop(frame_.i64(0), length, 1, carries,
+                [&](Value* step, const std::vector<Value*>& current) { return emit_step(step, length, current); });
   }
 
  private:
@@ -46,10 +45,12 @@ class ScanLoop {
     Value* parity = b_.CreateAnd(step, frame_.i64(1));
     Value* is_last = b_.CreateICmpEQ(step, last);
     frame_.targets.clear();
-    for (size_t i = 0; i < view_.x_args.size(); ++i) frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i], time);
+    for (size_t i = 0; i < view_.x_args.size(); ++i)
+      frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i], time);
     for (size_t i = 0; i < current.size(); ++i) frame_.memory[view_.carry_args[i]] = current[i];
     for (const auto& [value, buffer] : scan_.scratch) add_target(value, alternate(value, buffer, parity));
-    for (size_t i = 0; i < view_.stacks.size(); ++i) add_target(view_.y_outs[i], slice(view_.stacks[i], view_.y_outs[i], time));
+    for (size_t i = 0; i < view_.stacks.size(); ++i)
+      add_target(view_.y_outs[i], slice(view_.stacks[i], view_.y_outs[i], time));
     std::vector<Value*> next;
     for (size_t i = 0; i < current.size(); ++i) {
       Value* work = alternate(view_.carry_outs[i], scan_.carries[i], parity);
@@ -66,7 +67,8 @@ class ScanLoop {
   /// Where a stack holds the step's slice.
   Value* slice(ValueId stack, ValueId of, Value* time) {
     const ir::Type& type = frame_.type(of);
-    return frame_.offset(frame_.address(stack), b_.CreateMul(time, frame_.size(element_count(type.shape))), size_of(type.dtype));
+    return frame_.offset(frame_.address(stack), b_.CreateMul(time, frame_.size(element_count(type.shape))),
+                         size_of(type.dtype));
   }
 
   Value* alternate(ValueId value, int64_t buffer, Value* parity) {
@@ -86,8 +88,9 @@ class ScanLoop {
     auto* after = llvm::BasicBlock::Create(context, "after", function);
     b_.CreateCondBr(b_.CreateICmpSGT(frame_.units, frame_.i64(1)), wait, after);
     b_.SetInsertPoint(wait);
-    b_.CreateCall(frame_.runtime_function("weft_barrier", llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false)),
-                  {frame_.barrier});
+    b_.CreateCall(
+        frame_.runtime_function("weft_barrier", llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false)),
+        {frame_.barrier});
     b_.CreateBr(after);
     b_.SetInsertPoint(after);
   }
@@ -104,8 +107,10 @@ class ScanLoop {
     } else {
       last = frame_.size(element_count(rows));
     }
-    if (stage.lowering == Lowering::kConcat) emit_concat(frame_, stage, first, last);
-    else emit_rows(frame_, stage, first, last, false);
+    if (stage.lowering == Lowering::kConcat)
+      emit_concat(frame_, stage, first, last);
+    else
+      emit_rows(frame_, stage, first, last, false);
   }
 
   Frame& frame_;
@@ -142,7 +147,8 @@ class BarrierAnalysis {
       }
       any = any || barriers[i];
     }
-    // A carry written before the step's first barrier could overwrite what a slower thread still reads in the step before.
+    // A carry written before the step's first barrier could overwrite what a slower thread still reads in the step
+    // before.
     if (any && writes_carry_before(barriers)) barriers[0] = true;
     return barriers;
   }
@@ -182,7 +188,8 @@ class BarrierAnalysis {
         }
         auto producer = producer_.find(root);
         if (producer == producer_.end() || (!previous && producer->second == index)) continue;
-        if (!is_shared(producer->second) || reads_own_columns(block_.stages[index], *op, operand, producer->second)) continue;
+        if (!is_shared(producer->second) || reads_own_columns(block_.stages[index], *op, operand, producer->second))
+          continue;
         reads.push_back({producer->second, previous});
       }
     return reads;

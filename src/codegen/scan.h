@@ -6,15 +6,15 @@
 
 namespace weft::codegen {
 
-/// Emits the whole loop of a scan as the frame's function: steps run inside it, for rows lo..hi-1 of the batch (all rows when
-/// the scan is not batched) and the share unit/units of every stage's columns.
+/// Emits the whole loop of a scan as the frame's function: steps run inside it, for rows lo..hi-1 of the batch (all
+/// rows when the scan is not batched) and the share unit/units of every stage's columns.
 ///
-/// Carries alternate between two buffers, the last step writing the result's own memory; ys are written in place in their
-/// stacks. When columns are shared (units > 1), barriers stand before the stages that barriers_before() names.
+/// Carries alternate between two buffers, the last step writing the result's own memory; ys are written in place in
+/// their stacks. When columns are shared (units > 1), barriers stand before the stages that barriers_before() names.
 void emit_scan(Frame& frame, const ir::Op& op);
 
-/// For each stage of the region whether threads that share its columns must wait before it: when it reads, elsewhere than at
-/// its own columns, what another thread may have written since the last barrier.
+/// For each stage of the region whether threads that share its columns must wait before it: when it reads, elsewhere
+/// than at its own columns, what another thread may have written since the last barrier.
 std::vector<bool> barriers_before(const Frame& frame, const ir::ScanView& view, const BlockSchedule& block);
 
 }  // namespace weft::codegen

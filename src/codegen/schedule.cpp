@@ -52,7 +52,8 @@ class BlockScheduler {
     Lowering lowering = passes::lowering_of(program_, op);
     if (lowering == Lowering::kView) return;
     for (size_t i = 0; i < op.operands.size(); ++i) {
-      bool in_registers = lowering == Lowering::kFused && op.code != OpCode::kMatmulPacked && same_stage(op, op.operands[i]);
+      bool in_registers =
+          lowering == Lowering::kFused && op.code != OpCode::kMatmulPacked && same_stage(op, op.operands[i]);
       if (!in_registers) store(op.operands[i]);
     }
     for (const Block& region : op.regions) mark_region_reads(region);
@@ -75,7 +76,8 @@ class BlockScheduler {
     ValueId root = viewed(schedule_, value);
     if (stage_of_.contains(root)) {
       result_.stored.insert(root);
-    } else if (auto def = schedule_.definition.find(root); def != schedule_.definition.end() && def->second->code == OpCode::kReshape) {
+    } else if (auto def = schedule_.definition.find(root);
+               def != schedule_.definition.end() && def->second->code == OpCode::kReshape) {
       store(def->second->operands[0]);
     }
   }
@@ -116,7 +118,8 @@ class Planner {
 
   void run() {
     const Block& body = program_.body;
-    for (size_t i = 0; i < body.args.size(); ++i) add_buffer(body.args[i], runtime::Storage::kInput, static_cast<int64_t>(i));
+    for (size_t i = 0; i < body.args.size(); ++i)
+      add_buffer(body.args[i], runtime::Storage::kInput, static_cast<int64_t>(i));
     for (size_t i = 0; i < body.results.size(); ++i) output_of_[body.results[i]] = static_cast<int64_t>(i);
     for (size_t stage = 0; stage < schedule_.body.stages.size(); ++stage)
       for (const Op* op : schedule_.body.stages[stage].ops) add_results(*op, static_cast<int64_t>(stage));
@@ -156,9 +159,12 @@ class Planner {
     if (!op.regions.empty() || op.results.empty() || passes::is_view(op.code)) return;
     ir::Dim elements = element_count(program_.type(op.results[0]).shape) * times;
     const ir::Shape& first = op.operands.empty() ? ir::Shape{} : program_.type(op.operands[0]).shape;
-    if (op.code == OpCode::kMatmulPacked || op.code == OpCode::kMatmul) elements = elements * first.back();
-    else if (op.code == OpCode::kOuter) elements = element_count(first) * program_.type(op.operands[1]).shape.back() * times;
-    else elements = elements * ir::Dim(kPerElement);
+    if (op.code == OpCode::kMatmulPacked || op.code == OpCode::kMatmul)
+      elements = elements * first.back();
+    else if (op.code == OpCode::kOuter)
+      elements = element_count(first) * program_.type(op.operands[1]).shape.back() * times;
+    else
+      elements = elements * ir::Dim(kPerElement);
     schedule_.plan.work.push_back(schedule_.expression(elements));
   }
 
@@ -172,7 +178,8 @@ class Planner {
       if (!schedule_.body.stored.contains(result)) continue;
       auto output = output_of_.find(result);
       bool is_output = output != output_of_.end();
-      set_life(add_buffer(result, is_output ? runtime::Storage::kOutput : runtime::Storage::kArena, is_output ? output->second : 0),
+      set_life(add_buffer(result, is_output ? runtime::Storage::kOutput : runtime::Storage::kArena,
+                          is_output ? output->second : 0),
                stage);
     }
     if (op.code == OpCode::kScan && !op.has("fallback")) add_scan_buffers(op, stage);
@@ -193,7 +200,8 @@ class Planner {
       scan.carries.push_back(work(program_.type(view.carry_args[i]), fmt::format("carry {} of stage {}", i, stage)));
     std::set<ValueId> yielded(view.region.results.begin(), view.region.results.end());
     for (ValueId value : scan.block.stored)
-      if (!yielded.contains(value)) scan.scratch[value] = work(program_.type(value), fmt::format("step value of stage {}", stage));
+      if (!yielded.contains(value))
+        scan.scratch[value] = work(program_.type(value), fmt::format("step value of stage {}", stage));
     schedule_.scans.emplace(&op, std::move(scan));
   }
 
@@ -218,7 +226,8 @@ class Planner {
     plan.symbol = fmt::format("stage_{}", index);
     if (stage.lowering == Lowering::kFused || stage.lowering == Lowering::kConcat) {
       plan.kind = runtime::StagePlan::Kind::kRows;
-      ir::Shape domain = stage.lowering == Lowering::kFused ? stage.domain : program_.type(stage.ops[0]->results[0]).shape;
+      ir::Shape domain =
+          stage.lowering == Lowering::kFused ? stage.domain : program_.type(stage.ops[0]->results[0]).shape;
       ir::Dim columns = domain.back();
       domain.pop_back();
       plan.rows = schedule_.expression(element_count(domain));
@@ -240,19 +249,20 @@ class Planner {
     const ScanBuffers& scan = schedule_.scans.at(&op);
     plan.length = schedule_.expression(view.length);
     plan.splits_rows = scan.block.batched;
-    if (scan.block.batched)
-      plan.rows = schedule_.expression(program_.type(view.region.args[0]).shape[0]);
+    if (scan.block.batched) plan.rows = schedule_.expression(program_.type(view.region.args[0]).shape[0]);
     int64_t shares = INT64_MAX;
     for (const Stage& stage : scan.block.stages) {
       bool splits = stage.lowering == Lowering::kFused && stage.domain.back().is_constant();
       int64_t columns = splits ? stage.domain.back().constant() : 1;
-      if (stage.unroll != 0 || columns > 1) shares = std::min(shares, std::max<int64_t>(1, columns / (2 * stage.lanes)));
+      if (stage.unroll != 0 || columns > 1)
+        shares = std::min(shares, std::max<int64_t>(1, columns / (2 * stage.lanes)));
       plan.row_block = std::max(plan.row_block, stage.row_block);
     }
     plan.column_shares = shares == INT64_MAX ? 1 : shares;
     plan.splits_columns = plan.column_shares > 1;
     for (size_t i = 0; i < view.inits.size(); ++i)
-      plan.carry_copies.emplace_back(schedule_.buffer.at(viewed(schedule_, view.inits[i])), schedule_.buffer.at(view.carry_results[i]));
+      plan.carry_copies.emplace_back(schedule_.buffer.at(viewed(schedule_, view.inits[i])),
+                                     schedule_.buffer.at(view.carry_results[i]));
   }
 
   Schedule& schedule_;
@@ -281,7 +291,8 @@ runtime::DimExpr Schedule::expression(const ir::Dim& dim) const {
 }
 
 ValueId viewed(const Schedule& schedule, ValueId value) {
-  for (auto def = schedule.definition.find(value); def != schedule.definition.end(); def = schedule.definition.find(value)) {
+  for (auto def = schedule.definition.find(value); def != schedule.definition.end();
+       def = schedule.definition.find(value)) {
     const Op& op = *def->second;
     if (passes::lowering_of(*schedule.program, op) != Lowering::kView || op.operands.empty()) break;
     value = op.operands[0];

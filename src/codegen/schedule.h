@@ -14,10 +14,10 @@ namespace weft::codegen {
 struct Stage {
   passes::Lowering lowering = passes::Lowering::kFused;
   std::vector<const ir::Op*> ops;
-  ir::Shape domain;        ///< of a fused stage
-  int64_t unroll = 0;      ///< units side by side in its panels; 0 without a product
-  int64_t lanes = 16;      ///< elements of one vector
-  int64_t row_block = 1;   ///< rows that a product does at once
+  ir::Shape domain;       ///< of a fused stage
+  int64_t unroll = 0;     ///< units side by side in its panels; 0 without a product
+  int64_t lanes = 16;     ///< elements of one vector
+  int64_t row_block = 1;  ///< rows that a product does at once
   bool has_reduction = false;
 };
 

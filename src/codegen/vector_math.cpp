@@ -33,12 +33,15 @@ struct ExpFormat {
   std::span<const double> polynomial;  // of exp(r) - 1 - r, divided by r^2
 };
 
-constexpr double kExp32[] = {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3, 4.1665795894E-2, 1.6666665459E-1, 5.0000001201E-1};
-constexpr double kExp64[] = {1.6059043836821613e-10, 2.08767569878681e-09,    2.505210838544172e-08, 2.755731922398589e-07,
-                             2.7557319223985893e-06, 2.48015873015873e-05,    1.984126984126984e-04, 1.3888888888888889e-03,
-                             8.333333333333333e-03,  4.1666666666666664e-02,  1.6666666666666666e-01, 0.5};
+constexpr double kExp32[] = {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3,
+                             4.1665795894E-2, 1.6666665459E-1, 5.0000001201E-1};
+constexpr double kExp64[] = {1.6059043836821613e-10, 2.08767569878681e-09,   2.505210838544172e-08,
+                             2.755731922398589e-07,  2.7557319223985893e-06, 2.48015873015873e-05,
+                             1.984126984126984e-04,  1.3888888888888889e-03, 8.333333333333333e-03,
+                             4.1666666666666664e-02, 1.6666666666666666e-01, 0.5};
 const ExpFormat kFormat32{32, 23, 12582912.0, 0.693359375, -2.12194440e-4, -105.0, 90.0, kExp32};
-const ExpFormat kFormat64{64, 52, 6755399441055744.0, 6.93145751953125E-1, 1.42860682030941723212E-6, -746.0, 711.0, kExp64};
+const ExpFormat kFormat64{64,    52,    6755399441055744.0, 6.93145751953125E-1, 1.42860682030941723212E-6, -746.0,
+                          711.0, kExp64};
 
 /// 2^n for an integer vector n within the normal range.
 Value* power_of_two(IRBuilder<>& b, Value* n, const ExpFormat& format, llvm::Type* type) {
@@ -77,7 +80,8 @@ Value* at_least(IRBuilder<>& b, Value* x, double limit) {
   return b.CreateSelect(b.CreateFCmpOLT(x, number(x, limit)), number(x, limit), x);
 }
 
-constexpr double kTanh32[] = {-5.70498872745E-3, 2.06390887954E-2, -5.37397155531E-2, 1.33314422036E-1, -3.33332819422E-1};
+constexpr double kTanh32[] = {-5.70498872745E-3, 2.06390887954E-2, -5.37397155531E-2, 1.33314422036E-1,
+                              -3.33332819422E-1};
 constexpr double kTanhP64[] = {-9.64399179425052238628E-1, -9.92877231001918586564E1, -1.61468768441708447952E3};
 constexpr double kTanhQ64[] = {1.0, 1.12811678491632931402E2, 2.23548839060100448583E3, 4.84406305325125486048E3};
 
@@ -95,7 +99,8 @@ Value* emit_sigmoid(IRBuilder<>& b, Value* x) {
   Value* negative = b.CreateFCmpOLT(x, number(x, 0.0));
   Value* top = b.CreateSelect(negative, e, one);
   Value* q = b.CreateFDiv(top, b.CreateFAdd(e, one));
-  // 1 + e was rounded: one correction by the residual top - q (1 + e), in which top - q is exact; 1 / (1 + e) is q or 1 - q.
+  // 1 + e was rounded: one correction by the residual top - q (1 + e), in which top - q is exact; 1 / (1 + e) is q or 1
+  // - q.
   Value* residual = fma(b, b.CreateFNeg(q), e, b.CreateFSub(top, q));
   return fma(b, residual, b.CreateSelect(negative, b.CreateFSub(one, q), q), q);
 }
@@ -108,7 +113,8 @@ Value* emit_tanh(IRBuilder<>& b, Value* x) {
   Value* quotient = b.CreateFDiv(number(x, 2.0), b.CreateFAdd(exp_within(b, doubled), one));
   Value* far = b.CreateCopySign(b.CreateFSub(one, quotient), x);
   Value* square = b.CreateFMul(x, x);
-  Value* p = wide ? b.CreateFDiv(polynomial(b, square, kTanhP64), polynomial(b, square, kTanhQ64)) : polynomial(b, square, kTanh32);
+  Value* p = wide ? b.CreateFDiv(polynomial(b, square, kTanhP64), polynomial(b, square, kTanhQ64))
+                  : polynomial(b, square, kTanh32);
   Value* near = fma(b, b.CreateFMul(p, square), x, x);
   return b.CreateSelect(b.CreateFCmpOLT(size, number(x, 0.625)), near, far);
 }

@@ -109,12 +109,21 @@ CallFunction make_outer(const codegen::Schedule& schedule, const Op& op) {
   int64_t to = schedule.buffer.at(op.results[0]);
   const runtime::DTypeKernels& kernels = kernels_of(schedule.program->type(op.results[0]).dtype);
   return [=, &kernels](const CallContext& context, std::string&) {
-    runtime::OuterArgs args{a.at(context), b.at(context), context.buffers[to], a.rows.evaluate(context.symbols), a.columns,
-                            b.columns,     a.stride,      b.stride,            b.columns};
+    runtime::OuterArgs args{a.at(context),
+                            b.at(context),
+                            context.buffers[to],
+                            a.rows.evaluate(context.symbols),
+                            a.columns,
+                            b.columns,
+                            a.stride,
+                            b.stride,
+                            b.columns};
     bool by_m = a.columns / kernels.outer_block_m >= b.columns / kernels.outer_block_n;
     Share m{0, a.columns}, n{0, b.columns};
-    if (by_m) m = share_of(a.columns, kernels.outer_block_m, context.thread, context.threads);
-    else n = share_of(b.columns, kernels.outer_block_n, context.thread, context.threads);
+    if (by_m)
+      m = share_of(a.columns, kernels.outer_block_m, context.thread, context.threads);
+    else
+      n = share_of(b.columns, kernels.outer_block_n, context.thread, context.threads);
     if (m.first < m.last && n.first < n.last)
       kernels.outer(args, m.first, m.last, n.first, n.last, thread_scratch(kernels.outer_scratch_bytes));
     return true;
@@ -132,7 +141,8 @@ CallFunction make_column_sum(const codegen::Schedule& schedule, const Op& op, Ma
   };
 }
 
-/// Whether the reduction sums away leading dims and keeps constant ones: then the operand is a matrix of the kept columns.
+/// Whether the reduction sums away leading dims and keeps constant ones: then the operand is a matrix of the kept
+/// columns.
 bool sums_down_columns(const codegen::Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   std::vector<int64_t> dims = op.attr<std::vector<int64_t>>("dims");
@@ -149,15 +159,19 @@ CallFunction make_reduction(const codegen::Schedule& schedule, const Op& op) {
   size_t summed = op.attr<std::vector<int64_t>>("dims").size();
   if (summed + 1 == type.shape.size()) return make_column_sum(schedule, op, matrix_of(schedule, op.operands[0]));
   ir::Dim rows(1), columns(1);
-  for (size_t i = 0; i < type.shape.size(); ++i) (i < summed ? rows : columns) = (i < summed ? rows : columns) * type.shape[i];
+  for (size_t i = 0; i < type.shape.size(); ++i)
+    (i < summed ? rows : columns) = (i < summed ? rows : columns) * type.shape[i];
   int64_t width = columns.constant();
-  return make_column_sum(schedule, op, {schedule.buffer.at(op.operands[0]), schedule.expression(rows), width, 0, width, size_of(type.dtype)});
+  return make_column_sum(
+      schedule, op,
+      {schedule.buffer.at(op.operands[0]), schedule.expression(rows), width, 0, width, size_of(type.dtype)});
 }
 
 /// Runs an op through the interpreter.
 class Interpreted {
  public:
-  Interpreted(const codegen::Schedule& schedule, const Op& op) : schedule_(schedule), program_(*schedule.program), op_(op) {
+  Interpreted(const codegen::Schedule& schedule, const Op& op)
+      : schedule_(schedule), program_(*schedule.program), op_(op) {
     reason_ = op.has("fallback") ? "scan: " + op.attr<std::string>("fallback") : std::string(info(op.code).name);
     reason_ = "interpreted " + reason_;
   }
@@ -174,7 +188,8 @@ class Interpreted {
     for (ValueId result : op_.results) sizes.push_back(interpreter::sizes_of(program_.type(result).shape, bindings));
     std::vector<interpreter::MutableView> results;
     for (size_t i = 0; i < op_.results.size(); ++i)
-      results.push_back({program_.type(op_.results[i]).dtype, sizes[i], context.buffers[schedule_.buffer.at(op_.results[i])]});
+      results.push_back(
+          {program_.type(op_.results[i]).dtype, sizes[i], context.buffers[schedule_.buffer.at(op_.results[i])]});
     interpreter::evaluate_op(program_, op_, operands, results, bindings, [&](ValueId id) { return view(memory, id); });
     return true;
   }
@@ -190,7 +205,8 @@ class Interpreted {
     auto found = memory.computed.find(value);
     if (found == memory.computed.end()) found = memory.computed.emplace(value, materialise(memory, value)).first;
     auto buffer = schedule_.buffer.find(value);
-    const void* data = buffer != schedule_.buffer.end() ? memory.context.buffers[buffer->second] : found->second.bytes.data();
+    const void* data =
+        buffer != schedule_.buffer.end() ? memory.context.buffers[buffer->second] : found->second.bytes.data();
     return {found->second.dtype, found->second.sizes, data};
   }
 

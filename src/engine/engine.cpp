@@ -48,6 +48,7 @@ std::shared_ptr<const Executable> build(std::string_view text) {
   std::lock_guard lock(state().mutex);
   ++state().counted.compiled;
   state().counted.object_cache_hits += result.from_cache;
+  state().counted.instructions += result.instructions;
   state().counted.compile_seconds += seconds.count();
   return std::move(result.executable);
 }

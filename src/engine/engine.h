@@ -27,15 +27,16 @@ class Executable {
   virtual std::string plan(const ir::Bindings& bindings) const = 0;
 };
 
-/// The executable of a program's text. Compiled once per process; found by the string's address and length first, then by
-/// its hash. User's error when the text doesn't parse.
+/// The executable of a program's text. Compiled once per process; found by the string's address and length first, then
+/// by its hash. User's error when the text doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
 
-/// What the engine counted since the process began: programs compiled, seconds, cache hits, and for each reason how often
-/// something ran through the interpreter instead of machine code.
+/// What the engine counted since the process began: programs compiled, seconds, cache hits, and for each reason how
+/// often something ran through the interpreter instead of machine code.
 struct Stats {
   int64_t compiled = 0;
   int64_t object_cache_hits = 0;  ///< taken from the disk instead of compiled
+  int64_t instructions = 0;       ///< LLVM instructions compiled
   double compile_seconds = 0;
   int64_t calls = 0;
   std::map<std::string, int64_t> fallbacks;

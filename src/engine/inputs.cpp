@@ -28,7 +28,8 @@ InputChecker::InputChecker(const ir::Program& program, std::span<const std::stri
 
 std::vector<int64_t> InputChecker::values(std::span<const runtime::TensorRef> inputs) const {
   const auto& args = program_.body.args;
-  check(inputs.size() == args.size(), "weft::call: program @{} takes {} inputs, got {}", program_.name, args.size(), inputs.size());
+  check(inputs.size() == args.size(), "weft::call: program @{} takes {} inputs, got {}", program_.name, args.size(),
+        inputs.size());
   for (size_t i = 0; i < args.size(); ++i) {
     const ir::Type& type = program_.type(args[i]);
     if (inputs[i].dtype != type.dtype || inputs[i].sizes.size() != type.shape.size()) complain(inputs);
@@ -47,8 +48,8 @@ void InputChecker::complain(std::span<const runtime::TensorRef> inputs) const {
   std::vector<std::vector<int64_t>> sizes;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::Value& value = program_.values[program_.body.args[i]];
-    check(inputs[i].dtype == value.type.dtype, "weft::call: input {} (%{}) of program @{} should be {}, got dtype {}", i, value.name,
-          program_.name, to_string(value.type), name_of(inputs[i].dtype));
+    check(inputs[i].dtype == value.type.dtype, "weft::call: input {} (%{}) of program @{} should be {}, got dtype {}",
+          i, value.name, program_.name, to_string(value.type), name_of(inputs[i].dtype));
     sizes.emplace_back(inputs[i].sizes.begin(), inputs[i].sizes.end());
   }
   ir::bind(program_, sizes);

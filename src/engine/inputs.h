@@ -9,7 +9,8 @@
 
 namespace weft::engine {
 
-/// Finds the values of a program's symbols from its inputs' sizes, and checks types and sizes, in one pass without maps.
+/// Finds the values of a program's symbols from its inputs' sizes, and checks types and sizes, in one pass without
+/// maps.
 class InputChecker {
  public:
   /// `symbols`: in the order wanted by values().
@@ -21,7 +22,7 @@ class InputChecker {
  private:
   struct Size {
     size_t input, dim;
-    int64_t factor;               ///< times ...
+    int64_t factor;                ///< times ...
     std::vector<int64_t> symbols;  ///< ... these
   };
   [[noreturn]] void complain(std::span<const runtime::TensorRef> inputs) const;

@@ -58,7 +58,8 @@ int64_t product(const Sizes& sizes, size_t first, size_t last) {
   return result;
 }
 
-void copy_share(const std::vector<CopyDim>& dims, int64_t element_size, const char* from, char* to, const CallContext& context) {
+void copy_share(const std::vector<CopyDim>& dims, int64_t element_size, const char* from, char* to,
+                const CallContext& context) {
   runtime::StridedCopy copy(dims, element_size);
   Share share = share_of(copy.units(), context);
   copy.run(from, to, share.first, share.last);
@@ -77,7 +78,8 @@ CallFunction make_reverse(const Place& from, const Place& to, size_t dim) {
   return [=](const CallContext& context, std::string&) {
     Sizes sizes = from.sizes(context), strides = strides_of(sizes);
     std::vector<CopyDim> dims;
-    for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], i == dim ? -strides[i] : strides[i], strides[i]});
+    for (size_t i = 0; i < sizes.size(); ++i)
+      dims.push_back({sizes[i], i == dim ? -strides[i] : strides[i], strides[i]});
     int64_t start = sizes[dim] > 0 ? (sizes[dim] - 1) * strides[dim] : 0;
     copy_share(dims, from.element_size, from.data(context) + start * from.element_size, to.data(context), context);
     return true;
@@ -89,7 +91,8 @@ CallFunction make_slice(const Place& from, const Place& to, size_t dim, int64_t 
     Sizes sizes = to.sizes(context), source = strides_of(from.sizes(context)), strides = strides_of(sizes);
     std::vector<CopyDim> dims;
     for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], source[i], strides[i]});
-    copy_share(dims, from.element_size, from.data(context) + start * source[dim] * from.element_size, to.data(context), context);
+    copy_share(dims, from.element_size, from.data(context) + start * source[dim] * from.element_size, to.data(context),
+               context);
     return true;
   };
 }
@@ -130,7 +133,8 @@ CallFunction make_concat(std::vector<Place> parts, const Place& to, size_t dim) 
       Sizes sizes = part.sizes(context), source = strides_of(sizes);
       std::vector<CopyDim> dims;
       for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], source[i], strides[i]});
-      copy_share(dims, part.element_size, part.data(context), to.data(context) + start * strides[dim] * part.element_size, context);
+      copy_share(dims, part.element_size, part.data(context),
+                 to.data(context) + start * strides[dim] * part.element_size, context);
       start += sizes[dim];
     }
     return true;
@@ -153,8 +157,9 @@ CallFunction make_gather(const Place& table, const Place& index, const Place& to
     runtime::RowIndex rows = index_of(index, context);
     Share share = share_of(rows.count, context);
     int64_t row_bytes = product(sizes, 1, sizes.size()) * table.element_size;
-    return complain(runtime::gather_rows(table.data(context), sizes[0], row_bytes, rows, to.data(context), share.first, share.last),
-                    sizes[0], error);
+    return complain(
+        runtime::gather_rows(table.data(context), sizes[0], row_bytes, rows, to.data(context), share.first, share.last),
+        sizes[0], error);
   };
 }
 
@@ -164,11 +169,13 @@ CallFunction make_scatter(const Place& index, const Place& updates, const Place&
     Sizes sizes = to.sizes(context);
     int64_t columns = product(sizes, 1, sizes.size());
     Share rows{0, sizes[0]}, part{0, columns};
-    if (columns >= 16 * context.threads) part = share_of(columns, context);
-    else rows = share_of(sizes[0], context);
+    if (columns >= 16 * context.threads)
+      part = share_of(columns, context);
+    else
+      rows = share_of(sizes[0], context);
     auto bad = runtime::scatter_add_rows<T>(index_of(index, context), reinterpret_cast<const T*>(updates.data(context)),
-                                            reinterpret_cast<T*>(to.data(context)), sizes[0], columns, rows.first, rows.last,
-                                            part.first, part.last);
+                                            reinterpret_cast<T*>(to.data(context)), sizes[0], columns, rows.first,
+                                            rows.last, part.first, part.last);
     return complain(bad, sizes[0], error);
   };
 }
@@ -185,12 +192,18 @@ CallFunction make_movement(const codegen::Schedule& schedule, const Op& op) {
   Place to = place_of(schedule, op.results[0]);
   auto dim = [&] { return static_cast<size_t>(op.attr<int64_t>("dim")); };
   switch (op.code) {
-    case OpCode::kTranspose: return make_transpose(from[0], to, op.attr<std::vector<int64_t>>("perm"));
-    case OpCode::kReverse: return make_reverse(from[0], to, dim());
-    case OpCode::kSlice: return make_slice(from[0], to, dim(), op.attr<int64_t>("start"));
-    case OpCode::kBroadcast: return make_broadcast(from[0], to, op.attr<std::vector<int64_t>>("dims"));
-    case OpCode::kPad: return make_pad(from[0], to, dim(), op.attr<int64_t>("low"));
-    case OpCode::kConcat: return make_concat(from, to, dim());
+    case OpCode::kTranspose:
+      return make_transpose(from[0], to, op.attr<std::vector<int64_t>>("perm"));
+    case OpCode::kReverse:
+      return make_reverse(from[0], to, dim());
+    case OpCode::kSlice:
+      return make_slice(from[0], to, dim(), op.attr<int64_t>("start"));
+    case OpCode::kBroadcast:
+      return make_broadcast(from[0], to, op.attr<std::vector<int64_t>>("dims"));
+    case OpCode::kPad:
+      return make_pad(from[0], to, dim(), op.attr<int64_t>("low"));
+    case OpCode::kConcat:
+      return make_concat(from, to, dim());
     case OpCode::kGather:
       if (is_index(from[1].dtype)) return make_gather(from[0], from[1], to);
       return {};
@@ -198,7 +211,8 @@ CallFunction make_movement(const codegen::Schedule& schedule, const Op& op) {
       if (is_index(from[0].dtype) && to.dtype == DType::kF32) return make_scatter<float>(from[0], from[1], to);
       if (is_index(from[0].dtype) && to.dtype == DType::kF64) return make_scatter<double>(from[0], from[1], to);
       return {};
-    default: return {};
+    default:
+      return {};
   }
 }
 

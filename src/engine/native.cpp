@@ -20,6 +20,7 @@ class Native : public Executable {
     schedule_ = codegen::schedule(fused_, jit::tile_rows());
     jit::Compiled compiled = jit::compile(schedule_, dump_path());
     from_cache_ = compiled.from_cache;
+    instructions_ = compiled.instructions;
     code_ = std::move(compiled.code);
     runtime::Plan plan = schedule_.plan;
     for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -33,13 +34,14 @@ class Native : public Executable {
   }
 
   bool from_cache() const { return from_cache_; }
+  int64_t instructions() const { return instructions_; }
   const ir::Program& program() const override { return program_; }
 
   void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
            runtime::Team& team) const override {
     std::vector<int64_t> symbols = checker_->values(inputs);
-    internal_check(outputs.size() == program_.body.results.size(), "@{} has {} outputs, got memory for {}", program_.name,
-                   program_.body.results.size(), outputs.size());
+    internal_check(outputs.size() == program_.body.results.size(), "@{} has {} outputs, got memory for {}",
+                   program_.name, program_.body.results.size(), outputs.size());
     std::vector<const void*> from;
     std::vector<void*> to;
     for (const runtime::TensorRef& input : inputs) from.push_back(input.data);
@@ -49,14 +51,16 @@ class Native : public Executable {
 
   std::string plan(const ir::Bindings& bindings) const override {
     std::vector<int64_t> values;
-    for (const std::string& symbol : native_->plan().symbols) values.push_back(evaluate(ir::Dim::symbol(symbol), bindings));
+    for (const std::string& symbol : native_->plan().symbols)
+      values.push_back(evaluate(ir::Dim::symbol(symbol), bindings));
     return runtime::describe(native_->plan(), values);
   }
 
  private:
   std::string dump_path() const {
     if (settings().dump.empty()) return "";
-    return fmt::format("{}/{}-{:016x}", settings().dump, program_.name, std::hash<std::string>{}(ir::print(program_, true)));
+    return fmt::format("{}/{}-{:016x}", settings().dump, program_.name,
+                       std::hash<std::string>{}(ir::print(program_, true)));
   }
 
   ir::Program program_;
@@ -64,6 +68,7 @@ class Native : public Executable {
   codegen::Schedule schedule_;  // points into fused_
   std::unique_ptr<jit::Code> code_;
   bool from_cache_ = false;
+  int64_t instructions_ = 0;
   std::unique_ptr<runtime::NativeProgram> native_;
   std::unique_ptr<InputChecker> checker_;
 };
@@ -72,8 +77,9 @@ class Native : public Executable {
 
 NativeResult native(ir::Program program) {
   auto executable = std::make_shared<const Native>(std::move(program));
-  bool from_cache = executable->from_cache();
-  return {std::move(executable), from_cache};
+  NativeResult result{nullptr, executable->from_cache(), executable->instructions()};
+  result.executable = std::move(executable);
+  return result;
 }
 
 }  // namespace weft::engine

@@ -10,6 +10,7 @@ namespace weft::engine {
 struct NativeResult {
   std::shared_ptr<const Executable> executable;
   bool from_cache = false;
+  int64_t instructions = 0;
 };
 
 /// Runs the compile pipeline on a copy of the program, generates machine code and plans buffers.

@@ -1,13 +1,13 @@
 #include "jit/jit.h"
 
+#include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/Transforms/Utils/Cloning.h>
-#include <llvm/Config/llvm-config.h>
-#include <llvm/Support/raw_ostream.h>
 
 #include <atomic>
 #include <fstream>
@@ -51,14 +51,15 @@ void define(llvm::orc::SymbolMap& symbols, LLJIT& jit, const std::string& name, 
   symbols[jit.mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
 }
 
-/// What machine code may call: the micro-kernels of the active ISA and the runtime's functions; nothing else resolves, but
-/// for the few C functions that LLVM itself calls.
+/// What machine code may call: the micro-kernels of the active ISA and the runtime's functions; nothing else resolves,
+/// but for the few C functions that LLVM itself calls.
 llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
   llvm::orc::SymbolMap symbols;
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const runtime::DTypeKernels& kernels = runtime::kernels(runtime::active_isa(), dtype);
     for (int64_t vectors = 1; vectors <= runtime::kMaxVectors; ++vectors)
-      define(symbols, jit, fmt::format("weft_tile_{}_{}", name_of(dtype), vectors), reinterpret_cast<void*>(kernels.tile[vectors]));
+      define(symbols, jit, fmt::format("weft_tile_{}_{}", name_of(dtype), vectors),
+             reinterpret_cast<void*>(kernels.tile[vectors]));
   }
   int64_t count = 0;
   const runtime::RuntimeSymbol* functions = runtime::runtime_symbols(&count);
@@ -72,7 +73,8 @@ LLJIT& session() {
     llvm::orc::JITTargetMachineBuilder builder(llvm::Triple(llvm::sys::getProcessTriple()));
     target_machine(target_of(runtime::active_isa()));  // initialises LLVM's targets
     auto made = unwrap(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
-    auto process = unwrap(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(made->getDataLayout().getGlobalPrefix()));
+    auto process =
+        unwrap(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(made->getDataLayout().getGlobalPrefix()));
     auto& runtime = unwrap(made->createJITDylib("weft_runtime"));
     runtime.addGenerator(std::move(process));
     unwrap(runtime.define(llvm::orc::absoluteSymbols(runtime_symbols(*made))));
@@ -134,8 +136,8 @@ std::string compile_module(llvm::Module& module, const std::string& dump, int64_
 /// The module's own text is part of the key, so that a change of code generation can never meet an old object.
 std::string cache_key(const llvm::Module& module) {
   Target target = target_of(runtime::active_isa());
-  return fmt::format("weft {} llvm {} cpu {} features {}\n{}", WEFT_VERSION, LLVM_VERSION_STRING, target.cpu, target.features,
-                     text_of(module));
+  return fmt::format("weft {} llvm {} cpu {} features {}\n{}", WEFT_VERSION, LLVM_VERSION_STRING, target.cpu,
+                     target.features, text_of(module));
 }
 
 std::unique_ptr<Code> link(const std::string& object) {

@@ -21,8 +21,9 @@ struct Compiled {
   int64_t instructions = 0;  ///< LLVM instructions handed to code generation
 };
 
-/// Machine code of a schedule for the active ISA, from the object cache if it holds it. Fills schedule.plan.dims. User's error
-/// when LLVM refuses, with what it said. `dump` (a path without ending, or empty) gets .ll, .opt.ll and .s.
+/// Machine code of a schedule for the active ISA, from the object cache if it holds it. Fills schedule.plan.dims.
+/// User's error when LLVM refuses, with what it said. `dump` (a path without ending, or empty) gets .ll, .opt.ll and
+/// .s.
 Compiled compile(codegen::Schedule& schedule, const std::string& dump);
 
 /// The row counts that the active ISA's micro-kernels like best.

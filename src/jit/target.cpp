@@ -37,9 +37,12 @@ std::string host_features() {
 
 Target target_of(runtime::Isa isa) {
   switch (isa) {
-    case runtime::Isa::kAvx512: return {llvm::sys::getHostCPUName().str(), host_features()};
-    case runtime::Isa::kAvx2: return {"haswell", ""};
-    case runtime::Isa::kGeneric: return {"x86-64", ""};
+    case runtime::Isa::kAvx512:
+      return {llvm::sys::getHostCPUName().str(), host_features()};
+    case runtime::Isa::kAvx2:
+      return {"haswell", ""};
+    case runtime::Isa::kGeneric:
+      return {"x86-64", ""};
   }
   internal_error("unknown ISA");
 }
@@ -51,8 +54,9 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target) {
   check(found != nullptr, "weft: LLVM has no code generator for {}: {}", triple, error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
-                                                                          std::nullopt, llvm::CodeGenOptLevel::Default, true));
+  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(triple, target.cpu, target.features, options,
+                                                                          llvm::Reloc::PIC_, std::nullopt,
+                                                                          llvm::CodeGenOptLevel::Default, true));
   check(machine != nullptr, "weft: LLVM cannot generate code for {} ({})", triple, target.cpu);
   return machine;
 }

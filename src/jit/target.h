@@ -10,7 +10,8 @@
 
 namespace weft::jit {
 
-/// LLVM's CPU and features for an ISA: the host's own when it is the best that the host has, a plain one when it was forced.
+/// LLVM's CPU and features for an ISA: the host's own when it is the best that the host has, a plain one when it was
+/// forced.
 struct Target {
   std::string cpu, features;
 };
@@ -18,8 +19,8 @@ Target target_of(runtime::Isa isa);
 
 std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target);
 
-/// The short pipeline before code generation: early CSE, loop-invariant code motion, and no more (an instruction costs some
-/// 30 us, most of it in code generation).
+/// The short pipeline before code generation: early CSE, loop-invariant code motion, and no more (an instruction costs
+/// some 30 us, most of it in code generation).
 void optimise(llvm::Module& module, llvm::TargetMachine& machine);
 
 /// An object file's bytes, or assembly text. User's error with LLVM's words when it cannot.

@@ -19,9 +19,10 @@ bool leads_with(const Program& program, ValueId value, const ir::Dim& batch) {
 
 bool names_dim_zero(const std::vector<int64_t>& dims) { return std::ranges::find(dims, 0) != dims.end(); }
 
-/// Whether the op leaves row i of its result a function of row i of its operands (and of values without rows). `rowless`
-/// holds the region's values without rows: constants, and what else is made of nothing but them.
-bool keeps_rows(const Program& program, const Op& op, const std::set<ValueId>& rowless, const std::set<ValueId>& inside) {
+/// Whether the op leaves row i of its result a function of row i of its operands (and of values without rows).
+/// `rowless` holds the region's values without rows: constants, and what else is made of nothing but them.
+bool keeps_rows(const Program& program, const Op& op, const std::set<ValueId>& rowless,
+                const std::set<ValueId>& inside) {
   auto has_rows = [&](ValueId v) { return inside.contains(v) && !rowless.contains(v); };
   switch (op.code) {
     case OpCode::kBroadcast: {

@@ -163,7 +163,8 @@ class StageAssigner {
   }
 
   int64_t place(Op& op) {
-    Stage wanted{true, domain_of(program_, op, batched_), 0, op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax};
+    Stage wanted{true, domain_of(program_, op, batched_), 0,
+                 op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax};
     if (op.code == OpCode::kMatmulPacked) wanted.unroll = op.attr<int64_t>("unroll");
     int64_t lower = 0;
     for (ValueId operand : op.operands) lower = std::max(lower, earliest(op, operand, wanted));
@@ -174,7 +175,8 @@ class StageAssigner {
 
   static bool join(Stage& stage, const Stage& wanted) {
     if (!stage.fused || stage.domain != wanted.domain) return false;
-    if (wanted.unroll != 0 && (stage.has_reduction || (stage.unroll != 0 && stage.unroll != wanted.unroll))) return false;
+    if (wanted.unroll != 0 && (stage.has_reduction || (stage.unroll != 0 && stage.unroll != wanted.unroll)))
+      return false;
     if (wanted.has_reduction && stage.unroll != 0) return false;
     stage.unroll = std::max(stage.unroll, wanted.unroll);
     stage.has_reduction = stage.has_reduction || wanted.has_reduction;
@@ -215,7 +217,8 @@ class StageAssigner {
   bool is_gate(const Op& product, const Op& slice) const {
     int64_t width = product.attr<int64_t>("n") / product.attr<int64_t>("groups");
     return slice.attr<int64_t>("dim") == program_.type(product.results[0]).rank() - 1 &&
-           slice.attr<int64_t>("limit") - slice.attr<int64_t>("start") == width && slice.attr<int64_t>("start") % width == 0;
+           slice.attr<int64_t>("limit") - slice.attr<int64_t>("start") == width &&
+           slice.attr<int64_t>("start") % width == 0;
   }
 
   Program& program_;
@@ -243,12 +246,11 @@ void fuse_block(Program& program, Block& block, bool region, bool batched) {
 
 }  // namespace
 
-bool is_view(OpCode code) {
-  return code == OpCode::kConstant || code == OpCode::kBroadcast || code == OpCode::kSlice;
-}
+bool is_view(OpCode code) { return code == OpCode::kConstant || code == OpCode::kBroadcast || code == OpCode::kSlice; }
 
 bool is_native(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBool || dtype == DType::kI32 || dtype == DType::kI64;
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBool || dtype == DType::kI32 ||
+         dtype == DType::kI64;
 }
 
 Lowering lowering_of(const Program& program, const Op& op) {

@@ -4,31 +4,31 @@
 
 namespace weft::passes {
 
-/// Groups the ops of a block into stages, each one loop nest of machine code, by an attribute `stage` (numbered in order of
-/// execution, per block):
+/// Groups the ops of a block into stages, each one loop nest of machine code, by an attribute `stage` (numbered in
+/// order of execution, per block):
 ///
 ///     %g = matmul_packed %h, %p {groups = 3, ..., stage = 0} : f32[B,48]
 ///     %a = slice %g {dim = 1, start = 0, limit = 16} : f32[B,16]        // a view: read in place, in no stage
 ///     %r = sigmoid %a {stage = 0} : f32[B,16]                          // on the product's registers
 ///
-/// Ops share a stage when they share a domain (the shape they run over) and read each other only at the element at hand; a
-/// product's result may also be read through the slices that its panels interleave. What reads other elements (the left side
-/// of a product, a reduction's result) starts a later stage. A scan that machine code cannot run gets an attribute
-/// `fallback` with the reason, and a scan whose rows are independent gets `batched`.
+/// Ops share a stage when they share a domain (the shape they run over) and read each other only at the element at
+/// hand; a product's result may also be read through the slices that its panels interleave. What reads other elements
+/// (the left side of a product, a reduction's result) starts a later stage. A scan that machine code cannot run gets an
+/// attribute `fallback` with the reason, and a scan whose rows are independent gets `batched`.
 ///
-/// Copies are inserted where a value needs memory of its own (a view that is returned, a broadcast that a product reads).
-/// Stands last: its attributes describe the program as it will be generated.
+/// Copies are inserted where a value needs memory of its own (a view that is returned, a broadcast that a product
+/// reads). Stands last: its attributes describe the program as it will be generated.
 void fuse(ir::Program& program);
 
-/// True iff the op only renames elements of its operand, so that a reader addresses the operand instead: constant, broadcast,
-/// slice. (reshape is the same memory under another shape.)
+/// True iff the op only renames elements of its operand, so that a reader addresses the operand instead: constant,
+/// broadcast, slice. (reshape is the same memory under another shape.)
 bool is_view(ir::OpCode code);
 
 /// True iff machine code computes elements of this type.
 bool is_native(DType dtype);
 
-/// The shape an op runs over: the shape of its result, or of its operand for a reduction, with a last dim of 1 added to [B] in
-/// a batched region, [1] for a scalar, and the width of one group for a product or concatenation.
+/// The shape an op runs over: the shape of its result, or of its operand for a reduction, with a last dim of 1 added to
+/// [B] in a batched region, [1] for a scalar, and the width of one group for a product or concatenation.
 ir::Shape domain_of(const ir::Program& program, const ir::Op& op, bool batched);
 
 /// How an op is lowered.
@@ -38,7 +38,7 @@ enum class Lowering {
   kFused,   ///< part of a stage with a domain
   kConcat,  ///< a stage of its own: copies of rows
   kScan,
-  kCall     ///< a stage of its own: a kernel of the runtime or the interpreter
+  kCall  ///< a stage of its own: a kernel of the runtime or the interpreter
 };
 Lowering lowering_of(const ir::Program& program, const ir::Op& op);
 

@@ -12,11 +12,11 @@ namespace weft::runtime {
 namespace {
 
 constexpr size_t kLayoutsKept = 16;
-constexpr int64_t kRowsForBatchSplit = 4;   // rows a thread below which sharing the columns is faster
-constexpr int64_t kSerialWork = 1 << 16;    // multiply-adds that one thread does before another has woken up
+constexpr int64_t kRowsForBatchSplit = 4;  // rows a thread below which sharing the columns is faster
+constexpr int64_t kSerialWork = 1 << 16;   // multiply-adds that one thread does before another has woken up
 
-/// Engine calls under way: columns are shared only by the one call that is alone (waits inside a loop would otherwise stand
-/// in each other's way).
+/// Engine calls under way: columns are shared only by the one call that is alone (waits inside a loop would otherwise
+/// stand in each other's way).
 std::atomic<int64_t> calls_under_way{0};
 
 struct CallCount {
@@ -39,7 +39,12 @@ Range share(int64_t count, int64_t thread, int64_t threads, int64_t block) {
 class Run {
  public:
   Run(const Plan& plan, void* const* buffers, const std::vector<int64_t>& symbols, const int64_t* dims, bool alone)
-      : plan_(plan), buffers_(buffers), symbols_(symbols), dims_(dims), alone_(alone), mode_(DenormalMode::of_this_thread()) {}
+      : plan_(plan),
+        buffers_(buffers),
+        symbols_(symbols),
+        dims_(dims),
+        alone_(alone),
+        mode_(DenormalMode::of_this_thread()) {}
 
   void member(int64_t thread, int64_t threads, SpinBarrier& barrier) {
     ScopedDenormalMode mode(mode_);
@@ -61,9 +66,12 @@ class Run {
   void run_stage(size_t index, int64_t thread, int64_t threads, SpinBarrier& barrier) {
     const StagePlan& stage = plan_.stages[index];
     switch (stage.kind) {
-      case StagePlan::Kind::kRows: return run_rows(stage, thread, threads);
-      case StagePlan::Kind::kScan: return run_scan(stage, thread, threads, barrier);
-      case StagePlan::Kind::kCall: return run_call(index, thread, threads);
+      case StagePlan::Kind::kRows:
+        return run_rows(stage, thread, threads);
+      case StagePlan::Kind::kScan:
+        return run_scan(stage, thread, threads, barrier);
+      case StagePlan::Kind::kCall:
+        return run_call(index, thread, threads);
     }
   }
 
@@ -151,9 +159,12 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   for (size_t i = 0; i < buffers.size(); ++i) {
     const BufferPlan& buffer = plan_.buffers[i];
     auto index = static_cast<size_t>(buffer.index);
-    if (buffer.storage == Storage::kInput) buffers[i] = const_cast<void*>(inputs[index]);
-    else if (buffer.storage == Storage::kOutput) buffers[i] = outputs[index];
-    else buffers[i] = arena.data() + layout->arena.offsets[i];
+    if (buffer.storage == Storage::kInput)
+      buffers[i] = const_cast<void*>(inputs[index]);
+    else if (buffer.storage == Storage::kOutput)
+      buffers[i] = outputs[index];
+    else
+      buffers[i] = arena.data() + layout->arena.offsets[i];
   }
   CallCount calls;
   Run run(plan_, buffers.data(), symbols, layout->dims.data(), calls.others == 0);

@@ -16,11 +16,11 @@ class NativeProgram {
 
   const Plan& plan() const { return plan_; }
 
-  /// Runs all stages in one parallel region, a barrier between them. `inputs` and `outputs` are dense; `symbols` gives the
-  /// values of plan().symbols. With `serial` the caller's thread does all. User's error when a stage finds bad data (an index
-  /// out of range), std::bad_alloc when the arena can't be had.
-  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<int64_t>& symbols,
-           Team& team) const;
+  /// Runs all stages in one parallel region, a barrier between them. `inputs` and `outputs` are dense; `symbols` gives
+  /// the values of plan().symbols. With `serial` the caller's thread does all. User's error when a stage finds bad data
+  /// (an index out of range), std::bad_alloc when the arena can't be had.
+  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+           const std::vector<int64_t>& symbols, Team& team) const;
 
  private:
   struct Layout {

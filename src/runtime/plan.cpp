@@ -62,7 +62,8 @@ std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values
     const BufferPlan& buffer = plan.buffers[i];
     int64_t bytes = instance_bytes(buffer, symbol_values) * buffer.copies;
     if (buffer.storage == Storage::kArena)
-      text += fmt::format("{}: {} bytes at {}, stages {} to {}\n", buffer.name, bytes, layout.offsets[i], buffer.first, buffer.last);
+      text += fmt::format("{}: {} bytes at {}, stages {} to {}\n", buffer.name, bytes, layout.offsets[i], buffer.first,
+                          buffer.last);
     else
       text += fmt::format("{}: {} bytes, {} {}\n", buffer.name, bytes,
                           buffer.storage == Storage::kInput ? "input" : "output", buffer.index);

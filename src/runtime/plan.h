@@ -25,13 +25,13 @@ struct BufferPlan {
   int64_t index = 0;  ///< which input or output
   int64_t element_size = 4;
   DimExpr elements;
-  int64_t copies = 1;         ///< consecutive instances, each padded to a cache line
+  int64_t copies = 1;           ///< consecutive instances, each padded to a cache line
   int64_t first = 0, last = 0;  ///< the stages between which an arena buffer lives, both included
 };
 
 /// Machine code of a stage: does rows lo..hi-1 and, of the columns, share `unit` of `units`.
-using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi, int64_t unit,
-                               int64_t units);
+using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi,
+                               int64_t unit, int64_t units);
 
 struct Plan;
 

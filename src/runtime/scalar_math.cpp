@@ -5,12 +5,12 @@
 
 #include "runtime/team.h"
 
-#define WEFT_SCALAR_FUNCTION(name, expression)                              \
-  void weft_##name##_f32(float* x, const float* y, int64_t n) {             \
-    for (int64_t i = 0; i < n; ++i) x[i] = expression;                      \
-  }                                                                         \
-  void weft_##name##_f64(double* x, const double* y, int64_t n) {           \
-    for (int64_t i = 0; i < n; ++i) x[i] = expression;                      \
+#define WEFT_SCALAR_FUNCTION(name, expression)                    \
+  void weft_##name##_f32(float* x, const float* y, int64_t n) {   \
+    for (int64_t i = 0; i < n; ++i) x[i] = expression;            \
+  }                                                               \
+  void weft_##name##_f64(double* x, const double* y, int64_t n) { \
+    for (int64_t i = 0; i < n; ++i) x[i] = expression;            \
   }
 
 extern "C" {
@@ -30,9 +30,9 @@ namespace weft::runtime {
 const RuntimeSymbol* runtime_symbols(int64_t* count) {
 #define WEFT_SYMBOL(name) {#name, reinterpret_cast<void*>(&name)}
   static const RuntimeSymbol kSymbols[] = {
-      WEFT_SYMBOL(weft_log_f32),   WEFT_SYMBOL(weft_log_f64), WEFT_SYMBOL(weft_log1p_f32), WEFT_SYMBOL(weft_log1p_f64),
-      WEFT_SYMBOL(weft_sin_f32),   WEFT_SYMBOL(weft_sin_f64), WEFT_SYMBOL(weft_cos_f32),   WEFT_SYMBOL(weft_cos_f64),
-      WEFT_SYMBOL(weft_erf_f32),   WEFT_SYMBOL(weft_erf_f64), WEFT_SYMBOL(weft_pow_f32),   WEFT_SYMBOL(weft_pow_f64),
+      WEFT_SYMBOL(weft_log_f32), WEFT_SYMBOL(weft_log_f64), WEFT_SYMBOL(weft_log1p_f32), WEFT_SYMBOL(weft_log1p_f64),
+      WEFT_SYMBOL(weft_sin_f32), WEFT_SYMBOL(weft_sin_f64), WEFT_SYMBOL(weft_cos_f32),   WEFT_SYMBOL(weft_cos_f64),
+      WEFT_SYMBOL(weft_erf_f32), WEFT_SYMBOL(weft_erf_f64), WEFT_SYMBOL(weft_pow_f32),   WEFT_SYMBOL(weft_pow_f64),
       WEFT_SYMBOL(weft_barrier),
   };
 #undef WEFT_SYMBOL

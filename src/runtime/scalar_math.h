@@ -2,11 +2,11 @@
 
 #include <cstdint>
 
-/// Functions that machine code calls where it has no vector form: in place on x[0..n), the C library's, an element at a time.
-/// `y` is the second operand of pow, else x again.
+/// Functions that machine code calls where it has no vector form: in place on x[0..n), the C library's, an element at a
+/// time. `y` is the second operand of pow, else x again.
 extern "C" {
-#define WEFT_SCALAR_FUNCTION(name)                                     \
-  void weft_##name##_f32(float* x, const float* y, int64_t n);         \
+#define WEFT_SCALAR_FUNCTION(name)                             \
+  void weft_##name##_f32(float* x, const float* y, int64_t n); \
   void weft_##name##_f64(double* x, const double* y, int64_t n);
 WEFT_SCALAR_FUNCTION(log)
 WEFT_SCALAR_FUNCTION(log1p)

@@ -1,11 +1,15 @@
+#include "base/settings.h"
+#include "engine/engine.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <utility>
 
-#include "engine/engine.h"
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
@@ -33,7 +37,8 @@ std::vector<Array> random_inputs(const ir::Program& program, const ir::Bindings&
     double width = sizes.empty() ? 1 : std::max<double>(8, static_cast<double>(sizes.back()));
     std::normal_distribution<double> normal(0, std::sqrt(2 / width));
     std::vector<double> values(static_cast<size_t>(interpreter::count_of(sizes)));
-    for (double& v : values) v = is_floating(type.dtype) ? normal(random) : (type.dtype == DType::kBool ? random() % 2 : random() % 3);
+    for (double& v : values)
+      v = is_floating(type.dtype) ? normal(random) : (type.dtype == DType::kBool ? random() % 2 : random() % 3);
     inputs.push_back(Array::of(type.dtype, sizes, values));
   }
   return inputs;
@@ -43,7 +48,8 @@ std::vector<Array> run_native(const std::string& text, const std::vector<Array>&
                               runtime::Team& team) {
   auto executable = engine::compile(text);
   std::vector<runtime::TensorRef> in, out;
-  for (const Array& input : inputs) in.push_back({const_cast<std::byte*>(input.bytes.data()), input.dtype, input.sizes});
+  for (const Array& input : inputs)
+    in.push_back({const_cast<std::byte*>(input.bytes.data()), input.dtype, input.sizes});
   std::vector<Array> outputs;
   for (ir::ValueId result : executable->program().body.results) {
     const ir::Type& type = executable->program().type(result);
@@ -56,7 +62,8 @@ std::vector<Array> run_native(const std::string& text, const std::vector<Array>&
 }
 
 /// Largest difference relative to the largest reference value of each output.
-void expect_close(const std::vector<Array>& got, const std::vector<Array>& want, double tolerance, const std::string& what) {
+void expect_close(const std::vector<Array>& got, const std::vector<Array>& want, double tolerance,
+                  const std::string& what) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {
     auto a = got[i].to_doubles(), b = want[i].to_doubles();
@@ -158,7 +165,8 @@ TEST(Engine, RowsOfManyShapes) {
     %u = reduce_sum %e {dims = [0, 1]} : f32[7]
     %all = reduce_sum %c {dims = [0, 1, 2]} : f32[]
     return %e, %l, %u, %all
-  })", {{"T", 4}, {"B", 5}});
+  })",
+          {{"T", 4}, {"B", 5}});
 }
 
 TEST(Engine, DoublePrecision) {
@@ -196,6 +204,22 @@ TEST(Engine, OutOfRangeIndexIsTheUsersError) {
   std::string text = "program @g(%w: f32[4,3], %i: i64[N]) { %r = gather %w, %i : f32[N,3] return %r }";
   std::vector<Array> inputs{Array(DType::kF32, {4, 3}), Array::of(DType::kI64, {2}, std::vector<double>{1, 4})};
   EXPECT_THROW(run_native(text, inputs, {{"N", 2}}, runtime::own_team(2)), Error);
+}
+
+// Compile time is bought with instructions (DESIGN.md, rule 10).
+TEST(Engine, GruForwardAndBackwardStayUnderTheInstructionBudget) {
+  std::string cache = std::exchange(mutable_settings().cache_dir, "");
+  ir::Program program = ir::parse(program_file("gru.weft"));
+  program.name = "gru_counted";
+  passes::Vjp vjp = passes::vjp(program, std::vector<bool>(program.body.args.size(), true));
+  int64_t before = engine::stats().instructions;
+  engine::compile(ir::print(vjp.forward));
+  engine::compile(ir::print(vjp.backward));
+  mutable_settings().cache_dir = cache;
+  int64_t count = engine::stats().instructions - before;
+  std::printf("%lld instructions\n", static_cast<long long>(count));
+  EXPECT_GT(count, 100);
+  EXPECT_LT(count, 1200);
 }
 
 TEST(Engine, PlanPrintsThePeak) {

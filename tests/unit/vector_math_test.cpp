@@ -1,5 +1,5 @@
-// exp, tanh and sigmoid as generated, against the C library's in double precision. With WEFT_TEST_ALL_FLOATS=1 every float is
-// tried (some minutes); otherwise every 61st, and all special ones.
+// exp, tanh and sigmoid as generated, against the C library's in double precision. With WEFT_TEST_ALL_FLOATS=1 every
+// float is tried (some minutes); otherwise every 61st, and all special ones.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -54,7 +54,8 @@ Worst worst_error(const char* name, const std::function<double(double)>& referen
     if (x.size() == kChunk) flush();
   }
   const float inf = std::numeric_limits<float>::infinity();
-  for (float special : {0.0f, -0.0f, inf, -inf, NAN, 88.72f, 88.73f, -87.4f, -103.9f, -104.1f, 0.625f, 9.01f, 1e-40f}) x.push_back(special);
+  for (float special : {0.0f, -0.0f, inf, -inf, NAN, 88.72f, 88.73f, -87.4f, -103.9f, -104.1f, 0.625f, 9.01f, 1e-40f})
+    x.push_back(special);
   flush();
   return worst;
 }
