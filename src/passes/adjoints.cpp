@@ -135,7 +135,10 @@ std::vector<ValueId> choose_kept(const Program& program, const Block& block, con
   for (const Op& op : block.ops)
     for (ValueId result : op.results) {
       int number = add(result, info(op.code).op_class == OpClass::kMovement ? kView : kPlain, false);
-      if (is_expensive(op.code, keep)) cut.pin(number);
+      if (is_expensive(op.code, keep)) {
+        cut.pin(number);
+        continue;
+      }
       for_each_use(op, [&](ValueId v) {
         if (auto it = node.find(v); it != node.end()) cut.depends(number, it->second);
       });

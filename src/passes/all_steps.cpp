@@ -78,12 +78,12 @@ ValueId AllSteps::outer(const Op& op) {
 void AllSteps::emit(const Op& op) {
   if (stacks_.contains(op.results[0])) return;
   std::vector<ValueId> operands;
+  bool repeats = op.code == OpCode::kBroadcast && !varies(op.operands[0]);
   bool is_product = op.code == OpCode::kMatmul || op.code == OpCode::kOuter || op.code == OpCode::kGather;
-  if (!is_product)
+  if (!is_product && !repeats)
     for (ValueId v : op.operands) operands.push_back(stack(v));
   Attrs attrs = op.attrs;
-  for (const char* name : {"dim"})
-    if (attrs.contains(name)) attrs[name] = op.attr<int64_t>(name) + 1;
+  if (op.has("dim")) attrs["dim"] = op.attr<int64_t>("dim") + 1;
   ValueId result = ir::kNoValue;
   switch (op.code) {
     case OpCode::kMatmul:
@@ -96,7 +96,8 @@ void AllSteps::emit(const Op& op) {
       result = outside_.emit(op.code, {op.operands[0], stack(op.operands[1])}, std::move(attrs));
       break;
     case OpCode::kBroadcast:
-      attrs["dims"] = shifted_behind_zero(op.attr<Dims>("dims"));
+      attrs["dims"] = repeats ? shifted(op.attr<Dims>("dims")) : shifted_behind_zero(op.attr<Dims>("dims"));
+      if (repeats) operands = {op.operands[0]};
       result = with_declared(op, std::move(operands), std::move(attrs));
       break;
     case OpCode::kTranspose:
