@@ -121,13 +121,10 @@ Team& own_team(int64_t threads) {
 }
 
 void SpinBarrier::arrive_and_wait() {
-  const uint64_t phase = phase_.load(std::memory_order_relaxed);
-  if (waiting_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
-    waiting_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
-    return;
-  }
-  spin_until([&] { return phase_.load(std::memory_order_acquire) != phase; });
+  const int64_t before = arrived_.fetch_add(1, std::memory_order_acq_rel);
+  const int64_t end_of_phase = (before / members_ + 1) * members_;
+  if (before + 1 == end_of_phase) return;
+  spin_until([&] { return arrived_.load(std::memory_order_acquire) >= end_of_phase; });
 }
 
 }  // namespace weft::runtime

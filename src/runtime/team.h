@@ -38,8 +38,9 @@ class SpinBarrier {
 
  private:
   const int64_t members_;
-  alignas(64) std::atomic<int64_t> waiting_{0};
-  alignas(64) std::atomic<uint64_t> phase_{0};
+  /// Arrivals since the beginning; every `members_` of them end a phase. One counter, so that the last to arrive sets
+  /// the others free by arriving: one transfer of a cache line less than with a flag beside it.
+  alignas(64) std::atomic<int64_t> arrived_{0};
 };
 
 }  // namespace weft::runtime
