@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils._config_module import _UNSET_SENTINEL
 
 from weft import _C, _flops, _vmap  # noqa: F401  _vmap registers its rule
 from weft._when_imported import when_imported
@@ -35,7 +36,9 @@ def enable() -> None:
     """Run `nn.GRU`, `nn.LSTM` and `nn.RNN` on Weft from now on, in every thread; the state after `import weft`."""
     with _lock:
         _C.set_enabled(True)
-        _set_default(torch.compiler.config, "cache_key_tag", _with_tag(_default(torch.compiler.config, "cache_key_tag")))
+        _set_default(
+            torch.compiler.config, "cache_key_tag", _with_tag(_default(torch.compiler.config, "cache_key_tag"))
+        )
         when_imported("torch._dynamo.config", _allow_rnn)
         _forget_dispatch()
 
@@ -58,10 +61,23 @@ def disabled() -> Iterator[None]:
     """Within the context, in this thread, `nn.GRU`, `nn.LSTM` and `nn.RNN` run and trace as they would without Weft."""
     with contextlib.ExitStack() as stack:
         for (module, name), value in list(_undo.items()):
-            stack.enter_context(sys.modules[module].patch(name, value))
+            stack.enter_context(_overridden(sys.modules[module], name, value))
         _C.enter_disabled()
         stack.callback(_C.exit_disabled)
         yield
+
+
+@contextlib.contextmanager
+def _overridden(config: ModuleType, name: str, value: Any) -> Iterator[None]:
+    """As config.patch, which however leaves the value before as this thread's own, whatever the default becomes."""
+    variable = config._config[name].user_override
+    token = variable.set(value)
+    _mark_changed(config, name)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+        _mark_changed(config, name)
 
 
 def _with_tag(tag: str) -> str:
@@ -76,12 +92,7 @@ def _allow_rnn(config: ModuleType) -> None:
 
 def _default(config: ModuleType, name: str) -> Any:
     entry = config._config[name]
-    return entry.default if entry.env_value_default is _unset(entry) else entry.env_value_default
-
-
-def _unset(entry: Any) -> Any:
-    # torch.utils._config_module's marker; the context variable's default is the same object.
-    return torch.utils._config_module._UNSET_SENTINEL
+    return entry.default if entry.env_value_default is _UNSET_SENTINEL else entry.env_value_default
 
 
 def _set_default(config: ModuleType, name: str, value: Any) -> None:
@@ -94,6 +105,10 @@ def _set_default(config: ModuleType, name: str, value: Any) -> None:
 def _write_default(config: ModuleType, name: str, value: Any) -> None:
     """A new default for all threads, in the place that an environment variable's value has."""
     config._config[name].env_value_default = value
+    _mark_changed(config, name)
+
+
+def _mark_changed(config: ModuleType, name: str) -> None:
     config._hash_dirty_var.set(True)
     config._mark_get_dict_dirty(name)
 

@@ -92,8 +92,8 @@ ValueId binary(const AtenCall& call) {
   return call.builder.binary(Code, call.operand(0), call.operand(1));
 }
 
-/// The dtype in which two operands are compared: the tensors', which must agree; a number takes the tensor's dtype, which
-/// must be able to hold it.
+/// The dtype in which two operands are compared: the tensors', which must agree; a number takes the tensor's dtype,
+/// which must be able to hold it.
 DType compared_dtype(const AtenCall& call) {
   DType dtype = call.type(call.tensor(0)).dtype;
   if (call.is_tensor(1)) {
@@ -189,9 +189,7 @@ ValueId full(const AtenCall& call) {
   return call.constant(call.number(Argument));
 }
 
-ValueId softmax(const AtenCall& call) {
-  return normalised(call, call.dim(1, call.result.rank()), /*log=*/false);
-}
+ValueId softmax(const AtenCall& call) { return normalised(call, call.dim(1, call.result.rank()), /*log=*/false); }
 ValueId log_softmax(const AtenCall& call) { return normalised(call, call.dim(1, call.result.rank()), /*log=*/true); }
 
 const std::map<std::string_view, Handler>& table() {

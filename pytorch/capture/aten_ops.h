@@ -11,9 +11,9 @@ namespace weft::capture {
 /// One ATen call to be expressed in the IR.
 struct AtenCall {
   ir::Builder& builder;
-  std::string_view op;                    ///< with its overload, "aten.add.Tensor"
+  std::string_view op;                     ///< with its overload, "aten.add.Tensor"
   const std::vector<Argument>& arguments;  ///< all, in the schema's order
-  const ir::Type& result;                 ///< as PyTorch's meta kernel gave it
+  const ir::Type& result;                  ///< as PyTorch's meta kernel gave it
 
   /// The argument as what it must be here; user's error if it is something else.
   ir::ValueId tensor(size_t i) const;

@@ -10,17 +10,35 @@ using ir::ValueId;
 
 namespace {
 
-/// The operand of a transpose of the last two dims, or kNoValue when `value` is none.
-ValueId untransposed(const AtenCall& call, ValueId value) {
-  for (const ir::Op& op : call.builder.block().ops) {
-    if (op.results.empty() || op.results[0] != value || op.code != OpCode::kTranspose) continue;
-    const auto& perm = op.attr<std::vector<int64_t>>("perm");
-    std::vector<int64_t> swap(perm.size());
-    std::iota(swap.begin(), swap.end(), 0);
-    if (swap.size() >= 2) std::swap(swap[swap.size() - 1], swap[swap.size() - 2]);
-    return perm == swap ? op.operands[0] : ir::kNoValue;
+const ir::Op* transpose_defining(const AtenCall& call, ValueId value) {
+  for (const ir::Op& op : call.builder.block().ops)
+    if (op.code == OpCode::kTranspose && op.results[0] == value) return &op;
+  return nullptr;
+}
+
+std::vector<int64_t> identity_permutation(int64_t rank) {
+  std::vector<int64_t> perm(static_cast<size_t>(rank));
+  std::iota(perm.begin(), perm.end(), 0);
+  return perm;
+}
+
+/// x with its dims permuted; where x is a permuted value itself, that value permuted once or not at all.
+ValueId permuted(const AtenCall& call, ValueId x, std::vector<int64_t> perm) {
+  if (const ir::Op* inner = transpose_defining(call, x)) {
+    x = inner->operands[0];
+    for (int64_t& dim : perm) dim = inner->attr<std::vector<int64_t>>("perm")[static_cast<size_t>(dim)];
   }
-  return ir::kNoValue;
+  if (perm == identity_permutation(call.type(x).rank())) return x;
+  return call.builder.transpose(x, std::move(perm));
+}
+
+/// What `value` is the transpose of (the last two dims swapped), or kNoValue when it is none.
+ValueId untransposed(const AtenCall& call, ValueId value) {
+  const ir::Op* op = transpose_defining(call, value);
+  if (!op || call.type(value).rank() < 2) return ir::kNoValue;
+  std::vector<int64_t> swap = identity_permutation(call.type(value).rank());
+  std::swap(swap[swap.size() - 1], swap[swap.size() - 2]);
+  return op->attr<std::vector<int64_t>>("perm") == swap ? op->operands[0] : ir::kNoValue;
 }
 
 /// The dims an op reduces over: argument 1, or all where it has none, or None or [] there.
@@ -32,10 +50,7 @@ std::vector<int64_t> reduced_dims(const AtenCall& call, int64_t rank) {
     check(dim >= -rank && dim < rank, "{}: dim {} is outside {} dims", call.op, dim, rank);
     if (dim < 0) dim += rank;
   }
-  if (dims.empty()) {
-    dims.resize(static_cast<size_t>(rank));
-    std::iota(dims.begin(), dims.end(), 0);
-  }
+  if (dims.empty()) dims = identity_permutation(rank);
   std::sort(dims.begin(), dims.end());
   return dims;
 }
@@ -70,24 +85,23 @@ ValueId expand(const AtenCall& call) { return call.expand(call.tensor(0), call.r
 
 ValueId t(const AtenCall& call) {
   ValueId x = call.tensor(0);
-  return call.type(x).rank() < 2 ? x : call.builder.transpose(x, {1, 0});
+  return call.type(x).rank() < 2 ? x : permuted(call, x, {1, 0});
 }
 
 ValueId transpose(const AtenCall& call) {
   ValueId x = call.tensor(0);
   int64_t rank = call.type(x).rank();
   if (rank == 0) return x;
-  std::vector<int64_t> perm(static_cast<size_t>(rank));
-  std::iota(perm.begin(), perm.end(), 0);
+  std::vector<int64_t> perm = identity_permutation(rank);
   std::swap(perm[static_cast<size_t>(call.dim(1, rank))], perm[static_cast<size_t>(call.dim(2, rank))]);
-  return call.builder.transpose(x, std::move(perm));
+  return permuted(call, x, std::move(perm));
 }
 
 ValueId permute(const AtenCall& call) {
   std::vector<int64_t> perm = call.integers(1);
   for (int64_t& dim : perm)
     if (dim < 0) dim += static_cast<int64_t>(perm.size());
-  return call.builder.transpose(call.tensor(0), std::move(perm));
+  return permuted(call, call.tensor(0), std::move(perm));
 }
 
 ValueId slice(const AtenCall& call) {
@@ -133,7 +147,8 @@ ValueId stack(const AtenCall& call) {
 ValueId flip(const AtenCall& call) {
   ValueId x = call.tensor(0);
   int64_t rank = call.type(x).rank();
-  for (int64_t dim : call.integers(1)) x = call.builder.emit(OpCode::kReverse, {x}, {{"dim", dim < 0 ? dim + rank : dim}});
+  for (int64_t dim : call.integers(1))
+    x = call.builder.emit(OpCode::kReverse, {x}, {{"dim", dim < 0 ? dim + rank : dim}});
   return x;
 }
 
@@ -181,9 +196,7 @@ ValueId bmm(const AtenCall& call) {
   return call.builder.emit(OpCode::kBatchMatmul, {a, b}, std::move(attrs));
 }
 
-ValueId embedding(const AtenCall& call) {
-  return call.builder.emit(OpCode::kGather, {call.tensor(0), call.tensor(1)});
-}
+ValueId embedding(const AtenCall& call) { return call.builder.emit(OpCode::kGather, {call.tensor(0), call.tensor(1)}); }
 
 /// (grad, indices, num_weights, padding_idx, scale_grad_by_freq)
 ValueId embedding_backward(const AtenCall& call) {

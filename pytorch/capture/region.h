@@ -20,16 +20,16 @@ struct Value {
 struct Unknown {};
 
 /// An argument of an ATen call; monostate is None.
-using Argument = std::variant<std::monostate, Unknown, bool, int64_t, double, Value, std::vector<int64_t>,
-                              std::vector<Value>>;
+using Argument =
+    std::variant<std::monostate, Unknown, bool, int64_t, double, Value, std::vector<int64_t>, std::vector<Value>>;
 
 /// A size as the graph has it: a number times symbols, in any order.
 using Size = std::pair<int64_t, std::vector<std::string>>;
 ir::Type make_type(std::string_view dtype, const std::vector<Size>& sizes);
 
-/// Turns a region of an ATen graph into one program: the caller names its inputs, then its nodes in an order in which each
-/// comes after what it reads, then its outputs. Every function throws the user's error on what the IR can't express; the
-/// region is then of no further use.
+/// Turns a region of an ATen graph into one program: the caller names its inputs, then its nodes in an order in which
+/// each comes after what it reads, then its outputs. Every function throws the user's error on what the IR can't
+/// express; the region is then of no further use.
 class Region {
  public:
   Value input(const ir::Type& type);

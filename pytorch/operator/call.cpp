@@ -3,6 +3,7 @@
 
 #include "operator/call.h"
 
+#include <atomic>
 #include <new>
 
 #include "operator/openmp_team.h"
@@ -12,11 +13,17 @@ namespace weft::torch_operator {
 
 using Tensors = std::vector<at::Tensor>;
 
+namespace {
+std::atomic<int64_t> calls{0};
+}
+
 Tensors call(std::string_view program, at::TensorList inputs) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("weft::call", "").typed<Tensors(std::string_view, at::TensorList)>();
   return op.call(program, inputs);
 }
+
+int64_t calls_so_far() { return calls.load(std::memory_order_relaxed); }
 
 namespace {
 
@@ -50,6 +57,7 @@ Tensors call_cpu(std::string_view text, at::TensorList inputs) {
     outputs.push_back(at::detail::empty_cpu(Signature::sizes(output, symbols), output.dtype));
     output_refs.push_back(reference(outputs.back(), output.type.dtype));
   }
+  calls.fetch_add(1, std::memory_order_relaxed);
   try {
     OpenMpTeam team;
     program.executable().run({input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()}, team);

@@ -196,3 +196,5 @@ void register_kernels(torch::Library& m) {
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) { weft::override_kernels::register_kernels(m); }
 TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { weft::override_kernels::register_kernels(m); }
+// torch.vmap of a module: weft::call has a rule, PyTorch's composite fails in it where h0 is not mapped over.
+TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) { weft::override_kernels::register_kernels(m); }

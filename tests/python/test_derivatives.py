@@ -88,7 +88,7 @@ def test_undefined_gradients_are_zeros():
 def test_expanded_and_transposed_cotangents():
     inputs = leaky_inputs()
     y = call_leaky(*inputs)[0]
-    for cotangent in (torch.ones((), dtype=y.dtype).expand(y.shape), torch.randn(4, 2, 3, dtype=y.dtype).T):
+    for cotangent in (torch.ones((), dtype=y.dtype).expand(y.shape), torch.randn(4, 2, 3, dtype=y.dtype).permute(2, 1, 0)):
         ours = torch.autograd.grad(y, inputs, cotangent, retain_graph=True)
         theirs = torch.autograd.grad(leaky(*inputs)[0], inputs, cotangent)
         for a, b in zip(ours, theirs, strict=True):
@@ -186,12 +186,12 @@ def test_module_under_functional_call_and_vmap():
     def loss(parameters, x):
         return torch.func.functional_call(module, parameters, (x.unsqueeze(1),))[0].pow(2).sum()
 
-    per_sample = torch.vmap(torch.func.grad(loss), in_dims=(None, 1))
-    ours = per_sample(parameters, x)
-    with weft.disabled():
-        theirs = per_sample(parameters, x)
-    for name in parameters:
-        torch.testing.assert_close(ours[name], theirs[name])
+    ours = torch.vmap(torch.func.grad(loss), in_dims=(None, 1))(parameters, x)
+    for sample in range(2):  # eager's composite fails in vmap: one sequence at a time
+        with weft.disabled():
+            theirs = torch.func.grad(loss)(parameters, x[:, sample])
+        for name in parameters:
+            torch.testing.assert_close(ours[name][sample], theirs[name])
 
 
 def test_forward_mode_of_the_operator_is_refused():

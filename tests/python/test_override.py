@@ -181,13 +181,16 @@ def test_a_tensor_subclass_sees_pytorchs_operators():
     class Logged(torch.Tensor):
         @staticmethod
         def __new__(cls, inner):
-            return torch.Tensor._make_subclass(cls, inner)
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner):
+            self.inner = inner
 
         @classmethod
         def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
             seen.append(str(func))
-            plain = torch.utils._pytree.tree_map_only(cls, lambda t: t.as_subclass(torch.Tensor), (args, kwargs or {}))
-            return func(*plain[0], **plain[1])
+            args, kwargs = torch.utils._pytree.tree_map_only(cls, lambda t: t.inner, (args, kwargs or {}))
+            return torch.utils._pytree.tree_map_only(torch.Tensor, cls, func(*args, **kwargs))
 
     module = nn.GRU(4, 6)
     with warnings.catch_warnings(), torch.no_grad():
