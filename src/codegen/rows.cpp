@@ -16,6 +16,8 @@ using llvm::Value;
 using passes::Lowering;
 
 constexpr int64_t kChunkBytes = 256 * 1024;  // left operands of one chunk of rows: a share of L2
+constexpr int64_t kFewRows = 4;              // fewer rows than this take ...
+constexpr int64_t kPanelsTogether = 4;       // ... this many panels at once
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -115,8 +117,8 @@ class RowStage {
     const ir::Type& left = frame_.type(op.operands[0]);
     Product product{
         &op, op.attr<int64_t>("groups"), op.attr<int64_t>("unroll"), left.shape.back().constant(), left.dtype, nullptr};
-    product.tile =
-        frame_.stack(memory_type(b_, left.dtype), stage_.row_block * product.groups * product.unroll * stage_.lanes);
+    int64_t rows = std::max(stage_.row_block, kFewRows * kPanelsTogether);
+    product.tile = frame_.stack(memory_type(b_, left.dtype), rows * product.groups * product.unroll * stage_.lanes);
     products_.emplace(op.results[0], product);
   }
 
@@ -183,20 +185,33 @@ class RowStage {
 
   // ---- products
 
+  /// Panels pass one after the other, each for all blocks of rows; with hardly any rows several at once, whose chains of sums
+  /// then hide each other's latency.
   void emit_panels(Value* first, Value* last, const UnitRange& range) {
     Value* unroll = frame_.i64(stage_.unroll);
     Value* first_panel = b_.CreateUDiv(range.first, unroll);
     Value* last_panel = b_.CreateUDiv(b_.CreateAdd(range.last, frame_.i64(stage_.unroll - 1)), unroll);
-    frame_.loop(first_panel, last_panel, 1, [&](Value* panel) {
+    Value* few = b_.CreateICmpSLT(b_.CreateSub(last, first), frame_.i64(kFewRows));
+    Value* together = b_.CreateSelect(few, frame_.i64(kPanelsTogether), frame_.i64(1));
+    Value* groups = b_.CreateUDiv(
+        b_.CreateAdd(b_.CreateSub(last_panel, first_panel), b_.CreateSub(together, frame_.i64(1))), together);
+    frame_.loop(frame_.i64(0), groups, 1, [&](Value* group) {
+      Value* panel = b_.CreateAdd(first_panel, b_.CreateMul(group, together));
+      Value* panels = frame_.minimum(b_.CreateSub(last_panel, panel), together);
       frame_.loop(first, last, stage_.row_block, [&](Value* row) {
         Value* rows = frame_.minimum(b_.CreateSub(last, row), frame_.i64(stage_.row_block));
-        for (auto& [value, product] : products_) call_kernel(product, panel, row, rows);
-        frame_.loop(frame_.i64(0), rows, 1, [&](Value* i) { emit_epilogue(panel, b_.CreateAdd(row, i), i); });
+        for (auto& [value, product] : products_) call_kernel(product, panel, panels, row, rows);
+        frame_.loop(frame_.i64(0), panels, 1, [&](Value* j) {
+          Value* tile_row = b_.CreateMul(j, frame_.i64(kFewRows));
+          frame_.loop(frame_.i64(0), rows, 1, [&](Value* i) {
+            emit_epilogue(b_.CreateAdd(panel, j), b_.CreateAdd(row, i), b_.CreateAdd(tile_row, i));
+          });
+        });
       });
     });
   }
 
-  void call_kernel(const Product& product, Value* panel, Value* row, Value* rows) {
+  void call_kernel(const Product& product, Value* panel, Value* count, Value* row, Value* rows) {
     const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
     View left = resolve(frame_, product.op->operands[0], shape);
     RowIndex index(frame_, shape, row);
@@ -210,11 +225,12 @@ class RowStage {
     llvm::Type* pointer = b_.getPtrTy();
     llvm::Type* integer = b_.getInt64Ty();
     auto* type = llvm::FunctionType::get(
-        b_.getVoidTy(), {integer, integer, pointer, integer, pointer, pointer, integer, integer}, false);
+        b_.getVoidTy(),
+        {integer, integer, pointer, integer, pointer, integer, pointer, integer, integer, integer}, false);
     auto callee = frame_.runtime_function(
-        fmt::format("weft_tile_{}_{}", name_of(product.dtype), product.groups * product.unroll), type);
-    b_.CreateCall(callee,
-                  {rows, frame_.i64(product.inner), a, lda, weights, product.tile, frame_.i64(width), frame_.i64(0)});
+        fmt::format("weft_panels_{}_{}", name_of(product.dtype), product.groups * product.unroll), type);
+    b_.CreateCall(callee, {rows, frame_.i64(product.inner), a, lda, weights, count, product.tile, frame_.i64(width),
+                           frame_.i64(kFewRows * width), frame_.i64(0)});
   }
 
   void emit_epilogue(Value* panel, Value* row, Value* tile_row) {

@@ -58,8 +58,8 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const runtime::DTypeKernels& kernels = runtime::kernels(runtime::active_isa(), dtype);
     for (int64_t vectors = 1; vectors <= runtime::kMaxVectors; ++vectors)
-      define(symbols, jit, fmt::format("weft_tile_{}_{}", name_of(dtype), vectors),
-             reinterpret_cast<void*>(kernels.tile[vectors]));
+      define(symbols, jit, fmt::format("weft_panels_{}_{}", name_of(dtype), vectors),
+             reinterpret_cast<void*>(kernels.tile_panels[vectors]));
   }
   int64_t count = 0;
   const runtime::RuntimeSymbol* functions = runtime::runtime_symbols(&count);
