@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
 
 #include "base/error.h"
 #include "runtime/arena.h"
@@ -57,7 +58,7 @@ class Run {
   }
 
   void rethrow() const {
-    if (failed_at_ != kNever) throw Error(error_);
+    if (failed_at_ != kNever) std::rethrow_exception(failure_);
   }
 
  private:
@@ -111,14 +112,16 @@ class Run {
   }
 
   void run_call(size_t index, int64_t thread, int64_t threads) {
-    std::string error;
+    std::exception_ptr failure;
     try {
+      std::string error;
       if (plan_.stages[index].call({plan_, buffers_, symbols_, thread, threads}, error)) return;
-    } catch (const std::exception& exception) {
-      error = exception.what();
+      failure = std::make_exception_ptr(Error(error));
+    } catch (...) {
+      failure = std::current_exception();
     }
     std::lock_guard lock(mutex_);
-    if (failed_at_ == kNever) error_ = error;
+    if (failed_at_ == kNever) failure_ = failure;
     failed_at_ = std::min(failed_at_.load(), index);
   }
 
@@ -130,7 +133,7 @@ class Run {
   DenormalMode mode_;
   std::mutex mutex_;
   std::atomic<size_t> failed_at_{kNever};  // the stage
-  std::string error_;
+  std::exception_ptr failure_;
 };
 
 }  // namespace
