@@ -68,7 +68,9 @@ class _Types:
         self.names: dict[sympy.Symbol, str] = {}
 
     def of(self, node: fx.Node) -> _C.Type:
-        value = node.meta.get("val")
+        return self.of_tensor(node.meta.get("val"))
+
+    def of_tensor(self, value: object) -> _C.Type:
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.device.type != "cpu":
             raise _UnsupportedError("not a dense CPU tensor")
         if value.dtype not in _DTYPES:
@@ -144,14 +146,6 @@ def _expressible(node: fx.Node) -> bool:
     return True
 
 
-def _is_transparent(node: fx.Node) -> bool:
-    """A view that becomes part of the program where a region reads it. A permutation does only as an operand of
-    products, which read it in place; elsewhere the program would have to copy."""
-    if node.op != "call_function" or node.target not in _VIEWS:
-        return False
-    return node.target not in _PERMUTES or all(user.target in _PRODUCTS for user in node.users)
-
-
 def _is_pure(node: fx.Node) -> bool:
     if node.op != "call_function":
         return node.op in ("placeholder", "get_attr", "output")
@@ -172,14 +166,37 @@ class _Graph:
         self.graph = graph
         self.order = {node: i for i, node in enumerate(graph.nodes)}
         self.expressible = {node for node in graph.nodes if _expressible(node)}
-        self.views = {node for node in self.expressible if _is_transparent(node)}
         self.members = {
-            node for node in self.expressible - self.views
-            if node.target not in _LEFT_TO_ATEN and node.target not in _VIEWS
-        } | {node for node in graph.nodes if _is_call(node) or _is_output(node)}  # fmt: skip
+            node for node in self.expressible if node.target not in _LEFT_TO_ATEN and node.target not in _VIEWS
+        } | {node for node in graph.nodes if _is_call(node) or _is_output(node)}
+        self.views: set[fx.Node] = set()
+        for node in reversed(graph.nodes):
+            if node in self.expressible and self._is_transparent(node):
+                self.views.add(node)
         self.waits: dict[fx.Node, set[fx.Node]] = {}
         self._find_waits()
         self.unit: dict[fx.Node, set[fx.Node]] = {node: {node} for node in self.members}
+
+    def _is_transparent(self, node: fx.Node) -> bool:
+        """A view that becomes part of the program where a region reads it. A permutation does only as an operand of
+        products, which read it in place; elsewhere the program would have to copy."""
+        if node.target not in _VIEWS:
+            return False
+        return node.target not in _PERMUTES or self.is_read_by_products_only(node)
+
+    def is_read_by_products_only(self, node: fx.Node, or_permuted: bool = False) -> bool:
+        """Whether all readers that may be in a region are products, or views that permute for such."""
+        for user in node.users:
+            if or_permuted and user.target in _PERMUTES:
+                continue
+            if user in self.views and self._is_read_inside(user):
+                return False
+            if user in self.members and user.target not in _PRODUCTS:
+                return False
+        return True
+
+    def _is_read_inside(self, view: fx.Node) -> bool:
+        return any(user in self.members or (user in self.views and self._is_read_inside(user)) for user in view.users)
 
     def _find_waits(self) -> None:
         last_impure: fx.Node | None = None
@@ -244,6 +261,7 @@ class _Program:
         self.types, self.region = _Types(), _C.Region()
         self.values: dict[fx.Node, _C.Value] = {}
         self.inputs: list[fx.Node] = []
+        self.transposed: set[fx.Node] = set()  #: inputs that the call gets transposed
         for node in members:
             if not _is_output(node):
                 self._import(node)
@@ -268,9 +286,24 @@ class _Program:
             if node in self.graph.views:
                 self._import(node)
             else:
-                self.values[node] = self.region.input(self.types.of(node))
-                self.inputs.append(node)
+                self._add_input(node)
         return self.values[node]
+
+    def _add_input(self, node: fx.Node) -> None:
+        """A matrix that lies transposed, as a linear's weight saved for the backward does, goes in as it lies: the
+        operator would copy it."""
+        value, type_ = node.meta["val"], self.types.of(node)
+        self.inputs.append(node)
+        if self._lies_transposed(value) and self.graph.is_read_by_products_only(node, or_permuted=True):
+            self.transposed.add(node)
+            source = self.region.input(self.types.of_tensor(value.t()))
+            self.values[node] = self.region.aten("aten.t.default", [source], type_)
+        else:
+            self.values[node] = self.region.input(type_)
+
+    @staticmethod
+    def _lies_transposed(value: torch.Tensor) -> bool:
+        return value.dim() == 2 and not value.is_contiguous() and value.t().is_contiguous()
 
     def _import(self, node: fx.Node) -> None:
         if _is_call(node):
@@ -290,6 +323,11 @@ def _replace(graph: fx.Graph, members: list[fx.Node], program: _Program, analysi
     place = analysis.order[members[-1]]
     with graph.inserting_after(members[-1]):
         call = graph.call_function(_CALL, (program.text, program.inputs))
+    with graph.inserting_before(call):
+        inputs = [graph.call_function(_aten.t.default, (n,)) if n in program.transposed else n for n in program.inputs]
+    call.args = (program.text, inputs)
+    for n in inputs:
+        analysis.order.setdefault(n, place)
     call.meta["val"] = [node.meta["val"] for node in program.outputs]
     analysis.order[call] = place
     at = call
