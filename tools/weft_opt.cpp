@@ -47,7 +47,9 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Reads a Weft program, runs passes on it and prints it.");
-  app.add_option("--passes", options.passes, "passes to run, in order, separated by commas")->delimiter(',')->allow_extra_args(false);
+  app.add_option("--passes", options.passes, "passes to run, in order, separated by commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_flag("--verify-each", options.verify_each, "verify the program after every pass");
   app.add_flag("--list-passes", options.list_passes, "print the names of all passes and stop");
   app.add_flag("--canonical", options.canonical, "print numbers in place of names");

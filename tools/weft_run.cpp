@@ -91,8 +91,9 @@ void print_output(const weft::ir::Program& program, size_t i, const Array& outpu
     squares += value * value;
   }
   const std::string& name = program.values[program.body.results[i]].name;
-  std::cout << fmt::format("{} {}[{}]: sum {:.6g}, sum of squares {:.6g}\n", name.empty() ? std::to_string(i) : "%" + name,
-                           weft::name_of(output.dtype), fmt::join(output.sizes, ","), sum, squares);
+  std::cout << fmt::format("{} {}[{}]: sum {:.6g}, sum of squares {:.6g}\n",
+                           name.empty() ? std::to_string(i) : "%" + name, weft::name_of(output.dtype),
+                           fmt::join(output.sizes, ","), sum, squares);
   if (all) std::cout << fmt::format("  {:.9g}\n", fmt::join(values, " "));
 }
 

@@ -4,8 +4,8 @@
 #include "interpreter/kernels.h"
 #include "interpreter/numeric.h"
 
-// Sources and elementwise ops. Functions of floating types are computed in the compute type by the C++ library, so within
-// 1 ulp in f32.
+// Sources and elementwise ops. Functions of floating types are computed in the compute type by the C++ library, so
+// within 1 ulp in f32.
 
 namespace weft::interpreter {
 namespace {
@@ -90,7 +90,8 @@ void iota(const Call& call) {
 }
 
 void copy(const Call& call) {
-  dispatch_any(call.operands[0].dtype, [&]<typename T>(Tag<T>) { std::copy_n(call.in<T>(0), call.count(), call.out<T>()); });
+  dispatch_any(call.operands[0].dtype,
+               [&]<typename T>(Tag<T>) { std::copy_n(call.in<T>(0), call.count(), call.out<T>()); });
 }
 
 void neg(const Call& call) {
@@ -181,9 +182,8 @@ void div(const Call& call) {
 }
 
 void pow(const Call& call) {
-  dispatch_floating(call.operands[0].dtype, [&]<typename T>(Tag<T>) {
-    map2<T, T>(call, [](auto a, auto b) { return std::pow(a, b); });
-  });
+  dispatch_floating(call.operands[0].dtype,
+                    [&]<typename T>(Tag<T>) { map2<T, T>(call, [](auto a, auto b) { return std::pow(a, b); }); });
 }
 
 void maximum(const Call& call) {

@@ -30,7 +30,7 @@ class Evaluator {
   const ir::Program& program_;
   const ir::Bindings& bindings_;
   const Captured& captured_;
-  std::vector<std::optional<View>> views_;   ///< by value
+  std::vector<std::optional<View>> views_;    ///< by value
   std::vector<std::optional<Array>> memory_;  ///< by value: results of ops
 };
 

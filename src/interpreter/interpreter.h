@@ -9,9 +9,9 @@
 
 namespace weft::interpreter {
 
-/// The slow, obvious reference for every op: what other code is compared with, and what runs an op that has no machine code.
-/// Elementwise ops compute in the operands' type (f32 for f16 and bf16, rounded once); sums and products of f32 accumulate in
-/// f64, of f16 and bf16 in f32, of integers modulo 2^64, in increasing order of index.
+/// The slow, obvious reference for every op: what other code is compared with, and what runs an op that has no machine
+/// code. Elementwise ops compute in the operands' type (f32 for f16 and bf16, rounded once); sums and products of f32
+/// accumulate in f64, of f16 and bf16 in f32, of integers modulo 2^64, in increasing order of index.
 ///
 /// Runs a verified program. User's error when inputs don't fit it, std::bad_alloc when memory is short.
 std::vector<Array> evaluate(const ir::Program& program, std::span<const Array> inputs);
@@ -19,8 +19,8 @@ std::vector<Array> evaluate(const ir::Program& program, std::span<const Array> i
 /// A value defined outside the op, which its region may use.
 using Captured = std::function<View(ir::ValueId)>;
 
-/// Runs one op on operands of the sizes that its types give under `bindings`. Results have these sizes too, are allocated by
-/// the caller and overlap nothing. `captured` is needed for a scan whose region uses outer values.
+/// Runs one op on operands of the sizes that its types give under `bindings`. Results have these sizes too, are
+/// allocated by the caller and overlap nothing. `captured` is needed for a scan whose region uses outer values.
 void evaluate_op(const ir::Program& program, const ir::Op& op, std::span<const View> operands,
                  std::span<const MutableView> results, const ir::Bindings& bindings, const Captured& captured = {});
 

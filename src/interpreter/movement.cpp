@@ -57,10 +57,14 @@ void strided_copy(DType dtype, std::span<const int64_t> sizes, const void* from,
                                                                   static_cast<T*>(to) + to_side.offset);
   };
   switch (size_of(dtype)) {
-    case 1: return run(uint8_t{});
-    case 2: return run(uint16_t{});
-    case 4: return run(uint32_t{});
-    default: return run(uint64_t{});
+    case 1:
+      return run(uint8_t{});
+    case 2:
+      return run(uint16_t{});
+    case 4:
+      return run(uint32_t{});
+    default:
+      return run(uint64_t{});
   }
 }
 
@@ -96,7 +100,8 @@ void reshape(const Call& call) { copy(call); }
 void transpose(const Call& call) {
   Sizes strides = strides_of(call.operands[0].sizes);
   Side from;
-  for (int64_t dim : call.op.attr<std::vector<int64_t>>("perm")) from.strides.push_back(strides[static_cast<size_t>(dim)]);
+  for (int64_t dim : call.op.attr<std::vector<int64_t>>("perm"))
+    from.strides.push_back(strides[static_cast<size_t>(dim)]);
   copy_from(call, from);
 }
 

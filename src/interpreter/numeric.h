@@ -31,8 +31,8 @@ template <typename T>
 using Compute = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
                                    std::conditional_t<std::is_same_v<T, Bool8>, bool, T>>;
 
-/// What sums and products of elements accumulate in: f64 for f32, so that the interpreter can judge faster code; f32 for f16
-/// and bf16; unsigned 64-bit, which wraps, for integers.
+/// What sums and products of elements accumulate in: f64 for f32, so that the interpreter can judge faster code; f32
+/// for f16 and bf16; unsigned 64-bit, which wraps, for integers.
 template <typename T>
 using Accumulator =
     std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
@@ -65,8 +65,8 @@ T store(Compute<T> value) {
   }
 }
 
-/// The op `cast`: floating to integer truncates toward zero and saturates, NaN gives 0; integer to integer wraps; anything
-/// but 0 is true.
+/// The op `cast`: floating to integer truncates toward zero and saturates, NaN gives 0; integer to integer wraps;
+/// anything but 0 is true.
 template <typename To, typename From>
 To convert(From value) {
   if constexpr (std::is_same_v<To, bool>) {
@@ -93,23 +93,34 @@ struct Tag {
 template <typename F>
 void dispatch_floating(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kF16: return f(Tag<Half>{});
-    case DType::kBF16: return f(Tag<BFloat16>{});
-    case DType::kF32: return f(Tag<float>{});
-    case DType::kF64: return f(Tag<double>{});
-    default: internal_error("{} is not floating", name_of(dtype));
+    case DType::kF16:
+      return f(Tag<Half>{});
+    case DType::kBF16:
+      return f(Tag<BFloat16>{});
+    case DType::kF32:
+      return f(Tag<float>{});
+    case DType::kF64:
+      return f(Tag<double>{});
+    default:
+      internal_error("{} is not floating", name_of(dtype));
   }
 }
 
 template <typename F>
 void dispatch_integer(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kI8: return f(Tag<int8_t>{});
-    case DType::kU8: return f(Tag<uint8_t>{});
-    case DType::kI16: return f(Tag<int16_t>{});
-    case DType::kI32: return f(Tag<int32_t>{});
-    case DType::kI64: return f(Tag<int64_t>{});
-    default: internal_error("{} is not an integer type", name_of(dtype));
+    case DType::kI8:
+      return f(Tag<int8_t>{});
+    case DType::kU8:
+      return f(Tag<uint8_t>{});
+    case DType::kI16:
+      return f(Tag<int16_t>{});
+    case DType::kI32:
+      return f(Tag<int32_t>{});
+    case DType::kI64:
+      return f(Tag<int64_t>{});
+    default:
+      internal_error("{} is not an integer type", name_of(dtype));
   }
 }
 

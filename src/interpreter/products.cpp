@@ -5,7 +5,8 @@
 #include "interpreter/kernels.h"
 #include "interpreter/numeric.h"
 
-// Reductions and products, all in increasing order of index in the accumulator type (numeric.h), rounded once at the end.
+// Reductions and products, all in increasing order of index in the accumulator type (numeric.h), rounded once at the
+// end.
 
 namespace weft::interpreter {
 namespace {
@@ -73,7 +74,9 @@ struct Product {
   }
 };
 
-int64_t leading(std::span<const int64_t> sizes, size_t trailing) { return count_of(sizes.first(sizes.size() - trailing)); }
+int64_t leading(std::span<const int64_t> sizes, size_t trailing) {
+  return count_of(sizes.first(sizes.size() - trailing));
+}
 
 }  // namespace
 
@@ -159,7 +162,8 @@ void matmul_packed(const Call& call) {
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t p = 0; p < packed[0]; ++p) {
         std::fill(sums.begin(), sums.end(), Accumulator<T>{});
-        Product<T>{1, width, k, k, 1, width, 1}.run(call.in<T>(0) + row * k, call.in<T>(1) + p * k * width, sums.data());
+        Product<T>{1, width, k, k, 1, width, 1}.run(call.in<T>(0) + row * k, call.in<T>(1) + p * k * width,
+                                                    sums.data());
         for (int64_t g = 0; g < groups; ++g)
           for (int64_t j = p * step; j < std::min(n, (p + 1) * step); ++j)
             call.out<T>()[row * columns + g * n + j] =

@@ -55,7 +55,8 @@ class Builder {
   };
   using Step = std::function<StepResults(Builder& body, std::span<const ValueId> carries, std::span<const ValueId> xs)>;
   /// Results of the scan: last carries, then stacked ys.
-  std::vector<ValueId> scan(std::vector<ValueId> inits, std::vector<ValueId> xs, Dim length, bool reverse, const Step& step);
+  std::vector<ValueId> scan(std::vector<ValueId> inits, std::vector<ValueId> xs, Dim length, bool reverse,
+                            const Step& step);
 
   /// The program's results.
   void ret(std::vector<ValueId> results) { block_.results = std::move(results); }

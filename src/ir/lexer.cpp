@@ -89,8 +89,10 @@ Token Lexer::number() {
 
 Token Lexer::string() {
   for (size_t i = at_ + 1; i < source_.size() && source_[i] != '\n'; ++i) {
-    if (source_[i] == '\\') ++i;
-    else if (source_[i] == '"') return take(TokenKind::kString, i + 1 - at_);
+    if (source_[i] == '\\')
+      ++i;
+    else if (source_[i] == '"')
+      return take(TokenKind::kString, i + 1 - at_);
   }
   error_at(source_, at_, "this string does not end on its line");
 }

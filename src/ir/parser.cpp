@@ -330,7 +330,8 @@ class Parser {
     if (types.size() != names.size())
       fail(word, fmt::format("{} gives {} results, but {} are named", word.text, types.size(), names.size()));
     if (!declared.empty() && declared.size() != types.size())
-      fail(places[0], fmt::format("{} gives {} results, but {} types follow", word.text, types.size(), declared.size()));
+      fail(places[0],
+           fmt::format("{} gives {} results, but {} types follow", word.text, types.size(), declared.size()));
     for (size_t i = 0; i < declared.size(); ++i)
       if (declared[i] != types[i])
         fail(places[i], fmt::format("{} gives {}, not {}", word.text, to_string(types[i]), to_string(declared[i])));
@@ -385,7 +386,8 @@ class Parser {
     for (size_t i = 0; i < args.size(); ++i) {
       Type type = program_.type(op.operands[i]);
       if (i >= carries) {
-        if (type.rank() == 0) fail(args[i], fmt::format("scan: an xs operand is {}, which has no steps", to_string(type)));
+        if (type.rank() == 0)
+          fail(args[i], fmt::format("scan: an xs operand is {}, which has no steps", to_string(type)));
         type.shape.erase(type.shape.begin());
       }
       region.args.push_back(define(args[i], std::move(type)));

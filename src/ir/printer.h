@@ -6,8 +6,9 @@
 
 namespace weft::ir {
 
-/// The program as text, losslessly: parse(print(p)) prints the same. Values without a name get numbers, names that would
-/// clash get a suffix; two programs that differ only in value names print alike with `canonical` (names are all numbers).
+/// The program as text, losslessly: parse(print(p)) prints the same. Values without a name get numbers, names that
+/// would clash get a suffix; two programs that differ only in value names print alike with `canonical` (names are all
+/// numbers).
 ///
 ///     program @gru(%x: f32[T,B,8], %h0: f32[B,16], %w: f32[48,16]) {
 ///       %g = matmul %h0, %w {transpose_b = true} : f32[B,48]

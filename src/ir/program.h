@@ -99,8 +99,8 @@ struct ScanView {
   std::vector<ValueId> carry_results, stacks;  ///< op results
 };
 
-/// The result types that an op's type rule gives. For ops whose type is declared (constant, iota, cast, broadcast, reshape,
-/// scatter_add) `declared` is checked and returned. Throws the user's error when operands don't fit, e.g.
+/// The result types that an op's type rule gives. For ops whose type is declared (constant, iota, cast, broadcast,
+/// reshape, scatter_add) `declared` is checked and returned. Throws the user's error when operands don't fit, e.g.
 /// "matmul: the operands' inner sizes differ, 5 in f32[B,5] and 6 in f32[6,8]".
 std::vector<Type> infer_types(const Program& program, const Op& op, const std::vector<Type>& declared);
 

@@ -274,8 +274,7 @@ std::vector<Type> concat(const RuleInput& in) {
   int64_t size = constant_dim(in, type, dim);
   for (size_t i = 1; i < in.op.operands.size(); ++i) {
     Type other = in.operand(i);
-    check(other.rank() == type.rank(), "concat: ranks differ in {} and {}", to_string(in.operand(0)),
-          to_string(other));
+    check(other.rank() == type.rank(), "concat: ranks differ in {} and {}", to_string(in.operand(0)), to_string(other));
     int64_t more = constant_dim(in, other, dim);
     other.shape[dim] = type.shape[dim];
     check(other == type, "concat: {} and {} differ in more than dim {}", to_string(in.operand(0)),
@@ -311,8 +310,8 @@ std::vector<Type> scatter_add(const RuleInput& in) {
   const Type& type = in.declared_type();
   check(is_integer(index.dtype), "scatter_add: its index must be an integer type, not {}", to_string(index));
   check_not_bool(in, updates);
-  check(type.rank() >= 1 && type.dtype == updates.dtype, "scatter_add: {} cannot be summed into {}",
-        to_string(updates), to_string(type));
+  check(type.rank() >= 1 && type.dtype == updates.dtype, "scatter_add: {} cannot be summed into {}", to_string(updates),
+        to_string(type));
   Shape expected = index.shape;
   expected.insert(expected.end(), type.shape.begin() + 1, type.shape.end());
   check(updates.shape == expected, "scatter_add: index {} into {} needs updates of {}, not {}", to_string(index),

@@ -87,7 +87,8 @@ class Verifier {
       for (const Dim& dim : program_.type(input).shape)
         if (dim.factor == 1 && dim.symbols.size() == 1) bound.insert(dim.symbols[0]);
     for (const std::string& symbol : symbols_)
-      check(bound.contains(symbol), "the symbol {} is not the size of any input's dim, so no call could bind it", symbol);
+      check(bound.contains(symbol), "the symbol {} is not the size of any input's dim, so no call could bind it",
+            symbol);
   }
 
   const Program& program_;

@@ -1,5 +1,5 @@
-// Arbitrary bytes either are refused with a line and a column, or are a program that prints and parses losslessly and that
-// the passes keep valid.
+// Arbitrary bytes either are refused with a line and a column, or are a program that prints and parses losslessly and
+// that the passes keep valid.
 
 #include <algorithm>
 #include <cstdio>

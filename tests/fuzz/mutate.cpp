@@ -13,11 +13,13 @@ namespace {
 using ir::Token;
 using ir::TokenKind;
 
-constexpr std::array<std::string_view, 10> kDTypes = {"bool", "i8", "u8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+constexpr std::array<std::string_view, 10> kDTypes = {"bool", "i8",  "u8",   "i16", "i32",
+                                                      "i64",  "f16", "bf16", "f32", "f64"};
 constexpr std::array<std::string_view, 12> kNumbers = {"0", "1",   "2",   "3",    "7",  "-1",
                                                        "4", "0.5", "inf", "true", "16", "4611686018427387904"};
-constexpr std::array<std::string_view, 14> kWords = {"T",    "B",   "T*B",   "2*T", "reverse", "length",      "dim",
-                                                     "perm", "low", "start", "limit", "dims",  "transpose_b", "groups"};
+constexpr std::array<std::string_view, 14> kWords = {"T",      "B",    "T*B",         "2*T",   "reverse",
+                                                     "length", "dim",  "perm",        "low",   "start",
+                                                     "limit",  "dims", "transpose_b", "groups"};
 constexpr size_t kOps = static_cast<size_t>(ir::OpCode::kScan) + 1;
 
 class Mutator {
@@ -83,10 +85,18 @@ class Mutator {
     size_t i = below(lines.size());
     size_t j = below(lines.size());
     switch (below(4)) {
-      case 0: lines[i].clear(); break;
-      case 1: std::swap(lines[i], lines[j]); break;
-      case 2: lines.insert(lines.begin() + static_cast<int64_t>(j), lines[i]); break;
-      default: lines.insert(lines.begin() + static_cast<int64_t>(j), new_op(lines[i])); break;
+      case 0:
+        lines[i].clear();
+        break;
+      case 1:
+        std::swap(lines[i], lines[j]);
+        break;
+      case 2:
+        lines.insert(lines.begin() + static_cast<int64_t>(j), lines[i]);
+        break;
+      default:
+        lines.insert(lines.begin() + static_cast<int64_t>(j), new_op(lines[i]));
+        break;
     }
     std::string out;
     for (const std::string& line : lines) out += line;

@@ -1,10 +1,14 @@
 // Machine code against the interpreter on random programs, of sizes that include none, one and odd ones.
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <memory>
 
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
 #include "ir/printer.h"
+#include "passes/vjp.h"
 #include "programs.h"
 #include "random_program.h"
 #include "runtime/team.h"
@@ -27,14 +31,17 @@ std::vector<Array> run_engine(const ir::Program& program, const ir::Bindings& bi
   return outputs;
 }
 
-/// The largest difference, relative to the larger of 1 and the magnitude; NaN and infinities must agree.
+/// The largest difference, relative to the largest magnitude or 1; NaN and infinities must agree.
 double largest_difference(const Array& a, const Array& b) {
   std::vector<double> x = a.to_doubles();
   std::vector<double> y = b.to_doubles();
+  double scale = 1;
+  for (double value : y)
+    if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-    double difference = std::abs(x[i] - y[i]) / std::max(1.0, std::abs(y[i]));
+    double difference = std::abs(x[i] - y[i]) / scale;
     worst = std::max(worst, std::isfinite(difference) ? difference : std::numeric_limits<double>::infinity());
   }
   return worst;
@@ -50,23 +57,40 @@ struct Setting {
 
 class EngineRandom : public ::testing::TestWithParam<Setting> {};
 
-// Comparisons of nearly equal numbers may come out either way in f32, so there it is the share of programs that counts.
+/// At sizes that include none, one and odd ones.
+void compare(const ir::Program& program, uint64_t seed, double tolerance) {
+  for (ir::Bindings bindings : {ir::Bindings{{"T", 3}, {"B", 2}},
+                                {{"T", 0}, {"B", 3}},
+                                {{"T", 5}, {"B", 1}},
+                                {{"T", 2}, {"B", 0}},
+                                {{"T", 1}, {"B", 7}}}) {
+    std::vector<Array> inputs = testing::random_inputs(program, bindings, seed);
+    std::vector<Array> expected = interpreter::evaluate(program, inputs);
+    std::vector<Array> found;
+    ASSERT_NO_THROW(found = run_engine(program, bindings, inputs)) << "seed " << seed << "\n" << ir::print(program);
+    for (size_t i = 0; i < expected.size(); ++i)
+      ASSERT_LE(largest_difference(found[i], expected[i]), tolerance)
+          << "seed " << seed << ", result " << i << ", T = " << bindings["T"] << ", B = " << bindings["B"] << "\n"
+          << ir::print(program);
+  }
+}
+
 TEST_P(EngineRandom, AgreesWithTheInterpreter) {
   const Setting& setting = GetParam();
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    ir::Program program = testing::random_program(
-        seed, {.ops = 10, .scan_depth = setting.depth, .mixed = setting.mixed, .dtype = setting.dtype});
-    for (ir::Bindings bindings : {ir::Bindings{{"T", 3}, {"B", 2}}, {{"T", 0}, {"B", 3}}, {{"T", 5}, {"B", 1}},
-                                  {{"T", 2}, {"B", 0}}, {{"T", 1}, {"B", 7}}}) {
-      std::vector<Array> inputs = testing::random_inputs(program, bindings, seed);
-      std::vector<Array> expected = interpreter::evaluate(program, inputs);
-      std::vector<Array> found;
-      ASSERT_NO_THROW(found = run_engine(program, bindings, inputs)) << "seed " << seed << "\n" << ir::print(program);
-      for (size_t i = 0; i < expected.size(); ++i)
-        ASSERT_LE(largest_difference(found[i], expected[i]), setting.tolerance)
-            << "seed " << seed << ", result " << i << ", T = " << bindings["T"] << ", B = " << bindings["B"] << "\n"
-            << ir::print(program);
-    }
+  for (uint64_t seed = 0; seed < 60 && !HasFatalFailure(); ++seed)
+    compare(testing::random_program(
+                seed, {.ops = 10, .scan_depth = setting.depth, .mixed = setting.mixed, .dtype = setting.dtype}),
+            seed, setting.tolerance);
+}
+
+TEST_P(EngineRandom, GradientsAgreeWithTheInterpreter) {
+  const Setting& setting = GetParam();
+  if (setting.mixed) GTEST_SKIP() << "gradients of integer inputs are not asked for";
+  for (uint64_t seed = 100; seed < 130 && !HasFatalFailure(); ++seed) {
+    ir::Program program =
+        testing::random_program(seed, {.ops = 8, .scan_depth = setting.depth, .mixed = false, .dtype = setting.dtype});
+    std::vector<bool> wanted(program.body.args.size(), true);
+    compare(passes::vjp_of_primals(program, wanted), seed, setting.tolerance);
   }
 }
 

@@ -32,7 +32,8 @@ std::vector<Array> run(const std::string& text, const std::vector<Array>& inputs
 Values run_op(const std::string& op, const std::vector<Array>& inputs) {
   std::string text = "program @p(";
   for (size_t i = 0; i < inputs.size(); ++i)
-    text += fmt::format("{}%{}: {}[{}]", i ? ", " : "", "abc"[i], name_of(inputs[i].dtype), fmt::join(inputs[i].sizes, ","));
+    text += fmt::format("{}%{}: {}[{}]", i ? ", " : "", "abc"[i], name_of(inputs[i].dtype),
+                        fmt::join(inputs[i].sizes, ","));
   return run(text + ") { %r = " + op + " return %r }", inputs)[0].to_doubles();
 }
 
@@ -218,8 +219,7 @@ TEST(Interpreter, ScanRunsBackwards) {
 }
 
 TEST(Interpreter, ScanOfNoSteps) {
-  std::vector<Array> results =
-      run(fmt::format(kScan, ""), {f32({0}, {}), f32({}, {10}), f32({}, {20}), f32({}, {2})});
+  std::vector<Array> results = run(fmt::format(kScan, ""), {f32({0}, {}), f32({}, {10}), f32({}, {20}), f32({}, {2})});
   expect_same(results[0].to_doubles(), {10});
   expect_same(results[1].to_doubles(), {20});
   EXPECT_EQ(results[2].sizes, std::vector<int64_t>{0});
@@ -227,12 +227,12 @@ TEST(Interpreter, ScanOfNoSteps) {
 
 TEST(Interpreter, NestedScans) {
   // The inner scan sums a row, the outer one carries the sum: a running total of row sums.
-  std::vector<Array> results = run(
-      "program @p(%x: f32[T,B], %z: f32[]) {\n"
-      "  %h, %ys = scan length T carry(%a = %z) xs(%row = %x) {\n"
-      "    %s = scan length B carry(%c = %a) xs(%e = %row) { %n = add %c, %e yield carry(%n) ys() }\n"
-      "    yield carry(%s) ys(%s)\n  }\n  return %ys\n}",
-      {f32({2, 3}, {1, 2, 3, 4, 5, 6}), f32({}, {100})});
+  std::vector<Array> results =
+      run("program @p(%x: f32[T,B], %z: f32[]) {\n"
+          "  %h, %ys = scan length T carry(%a = %z) xs(%row = %x) {\n"
+          "    %s = scan length B carry(%c = %a) xs(%e = %row) { %n = add %c, %e yield carry(%n) ys() }\n"
+          "    yield carry(%s) ys(%s)\n  }\n  return %ys\n}",
+          {f32({2, 3}, {1, 2, 3, 4, 5, 6}), f32({}, {100})});
   expect_same(results[0].to_doubles(), {106, 121});
 }
 

@@ -63,10 +63,10 @@ class Generator {
 
   void grow(Builder& b, Pool& pool, int depth) {
     using Maker = bool (Generator::*)(Builder&, Pool&, ValueId);
-    const std::vector<Maker> makers = {&Generator::unary,     &Generator::unary,    &Generator::binary,  &Generator::binary,
-                                       &Generator::compare,   &Generator::widen,    &Generator::reduce,  &Generator::movement,
-                                       &Generator::movement,  &Generator::reshape,  &Generator::matmul,  &Generator::matmul,
-                                       &Generator::two_sided, &Generator::convert};
+    const std::vector<Maker> makers = {
+        &Generator::unary,  &Generator::unary,  &Generator::binary,    &Generator::binary,   &Generator::compare,
+        &Generator::widen,  &Generator::reduce, &Generator::movement,  &Generator::movement, &Generator::reshape,
+        &Generator::matmul, &Generator::matmul, &Generator::two_sided, &Generator::convert};
     for (int i = 0; i < options_.ops; ++i) {
       if (depth < options_.scan_depth && below(6) == 0) {
         scan(b, pool, depth);
@@ -122,19 +122,23 @@ class Generator {
     int64_t dim = below(rank);
     const Dim size = type(a).shape[static_cast<size_t>(dim)];
     switch (below(5)) {
-      case 0: return keep(pool, b.emit(OpCode::kReverse, {a}, {{"dim", dim}}));
+      case 0:
+        return keep(pool, b.emit(OpCode::kReverse, {a}, {{"dim", dim}}));
       case 1: {
         std::vector<int64_t> perm(static_cast<size_t>(rank));
         for (size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<int64_t>(i);
         std::shuffle(perm.begin(), perm.end(), random_);
         return keep(pool, b.transpose(a, perm));
       }
-      default: break;
+      default:
+        break;
     }
     if (!size.is_constant()) return false;
     switch (below(3)) {
-      case 0: return keep(pool, b.emit(OpCode::kPad, {a}, {{"dim", dim}, {"low", below(2)}, {"high", below(2)}}));
-      case 1: return keep(pool, b.concat({a, partner(pool, a)}, dim));
+      case 0:
+        return keep(pool, b.emit(OpCode::kPad, {a}, {{"dim", dim}, {"low", below(2)}, {"high", below(2)}}));
+      case 1:
+        return keep(pool, b.concat({a, partner(pool, a)}, dim));
       default: {
         int64_t start = below(size.constant() + 1);
         int64_t limit = start + below(size.constant() - start + 1);

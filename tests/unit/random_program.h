@@ -10,9 +10,9 @@ namespace weft::testing {
 
 /// What random programs are made of.
 struct RandomOptions {
-  int ops = 12;          ///< about as many in the body and in each region
-  int scan_depth = 1;    ///< scans inside scans, at most
-  bool mixed = true;     ///< other dtypes than `dtype` too
+  int ops = 12;        ///< about as many in the body and in each region
+  int scan_depth = 1;  ///< scans inside scans, at most
+  bool mixed = true;   ///< other dtypes than `dtype` too
   DType dtype = DType::kF32;
 };
 
