@@ -29,7 +29,7 @@ void generate_stage(Schedule& schedule, llvm::Module& module, size_t index) {
 }  // namespace
 
 std::unique_ptr<llvm::Module> generate(Schedule& schedule, llvm::LLVMContext& context) {
-  auto module = std::make_unique<llvm::Module>(schedule.program->name, context);
+  auto module = std::make_unique<llvm::Module>("weft", context);
   for (size_t i = 0; i < schedule.body.stages.size(); ++i) generate_stage(schedule, *module, i);
   return module;
 }
