@@ -9,6 +9,7 @@
 #include "passes/narrow.h"
 #include "passes/pass_runner.h"
 #include "passes/prepack.h"
+#include "passes/separate.h"
 #include "passes/sink.h"
 #include "passes/vjp.h"
 
@@ -23,8 +24,9 @@ void differentiate(ir::Program& program) {
 }
 
 constexpr Pass kPasses[] = {
-    {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},         {"vjp", differentiate}, {"hoist", hoist},
-    {"narrow", narrow},             {"sink", sink},   {"prepack", prepack}, {"fuse", fuse},
+    {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},         {"vjp", differentiate},
+    {"separate", separate},         {"hoist", hoist}, {"narrow", narrow},   {"sink", sink},
+    {"prepack", prepack},           {"fuse", fuse},
 };
 
 constexpr std::string_view kPipeline[] = {
@@ -32,6 +34,8 @@ constexpr std::string_view kPipeline[] = {
     "canonicalise",
     "cse",
     "dce",
+    // Sets apart what depends on no carry in sums and products, for hoist.
+    "separate",
     // Out of the loop, to its front: what no carry is needed for. Before sink, so that sink stacks only what the loop makes.
     "hoist",
     // Gates as slices of the loop's own products; what hoist has taken out stays whole.

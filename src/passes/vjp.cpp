@@ -9,6 +9,7 @@
 #include "passes/dce.h"
 #include "passes/hoist.h"
 #include "passes/narrow.h"
+#include "passes/separate.h"
 
 namespace weft::passes {
 namespace {
@@ -31,6 +32,7 @@ Program joint(const Program& original, const std::vector<bool>& wanted, Keep kee
   size_t inputs = program.body.args.size();
   check(wanted.size() == inputs, "vjp: the program has {} inputs, but wanted has {}", inputs, wanted.size());
   tidy(program);
+  separate(program);
   hoist(program);
   narrow(program);
   tidy(program);

@@ -77,6 +77,7 @@ TEST_P(EachPass, LeavesDerivativesAsTheyAre) {
 INSTANTIATE_TEST_SUITE_P(All, EachPass,
                          ::testing::Values(PassCase{"canonicalise", {"canonicalise"}}, PassCase{"cse", {"cse"}},
                                            PassCase{"dce", {"dce"}}, PassCase{"hoist", {"hoist"}},
+                                           PassCase{"separate", {"separate"}},
                                            PassCase{"narrow", {"narrow"}}, PassCase{"sink", {"sink"}},
                                            PassCase{"hoist_sink", {"hoist", "sink"}},
                                            PassCase{"sink_hoist", {"sink", "hoist", "canonicalise"}},
@@ -110,7 +111,7 @@ TEST(Runner, SkipsWhatIsDisabled) {
 
 TEST(Runner, NamesThePassesThereAre) {
   EXPECT_EQ(testing::error_of([] { passes::find_pass("fold"); }),
-            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, hoist, narrow, sink, prepack, fuse");
+            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, separate, hoist, narrow, sink, prepack, fuse");
 }
 
 }  // namespace
