@@ -160,8 +160,8 @@ class Printer {
   }
 
   void print_scan(const Op& op, int depth) {
-    static const Block kEmpty;
-    const Block& region = op.regions.empty() ? kEmpty : op.regions[0];
+    static const Block empty;
+    const Block& region = op.regions.empty() ? empty : op.regions[0];
     auto carries = std::min(static_cast<size_t>(op.attr_or<int64_t>("carries", 0)), op.operands.size());
     out_ += op.attr_or("reverse", false) ? " reverse length " : " length ";
     out_ += to_string(op.attr_or("length", Dim(0))) + attrs_text(op);
