@@ -12,40 +12,49 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
+namespace compiled = torch::dynamo::autograd;
+
+/// What a backward needs beside tensors and cotangents; all of it survives a trip through Python as plain values.
+struct Backward {
+  const CallProgram* program = nullptr;
+  std::vector<bool> wanted;          ///< by input
+  std::vector<c10::SymInt> symbols;  ///< values of the program's symbols, for the zeros of undefined gradients
+
+  const Derivative& derivative() const { return program->derivative(wanted); }
+
+  /// `saved`: all inputs with GradMode on; else derivative()'s saved inputs, saved outputs and residuals.
+  /// One gradient an input, undefined where not wanted.
+  variable_list run(Tensors saved, const variable_list& gradients) const {
+    const CallProgram& back = at::GradMode::is_enabled() ? program->of_primals(wanted) : *derivative().backward;
+    size_t given = 0;
+    for (const Signature::Tensor& output : program->signature().outputs()) {
+      bool floating = is_floating(output.type.dtype);
+      at::Tensor gradient = floating ? gradients[given++] : at::Tensor();
+      if (!gradient.defined()) {
+        gradient = at::zeros_symint(Signature::sizes(output, symbols), at::dtype(output.dtype));
+      }
+      saved.push_back(std::move(gradient));
+    }
+    auto results = call(back.text(), saved);
+    variable_list by_input(wanted.size());
+    for (size_t i = 0, result = 0; i < wanted.size(); ++i) {
+      if (wanted[i]) by_input[i] = std::move(results[result++]);
+    }
+    return by_input;
+  }
+};
 
 /// Two ways back. With GradMode off: the backward program, from what it needs of inputs and outputs and from residuals.
 /// With GradMode on (create_graph, torch.func): a program of the inputs and cotangents alone, which differentiates again;
 /// residuals would count as constants there, silently.
 struct CallBackward : Node {
-  const CallProgram* program;
-  const Derivative* derivative;
-  std::vector<bool> wanted;               ///< by input
-  std::vector<int64_t> gradient_of;       ///< by output: its place among the gradients, or -1 when not floating
-  std::vector<c10::SymInt> symbols;       ///< of the program's dims, for the zeros of undefined gradients
-  std::vector<SavedVariable> inputs;      ///< all: which are needed is known only in the backward
-  std::vector<SavedVariable> outputs;     ///< derivative->saved_outputs
-  std::vector<SavedVariable> residuals;
+  Backward backward;
+  std::vector<SavedVariable> inputs;  ///< all: which are needed is known only in the backward
+  std::vector<SavedVariable> outputs, residuals;
 
-  variable_list apply(variable_list&& grads) override {
+  variable_list apply(variable_list&& gradients) override {
     std::lock_guard lock(mutex_);
-    auto self = c10::intrusive_ptr<Node>::reclaim_copy(this);
-    bool again = at::GradMode::is_enabled();
-    Tensors arguments;
-    if (again) {
-      for (auto& saved : inputs) arguments.push_back(saved.unpack(self));
-    } else {
-      for (int64_t i : derivative->saved_inputs) arguments.push_back(inputs[i].unpack(self));
-      for (auto& saved : outputs) arguments.push_back(saved.unpack(self));
-      for (auto& saved : residuals) arguments.push_back(saved.unpack(self));
-    }
-    for (size_t i = 0; i < gradient_of.size(); ++i) arguments.push_back(cotangent(i, grads));
-    auto results = call(again ? program->of_primals(wanted).text() : derivative->backward->text(), arguments);
-
-    variable_list gradients(wanted.size());
-    for (size_t i = 0, result = 0; i < wanted.size(); ++i) {
-      if (wanted[i]) gradients[i] = std::move(results[result++]);
-    }
-    return gradients;
+    return backward.run(unpack(), gradients);
   }
 
   void release_variables() override {
@@ -55,67 +64,91 @@ struct CallBackward : Node {
     }
   }
 
-  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
-    args.collect(program->text());
-    args.collect(wanted_key());
-    args.collect(symbols);
-    args.collect(inputs, false);
-    args.collect(outputs, true);
-    args.collect(residuals, false);
-  }
-
-  variable_list apply_with_saved(const variable_list& grads, torch::dynamo::autograd::SwapSavedVariables& saved) override {
-    auto swap = [&](auto step) {
-      step(symbols);
-      step(inputs);
-      step(outputs);
-      step(residuals);
-    };
-    swap([&](auto& values) { saved.before(values); });
-    auto gradients = apply(variable_list(grads));
-    swap([&](auto& values) { saved.after(values); });
-    return gradients;
-  }
-
   std::string name() const override { return "WeftCallBackward"; }
 
- private:
-  at::Tensor cotangent(size_t output, const variable_list& grads) const {
-    int64_t place = gradient_of[output];
-    if (place >= 0 && grads[place].defined()) return grads[place];
-    const Signature::Tensor& type = program->signature().outputs()[output];
-    return at::zeros_symint(Signature::sizes(type, symbols), at::dtype(type.dtype));
+  // Compiled autograd: what a graph of this node depends on, and the node as a call in that graph. The call is opaque
+  // there at first, since sizes are not known yet; AOTAutograd then traces into it.
+
+  void compiled_args(compiled::CompiledNodeArgs& args) const override {
+    args.collect(backward.program->text());
+    for (bool one : backward.wanted) args.collect(one);
+    args.collect(backward.symbols);
+    for_each_needed(*this, [&](const SavedVariable& saved, bool is_output) { args.collect(saved, is_output); });
   }
 
-  std::string wanted_key() const {
-    std::string key;
-    for (bool one : wanted) key += one ? '1' : '0';
-    return key;
+  variable_list apply_with_saved(const variable_list& gradients, compiled::SwapSavedVariables& swap) override {
+    swap.before(backward.symbols);
+    for_each_needed(*this, [&](SavedVariable& saved, bool) { swap.before(saved); });
+    compiled::PackedArgs packed;
+    packed.pack(backward.program->text());
+    packed.pack(backward.wanted);
+    packed.pack(backward.symbols);
+    packed.pack(unpack());
+    const std::vector<at::TypePtr> schema{compiled::IValuePacker<std::string>::packed_type(),
+                                          compiled::IValuePacker<std::vector<bool>>::packed_type(),
+                                          compiled::IValuePacker<std::vector<c10::SymInt>>::packed_type(),
+                                          compiled::IValuePacker<Tensors>::packed_type()};
+    const auto& compiler = compiled::getPyCompilerInterface();
+    std::string function = compiler->bind_function(swap.get_py_compiler(), name(), run_packed, schema, true, true);
+    auto metadata = compiled::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
+        compiled::get_input_metadata(next_edges()));
+    auto results = compiler->call_function(swap.get_py_compiler(), "apply_functional", function, gradients, packed.vec(),
+                                           metadata);
+    for_each_needed(*this, [&](SavedVariable& saved, bool) { swap.after(saved); });
+    swap.after(backward.symbols);
+    return results;
+  }
+
+ private:
+  static variable_list run_packed(const variable_list& gradients, const std::vector<c10::IValue>& values) {
+    compiled::PackedArgs packed(values);
+    Backward backward;
+    backward.program = &find_program(packed.unpack<std::string>());
+    backward.wanted = packed.unpack<std::vector<bool>>();
+    backward.symbols = packed.unpack<std::vector<c10::SymInt>>();
+    return backward.run(packed.unpack<Tensors>(), gradients);
+  }
+
+  /// visit(saved, is_output) for what Backward::run takes as `saved`, in order; inputs that it doesn't read may have been
+  /// changed in place since.
+  template <typename Self, typename Visit>
+  static void for_each_needed(Self& self, Visit visit) {
+    if (at::GradMode::is_enabled()) {
+      for (auto& saved : self.inputs) visit(saved, false);
+      return;
+    }
+    for (int64_t i : self.backward.derivative().saved_inputs) visit(self.inputs[i], false);
+    for (auto& saved : self.outputs) visit(saved, true);
+    for (auto& saved : self.residuals) visit(saved, false);
+  }
+
+  Tensors unpack() {
+    auto self = c10::intrusive_ptr<Node>::reclaim_copy(this);
+    Tensors tensors;
+    for_each_needed(*this, [&](SavedVariable& saved, bool) { tensors.push_back(saved.unpack(self)); });
+    return tensors;
   }
 };
 
 Tensors call_and_record(const CallProgram& program, at::TensorList inputs) {
   auto symbols = program.signature().bind_symbolic(inputs);  // first of all: the errors name the input
   auto node = c10::make_intrusive<CallBackward>();
-  node->program = &program;
-  for (const at::Tensor& input : inputs) node->wanted.push_back(input.requires_grad());
-  node->derivative = &program.derivative(node->wanted);
-  node->symbols = std::move(symbols);
+  node->backward.program = &program;
+  node->backward.symbols = std::move(symbols);
+  for (const at::Tensor& input : inputs) node->backward.wanted.push_back(input.requires_grad());
+  const Derivative& derivative = node->backward.derivative();
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   Tensors results;
   {
     at::AutoDispatchBelowADInplaceOrView below;
-    results = call(node->derivative->forward->text(), inputs);
+    results = call(derivative.forward->text(), inputs);
   }
   const auto& types = program.signature().outputs();
-  int64_t differentiable = 0;
   for (size_t i = 0; i < types.size(); ++i) {
-    bool floating = is_floating(types[i].type.dtype);
-    node->gradient_of.push_back(floating ? differentiable++ : -1);
-    if (floating) torch::autograd::set_history(results[i], node);
+    if (is_floating(types[i].type.dtype)) torch::autograd::set_history(results[i], node);
   }
   for (const at::Tensor& input : inputs) node->inputs.emplace_back(input, false);
-  for (int64_t i : node->derivative->saved_outputs) node->outputs.emplace_back(results[i], true);
+  for (int64_t i : derivative.saved_outputs) node->outputs.emplace_back(results[i], true);
   for (size_t i = types.size(); i < results.size(); ++i) node->residuals.emplace_back(results[i], false);
   results.resize(types.size());
   return results;

@@ -37,7 +37,7 @@ def train_step(module, f, x):
 def test_nine_lengths_give_two_graphs(kind, dynamic):
     module = make(kind, layers=2).module
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True, dynamic=dynamic)
-    for steps in (5, 7, 9, 12, 17, 33, 6, 50, 8):
+    for steps in (8, 7, 9, 12, 17, 33, 6, 50, 11):  # none the input size: equal sizes share a symbol
         x = torch.randn(steps, 3, 5)
         ours = train_step(module, compiled, x)
         with weft.disabled():
@@ -67,7 +67,7 @@ def test_the_trace_holds_one_operator():
     from torch.fx.experimental.proxy_tensor import make_fx
 
     module = torch.nn.GRU(5, 7)
-    graph = make_fx(lambda x: module(x)[0], tracing_mode="symbolic")(torch.randn(4, 3, 5)).graph
+    graph = make_fx(lambda x: module(x)[0], tracing_mode="symbolic", _allow_non_fake_inputs=True)(torch.randn(4, 3, 5)).graph
     calls = [node.target for node in graph.nodes if node.op == "call_function" and "weft" in str(node.target)]
     assert calls == [torch.ops.weft.call.default]
 
@@ -76,16 +76,18 @@ def test_export_with_dynamic_length_saved_and_loaded():
     module = torch.nn.LSTM(5, 7, 2, batch_first=True).eval()
     steps = torch.export.Dim("steps", min=2, max=1000)
     program = torch.export.export(module, (torch.randn(3, 6, 5),), dynamic_shapes=({1: steps},))
-    program = program.run_decompositions({})
-    assert "weft.call" in str(program.graph)
+    program = program.run_decompositions()
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     buffer.seek(0)
     loaded = torch.export.load(buffer).module()
+    weft.reset_stats()
     for length in (2, 6, 31):
         x = torch.randn(3, length, 5)
         with weft.disabled():
-            close([loaded(x)[0]], [module(x)[0]])
+            theirs = module(x)[0]
+        close([loaded(x)[0]], [theirs])
+    assert weft.stats()["calls"] == 3
 
 
 def test_export_in_training_form():
@@ -155,7 +157,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import torch._dynamo
 torch._dynamo.config.cache_size_limit
 module, x = torch.nn.GRU(5, 7), torch.randn(4, 3, 5)
-trace = lambda: str(make_fx(lambda x: module(x)[0], tracing_mode="symbolic")(x).graph)
+trace = lambda: str(make_fx(lambda x: module(x)[0], tracing_mode="symbolic", _allow_non_fake_inputs=True)(x).graph)
 assert "weft" not in trace()
 import weft
 assert "weft" in trace()
