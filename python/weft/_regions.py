@@ -48,8 +48,6 @@ _VIEWS = _PERMUTES | {
 # Expressible, but ATen is faster at them, or they would only be copied: they join no region.
 _LEFT_TO_ATEN = {
     _aten.clone.default,
-    _aten.embedding.default,
-    _aten.embedding_dense_backward.default,
     _aten.flip.default,
     _aten.lift_fresh_copy.default,
     _aten._softmax.default,
@@ -224,16 +222,34 @@ class _Graph:
             if node not in self.members:
                 continue
             for earlier in sorted(self.waits[node] & self.members, key=self.order.__getitem__):
-                if self.unit[earlier] is not self.unit[node] and self._mergeable(self.unit[earlier], self.unit[node]):
-                    merged = self.unit[earlier] | self.unit[node]
-                    for member in merged:
-                        self.unit[member] = merged
+                if self.unit[earlier] is not self.unit[node]:
+                    self._merge(earlier, node)
+        self._merge_siblings()
         units = {id(unit): unit for unit in self.unit.values()}.values()
         return [sorted(unit, key=self.order.__getitem__) for unit in units if any(map(_is_call, unit))]
 
-    def _mergeable(self, early: set[fx.Node], late: set[fx.Node]) -> bool:
-        """No path from one to the other through a third unit."""
-        return not self._reaches(late, early) and not self._reaches(early, late)
+    def _merge_siblings(self) -> None:
+        """Members join a region that reads what they read, as the weight gradient of a linear next to it does."""
+        readers: dict[fx.Node, list[fx.Node]] = {}
+        for node in self.graph.nodes:
+            if node in self.members:
+                for source in self.waits[node]:
+                    readers.setdefault(source, []).append(node)
+        for nodes in readers.values():
+            regions = [node for node in nodes if any(map(_is_call, self.unit[node]))]
+            if not regions:
+                continue
+            for node in nodes:
+                if self.unit[node] is not self.unit[regions[0]]:
+                    self._merge(regions[0], node)
+
+    def _merge(self, a: fx.Node, b: fx.Node) -> None:
+        """Makes one unit of two nodes' units, unless a path from one to the other goes through a third."""
+        one, other = self.unit[a], self.unit[b]
+        if not self._reaches(one, other) and not self._reaches(other, one):
+            merged = one | other
+            for member in merged:
+                self.unit[member] = merged
 
     def _reaches(self, start: set[fx.Node], goal: set[fx.Node]) -> bool:
         stack = [n for node in start for n in self.waits[node] if n not in start and n not in goal]
@@ -373,6 +389,35 @@ def _sort(graph: fx.Graph, place: dict[fx.Node, int]) -> None:
             if not waiting[follower]:
                 heapq.heappush(ready, (place[follower], index[follower], follower))
     graph.lint()
+
+
+def tidy(graph: fx.Graph) -> None:
+    """Takes out views that a graph without autograd doesn't need: detach, views of views, transposes undone."""
+    (output,) = graph.find_nodes(op="output")
+    for node in list(graph.nodes):
+        same, outputs = _same_without_view(node), output.all_input_nodes
+        if same is None or (node in outputs and (same in outputs or same.op == "placeholder")):
+            continue  # an output stays a tensor of its own
+        node.replace_all_uses_with(same)
+        graph.erase_node(node)
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and node.target in _VIEWS and not node.users:
+            graph.erase_node(node)
+
+
+def _same_without_view(node: fx.Node) -> fx.Node | None:
+    """The node that may stand in this one's place. Shortens a view of a view."""
+    if node.op != "call_function" or not node.args or not isinstance(source := node.args[0], fx.Node):
+        return None
+    if node.target in (_aten.detach.default, _aten.alias.default):
+        return source
+    if node.target is _aten.t.default and source.target is _aten.t.default:
+        return source.args[0]
+    if node.target is _aten.view.default and source.target is _aten.view.default:
+        base = source.args[0].meta.get("val")
+        if isinstance(base, torch.Tensor) and base.is_contiguous():
+            node.args = (source.args[0], *node.args[1:])
+    return None
 
 
 def drop_unused_outputs(graph: fx.Graph) -> None:

@@ -87,6 +87,7 @@ def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = N
 def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, capture: bool) -> Compiled:
     """One of AOTAutograd's graphs, in the boxed convention: arguments are freed as soon as they have been used."""
     graph = graph_module.graph
+    _regions.tidy(graph)
     _regions.drop_unused_outputs(graph)
     if capture:
         stats.regions += _regions.fuse_regions(graph)

@@ -118,7 +118,7 @@ def test_a_signal_ends_it_with_a_checkpoint(tmp_path, number):
     assert f"ended by {number.name}; go on with --resume {tmp_path / 'char_lm.pt'}" in out
     checkpoint = torch.load(tmp_path / "char_lm.pt", weights_only=True)
     assert checkpoint["step"] == len(checkpoint["losses"]) > 0
-    assert sorted(os.listdir(tmp_path)) == ["char_lm.json", "char_lm.pt", "char_lm.png"]  # nothing half-written
+    assert sorted(os.listdir(tmp_path)) == ["char_lm.json", "char_lm.png", "char_lm.pt"]  # nothing half-written
 
 
 def test_a_failed_write_leaves_the_checkpoint_that_was_there(char_lm, tmp_path):
