@@ -8,8 +8,8 @@
 
 namespace weft::passes {
 
-/// The cotangents of a block's values while its ops are differentiated, last to first. A cotangent that is known to be zero
-/// is absent, and no op is made for it.
+/// The cotangents of a block's values while its ops are differentiated, last to first. A cotangent that is known to be
+/// zero is absent, and no op is made for it.
 class Adjoints {
  public:
   /// The adjoint ops go to `out`. `varied` holds the values that depend on what is differentiated for: only they get

@@ -10,13 +10,15 @@ namespace weft::passes {
 /// `f32[T,B,8]`. What hoist does before the loop and sink behind it.
 class AllSteps {
  public:
-  /// `outside` is where the ops go; `inside` are the values of the scan's region, all others are the same in every step.
+  /// `outside` is where the ops go; `inside` are the values of the scan's region, all others are the same in every
+  /// step.
   AllSteps(ir::Builder& outside, ir::Dim length, const ValueSet& inside)
       : outside_(outside), length_(std::move(length)), inside_(inside) {}
 
-  /// Whether the op has a form for all steps; `varies(v)` tells which of its operands differ from step to step (at least one).
+  /// Whether the op has a form for all steps; `varies(v)` tells which of its operands differ from step to step (at
+  /// least one).
   template <typename F>
-  static bool is_possible(const ir::Op& op, F&& varies);
+  static bool is_possible(const ir::Program& program, const ir::Op& op, F&& varies);
 
   /// The stack of a value of the region is known.
   void set(ir::ValueId value, ir::ValueId stack) { stacks_[value] = stack; }
@@ -39,7 +41,10 @@ class AllSteps {
 };
 
 template <typename F>
-bool AllSteps::is_possible(const ir::Op& op, F&& varies) {
+bool AllSteps::is_possible(const ir::Program& program, const ir::Op& op, F&& varies) {
+  for (const auto* values : {&op.operands, &op.results})
+    for (ir::ValueId v : *values)
+      if (program.type(v).rank() >= ir::kMaxRank) return false;
   switch (op.code) {
     case ir::OpCode::kGather:
       return !varies(op.operands[0]);

@@ -16,12 +16,12 @@ namespace weft::passes {
 ///     %d = tanh %c : f32[8]
 ///     %e = broadcast %d {dims = [1]} : f32[B,8]
 ///
-/// Movement of movement becomes one or none; constants are folded where the result is exact; a sum of pads that lie side by
-/// side is a concatenation (what vjp makes of several slices); a scan loses carries that never change, ys that are xs, and xs
-/// that repeat one value.
+/// Movement of movement becomes one or none; constants are folded where the result is exact; a sum of pads that lie
+/// side by side is a concatenation (what vjp makes of several slices); a scan loses carries that never change, ys that
+/// are xs, and xs that repeat one value.
 ///
-/// Repeated until nothing changes, at most a few times: each sweep is linear in the program. Stands first, and again after
-/// whatever makes new ops: the other passes look for what it leaves.
+/// Repeated until nothing changes, at most a few times: each sweep is linear in the program. Stands first, and again
+/// after whatever makes new ops: the other passes look for what it leaves.
 void canonicalise(ir::Program& program);
 
 }  // namespace weft::passes

@@ -22,7 +22,9 @@ class Dce {
 
  private:
   bool is_live(ValueId v) const { return live_.contains(v); }
-  bool is_live(const Op& op) const { return std::ranges::any_of(op.results, [&](ValueId v) { return is_live(v); }); }
+  bool is_live(const Op& op) const {
+    return std::ranges::any_of(op.results, [&](ValueId v) { return is_live(v); });
+  }
 
   void mark(const std::vector<Op>& ops) {
     for (size_t i = ops.size(); i-- > 0;) {

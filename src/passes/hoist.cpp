@@ -1,10 +1,10 @@
 #include "passes/hoist.h"
 
+#include <unordered_map>
+
 #include "passes/all_steps.h"
 #include "passes/min_cut.h"
 #include "passes/rewrite.h"
-
-#include <unordered_map>
 
 namespace weft::passes {
 namespace {
@@ -28,8 +28,9 @@ bool must_leave(OpCode code) {
   return op_class == OpClass::kProduct || op_class == OpClass::kReduction || code == OpCode::kGather;
 }
 
-/// What reading a stack counts for, in percent of its bytes. One made for its own sake costs a pass over memory, so it must
-/// save some; elementwise work on top of a product is free, and better done outside; slices are better taken inside.
+/// What reading a stack counts for, in percent of its bytes. One made for its own sake costs a pass over memory, so it
+/// must save some; elementwise work on top of a product is free, and better done outside; slices are better taken
+/// inside.
 int percent(OpCode code, bool behind_product) {
   if (must_leave(code)) return 101;
   if (!behind_product) return 110;
@@ -59,7 +60,8 @@ class Hoist {
 
   Depends depends(const Op& op) const { return op.results.empty() ? Depends::kLoop : depends(op.results[0]); }
 
-  /// The operand that an op reads as a whole in every step (weights, a table), which must exist outside for the op to leave.
+  /// The operand that an op reads as a whole in every step (weights, a table), which must exist outside for the op to
+  /// leave.
   static size_t whole_operand(OpCode code) {
     return code == OpCode::kMatmul ? 1 : code == OpCode::kGather ? 0 : std::string::npos;
   }
@@ -71,14 +73,14 @@ class Hoist {
       Depends worst = Depends::kNothing;
       for_each_use(op, [&](ValueId v) { worst = std::max(worst, depends(v)); });
       bool varies = worst != Depends::kNothing;
-      if (varies && !AllSteps::is_possible(op, [&](ValueId v) { return depends(v) != Depends::kNothing; }))
+      if (varies && !AllSteps::is_possible(program_, op, [&](ValueId v) { return depends(v) != Depends::kNothing; }))
         worst = Depends::kLoop;
       for (ValueId result : op.results) depends_[result] = worst;
     }
   }
 
-  /// Ops that depend on nothing move as they are. A constant or broadcast stays where loop work reads it; a clone goes along
-  /// where work outside reads it too.
+  /// Ops that depend on nothing move as they are. A constant or broadcast stays where loop work reads it; a clone goes
+  /// along where work outside reads it too.
   void move_invariant() {
     ValueSet needed;
     for (const Op& op : parts_.ops) {
@@ -109,7 +111,8 @@ class Hoist {
     parts_.ops = std::move(stay);
   }
 
-  /// The stacks that the loop will read: a minimum cut between what must be done outside and what the loop's work reads.
+  /// The stacks that the loop will read: a minimum cut between what must be done outside and what the loop's work
+  /// reads.
   void choose_stacks() {
     std::unordered_map<ValueId, int> node;
     MinCut cut;

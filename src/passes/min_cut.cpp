@@ -94,7 +94,8 @@ std::vector<bool> MinCut::solve() {
       }
   std::vector<bool> kept(first_.size() / 2 - 1);
   for (size_t v = 0; v < kept.size(); ++v)
-    kept[v] = reaches[static_cast<size_t>(out(static_cast<int>(v)))] && !reaches[static_cast<size_t>(in(static_cast<int>(v)))];
+    kept[v] = reaches[static_cast<size_t>(out(static_cast<int>(v)))] &&
+              !reaches[static_cast<size_t>(in(static_cast<int>(v)))];
   return kept;
 }
 

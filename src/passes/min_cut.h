@@ -5,8 +5,8 @@
 
 namespace weft::passes {
 
-/// Chooses the values to keep at the least cost, when others can be recomputed from those that are kept: the minimum cut of
-/// the graph of values. Among cuts of one cost it takes the one nearest the demands, which recomputes least.
+/// Chooses the values to keep at the least cost, when others can be recomputed from those that are kept: the minimum
+/// cut of the graph of values. Among cuts of one cost it takes the one nearest the demands, which recomputes least.
 class MinCut {
  public:
   /// A value and what keeping it costs (>= 0; 0 for what is there anyway). Returns its number.

@@ -24,8 +24,8 @@ void differentiate(ir::Program& program) {
 }
 
 constexpr Pass kPasses[] = {
-    {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},         {"vjp", differentiate},
-    {"separate", separate},         {"hoist", hoist}, {"narrow", narrow},   {"sink", sink},
+    {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},       {"vjp", differentiate},
+    {"separate", separate},         {"hoist", hoist}, {"narrow", narrow}, {"sink", sink},
     {"prepack", prepack},           {"fuse", fuse},
 };
 
@@ -36,7 +36,8 @@ constexpr std::string_view kPipeline[] = {
     "dce",
     // Sets apart what depends on no carry in sums and products, for hoist.
     "separate",
-    // Out of the loop, to its front: what no carry is needed for. Before sink, so that sink stacks only what the loop makes.
+    // Out of the loop, to its front: what no carry is needed for. Before sink, so that sink stacks only what the loop
+    // makes.
     "hoist",
     // Gates as slices of the loop's own products; what hoist has taken out stays whole.
     "narrow",

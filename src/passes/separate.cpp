@@ -144,8 +144,8 @@ class Separate {
     return sum;
   }
 
-  /// Summands that depend on no carry are added first, and among them those that are the same in every step by themselves.
-  /// A sum is looked at where it ends, so each only once.
+  /// Summands that depend on no carry are added first, and among them those that are the same in every step by
+  /// themselves. A sum is looked at where it ends, so each only once.
   bool regroup(const Op& op) {
     if (inner_.contains(op.results[0])) return false;
     std::vector<ValueId> all;

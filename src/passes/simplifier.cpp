@@ -117,7 +117,8 @@ std::optional<double> rounded(double value, DType dtype) {
   return std::nullopt;
 }
 
-/// Sums, differences, products and quotients of floats in double, rounded once more to float, are those of float arithmetic.
+/// Sums, differences, products and quotients of floats in double, rounded once more to float, are those of float
+/// arithmetic.
 std::optional<double> folded(OpCode code, double a, double b) {
   switch (code) {
     case OpCode::kNeg:

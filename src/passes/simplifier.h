@@ -16,7 +16,8 @@ class Simplifier {
   /// Ops go to this block until another call; returns the block before.
   ir::Block* enter(ir::Block* block);
 
-  /// The value of an op that is not in the block yet (its result exists): a simpler one, or its own, with the op appended.
+  /// The value of an op that is not in the block yet (its result exists): a simpler one, or its own, with the op
+  /// appended.
   ir::ValueId add(ir::Op op);
   /// The same for an op with a new result; `declared` where the type must be.
   ir::ValueId make(ir::OpCode code, std::vector<ir::ValueId> operands, ir::Attrs attrs = {},

@@ -127,7 +127,8 @@ class Sink {
       if (!is_sum(i)) stays_.insert(parts_.carries[i].out);
     for (size_t i = parts_.ops.size(); i-- > 0;) {
       const Op& op = parts_.ops[i];
-      bool stays = op.results.size() != 1 || !AllSteps::is_possible(op, [&](ValueId v) { return is_inside(v); });
+      bool stays =
+          op.results.size() != 1 || !AllSteps::is_possible(program_, op, [&](ValueId v) { return is_inside(v); });
       for (ValueId result : op.results) stays = stays || stays_.contains(result);
       if (!stays) continue;
       for (ValueId result : op.results) stays_.insert(result);
@@ -162,8 +163,11 @@ class Sink {
     return std::ranges::any_of(parts_.ys, [&](const auto& y) { return y.out == v; });
   }
 
-  /// Whether the sum of the value over the steps is better taken behind the loop than in a carry. Marks ops that then move.
-  bool sums_well(ValueId v) {
+  /// Whether the sum of the value over the steps is better taken behind the loop than in a carry. Marks ops that then
+  /// move.
+  bool sums_well(ValueId v, int depth = 0) {
+    constexpr int kDeepest = 500;  // of sums in sums; far beyond any use of one weight in a step
+    if (depth > kDeepest) return false;
     if (!is_inside(v) || is_x(v) || is_y(v) || moved_.contains(v)) return true;
     const Op* op = definition(v);
     if (!op || !may_move(*op)) return false;
@@ -174,7 +178,7 @@ class Sink {
       well = std::ranges::find(dims, 0) != dims.end() || is_x(op->operands[0]) || is_y(op->operands[0]);
     } else if (!well && is_linear(op->code)) {
       well = true;
-      for (ValueId operand : op->operands) well = well && sums_well(operand);
+      for (ValueId operand : op->operands) well = well && sums_well(operand, depth + 1);
     }
     if (well) moved_.insert(v);
     return well;
@@ -204,7 +208,8 @@ class Sink {
     all_ = nullptr;
   }
 
-  /// The concatenations that will be stacked: the stack of one of their parts is a slice of theirs, not a stack of its own.
+  /// The concatenations that will be stacked: the stack of one of their parts is a slice of theirs, not a stack of its
+  /// own.
   void find_concats() {
     ValueSet stacked;
     for (const auto& y : parts_.ys) stacked.insert(y.out);
@@ -223,6 +228,15 @@ class Sink {
     }
   }
 
+  struct Part {
+    ValueId value, whole;
+    int64_t dim, start, limit;
+  };
+  const Part* part_of(ValueId v) const {
+    auto it = std::ranges::find(part_of_, v, &Part::value);
+    return it == part_of_.end() ? nullptr : &*it;
+  }
+
   /// Whether the value's stack should be computed behind the loop, from stacks that are there or smaller.
   bool recompute_outside(const Op& op) const {
     auto there = [&](ValueId v) { return !is_inside(v) || all_->has(v); };
@@ -239,24 +253,30 @@ class Sink {
     }
   }
 
-  /// The stack of a value of the region, or of a value from outside.
-  ValueId stack(ValueId v) {
-    if (!is_inside(v) || all_->has(v)) return all_->stack(v);
-    const Op* op = definition(v);
-    if (op && (moved_.contains(v) || recompute_outside(*op))) {
-      bool direct = op->code == OpCode::kMatmul && !is_inside(op->operands[1]);
-      for (size_t i = 0; i < op->operands.size(); ++i)
-        if (!(direct && i == 1) && is_inside(op->operands[i])) stack(op->operands[i]);
-      all_->emit(*op);
-      return all_->stack(v);
-    }
-    for (const Part& part : part_of_)
-      if (part.value == v) {
-        all_->set(v, after_.slice(stack(part.whole), part.dim, part.start, part.limit));
-        return all_->stack(v);
+  /// The stack of a value of the region, or of a value from outside. Works through chains of any length.
+  ValueId stack(ValueId wanted) {
+    std::vector<ValueId> pending = {wanted};
+    while (!pending.empty()) {
+      ValueId v = pending.back();
+      const Op* op = definition(v);
+      if (!is_inside(v) || all_->has(v)) {
+        pending.pop_back();
+      } else if (op && (moved_.contains(v) || recompute_outside(*op))) {
+        bool weights_outside = op->code == OpCode::kMatmul && !is_inside(op->operands[1]);
+        size_t before = pending.size();
+        for (size_t i = 0; i < op->operands.size(); ++i)
+          if (ValueId operand = op->operands[i]; is_inside(operand) && !all_->has(operand))
+            if (!(weights_outside && i == 1)) pending.push_back(operand);
+        if (pending.size() == before) all_->emit(*op);
+      } else if (const Part* part = part_of(v); part && all_->has(part->whole)) {
+        all_->set(v, after_.slice(all_->stack(part->whole), part->dim, part->start, part->limit));
+      } else if (part) {
+        pending.push_back(part->whole);
+      } else {
+        all_->set(v, parts_.stack_of(program_, v));
       }
-    all_->set(v, parts_.stack_of(program_, v));
-    return all_->stack(v);
+    }
+    return all_->stack(wanted);
   }
 
   /// The sum of a value of the region over all steps.
@@ -335,11 +355,6 @@ class Sink {
     parts_.ops.assign(std::make_move_iterator(ops.rbegin()), std::make_move_iterator(ops.rend()));
     std::erase_if(parts_.xs, [&](const auto& x) { return !live.contains(x.arg); });
   }
-
-  struct Part {
-    ValueId value, whole;
-    int64_t dim, start, limit;
-  };
 
   Program& program_;
   ir::Builder after_;

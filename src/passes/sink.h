@@ -20,9 +20,9 @@ namespace weft::passes {
 ///     %dw2 = add %dw, (outer %dg, %ht)      ->     one `outer` of the stacks of %dg and %ht behind the loop
 ///     %db2 = add %db, (reduce_sum %dg {dims = [0]})  ->  one reduce_sum of the stack of %dg
 ///
-/// Stacks are indexed by the step's number whatever the direction, so nothing changes for a reverse scan. Only the order of
-/// summation changes. A sum of elementwise work whose stack is not there anyway stays a carry: a stack of it would cost more
-/// memory than the sum.
+/// Stacks are indexed by the step's number whatever the direction, so nothing changes for a reverse scan. Only the
+/// order of summation changes. A sum of elementwise work whose stack is not there anyway stays a carry: a stack of it
+/// would cost more memory than the sum.
 ///
 /// Stands after hoist (and canonicalise), so that what it stacks are true results of the loop.
 void sink(ir::Program& program);

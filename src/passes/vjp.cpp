@@ -26,7 +26,8 @@ void tidy(Program& program) {
   dce(program);
 }
 
-/// Forward and backward in one program: (inputs..., cotangents of outputs...) -> (outputs..., cotangents of wanted inputs...).
+/// Forward and backward in one program: (inputs..., cotangents of outputs...) -> (outputs..., cotangents of wanted
+/// inputs...).
 Program joint(const Program& original, const std::vector<bool>& wanted, Keep keep) {
   Program program = original;
   size_t inputs = program.body.args.size();
@@ -92,8 +93,8 @@ std::set<std::string> symbols_of(const Program& program) {
   return symbols;
 }
 
-/// Splits the joint program in two: what depends on cotangents is the backward; of the rest it takes what is kept or what
-/// can be recomputed.
+/// Splits the joint program in two: what depends on cotangents is the backward; of the rest it takes what is kept or
+/// what can be recomputed.
 class Split {
  public:
   Split(Program joint, size_t inputs, size_t outputs, Keep keep) : joint_(std::move(joint)) {

@@ -2,9 +2,10 @@
 
 #include "passes/adjoints.h"
 
-/// One function an op of ops.def that has a derivative: from the cotangents of its results to those of its operands. Rules
-/// are made of ops of the IR only, so what they make can be differentiated again. Where a function has a kink they follow
-/// PyTorch: relu'(0) = 0, abs'(0) = 0, maximum and minimum split a tie evenly, reduce_max spreads evenly over ties.
+/// One function an op of ops.def that has a derivative: from the cotangents of its results to those of its operands.
+/// Rules are made of ops of the IR only, so what they make can be differentiated again. Where a function has a kink
+/// they follow PyTorch: relu'(0) = 0, abs'(0) = 0, maximum and minimum split a tie evenly, reduce_max spreads evenly
+/// over ties.
 namespace weft::passes::vjp_rules {
 
 /// `op` is the primal op; only scan's rule changes it (further ys).

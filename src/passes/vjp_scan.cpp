@@ -1,7 +1,8 @@
 #include "passes/vjp_rules.h"
 
-// The derivative of a scan is a scan the other way round. Its carries are the cotangents of the carries, and one sum for
-// each captured value; its xs are the cotangents of the stacks and what the forward kept; its ys are the cotangents of xs.
+// The derivative of a scan is a scan the other way round. Its carries are the cotangents of the carries, and one sum
+// for each captured value; its xs are the cotangents of the stacks and what the forward kept; its ys are the cotangents
+// of xs.
 namespace weft::passes::vjp_rules {
 namespace {
 
@@ -62,7 +63,8 @@ class ScanRule {
       spread_back(forward_.ops, outer_.varied(), reached);
       // A carry may go out as it came in, or as another one.
       for (size_t i = 0; i < active.size(); ++i)
-        changed = changed || (!active[i] && outer_.wants(forward_.carries[i].arg) && reached.contains(forward_.carries[i].arg));
+        changed = changed ||
+                  (!active[i] && outer_.wants(forward_.carries[i].arg) && reached.contains(forward_.carries[i].arg));
     }
     return active;
   }
@@ -71,7 +73,8 @@ class ScanRule {
   void seed() {
     for (const auto& y : forward_.ys) {
       ValueId cotangent = outer_.cotangent(y.stack);
-      if (cotangent != kNoValue && outer_.wants(y.out)) inner_.accumulate(y.out, backward_.step_of(program_, cotangent));
+      if (cotangent != kNoValue && outer_.wants(y.out))
+        inner_.accumulate(y.out, backward_.step_of(program_, cotangent));
     }
     active_ = active_carries();
     for (size_t i = 0; i < active_.size(); ++i) {

@@ -25,8 +25,9 @@ std::vector<bool> floating_inputs(const ir::Program& program);
 Arrays gradients(const ir::Program& program, const std::vector<bool>& wanted, const Arrays& inputs,
                  const Arrays& cotangents, passes::Keep keep);
 
-/// The largest relative difference between directional derivatives by central differences (f64 programs) and the gradients,
-/// over one random direction an input. Where differences of two step sizes disagree (at a kink) a direction is left out.
+/// The largest relative difference between directional derivatives by central differences (f64 programs) and the
+/// gradients, over one random direction an input. Where differences of two step sizes disagree (at a kink) a direction
+/// is left out.
 double gradient_error(const ir::Program& program, const Arrays& inputs, const Arrays& cotangents,
                       const Arrays& gradients);
 

@@ -51,9 +51,7 @@ struct RuleCase {
 
 class VjpRule : public ::testing::TestWithParam<RuleCase> {};
 
-TEST_P(VjpRule, AgreesWithFiniteDifferencesTwice) {
-  check_gradients(in_f64(GetParam().text), {{"B", 3}, {"T", 4}}, 2);
-}
+TEST_P(VjpRule, AgreesWithFiniteDifferencesTwice) { check_gradients(in_f64(GetParam().text), {{"B", 3}, {"T", 4}}, 2); }
 
 /// `op` on %a, %b: f64[B,4] and %c: f64[4]; positive operands where a function needs them.
 RuleCase simple(const std::string& name, const std::string& op) {
@@ -83,8 +81,10 @@ std::vector<RuleCase> rule_cases() {
   more("reshape", "%s = reshape %a : f32[4*B]  %r = mul %s, %s : f32[4*B]");
   more("transpose", "%s = transpose %w {perm = [1, 0]} : f32[5,4]  %r = sin %s : f32[5,4]");
   more("slice", "%s = slice %a {dim = 1, start = 1, limit = 3} : f32[B,2]  %r = sin %s : f32[B,2]");
-  more("slices", "%s = slice %a {dim = 1, start = 0, limit = 2} : f32[B,2]  %t = slice %a {dim = 1, start = 1, limit = 3} : f32[B,2]"
-                 "  %r = mul %s, %t : f32[B,2]");
+  more("slices",
+       "%s = slice %a {dim = 1, start = 0, limit = 2} : f32[B,2]  %t = slice %a {dim = 1, start = 1, limit = 3} : "
+       "f32[B,2]"
+       "  %r = mul %s, %t : f32[B,2]");
   more("pad", "%s = pad %a {dim = 1, low = 1, high = 2} : f32[B,7]  %r = sin %s : f32[B,7]");
   more("concat", "%s = concat %a, %b, %a {dim = 1} : f32[B,12]  %r = sin %s : f32[B,12]");
   more("reverse", "%s = reverse %a {dim = 1} : f32[B,4]  %r = mul %s, %b : f32[B,4]");
@@ -100,12 +100,13 @@ std::vector<RuleCase> rule_cases() {
   more("outer_vector", "%r = outer %c, %c : f32[4,4]");
   more("cast", "%s = cast %a : f64[B,4]  %r = mul %s, %s : f32[B,4]");
   for (int i = 0; i < 4; ++i) {
-    std::string flags = std::string(i & 1 ? "transpose_a = true" : "") + (i == 3 ? ", " : "") +
-                        (i & 2 ? "transpose_b = true" : "");
+    std::string flags =
+        std::string(i & 1 ? "transpose_a = true" : "") + (i == 3 ? ", " : "") + (i & 2 ? "transpose_b = true" : "");
     std::string a = i & 1 ? "%x: f32[B,3,2]" : "%x: f32[B,2,3]";
     std::string b = i & 2 ? "%y: f32[B,4,3]" : "%y: f32[B,3,4]";
-    cases.push_back({"batch_matmul_" + std::to_string(i), "program @p(" + a + ", " + b + ") { %r = batch_matmul %x, %y {" +
-                                                              flags + "} : f32[B,2,4]\n  return %r }"});
+    cases.push_back(
+        {"batch_matmul_" + std::to_string(i),
+         "program @p(" + a + ", " + b + ") { %r = batch_matmul %x, %y {" + flags + "} : f32[B,2,4]\n  return %r }"});
   }
   return cases;
 }
@@ -213,11 +214,11 @@ TEST(Vjp, RefusesIntegers) {
   ir::Program program = ir::parse("program @p(%x: i64[B]) { return %x }");
   EXPECT_EQ(testing::error_of([&] { passes::vjp(program, {true}); }),
             "vjp: input 0 is i64[B], and only floating inputs have gradients");
-  EXPECT_EQ(testing::error_of([&] { passes::vjp(program, {}); }),
-            "vjp: the program has 1 inputs, but wanted has 0");
+  EXPECT_EQ(testing::error_of([&] { passes::vjp(program, {}); }), "vjp: the program has 1 inputs, but wanted has 0");
 }
 
-/// A GRU keeps its gates, the hidden part of the candidate and the states before each step: five stacks, and no product.
+/// A GRU keeps its gates, the hidden part of the candidate and the states before each step: five stacks, and no
+/// product.
 TEST(Vjp, AGruKeepsFiveSmallStacks) {
   ir::Program program = ir::parse(testing::program_text("gru"));
   passes::Vjp vjp = passes::vjp(program, testing::floating_inputs(program));
