@@ -64,9 +64,10 @@ class Generator {
   void grow(Builder& b, Pool& pool, int depth) {
     using Maker = bool (Generator::*)(Builder&, Pool&, ValueId);
     const std::vector<Maker> makers = {
-        &Generator::unary,  &Generator::unary,  &Generator::binary,    &Generator::binary,   &Generator::compare,
-        &Generator::widen,  &Generator::reduce, &Generator::movement,  &Generator::movement, &Generator::reshape,
-        &Generator::matmul, &Generator::matmul, &Generator::two_sided, &Generator::convert};
+        &Generator::unary,     &Generator::unary,   &Generator::binary,  &Generator::binary,
+        &Generator::compare,   &Generator::widen,   &Generator::reduce,  &Generator::movement,
+        &Generator::movement,  &Generator::reshape, &Generator::matmul,  &Generator::matmul,
+        &Generator::two_sided, &Generator::tamed,   &Generator::look_up, &Generator::convert};
     for (int i = 0; i < options_.ops; ++i) {
       if (depth < options_.scan_depth && below(6) == 0) {
         scan(b, pool, depth);
@@ -112,8 +113,48 @@ class Generator {
 
   bool reduce(Builder& b, Pool& pool, ValueId a) {
     if (type(a).rank() == 0 || !is_float(a)) return false;
-    ValueId sum = b.reduce_sum(a, {below(type(a).rank())});
-    return keep(pool, b.tanh(sum));
+    int64_t dim = below(type(a).rank());
+    const Dim& size = type(a).shape[static_cast<size_t>(dim)];
+    if (size.is_constant() && size.factor > 0 && below(2))  // of no elements it would be -inf
+      return keep(pool, b.emit(OpCode::kReduceMax, {a}, {{"dims", std::vector<int64_t>{dim}}}));
+    return keep(pool, b.tanh(b.reduce_sum(a, {dim})));
+  }
+
+  /// Functions with poles or of fast growth, on arguments that keep them moderate.
+  bool tamed(Builder& b, Pool& pool, ValueId a) {
+    if (!is_float(a)) return false;
+    ValueId magnitude = b.unary(OpCode::kAbs, a);
+    ValueId positive = b.add(magnitude, b.constant(1.0, Type(type(a))));
+    switch (below(6)) {
+      case 0:
+        return keep(pool, b.unary(OpCode::kExp, b.neg(magnitude)));
+      case 1:
+        return keep(pool, b.div(a, positive));
+      case 2:
+        return keep(pool, b.binary(OpCode::kPow, positive, b.tanh(a)));
+      case 3:
+        return keep(pool, b.unary(OpCode::kLog1p, magnitude));
+      case 4:
+        return keep(pool, b.unary(OpCode::kLog, positive));
+      default:
+        return keep(pool, b.unary(pick<OpCode>({OpCode::kSqrt, OpCode::kRsqrt}), positive));
+    }
+  }
+
+  /// With a fresh index, whose elements random_inputs makes 0 or 1.
+  bool look_up(Builder& b, Pool& pool, ValueId a) {
+    if (!is_float(a) || type(a).rank() == 0) return false;
+    Builder outside(program_, program_.body);
+    const Dim first = type(a).shape[0];
+    DType index_type = pick<DType>({DType::kI32, DType::kI64});
+    if (first.is_constant() && first.factor >= 2 && below(2)) {
+      Dim count = pick<Dim>({Dim(3), Dim::symbol("B"), Dim::symbol("T")});
+      return keep(pool, b.emit(OpCode::kGather, {a, outside.input({index_type, {count}})}));
+    }
+    Type sums = type(a);
+    sums.shape[0] = Dim(below(3) + 2);
+    ValueId index = outside.input({index_type, {first}});
+    return keep(pool, b.emit(OpCode::kScatterAdd, {index, a}, {}, &sums));
   }
 
   bool movement(Builder& b, Pool& pool, ValueId a) {
