@@ -172,7 +172,7 @@ def commit() -> str:
 
 def main() -> int:
     options = arguments()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     # Every peer, in this process or its child, has the same cores.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
