@@ -161,22 +161,24 @@ std::optional<bool> compared(OpCode code, double a, double b) {
 
 }  // namespace
 
-/// Constant operands, for f32 and f64, where the result is the one that the op would have.
+/// Constant operands of f32 and f64, where the result is the one that the op would have. A constant's elements are its
+/// number rounded to its type.
 ValueId Simplifier::fold(const Op& op) {
   if (op.operands.empty() || op.operands.size() > 2) return kNoValue;
-  std::optional<double> a = splat(op.operands[0]);
-  std::optional<double> b = splat(op.operands.back());
+  DType from = type(op.operands[0]).dtype;
+  auto element = [&](ValueId v) {
+    std::optional<double> number = splat(v);
+    return number && from != DType::kBool ? rounded(*number, from) : number;
+  };
+  std::optional<double> a = element(op.operands[0]);
+  std::optional<double> b = element(op.operands.back());
   if (!a || !b) return kNoValue;
   Type result = type(op.results[0]);
-  DType from = type(op.operands[0]).dtype;
-  if (op.code == OpCode::kCopy) return op.operands[0];
   if (op.code == OpCode::kCast) {
-    if (from == DType::kBool && is_floating(result.dtype)) return constant(*a, result);
-    if (!is_floating(from)) return kNoValue;
     std::optional<double> value = rounded(*a, result.dtype);
     return value ? constant(*value, result) : kNoValue;
   }
-  if (from != DType::kF32 && from != DType::kF64) return kNoValue;
+  if (from == DType::kBool) return kNoValue;
   if (std::optional<bool> value = compared(op.code, *a, *b)) return constant(*value, result);
   std::optional<double> value = folded(op.code, *a, *b);
   if (value) value = rounded(*value, from);

@@ -264,7 +264,7 @@ class Sink {
       } else if (op && (moved_.contains(v) || recompute_outside(*op))) {
         bool weights_outside = op->code == OpCode::kMatmul && !is_inside(op->operands[1]);
         size_t before = pending.size();
-        for (size_t i = 0; i < op->operands.size(); ++i)
+        for (size_t i = op->operands.size(); i-- > 0;)
           if (ValueId operand = op->operands[i]; is_inside(operand) && !all_->has(operand))
             if (!(weights_outside && i == 1)) pending.push_back(operand);
         if (pending.size() == before) all_->emit(*op);

@@ -4,12 +4,7 @@
 #include <set>
 
 #include "passes/adjoints.h"
-#include "passes/canonicalise.h"
-#include "passes/cse.h"
-#include "passes/dce.h"
-#include "passes/hoist.h"
-#include "passes/narrow.h"
-#include "passes/separate.h"
+#include "passes/pass_runner.h"
 
 namespace weft::passes {
 namespace {
@@ -20,11 +15,12 @@ using ir::Program;
 using ir::Type;
 using ir::ValueId;
 
-void tidy(Program& program) {
-  canonicalise(program);
-  cse(program);
-  dce(program);
-}
+// By name through the runner, which times them and leaves out what WEFT_DISABLE names.
+constexpr std::string_view kTidy[] = {"canonicalise", "cse", "dce"};
+constexpr std::string_view kBefore[] = {"canonicalise", "cse",          "dce", "separate", "hoist",
+                                        "narrow",       "canonicalise", "cse", "dce"};
+
+void tidy(Program& program) { run_passes(program, kTidy); }
 
 /// Forward and backward in one program: (inputs..., cotangents of outputs...) -> (outputs..., cotangents of wanted
 /// inputs...).
@@ -32,11 +28,7 @@ Program joint(const Program& original, const std::vector<bool>& wanted, Keep kee
   Program program = original;
   size_t inputs = program.body.args.size();
   check(wanted.size() == inputs, "vjp: the program has {} inputs, but wanted has {}", inputs, wanted.size());
-  tidy(program);
-  separate(program);
-  hoist(program);
-  narrow(program);
-  tidy(program);
+  run_passes(program, kBefore);
 
   ValueSet varied;
   for (size_t i = 0; i < inputs; ++i) {

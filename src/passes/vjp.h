@@ -8,10 +8,11 @@ namespace weft::passes {
 
 /// A program split for reverse-mode differentiation.
 ///
-/// `forward` (inputs) -> (outputs..., residuals...): the program's own outputs first, then what only the backward needs.
-/// `backward` (saved inputs..., saved outputs..., residuals..., cotangents of all outputs...) -> one cotangent for each
-/// wanted input, in order. Inputs and outputs that the backward reads are passed as they are, never copied into residuals.
-/// A cotangent of an integer or bool output is an argument too (of that dtype, ignored), so that positions are fixed.
+/// `forward` (inputs) -> (outputs..., residuals...): the program's own outputs first, then what only the backward
+/// needs. `backward` (saved inputs..., saved outputs..., residuals..., cotangents of all outputs...) -> one cotangent
+/// for each wanted input, in order. Inputs and outputs that the backward reads are passed as they are, never copied
+/// into residuals. A cotangent of an integer or bool output is an argument too (of that dtype, ignored), so that
+/// positions are fixed.
 struct Vjp {
   ir::Program forward;
   ir::Program backward;
@@ -20,15 +21,31 @@ struct Vjp {
   int64_t residuals = 0;
 };
 
-/// What the forward of a scan keeps. kBalanced: results of products and transcendentals are kept, cheap elementwise values
-/// are recomputed from what is kept anyway. kMinimal: only carries are kept, everything else in a step is recomputed.
+/// What the forward of a scan keeps. kBalanced: results of products and transcendentals are kept, cheap elementwise
+/// values are recomputed from what is kept anyway. kMinimal: only carries are kept, everything else in a step is
+/// recomputed.
 enum class Keep { kBalanced, kMinimal };
 
-/// `wanted[i]`: whether the cotangent of input i is asked for; a wanted input must be floating (user's error otherwise).
+/// Differentiates a program, through scans: the derivative of a scan is a scan the other way round, whose carries are
+/// the cotangents of the carries, with one sum for each captured value, which `sink` then moves behind it.
+///
+///     %hT, %ys = scan length T carry(%h = %h0) xs(%xt = %x) { %n = tanh (add (matmul %h, %w), %xt) ... }
+/// gives
+///     %hT, %ys, %hs = scan ... yield carry(%n) ys(%n, %h)                          // forward: also the states before
+///     %dh0, %dw, %dx = scan reverse length T carry(%dh = %d_hT, %sw = 0) xs(%dy = %d_ys, %n = %ys, %ht = %hs) {
+///       %da = mul (add %dy, %dh), (sub 1, (mul %n, %n))
+///       yield carry((matmul %da, %w {transpose_b = true}), (add %sw, (outer %ht, %da))) ys(%da)
+///     }
+///
+/// Works on a program that is canonicalised and hoisted, and leaves both programs tidy. Stands before the pipeline,
+/// which compiles them like any other program.
+///
+/// `wanted[i]`: whether the cotangent of input i is asked for; a wanted input must be floating (user's error
+/// otherwise).
 Vjp vjp(const ir::Program& program, const std::vector<bool>& wanted, Keep keep = Keep::kBalanced);
 
-/// (inputs..., cotangents of all outputs...) -> one cotangent for each wanted input: recomputes the forward, so it can be
-/// differentiated again with respect to inputs and cotangents alike.
+/// (inputs..., cotangents of all outputs...) -> one cotangent for each wanted input: recomputes the forward, so it can
+/// be differentiated again with respect to inputs and cotangents alike.
 ir::Program vjp_of_primals(const ir::Program& program, const std::vector<bool>& wanted);
 
 }  // namespace weft::passes

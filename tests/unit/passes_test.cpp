@@ -98,6 +98,20 @@ TEST(ExactPasses, LeaveMixedTypesAsTheyAre) {
   }
 }
 
+/// A constant's element is its number rounded to its type, before anything is computed with it.
+TEST(Canonicalise, FoldsWhatTheTypesHold) {
+  for (const char* type : {"f16", "bf16", "f32", "f64", "bool", "i32"}) {
+    bool is_number = std::string_view(type) != "bool" && std::string_view(type) != "i32";
+    ir::Program program = ir::parse(fmt::format(
+        "program @p() {{ %a = constant {{value = {0}}} : {1}[2]  %b = cast %a : f64[2]  %c = cast %b : f32[2]\n"
+        "%d = constant {{value = 3.3}} : f32[2]  %e = div %c, %d : f32[2]  %f = lt %c, %e : bool[2]  %g = cast %a : "
+        "f32[2]\n"
+        "return %b, %e, %f, %g }}",
+        is_number ? "0.1" : "1", type));
+    check_unchanged(program, {"canonicalise", "cse", "dce"}, {}, 1, 0);
+  }
+}
+
 TEST(Runner, SkipsWhatIsDisabled) {
   ir::Program program = ir::parse("program @p(%x: f32[B]) { %d = tanh %x : f32[B] return %x }");
   mutable_settings().disabled = {"dce"};
