@@ -4,9 +4,9 @@
 
 #include "bindings/bindings.h"
 #include "engine/engine.h"
-#include "operator/flops.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
+#include "operator/flops.h"
 #include "passes/pass_runner.h"
 #include "passes/vjp.h"
 
@@ -33,9 +33,7 @@ py::dict vjp(const std::string& text, const std::vector<bool>& wanted) {
   return result;
 }
 
-std::string plan(const std::string& text, const ir::Bindings& symbols) {
-  return engine::compile(text)->plan(symbols);
-}
+std::string plan(const std::string& text, const ir::Bindings& symbols) { return engine::compile(text)->plan(symbols); }
 
 }  // namespace
 

@@ -7,7 +7,7 @@ every `torch.compile` backend. What that changes in PyTorch's process-wide state
 
 from __future__ import annotations
 
-import torch  # noqa: F401  its libraries come first: _C is linked against them
+import torch
 
 from weft import _C  # isort: skip
 from weft._pytorch import disable, disabled, enable

@@ -2,6 +2,7 @@
 
 - `aten::gru.input`, `lstm.input`, `rnn_tanh.input` and `rnn_relu.input` get kernels for CPU and AutogradCPU (`_C`
   registers them). They stay registered; disabled, they call what PyTorch would have called.
+- While tracing, PyTorch decomposes these ops in Python, step by step; those decompositions ask Weft first.
 - `torch._dynamo.config.allow_rnn` defaults to True: Dynamo then traces recurrent modules instead of refusing them.
 - `torch.compiler.config.cache_key_tag` gets a suffix: PyTorch's compile cache on disk is keyed by the graph before our
   kernels are in it, so without the suffix it would mix runs with and without Weft.
@@ -22,10 +23,10 @@ from typing import Any
 import torch
 from torch.utils._config_module import _UNSET_SENTINEL
 
-from weft import _C, _flops, _vmap  # noqa: F401  _vmap registers its rule
+from weft import _C, _decompositions, _flops, _vmap  # noqa: F401  _vmap registers its rule
 from weft._when_imported import when_imported
 
-_OVERRIDDEN = ("gru", "lstm", "rnn_tanh", "rnn_relu")
+_OVERRIDDEN = _decompositions.OVERRIDDEN
 _TAG = f"weft-{_C.__version__}"
 
 _lock = threading.RLock()
@@ -122,5 +123,6 @@ def _forget_dispatch() -> None:
 
 
 when_imported("torch.utils.flop_counter", _flops.register)
+when_imported("torch._decomp.decompositions", _decompositions.install)
 if _C.enabled():  # WEFT=0 says no
     enable()

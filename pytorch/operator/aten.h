@@ -1,6 +1,7 @@
 #pragma once
 
-// The part of ATen that this folder uses, as one precompiled header: it takes far longer to compile than Weft's own code.
+// The part of ATen that this folder uses, as one precompiled header: it takes far longer to compile than Weft's own
+// code.
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>

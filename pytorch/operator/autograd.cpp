@@ -45,8 +45,8 @@ struct Backward {
 };
 
 /// Two ways back. With GradMode off: the backward program, from what it needs of inputs and outputs and from residuals.
-/// With GradMode on (create_graph, torch.func): a program of the inputs and cotangents alone, which differentiates again;
-/// residuals would count as constants there, silently.
+/// With GradMode on (create_graph, torch.func): a program of the inputs and cotangents alone, which differentiates
+/// again; residuals would count as constants there, silently.
 struct CallBackward : Node {
   Backward backward;
   std::vector<SavedVariable> inputs;  ///< all: which are needed is known only in the backward
@@ -92,8 +92,8 @@ struct CallBackward : Node {
     std::string function = compiler->bind_function(swap.get_py_compiler(), name(), run_packed, schema, true, true);
     auto metadata = compiled::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
         compiled::get_input_metadata(next_edges()));
-    auto results = compiler->call_function(swap.get_py_compiler(), "apply_functional", function, gradients, packed.vec(),
-                                           metadata);
+    auto results = compiler->call_function(swap.get_py_compiler(), "apply_functional", function, gradients,
+                                           packed.vec(), metadata);
     for_each_needed(*this, [&](SavedVariable& saved, bool) { swap.after(saved); });
     swap.after(backward.symbols);
     return results;
@@ -109,8 +109,8 @@ struct CallBackward : Node {
     return backward.run(packed.unpack<Tensors>(), gradients);
   }
 
-  /// visit(saved, is_output) for what Backward::run takes as `saved`, in order; inputs that it doesn't read may have been
-  /// changed in place since.
+  /// visit(saved, is_output) for what Backward::run takes as `saved`, in order; inputs that it doesn't read may have
+  /// been changed in place since.
   template <typename Self, typename Visit>
   static void for_each_needed(Self& self, Visit visit) {
     if (at::GradMode::is_enabled()) {

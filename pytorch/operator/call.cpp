@@ -18,8 +18,9 @@ std::atomic<int64_t> calls{0};
 }
 
 Tensors call(std::string_view program, at::TensorList inputs) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("weft::call", "").typed<Tensors(std::string_view, at::TensorList)>();
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("weft::call", "")
+                             .typed<Tensors(std::string_view, at::TensorList)>();
   return op.call(program, inputs);
 }
 
@@ -62,7 +63,8 @@ Tensors call_cpu(std::string_view text, at::TensorList inputs) {
     OpenMpTeam team;
     program.executable().run({input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()}, team);
   } catch (const std::bad_alloc&) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "weft::call: out of memory while running program @", program.program().name);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "weft::call: out of memory while running program @",
+                     program.program().name);
   }
   return outputs;
 }
@@ -83,8 +85,8 @@ Tensors call_elsewhere(std::string_view text, at::TensorList inputs) {
   const CallProgram& program = find_program(text);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_cpu()) wrong_device(program, inputs[i], i);
-    check(inputs[i].layout() == at::kStrided, "weft::call: input {} of program @{} must be a dense tensor, but is {}", i,
-          program.program().name, c10::str(inputs[i].layout()));
+    check(inputs[i].layout() == at::kStrided, "weft::call: input {} of program @{} must be a dense tensor, but is {}",
+          i, program.program().name, c10::str(inputs[i].layout()));
   }
   return call_cpu(text, inputs);
 }

@@ -20,7 +20,8 @@ int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& 
   };
   switch (op.code) {
     case ir::OpCode::kMatmul:
-    case ir::OpCode::kMatmulPacked: return 2 * elements(program, op.results[0], symbols) * last_size(1);
+    case ir::OpCode::kMatmulPacked:
+      return 2 * elements(program, op.results[0], symbols) * last_size(1);
     case ir::OpCode::kBatchMatmul:
       return 2 * elements(program, op.results[0], symbols) * last_size(op.attr_or("transpose_a", false) ? 2 : 1);
     case ir::OpCode::kOuter: {
@@ -31,7 +32,8 @@ int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& 
       ir::ScanView scan(op);
       return ir::evaluate(scan.length, symbols) * count(program, scan.region, symbols);
     }
-    default: return 0;
+    default:
+      return 0;
   }
 }
 

@@ -16,8 +16,8 @@ std::atomic<bool> in_forked_child{false};
 [[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
 
-/// The flush-to-zero and rounding mode of the caller, for as long as this lives: OpenMP's workers have modes of their own,
-/// and bits must not depend on which thread computed them.
+/// The flush-to-zero and rounding mode of the caller, for as long as this lives: OpenMP's workers have modes of their
+/// own, and bits must not depend on which thread computed them.
 class CallersFloatMode {
  public:
 #if defined(__x86_64__)

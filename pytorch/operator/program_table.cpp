@@ -12,8 +12,8 @@
 namespace weft::torch_operator {
 namespace {
 
-/// Guards the table and what the programs in it cache. Held only to look up and insert, never while parsing, deriving or
-/// compiling, and across a fork, so that a forked child finds it free.
+/// Guards the table and what the programs in it cache. Held only to look up and insert, never while parsing, deriving
+/// or compiling, and across a fork, so that a forked child finds it free.
 std::mutex& table_mutex() {
   static auto* mutex = [] {
     static std::mutex it;

@@ -6,16 +6,26 @@ namespace weft::torch_operator {
 
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return at::kBool;
-    case DType::kI8: return at::kChar;
-    case DType::kU8: return at::kByte;
-    case DType::kI16: return at::kShort;
-    case DType::kI32: return at::kInt;
-    case DType::kI64: return at::kLong;
-    case DType::kF16: return at::kHalf;
-    case DType::kBF16: return at::kBFloat16;
-    case DType::kF32: return at::kFloat;
-    case DType::kF64: return at::kDouble;
+    case DType::kBool:
+      return at::kBool;
+    case DType::kI8:
+      return at::kChar;
+    case DType::kU8:
+      return at::kByte;
+    case DType::kI16:
+      return at::kShort;
+    case DType::kI32:
+      return at::kInt;
+    case DType::kI64:
+      return at::kLong;
+    case DType::kF16:
+      return at::kHalf;
+    case DType::kBF16:
+      return at::kBFloat16;
+    case DType::kF32:
+      return at::kFloat;
+    case DType::kF64:
+      return at::kDouble;
   }
   internal_error("no PyTorch type for dtype number {}", static_cast<int>(dtype));
 }
@@ -67,8 +77,10 @@ Signature::Signature(const ir::Program& program) : program_name_(program.name) {
     inputs_.push_back(make_tensor(program, id));
     for (int dim = 0; const Size& size : inputs_.back().shape) {
       bool first = size.factor == 1 && size.symbols.size() == 1 && sources_[size.symbols[0]].input < 0;
-      if (first) sources_[size.symbols[0]] = {input, dim};
-      else checks_.push_back({input, dim});
+      if (first)
+        sources_[size.symbols[0]] = {input, dim};
+      else
+        checks_.push_back({input, dim});
       ++dim;
     }
   }
@@ -103,8 +115,8 @@ void Signature::size_misfit(at::TensorList tensors, Place place) const {
     Place source = sources_[symbol];
     std::ostringstream value;
     value << tensors[source.input].sym_size(source.dim);
-    why += fmt::format("{} {} = {} (dim {} of input {}{})", why.empty() ? " with" : " and", symbols_[symbol], value.str(),
-                       source.dim, source.input,
+    why += fmt::format("{} {} = {} (dim {} of input {}{})", why.empty() ? " with" : " and", symbols_[symbol],
+                       value.str(), source.dim, source.input,
                        inputs_[source.input].name.empty() ? "" : " '" + inputs_[source.input].name + "'");
   }
   misfit(tensors, place.input, why);

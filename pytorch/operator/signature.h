@@ -12,8 +12,9 @@ namespace weft::torch_operator {
 at::ScalarType scalar_type(DType dtype);
 std::optional<DType> dtype_of(at::ScalarType type);
 
-/// A program's input and output types, prepared for calls: symbols are numbers, and where each symbol's value comes from is
-/// known, so that checking a call's inputs walks flat lists. All functions work on SymInts as they do on plain sizes.
+/// A program's input and output types, prepared for calls: symbols are numbers, and where each symbol's value comes
+/// from is known, so that checking a call's inputs walks flat lists. All functions work on SymInts as they do on plain
+/// sizes.
 class Signature {
  public:
   /// As ir::Dim, symbols as indices.

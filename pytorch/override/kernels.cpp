@@ -1,6 +1,6 @@
-// Kernels of aten::gru, lstm, rnn_tanh and rnn_relu (the forms that take a padded tensor) on CPU and AutogradCPU. They read
-// sizes only as SymInts, so that a trace stays dynamic in T and B, and call weft::call with the configuration's program.
-// What they don't cover runs on PyTorch's composite; calls that PyTorch refuses go there too, for its words.
+// Kernels of aten::gru, lstm, rnn_tanh and rnn_relu (the forms that take a padded tensor) on CPU and AutogradCPU. They
+// read sizes only as SymInts, so that a trace stays dynamic in T and B, and call weft::call with the configuration's
+// program. What they don't cover runs on PyTorch's composite; calls that PyTorch refuses go there too, for its words.
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/gru_compositeimplicitautograd_dispatch.h>
@@ -95,7 +95,8 @@ bool equal(const c10::SymInt& a, const c10::SymInt& b) { return a.sym_eq(b).guar
 
 /// A dense CPU tensor of that dtype and those sizes?
 bool fits(const Tensor& tensor, at::ScalarType dtype, std::initializer_list<c10::SymInt> sizes) {
-  if (!tensor.defined() || !tensor.is_cpu() || tensor.scalar_type() != dtype || tensor.layout() != at::kStrided) return false;
+  if (!tensor.defined() || !tensor.is_cpu() || tensor.scalar_type() != dtype || tensor.layout() != at::kStrided)
+    return false;
   auto own = tensor.sym_sizes();
   return own.size() == sizes.size() && std::equal(own.begin(), own.end(), sizes.begin(), equal);
 }
@@ -106,7 +107,10 @@ std::optional<RnnConfig> configuration(Cell cell, const Tensor& input, TensorLis
   int64_t per_layer = options.has_biases ? 4 : 2;
   if (options.layers < 1 || static_cast<int64_t>(params.size()) != per_layer * options.layers) return std::nullopt;
   if (input.dim() != 3 || params[0].dim() != 2 || params[1].dim() != 2) return std::nullopt;
-  RnnConfig config{cell, *torch_operator::dtype_of(input.scalar_type()), options.has_biases, options.layers,
+  RnnConfig config{cell,
+                   *torch_operator::dtype_of(input.scalar_type()),
+                   options.has_biases,
+                   options.layers,
                    params[0].sym_size(1).guard_int(__FILE__, __LINE__),
                    params[1].sym_size(1).guard_int(__FILE__, __LINE__)};
   c10::SymInt steps = input.sym_size(options.batch_first ? 1 : 0), batch = input.sym_size(options.batch_first ? 0 : 1);
@@ -179,7 +183,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList hx, Tens
                                              batch_first);
 }
 
-using OneStateComposite = OneState (*)(const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool, bool);
+using OneStateComposite = OneState (*)(const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool,
+                                       bool);
 constexpr OneStateComposite kGruComposite = at::compositeimplicitautograd::gru;
 constexpr OneStateComposite kRnnTanhComposite = at::compositeimplicitautograd::rnn_tanh;
 constexpr OneStateComposite kRnnReluComposite = at::compositeimplicitautograd::rnn_relu;
@@ -191,9 +196,25 @@ void register_kernels(torch::Library& m) {
   m.impl("rnn_relu.input", TORCH_FN((one_state<Cell::kRnnRelu, kRnnReluComposite>)));
 }
 
+/// The outputs, or none where the composite would run; what python/weft/_decompositions.py asks while tracing.
+Tensors try_rnn(std::string_view cell, const Tensor& input, TensorList states, TensorList params, bool has_biases,
+                int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
+  for (Cell known : {Cell::kGru, Cell::kLstm, Cell::kRnnTanh, Cell::kRnnRelu}) {
+    if (name_of(known) != cell) continue;
+    return try_run(known, input, states, params, {has_biases, layers, dropout, train, bidirectional, batch_first});
+  }
+  user_error("weft::_try_rnn: no cell named '{}'", cell);
+}
+
 }  // namespace
 }  // namespace weft::override_kernels
 
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  m.def(
+      "_try_rnn(str cell, Tensor input, Tensor[] states, Tensor[] params, bool has_biases, int num_layers, "
+      "float dropout, bool train, bool bidirectional, bool batch_first) -> Tensor[]",
+      weft::override_kernels::try_rnn);
+}
 TORCH_LIBRARY_IMPL(aten, CPU, m) { weft::override_kernels::register_kernels(m); }
 TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { weft::override_kernels::register_kernels(m); }
 // torch.vmap of a module: weft::call has a rule, PyTorch's composite fails in it where h0 is not mapped over.

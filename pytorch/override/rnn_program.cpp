@@ -86,10 +86,14 @@ class RnnBuilder {
   std::vector<ValueId> step(Builder& body, const LayerWeights& w, ValueId x, std::span<const ValueId> carry) {
     ValueId from_x = affine(body, x, w.w_ih, w.b_ih), from_h = affine(body, carry[0], w.w_hh, w.b_hh);
     switch (config_.cell) {
-      case Cell::kGru: return gru_step(body, from_x, from_h, carry[0]);
-      case Cell::kLstm: return lstm_step(body, body.add(from_x, from_h), carry[1]);
-      case Cell::kRnnTanh: return {body.tanh(body.add(from_x, from_h))};
-      case Cell::kRnnRelu: return {body.relu(body.add(from_x, from_h))};
+      case Cell::kGru:
+        return gru_step(body, from_x, from_h, carry[0]);
+      case Cell::kLstm:
+        return lstm_step(body, body.add(from_x, from_h), carry[1]);
+      case Cell::kRnnTanh:
+        return {body.tanh(body.add(from_x, from_h))};
+      case Cell::kRnnRelu:
+        return {body.relu(body.add(from_x, from_h))};
     }
     internal_error("no cell number {}", static_cast<int>(config_.cell));
   }
@@ -123,10 +127,14 @@ class RnnBuilder {
 
 std::string name_of(Cell cell) {
   switch (cell) {
-    case Cell::kGru: return "gru";
-    case Cell::kLstm: return "lstm";
-    case Cell::kRnnTanh: return "rnn_tanh";
-    case Cell::kRnnRelu: return "rnn_relu";
+    case Cell::kGru:
+      return "gru";
+    case Cell::kLstm:
+      return "lstm";
+    case Cell::kRnnTanh:
+      return "rnn_tanh";
+    case Cell::kRnnRelu:
+      return "rnn_relu";
   }
   internal_error("no cell number {}", static_cast<int>(cell));
 }

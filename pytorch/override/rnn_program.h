@@ -21,9 +21,9 @@ struct RnnConfig {
   auto operator<=>(const RnnConfig&) const = default;
 };
 
-/// The stack of layers as a program, time first: (x [T,B,I], h0 [L,B,H], lstm: c0 [L,B,H], then a layer's w_ih, w_hh and,
-/// with biases, b_ih, b_hh) -> (y [T,B,H], hn [L,B,H], lstm: cn [L,B,H]). A step is written as PyTorch documents it, input
-/// projection and all: taking that out of the loop is the passes' work.
+/// The stack of layers as a program, time first: (x [T,B,I], h0 [L,B,H], lstm: c0 [L,B,H], then a layer's w_ih, w_hh
+/// and, with biases, b_ih, b_hh) -> (y [T,B,H], hn [L,B,H], lstm: cn [L,B,H]). A step is written as PyTorch documents
+/// it, input projection and all: taking that out of the loop is the passes' work.
 ir::Program rnn_program(const RnnConfig& config);
 
 }  // namespace weft::override_kernels

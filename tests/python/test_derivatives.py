@@ -88,7 +88,10 @@ def test_undefined_gradients_are_zeros():
 def test_expanded_and_transposed_cotangents():
     inputs = leaky_inputs()
     y = call_leaky(*inputs)[0]
-    for cotangent in (torch.ones((), dtype=y.dtype).expand(y.shape), torch.randn(4, 2, 3, dtype=y.dtype).permute(2, 1, 0)):
+    for cotangent in (
+        torch.ones((), dtype=y.dtype).expand(y.shape),
+        torch.randn(4, 2, 3, dtype=y.dtype).permute(2, 1, 0),
+    ):
         ours = torch.autograd.grad(y, inputs, cotangent, retain_graph=True)
         theirs = torch.autograd.grad(leaky(*inputs)[0], inputs, cotangent)
         for a, b in zip(ours, theirs, strict=True):
@@ -125,7 +128,9 @@ def test_backward_twice():
 def test_checkpoint():
     inputs = leaky_inputs()
     y, _ = torch.utils.checkpoint.checkpoint(call_leaky, *inputs, use_reentrant=False)
-    for a, b in zip(torch.autograd.grad(y.sum(), inputs), torch.autograd.grad(leaky(*inputs)[0].sum(), inputs), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(y.sum(), inputs), torch.autograd.grad(leaky(*inputs)[0].sum(), inputs), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 

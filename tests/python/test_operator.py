@@ -98,7 +98,10 @@ def test_opcheck():
         (lambda x, w, b: [x, w.double(), b], r"input 1 'w' of program @affine must be f32\[4,3\], but got f64\[4,3\]"),
         (lambda x, w, b: [x[0], w, b], r"input 0 'x' of program @affine must be f32\[T,B,3\], but got f32\[2,3\]"),
         (lambda x, w, b: [x, w, b[:3]], r"input 2 'b' of program @affine must be f32\[4\], but got f32\[3\]"),
-        (lambda x, w, b: [x.cfloat(), w, b], r"input 0 'x' of program @affine must be f32\[T,B,3\], but got ComplexFloat"),
+        (
+            lambda x, w, b: [x.cfloat(), w, b],
+            r"input 0 'x' of program @affine must be f32\[T,B,3\], but got ComplexFloat",
+        ),
         (lambda x, w, b: [x, w.to_sparse(), b], r"input 1 .*must be a dense tensor"),
     ],
 )
@@ -129,7 +132,10 @@ def test_another_device():
     [
         ("", r"line 1, column 1"),
         ("program @p(%x: f32[N]) {\n  return %y\n}", r"line 2, column \d+"),
-        ("program @p(%x: f32[N]) {\n  %y = frobnicate %x : f32[N]\n  return %y\n}", r"line 2, column \d+: .*frobnicate"),
+        (
+            "program @p(%x: f32[N]) {\n  %y = frobnicate %x : f32[N]\n  return %y\n}",
+            r"line 2, column \d+: .*frobnicate",
+        ),
         ("program @p(%x: f32[N", r"line 1, column"),
     ],
 )

@@ -31,9 +31,13 @@ def test_random_configurations(kind):
         ours, theirs = case.run(), case.run_eager()
         for a, b in zip(ours, theirs, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride(), case
-            torch.testing.assert_close(a, b, **tolerances(a.dtype), msg=lambda m, c=case: f"{m}\n{c.module} {c.x.shape}")
+            torch.testing.assert_close(
+                a, b, **tolerances(a.dtype), msg=lambda m, c=case: f"{m}\n{c.module} {c.x.shape}"
+            )
         for a, b in zip(gradients(case, ours), gradients(case, theirs), strict=True):
-            torch.testing.assert_close(a, b, **tolerances(a.dtype), msg=lambda m, c=case: f"{m}\n{c.module} {c.x.shape}")
+            torch.testing.assert_close(
+                a, b, **tolerances(a.dtype), msg=lambda m, c=case: f"{m}\n{c.module} {c.x.shape}"
+            )
     assert weft.stats()["calls"] > 0
     assert not [reason for reason in weft.stats()["fallbacks"] if reason.startswith(kind.lower())]
 

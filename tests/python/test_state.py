@@ -130,7 +130,8 @@ before = len(os.listdir("/proc/self/task"))
 with torch.no_grad():
     module(x)
 after = len(os.listdir("/proc/self/task"))
-print(len({line.split()[-1] for line in open("/proc/self/maps") if "gomp" in line or "iomp" in line}), weft._C.team_size())
+libraries = {line.split()[-1] for line in open("/proc/self/maps") if "gomp" in line or "iomp" in line}
+print(len(libraries), weft._C.team_size())
 torch.set_num_threads(1)
 print(weft._C.team_size(), after - before)
 """

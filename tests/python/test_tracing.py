@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import warnings
 
 import pytest
 import torch
@@ -54,6 +55,33 @@ def test_aot_eager_trains(kind):
         close(ours, train_step(case.module, case.module, case.x))
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("kind", ["GRU", "RNN_RELU"])
+def test_nine_lengths_without_gradients(kind, mode):
+    module = make(kind, layers=2).module
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    with mode():
+        for steps in (8, 7, 9, 12, 17, 33, 6, 50, 11):
+            x = torch.randn(steps, 3, 5)
+            close([compiled(x)[0]], [module(x)[0]])
+    assert counters["stats"]["unique_graphs"] == 2
+
+
+def test_what_is_not_covered_traces_as_pytorch_traces_it():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    module, x = torch.nn.GRU(5, 7, bidirectional=True), torch.randn(4, 3, 5)
+
+    def trace():
+        return str(make_fx(lambda x: module(x)[0], tracing_mode="fake", _allow_non_fake_inputs=True)(x).graph)
+
+    with weft.disabled():
+        theirs = trace()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert trace() == theirs
+
+
 def test_batch_may_change_too():
     module = torch.nn.GRU(5, 7)
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
@@ -67,16 +95,20 @@ def test_the_trace_holds_one_operator():
     from torch.fx.experimental.proxy_tensor import make_fx
 
     module = torch.nn.GRU(5, 7)
-    graph = make_fx(lambda x: module(x)[0], tracing_mode="symbolic", _allow_non_fake_inputs=True)(torch.randn(4, 3, 5)).graph
+    graph = make_fx(lambda x: module(x)[0], tracing_mode="symbolic", _allow_non_fake_inputs=True)(
+        torch.randn(4, 3, 5)
+    ).graph
     calls = [node.target for node in graph.nodes if node.op == "call_function" and "weft" in str(node.target)]
     assert calls == [torch.ops.weft.call.default]
 
 
-def test_export_with_dynamic_length_saved_and_loaded():
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_export_with_dynamic_length_saved_and_loaded(decomposed):
     module = torch.nn.LSTM(5, 7, 2, batch_first=True).eval()
     steps = torch.export.Dim("steps", min=2, max=1000)
     program = torch.export.export(module, (torch.randn(3, 6, 5),), dynamic_shapes=({1: steps},))
-    program = program.run_decompositions()
+    if decomposed:
+        program = program.run_decompositions()
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     buffer.seek(0)
@@ -117,7 +149,7 @@ def test_inductor_trains_one_graph(kind):
     ours, tokens = Model(), torch.randint(20, (9, 4))
     theirs = copy.deepcopy(ours)
     compiled = torch.compile(ours, fullgraph=True)
-    for model, f in ((ours, compiled), (theirs, theirs)):
+    for _, f in ((ours, compiled), (theirs, theirs)):
         for length in (9, 7, 5):
             logits = f(tokens[:length])
             torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:length].flatten()).backward()
@@ -172,7 +204,8 @@ thread = threading.Thread(target=other_thread)
 thread.start()
 thread.join()
 weft.disable()
-assert "weft" not in trace() and not torch._dynamo.config.allow_rnn and "weft" not in torch.compiler.config.cache_key_tag
+assert "weft" not in trace() and not torch._dynamo.config.allow_rnn
+assert "weft" not in torch.compiler.config.cache_key_tag
 weft.enable()
 assert "weft" in trace() and torch._dynamo.config.allow_rnn and "weft" in torch.compiler.config.cache_key_tag
 """
