@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "ir/parser.h"
@@ -13,6 +14,7 @@
 #include "ir/verifier.h"
 #include "mutate.h"
 #include "passes/pass_runner.h"
+#include "passes/vjp.h"
 
 namespace {
 
@@ -42,23 +44,41 @@ void check_round_trip(const weft::ir::Program& program) {
   }
 }
 
+/// Runs `action`, which may fail only because a size overflows once all steps are done at once: the user's mistake
+/// still.
+template <typename Action>
+void must_succeed(std::string_view what, const std::string& before, Action action) {
+  try {
+    action();
+  } catch (const weft::Error& error) {
+    std::string_view message = error.what();
+    for (std::string_view allowed : {"overflows 64 bits", "outside 0..2^62", "is too large", "dims; at most"})
+      if (message.find(allowed) != message.npos) return;
+    report("a pass made a program invalid", fmt::format("{}: {}\n{}", what, error.what(), before));
+  } catch (const std::exception& error) {
+    report("a pass failed", fmt::format("{}: {}\n{}", what, error.what(), before));
+  }
+}
+
 void check_passes(weft::ir::Program program) {
-  static constexpr std::string_view kPasses[] = {"canonicalise", "cse", "dce", "hoist", "sink", "canonicalise", "dce"};
   std::string before = weft::ir::print(program);
-  for (std::string_view name : kPasses) {
-    try {
+  for (std::string_view name : weft::passes::compile_pipeline())
+    must_succeed(name, before, [&] {
       weft::passes::run_passes(program, {&name, 1});
       weft::ir::verify(program);
-    } catch (const weft::Error& error) {
-      // A size that overflows only once T steps are done at once is the user's mistake still.
-      std::string_view message = error.what();
-      if (message.find("overflows 64 bits") == message.npos && message.find("outside 0..2^62") == message.npos)
-        report("a pass made a program invalid", std::string(name) + ": " + error.what() + "\n" + before);
-    } catch (const std::exception& error) {
-      report("a pass failed", std::string(name) + ": " + error.what() + "\n" + before);
-    }
-  }
+    });
   check_round_trip(program);
+}
+
+void check_derivative(const weft::ir::Program& program) {
+  std::vector<bool> wanted;
+  for (weft::ir::ValueId input : program.body.args) wanted.push_back(weft::is_floating(program.type(input).dtype));
+  must_succeed("vjp", weft::ir::print(program), [&] {
+    weft::passes::Vjp vjp = weft::passes::vjp(program, wanted);
+    weft::ir::verify(vjp.forward);
+    weft::ir::verify(vjp.backward);
+    weft::ir::verify(weft::passes::vjp_of_primals(program, wanted));
+  });
 }
 
 }  // namespace
@@ -78,6 +98,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   weft::ir::Program program;
   if (!parses({reinterpret_cast<const char*>(data), size}, program)) return 0;
   check_round_trip(program);
+  check_derivative(program);
   check_passes(std::move(program));
   return 0;
 }
