@@ -23,16 +23,27 @@ enum class Depends : uint8_t {
   kLoop      ///< on a carry, or not computable outside
 };
 
+/// Work that is done for all steps at once wherever it can be.
 bool must_leave(OpCode code) {
   OpClass op_class = info(code).op_class;
   return op_class == OpClass::kProduct || op_class == OpClass::kReduction || code == OpCode::kGather;
 }
 
+/// A product of each step's own with far more in its result than in its operands (an outer product of long vectors):
+/// all steps' at once would take too much memory.
+bool grows(const Program& program, const Op& op) {
+  constexpr int64_t kMost = 4;
+  if (op.code != OpCode::kOuter && op.code != OpCode::kBatchMatmul) return false;
+  int64_t operands = 0;
+  for (ValueId v : op.operands) operands += estimated_bytes(program.type(v));
+  return estimated_bytes(program.type(op.results[0])) / kMost > operands;
+}
+
 /// What reading a stack counts for, in percent of its bytes. One made for its own sake costs a pass over memory, so it
 /// must save some; elementwise work on top of a product is free, and better done outside; slices are better taken
 /// inside.
-int percent(OpCode code, bool behind_product) {
-  if (must_leave(code)) return 101;
+int percent(OpCode code, bool leaves, bool behind_product) {
+  if (leaves) return 101;
   if (!behind_product) return 110;
   return info(code).op_class == OpClass::kMovement ? 102 : 100;
 }
@@ -72,9 +83,9 @@ class Hoist {
     for (const Op& op : parts_.ops) {
       Depends worst = Depends::kNothing;
       for_each_use(op, [&](ValueId v) { worst = std::max(worst, depends(v)); });
-      bool varies = worst != Depends::kNothing;
-      if (varies && !AllSteps::is_possible(program_, op, [&](ValueId v) { return depends(v) != Depends::kNothing; }))
-        worst = Depends::kLoop;
+      auto varies = [&](ValueId v) { return depends(v) != Depends::kNothing; };
+      bool stays = !AllSteps::is_possible(program_, op, varies) || grows(program_, op);
+      if (worst == Depends::kStep && stays) worst = Depends::kLoop;
       for (ValueId result : op.results) depends_[result] = worst;
     }
   }
@@ -126,11 +137,12 @@ class Hoist {
       bool loop = depends(op) == Depends::kLoop;
       bool step = depends(op) == Depends::kStep;
       if (step) {
-        bool forced = must_leave(op.code);
+        bool leaves = must_leave(op.code);
+        bool forced = leaves;
         for (ValueId v : op.operands) forced = forced || behind_product.contains(v);
         if (forced) behind_product.insert(op.results[0]);
-        node[op.results[0]] = cut.add(cost(op.results[0], percent(op.code, forced)));
-        if (must_leave(op.code)) cut.pin(node[op.results[0]]);
+        node[op.results[0]] = cut.add(cost(op.results[0], percent(op.code, leaves, forced)));
+        if (leaves) cut.pin(node[op.results[0]]);
       }
       for_each_use(op, [&](ValueId v) {
         if (depends(v) != Depends::kStep) return;
@@ -227,6 +239,7 @@ void hoist_block(Program& program, Block& block, Substitution& replaced) {
       std::vector<ValueId> stacks = op.results;
       hoist.run(op);
       for (ValueId stack : stacks) replaced.set(stack, hoist.replaced()(stack));
+      if (op.results.empty()) continue;
     }
     out.ops.push_back(std::move(op));
   }

@@ -19,12 +19,13 @@ using testing::Arrays;
 struct LoopCase {
   std::string name;
   std::vector<std::string_view> passes;
-  std::string inputs;               ///< beside %x: f64[T,B,3], %i: i64[T,B] and %h: f64[B,3]
-  std::string carries;              ///< beside %c = %h
-  std::string step;                 ///< from %xt, %it, %c; ends with its yield
-  std::string types;                ///< of the results beside f64[B,3]
-  int results;                      ///< beside the first carry
-  std::vector<ir::OpCode> outside;  ///< ops that must not be in the region any more
+  std::string inputs;                   ///< beside %x: f64[T,B,3], %i: i64[T,B] and %h: f64[B,3]
+  std::string carries;                  ///< beside %c = %h
+  std::string step;                     ///< from %xt, %it, %c; ends with its yield
+  std::string types;                    ///< of the results beside f64[B,3]
+  int results;                          ///< beside the first carry
+  std::vector<ir::OpCode> outside;      ///< ops that must not be in the region any more
+  std::vector<ir::OpCode> inside = {};  ///< ops that must still be there
 };
 
 std::string text_of(const LoopCase& c) {
@@ -57,6 +58,8 @@ TEST_P(LoopPass, MovesWhatItShouldAndKeepsResults) {
     for (const ir::Op& op : moved.body.ops)
       for (ir::OpCode code : c.outside)
         if (op.code == ir::OpCode::kScan) EXPECT_FALSE(holds(op.regions[0], code)) << ir::info(code).name;
+    for (ir::OpCode code : c.inside)
+      EXPECT_TRUE(holds(moved.body.ops.back().regions.at(0), code)) << ir::info(code).name;
     for (int64_t t : {0, 1, 4}) {
       Arrays inputs = testing::random_inputs(program, {{"T", t}, {"B", 2}}, 3);
       EXPECT_LT(testing::difference(interpreter::evaluate(moved, inputs), interpreter::evaluate(program, inputs)),
@@ -114,12 +117,21 @@ std::vector<LoopCase> hoist_cases() {
       "  %b = broadcast %e {dims = [1]} : f64[3,3]  %m = matmul %d, %b : f64[3,3]\n"
       "  yield carry(%m) ys(%e) } : f64[3,3], f64[3,3]\n  %v = matmul %xt, %q : f64[B,3]",
       {OpCode::kScan});
+  // A stack of outer products of long vectors would take too much memory.
+  add("not_what_grows",
+      "%s = reduce_sum %xt {dims = [0]} : f64[3]  %l = broadcast %s {dims = [0]} : f64[3,90]"
+      "  %q = reshape %l : f64[270]  %o = outer %q, %q : f64[270,270]  %r = reduce_max %o {dims = [1]} : f64[270]"
+      "  %t = slice %r {dim = 0, start = 0, limit = 3} : f64[3]  %v = broadcast %t {dims = [1]} : f64[B,3]",
+      {OpCode::kReduceSum});
+  cases.back().inside = {OpCode::kOuter};
   // A table of the step's own has no form for all steps at once.
   add("not_a_table_of_the_step", "%m = outer %xt, %xt : f64[3,3]  %v = gather %m, %it : f64[B,3]", {OpCode::kOuter});
+  cases.back().inside = {OpCode::kGather};
   add("not_a_scan_on_xs",
       "%q = scan length 3 carry(%d = %xt) xs(%e = %w) {\n  %b = broadcast %e {dims = [1]} : f64[B,3]"
       "  %m = mul %d, %b : f64[B,3]\n  yield carry(%m) ys() } : f64[B,3]\n  %v = neg %q : f64[B,3]",
       {});
+  cases.back().inside = {OpCode::kScan};
   cases.push_back({"separate_joined_operands",
                    {"separate", "hoist"},
                    ", %big: f64[9,3]",
