@@ -22,7 +22,8 @@ class Frame {
   llvm::IRBuilder<> b;
   llvm::Value *buffers, *dims, *barrier, *lo, *hi, *unit, *units;
   bool batched = false;
-  std::map<ir::ValueId, llvm::Value*> memory;                ///< where a value is read
+  llvm::Value* backwards = nullptr;            ///< in a scan: whether this step takes panels from the last to the first
+  std::map<ir::ValueId, llvm::Value*> memory;  ///< where a value is read
   std::map<ir::ValueId, std::vector<llvm::Value*>> targets;  ///< where a value is stored
 
   const ir::Program& program() const { return *schedule.program; }

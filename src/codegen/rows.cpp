@@ -185,8 +185,8 @@ class RowStage {
 
   // ---- products
 
-  /// Panels pass one after the other, each for all blocks of rows; with hardly any rows several at once, whose chains of sums
-  /// then hide each other's latency.
+  /// Panels pass one after the other, each for all blocks of rows; with hardly any rows several at once, whose chains
+  /// of sums then hide each other's latency.
   void emit_panels(Value* first, Value* last, const UnitRange& range) {
     Value* unroll = frame_.i64(stage_.unroll);
     Value* first_panel = b_.CreateUDiv(range.first, unroll);
@@ -195,7 +195,10 @@ class RowStage {
     Value* together = b_.CreateSelect(few, frame_.i64(kPanelsTogether), frame_.i64(1));
     Value* groups = b_.CreateUDiv(
         b_.CreateAdd(b_.CreateSub(last_panel, first_panel), b_.CreateSub(together, frame_.i64(1))), together);
-    frame_.loop(frame_.i64(0), groups, 1, [&](Value* group) {
+    frame_.loop(frame_.i64(0), groups, 1, [&](Value* turn) {
+      Value* group = turn;
+      if (frame_.backwards)
+        group = b_.CreateSelect(frame_.backwards, b_.CreateSub(b_.CreateSub(groups, frame_.i64(1)), turn), turn);
       Value* panel = b_.CreateAdd(first_panel, b_.CreateMul(group, together));
       Value* panels = frame_.minimum(b_.CreateSub(last_panel, panel), together);
       frame_.loop(first, last, stage_.row_block, [&](Value* row) {
@@ -225,8 +228,8 @@ class RowStage {
     llvm::Type* pointer = b_.getPtrTy();
     llvm::Type* integer = b_.getInt64Ty();
     auto* type = llvm::FunctionType::get(
-        b_.getVoidTy(),
-        {integer, integer, pointer, integer, pointer, integer, pointer, integer, integer, integer}, false);
+        b_.getVoidTy(), {integer, integer, pointer, integer, pointer, integer, pointer, integer, integer, integer},
+        false);
     auto callee = frame_.runtime_function(
         fmt::format("weft_panels_{}_{}", name_of(product.dtype), product.groups * product.unroll), type);
     b_.CreateCall(callee, {rows, frame_.i64(product.inner), a, lda, weights, count, product.tile, frame_.i64(width),

@@ -44,6 +44,8 @@ class ScanLoop {
     Value* time = view_.reverse ? b_.CreateSub(last, step) : step;
     Value* parity = b_.CreateAnd(step, frame_.i64(1));
     Value* is_last = b_.CreateICmpEQ(step, last);
+    // Every other step backwards: what the step before left in the cache, of weights larger than it, is read again.
+    frame_.backwards = b_.CreateICmpNE(parity, frame_.i64(0));
     frame_.targets.clear();
     for (size_t i = 0; i < view_.x_args.size(); ++i)
       frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i], time);
