@@ -45,11 +45,14 @@ _VIEWS = _PERMUTES | {
     _aten.detach.default,
     _aten.alias.default,
 }
-# Expressible, but ATen is faster at them, or they would only be copied: they join no region.
+# Expressible, but ATen was measured to be faster at them, or they would only be copied: they join no region.
 _LEFT_TO_ATEN = {
+    _aten.amax.default,
     _aten.clone.default,
     _aten.flip.default,
     _aten.lift_fresh_copy.default,
+    _aten.mean.default,
+    _aten.sum.default,
     _aten._softmax.default,
     _aten._log_softmax.default,
 }
@@ -139,9 +142,16 @@ def _expressible(node: fx.Node) -> bool:
     try:
         values = {n: region.input(types.of(n)) for n in _tensor_inputs(node)}
         region.aten(str(node.target), [_argument(a, values) for a in _arguments(node)], types.of(node))
-    except (_UnsupportedError, RuntimeError):
+    except (_UnsupportedError, RuntimeError) as error:
+        _raise_if_internal(error)
         return False
     return True
+
+
+def _raise_if_internal(error: Exception) -> None:
+    """What the IR can't express is an answer; a bug is not."""
+    if "weft internal error" in str(error):
+        raise error
 
 
 def _is_pure(node: fx.Node) -> bool:
@@ -451,7 +461,8 @@ def fuse_regions(graph: fx.Graph) -> int:
             continue
         try:
             program = _Program(analysis, members)
-        except (_UnsupportedError, RuntimeError):
+        except (_UnsupportedError, RuntimeError) as error:
+            _raise_if_internal(error)
             continue
         if not program.outputs:
             continue
