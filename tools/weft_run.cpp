@@ -14,6 +14,7 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -185,6 +186,9 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     run(options);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "weft-run: " << options.file << ": out of memory\n";
+    return 1;
   } catch (const std::exception& error) {
     std::cerr << "weft-run: " << options.file << ": " << error.what() << '\n';
     return 1;
