@@ -511,8 +511,9 @@ def plot(run: Run, eager: Training | None, first: int) -> Path:
 
 def finish(run: Run, eager: Training | None, first: int) -> None:
     report(run)
-    text = sample(run.training.model, run.text.characters, run.options.sample)
-    run.say("\n--- a sample ---\n" + text + "\n---")
+    if run.options.sample:
+        text = sample(run.training.model, run.text.characters, run.options.sample)
+        run.say("\n--- a sample ---\n" + text + "\n---")
     try:
         path = plot(run, eager, first)
         run.say(f"plot: {path}")
@@ -592,7 +593,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Returns the exit status: 0, or 2 after an error that the user can put right."""
     try:
         return prepare(parse(arguments))
-    except UserError as error:
+    except (UserError, OSError) as error:
         print(f"char_lm: error: {error}", file=sys.stderr)
         return 2
 
