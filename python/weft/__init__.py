@@ -1,7 +1,7 @@
 """Weft: a compiler for recurrent networks behind PyTorch.
 
-Importing it is all there is to do: `nn.GRU`, `nn.LSTM` and `nn.RNN` on the CPU then run on Weft, in eager mode and under
-every `torch.compile` backend. What that changes in PyTorch's process-wide state is listed in `weft._pytorch`, and
+Importing it is all there is to do: `nn.GRU`, `nn.LSTM` and `nn.RNN` on the CPU then run on Weft, in eager mode and
+under every `torch.compile` backend. What that changes in PyTorch's process-wide state is listed in `weft._pytorch`, and
 `weft.disable()` takes it back.
 """
 
@@ -17,6 +17,6 @@ __all__ = ["__version__", "call", "disable", "disabled", "enable", "reset_stats"
 
 __version__: str = _C.__version__
 
-#: The operator: `weft.call(program, inputs)` runs a program's text on a list of tensors and returns its list of results,
-#: differentiable and traceable. Raises RuntimeError if the text doesn't parse or an input doesn't fit it.
+#: The operator: `weft.call(program, inputs)` runs a program's text on a list of tensors and returns its list of
+#: results, differentiable and traceable. Raises RuntimeError if the text doesn't parse or an input doesn't fit it.
 call = torch.ops.weft.call

@@ -1,8 +1,8 @@
 """PyTorch's Python decompositions of recurrences ask Weft first.
 
-Below autograd (inference mode, `ExportedProgram.run_decompositions`) tracing leaves `aten::gru.input` and its kin in the
-graph, since they have CPU kernels, but still finds their results' shapes by running the Python decomposition, which loops
-over the steps: the length would be burnt into the graph.
+Below autograd (inference mode, `ExportedProgram.run_decompositions`) tracing leaves `aten::gru.input` and its kin in
+the graph, since they have CPU kernels, but still finds their results' shapes by running the Python decomposition, which
+loops over the steps: the length would be burnt into the graph.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def install(decompositions: ModuleType) -> None:
         for key, kernel in list(op.py_kernels.items()):
             if kernel is original:
                 op.py_kernels[key] = replacement
-        # The kernel in C++ falls back on the composite in C++; while tracing, PyTorch's own choice is the one in Python.
+        # The kernel in C++ falls back on the composite in C++; while tracing, PyTorch chooses the one in Python.
         op.py_kernels[DispatchKey.AutogradCPU] = replacement
         op._dispatch_cache.clear()
 

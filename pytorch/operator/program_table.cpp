@@ -3,18 +3,14 @@
 #include <pthread.h>
 
 #include <array>
-#include <mutex>
 #include <unordered_map>
 
 #include "ir/parser.h"
 #include "ir/printer.h"
 
 namespace weft::torch_operator {
-namespace {
 
-/// Guards the table and what the programs in it cache. Held only to look up and insert, never while parsing, deriving
-/// or compiling, and across a fork, so that a forked child finds it free.
-std::mutex& table_mutex() {
+std::mutex& lookup_mutex() {
   static auto* mutex = [] {
     static std::mutex it;
     pthread_atfork([] { it.lock(); }, [] { it.unlock(); }, [] { it.unlock(); });
@@ -22,6 +18,8 @@ std::mutex& table_mutex() {
   }();
   return *mutex;
 }
+
+namespace {
 
 /// By contents; the keys are the programs' own texts. Leaked on purpose: calls may come while the process ends.
 auto& table() {
@@ -45,13 +43,13 @@ RecentProgram& recent_slot(const char* address) {
 
 const CallProgram& insert(std::string text, ir::Program program) {
   auto fresh = std::make_unique<const CallProgram>(std::move(text), std::move(program));
-  std::lock_guard lock(table_mutex());
+  std::lock_guard lock(lookup_mutex());
   std::string_view key = fresh->text();
   return *table().try_emplace(key, std::move(fresh)).first->second;
 }
 
 const CallProgram* find_by_contents(std::string_view text) {
-  std::lock_guard lock(table_mutex());
+  std::lock_guard lock(lookup_mutex());
   auto found = table().find(text);
   return found == table().end() ? nullptr : found->second.get();
 }
@@ -79,7 +77,7 @@ CallProgram::CallProgram(std::string text, ir::Program program)
 const engine::Executable& CallProgram::executable() const {
   if (const auto* ready = executable_.load(std::memory_order_acquire)) return *ready;
   auto compiled = engine::compile(text_);
-  std::lock_guard lock(table_mutex());
+  std::lock_guard lock(lookup_mutex());
   if (!owner_) {
     owner_ = std::move(compiled);
     executable_.store(owner_.get(), std::memory_order_release);
@@ -89,24 +87,24 @@ const engine::Executable& CallProgram::executable() const {
 
 const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const {
   {
-    std::lock_guard lock(table_mutex());
+    std::lock_guard lock(lookup_mutex());
     if (auto found = derivatives_.find(wanted); found != derivatives_.end()) return *found->second;
   }
   passes::Vjp vjp = passes::vjp(program_, wanted);
   auto derived = std::make_unique<const Derivative>(
       Derivative{&intern(std::move(vjp.forward)), &intern(std::move(vjp.backward)), std::move(vjp.saved_inputs),
                  std::move(vjp.saved_outputs), vjp.residuals});
-  std::lock_guard lock(table_mutex());
+  std::lock_guard lock(lookup_mutex());
   return *derivatives_.try_emplace(wanted, std::move(derived)).first->second;
 }
 
 const CallProgram& CallProgram::of_primals(const std::vector<bool>& wanted) const {
   {
-    std::lock_guard lock(table_mutex());
+    std::lock_guard lock(lookup_mutex());
     if (auto found = of_primals_.find(wanted); found != of_primals_.end()) return *found->second;
   }
   const CallProgram& derived = intern(passes::vjp_of_primals(program_, wanted));
-  std::lock_guard lock(table_mutex());
+  std::lock_guard lock(lookup_mutex());
   return *of_primals_.try_emplace(wanted, &derived).first->second;
 }
 

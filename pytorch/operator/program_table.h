@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,10 @@
 namespace weft::torch_operator {
 
 class CallProgram;
+
+/// Guards the short look-ups of the operator and of those who call it. Never held while parsing, deriving, compiling or
+/// calling out, and held across a fork, so that a forked child finds it free.
+std::mutex& lookup_mutex();
 
 /// What passes::vjp says, its two programs interned.
 struct Derivative {

@@ -10,7 +10,6 @@
 #include <torch/csrc/python_headers.h>
 
 #include <map>
-#include <mutex>
 #include <optional>
 
 #include "operator/call.h"
@@ -42,16 +41,15 @@ struct Decision {
 const torch_operator::CallProgram& program_for(const RnnConfig& config) {
   thread_local std::pair<RnnConfig, const torch_operator::CallProgram*> last{};
   if (last.second && last.first == config) return *last.second;
-  static std::mutex mutex;
   static auto* programs = new std::map<RnnConfig, const torch_operator::CallProgram*>;
   const torch_operator::CallProgram* known = nullptr;
   {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(torch_operator::lookup_mutex());
     if (auto found = programs->find(config); found != programs->end()) known = found->second;
   }
   if (!known) {
     known = &torch_operator::intern(rnn_program(config));
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(torch_operator::lookup_mutex());
     programs->emplace(config, known);
   }
   last = {config, known};

@@ -3,12 +3,12 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
-#include <mutex>
 #include <set>
 
 #include "base/error.h"
 #include "base/settings.h"
 #include "engine/engine.h"
+#include "operator/program_table.h"
 
 namespace weft::override_kernels {
 namespace {
@@ -20,9 +20,8 @@ std::atomic<bool>& process_switch() {
 thread_local int disabled_depth = 0;
 
 bool first_time(const std::string& message) {
-  static std::mutex mutex;
   static std::set<std::string> seen;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(torch_operator::lookup_mutex());
   return seen.insert(message).second;
 }
 

@@ -136,3 +136,20 @@ torch.set_num_threads(1)
 print(weft._C.team_size(), after - before)
 """
     assert run_python(script).split() == ["1", "2", "1", "0"]
+
+
+def test_denormals_are_flushed_when_the_caller_flushes_them():
+    """In every thread of the team alike: OpenMP's workers have modes of their own."""
+    text = """
+program @small(%x: f32[T,N]) {
+  %factor = constant {value = 1e-30} : f32[T,N]
+  %y = mul %x, %factor : f32[T,N]
+  return %y
+}
+"""
+    x = torch.full((64, 4096), 1e-10)
+    for flush in (True, False):
+        if not torch.set_flush_denormal(flush):
+            pytest.skip("this CPU cannot flush denormals")
+        (y,) = weft.call(text, [x])
+        assert bool((y == 0).all()) == flush and bool((y > 0).all()) != flush
