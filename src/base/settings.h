@@ -8,15 +8,15 @@ namespace weft {
 
 /// What the environment says, read once per process. Every variable Weft reads is a field here.
 struct Settings {
-  bool enabled = true;                ///< WEFT=0 switches the override kernels off.
-  bool strict = false;                ///< WEFT_STRICT=1: a fallback is an error.
-  bool verify = false;                ///< WEFT_VERIFY=1: verify after every pass (always on in debug builds).
-  std::vector<std::string> disabled;  ///< WEFT_DISABLE=hoist,sink: passes left out.
-  std::string dump;                   ///< WEFT_DUMP=dir: every stage of every program is written there.
-  std::string isa;                    ///< WEFT_ISA=avx512|avx2|generic: forced instead of detected.
-  std::string cache_dir;              ///< $XDG_CACHE_HOME/weft or ~/.cache/weft; empty with WEFT_CACHE=0.
+  bool enabled = true;                     ///< WEFT=0 switches the override kernels off.
+  bool strict = false;                     ///< WEFT_STRICT=1: a fallback is an error.
+  bool verify = false;                     ///< WEFT_VERIFY=1: verify after every pass (always on in debug builds).
+  std::vector<std::string> disabled;       ///< WEFT_DISABLE=hoist,sink: passes left out.
+  std::string dump;                        ///< WEFT_DUMP=dir: every stage of every program is written there.
+  std::string isa;                         ///< WEFT_ISA=avx512|avx2|generic: forced instead of detected.
+  std::string cache_dir;                   ///< $XDG_CACHE_HOME/weft or ~/.cache/weft; empty with WEFT_CACHE=0.
   int64_t arena_bytes = int64_t{1} << 30;  ///< WEFT_ARENA_MB=1024: unused memory kept for the next call.
-  bool time_passes = false;           ///< WEFT_TIME=1: seconds a pass to stderr.
+  bool time_passes = false;                ///< WEFT_TIME=1: seconds a pass to stderr.
 };
 
 /// The process's settings.

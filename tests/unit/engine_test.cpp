@@ -1,4 +1,3 @@
-#include "base/settings.h"
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/settings.h"
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
 #include "ir/printer.h"

@@ -40,13 +40,14 @@ class ObjectCache : public testing::Test {
     return found;
   }
 
-  /// Compiles a program that differs from the others of this test only in a comment, runs it, and says whether its object
-  /// came from the disk.
+  /// Compiles a program that differs from the others of this test only in a comment, runs it, and says whether its
+  /// object came from the disk.
   bool compile_from_disk() {
     static int serial = 0;
     int64_t hits = engine::stats().object_cache_hits;
     auto executable = engine::compile(fmt::format(
-        "// {}\nprogram @cached(%x: f32[N]) {{ %a = mul %x, %x : f32[N] %b = add %a, %x : f32[N] return %b }}", serial++));
+        "// {}\nprogram @cached(%x: f32[N]) {{ %a = mul %x, %x : f32[N] %b = add %a, %x : f32[N] return %b }}",
+        serial++));
     std::vector<float> x{1, 2, 3}, y(3);
     std::vector<int64_t> sizes{3};
     runtime::TensorRef in{x.data(), DType::kF32, sizes}, out{y.data(), DType::kF32, sizes};
