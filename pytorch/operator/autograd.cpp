@@ -22,10 +22,10 @@ struct Backward {
 
   const Derivative& derivative() const { return program->derivative(wanted); }
 
-  /// `saved`: all inputs with GradMode on; else derivative()'s saved inputs, saved outputs and residuals.
+  /// `saved`: derivative()'s saved inputs, saved outputs and residuals if `from_residuals`, else all inputs.
   /// One gradient an input, undefined where not wanted.
-  variable_list run(Tensors saved, const variable_list& gradients) const {
-    const CallProgram& back = at::GradMode::is_enabled() ? program->of_primals(wanted) : *derivative().backward;
+  variable_list run(bool from_residuals, Tensors saved, const variable_list& gradients) const {
+    const CallProgram& back = from_residuals ? *derivative().backward : program->of_primals(wanted);
     size_t given = 0;
     for (const Signature::Tensor& output : program->signature().outputs()) {
       bool floating = is_floating(output.type.dtype);
@@ -54,7 +54,18 @@ struct CallBackward : Node {
 
   variable_list apply(variable_list&& gradients) override {
     std::lock_guard lock(mutex_);
-    return backward.run(unpack(), gradients);
+    bool from_residuals = !at::GradMode::is_enabled();
+    Tensors saved;
+    try {
+      saved = unpack(from_residuals);
+    } catch (const c10::Error&) {
+      // An output was changed in place since, as in relu_(y), which is no error with PyTorch's own kernels: recompute. If it
+      // was something else, the inputs will say so.
+      if (!from_residuals || outputs.empty()) throw;
+      from_residuals = false;
+      saved = unpack(from_residuals);
+    }
+    return backward.run(from_residuals, std::move(saved), gradients);
   }
 
   void release_variables() override {
@@ -73,20 +84,24 @@ struct CallBackward : Node {
     args.collect(backward.program->text());
     for (bool one : backward.wanted) args.collect(one);
     args.collect(backward.symbols);
-    for_each_needed(*this, [&](const SavedVariable& saved, bool is_output) { args.collect(saved, is_output); });
+    args.collect(!at::GradMode::is_enabled());
+    for_each_needed(*this, !at::GradMode::is_enabled(), [&](const SavedVariable& saved, bool is_output) { args.collect(saved, is_output); });
   }
 
   variable_list apply_with_saved(const variable_list& gradients, compiled::SwapSavedVariables& swap) override {
+    const bool from_residuals = !at::GradMode::is_enabled();
     swap.before(backward.symbols);
-    for_each_needed(*this, [&](SavedVariable& saved, bool) { swap.before(saved); });
+    for_each_needed(*this, from_residuals, [&](SavedVariable& saved, bool) { swap.before(saved); });
     compiled::PackedArgs packed;
     packed.pack(backward.program->text());
     packed.pack(backward.wanted);
     packed.pack(backward.symbols);
-    packed.pack(unpack());
+    packed.pack(from_residuals);
+    packed.pack(unpack(from_residuals));
     const std::vector<at::TypePtr> schema{compiled::IValuePacker<std::string>::packed_type(),
                                           compiled::IValuePacker<std::vector<bool>>::packed_type(),
                                           compiled::IValuePacker<std::vector<c10::SymInt>>::packed_type(),
+                                          compiled::IValuePacker<bool>::packed_type(),
                                           compiled::IValuePacker<Tensors>::packed_type()};
     const auto& compiler = compiled::getPyCompilerInterface();
     std::string function = compiler->bind_function(swap.get_py_compiler(), name(), run_packed, schema, true, true);
@@ -94,7 +109,7 @@ struct CallBackward : Node {
         compiled::get_input_metadata(next_edges()));
     auto results = compiler->call_function(swap.get_py_compiler(), "apply_functional", function, gradients,
                                            packed.vec(), metadata);
-    for_each_needed(*this, [&](SavedVariable& saved, bool) { swap.after(saved); });
+    for_each_needed(*this, from_residuals, [&](SavedVariable& saved, bool) { swap.after(saved); });
     swap.after(backward.symbols);
     return results;
   }
@@ -106,14 +121,15 @@ struct CallBackward : Node {
     backward.program = &find_program(packed.unpack<std::string>());
     backward.wanted = packed.unpack<std::vector<bool>>();
     backward.symbols = packed.unpack<std::vector<c10::SymInt>>();
-    return backward.run(packed.unpack<Tensors>(), gradients);
+    bool from_residuals = packed.unpack<bool>();
+    return backward.run(from_residuals, packed.unpack<Tensors>(), gradients);
   }
 
   /// visit(saved, is_output) for what Backward::run takes as `saved`, in order; inputs that it doesn't read may have
   /// been changed in place since.
   template <typename Self, typename Visit>
-  static void for_each_needed(Self& self, Visit visit) {
-    if (at::GradMode::is_enabled()) {
+  static void for_each_needed(Self& self, bool from_residuals, Visit visit) {
+    if (!from_residuals) {
       for (auto& saved : self.inputs) visit(saved, false);
       return;
     }
@@ -122,10 +138,10 @@ struct CallBackward : Node {
     for (auto& saved : self.residuals) visit(saved, false);
   }
 
-  Tensors unpack() {
+  Tensors unpack(bool from_residuals) {
     auto self = c10::intrusive_ptr<Node>::reclaim_copy(this);
     Tensors tensors;
-    for_each_needed(*this, [&](SavedVariable& saved, bool) { tensors.push_back(saved.unpack(self)); });
+    for_each_needed(*this, from_residuals, [&](SavedVariable& saved, bool) { tensors.push_back(saved.unpack(self)); });
     return tensors;
   }
 };

@@ -111,6 +111,54 @@ def test_nan_and_inf_go_where_they_go_in_pytorch(kind):
         torch.testing.assert_close(a, b, equal_nan=True)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_may_be_changed_in_place(kind):
+    """The backward reads y, which PyTorch's kernels don't promise to leave alone."""
+    case = make(kind, layers=2)
+
+    def gradients_with(activation, run):
+        y, *states = run()
+        return torch.autograd.grad(activation(y).sum() + states[0].sum(), case.leaves())
+
+    ours, theirs = gradients_with(torch.relu_, case.run), gradients_with(torch.relu, case.run_eager)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_saved_tensor_hooks():
+    case, packed = make("GRU"), []
+
+    def pack(tensor):
+        packed.append(tensor.shape)
+        return tensor.detach().numpy().copy()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, torch.from_numpy):
+        ours = case.run()[0]
+    theirs = case.run_eager()[0]
+    for a, b in zip(
+        torch.autograd.grad(ours.sum(), case.leaves()), torch.autograd.grad(theirs.sum(), case.leaves()), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    assert packed
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_torchscript(script):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.GRU(4, 6)
+
+        def forward(self, x):
+            return self.rnn(x)
+
+    module, x = Model().eval(), torch.randn(3, 2, 4)
+    scripted = torch.jit.script(module) if script else torch.jit.trace(module, x)
+    for steps in (3, 3, 8):
+        x = torch.randn(steps, 2, 4)
+        torch.testing.assert_close(scripted(x)[0], module(x)[0])
+
+
 def test_state_dict_is_untouched():
     module = nn.GRU(4, 6, 2)
     module(torch.randn(3, 2, 4))[0].sum().backward()
