@@ -67,16 +67,6 @@ Value* emit_cast(IRBuilder<>& b, Value* x, DType from, DType to) {
   return b.CreateIntCast(x, type, from != DType::kBool);
 }
 
-/// Truncating division; by zero gives zero instead of a trap.
-Value* divide_integers(IRBuilder<>& b, Value* x, Value* y) {
-  Value* none = b.CreateICmpEQ(y, zero(y));
-  Value* minus_one = llvm::Constant::getAllOnesValue(y->getType());
-  Value* negates = b.CreateICmpEQ(y, minus_one);
-  Value* safe = b.CreateSelect(b.CreateOr(none, negates), one(y), y);
-  Value* quotient = b.CreateSDiv(x, safe);
-  return b.CreateSelect(none, zero(x), b.CreateSelect(negates, b.CreateNeg(x), quotient));
-}
-
 Value* emit_unary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, std::span<Value* const> operands) {
   switch (op.code) {
     case OpCode::kCopy:
@@ -147,7 +137,7 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
     case OpCode::kMul:
       return real ? b.CreateFMul(x, y) : (boolean ? b.CreateAnd(x, y) : b.CreateMul(x, y));
     case OpCode::kDiv:
-      return real ? b.CreateFDiv(x, y) : divide_integers(b, x, y);
+      return b.CreateFDiv(x, y);
     case OpCode::kMaximum:
       if (boolean) return b.CreateOr(x, y);
       return real ? emit_maximum(b, x, y) : b.CreateSelect(b.CreateICmpSGT(x, y), x, y);

@@ -258,6 +258,8 @@ Lowering lowering_of(const Program& program, const Op& op) {
   if (op.code == OpCode::kReshape) return Lowering::kAlias;
   if (!all_native(program, op)) return Lowering::kCall;
   if (is_view(op.code)) return Lowering::kView;
+  // Division by zero is the user's error in integers, which machine code cannot raise.
+  if (op.code == OpCode::kDiv && !is_floating(program.type(op.results[0]).dtype)) return Lowering::kCall;
   if (info(op.code).op_class == OpClass::kElementwise || op.code == OpCode::kMatmulPacked) return Lowering::kFused;
   if (op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax)
     return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
