@@ -59,8 +59,8 @@ struct CallBackward : Node {
     try {
       saved = unpack(from_residuals);
     } catch (const c10::Error&) {
-      // An output was changed in place since, as in relu_(y), which is no error with PyTorch's own kernels: recompute. If it
-      // was something else, the inputs will say so.
+      // An output was changed in place since, as in relu_(y), which is no error with PyTorch's own kernels: recompute.
+      // If it was something else, the inputs will say so.
       if (!from_residuals || outputs.empty()) throw;
       from_residuals = false;
       saved = unpack(from_residuals);
@@ -85,7 +85,8 @@ struct CallBackward : Node {
     for (bool one : backward.wanted) args.collect(one);
     args.collect(backward.symbols);
     args.collect(!at::GradMode::is_enabled());
-    for_each_needed(*this, !at::GradMode::is_enabled(), [&](const SavedVariable& saved, bool is_output) { args.collect(saved, is_output); });
+    for_each_needed(*this, !at::GradMode::is_enabled(),
+                    [&](const SavedVariable& saved, bool is_output) { args.collect(saved, is_output); });
   }
 
   variable_list apply_with_saved(const variable_list& gradients, compiled::SwapSavedVariables& swap) override {
@@ -98,11 +99,10 @@ struct CallBackward : Node {
     packed.pack(backward.symbols);
     packed.pack(from_residuals);
     packed.pack(unpack(from_residuals));
-    const std::vector<at::TypePtr> schema{compiled::IValuePacker<std::string>::packed_type(),
-                                          compiled::IValuePacker<std::vector<bool>>::packed_type(),
-                                          compiled::IValuePacker<std::vector<c10::SymInt>>::packed_type(),
-                                          compiled::IValuePacker<bool>::packed_type(),
-                                          compiled::IValuePacker<Tensors>::packed_type()};
+    const std::vector<at::TypePtr> schema{
+        compiled::IValuePacker<std::string>::packed_type(), compiled::IValuePacker<std::vector<bool>>::packed_type(),
+        compiled::IValuePacker<std::vector<c10::SymInt>>::packed_type(), compiled::IValuePacker<bool>::packed_type(),
+        compiled::IValuePacker<Tensors>::packed_type()};
     const auto& compiler = compiled::getPyCompilerInterface();
     std::string function = compiler->bind_function(swap.get_py_compiler(), name(), run_packed, schema, true, true);
     auto metadata = compiled::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
