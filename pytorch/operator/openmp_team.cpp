@@ -13,7 +13,7 @@ namespace weft::torch_operator {
 namespace {
 
 std::atomic<bool> in_forked_child{false};
-[[maybe_unused]] const int fork_handler =
+[[maybe_unused]] const int kForkHandler =
     pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
 
 /// The flush-to-zero and rounding mode of the caller, for as long as this lives: OpenMP's workers have modes of their
