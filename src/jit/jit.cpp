@@ -70,7 +70,7 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
 /// The one ORC session of the process.
 LLJIT& session() {
   static LLJIT* jit = [] {
-    llvm::orc::JITTargetMachineBuilder builder(llvm::Triple(llvm::sys::getProcessTriple()));
+    llvm::orc::JITTargetMachineBuilder builder{llvm::Triple(llvm::sys::getProcessTriple())};
     target_machine(target_of(runtime::active_isa()));  // initialises LLVM's targets
     auto made = unwrap(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
     auto process =
