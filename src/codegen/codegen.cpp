@@ -18,8 +18,8 @@ void generate_stage(Schedule& schedule, llvm::Module& module, size_t index) {
     for (const ir::Op* op : stage.ops)
       for (ir::ValueId result : op->results)
         if (schedule.body.stored.contains(result)) frame.targets[result] = {frame.address(result)};
-    if (stage.lowering == Lowering::kConcat)
-      emit_concat(frame, stage, frame.lo, frame.hi);
+    if (stage.lowering == Lowering::kRowCopy)
+      emit_row_copy(frame, stage, frame.lo, frame.hi);
     else
       emit_rows(frame, stage, frame.lo, frame.hi, true);
   }

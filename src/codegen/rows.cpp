@@ -374,6 +374,56 @@ class RowStage {
   std::map<const Op*, Value*> sums_;
 };
 
+/// Rows of a concatenation along the last dim, or of a padding of it.
+class RowCopy {
+ public:
+  RowCopy(Frame& frame, const Op& op) : frame_(frame), op_(op), whole_(frame.type(op.results[0])) {}
+
+  void emit(Value* row) {
+    row_ = row;
+    start_ = frame_.i64(0);
+    if (op_.code == OpCode::kPad) append_zeros(op_.attr<int64_t>("low"));
+    for (ValueId part : op_.operands) append(part);
+    if (op_.code == OpCode::kPad) append_zeros(op_.attr<int64_t>("high"));
+  }
+
+ private:
+  static constexpr int64_t kLanes = 16;
+
+  void append(ValueId part) {
+    const ir::Shape& shape = frame_.type(part).shape;
+    View view = resolve(frame_, part, shape);
+    RowIndex index(frame_, shape, row_);
+    Value* from = frame_.offset(frame_.address(view.root), index.elements(view), size_of(whole_.dtype));
+    append_columns(shape.back(), [&](Columns& columns) { return columns.load(from, whole_.dtype); });
+  }
+
+  void append_zeros(int64_t width) {
+    if (width == 0) return;
+    llvm::Type* type = vector_of(register_type(frame_.b, whole_.dtype), kLanes);
+    append_columns(width, [&](Columns&) { return llvm::Constant::getNullValue(type); });
+  }
+
+  void append_columns(const ir::Dim& width, const std::function<Value*(Columns&)>& value_at) {
+    Columns columns(frame_, width, kLanes);
+    frame_.loop(frame_.i64(0), frame_.size(width), kLanes, [&](Value* column) {
+      columns.at(column);
+      Value* value = value_at(columns);
+      for (Value* target : frame_.targets.at(op_.results[0])) {
+        Value* place = frame_.b.CreateAdd(frame_.b.CreateMul(row_, frame_.size(whole_.shape.back())), start_);
+        columns.store(frame_.offset(target, place, size_of(whole_.dtype)), value, whole_.dtype);
+      }
+    });
+    start_ = frame_.b.CreateAdd(start_, frame_.size(width));
+  }
+
+  Frame& frame_;
+  const Op& op_;
+  const ir::Type& whole_;
+  Value* row_ = nullptr;
+  Value* start_ = nullptr;  // the next free column
+};
+
 }  // namespace
 
 UnitRange unit_range(Frame& frame, const Stage& stage) {
@@ -394,30 +444,9 @@ void emit_rows(Frame& frame, const Stage& stage, Value* first, Value* last, bool
   RowStage(frame, stage).emit(first, last, chunked);
 }
 
-void emit_concat(Frame& frame, const Stage& stage, Value* first, Value* last) {
-  const Op& op = *stage.ops[0];
-  const ir::Type& whole = frame.type(op.results[0]);
-  constexpr int64_t kLanes = 16;
-  frame.loop(first, last, 1, [&](Value* row) {
-    Value* skip = frame.i64(0);
-    for (ValueId part : op.operands) {
-      const ir::Shape& shape = frame.type(part).shape;
-      View view = resolve(frame, part, shape);
-      RowIndex index(frame, shape, row);
-      Value* from = frame.offset(frame.address(view.root), index.elements(view), size_of(whole.dtype));
-      Value* width = frame.size(shape.back());
-      Columns columns(frame, shape.back(), kLanes);
-      frame.loop(frame.i64(0), width, kLanes, [&](Value* column) {
-        columns.at(column);
-        Value* value = columns.load(from, whole.dtype);
-        for (Value* target : frame.targets.at(op.results[0])) {
-          Value* start = frame.b.CreateAdd(frame.b.CreateMul(row, frame.size(whole.shape.back())), skip);
-          columns.store(frame.offset(target, start, size_of(whole.dtype)), value, whole.dtype);
-        }
-      });
-      skip = frame.b.CreateAdd(skip, width);
-    }
-  });
+void emit_row_copy(Frame& frame, const Stage& stage, Value* first, Value* last) {
+  RowCopy copy(frame, *stage.ops[0]);
+  frame.loop(first, last, 1, [&](Value* row) { copy.emit(row); });
 }
 
 }  // namespace weft::codegen

@@ -12,8 +12,8 @@ namespace weft::codegen {
 /// L2 while all panels pass (for the many rows outside a loop).
 void emit_rows(Frame& frame, const Stage& stage, llvm::Value* first, llvm::Value* last, bool chunked);
 
-/// Emits a concatenation along the last dim of parts of unequal width.
-void emit_concat(Frame& frame, const Stage& stage, llvm::Value* first, llvm::Value* last);
+/// Emits a concatenation along the last dim of parts of unequal width, or a padding of it.
+void emit_row_copy(Frame& frame, const Stage& stage, llvm::Value* first, llvm::Value* last);
 
 /// The share `unit` of `units` of a domain's columns, in vectors: [first, last). Shares are multiples of two vectors,
 /// the same for every stage of one width, so that a thread reads back the columns that it wrote.

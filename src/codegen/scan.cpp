@@ -98,7 +98,7 @@ class ScanLoop {
   }
 
   void emit_stage(const Stage& stage) {
-    ir::Shape rows = stage.lowering == Lowering::kConcat ? frame_.type(stage.ops[0]->results[0]).shape : stage.domain;
+    ir::Shape rows = stage.lowering == Lowering::kRowCopy ? frame_.type(stage.ops[0]->results[0]).shape : stage.domain;
     rows.pop_back();
     Value *first = frame_.i64(0), *last = nullptr;
     if (scan_.block.batched) {
@@ -109,8 +109,8 @@ class ScanLoop {
     } else {
       last = frame_.size(element_count(rows));
     }
-    if (stage.lowering == Lowering::kConcat)
-      emit_concat(frame_, stage, first, last);
+    if (stage.lowering == Lowering::kRowCopy)
+      emit_row_copy(frame_, stage, first, last);
     else
       emit_rows(frame_, stage, first, last, false);
   }

@@ -224,7 +224,7 @@ class Planner {
     const Stage& stage = schedule_.body.stages[static_cast<size_t>(index)];
     runtime::StagePlan plan;
     plan.symbol = fmt::format("stage_{}", index);
-    if (stage.lowering == Lowering::kFused || stage.lowering == Lowering::kConcat) {
+    if (stage.lowering == Lowering::kFused || stage.lowering == Lowering::kRowCopy) {
       plan.kind = runtime::StagePlan::Kind::kRows;
       ir::Shape domain =
           stage.lowering == Lowering::kFused ? stage.domain : program_.type(stage.ops[0]->results[0]).shape;

@@ -263,10 +263,12 @@ Lowering lowering_of(const Program& program, const Op& op) {
   if (info(op.code).op_class == OpClass::kElementwise || op.code == OpCode::kMatmulPacked) return Lowering::kFused;
   if (op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax)
     return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
+  if (op.code == OpCode::kPad && op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1)
+    return Lowering::kRowCopy;
   if (op.code == OpCode::kConcat) {
     if (has_equal_columns(program, op)) return Lowering::kFused;
     bool last = op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1;
-    return last ? Lowering::kConcat : Lowering::kCall;
+    return last ? Lowering::kRowCopy : Lowering::kCall;
   }
   return Lowering::kCall;
 }

@@ -33,10 +33,10 @@ ir::Shape domain_of(const ir::Program& program, const ir::Op& op, bool batched);
 
 /// How an op is lowered.
 enum class Lowering {
-  kView,    ///< no code of its own
-  kAlias,   ///< reshape
-  kFused,   ///< part of a stage with a domain
-  kConcat,  ///< a stage of its own: copies of rows
+  kView,     ///< no code of its own
+  kAlias,    ///< reshape
+  kFused,    ///< part of a stage with a domain
+  kRowCopy,  ///< a stage of its own: rows copied beside others (concat of unequal parts) or zeros (pad)
   kScan,
   kCall  ///< a stage of its own: a kernel of the runtime or the interpreter
 };

@@ -206,6 +206,29 @@ TEST(Engine, OutOfRangeIndexIsTheUsersError) {
   EXPECT_THROW(run_native(text, inputs, {{"N", 2}}, runtime::own_team(2)), Error);
 }
 
+TEST(Engine, JoinsAndPadsColumnsInALoop) {
+  std::string text = R"(program @joined(%x: f32[T,B,3], %h0: f32[B,21], %w: f32[21,24]) {
+    %h, %ys, %ps = scan length T carry(%c = %h0) xs(%xt = %x) {
+      %j = concat %xt, %c {dim = 1} : f32[B,24]
+      %m = matmul %j, %w {transpose_b = true} : f32[B,21]
+      %t = tanh %m : f32[B,21]
+      %s = slice %t {dim = 1, start = 2, limit = 20} : f32[B,18]
+      %e = exp %s : f32[B,18]
+      %p = pad %e {dim = 1, low = 2, high = 1} : f32[B,21]
+      %d = sub %t, %p : f32[B,21]
+      %u = tanh %d : f32[B,21]
+      yield carry(%u) ys(%j, %p)
+    } : f32[B,21], f32[T,B,24], f32[T,B,21]
+    return %ys, %ps, %h
+  })";
+  int64_t before = 0;
+  for (const auto& [reason, count] : engine::stats().fallbacks) before += count;
+  for (auto b : kBatches) compare(text, {{"T", 4}, {"B", b}});
+  int64_t after = 0;
+  for (const auto& [reason, count] : engine::stats().fallbacks) after += count;
+  EXPECT_EQ(after, before);
+}
+
 // Compile time is bought with instructions (DESIGN.md, rule 10).
 TEST(Engine, GruForwardAndBackwardStayUnderTheInstructionBudget) {
   std::string cache = std::exchange(mutable_settings().cache_dir, "");
