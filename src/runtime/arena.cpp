@@ -108,4 +108,10 @@ Arena& process_arena() {
   return arena;
 }
 
+namespace {
+
+// Made before there are threads: a child forked while another thread makes it would wait for that thread for ever.
+[[maybe_unused]] const Arena& kProcessArena = process_arena();
+
+}  // namespace
 }  // namespace weft::runtime
