@@ -111,7 +111,7 @@ Arena& process_arena() {
 namespace {
 
 // Made before there are threads: a child forked while another thread makes it would wait for that thread for ever.
-[[maybe_unused]] const Arena& kProcessArena = process_arena();
+[[maybe_unused]] const Arena& made_at_load = process_arena();
 
 }  // namespace
 }  // namespace weft::runtime

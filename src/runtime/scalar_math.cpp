@@ -29,15 +29,15 @@ namespace weft::runtime {
 
 const RuntimeSymbol* runtime_symbols(int64_t* count) {
 #define WEFT_SYMBOL(name) {#name, reinterpret_cast<void*>(&name)}
-  static const RuntimeSymbol kSymbols[] = {
+  static const RuntimeSymbol symbols[] = {
       WEFT_SYMBOL(weft_log_f32), WEFT_SYMBOL(weft_log_f64), WEFT_SYMBOL(weft_log1p_f32), WEFT_SYMBOL(weft_log1p_f64),
       WEFT_SYMBOL(weft_sin_f32), WEFT_SYMBOL(weft_sin_f64), WEFT_SYMBOL(weft_cos_f32),   WEFT_SYMBOL(weft_cos_f64),
       WEFT_SYMBOL(weft_erf_f32), WEFT_SYMBOL(weft_erf_f64), WEFT_SYMBOL(weft_pow_f32),   WEFT_SYMBOL(weft_pow_f64),
       WEFT_SYMBOL(weft_barrier),
   };
 #undef WEFT_SYMBOL
-  *count = std::ssize(kSymbols);
-  return kSymbols;
+  *count = std::ssize(symbols);
+  return symbols;
 }
 
 }  // namespace weft::runtime

@@ -111,8 +111,8 @@ Team& own_team(int64_t threads) {
       pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
   if (in_forked_child) return serial;  // the mutex may have been held by a thread that is gone
   if (threads <= 0) {
-    static const int64_t kCores = usable_cores();
-    threads = kCores;
+    static const int64_t cores = usable_cores();
+    threads = cores;
   }
   const std::lock_guard lock(mutex);
   auto& team = teams[threads];

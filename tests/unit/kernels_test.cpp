@@ -60,12 +60,12 @@ class KernelsTest : public testing::TestWithParam<Case> {
   template <typename T>
   void fill(T* data, int64_t elements) {
     std::uniform_real_distribution<T> uniform(-1, 1);
-    for (int64_t i = 0; i < elements; ++i) data[i] = uniform(random);
+    for (int64_t i = 0; i < elements; ++i) data[i] = uniform(random_);
   }
 
-  int64_t between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
+  int64_t between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
 
-  std::mt19937_64 random{20240611};
+  std::mt19937_64 random_{20240611};
 };
 
 INSTANTIATE_TEST_SUITE_P(All, KernelsTest,
