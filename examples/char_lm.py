@@ -270,12 +270,16 @@ def resume(path: Path, characters: str, given: dict[str, Any]) -> Training:
 
 
 def check_plain_load(path: Path, config: Config, without_weft: Callable[[], Any]) -> str:
-    """Loads the checkpoint's recurrence into PyTorch's own module and compares the two on some input."""
+    """Loads the checkpoint's recurrence into PyTorch's own module and compares the two on a short input.
+
+    Short, because a trained recurrence is chaotic: on random input rounding alone grows to 1e-2 in a hundred steps, in
+    eager PyTorch as in Weft, measured against float64.
+    """
     content = torch.load(path, weights_only=True)
     weights = {k.removeprefix("rnn."): v for k, v in content["model"].items() if k.startswith("rnn.")}
     module = CELLS[config.cell](config.width, config.width, config.layers)
     module.load_state_dict(weights, strict=True)
-    x = torch.randn(config.length, 2, config.width, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(min(config.length, 8), 2, config.width, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         ours = module(x)[0]
         with without_weft():
