@@ -8,6 +8,7 @@
 #include "engine/movement_calls.h"
 #include "interpreter/interpreter.h"
 #include "runtime/kernels.h"
+#include "runtime/share.h"
 
 namespace weft::engine {
 namespace {
@@ -17,6 +18,8 @@ using ir::OpCode;
 using ir::ValueId;
 using runtime::CallContext;
 using runtime::CallFunction;
+using runtime::Share;
+using runtime::share_of;
 
 /// A matrix in a plan's buffer: rows of columns, a column slice of wider rows perhaps.
 struct Matrix {
@@ -54,15 +57,6 @@ Matrix matrix_of(const codegen::Schedule& schedule, ValueId value) {
 bool is_matrix(const codegen::Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   return type.rank() >= 1 && type.shape.back().is_constant() && has_kernels(type.dtype);
-}
-
-struct Share {
-  int64_t first, last;
-};
-
-Share share_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
-  int64_t blocks = (count + block - 1) / block;
-  return {std::min(count, blocks * thread / threads * block), std::min(count, blocks * (thread + 1) / threads * block)};
 }
 
 /// Memory of a thread's own, kept for its next call.

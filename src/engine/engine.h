@@ -38,7 +38,6 @@ struct Stats {
   int64_t object_cache_hits = 0;  ///< taken from the disk instead of compiled
   int64_t instructions = 0;       ///< LLVM instructions compiled
   double compile_seconds = 0;
-  int64_t calls = 0;
   std::map<std::string, int64_t> fallbacks;
 };
 Stats stats();

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runtime/movement.h"
+#include "runtime/share.h"
 
 namespace weft::engine {
 namespace {
@@ -13,15 +14,12 @@ using ir::ValueId;
 using runtime::CallContext;
 using runtime::CallFunction;
 using runtime::CopyDim;
+using runtime::Share;
 
 using Sizes = std::vector<int64_t>;
 
-struct Share {
-  int64_t first, last;
-};
-
 Share share_of(int64_t count, const CallContext& context) {
-  return {count * context.thread / context.threads, count * (context.thread + 1) / context.threads};
+  return runtime::share_of(count, 1, context.thread, context.threads);
 }
 
 /// A value in a plan's buffer.

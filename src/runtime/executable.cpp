@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "runtime/arena.h"
 #include "runtime/denormals.h"
+#include "runtime/share.h"
 
 namespace weft::runtime {
 namespace {
@@ -25,15 +26,9 @@ struct CallCount {
   ~CallCount() { calls_under_way.fetch_sub(1); }
 };
 
-struct Range {
-  int64_t first, last;
-};
-
-/// Share `thread` of `threads` of `count` things, in multiples of `block` where there are plenty.
-Range share(int64_t count, int64_t thread, int64_t threads, int64_t block) {
-  if (count < 4 * threads * block) block = 1;
-  int64_t blocks = (count + block - 1) / block;
-  return {std::min(count, blocks * thread / threads * block), std::min(count, blocks * (thread + 1) / threads * block)};
+/// Rows in multiples of `block` where there are plenty; evenly where a whole block more or less would matter.
+Share rows_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
+  return share_of(count, count < 4 * threads * block ? 1 : block, thread, threads);
 }
 
 /// One call of a program: what its members share.
@@ -83,7 +78,7 @@ class Run {
       if (thread < units) stage.function(buffers_, dims_, nullptr, 0, rows, thread, units);
       return;
     }
-    Range range = share(rows, thread, threads, stage.row_block);
+    Share range = rows_of(rows, stage.row_block, thread, threads);
     if (range.first < range.last) stage.function(buffers_, dims_, nullptr, range.first, range.last, 0, 1);
   }
 
@@ -99,7 +94,7 @@ class Run {
       if (thread == 0) stage.function(buffers_, dims_, nullptr, 0, 0, 0, 1);
       return;
     }
-    Range range = share(rows, thread, threads, 1);
+    Share range = share_of(rows, 1, thread, threads);
     if (range.first < range.last) stage.function(buffers_, dims_, nullptr, range.first, range.last, 0, 1);
   }
 
