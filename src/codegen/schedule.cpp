@@ -34,6 +34,8 @@ class BlockScheduler {
   void assign(const Op& op) {
     Lowering lowering = passes::lowering_of(program_, op);
     if (lowering == Lowering::kView || lowering == Lowering::kAlias) return;
+    check(op.has("stage"), "weft: {} is in no stage: code generation needs the pass fuse, take it out of WEFT_DISABLE",
+          info(op.code).name);
     auto index = static_cast<size_t>(op.attr<int64_t>("stage"));
     if (index >= result_.stages.size()) result_.stages.resize(index + 1);
     Stage& stage = result_.stages[index];
