@@ -13,6 +13,7 @@ using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
+using passes::is_reduction;
 using passes::Lowering;
 
 constexpr int64_t kChunkBytes = 256 * 1024;  // left operands of one chunk of rows: a share of L2
@@ -20,8 +21,6 @@ constexpr int64_t kFewRows = 4;              // fewer rows than this take ...
 constexpr int64_t kPanelsTogether = 4;       // ... this many panels at once
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-bool is_reduction(const Op& op) { return op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax; }
 
 llvm::Type* vector_of(llvm::Type* element, int64_t lanes) {
   return llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));

@@ -10,9 +10,8 @@ using ir::Op;
 using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
+using passes::is_reduction;
 using passes::Lowering;
-
-bool is_reduction(const Op& op) { return op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax; }
 
 /// Divides one block's ops into stages and finds which values need memory.
 class BlockScheduler {

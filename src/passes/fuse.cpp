@@ -163,8 +163,7 @@ class StageAssigner {
   }
 
   int64_t place(Op& op) {
-    Stage wanted{true, domain_of(program_, op, batched_), 0,
-                 op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax};
+    Stage wanted{true, domain_of(program_, op, batched_), 0, is_reduction(op)};
     if (op.code == OpCode::kMatmulPacked) wanted.unroll = op.attr<int64_t>("unroll");
     int64_t lower = 0;
     for (ValueId operand : op.operands) lower = std::max(lower, earliest(op, operand, wanted));
@@ -205,7 +204,7 @@ class StageAssigner {
     auto stage = stage_of_.find(value);
     if (stage == stage_of_.end()) return 0;
     const Op& producer = *definition_.at(value);
-    bool reduction = producer.code == OpCode::kReduceSum || producer.code == OpCode::kReduceMax;
+    bool reduction = is_reduction(producer);
     bool concat = producer.code == OpCode::kConcat;
     bool gates = slices == 1 && producer.code == OpCode::kMatmulPacked && is_gate(producer, *slice);
     bool same_element = !elsewhere && !reduction && !concat && (slices == 0 || gates) && stages_[stage->second].fused &&
@@ -248,6 +247,8 @@ void fuse_block(Program& program, Block& block, bool region, bool batched) {
 
 bool is_view(OpCode code) { return code == OpCode::kConstant || code == OpCode::kBroadcast || code == OpCode::kSlice; }
 
+bool is_reduction(const Op& op) { return info(op.code).op_class == OpClass::kReduction; }
+
 bool is_native(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBool || dtype == DType::kI32 ||
          dtype == DType::kI64;
@@ -261,8 +262,7 @@ Lowering lowering_of(const Program& program, const Op& op) {
   // Division by zero is the user's error in integers, which machine code cannot raise.
   if (op.code == OpCode::kDiv && !is_floating(program.type(op.results[0]).dtype)) return Lowering::kCall;
   if (info(op.code).op_class == OpClass::kElementwise || op.code == OpCode::kMatmulPacked) return Lowering::kFused;
-  if (op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax)
-    return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
+  if (is_reduction(op)) return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
   if (op.code == OpCode::kPad && op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1)
     return Lowering::kRowCopy;
   if (op.code == OpCode::kConcat) {
@@ -274,7 +274,7 @@ Lowering lowering_of(const Program& program, const Op& op) {
 }
 
 Shape domain_of(const Program& program, const Op& op, bool batched) {
-  bool reads_operand = op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax || op.code == OpCode::kConcat;
+  bool reads_operand = is_reduction(op) || op.code == OpCode::kConcat;
   Shape shape = program.type(reads_operand ? op.operands[0] : op.results[0]).shape;
   if (op.code == OpCode::kMatmulPacked) shape.back() = op.attr<int64_t>("n") / op.attr<int64_t>("groups");
   if (shape.empty() || (batched && shape.size() == 1)) shape.push_back(1);

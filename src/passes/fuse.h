@@ -24,6 +24,9 @@ void fuse(ir::Program& program);
 /// broadcast, slice. (reshape is the same memory under another shape.)
 bool is_view(ir::OpCode code);
 
+/// True iff the op sums or takes the maximum over dims.
+bool is_reduction(const ir::Op& op);
+
 /// True iff machine code computes elements of this type.
 bool is_native(DType dtype);
 

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "runtime/arena.h"
-#include "runtime/denormals.h"
 #include "runtime/share.h"
 
 namespace weft::runtime {
@@ -35,15 +34,9 @@ Share rows_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
 class Run {
  public:
   Run(const Plan& plan, void* const* buffers, const std::vector<int64_t>& symbols, const int64_t* dims, bool alone)
-      : plan_(plan),
-        buffers_(buffers),
-        symbols_(symbols),
-        dims_(dims),
-        alone_(alone),
-        mode_(DenormalMode::of_this_thread()) {}
+      : plan_(plan), buffers_(buffers), symbols_(symbols), dims_(dims), alone_(alone) {}
 
   void member(int64_t thread, int64_t threads, SpinBarrier& barrier) {
-    ScopedDenormalMode mode(mode_);
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
       run_stage(i, thread, threads, barrier);
       if (threads > 1) barrier.arrive_and_wait();
@@ -125,7 +118,6 @@ class Run {
   const std::vector<int64_t>& symbols_;
   const int64_t* dims_;
   bool alone_;
-  DenormalMode mode_;
   std::mutex mutex_;
   std::atomic<size_t> failed_at_{kNever};  // the stage
   std::exception_ptr failure_;

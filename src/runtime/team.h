@@ -15,6 +15,7 @@ class Team {
   virtual int64_t size() const = 0;
   /// Calls member(thread, threads) once for every thread of one parallel region, all at the same time; `threads` is the
   /// real size of the region, which can be smaller than size(). Members must not throw.
+  /// Every member treats subnormal numbers as the caller does, and gets its own mode back afterwards.
   virtual void run(const std::function<void(int64_t thread, int64_t threads)>& member) = 0;
 };
 

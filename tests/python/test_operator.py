@@ -150,48 +150,48 @@ def test_no_memory_raises():
         weft.call(text, [torch.randn(3)])
 
 
-def test_one_program_from_several_threads():
-    inputs = [affine_inputs(steps) for steps in range(1, 9)]
+def failures_in_threads(work, count=8):
+    """What work(0), ..., work(count - 1) raised, each run in a thread of its own."""
     failures = []
 
-    def work(index):
+    def guarded(index):
         try:
-            for _ in range(50):
-                (y,) = weft.call(AFFINE, inputs[index])
-                torch.testing.assert_close(y, torch.nn.functional.linear(*inputs[index]))
+            work(index)
         except Exception as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+    threads = [threading.Thread(target=guarded, args=(index,)) for index in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failures
+    return failures
+
+
+def test_one_program_from_several_threads():
+    inputs = [affine_inputs(steps) for steps in range(1, 9)]
+
+    def work(index):
+        for _ in range(50):
+            (y,) = weft.call(AFFINE, inputs[index])
+            torch.testing.assert_close(y, torch.nn.functional.linear(*inputs[index]))
+
+    assert not failures_in_threads(work)
 
 
 def test_new_programs_and_training_from_several_threads():
     """Eight configurations that no thread has seen: building, deriving, compiling and training at once."""
-    failures = []
 
     def work(index):
-        try:
-            module = torch.nn.GRU(3, 11 + index // 2)
-            for _ in range(3):
-                x = torch.randn(4, 2, 3)
-                y = module(x)[0]
-                with weft.disabled():
-                    torch.testing.assert_close(y, module(x)[0])
-                y.sum().backward()
-        except Exception as error:
-            failures.append(error)
+        module = torch.nn.GRU(3, 11 + index // 2)
+        for _ in range(3):
+            x = torch.randn(4, 2, 3)
+            y = module(x)[0]
+            with weft.disabled():
+                torch.testing.assert_close(y, module(x)[0])
+            y.sum().backward()
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    assert not failures_in_threads(work)
 
 
 def test_in_a_forked_child():
