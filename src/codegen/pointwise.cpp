@@ -3,6 +3,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
+#include "codegen/half.h"
 #include "codegen/vector_math.h"
 
 namespace weft::codegen {
@@ -58,8 +59,8 @@ Value* emit_sign(IRBuilder<>& b, Value* x, DType dtype) {
 }
 
 Value* emit_cast(IRBuilder<>& b, Value* x, DType from, DType to) {
-  if (from == to) return x;
   llvm::Type* type = x->getType()->getWithNewType(register_type(b, to));
+  if (from == to) return x;
   if (to == DType::kBool) return is_float(x) ? b.CreateFCmpUNE(x, zero(x)) : b.CreateICmpNE(x, zero(x));
   if (is_floating(from) && is_floating(to)) return b.CreateFPCast(x, type);
   if (is_floating(to)) return from == DType::kBool ? b.CreateUIToFP(x, type) : b.CreateSIToFP(x, type);
@@ -156,9 +157,39 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
   }
 }
 
+/// The number of a 16-bit type that is nearest to the f32 nearest to `number`.
+double half_constant(double number, DType dtype) {
+  llvm::APFloat value(static_cast<float>(number));
+  bool inexact = false;
+  value.convert(dtype == DType::kBF16 ? llvm::APFloat::BFloat() : llvm::APFloat::IEEEhalf(),
+                llvm::APFloat::rmNearestTiesToEven, &inexact);
+  value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &inexact);
+  return value.convertToDouble();
+}
+
+/// Whether an op on numbers of a 16-bit type has a result that the type has, whatever they are.
+bool is_exact(OpCode code, DType from, DType to) {
+  switch (code) {
+    case OpCode::kCopy:
+    case OpCode::kNeg:
+    case OpCode::kAbs:
+    case OpCode::kSign:
+    case OpCode::kRelu:
+    case OpCode::kFloor:
+    case OpCode::kMaximum:
+    case OpCode::kMinimum:
+      return true;
+    case OpCode::kCast:
+      return from == to || from == DType::kBool;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 llvm::Type* register_type(IRBuilder<>& b, DType dtype) {
+  if (is_half(dtype)) return b.getFloatTy();
   return dtype == DType::kBool ? b.getInt1Ty() : memory_type(b, dtype);
 }
 
@@ -166,6 +197,9 @@ llvm::Type* memory_type(IRBuilder<>& b, DType dtype) {
   switch (dtype) {
     case DType::kBool:
       return b.getInt8Ty();
+    case DType::kF16:
+    case DType::kBF16:
+      return b.getInt16Ty();
     case DType::kI32:
       return b.getInt32Ty();
     case DType::kI64:
@@ -179,11 +213,26 @@ llvm::Type* memory_type(IRBuilder<>& b, DType dtype) {
   }
 }
 
+Value* emit_from_memory(IRBuilder<>& b, Value* loaded, DType dtype) {
+  if (is_half(dtype)) return emit_from_half(b, loaded, dtype);
+  return dtype == DType::kBool ? b.CreateICmpNE(loaded, zero(loaded)) : loaded;
+}
+
+Value* emit_to_memory(IRBuilder<>& b, Value* value, DType dtype) {
+  if (is_half(dtype)) return emit_to_half(b, value, dtype);
+  return dtype == DType::kBool ? b.CreateZExt(value, value->getType()->getWithNewType(b.getInt8Ty())) : value;
+}
+
 Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, std::span<Value* const> operands) {
   if (op.code == OpCode::kSelect) return b.CreateSelect(operands[0], operands[1], operands[2]);
-  if (op.code == OpCode::kCast) return emit_cast(b, operands[0], from, to);
-  if (operands.size() == 1) return emit_unary(b, op, from, operands[0], operands);
-  return emit_binary(b, op, from, operands[0], operands[1], operands);
+  Value* result = nullptr;
+  if (op.code == OpCode::kCast)
+    result = emit_cast(b, operands[0], from, to);
+  else if (operands.size() == 1)
+    result = emit_unary(b, op, from, operands[0], operands);
+  else
+    result = emit_binary(b, op, from, operands[0], operands[1], operands);
+  return is_half(to) && !is_exact(op.code, from, to) ? emit_round_to_half(b, result, to) : result;
 }
 
 Value* emit_constant(IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lanes) {
@@ -193,6 +242,8 @@ Value* emit_constant(IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lane
   if (const auto* i = std::get_if<int64_t>(&value)) number = static_cast<double>(*i);
   if (const auto* t = std::get_if<bool>(&value)) number = *t ? 1 : 0;
   llvm::Type* type = llvm::FixedVectorType::get(register_type(b, dtype), static_cast<unsigned>(lanes));
+  // By way of f32 into a 16-bit type, as the interpreter stores it.
+  if (is_half(dtype)) return llvm::ConstantFP::get(type, half_constant(number, dtype));
   if (is_floating(dtype)) return llvm::ConstantFP::get(type, number);
   if (dtype == DType::kBool) return llvm::ConstantInt::get(type, number != 0 ? 1 : 0);
   const auto* exact = std::get_if<int64_t>(&value);

@@ -8,10 +8,14 @@
 
 namespace weft::codegen {
 
-/// The LLVM type of one element in a register: i1 for bool.
+/// The LLVM type of one element in a register: i1 for bool, f32 for f16 and bf16.
 llvm::Type* register_type(llvm::IRBuilder<>& b, DType dtype);
-/// The LLVM type of one element in memory: i8 for bool.
+/// The LLVM type of one element in memory: i8 for bool, i16 for f16 and bf16.
 llvm::Type* memory_type(llvm::IRBuilder<>& b, DType dtype);
+
+/// From the type in memory, vectors or single elements, to the type in registers, and back.
+llvm::Value* emit_from_memory(llvm::IRBuilder<>& b, llvm::Value* loaded, DType dtype);
+llvm::Value* emit_to_memory(llvm::IRBuilder<>& b, llvm::Value* value, DType dtype);
 
 /// The result vector of an elementwise op on operand vectors, with the semantics of ir/ops.def. `from` is the operands'
 /// type, `to` the result's.

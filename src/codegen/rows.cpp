@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "codegen/half.h"
 #include "codegen/pointwise.h"
 
 namespace weft::codegen {
@@ -53,12 +54,12 @@ class Columns {
     Value* loaded =
         mask_ ? static_cast<Value*>(b.CreateMaskedLoad(type, address, align, mask_, llvm::Constant::getNullValue(type)))
               : b.CreateAlignedLoad(type, address, align);
-    return dtype == DType::kBool ? b.CreateICmpNE(loaded, llvm::Constant::getNullValue(type)) : loaded;
+    return emit_from_memory(b, loaded, dtype);
   }
 
   void store(Value* row, Value* value, DType dtype) {
     auto& b = frame_.b;
-    if (dtype == DType::kBool) value = b.CreateZExt(value, vector_of(b.getInt8Ty(), lanes_));
+    value = emit_to_memory(b, value, dtype);
     Value* address = frame_.offset(row, column_, size_of(dtype));
     llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
     if (mask_)
@@ -176,7 +177,8 @@ class RowStage {
     }
     Value* scalar = b_.CreateExtractElement(total, uint64_t{0});
     DType dtype = frame_.type(op.results[0]).dtype;
-    if (dtype == DType::kBool) scalar = b_.CreateZExt(scalar, b_.getInt8Ty());
+    if (is_half(dtype)) scalar = emit_round_to_half(b_, scalar, dtype);  // sums are f32 until here
+    scalar = emit_to_memory(b_, scalar, dtype);
     for (Value* target : frame_.targets.at(op.results[0]))
       b_.CreateAlignedStore(scalar, frame_.offset(target, row, size_of(dtype)),
                             llvm::Align(static_cast<uint64_t>(size_of(dtype))));
@@ -285,8 +287,7 @@ class RowStage {
     if (has_columns(view, stage_.domain)) return;
     Value* scalar =
         b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
-    if (dtype == DType::kBool) scalar = b_.CreateICmpNE(scalar, b_.getInt8(0));
-    scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), scalar);
+    scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), emit_from_memory(b_, scalar, dtype));
   }
 
   bool is_constant(ValueId value) const {

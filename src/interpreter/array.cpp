@@ -56,7 +56,10 @@ float float_from_half(uint16_t bits) {
   uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
   uint32_t exponent = (bits >> 10) & 0x1f;
   uint32_t mantissa = bits & 0x3ff;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13));
+  if (exponent == 0x1f) {  // infinity, or a NaN, which is quiet from here on
+    uint32_t quiet = mantissa != 0 ? 0x400000 : 0;
+    return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13) | quiet);
+  }
   if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   float value = std::ldexp(static_cast<float>(mantissa), -24);  // zero and denormals
   return sign ? -value : value;

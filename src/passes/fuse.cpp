@@ -250,8 +250,7 @@ bool is_view(OpCode code) { return code == OpCode::kConstant || code == OpCode::
 bool is_reduction(const Op& op) { return info(op.code).op_class == OpClass::kReduction; }
 
 bool is_native(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBool || dtype == DType::kI32 ||
-         dtype == DType::kI64;
+  return is_floating(dtype) || dtype == DType::kBool || dtype == DType::kI32 || dtype == DType::kI64;
 }
 
 Lowering lowering_of(const Program& program, const Op& op) {
@@ -261,7 +260,11 @@ Lowering lowering_of(const Program& program, const Op& op) {
   if (is_view(op.code)) return Lowering::kView;
   // Division by zero is the user's error in integers, which machine code cannot raise.
   if (op.code == OpCode::kDiv && !is_floating(program.type(op.results[0]).dtype)) return Lowering::kCall;
-  if (info(op.code).op_class == OpClass::kElementwise || op.code == OpCode::kMatmulPacked) return Lowering::kFused;
+  if (info(op.code).op_class == OpClass::kElementwise) return Lowering::kFused;
+  if (op.code == OpCode::kMatmulPacked) {
+    DType dtype = program.type(op.results[0]).dtype;  // what there are micro-kernels for
+    return dtype == DType::kF32 || dtype == DType::kF64 ? Lowering::kFused : Lowering::kCall;
+  }
   if (is_reduction(op)) return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
   if (op.code == OpCode::kPad && op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1)
     return Lowering::kRowCopy;

@@ -12,6 +12,7 @@
 #include "passes/separate.h"
 #include "passes/sink.h"
 #include "passes/vjp.h"
+#include "passes/widen.h"
 
 namespace weft::passes {
 namespace {
@@ -24,12 +25,22 @@ void differentiate(ir::Program& program) {
 }
 
 constexpr Pass kPasses[] = {
-    {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},       {"vjp", differentiate},
-    {"separate", separate},         {"hoist", hoist}, {"narrow", narrow}, {"sink", sink},
-    {"prepack", prepack},           {"fuse", fuse},
+    {"canonicalise", canonicalise},
+    {"cse", cse},
+    {"dce", dce},
+    {"vjp", differentiate},
+    {"widen", widen},
+    {"separate", separate},
+    {"hoist", hoist},
+    {"narrow", narrow},
+    {"sink", sink},
+    {"prepack", prepack},
+    {"fuse", fuse},
 };
 
 constexpr std::string_view kPipeline[] = {
+    // f16 and bf16 products in f32, with casts that the passes below see.
+    "widen",
     // One form for what means the same, so that the passes below see slices and broadcasts where work is least.
     "canonicalise",
     "cse",

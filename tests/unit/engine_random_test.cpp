@@ -94,12 +94,13 @@ TEST_P(EngineRandom, GradientsAgreeWithTheInterpreter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EngineRandom,
-                         ::testing::Values(Setting{"f64", DType::kF64, false, 1, 1e-9},
-                                           Setting{"f32", DType::kF32, false, 1, 1e-3},
-                                           Setting{"nested", DType::kF64, false, 2, 1e-9},
-                                           Setting{"mixed", DType::kF64, true, 1, 2e-2}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, EngineRandom,
+    ::testing::Values(Setting{"f64", DType::kF64, false, 1, 1e-9}, Setting{"f32", DType::kF32, false, 1, 1e-3},
+                      Setting{"nested", DType::kF64, false, 2, 1e-9}, Setting{"mixed", DType::kF64, true, 1, 2e-2},
+                      Setting{"f16", DType::kF16, false, 1, 1e-2}, Setting{"bf16", DType::kBF16, false, 1, 5e-2},
+                      Setting{"mixed_bf16", DType::kBF16, true, 1, 5e-2}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace weft

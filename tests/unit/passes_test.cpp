@@ -123,9 +123,9 @@ TEST(Runner, SkipsWhatIsDisabled) {
 }
 
 TEST(Runner, NamesThePassesThereAre) {
-  EXPECT_EQ(
-      testing::error_of([] { passes::find_pass("fold"); }),
-      "no pass named 'fold'; there are canonicalise, cse, dce, vjp, separate, hoist, narrow, sink, prepack, fuse");
+  EXPECT_EQ(testing::error_of([] { passes::find_pass("fold"); }),
+            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, widen, separate, hoist, narrow, sink, "
+            "prepack, fuse");
 }
 
 }  // namespace

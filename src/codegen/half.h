@@ -1,0 +1,22 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include "base/dtype.h"
+
+namespace weft::codegen {
+
+/// True iff elements of this type are 16 bits in memory and f32 in registers: f16 and bf16. A register of such a type
+/// always holds numbers that the type has.
+bool is_half(DType dtype);
+
+/// What elements in memory (i16, a vector or one alone) are in registers (f32). Exact; f16 has its NaNs quiet after it.
+llvm::Value* emit_from_half(llvm::IRBuilder<>& b, llvm::Value* bits, DType dtype);
+
+/// Any f32 rounded to a number of the type, to nearest, ties to even; NaN stays NaN.
+llvm::Value* emit_round_to_half(llvm::IRBuilder<>& b, llvm::Value* x, DType dtype);
+
+/// What a register that holds numbers of the type is in memory.
+llvm::Value* emit_to_half(llvm::IRBuilder<>& b, llvm::Value* x, DType dtype);
+
+}  // namespace weft::codegen

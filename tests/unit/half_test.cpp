@@ -1,0 +1,184 @@
+// f16 and bf16 in machine code: every conversion, over all numbers of 16 bits and f32 and f64 numbers on both sides of
+// every place where rounding turns, bit for bit as the interpreter has them.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "engine/engine.h"
+#include "interpreter/interpreter.h"
+#include "interpreter/numeric.h"
+#include "ir/parser.h"
+
+namespace weft {
+namespace {
+
+using interpreter::Array;
+
+/// Elements of the type from their bits, as rows of `columns`; what is left over is dropped.
+template <typename Bits>
+Array from_bits(DType dtype, const std::vector<Bits>& bits, int64_t columns) {
+  auto rows = static_cast<int64_t>(bits.size()) / columns;
+  Array array(dtype, {rows, columns});
+  std::memcpy(array.bytes.data(), bits.data(), array.bytes.size());
+  return array;
+}
+
+std::vector<uint16_t> all_halves() {
+  std::vector<uint16_t> all(1 << 16);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
+  return all;
+}
+
+/// Each pattern of the leading bits, with what follows at, next to and half way between two numbers of so many bits.
+std::vector<uint32_t> around_ties(int leading) {
+  const int rest = 32 - leading;
+  const uint32_t half = 1u << (rest - 1);
+  std::vector<uint32_t> all;
+  for (uint32_t high = 0; high < 1u << leading; ++high)
+    for (uint32_t low : {0u, 1u, half - 1, half, half + 1, 2 * half - 1}) all.push_back(high << rest | low);
+  return all;
+}
+
+/// f64 numbers at and next to f32 ones.
+std::vector<uint64_t> around_floats() {
+  std::vector<uint64_t> all;
+  for (uint32_t bits : around_ties(14)) {
+    auto wide = std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(bits)));
+    for (uint64_t each : {wide, wide + 1, wide - 1, wide + (1u << 28)}) all.push_back(each);
+  }
+  return all;
+}
+
+template <typename T>
+std::vector<T> integers() {
+  std::vector<T> all;
+  for (int shift = 0; shift < static_cast<int>(8 * sizeof(T)); ++shift)
+    for (int64_t offset = -70; offset <= 70; ++offset) {
+      uint64_t value = (uint64_t{1} << shift) + static_cast<uint64_t>(offset);
+      all.push_back(static_cast<T>(value));
+      all.push_back(static_cast<T>(uint64_t{0} - value));
+    }
+  return all;
+}
+
+Array numbers_of(DType dtype, int64_t columns) {
+  switch (dtype) {
+    case DType::kF32: {
+      std::vector<uint32_t> all = around_ties(16);
+      std::vector<uint32_t> finer = around_ties(19);  // f16 ends there
+      all.insert(all.end(), finer.begin(), finer.end());
+      return from_bits(dtype, all, columns);
+    }
+    case DType::kF64:
+      return from_bits(dtype, around_floats(), columns);
+    case DType::kI32:
+      return from_bits(dtype, integers<uint32_t>(), columns);
+    case DType::kI64:
+      return from_bits(dtype, integers<uint64_t>(), columns);
+    case DType::kBool:
+      return from_bits(dtype, std::vector<uint8_t>{0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 1}, columns);
+    default:
+      return from_bits(dtype, all_halves(), columns);
+  }
+}
+
+std::vector<Array> run_engine(const std::string& text, std::vector<Array>& inputs) {
+  auto executable = engine::compile(text);
+  std::vector<runtime::TensorRef> from, to;
+  for (Array& input : inputs) from.push_back({input.bytes.data(), input.dtype, input.sizes});
+  std::vector<Array> outputs;
+  for (ir::ValueId result : executable->program().body.results)
+    outputs.emplace_back(executable->program().type(result).dtype, inputs[0].sizes);
+  for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
+  size_t fallbacks = engine::stats().fallbacks.size();
+  executable->run(from, to, runtime::own_team());
+  EXPECT_EQ(engine::stats().fallbacks.size(), fallbacks) << text;
+  return outputs;
+}
+
+struct Conversion {
+  DType from, to;
+};
+
+class HalfConversion : public ::testing::TestWithParam<Conversion> {};
+
+TEST_P(HalfConversion, IsTheInterpreters) {
+  auto [from, to] = GetParam();
+  for (int64_t columns : {16, 5, 33}) {
+    if (from == DType::kBool && columns == 33) continue;
+    std::string text = fmt::format("program @p(%x: {0}[N,{2}]) {{ %y = cast %x : {1}[N,{2}] return %y }}",
+                                   name_of(from), name_of(to), columns);
+    std::vector<Array> inputs = {numbers_of(from, columns)};
+    std::vector<Array> wanted = interpreter::evaluate(ir::parse(text), inputs);
+    std::vector<Array> found = run_engine(text, inputs);
+    auto size = static_cast<size_t>(size_of(to));
+    for (size_t i = 0; i < wanted[0].bytes.size(); i += size)
+      ASSERT_EQ(std::memcmp(&found[0].bytes[i], &wanted[0].bytes[i], size), 0)
+          << "element " << i / size << " is " << found[0].to_doubles()[i / size] << " instead of "
+          << wanted[0].to_doubles()[i / size] << ", from " << inputs[0].to_doubles()[i / size];
+  }
+}
+
+std::vector<Conversion> conversions() {
+  std::vector<Conversion> all = {{DType::kF16, DType::kBF16}, {DType::kBF16, DType::kF16}};
+  for (DType half : {DType::kF16, DType::kBF16})
+    for (DType other : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kBool}) {
+      all.push_back({half, other});
+      all.push_back({other, half});
+    }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HalfConversion, ::testing::ValuesIn(conversions()), [](const auto& test) {
+  return fmt::format("{}_to_{}", name_of(test.param.from), name_of(test.param.to));
+});
+
+/// An op of one or two operands that f32 computes exactly or rounds correctly is the interpreter's; others may be
+/// rounded to the neighbour where f32 was an ulp off.
+class HalfArithmetic : public ::testing::TestWithParam<DType> {};
+
+TEST_P(HalfArithmetic, RoundsOnce) {
+  std::string type = fmt::format("{}[N,37]", name_of(GetParam()));
+  std::string names, text = fmt::format("program @p(%x: {0}, %y: {0}) {{\n", type);
+  auto add = [&](std::string_view op, std::string_view operands, std::string_view result) {
+    text += fmt::format("%{0} = {0} {1} : {2}\n", op, operands, result);
+    names += (names.empty() ? "%" : ", %") + std::string(op);
+  };
+  for (const char* op : {"copy", "neg", "abs", "sign", "relu", "floor", "sqrt", "rsqrt", "exp", "tanh", "sigmoid"})
+    add(op, "%x", type);
+  for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) add(op, "%x, %y", type);
+  add("lt", "%x, %y", "bool[N,37]");
+  add("select", "%lt, %x, %y", type);
+  text += "return " + names + " }";
+
+  std::vector<uint16_t> bits = all_halves(), other = bits;
+  std::shuffle(other.begin(), other.end(), std::mt19937_64(1));
+  std::vector<Array> inputs = {from_bits(GetParam(), bits, 37), from_bits(GetParam(), other, 37)};
+  ir::Program program = ir::parse(text);
+  std::vector<Array> wanted = interpreter::evaluate(program, inputs);
+  std::vector<Array> found = run_engine(text, inputs);
+  for (size_t result = 0; result < wanted.size(); ++result) {
+    const std::string& name = program.values[program.body.results[result]].name;
+    bool rough = name == "exp" || name == "tanh" || name == "sigmoid";
+    double ulp = GetParam() == DType::kBF16 ? 0x1p-7 : 0x1p-10;
+    std::vector<double> x = inputs[0].to_doubles(), a = found[result].to_doubles(), b = wanted[result].to_doubles();
+    int64_t off = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+      ++off;
+      ASSERT_TRUE(rough && std::abs(a[i] - b[i]) <= ulp * std::abs(b[i]) + 0x1p-24)
+          << name << " of " << x[i] << " is " << a[i] << " instead of " << b[i];
+    }
+    EXPECT_LE(off, 50) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HalfArithmetic, ::testing::Values(DType::kF16, DType::kBF16),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+}  // namespace
+}  // namespace weft
