@@ -1,0 +1,210 @@
+"""Programs whose tensors are bf16 or f16: as f32 on the same numbers, but for the rounding of what comes out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import weft
+
+CELLS = {
+    "GRU": """
+    %hs = slice %gh {{dim = 1, start = {H2}, limit = {H3}}} : f32[B,{H}]
+    %xs = slice %gx {{dim = 1, start = {H2}, limit = {H3}}} : f32[B,{H}]
+    %g = add %gx, %gh : f32[B,{G}]
+    %ar = slice %g {{dim = 1, start = 0, limit = {H}}} : f32[B,{H}]
+    %r = sigmoid %ar : f32[B,{H}]
+    %az = slice %g {{dim = 1, start = {H}, limit = {H2}}} : f32[B,{H}]
+    %z = sigmoid %az : f32[B,{H}]
+    %rn = mul %r, %hs : f32[B,{H}]
+    %an = add %xs, %rn : f32[B,{H}]
+    %n = tanh %an : f32[B,{H}]
+    %d = sub %h, %n : f32[B,{H}]
+    %zd = mul %z, %d : f32[B,{H}]
+    %h1 = add %n, %zd : f32[B,{H}]""",
+    "LSTM": """
+    %g = add %gx, %gh : f32[B,{G}]
+    %ai = slice %g {{dim = 1, start = 0, limit = {H}}} : f32[B,{H}]
+    %i = sigmoid %ai : f32[B,{H}]
+    %af = slice %g {{dim = 1, start = {H}, limit = {H2}}} : f32[B,{H}]
+    %f = sigmoid %af : f32[B,{H}]
+    %ag = slice %g {{dim = 1, start = {H2}, limit = {H3}}} : f32[B,{H}]
+    %c_new = tanh %ag : f32[B,{H}]
+    %ao = slice %g {{dim = 1, start = {H3}, limit = {H4}}} : f32[B,{H}]
+    %o = sigmoid %ao : f32[B,{H}]
+    %fc = mul %f, %c : f32[B,{H}]
+    %ic = mul %i, %c_new : f32[B,{H}]
+    %c1 = add %fc, %ic : f32[B,{H}]
+    %tc = tanh %c1 : f32[B,{H}]
+    %h1 = mul %o, %tc : f32[B,{H}]""",
+}
+
+TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+
+
+def layer(kind: str, inputs: int, hidden: int, dtype: str, weights: str | None = None) -> str:
+    """The program of one layer: everything inside in f32, x, states and results in `dtype`.
+
+    With `weights` the parameters are of that type, and rounded to `dtype` before they are used: what autocast does.
+    """
+    weights = weights or dtype
+    states = ["h", "c"] if kind == "LSTM" else ["h"]
+    gates = 4 if kind == "LSTM" else 3
+    shapes = {"w_ih": f"[{gates * hidden},{inputs}]", "w_hh": f"[{gates * hidden},{hidden}]"}
+    shapes |= {name: f"[{gates * hidden}]" for name in ("b_ih", "b_hh")}
+    arguments = [f"%x: {dtype}[T,B,{inputs}]", *(f"%{s}0: {dtype}[B,{hidden}]" for s in states)]
+    arguments += [f"%{name}: {weights}{shape}" for name, shape in shapes.items()]
+    lines = [f"  %x_f = cast %x : f32[T,B,{inputs}]", *(f"  %{s}0_f = cast %{s}0 : f32[B,{hidden}]" for s in states)]
+    for name, shape in shapes.items():
+        lines.append(f"  %{name}_r = cast %{name} : {dtype}{shape}")
+        lines.append(f"  %{name}_f = cast %{name}_r : f32{shape}")
+    carries = ", ".join(f"%{s} = %{s}0_f" for s in states)
+    results = ", ".join(f"%{s}T_f" for s in states)
+    lines.append(f"  {results}, %ys = scan length T carry({carries}) xs(%xt = %x_f) {{")
+    for of, product, source in (("x", "ih", "xt"), ("h", "hh", "h")):
+        lines.append(f"    %p{of} = matmul %{source}, %w_{product}_f {{transpose_b = true}} : f32[B,{gates * hidden}]")
+        lines.append(f"    %b{of} = broadcast %b_{product}_f {{dims = [1]}} : f32[B,{gates * hidden}]")
+        lines.append(f"    %g{of} = add %p{of}, %b{of} : f32[B,{gates * hidden}]")
+    sizes = {f"H{i}": i * hidden for i in (2, 3, 4)}
+    lines.append(CELLS[kind].format(H=hidden, G=gates * hidden, **sizes))
+    lines.append(f"    %y = cast %h1 : {dtype}[B,{hidden}]")
+    lines.append(f"    yield carry({', '.join(f'%{s}1' for s in states)}) ys(%y)")
+    lines.append(f"  }} : {', '.join([f'f32[B,{hidden}]'] * len(states))}, {dtype}[T,B,{hidden}]")
+    lines += [f"  %{s}T = cast %{s}T_f : {dtype}[B,{hidden}]" for s in states]
+    lines.append(f"  return %ys, {', '.join(f'%{s}T' for s in states)}")
+    text = "\n".join([f"program @{kind.lower()}({', '.join(arguments)}) {{", *lines, "}\n"])
+    return re.sub(r"\n\n+", "\n", text)
+
+
+def make_inputs(kind: str, sizes: tuple[int, int, int, int], dtype: torch.dtype) -> tuple[nn.Module, list[Tensor]]:
+    """A module of that type, and x, states and parameters, all of them leaves that want gradients."""
+    steps, batch, inputs, hidden = sizes
+    module = getattr(nn, kind)(inputs, hidden, dtype=dtype)
+    states = [torch.randn(batch, hidden, dtype=dtype) for _ in range(2 if kind == "LSTM" else 1)]
+    leaves = [torch.randn(steps, batch, inputs, dtype=dtype), *states]
+    return module, [leaf.requires_grad_() for leaf in leaves] + list(module.parameters())
+
+
+def forward_backward(run, leaves: list[Tensor], dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
+    """Outputs, and gradients for cotangents that are numbers of `dtype` whatever the outputs' type."""
+    outputs = list(run(leaves))
+    generator = torch.Generator().manual_seed(1)
+    cotangents = [torch.randn(y.shape, generator=generator).to(dtype).to(y.dtype) for y in outputs]
+    return [y.detach() for y in outputs], list(torch.autograd.grad(outputs, leaves, cotangents))
+
+
+def eager(module: nn.Module):
+    def run(leaves: list[Tensor]) -> list[Tensor]:
+        states = [state[None] for state in leaves[1:-4]]
+        with weft.disabled():
+            y, last = module(leaves[0], tuple(states) if len(states) == 2 else states[0])
+        return [y, *(state[0] for state in (last if isinstance(last, tuple) else [last]))]
+
+    return run
+
+
+def assert_rounded(found: list[Tensor], exact: list[Tensor], dtype: torch.dtype) -> None:
+    """Each is the f32 result rounded to its type, or the neighbour where f32 was summed in another order."""
+    for a, b in zip(found, exact, strict=True):
+        assert a.dtype == dtype
+        step = torch.finfo(dtype).eps
+        worst = (a.float() - b).abs() - step * b.abs()
+        assert worst.max() <= 4e-5 * b.abs().max().clamp(min=1), worst.max()
+
+
+SIZES = [(7, 5, 6, 9), (1, 1, 16, 16), (12, 33, 40, 48), (3, 2, 1, 3)]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_layer_rounds_only_what_comes_out(kind, dtype, sizes):
+    _, leaves = make_inputs(kind, sizes, TYPES[dtype])
+    wide = [leaf.detach().float().requires_grad_() for leaf in leaves]
+    text, exact = (layer(kind, *sizes[2:], each) for each in (dtype, "f32"))
+    found = forward_backward(lambda inputs: weft.call(text, inputs), leaves, TYPES[dtype])
+    assert weft.stats()["fallbacks"] == {}
+    wanted = forward_backward(lambda inputs: weft.call(exact, inputs), wide, TYPES[dtype])
+    for a, b in zip(found, wanted, strict=True):
+        assert_rounded(a, b, TYPES[dtype])
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_layer_is_pytorchs(kind, dtype, sizes):
+    """PyTorch's kernels round every intermediate result to the type: some of its ulps apart."""
+    module, leaves = make_inputs(kind, sizes, TYPES[dtype])
+    text = layer(kind, *sizes[2:], dtype)
+    found = forward_backward(lambda inputs: weft.call(text, inputs), leaves, TYPES[dtype])
+    wanted = forward_backward(eager(module), leaves, TYPES[dtype])
+    ulps = 40 * torch.finfo(TYPES[dtype]).eps
+    for a, b in zip([*found[0], *found[1]], [*wanted[0], *wanted[1]], strict=True):
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a.float(), b.float(), rtol=0, atol=ulps * max(1, b.float().abs().max().item()))
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_f32_weights_rounded_on_the_way(kind):
+    """The form that autocast takes: the rounding of a parameter stays, though it goes to bf16 and back."""
+    sizes = (7, 5, 6, 9)
+    _, leaves = make_inputs(kind, sizes, torch.bfloat16)
+    parameters = [torch.randn(leaf.shape).mul_(0.3).requires_grad_() for leaf in leaves[-4:]]
+    mixed = [*leaves[:-4], *parameters]
+    rounded = [*leaves[:-4], *(p.detach().bfloat16().requires_grad_() for p in parameters)]
+    texts = layer(kind, *sizes[2:], "bf16", "f32"), layer(kind, *sizes[2:], "bf16")
+    found = forward_backward(lambda inputs: weft.call(texts[0], inputs), mixed, torch.bfloat16)
+    wanted = forward_backward(lambda inputs: weft.call(texts[1], inputs), rounded, torch.bfloat16)
+    assert weft.stats()["fallbacks"] == {}
+    for a, b in zip(found[0], wanted[0], strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(found[1], wanted[1], strict=True):
+        assert torch.equal(a.bfloat16(), b)
+    assert all(p.grad_fn is None and g.dtype == p.dtype for p, g in zip(mixed, found[1], strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_ops_on_halves_round_once(dtype):
+    name = {torch.bfloat16: "bf16", torch.float16: "f16"}[dtype]
+    text = f"""
+program @p(%x: {name}[N,37], %y: {name}[N,37], %w: {name}[37,11]) {{
+  %s = add %x, %y : {name}[N,37]
+  %p = mul %s, %y : {name}[N,37]
+  %q = div %p, %x : {name}[N,37]
+  %m = matmul %q, %w : {name}[N,11]
+  %o = outer %q, %y : {name}[37,37]
+  %l = reduce_sum %q {{dims = [1]}} : {name}[N]
+  %c = reduce_sum %q {{dims = [0]}} : {name}[37]
+  return %q, %m, %o, %l, %c
+}}
+"""
+    x, y, w = (torch.randn(shape).to(dtype) for shape in ((50, 37), (50, 37), (37, 11)))
+    q, *sums = weft.call(text, [x, y, w])
+    assert weft.stats()["fallbacks"] == {}
+    assert torch.equal(q, (x + y) * y / x)
+    f = q.double()
+    exact = [f @ w.double(), f.T @ y.double(), f.sum(1), f.sum(0)]
+    for a, b in zip(sums, exact, strict=True):
+        limit = torch.finfo(dtype).eps / 2 * b.abs() + 1e-6 * b.abs().max()
+        assert ((a.double() - b).abs() <= limit).all()
+
+
+def test_denormals_and_infinities_stay(run_python):
+    """Every bf16 and f16 number, through f32 and back, on every instruction set."""
+    script = """
+import torch, weft
+for name, dtype in (("bf16", torch.bfloat16), ("f16", torch.float16)):
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+    steps = f"%a = cast %x : f32[N] %b = neg %a : f32[N] %y = cast %b : {name}[N] return %a, %y"
+    text = f"program @p(%x: {name}[N]) {{ {steps} }}"
+    wide, back = weft.call(text, [x])
+    assert torch.equal(wide.nan_to_num(7), x.float().nan_to_num(7)) and torch.equal(wide.isnan(), x.isnan())
+    assert torch.equal(back.nan_to_num(7), (-x).nan_to_num(7)) and torch.equal(back.isnan(), x.isnan())
+assert weft.stats()["fallbacks"] == {}
+print("same")
+"""
+    for isa in ("generic", "avx2", ""):
+        assert run_python(script, WEFT_ISA=isa) == "same\n"
