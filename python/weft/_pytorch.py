@@ -1,7 +1,8 @@
 """What Weft changes in PyTorch's process-wide state, and how it takes that back.
 
-- `aten::gru.input`, `lstm.input`, `rnn_tanh.input` and `rnn_relu.input` get kernels for CPU and AutogradCPU (`_C`
-  registers them). They stay registered; disabled, they call what PyTorch would have called.
+- `aten::gru`, `lstm`, `rnn_tanh` and `rnn_relu` (the forms `input` and `data`, for packed sequences) and the single
+  steps `gru_cell` and so on get kernels for CPU and AutogradCPU (`_C` registers them). They stay registered; disabled,
+  they call what PyTorch would have called.
 - While tracing, PyTorch decomposes these ops in Python, step by step; those decompositions ask Weft first.
 - `torch._dynamo.config.allow_rnn` defaults to True: Dynamo then traces recurrent modules instead of refusing them.
 - `torch.compiler.config.cache_key_tag` gets a suffix: PyTorch's compile cache on disk is keyed by the graph before our
@@ -117,7 +118,10 @@ def _mark_changed(config: ModuleType, name: str) -> None:
 def _forget_dispatch() -> None:
     """What was traced before may have left the old kernels in PyTorch's caches."""
     for name in _OVERRIDDEN:
-        getattr(torch.ops.aten, name).input._dispatch_cache.clear()
+        recurrence = getattr(torch.ops.aten, name)
+        step = getattr(torch.ops.aten, f"{name}_cell")
+        for op in (recurrence.input, recurrence.data, step.default):
+            op._dispatch_cache.clear()
     if (fake := sys.modules.get("torch._subclasses.fake_tensor")) is not None:
         fake.FakeTensorMode.cache_clear()
 

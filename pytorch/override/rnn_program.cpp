@@ -6,140 +6,159 @@ namespace weft::override_kernels {
 namespace {
 
 using ir::Builder;
+using ir::Dim;
 using ir::ValueId;
-
-struct LayerWeights {
-  ValueId w_ih, w_hh, b_ih = ir::kNoValue, b_hh = ir::kNoValue;
-};
+using Form = RnnConfig::Form;
 
 class RnnBuilder {
  public:
-  explicit RnnBuilder(const RnnConfig& config) : config_(config), builder_(program_, program_.body) {
-    program_.name = name_of(config.cell);
+  explicit RnnBuilder(const RnnConfig& config)
+      : config_(config),
+        compute_(config.dtypes.x == DType::kF64 ? DType::kF64 : DType::kF32),
+        builder_(program_, program_.body) {
+    program_.name = name_of(config.cell) + (config.form == Form::kStep ? "_cell" : "");
   }
 
   ir::Program build() {
-    const ir::Dim steps = ir::Dim::symbol("T"), batch = ir::Dim::symbol("B");
-    ValueId sequence = input({steps, batch, config_.input_size}, "x");
-    std::vector<ValueId> initial;  // by carry: h, then c
-    for (const char* name : {"h0", "c0"}) {
-      if (initial.size() < carries()) initial.push_back(input({config_.layers, batch, config_.hidden_size}, name));
-    }
-    std::vector<LayerWeights> weights;
-    for (int64_t layer = 0; layer < config_.layers; ++layer) weights.push_back(weight_inputs(layer));
-
-    std::vector<std::vector<ValueId>> last(carries());  // [carry][layer], each [1,B,H]
-    for (int64_t layer = 0; layer < config_.layers; ++layer) {
-      std::vector<ValueId> inits;
-      for (ValueId all : initial) inits.push_back(layer_of(all, layer));
-      auto step = [&](Builder& body, std::span<const ValueId> carry, std::span<const ValueId> xs) {
-        auto next = this->step(body, weights[layer], xs[0], carry);
-        return Builder::StepResults{next, {next[0]}};
-      };
-      auto results = builder_.scan(inits, {sequence}, steps, false, step);
-      for (size_t i = 0; i < carries(); ++i) {
-        last[i].push_back(builder_.reshape(results[i], {1, batch, config_.hidden_size}));
-      }
-      sequence = results.back();
-    }
-    std::vector<ValueId> returned{sequence};
-    for (auto& layers : last) returned.push_back(layers.size() == 1 ? layers[0] : builder_.concat(layers, 0));
-    builder_.ret(std::move(returned));
+    declare_inputs();
+    if (config_.form == Form::kStep)
+      one_step();
+    else
+      stack_of_layers();
     return std::move(program_);
   }
 
  private:
-  size_t carries() const { return config_.cell == Cell::kLstm ? 2 : 1; }
+  struct Direction {
+    CellWeights weights;
+    std::vector<ValueId> init;  ///< a carry each, [B, size]
+  };
 
-  ValueId input(ir::Shape shape, std::string name) {
-    return builder_.input({config_.dtype, std::move(shape)}, std::move(name));
+  void declare_inputs() {
+    const DType x = config_.dtypes.x;
+    switch (config_.form) {
+      case Form::kPadded:
+        x_ = input(x, {steps_, batch_, config_.input_size}, "x");
+        break;
+      case Form::kPacked:
+        x_ = input(x, {rows_, config_.input_size}, "x");
+        batch_sizes_ = input(DType::kI64, {steps_}, "batch_sizes");
+        break;
+      case Form::kStep:
+        x_ = input(x, {batch_, config_.input_size}, "x");
+        break;
+    }
+    std::vector<ValueId> states;
+    for (size_t i = 0; i < carries_of(config_.cell); ++i) {
+      ir::Shape shape{batch_, size_of_carry(i)};
+      if (config_.form != Form::kStep) shape.insert(shape.begin(), config_.layers * config_.directions());
+      states.push_back(input(dtype_of_state(i), shape, std::string(i == 0 ? "h" : "c") + "0"));
+    }
+    for (int64_t layer = 0; layer < config_.layers; ++layer) {
+      for (int64_t d = 0; d < config_.directions(); ++d) directions_.push_back({weight_inputs(layer, d), {}});
+    }
+    for (size_t i = 0; i < directions_.size(); ++i) {
+      for (ValueId all : states) {
+        ValueId init = state_of(all, static_cast<int64_t>(i));
+        directions_[i].init.push_back(builder_.cast(init, compute_));
+      }
+      prepare(directions_[i].weights);
+    }
   }
 
-  LayerWeights weight_inputs(int64_t layer) {
-    std::string suffix = "_l" + std::to_string(layer);
-    int64_t rows = gates_of(config_.cell) * config_.hidden_size;
-    LayerWeights weights;
-    weights.w_ih = input({rows, layer == 0 ? config_.input_size : config_.hidden_size}, "w_ih" + suffix);
-    weights.w_hh = input({rows, config_.hidden_size}, "w_hh" + suffix);
-    if (config_.biases) {
-      weights.b_ih = input({rows}, "b_ih" + suffix);
-      weights.b_hh = input({rows}, "b_hh" + suffix);
+  void one_step() {
+    auto next = cell_step(builder_, config_.cell, directions_[0].weights, operand(x_), directions_[0].init);
+    std::vector<ValueId> returned;
+    for (size_t i = 0; i < next.size(); ++i) returned.push_back(builder_.cast(next[i], dtype_of_last(i)));
+    builder_.ret(std::move(returned));
+  }
+
+  void stack_of_layers() {
+    ValueId sequence = x_;
+    std::vector<std::vector<ValueId>> last(carries_of(config_.cell));  // [carry][layer, direction], each [1,B,size]
+    for (int64_t layer = 0; layer < config_.layers; ++layer) {
+      std::vector<ValueId> outputs;
+      sequence = operand(sequence);
+      for (int64_t d = 0; d < config_.directions(); ++d) {
+        auto results = scan(sequence, directions_[static_cast<size_t>(layer * config_.directions() + d)], d == 1);
+        outputs.push_back(results.back());
+        for (size_t i = 0; i < last.size(); ++i) {
+          ValueId state = builder_.cast(results[i], dtype_of_last(i));
+          last[i].push_back(builder_.reshape(state, {1, batch_, size_of_carry(i)}));
+        }
+      }
+      sequence = outputs.size() == 1 ? outputs[0] : builder_.concat(outputs, builder_.type(outputs[0]).rank() - 1);
     }
+    std::vector<ValueId> returned{sequence};
+    for (auto& states : last) returned.push_back(states.size() == 1 ? states[0] : builder_.concat(states, 0));
+    builder_.ret(std::move(returned));
+  }
+
+  /// Last carries, then the outputs of all steps.
+  std::vector<ValueId> scan(ValueId sequence, const Direction& direction, bool reverse) {
+    auto step = [&](Builder& body, std::span<const ValueId> carry, std::span<const ValueId> xs) {
+      auto next = cell_step(body, config_.cell, direction.weights, xs[0], carry);
+      return Builder::StepResults{next, {body.cast(next[0], config_.dtypes.y)}};
+    };
+    return builder_.scan(direction.init, {sequence}, steps_, reverse, step);
+  }
+
+  ValueId input(DType dtype, ir::Shape shape, std::string name) {
+    return builder_.input({dtype, std::move(shape)}, std::move(name));
+  }
+
+  CellWeights weight_inputs(int64_t layer, int64_t direction) {
+    std::string suffix = "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
+    if (config_.form == Form::kStep) suffix.clear();
+    int64_t rows = gates_of(config_.cell) * config_.hidden_size;
+    auto weight = [&](ir::Shape shape, const char* name) {
+      return input(config_.dtypes.weights, std::move(shape), name + suffix);
+    };
+    CellWeights weights;
+    weights.w_ih = weight({rows, config_.layer_input_size(layer)}, "w_ih");
+    weights.w_hh = weight({rows, config_.output_size()}, "w_hh");
+    if (config_.biases) {
+      weights.b_ih = weight({rows}, "b_ih");
+      weights.b_hh = weight({rows}, "b_hh");
+    }
+    if (config_.proj_size > 0) weights.w_hr = weight({config_.proj_size, config_.hidden_size}, "w_hr");
     return weights;
   }
 
-  /// [B,H] of one layer from [L,B,H].
-  ValueId layer_of(ValueId all, int64_t layer) {
-    if (config_.layers > 1) all = builder_.slice(all, 0, layer, layer + 1);
-    return builder_.reshape(all, {ir::Dim::symbol("B"), config_.hidden_size});
-  }
-
-  /// v W^T + b: [B, gates * H].
-  ValueId affine(Builder& body, ValueId v, ValueId weight, ValueId bias) {
-    ValueId product = body.matmul(v, weight, true);
-    if (bias == ir::kNoValue) return product;
-    ir::Shape shape = body.type(product).shape;
-    return body.add(product, body.broadcast_trailing(bias, shape));
-  }
-
-  /// The next carries, h first.
-  std::vector<ValueId> step(Builder& body, const LayerWeights& w, ValueId x, std::span<const ValueId> carry) {
-    ValueId from_x = affine(body, x, w.w_ih, w.b_ih), from_h = affine(body, carry[0], w.w_hh, w.b_hh);
-    switch (config_.cell) {
-      case Cell::kGru:
-        return gru_step(body, from_x, from_h, carry[0]);
-      case Cell::kLstm:
-        return lstm_step(body, body.add(from_x, from_h), carry[1]);
-      case Cell::kRnnTanh:
-        return {body.tanh(body.add(from_x, from_h))};
-      case Cell::kRnnRelu:
-        return {body.relu(body.add(from_x, from_h))};
+  void prepare(CellWeights& weights) {
+    for (ValueId* weight : {&weights.w_ih, &weights.w_hh, &weights.b_ih, &weights.b_hh, &weights.w_hr}) {
+      if (*weight != ir::kNoValue) *weight = operand(*weight);
     }
-    internal_error("no cell number {}", static_cast<int>(config_.cell));
   }
 
-  ValueId gate(Builder& body, ValueId all, int64_t index) {
-    return body.slice(all, 1, index * config_.hidden_size, (index + 1) * config_.hidden_size);
+  /// What a product reads: rounded as autocast says, then in the type that is computed in.
+  ValueId operand(ValueId value) {
+    if (config_.dtypes.rounding) value = builder_.cast(value, *config_.dtypes.rounding);
+    return builder_.cast(value, compute_);
   }
 
-  /// Gates r, z, n, the reset applied after the product, as PyTorch and cuDNN have it; h' = (h - n) z + n.
-  std::vector<ValueId> gru_step(Builder& body, ValueId from_x, ValueId from_h, ValueId h) {
-    ValueId r = body.sigmoid(body.add(gate(body, from_x, 0), gate(body, from_h, 0)));
-    ValueId z = body.sigmoid(body.add(gate(body, from_x, 1), gate(body, from_h, 1)));
-    ValueId n = body.tanh(body.add(gate(body, from_x, 2), body.mul(r, gate(body, from_h, 2))));
-    return {body.add(body.mul(body.sub(h, n), z), n)};
+  /// [B, size] of one layer and direction from [L*D, B, size].
+  ValueId state_of(ValueId all, int64_t index) {
+    if (config_.form == Form::kStep) return all;
+    ir::Shape shape = builder_.type(all).shape;
+    if (directions_.size() > 1) all = builder_.slice(all, 0, index, index + 1);
+    return builder_.reshape(all, {shape[1], shape[2]});
   }
 
-  /// Gates i, f, g, o.
-  std::vector<ValueId> lstm_step(Builder& body, ValueId gates, ValueId c) {
-    ValueId i = body.sigmoid(gate(body, gates, 0)), f = body.sigmoid(gate(body, gates, 1));
-    ValueId g = body.tanh(gate(body, gates, 2)), o = body.sigmoid(gate(body, gates, 3));
-    ValueId next = body.add(body.mul(f, c), body.mul(i, g));
-    return {body.mul(o, body.tanh(next)), next};
-  }
+  int64_t size_of_carry(size_t carry) const { return carry == 0 ? config_.output_size() : config_.hidden_size; }
+  DType dtype_of_state(size_t carry) const { return carry == 0 ? config_.dtypes.h : config_.dtypes.c; }
+  DType dtype_of_last(size_t carry) const { return carry == 0 ? config_.dtypes.last_h : config_.dtypes.last_c; }
 
   const RnnConfig& config_;
+  const DType compute_;
+  const Dim steps_ = Dim::symbol("T"), batch_ = Dim::symbol("B"), rows_ = Dim::symbol("N");
   ir::Program program_;
   Builder builder_;
+  ValueId x_ = ir::kNoValue, batch_sizes_ = ir::kNoValue;
+  std::vector<Direction> directions_;  ///< by layer, then by direction
 };
 
 }  // namespace
-
-std::string name_of(Cell cell) {
-  switch (cell) {
-    case Cell::kGru:
-      return "gru";
-    case Cell::kLstm:
-      return "lstm";
-    case Cell::kRnnTanh:
-      return "rnn_tanh";
-    case Cell::kRnnRelu:
-      return "rnn_relu";
-  }
-  internal_error("no cell number {}", static_cast<int>(cell));
-}
-
-int64_t gates_of(Cell cell) { return cell == Cell::kGru ? 3 : cell == Cell::kLstm ? 4 : 1; }
 
 ir::Program rnn_program(const RnnConfig& config) { return RnnBuilder(config).build(); }
 

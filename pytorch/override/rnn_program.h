@@ -1,29 +1,48 @@
 #pragma once
 
-#include "ir/program.h"
+#include <compare>
+#include <optional>
+
+#include "override/cells.h"
 
 namespace weft::override_kernels {
 
-enum class Cell : uint8_t { kGru, kLstm, kRnnTanh, kRnnRelu };
-
-/// gru, lstm, rnn_tanh, rnn_relu.
-std::string name_of(Cell cell);
-/// Rows of a weight in units of the hidden size: 3, 4, 1, 1.
-int64_t gates_of(Cell cell);
-
-/// What makes one program: everything about an nn.GRU, nn.LSTM or nn.RNN but T and B.
+/// What makes one program: everything about an nn.GRU, nn.LSTM or nn.RNN, or about one step of a cell, but T and B.
 struct RnnConfig {
-  Cell cell;
-  DType dtype;
-  bool biases;
-  int64_t layers, input_size, hidden_size;
+  /// A padded sequence [T,B,I]; the rows of a packed one [N,I]; or a single step [B,I], as nn.GRUCell and its kin take.
+  enum class Form : uint8_t { kPadded, kPacked, kStep };
+
+  Cell cell = Cell::kGru;
+  Form form = Form::kPadded;
+  bool biases = true, bidirectional = false;
+  int64_t layers = 1, input_size = 1, hidden_size = 1;
+  int64_t proj_size = 0;  ///< size of h where an LSTM projects it, else 0
+
+  /// Element types of the inputs, and of the results. What lies between is f64 where x is, else f32.
+  struct DTypes {
+    DType x = DType::kF32, h = DType::kF32, c = DType::kF32, weights = DType::kF32;
+    DType y = DType::kF32, last_h = DType::kF32, last_c = DType::kF32;
+    /// Under autocast: what x, the weights and a layer's input are rounded to.
+    std::optional<DType> rounding;
+
+    auto operator<=>(const DTypes&) const = default;
+  } dtypes;
+
+  int64_t directions() const { return bidirectional ? 2 : 1; }
+  /// Size of h.
+  int64_t output_size() const { return proj_size > 0 ? proj_size : hidden_size; }
+  /// Parameters of one layer and direction: w_ih, w_hh, with biases b_ih, b_hh, with a projection w_hr.
+  int64_t params_per_direction() const { return 2 + (biases ? 2 : 0) + (proj_size > 0 ? 1 : 0); }
+  /// Columns of x for a layer.
+  int64_t layer_input_size(int64_t layer) const { return layer == 0 ? input_size : directions() * output_size(); }
 
   auto operator<=>(const RnnConfig&) const = default;
 };
 
-/// The stack of layers as a program, time first: (x [T,B,I], h0 [L,B,H], lstm: c0 [L,B,H], then a layer's w_ih, w_hh
-/// and, with biases, b_ih, b_hh) -> (y [T,B,H], hn [L,B,H], lstm: cn [L,B,H]). A step is written as PyTorch documents
-/// it, input projection and all: taking that out of the loop is the passes' work.
+/// The stack of layers as a program: (x, packed: batch_sizes i64[T], h0 [L*D,B,H], lstm: c0, then for each layer and
+/// direction w_ih, w_hh and, with biases, b_ih, b_hh and, with a projection, w_hr) -> (y, hn, lstm: cn). D directions,
+/// the second one backwards, their outputs side by side in y. A single step has h [B,H] and returns h', c' alone.
+/// Taking the input projection out of the loop is the passes' work.
 ir::Program rnn_program(const RnnConfig& config);
 
 }  // namespace weft::override_kernels

@@ -29,6 +29,7 @@ ValueId Builder::emit(OpCode code, std::vector<ValueId> operands, Attrs attrs, c
 ValueId Builder::constant(double value, Type type) { return emit(OpCode::kConstant, {}, {{"value", value}}, &type); }
 
 ValueId Builder::cast(ValueId a, DType dtype) {
+  if (type(a).dtype == dtype) return a;
   Type declared{dtype, type(a).shape};
   return emit(OpCode::kCast, {a}, {}, &declared);
 }

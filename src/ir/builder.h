@@ -36,6 +36,7 @@ class Builder {
   ValueId mul(ValueId a, ValueId b) { return binary(OpCode::kMul, a, b); }
   ValueId div(ValueId a, ValueId b) { return binary(OpCode::kDiv, a, b); }
   ValueId select(ValueId c, ValueId a, ValueId b) { return emit(OpCode::kSelect, {c, a, b}); }
+  /// `a` itself if it has that dtype.
   ValueId cast(ValueId a, DType dtype);
   /// Operand dim i becomes result dim dims[i].
   ValueId broadcast(ValueId a, const Shape& shape, std::vector<int64_t> dims);

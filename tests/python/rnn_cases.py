@@ -34,9 +34,11 @@ class Case:
 
 
 def make(kind: str, *, input_size=5, hidden=7, layers=1, bias=True, batch_first=False, steps=4, batch=3,
-         dtype=torch.float32, with_state=True, contiguous=True) -> Case:  # fmt: skip
-    """kind: GRU, LSTM, RNN_TANH or RNN_RELU."""
-    options = dict(bias=bias, batch_first=batch_first, dtype=dtype, num_layers=layers)
+         dtype=torch.float32, with_state=True, contiguous=True, bidirectional=False, dropout=0.0,
+         proj_size=0) -> Case:  # fmt: skip
+    """kind: GRU, LSTM, RNN_TANH or RNN_RELU; proj_size is an LSTM's alone."""
+    options = dict(bias=bias, batch_first=batch_first, dtype=dtype, num_layers=layers, bidirectional=bidirectional)
+    options |= dict(dropout=dropout) | (dict(proj_size=proj_size) if proj_size else {})
     if kind.startswith("RNN"):
         module = nn.RNN(input_size, hidden, nonlinearity=kind[4:].lower(), **options)
     else:
@@ -44,7 +46,8 @@ def make(kind: str, *, input_size=5, hidden=7, layers=1, bias=True, batch_first=
     x = torch.randn(*((batch, steps) if batch_first else (steps, batch)), input_size, dtype=dtype)
     if not contiguous:
         x = torch.randn(*x.shape[:2], 2 * input_size, dtype=dtype)[..., ::2]
-    states = [torch.randn(layers, batch, hidden, dtype=dtype) for _ in range(2)]
+    directions = 2 if bidirectional else 1
+    states = [torch.randn(layers * directions, batch, size, dtype=dtype) for size in (proj_size or hidden, hidden)]
     if not contiguous:
         states = [state.transpose(0, 1).contiguous().transpose(0, 1) for state in states]
     for tensor in (x, *states):
@@ -59,10 +62,14 @@ KINDS = ("GRU", "LSTM", "RNN_TANH", "RNN_RELU")
 def random_cases(kind: str, count: int) -> Iterator[Case]:
     choose = random.Random(f"{kind} cases")
     for _ in range(count):
+        hidden = choose.choice((1, 3, 8, 16, 31, 48))
+        projects = kind == "LSTM" and hidden > 1 and choose.random() < 0.3
         yield make(
             kind,
             input_size=choose.choice((1, 2, 5, 16, 33)),
-            hidden=choose.choice((1, 3, 8, 16, 31, 48)),
+            hidden=hidden,
+            proj_size=choose.randrange(1, hidden) if projects else 0,
+            bidirectional=choose.random() < 0.3,
             layers=choose.choice((1, 1, 2, 3)),
             bias=choose.random() < 0.7,
             batch_first=choose.random() < 0.4,

@@ -70,27 +70,31 @@ def test_stats_count_and_reset(gru):
 
 
 def test_a_fallback_warns_once_a_reason():
-    module, x = torch.nn.RNN(3, 4, nonlinearity="relu", bidirectional=True), torch.randn(5, 2, 3)
-    with pytest.warns(UserWarning, match="rnn_relu runs on PyTorch's own kernels: bidirectional"):
-        module(x)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        module(x)
-    assert weft.stats()["fallbacks"]["rnn_relu: bidirectional"] == 2
+    module, x = torch.nn.RNN(3, 4, nonlinearity="relu"), torch.randn(5, 2, 3)
+    with torch.autograd.forward_ad.dual_level():
+        x = torch.autograd.forward_ad.make_dual(x, x)
+        with pytest.warns(UserWarning, match="rnn_relu runs on PyTorch's own kernels: forward-mode differentiation"):
+            module(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            module(x)
+    assert weft.stats()["fallbacks"]["rnn_relu: forward-mode differentiation"] == 2
 
 
 def test_strict(run_python):
     script = """
 import torch, weft
-module, x = torch.nn.GRU(3, 4, bidirectional=True), torch.randn(5, 2, 3)
-try:
-    module(x)
-except RuntimeError as error:
-    print(error)
-with weft.disabled():
-    module(x)
+module, x = torch.nn.GRU(3, 4), torch.randn(5, 2, 3)
+with torch.autograd.forward_ad.dual_level():
+    x = torch.autograd.forward_ad.make_dual(x, x)
+    try:
+        module(x)
+    except RuntimeError as error:
+        print(error)
+    with weft.disabled():
+        module(x)
 """
-    assert "gru cannot run on Weft: bidirectional" in run_python(script, WEFT_STRICT="1")
+    assert "gru cannot run on Weft: forward-mode differentiation" in run_python(script, WEFT_STRICT="1")
 
 
 def test_off_by_environment(run_python):

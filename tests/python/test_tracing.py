@@ -67,13 +67,19 @@ def test_nine_lengths_without_gradients(kind, mode):
     assert counters["stats"]["unique_graphs"] == 2
 
 
-def test_what_is_not_covered_traces_as_pytorch_traces_it():
+@pytest.mark.parametrize("what", ["forward mode", "a single step"])
+def test_what_is_not_covered_traces_as_pytorch_traces_it(what):
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    module, x = torch.nn.GRU(5, 7, bidirectional=True), torch.randn(4, 3, 5)
+    if what == "a single step":  # a compiler is to see what is in it
+        module, x = torch.nn.GRUCell(5, 7), torch.randn(3, 5)
+        function = module
+    else:
+        module, x = torch.nn.GRU(5, 7), torch.randn(4, 3, 5)
+        function = lambda x: torch.func.jvp(lambda x: module(x)[0], (x,), (x,))  # noqa: E731
 
     def trace():
-        return str(make_fx(lambda x: module(x)[0], tracing_mode="fake", _allow_non_fake_inputs=True)(x).graph)
+        return str(make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(x).graph)
 
     with weft.disabled():
         theirs = trace()

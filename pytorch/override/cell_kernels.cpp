@@ -1,0 +1,66 @@
+// Kernels of aten::gru_cell, lstm_cell, rnn_tanh_cell and rnn_relu_cell: single steps, in eager mode only. A compiler
+// that traces them sees PyTorch's composite instead: T opaque calls would be all that it could make of a loop of steps.
+
+#include <ATen/ops/gru_cell_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/lstm_cell_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/rnn_relu_cell_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/rnn_tanh_cell_compositeimplicitautograd_dispatch.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include "override/run.h"
+
+namespace weft::override_kernels {
+namespace {
+
+using at::Tensor;
+using at::TensorList;
+using Bias = std::optional<Tensor>;
+using Tensors = std::vector<Tensor>;
+namespace composite = at::compositeimplicitautograd;
+
+bool is_traced(const Tensor& tensor) {
+  return tensor.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::Functionalize}));
+}
+
+/// h' and, for an LSTM, c'; empty if the composite is to run.
+Tensors step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_ih, const Tensor& w_hh,
+             const Bias& b_ih, const Bias& b_hh) {
+  auto given = [](const Bias& bias) { return bias && bias->defined(); };
+  if (given(b_ih) != given(b_hh)) return {};
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set() || is_traced(input)) return {};
+  if (std::any_of(states.begin(), states.end(), is_traced)) return {};
+  Tensors params{w_ih, w_hh};
+  if (given(b_ih)) params.insert(params.end(), {*b_ih, *b_hh});
+  if (std::any_of(params.begin(), params.end(), is_traced)) return {};
+  RnnCall call{.cell = cell, .input = input, .states = states, .params = params};
+  call.has_biases = given(b_ih);
+  call.form = RnnConfig::Form::kStep;
+  return try_run(call);
+}
+
+template <Cell cell, auto fallback>
+Tensor one_state(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Bias& b_ih,
+                 const Bias& b_hh) {
+  auto out = step(cell, input, hx, w_ih, w_hh, b_ih, b_hh);
+  return out.empty() ? fallback(input, hx, w_ih, w_hh, b_ih, b_hh) : std::move(out[0]);
+}
+
+std::tuple<Tensor, Tensor> lstm_cell(const Tensor& input, TensorList hx, const Tensor& w_ih, const Tensor& w_hh,
+                                     const Bias& b_ih, const Bias& b_hh) {
+  auto out = step(Cell::kLstm, input, hx, w_ih, w_hh, b_ih, b_hh);
+  if (!out.empty()) return {std::move(out[0]), std::move(out[1])};
+  return composite::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh);
+}
+
+void register_kernels(torch::Library& m) {
+  m.impl("gru_cell", TORCH_FN((one_state<Cell::kGru, composite::gru_cell>)));
+  m.impl("lstm_cell", TORCH_FN(lstm_cell));
+  m.impl("rnn_tanh_cell", TORCH_FN((one_state<Cell::kRnnTanh, composite::rnn_tanh_cell>)));
+  m.impl("rnn_relu_cell", TORCH_FN((one_state<Cell::kRnnRelu, composite::rnn_relu_cell>)));
+}
+
+}  // namespace
+}  // namespace weft::override_kernels
+
+TORCH_LIBRARY_IMPL(aten, CPU, m) { weft::override_kernels::register_kernels(m); }
+TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { weft::override_kernels::register_kernels(m); }

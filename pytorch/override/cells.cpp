@@ -1,0 +1,81 @@
+#include "override/cells.h"
+
+#include "base/error.h"
+
+namespace weft::override_kernels {
+namespace {
+
+using ir::Builder;
+using ir::ValueId;
+
+/// v W^T + b: [B, gates * H].
+ValueId affine(Builder& body, ValueId v, ValueId weight, ValueId bias) {
+  ValueId product = body.matmul(v, weight, true);
+  if (bias == ir::kNoValue) return product;
+  ir::Shape shape = body.type(product).shape;
+  return body.add(product, body.broadcast_trailing(bias, shape));
+}
+
+/// [B,H] of gate `index` from [B, gates * H].
+ValueId gate(Builder& body, ValueId all, int64_t index, int64_t hidden_size) {
+  return body.slice(all, 1, index * hidden_size, (index + 1) * hidden_size);
+}
+
+/// Gates r, z, n, the reset applied after the product, as PyTorch and cuDNN have it; h' = (h - n) z + n.
+std::vector<ValueId> gru_step(Builder& body, ValueId from_x, ValueId from_h, ValueId h) {
+  int64_t size = body.type(h).shape[1].constant();
+  auto of = [&](ValueId all, int64_t index) { return gate(body, all, index, size); };
+  ValueId r = body.sigmoid(body.add(of(from_x, 0), of(from_h, 0)));
+  ValueId z = body.sigmoid(body.add(of(from_x, 1), of(from_h, 1)));
+  ValueId n = body.tanh(body.add(of(from_x, 2), body.mul(r, of(from_h, 2))));
+  return {body.add(body.mul(body.sub(h, n), z), n)};
+}
+
+/// Gates i, f, g, o; h' = o tanh(c'), projected where there is a w_hr.
+std::vector<ValueId> lstm_step(Builder& body, ValueId gates, ValueId c, ValueId w_hr) {
+  int64_t size = body.type(c).shape[1].constant();
+  auto of = [&](int64_t index) { return gate(body, gates, index, size); };
+  ValueId i = body.sigmoid(of(0)), f = body.sigmoid(of(1)), g = body.tanh(of(2)), o = body.sigmoid(of(3));
+  ValueId next = body.add(body.mul(f, c), body.mul(i, g));
+  ValueId h = body.mul(o, body.tanh(next));
+  return {w_hr == ir::kNoValue ? h : body.matmul(h, w_hr, true), next};
+}
+
+}  // namespace
+
+std::string name_of(Cell cell) {
+  switch (cell) {
+    case Cell::kGru:
+      return "gru";
+    case Cell::kLstm:
+      return "lstm";
+    case Cell::kRnnTanh:
+      return "rnn_tanh";
+    case Cell::kRnnRelu:
+      return "rnn_relu";
+  }
+  internal_error("no cell number {}", static_cast<int>(cell));
+}
+
+int64_t gates_of(Cell cell) { return cell == Cell::kGru ? 3 : cell == Cell::kLstm ? 4 : 1; }
+
+size_t carries_of(Cell cell) { return cell == Cell::kLstm ? 2 : 1; }
+
+std::vector<ValueId> cell_step(Builder& body, Cell cell, const CellWeights& weights, ValueId x,
+                               std::span<const ValueId> carry) {
+  ValueId from_x = affine(body, x, weights.w_ih, weights.b_ih);
+  ValueId from_h = affine(body, carry[0], weights.w_hh, weights.b_hh);
+  switch (cell) {
+    case Cell::kGru:
+      return gru_step(body, from_x, from_h, carry[0]);
+    case Cell::kLstm:
+      return lstm_step(body, body.add(from_x, from_h), carry[1], weights.w_hr);
+    case Cell::kRnnTanh:
+      return {body.tanh(body.add(from_x, from_h))};
+    case Cell::kRnnRelu:
+      return {body.relu(body.add(from_x, from_h))};
+  }
+  internal_error("no cell number {}", static_cast<int>(cell));
+}
+
+}  // namespace weft::override_kernels

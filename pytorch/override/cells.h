@@ -1,0 +1,33 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace weft::override_kernels {
+
+enum class Cell : uint8_t { kGru, kLstm, kRnnTanh, kRnnRelu };
+
+/// gru, lstm, rnn_tanh, rnn_relu.
+std::string name_of(Cell cell);
+/// Rows of a weight in units of the hidden size: 3, 4, 1, 1.
+int64_t gates_of(Cell cell);
+/// 2 for an LSTM (h, c), else 1.
+size_t carries_of(Cell cell);
+
+/// The parameters of one layer and direction; kNoValue where there is none.
+struct CellWeights {
+  ir::ValueId w_ih = ir::kNoValue;                       ///< [gates*H, I]
+  ir::ValueId w_hh = ir::kNoValue;                       ///< [gates*H, H], with a projection [gates*H, P]
+  ir::ValueId b_ih = ir::kNoValue, b_hh = ir::kNoValue;  ///< [gates*H]
+  ir::ValueId w_hr = ir::kNoValue;                       ///< [P, H]: h is projected
+};
+
+/// One step as PyTorch documents it, input projection and all: from x [B,I] and the carries (h [B,H] or [B,P]; lstm: c
+/// [B,H]) to the next carries. All of one floating dtype.
+std::vector<ir::ValueId> cell_step(ir::Builder& body, Cell cell, const CellWeights& weights, ir::ValueId x,
+                                   std::span<const ir::ValueId> carry);
+
+}  // namespace weft::override_kernels

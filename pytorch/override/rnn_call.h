@@ -1,0 +1,36 @@
+#pragma once
+
+#include "operator/aten.h"
+#include "override/rnn_program.h"
+
+namespace weft::override_kernels {
+
+/// A call of aten::gru or one of its kin: the tensors, and what follows them.
+struct RnnCall {
+  Cell cell;
+  const at::Tensor& input;                  ///< [T,B,I], with batch_first [B,T,I]; packed [N,I]; of a single step [B,I]
+  const at::Tensor* batch_sizes = nullptr;  ///< i64[T], if the input is packed
+  at::TensorList states;                    ///< h, lstm: and c: [L*D,B,size], of a single step [B,size]
+  at::TensorList params;
+  bool has_biases = true;
+  int64_t layers = 1;
+  double dropout = 0;
+  bool train = false, bidirectional = false, batch_first = false;
+  RnnConfig::Form form = RnnConfig::Form::kPadded;
+
+  /// Dropout between layers takes place, drawing from PyTorch's generator.
+  bool drops() const { return train && dropout != 0 && layers > 1; }
+};
+
+/// Why Weft has no kernel for a call; empty when it has, or when the call is none that PyTorch would take.
+std::string unsupported(const RnnCall& call);
+
+/// The configuration of a well-formed call; empty if anything doesn't fit, T = 0 included, which PyTorch refuses. Sizes
+/// but T, B and N are guarded on, so that a trace stays dynamic in these.
+std::optional<RnnConfig> configuration(const RnnCall& call);
+
+/// Whether a packed call's batch sizes are known here (no tracing) and all the same, so that its rows are a dense
+/// [T,B,I].
+bool is_uniform(const RnnCall& call);
+
+}  // namespace weft::override_kernels
