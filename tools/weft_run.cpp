@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/batch_sizes.h"
 #include "base/error.h"
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
@@ -62,7 +63,8 @@ weft::ir::Bindings parse_dims(const std::vector<std::string>& dims) {
   return bindings;
 }
 
-/// Normal for floating types, 0 or 1 for the others, so that they are valid indices nearly everywhere.
+/// Normal for floating types, 0 or 1 for the others, so that they are valid indices nearly everywhere; batch sizes of
+/// packed sequences fit.
 std::vector<double> random_values(weft::DType dtype, int64_t count, std::mt19937_64& generator) {
   std::normal_distribution<double> normal(0, 0.5);
   std::vector<double> values(static_cast<size_t>(count));
@@ -74,10 +76,17 @@ std::vector<Array> random_inputs(const weft::ir::Program& program, const Options
   weft::ir::Bindings bindings = parse_dims(options.dims);
   std::mt19937_64 generator(options.seed);
   std::vector<Array> inputs;
+  auto ragged = batch_sizes_inputs(program);
   for (weft::ir::ValueId id : program.body.args) {
     const weft::ir::Type& type = program.type(id);
     std::vector<int64_t> sizes = weft::interpreter::sizes_of(type.shape, bindings);
     int64_t count = weft::interpreter::count_of(sizes);
+    if (auto it = ragged.find(id); it != ragged.end()) {
+      std::vector<int64_t> rows = weft::some_batch_sizes(count, evaluate(it->second.rows, bindings),
+                                                         evaluate(it->second.packed, bindings), options.seed);
+      inputs.push_back(Array::of(type.dtype, std::move(sizes), std::vector<double>(rows.begin(), rows.end())));
+      continue;
+    }
     inputs.push_back(Array::of(type.dtype, std::move(sizes), random_values(type.dtype, count, generator)));
   }
   return inputs;

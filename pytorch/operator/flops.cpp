@@ -30,6 +30,16 @@ int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& 
     }
     case ir::OpCode::kScan: {
       ir::ScanView scan(op);
+      if (scan.ragged) {  // linear in the rows of each step, which come to the packed rows in all steps
+        auto of_rows = [&](int64_t rows) {
+          ir::Bindings step = symbols;
+          step[scan.ragged->rows.symbols[0]] = rows;
+          return count(program, scan.region, step);
+        };
+        int64_t fixed = of_rows(0);
+        return ir::evaluate(scan.length, symbols) * fixed +
+               ir::evaluate(scan.ragged->packed, symbols) * (of_rows(1) - fixed);
+      }
       return ir::evaluate(scan.length, symbols) * count(program, scan.region, symbols);
     }
     default:

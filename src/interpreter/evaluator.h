@@ -20,6 +20,7 @@ class Evaluator {
   void run_ops(const ir::Block& block);
   void run_op(const ir::Op& op);
   void run_scan(const Call& call);
+  void run_ragged_scan(const Call& call);
   void run_kernel(const Call& call);
   int64_t value_of(const ir::Dim& dim) const { return ir::evaluate(dim, bindings_); }
 

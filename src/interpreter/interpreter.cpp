@@ -1,8 +1,10 @@
 #include "interpreter/interpreter.h"
 
 #include <cstring>
+#include <deque>
 #include <utility>
 
+#include "base/batch_sizes.h"
 #include "interpreter/evaluator.h"
 #include "ir/verifier.h"
 
@@ -75,8 +77,81 @@ void Evaluator::run_kernel(const Call& call) {
   kKernels[static_cast<size_t>(call.op.code)](call);
 }
 
+namespace {
+
+/// The rows of each step of a ragged scan, and where they begin in the packed rows.
+struct Steps {
+  const ir::Ragged& ragged;
+  std::span<const int64_t> batch_sizes;
+  std::vector<int64_t> offsets;
+
+  Steps(const ir::Ragged& ragged, const View& sizes, int64_t rows, int64_t packed)
+      : ragged(ragged), batch_sizes(static_cast<const int64_t*>(sizes.data), static_cast<size_t>(sizes.sizes[0])) {
+    std::string misfit = batch_sizes_misfit(batch_sizes, rows, packed);
+    check(misfit.empty(), "{}", misfit);
+    int64_t offset = 0;
+    for (int64_t size : batch_sizes) {
+      offsets.push_back(offset);
+      offset += size;
+    }
+  }
+};
+
+/// `count` rows from `first` on.
+View rows_of(const View& all, int64_t first, int64_t count, std::deque<std::vector<int64_t>>& sizes) {
+  std::vector<int64_t>& mine = sizes.emplace_back(all.sizes.begin(), all.sizes.end());
+  mine[0] = count;
+  View rows{all.dtype, mine, nullptr};
+  int64_t row_bytes = count_of(all.sizes.subspan(1)) * size_of(all.dtype);
+  rows.data = static_cast<const std::byte*>(all.data) + first * row_bytes;
+  return rows;
+}
+
+}  // namespace
+
+/// Each step is a program of its own on so many rows, which differ in number from those of the step before.
+void Evaluator::run_ragged_scan(const Call& call) {
+  ir::ScanView scan(call.op);
+  auto carries = static_cast<size_t>(scan.carries);
+  Steps steps(*scan.ragged, call.operands.back(), value_of(scan.ragged->rows), value_of(scan.ragged->packed));
+  auto is_rows = [&](ir::ValueId id) { return has_rows(program_.type(id), *scan.ragged); };
+  std::vector<Array> now;
+  for (size_t i = 0; i < carries; ++i) now.push_back(Array::copy_of(call.operands[i]));
+  ir::Bindings bindings = bindings_;
+  for (size_t step = 0; step < steps.batch_sizes.size(); ++step) {
+    size_t t = scan.reverse ? steps.batch_sizes.size() - 1 - step : step;
+    int64_t rows = steps.batch_sizes[t];
+    bindings[scan.ragged->rows.symbols[0]] = rows;
+    std::deque<std::vector<int64_t>> sizes;  // what the step's views show
+    Captured outside = [&](ir::ValueId id) { return is_rows(id) ? rows_of(view(id), 0, rows, sizes) : view(id); };
+    Evaluator inside(program_, bindings, outside);
+    for (size_t i = 0; i < carries; ++i) {
+      View carry = std::as_const(now[i]).view();
+      inside.set(scan.carry_args[i], is_rows(scan.carry_args[i]) ? rows_of(carry, 0, rows, sizes) : carry);
+    }
+    for (size_t i = 0; i < scan.x_args.size(); ++i) {
+      const View& stack = call.operands[carries + i];
+      inside.set(scan.x_args[i], is_rows(scan.x_args[i]) ? rows_of(stack, steps.offsets[t], rows, sizes)
+                                                         : step_of(stack, static_cast<int64_t>(t)));
+    }
+    inside.run_ops(scan.region);
+    std::vector<Array> next = now;  // rows that have no such step stay
+    for (size_t i = 0; i < carries; ++i) copy_bytes(next[i].bytes.data(), inside.view(scan.carry_outs[i]));
+    for (size_t i = 0; i < scan.y_outs.size(); ++i) {
+      View y = inside.view(scan.y_outs[i]);
+      int64_t row_bytes = is_rows(scan.y_outs[i]) ? count_of(y.sizes.subspan(1)) * size_of(y.dtype) : 0;
+      int64_t skipped = is_rows(scan.y_outs[i]) ? steps.offsets[t] * row_bytes
+                                                : static_cast<int64_t>(t) * count_of(y.sizes) * size_of(y.dtype);
+      copy_bytes(static_cast<std::byte*>(call.results[carries + i].data) + skipped, y);
+    }
+    now = std::move(next);
+  }
+  for (size_t i = 0; i < carries; ++i) copy_bytes(call.results[i].data, std::as_const(now[i]).view());
+}
+
 void Evaluator::run_scan(const Call& call) {
   ir::ScanView scan(call.op);
+  if (scan.ragged) return run_ragged_scan(call);
   auto carries = static_cast<size_t>(scan.carries);
   // Two memories a carry, since a step may yield one carry as another.
   std::vector<Array> now;

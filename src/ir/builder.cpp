@@ -73,15 +73,13 @@ ValueId Builder::matmul(ValueId a, ValueId b, bool transpose_b) {
   return emit(OpCode::kMatmul, {a, b}, std::move(attrs));
 }
 
-std::vector<ValueId> Builder::scan(std::vector<ValueId> inits, std::vector<ValueId> xs, Dim length, bool reverse,
-                                   const Step& step) {
+std::vector<ValueId> Builder::scan(std::vector<ValueId> inits, std::vector<ValueId> xs, Dim length,
+                                   const std::optional<Ragged>& ragged, bool reverse, const Step& step) {
   Block region;
   for (ValueId init : inits) region.args.push_back(program_.new_value(type(init)));
   for (ValueId x : xs) {
-    Type slice = type(x);
-    check(slice.rank() >= 1, "scan: an xs operand is {}, which has no steps", to_string(slice));
-    slice.shape.erase(slice.shape.begin());
-    region.args.push_back(program_.new_value(std::move(slice)));
+    check(type(x).rank() >= 1, "scan: an xs operand is {}, which has no steps", to_string(type(x)));
+    region.args.push_back(program_.new_value(step_of(type(x), ragged)));
   }
   std::vector<ValueId> args = region.args;
   Builder body(program_, region);
@@ -95,6 +93,11 @@ std::vector<ValueId> Builder::scan(std::vector<ValueId> inits, std::vector<Value
   Op op{OpCode::kScan, inits, {}, {{"carries", static_cast<int64_t>(inits.size())}, {"length", length}}, {}};
   if (reverse) op.attrs.emplace("reverse", true);
   op.operands.insert(op.operands.end(), xs.begin(), xs.end());
+  if (ragged) {
+    op.operands.push_back(ragged->batch_sizes);
+    op.attrs.emplace("rows", ragged->rows);
+    op.attrs.emplace("packed", ragged->packed);
+  }
   op.regions.push_back(std::move(region));
   return append(std::move(op)).results;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -57,7 +58,12 @@ class Builder {
   using Step = std::function<StepResults(Builder& body, std::span<const ValueId> carries, std::span<const ValueId> xs)>;
   /// Results of the scan: last carries, then stacked ys.
   std::vector<ValueId> scan(std::vector<ValueId> inits, std::vector<ValueId> xs, Dim length, bool reverse,
-                            const Step& step);
+                            const Step& step) {
+    return scan(std::move(inits), std::move(xs), std::move(length), std::nullopt, reverse, step);
+  }
+  /// The same, ragged where `ragged` says so.
+  std::vector<ValueId> scan(std::vector<ValueId> inits, std::vector<ValueId> xs, Dim length,
+                            const std::optional<Ragged>& ragged, bool reverse, const Step& step);
 
   /// The program's results.
   void ret(std::vector<ValueId> results) { block_.results = std::move(results); }

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -366,14 +367,40 @@ class Parser {
     }
     expect_word("length");
     op.attrs.emplace("length", parse_dim());
+    std::optional<Token> batch_sizes;
+    if (is_word("ragged")) batch_sizes = parse_ragged(op);
+    Token attrs = token_;
     if (is_punct('{')) parse_attrs(op.attrs);
+    if (!batch_sizes && (op.has("rows") || op.has("packed")))
+      fail(attrs, "scan: a ragged scan is written as ragged(%batch_sizes, B, N)");
     std::vector<Token> operands;
     expect_word("carry");
     parse_pairs(args, operands);
     op.attrs.insert_or_assign("carries", static_cast<int64_t>(args.size()));
     expect_word("xs");
     parse_pairs(args, operands);
+    if (batch_sizes) operands.push_back(*batch_sizes);
     for (const Token& operand : operands) op.operands.push_back(look_up(operand));
+  }
+
+  /// `ragged(%batch_sizes, B, N)`.
+  Token parse_ragged(Op& op) {
+    advance();
+    expect_punct('(');
+    Token batch_sizes = expect(TokenKind::kValue, "the batch sizes, as %batch_sizes");
+    expect_punct(',');
+    op.attrs.emplace("rows", parse_symbol());
+    expect_punct(',');
+    op.attrs.emplace("packed", parse_symbol());
+    expect_punct(')');
+    return batch_sizes;
+  }
+
+  Dim parse_symbol() {
+    Token start = token_;
+    Dim dim = parse_dim();
+    if (!dim.is_symbol()) fail(start, fmt::format("ragged: expected a symbol, but found {}", to_string(dim)));
+    return dim;
   }
 
   void parse_scan(Op& op, const Token& word, int64_t depth) {
@@ -381,6 +408,8 @@ class Parser {
     std::vector<Token> args;
     parse_scan_head(op, args);
     auto carries = static_cast<size_t>(op.attr<int64_t>("carries"));
+    std::optional<Ragged> ragged;
+    if (op.has("rows")) ragged = Ragged{op.operands.back(), op.attr<Dim>("rows"), op.attr<Dim>("packed")};
     size_t outer = scope_.size();
     Block region;
     for (size_t i = 0; i < args.size(); ++i) {
@@ -388,7 +417,7 @@ class Parser {
       if (i >= carries) {
         if (type.rank() == 0)
           fail(args[i], fmt::format("scan: an xs operand is {}, which has no steps", to_string(type)));
-        type.shape.erase(type.shape.begin());
+        type = step_of(type, ragged);
       }
       region.args.push_back(define(args[i], std::move(type)));
     }

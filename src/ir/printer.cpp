@@ -127,11 +127,16 @@ class Printer {
     return text;
   }
 
-  /// ` {a = 1, b = true}`, or nothing; scan's own attributes have their own syntax.
+  /// Scan's own attributes have their own syntax.
+  static bool is_scan_word(std::string_view name) {
+    return name == "carries" || name == "reverse" || name == "length" || name == "rows" || name == "packed";
+  }
+
+  /// ` {a = 1, b = true}`, or nothing.
   static std::string attrs_text(const Op& op) {
     std::string text;
     for (const auto& [name, value] : op.attrs) {
-      if (op.code == OpCode::kScan && (name == "carries" || name == "reverse" || name == "length")) continue;
+      if (op.code == OpCode::kScan && is_scan_word(name)) continue;
       text += (text.empty() ? "" : ", ") + name + " = " + attr_text(value);
     }
     return text.empty() ? "" : " {" + text + "}";
@@ -162,10 +167,16 @@ class Printer {
   void print_scan(const Op& op, int depth) {
     static const Block empty;
     const Block& region = op.regions.empty() ? empty : op.regions[0];
-    auto carries = std::min(static_cast<size_t>(op.attr_or<int64_t>("carries", 0)), op.operands.size());
+    bool ragged = op.has("rows") && !op.operands.empty();
+    size_t operands = op.operands.size() - (ragged ? 1 : 0);
+    auto carries = std::min(static_cast<size_t>(op.attr_or<int64_t>("carries", 0)), operands);
     out_ += op.attr_or("reverse", false) ? " reverse length " : " length ";
-    out_ += to_string(op.attr_or("length", Dim(0))) + attrs_text(op);
-    out_ += " carry" + pairs(op, region, 0, carries) + " xs" + pairs(op, region, carries, op.operands.size()) + " {\n";
+    out_ += to_string(op.attr_or("length", Dim(0)));
+    if (ragged)
+      out_ += fmt::format(" ragged({}, {}, {})", names_.of(op.operands.back()), to_string(op.attr_or("rows", Dim(0))),
+                          to_string(op.attr_or("packed", Dim(0))));
+    out_ += attrs_text(op);
+    out_ += " carry" + pairs(op, region, 0, carries) + " xs" + pairs(op, region, carries, operands) + " {\n";
     for (const Op& inner : region.ops) print_op(inner, depth + 1);
     out_.append(static_cast<size_t>(depth + 1) * 2, ' ');
     out_ += "yield carry(" + list(region.results, 0, carries) + ") ys(" + list(region.results, carries) + ")\n";

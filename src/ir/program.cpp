@@ -1,5 +1,6 @@
 #include "ir/program.h"
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 
@@ -35,20 +36,72 @@ ValueId Program::new_value(Type type, std::string name) {
   return static_cast<ValueId>(values.size() - 1);
 }
 
+bool has_rows(const Type& type, const Ragged& ragged) { return !type.shape.empty() && type.shape[0] == ragged.rows; }
+
+bool mentions_rows(const Type& type, const Ragged& ragged) {
+  return std::ranges::any_of(type.shape, [&](const Dim& dim) {
+    return std::ranges::find(dim.symbols, ragged.rows.symbols.at(0)) != dim.symbols.end();
+  });
+}
+
+Type stacked(const Type& step, const Dim& length, const std::optional<Ragged>& ragged) {
+  Type result = step;
+  if (ragged && has_rows(step, *ragged))
+    result.shape[0] = ragged->packed;
+  else
+    result.shape.insert(result.shape.begin(), length);
+  return result;
+}
+
+Type step_of(const Type& stack, const std::optional<Ragged>& ragged) {
+  Type result = stack;
+  if (ragged && !stack.shape.empty() && stack.shape[0] == ragged->packed)
+    result.shape[0] = ragged->rows;
+  else
+    result.shape.erase(result.shape.begin());
+  return result;
+}
+
+namespace {
+
+void find_batch_sizes(const Block& block, std::map<ValueId, Ragged>& found) {
+  for (const Op& op : block.ops) {
+    if (op.code == OpCode::kScan)
+      if (ScanView view(op); view.ragged) found.emplace(view.ragged->batch_sizes, *view.ragged);
+    for (const Block& region : op.regions) find_batch_sizes(region, found);
+  }
+}
+
+}  // namespace
+
+std::map<ValueId, Ragged> batch_sizes_inputs(const Program& program) {
+  std::map<ValueId, Ragged> found;
+  find_batch_sizes(program.body, found);
+  std::erase_if(found, [&](const auto& each) {
+    return std::ranges::find(program.body.args, each.first) == program.body.args.end();
+  });
+  return found;
+}
+
 ScanView::ScanView(const Op& op)
     : carries(op.attr<int64_t>("carries")),
       reverse(op.attr_or("reverse", false)),
       length(op.attr<Dim>("length")),
       region(op.regions.at(0)) {
-  internal_check(carries >= 0 && carries <= static_cast<int64_t>(op.operands.size()) &&
-                     region.args.size() == op.operands.size() && region.results.size() == op.results.size() &&
+  std::vector<ValueId> operands = op.operands;
+  if (op.has("rows") && !operands.empty()) {
+    ragged = Ragged{operands.back(), op.attr<Dim>("rows"), op.attr<Dim>("packed")};
+    operands.pop_back();
+  }
+  internal_check(carries >= 0 && carries <= static_cast<int64_t>(operands.size()) &&
+                     region.args.size() == operands.size() && region.results.size() == op.results.size() &&
                      carries <= static_cast<int64_t>(region.results.size()),
                  "scan: its operands, region and results don't fit each other");
   auto split = [this](const std::vector<ValueId>& all, std::vector<ValueId>& head, std::vector<ValueId>& tail) {
     head.assign(all.begin(), all.begin() + carries);
     tail.assign(all.begin() + carries, all.end());
   };
-  split(op.operands, inits, xs);
+  split(operands, inits, xs);
   split(region.args, carry_args, x_args);
   split(region.results, carry_outs, y_outs);
   split(op.results, carry_results, stacks);

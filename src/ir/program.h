@@ -86,18 +86,39 @@ struct Program {
   ValueId new_value(Type type, std::string name = "");
 };
 
+/// What makes a scan ragged (ops.def): how many rows each step works on, and what types call them.
+struct Ragged {
+  ValueId batch_sizes;  ///< i64[length]
+  Dim rows;             ///< B, a symbol: a step's number of rows inside the region, all rows outside
+  Dim packed;           ///< N, a symbol: the rows of all steps together
+};
+
+/// Whether the type has a ragged scan's rows as its leading dim.
+bool has_rows(const Type& type, const Ragged& ragged);
+/// Whether one of the type's dims is or contains the rows.
+bool mentions_rows(const Type& type, const Ragged& ragged);
+
+/// The type of all steps' values of this type, stacked ([length, ...], or [packed, ...] for rows of a ragged scan), and
+/// of one step of a stack.
+Type stacked(const Type& step, const Dim& length, const std::optional<Ragged>& ragged);
+Type step_of(const Type& stack, const std::optional<Ragged>& ragged);
+
 /// Scan's operands, region arguments and results, each split into its carry part and its xs or ys part.
 struct ScanView {
   explicit ScanView(const Op& op);
   int64_t carries;
   bool reverse;
   Dim length;
+  std::optional<Ragged> ragged;
   const Block& region;
-  std::vector<ValueId> inits, xs;              ///< operands
+  std::vector<ValueId> inits, xs;              ///< operands, but for batch_sizes
   std::vector<ValueId> carry_args, x_args;     ///< region arguments
   std::vector<ValueId> carry_outs, y_outs;     ///< region results
   std::vector<ValueId> carry_results, stacks;  ///< op results
 };
+
+/// Inputs of the program that are batch sizes of its ragged scans, and of which.
+std::map<ValueId, Ragged> batch_sizes_inputs(const Program& program);
 
 /// The result types that an op's type rule gives. For ops whose type is declared (constant, iota, cast, broadcast,
 /// reshape, scatter_add) `declared` is checked and returned. Throws the user's error when operands don't fit, e.g.

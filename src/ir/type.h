@@ -21,6 +21,8 @@ struct Dim {
   static Dim symbol(std::string name);
 
   bool is_constant() const { return symbols.empty(); }
+  /// One symbol, times 1.
+  bool is_symbol() const { return factor == 1 && symbols.size() == 1; }
   /// The number; internal error unless is_constant().
   int64_t constant() const;
   auto operator<=>(const Dim&) const = default;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace weft::ir {
 
@@ -405,6 +406,47 @@ std::vector<Type> matmul_packed(const RuleInput& in) {
 
 namespace {
 
+std::optional<Ragged> ragged_of(const RuleInput& in, const Dim& length) {
+  if (!in.op.has("rows") && !in.op.has("packed")) return std::nullopt;
+  const Dim& rows = required<Dim>(in, "rows", "a symbol");
+  const Dim& packed = required<Dim>(in, "packed", "a symbol");
+  check(rows.is_symbol() && packed.is_symbol(), "scan: ragged rows are {} of {}, but both must be symbols",
+        to_string(rows), to_string(packed));
+  auto has = [&](const Dim& dim) { return std::ranges::find(dim.symbols, rows.symbols[0]) != dim.symbols.end(); };
+  check(packed != length && !has(packed) && !has(length),
+        "scan: the rows {}, the packed rows {} and the length {} of a ragged scan must be different", to_string(rows),
+        to_string(packed), to_string(length));
+  check(!in.op.operands.empty(), "scan: a ragged scan needs its batch sizes as an operand");
+  Ragged ragged{in.op.operands.back(), rows, packed};
+  const Type& type = in.program.type(ragged.batch_sizes);
+  check(type == Type{DType::kI64, {length}}, "scan: batch sizes must be {}, not {}",
+        to_string(Type{DType::kI64, {length}}), to_string(type));
+  return ragged;
+}
+
+/// In a ragged region the rows are another number in every step: a dim that is more than the rows alone, or stands
+/// behind another, would have a size that no layout follows.
+void check_rows(const Program& program, const Block& region, const Ragged& ragged) {
+  auto check_value = [&](ValueId id) {
+    Type type = program.type(id);
+    if (has_rows(type, ragged)) type.shape.erase(type.shape.begin());
+    check(!mentions_rows(type, ragged),
+          "scan: in a ragged scan its rows {} may only be a leading dim, but a value is {}", to_string(ragged.rows),
+          to_string(program.type(id)));
+  };
+  for (ValueId id : region.args) check_value(id);
+  for (const Op& op : region.ops) {
+    for (ValueId id : op.operands) check_value(id);
+    for (ValueId id : op.results) check_value(id);
+    for (const auto& [name, attr] : op.attrs)
+      if (const Dim* dim = std::get_if<Dim>(&attr))
+        check(!mentions_rows(Type{DType::kF32, {*dim}}, ragged),
+              "scan: the rows {} of a ragged scan can't be the {} of one inside", to_string(ragged.rows), name);
+    for (const Block& inner : op.regions) check_rows(program, inner, ragged);
+  }
+  for (ValueId id : region.results) check_value(id);
+}
+
 void check_carries(const RuleInput& in, const Block& region, size_t carries) {
   for (size_t i = 0; i < carries; ++i) {
     const Type& init = in.operand(i);
@@ -415,12 +457,17 @@ void check_carries(const RuleInput& in, const Block& region, size_t carries) {
   }
 }
 
-void check_xs(const RuleInput& in, const Block& region, size_t carries, const Dim& length) {
-  for (size_t i = carries; i < in.op.operands.size(); ++i) {
+void check_xs(const RuleInput& in, const Block& region, size_t carries, const Dim& length,
+              const std::optional<Ragged>& ragged) {
+  for (size_t i = carries; i < region.args.size(); ++i) {
     const Type& x = in.operand(i);
-    check(x.rank() >= 1 && x.shape[0] == length, "scan: its length is {}, but an xs operand is {}", to_string(length),
-          to_string(x));
-    Type step = with_shape(x, Shape(x.shape.begin() + 1, x.shape.end()));
+    bool packed = ragged && x.rank() >= 1 && x.shape[0] == ragged->packed;
+    check(packed || (x.rank() >= 1 && x.shape[0] == length), "scan: its length is {}{}, but an xs operand is {}",
+          to_string(length), ragged ? " and its packed rows are " + to_string(ragged->packed) : "", to_string(x));
+    check(!ragged || !mentions_rows(x, *ragged),
+          "scan: rows of a ragged scan come packed as {}, but an xs operand is {}",
+          ragged ? to_string(ragged->packed) : "", to_string(x));
+    Type step = step_of(x, ragged);
     check(in.program.type(region.args[i]) == step, "scan: a step of {} is {}, but the region takes {}", to_string(x),
           to_string(step), to_string(in.program.type(region.args[i])));
   }
@@ -429,26 +476,26 @@ void check_xs(const RuleInput& in, const Block& region, size_t carries, const Di
 }  // namespace
 
 std::vector<Type> scan(const RuleInput& in) {
-  in.allow({"carries", "reverse", "length"});
+  in.allow({"carries", "reverse", "length", "rows", "packed"});
   in.flag("reverse");
   const Dim& length = required<Dim>(in, "length", "a dim");
+  std::optional<Ragged> ragged = ragged_of(in, length);
   int64_t count = in.integer("carries");
   check(in.op.regions.size() == 1, "scan: needs one region, but has {}", in.op.regions.size());
   const Block& region = in.op.regions[0];
-  check(count >= 0 && count <= static_cast<int64_t>(in.op.operands.size()), "scan: {} carries, but {} operands", count,
-        in.op.operands.size());
-  check(region.args.size() == in.op.operands.size(), "scan: has {} operands, but its region takes {}",
-        in.op.operands.size(), region.args.size());
+  size_t operands = in.op.operands.size() - (ragged ? 1 : 0);
+  check(count >= 0 && count <= static_cast<int64_t>(operands), "scan: {} carries, but {} operands", count, operands);
+  check(region.args.size() == operands, "scan: has {} operands, but its region takes {}", operands, region.args.size());
   auto carries = static_cast<size_t>(count);
   check(region.results.size() >= carries, "scan: {} carries, but the region yields {} values", carries,
         region.results.size());
   check_carries(in, region, carries);
-  check_xs(in, region, carries, length);
+  check_xs(in, region, carries, length, ragged);
+  if (ragged) check_rows(in.program, region, *ragged);
   std::vector<Type> types;
   for (size_t i = 0; i < region.results.size(); ++i) {
-    Type type = in.program.type(region.results[i]);
-    if (i >= carries) type.shape.insert(type.shape.begin(), length);
-    types.push_back(std::move(type));
+    const Type& type = in.program.type(region.results[i]);
+    types.push_back(i < carries ? type : stacked(type, length, ragged));
   }
   return types;
 }

@@ -65,8 +65,9 @@ class Verifier {
     std::string_view name = info(op.code).name;
     for (ValueId operand : op.operands) use(operand, name);
     for (const Block& region : op.regions) verify_block(region, depth + 1);
-    if (auto it = op.attrs.find("length"); it != op.attrs.end())
-      if (const Dim* length = std::get_if<Dim>(&it->second)) check_dim(*length);
+    for (std::string_view attr : {"length", "rows", "packed"})
+      if (auto it = op.attrs.find(attr); it != op.attrs.end())
+        if (const Dim* dim = std::get_if<Dim>(&it->second)) check_dim(*dim);
     std::vector<Type> declared;
     for (ValueId result : op.results) {
       check(result < states_.size(), "{}: {} does not exist", name, spell(result));

@@ -257,6 +257,50 @@ TEST(Interpreter, GruStepAgreesWithTheFormula) {
   }
 }
 
+const char* const kRagged = R"(program @p(%x: f32[N], %sizes: i64[T], %h: f32[B], %s: f32[]) {
+    %hT, %sT, %ys, %sums = scan length T ragged(%sizes, B, N) carry(%c = %h, %d = %s) xs(%xt = %x) {
+      %a = add %c, %xt : f32[B]
+      %r = reduce_sum %a {dims = [0]} : f32[]
+      %e = add %d, %r : f32[]
+      yield carry(%a, %e) ys(%a, %r)
+    } : f32[B], f32[], f32[N], f32[T]
+    return %hT, %sT, %ys, %sums
+  })";
+
+TEST(Interpreter, RaggedScan) {
+  Array x = f32({6}, {1, 2, 3, 10, 20, 100});
+  Array sizes = i64({3}, {3, 2, 1});
+  Array h = f32({3}, {0.5, 0.25, 0.125});
+  auto out = run(kRagged, {x, sizes, h, f32({}, {1000})});
+  expect_same(out[0].to_doubles(), {111.5, 22.25, 3.125});
+  expect_same(out[1].to_doubles(), {1000 + 6.875 + 33.75 + 111.5});
+  expect_same(out[2].to_doubles(), {1.5, 2.25, 3.125, 11.5, 22.25, 111.5});
+  expect_same(out[3].to_doubles(), {6.875, 33.75, 111.5});
+  std::string text = kRagged;
+  text.replace(text.find("scan length"), 11, "scan reverse length");
+  out = run(text, {x, sizes, h, f32({}, {1000})});
+  expect_same(out[0].to_doubles(), {111.5, 22.25, 3.125});
+  expect_same(out[2].to_doubles(), {111.5, 22.25, 3.125, 110.5, 20.25, 100.5});
+  expect_same(out[3].to_doubles(), {136.875, 130.75, 100.5});
+}
+
+TEST(Interpreter, BatchSizesThatDoNotFit) {
+  auto error = [&](const Values& sizes, int64_t rows, int64_t packed) {
+    return error_of([&] {
+      run(kRagged, {Array(DType::kF32, {packed}), i64({static_cast<int64_t>(sizes.size())}, sizes),
+                    Array(DType::kF32, {rows}), f32({}, {0})});
+    });
+  };
+  EXPECT_EQ(error({3, 2}, 3, 5), "no error");
+  EXPECT_EQ(error({}, 3, 0), "no error");
+  EXPECT_EQ(error({3, 2}, 3, 6), "packed sequences: batch_sizes sum to 5, but the data have 6 rows");
+  EXPECT_EQ(error({3, 2}, 3, 4), "packed sequences: batch_sizes sum to more than the 4 rows of data");
+  EXPECT_EQ(error({3, 2}, 4, 5), "packed sequences: batch_sizes begin with 3, but there are 4 sequences");
+  EXPECT_EQ(error({3, 1, 2}, 3, 6), "packed sequences: batch_sizes must not increase, but 2 follows 1 at 2");
+  EXPECT_EQ(error({3, 0}, 3, 3), "packed sequences: batch_sizes[1] is 0, but must be at least 1");
+  EXPECT_EQ(error({2, -1}, 2, 1), "packed sequences: batch_sizes[1] is -1, but must be at least 1");
+}
+
 TEST(Interpreter, RandomProgramsRunOnAllSizes) {
   for (uint64_t seed = 0; seed < 150; ++seed) {
     ir::Program program = testing::random_program(seed, {.scan_depth = 2});
