@@ -27,54 +27,147 @@ class ScanLoop {
  public:
   ScanLoop(Frame& frame, const Op& op) : frame_(frame), b_(frame.b), view_(op), scan_(frame.schedule.scans.at(&op)) {
     frame_.batched = scan_.block.batched;
-    barriers_ = barriers_before(frame_, view_, scan_.block);
+    barriers_ = view_.ragged ? std::vector<bool>(scan_.block.stages.size(), false)
+                             : barriers_before(frame_, view_, scan_.block);
   }
 
   void emit() {
     Value* length = frame_.size(view_.length);
     std::vector<Value*> carries;
     for (ValueId init : view_.inits) carries.push_back(frame_.address(init));
-    frame_.loop(frame_.i64(0), length, 1, carries,
-                [&](Value* step, const std::vector<Value*>& current) { return emit_step(step, length, current); });
+    if (view_.ragged) {
+      emit_ragged(length, std::move(carries));
+      return;
+    }
+    frame_.loop(frame_.i64(0), length, 1, carries, [&](Value* step, const std::vector<Value*>& current) {
+      begin_step(step, length);
+      std::vector<Value*> next = set_addresses(current);
+      emit_stages();
+      return next;
+    });
   }
 
  private:
-  std::vector<Value*> emit_step(Value* step, Value* length, const std::vector<Value*>& current) {
+  /// The steps of a ragged scan also carry where their rows begin among the packed ones, and how many rows the step
+  /// before had. Rows that end or enter between two steps change buffers there.
+  void emit_ragged(Value* length, std::vector<Value*> carried) {
     Value* last = b_.CreateSub(length, frame_.i64(1));
-    Value* time = view_.reverse ? b_.CreateSub(last, step) : step;
-    Value* parity = b_.CreateAnd(step, frame_.i64(1));
-    Value* is_last = b_.CreateICmpEQ(step, last);
+    carried.push_back(view_.reverse ? frame_.size(view_.ragged->packed) : frame_.i64(0));
+    carried.push_back(batch_size(view_.reverse ? last : frame_.i64(0)));
+    frame_.loop(frame_.i64(0), length, 1, carried, [&](Value* step, std::vector<Value*> current) {
+      Value* rows_before = current.back();
+      Value* offset = current[current.size() - 2];
+      current.resize(current.size() - 2);
+      begin_step(step, length);
+      Value* rows = batch_size(time_);
+      offset_ = view_.reverse ? b_.CreateSub(offset, rows) : offset;
+      last_row_ = frame_.minimum(frame_.hi, rows);
+      if (view_.reverse)
+        enter_rows(current, rows_before, rows);
+      else
+        end_rows(current, rows, rows_before);
+      std::vector<Value*> next = set_addresses(current);
+      if_less(frame_.lo, last_row_, [&] { emit_stages(); });
+      next.push_back(view_.reverse ? offset_ : b_.CreateAdd(offset, rows));
+      next.push_back(rows);
+      return next;
+    });
+  }
+
+  Value* batch_size(Value* time) {
+    Value* address = frame_.offset(frame_.address(view_.ragged->batch_sizes), time, size_of(DType::kI64));
+    return b_.CreateAlignedLoad(b_.getInt64Ty(), address, llvm::Align(8));
+  }
+
+  void begin_step(Value* step, Value* length) {
+    Value* last = b_.CreateSub(length, frame_.i64(1));
+    time_ = view_.reverse ? b_.CreateSub(last, step) : step;
+    parity_ = b_.CreateAnd(step, frame_.i64(1));
+    is_last_ = b_.CreateICmpEQ(step, last);
     // Every other step backwards: what the step before left in the cache, of weights larger than it, is read again.
-    frame_.backwards = b_.CreateICmpNE(parity, frame_.i64(0));
+    frame_.backwards = b_.CreateICmpNE(parity_, frame_.i64(0));
+  }
+
+  /// Where the step reads and writes; the carries' places in the next step.
+  std::vector<Value*> set_addresses(const std::vector<Value*>& current) {
     frame_.targets.clear();
     for (size_t i = 0; i < view_.x_args.size(); ++i)
-      frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i], time);
+      frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i]);
     for (size_t i = 0; i < current.size(); ++i) frame_.memory[view_.carry_args[i]] = current[i];
-    for (const auto& [value, buffer] : scan_.scratch) add_target(value, alternate(value, buffer, parity));
+    for (const auto& [value, buffer] : scan_.scratch) add_target(value, alternate(value, buffer));
     for (size_t i = 0; i < view_.stacks.size(); ++i)
-      add_target(view_.y_outs[i], slice(view_.stacks[i], view_.y_outs[i], time));
+      add_target(view_.y_outs[i], slice(view_.stacks[i], view_.y_outs[i]));
     std::vector<Value*> next;
     for (size_t i = 0; i < current.size(); ++i) {
-      Value* work = alternate(view_.carry_outs[i], scan_.carries[i], parity);
-      next.push_back(b_.CreateSelect(is_last, frame_.address(view_.carry_results[i]), work));
+      Value* work = alternate(view_.carry_outs[i], scan_.carries[i]);
+      next.push_back(b_.CreateSelect(is_last_, frame_.address(view_.carry_results[i]), work));
       add_target(view_.carry_outs[i], next.back());
-    }
-    for (size_t i = 0; i < scan_.block.stages.size(); ++i) {
-      if (barriers_[i]) emit_barrier();
-      emit_stage(scan_.block.stages[i]);
     }
     return next;
   }
 
-  /// Where a stack holds the step's slice.
-  Value* slice(ValueId stack, ValueId of, Value* time) {
-    const ir::Type& type = frame_.type(of);
-    return frame_.offset(frame_.address(stack), b_.CreateMul(time, frame_.size(element_count(type.shape))),
-                         size_of(type.dtype));
+  void emit_stages() {
+    for (size_t i = 0; i < scan_.block.stages.size(); ++i) {
+      if (barriers_[i]) emit_barrier();
+      emit_stage(scan_.block.stages[i]);
+    }
   }
 
-  Value* alternate(ValueId value, int64_t buffer, Value* parity) {
-    return frame_.offset(frame_.buffer(buffer), b_.CreateMul(parity, instance_bytes(frame_, frame_.type(value))), 1);
+  // ---- rows that end or enter
+
+  /// Rows first..last-1 had their last step: their carries are results.
+  void end_rows(const std::vector<Value*>& current, Value* first, Value* last) {
+    copy_rows(first, last, [&](size_t i) { return std::pair(current[i], frame_.address(view_.carry_results[i])); });
+  }
+
+  /// Rows first..last-1 have their first step: they take their initial carries.
+  void enter_rows(const std::vector<Value*>& current, Value* first, Value* last) {
+    copy_rows(first, last, [&](size_t i) { return std::pair(frame_.address(view_.inits[i]), current[i]); });
+  }
+
+  /// The thread's of these rows, of every carry, between the pair (from, to) that `places` gives.
+  void copy_rows(Value* first, Value* last, const std::function<std::pair<Value*, Value*>(size_t)>& places) {
+    first = b_.CreateSelect(b_.CreateICmpSGT(first, frame_.lo), first, frame_.lo);
+    last = frame_.minimum(last, frame_.hi);
+    if_less(first, last, [&] {
+      for (size_t i = 0; i < view_.carry_args.size(); ++i) {
+        const ir::Type& type = frame_.type(view_.carry_args[i]);
+        Value* row = row_elements(type);
+        auto [from, to] = places(i);
+        Value* skipped = b_.CreateMul(first, row);
+        Value* bytes = b_.CreateMul(b_.CreateMul(b_.CreateSub(last, first), row), frame_.i64(size_of(type.dtype)));
+        b_.CreateMemCpy(frame_.offset(to, skipped, size_of(type.dtype)), llvm::MaybeAlign(1),
+                        frame_.offset(from, skipped, size_of(type.dtype)), llvm::MaybeAlign(1), bytes);
+      }
+    });
+  }
+
+  Value* row_elements(const ir::Type& type) {
+    return frame_.size(element_count(ir::Shape(type.shape.begin() + 1, type.shape.end())));
+  }
+
+  void if_less(Value* x, Value* y, const std::function<void()>& body) {
+    auto& context = b_.getContext();
+    llvm::Function* function = b_.GetInsertBlock()->getParent();
+    auto* inside = llvm::BasicBlock::Create(context, "some", function);
+    auto* after = llvm::BasicBlock::Create(context, "none", function);
+    b_.CreateCondBr(b_.CreateICmpSLT(x, y), inside, after);
+    b_.SetInsertPoint(inside);
+    body();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
+
+  /// Where a stack holds the step's slice.
+  Value* slice(ValueId stack, ValueId of) {
+    const ir::Type& type = frame_.type(of);
+    Value* skipped = view_.ragged ? b_.CreateMul(offset_, row_elements(type))
+                                  : b_.CreateMul(time_, frame_.size(element_count(type.shape)));
+    return frame_.offset(frame_.address(stack), skipped, size_of(type.dtype));
+  }
+
+  Value* alternate(ValueId value, int64_t buffer) {
+    return frame_.offset(frame_.buffer(buffer), b_.CreateMul(parity_, instance_bytes(frame_, frame_.type(value))), 1);
   }
 
   void add_target(ValueId value, Value* address) {
@@ -105,7 +198,7 @@ class ScanLoop {
       rows.erase(rows.begin());
       Value* inner = frame_.size(element_count(rows));
       first = b_.CreateMul(frame_.lo, inner);
-      last = b_.CreateMul(frame_.hi, inner);
+      last = b_.CreateMul(view_.ragged ? last_row_ : frame_.hi, inner);
     } else {
       last = frame_.size(element_count(rows));
     }
@@ -120,6 +213,8 @@ class ScanLoop {
   ir::ScanView view_;
   const ScanBuffers& scan_;
   std::vector<bool> barriers_;
+  Value *time_ = nullptr, *parity_ = nullptr, *is_last_ = nullptr;  // of the step at hand
+  Value *offset_ = nullptr, *last_row_ = nullptr;  // of a ragged scan: its first packed row, and its rows of ours
 };
 
 /// What a stage reads elsewhere than at its own columns: the stage that made it, in this step or in the one before.

@@ -152,14 +152,32 @@ class Planner {
     return static_cast<int64_t>(schedule_.plan.buffers.size()) - 1;
   }
 
+  bool is_on_rows(const Op& op, const ir::Ragged& ragged) const {
+    auto on_rows = [&](ValueId v) { return has_rows(program_.type(v), ragged); };
+    return op.regions.empty() &&
+           (std::ranges::any_of(op.operands, on_rows) || std::ranges::any_of(op.results, on_rows));
+  }
+
   /// Multiply-adds of products; for other ops a few an element.
-  void count_work(const Op& op, const ir::Dim& times) {
+  void count_work(const Op& op, const ir::Dim& times, const ir::Ragged* ragged = nullptr) {
     constexpr int64_t kPerElement = 4;
-    for (const Block& region : op.regions)
-      for (const Op& inner : region.ops) count_work(inner, times * ir::ScanView(op).length);
+    auto shape_of = [&](ValueId v) {
+      const ir::Type& type = program_.type(v);
+      if (!ragged || !has_rows(type, *ragged)) return type.shape;
+      return ir::stacked(type, ir::Dim(1), *ragged).shape;
+    };
+    if (op.code == OpCode::kScan) {
+      ir::ScanView view(op);
+      for (const Op& inner : view.region.ops) {
+        if (view.ragged && is_on_rows(inner, *view.ragged))
+          count_work(inner, times, &*view.ragged);
+        else
+          count_work(inner, times * view.length);
+      }
+    }
     if (!op.regions.empty() || op.results.empty() || passes::is_view(op.code)) return;
-    ir::Dim elements = element_count(program_.type(op.results[0]).shape) * times;
-    const ir::Shape& first = op.operands.empty() ? ir::Shape{} : program_.type(op.operands[0]).shape;
+    ir::Dim elements = element_count(shape_of(op.results[0])) * times;
+    ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0]);
     if (op.code == OpCode::kMatmulPacked || op.code == OpCode::kMatmul)
       elements = elements * first.back();
     else if (op.code == OpCode::kOuter)
@@ -259,7 +277,11 @@ class Planner {
         shares = std::min(shares, std::max<int64_t>(1, columns / (2 * stage.lanes)));
       plan.row_block = std::max(plan.row_block, stage.row_block);
     }
-    plan.column_shares = shares == INT64_MAX ? 1 : shares;
+    plan.column_shares = shares == INT64_MAX || view.ragged ? 1 : shares;
+    if (view.ragged) {
+      plan.batch_sizes = schedule_.buffer.at(viewed(schedule_, view.ragged->batch_sizes));
+      plan.packed = schedule_.expression(view.ragged->packed);
+    }
     plan.splits_columns = plan.column_shares > 1;
     for (size_t i = 0; i < view.inits.size(); ++i)
       plan.carry_copies.emplace_back(schedule_.buffer.at(viewed(schedule_, view.inits[i])),

@@ -1,5 +1,6 @@
 #include "passes/all_steps.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace weft::passes {
@@ -31,13 +32,20 @@ Dims shifted_behind_zero(const Dims& dims) {
 
 }  // namespace
 
+bool AllSteps::is_rows(ValueId value) const { return ragged_ && has_rows(outside_.type(value), *ragged_); }
+
+ValueId AllSteps::same(ValueId value) const {
+  auto it = same_.find(value);
+  return it == same_.end() ? value : it->second;
+}
+
 ValueId AllSteps::stack(ValueId value) {
   if (auto it = stacks_.find(value); it != stacks_.end()) return it->second;
-  internal_check(!varies(value), "a value of a region has no stack");
+  internal_check(!varies(value) && !is_rows(value), "a value of a region has no stack");
   Type type = stacked(outside_.type(value), length_);
   Dims dims(type.shape.size() - 1);
   std::iota(dims.begin(), dims.end(), 1);
-  ValueId result = outside_.broadcast(value, type.shape, std::move(dims));
+  ValueId result = outside_.broadcast(same(value), type.shape, std::move(dims));
   stacks_[value] = result;
   return result;
 }
@@ -50,7 +58,7 @@ ValueId AllSteps::with_declared(const Op& op, std::vector<ValueId> operands, Att
 /// A product with weights that differ from step to step is a batch of products; with rows [R, K] of each step.
 ValueId AllSteps::matmul(const Op& op) {
   ValueId a = stack(op.operands[0]);
-  if (!varies(op.operands[1])) return outside_.emit(op.code, {a, op.operands[1]}, op.attrs);
+  if (!varies(op.operands[1])) return outside_.emit(op.code, {a, same(op.operands[1])}, op.attrs);
   Shape shape = outside_.type(a).shape;
   if (shape.size() != 3) {
     ir::Dim rows = ir::element_count(Shape(shape.begin() + 1, shape.end() - 1));
@@ -75,8 +83,22 @@ ValueId AllSteps::outer(const Op& op) {
   return outside_.emit(OpCode::kBatchMatmul, {a, b}, {{"transpose_a", true}});
 }
 
+/// Ops on rows stay as they are, on more rows; what has none and is the same in every step is done once.
+bool AllSteps::emit_ragged(const Op& op) {
+  Type declared = outside_.type(op.results[0]);
+  bool rows = is_rows(op.results[0]);
+  if (!rows && std::ranges::any_of(op.operands, [&](ValueId v) { return varies(v); })) return false;
+  if (rows) declared.shape[0] = ragged_->packed;
+  std::vector<ValueId> operands;
+  for (ValueId v : op.operands) operands.push_back(is_rows(v) ? stack(v) : same(v));
+  ValueId result = outside_.emit(op.code, std::move(operands), op.attrs, &declared);
+  (rows ? stacks_ : same_)[op.results[0]] = result;
+  return true;
+}
+
 void AllSteps::emit(const Op& op) {
-  if (stacks_.contains(op.results[0])) return;
+  if (has(op.results[0])) return;
+  if (ragged_ && emit_ragged(op)) return;
   std::vector<ValueId> operands;
   bool repeats = op.code == OpCode::kBroadcast && !varies(op.operands[0]);
   bool is_product = op.code == OpCode::kMatmul || op.code == OpCode::kOuter || op.code == OpCode::kGather;
@@ -93,11 +115,11 @@ void AllSteps::emit(const Op& op) {
       result = outer(op);
       break;
     case OpCode::kGather:
-      result = outside_.emit(op.code, {op.operands[0], stack(op.operands[1])}, std::move(attrs));
+      result = outside_.emit(op.code, {same(op.operands[0]), stack(op.operands[1])}, std::move(attrs));
       break;
     case OpCode::kBroadcast:
       attrs["dims"] = repeats ? shifted(op.attr<Dims>("dims")) : shifted_behind_zero(op.attr<Dims>("dims"));
-      if (repeats) operands = {op.operands[0]};
+      if (repeats) operands = {same(op.operands[0])};
       result = with_declared(op, std::move(operands), std::move(attrs));
       break;
     case OpCode::kTranspose:

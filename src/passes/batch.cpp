@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "passes/rewrite.h"
+
 namespace weft::passes {
 namespace {
 
@@ -47,12 +49,44 @@ bool keeps_rows(const Program& program, const Op& op, const std::set<ValueId>& r
 
 }  // namespace
 
+bool keeps_rows(const Program& program, const Op& op, const ir::Ragged& ragged) {
+  auto rows = [&](ValueId v) { return has_rows(program.type(v), ragged); };
+  bool reads_rows = false;
+  for_each_use(op, [&](ValueId v) { reads_rows = reads_rows || rows(v); });
+  if (std::ranges::none_of(op.results, rows)) return !reads_rows;
+  switch (op.code) {
+    // The rows can only lead, so these leave them there.
+    case OpCode::kConstant:
+    case OpCode::kIota:
+    case OpCode::kBroadcast:
+    case OpCode::kReshape:
+    case OpCode::kTranspose:
+    case OpCode::kReduceSum:
+    case OpCode::kReduceMax:
+      return true;
+    case OpCode::kSlice:
+    case OpCode::kPad:
+    case OpCode::kConcat:
+    case OpCode::kReverse:
+      return op.attr<int64_t>("dim") != 0;
+    case OpCode::kMatmul:
+    case OpCode::kMatmulPacked:
+      return rows(op.operands[0]) && program.type(op.operands[0]).rank() >= 2 && !rows(op.operands[1]);
+    case OpCode::kBatchMatmul:
+      return program.type(op.operands[0]).rank() >= 3 && rows(op.operands[0]) && rows(op.operands[1]);
+    case OpCode::kGather:
+      return rows(op.operands[1]) && !rows(op.operands[0]);
+    default:
+      return info(op.code).op_class == OpClass::kElementwise;
+  }
+}
+
 bool is_batched(const Program& program, const Op& scan) {
   ir::ScanView view(scan);
   if (view.carry_args.empty() && view.x_args.empty()) return false;
   ValueId first = view.carry_args.empty() ? view.x_args[0] : view.carry_args[0];
   if (program.type(first).rank() == 0) return false;
-  const ir::Dim& batch = program.type(first).shape[0];
+  const ir::Dim& batch = view.ragged ? view.ragged->rows : program.type(first).shape[0];
   std::set<ValueId> inside(view.region.args.begin(), view.region.args.end());
   for (ValueId arg : view.region.args)
     if (!leads_with(program, arg, batch)) return false;

@@ -4,6 +4,11 @@
 
 namespace weft::passes {
 
+/// Whether the op, in the region of a ragged scan, gives the same rows on the first rows of its operands as on all
+/// rows, row i being a function of row i of those operands that have rows. False too for what sums over rows. An op on
+/// no rows at all keeps them.
+bool keeps_rows(const ir::Program& program, const ir::Op& op, const ir::Ragged& ragged);
+
 /// True iff every step of the scan works on the rows of dim 0 separately: each carry, x slice and value computed in the
 /// region has the same leading dim, and no op mixes its rows. Such a scan is split over the batch, each thread running
 /// all steps of its rows without waiting for another.

@@ -57,7 +57,9 @@ class Canonicalise {
                       std::make_move_iterator(parts.ops.end()));
     for (const auto& carry : parts.carries) region.results.push_back(carry.out);
     for (const auto& y : parts.ys) region.results.push_back(y.out);
+    if (parts.ragged) simplifier_.enter_ragged(*parts.ragged);
     run(region);
+    if (parts.ragged) simplifier_.leave_ragged();
     parts.ops = std::move(region.ops);
     for (size_t i = 0; i < parts.carries.size(); ++i) parts.carries[i].out = region.results[i];
     for (size_t i = 0; i < parts.ys.size(); ++i) parts.ys[i].out = region.results[parts.carries.size() + i];
@@ -77,7 +79,8 @@ class Canonicalise {
       } else if (op->code == OpCode::kBroadcast) {
         Dims dims = op->attr<Dims>("dims");
         if (!dims.empty() && dims[0] == 0) return false;
-        for (int64_t& dim : dims) --dim;
+        if (program_.type(x.stack).rank() != program_.type(x.arg).rank())
+          for (int64_t& dim : dims) --dim;
         Op broadcast{OpCode::kBroadcast, op->operands, {x.arg}, {{"dims", std::move(dims)}}, {}};
         region.ops.push_back(std::move(broadcast));
       } else {
@@ -124,7 +127,7 @@ class Canonicalise {
         replace(y.stack, it->second);
       } else if (auto c = constants.find(y.out); c != constants.end()) {
         replace(y.stack, simplifier_.constant(c->second, result));
-      } else if (!inside.contains(y.out)) {
+      } else if (!inside.contains(y.out) && result.rank() != program_.type(y.out).rank()) {
         Dims dims;
         for (size_t i = 1; i < result.shape.size(); ++i) dims.push_back(static_cast<int64_t>(i));
         replace(y.stack, simplifier_.make(OpCode::kBroadcast, {y.out}, {{"dims", std::move(dims)}}, &result));

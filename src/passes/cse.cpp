@@ -1,5 +1,6 @@
 #include "passes/cse.h"
 
+#include <algorithm>
 #include <bit>
 #include <unordered_map>
 
@@ -42,6 +43,11 @@ bool same(const Attr& a, const Attr& b) {
   if (x && y) return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
   return a == b;
 }
+
+struct Entry {
+  Op op;
+  int depth;  ///< of the region that holds it
+};
 
 class Cse {
  public:
@@ -99,8 +105,19 @@ class Cse {
     if (it == table_.end()) return nullptr;
     bool is_free = op.code == OpCode::kConstant || op.code == OpCode::kBroadcast;
     for (const Entry& entry : it->second)
-      if ((!is_free || entry.depth == depth_) && equal(entry.op, op)) return &entry.op;
+      if ((!is_free || entry.depth == depth_) && !other_rows(entry) && equal(entry.op, op)) return &entry.op;
     return nullptr;
+  }
+
+  /// Whether the op stands outside a ragged scan that we are in, and works on all rows there: on a step's rows it may
+  /// come to something else (a sum over them).
+  bool other_rows(const Entry& entry) const {
+    auto mentions = [&](const ir::Ragged& ragged) {
+      auto on_rows = [&](ValueId v) { return mentions_rows(program_.type(v), ragged); };
+      return std::ranges::any_of(entry.op.operands, on_rows) || std::ranges::any_of(entry.op.results, on_rows);
+    };
+    return std::ranges::any_of(ragged_,
+                               [&](const auto& scan) { return entry.depth <= scan.first && mentions(scan.second); });
   }
 
   void run_scan(Op& op) {
@@ -111,8 +128,11 @@ class Cse {
       if (!is_new) replaced_.set(x.arg, it->second);
       return !is_new;
     });
+    std::optional<ir::Ragged> ragged = parts.ragged;
     op = std::move(parts).build();
+    if (ragged) ragged_.emplace_back(depth_, *ragged);
     run(op.regions[0]);
+    if (ragged) ragged_.pop_back();
     parts = ScanParts(std::move(op));
     std::unordered_map<ValueId, ValueId> yielded;
     std::erase_if(parts.ys, [&](const auto& y) {
@@ -123,14 +143,10 @@ class Cse {
     op = std::move(parts).build();
   }
 
-  struct Entry {
-    Op op;
-    int depth;  ///< of the region that holds it
-  };
-
   Program& program_;
   Substitution replaced_;
   std::unordered_map<size_t, std::vector<Entry>> table_;
+  std::vector<std::pair<int, ir::Ragged>> ragged_;  ///< the ragged scans that we are in, and how deep each stands
   int depth_ = 0;
 };
 

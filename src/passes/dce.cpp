@@ -50,7 +50,8 @@ class Dce {
       for (size_t i = 0; i < carries; ++i)
         if (is_live(region.args[i])) changed = live_.insert(region.results[i]) || changed;
     }
-    for (size_t i = 0; i < op.operands.size(); ++i)
+    if (ir::ScanView view(op); view.ragged) live_.insert(view.ragged->batch_sizes);
+    for (size_t i = 0; i < region.args.size(); ++i)
       if (is_live(region.args[i]) || (i < carries && is_live(op.results[i]))) live_.insert(op.operands[i]);
   }
 

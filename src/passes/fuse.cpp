@@ -236,6 +236,10 @@ void fuse_block(Program& program, Block& block, bool region, bool batched) {
       continue;
     }
     bool rows = is_batched(program, op);
+    if (op.has("rows") && !rows) {
+      op.attrs["fallback"] = std::string("rows of a ragged scan that depend on each other");
+      continue;
+    }
     if (rows) op.attrs["batched"] = true;
     fuse_block(program, op.regions[0], true, rows);
   }

@@ -77,6 +77,15 @@ class Hoist {
     return code == OpCode::kMatmul ? 1 : code == OpCode::kGather ? 0 : std::string::npos;
   }
 
+  /// Rows of a ragged scan that are the same in every step, but not the same in every row, so that the packed rows
+  /// would have to be picked from them.
+  bool is_captured(ValueId v) const {
+    return parts_.ragged && has_rows(program_.type(v), *parts_.ragged) && depends(v) == Depends::kNothing &&
+           !repeatable_.contains(v);
+  }
+
+  bool leaves(const ScanParts::Y& y) const { return depends(y.out) != Depends::kLoop && !is_captured(y.out); }
+
   void classify() {
     for (const auto& carry : parts_.carries) depends_[carry.arg] = Depends::kLoop;
     for (const auto& x : parts_.xs) depends_[x.arg] = Depends::kStep;
@@ -84,8 +93,14 @@ class Hoist {
       Depends worst = Depends::kNothing;
       for_each_use(op, [&](ValueId v) { worst = std::max(worst, depends(v)); });
       auto varies = [&](ValueId v) { return depends(v) != Depends::kNothing; };
-      bool stays = !AllSteps::is_possible(program_, op, varies) || grows(program_, op);
+      bool stays =
+          !AllSteps::is_possible(program_, op, parts_.ragged, varies, [&](ValueId v) { return is_captured(v); }) ||
+          grows(program_, op);
       if (worst == Depends::kStep && stays) worst = Depends::kLoop;
+      // A sum over a ragged scan's rows is another in every step, even if the rows are not.
+      if (parts_.ragged && worst == Depends::kNothing && !keeps_rows(program_, op, *parts_.ragged))
+        worst = Depends::kLoop;
+      if (worst == Depends::kNothing && is_free_inside(op.code) && !stays) repeatable_.insert(op.results[0]);
       for (ValueId result : op.results) depends_[result] = worst;
     }
   }
@@ -163,7 +178,7 @@ class Hoist {
     for (const auto& x : parts_.xs) inside.insert(x.arg);
     ValueSet outside;  // values whose stacks are computed
     for (const auto& y : parts_.ys)
-      if (depends(y.out) != Depends::kLoop) outside.insert(y.out);
+      if (leaves(y)) outside.insert(y.out);
     for (const Op& op : parts_.ops) {
       if (depends(op) == Depends::kLoop) continue;
       inside.insert(op.results[0]);
@@ -175,7 +190,7 @@ class Hoist {
         for (ValueId v : op.operands)
           if (inside.contains(v)) outside.insert(v);
     ir::Builder builder(program_, before_);
-    AllSteps all(builder, parts_.length, inside);
+    AllSteps all(builder, parts_, inside);
     for (const auto& x : parts_.xs) all.set(x.arg, x.stack);
     for (const Op& op : parts_.ops)
       if (depends(op) != Depends::kLoop && outside.contains(op.results[0])) all.emit(op);
@@ -191,7 +206,7 @@ class Hoist {
     std::vector<ScanParts::Y> ys;
     Substitution done;
     for (const auto& y : parts_.ys)
-      if (depends(y.out) != Depends::kLoop) {
+      if (leaves(y)) {
         done.set(y.stack, all.stack(y.out));
       } else {
         live.insert(y.out);
@@ -225,7 +240,8 @@ class Hoist {
   Block& before_;
   ScanParts parts_;
   std::unordered_map<ValueId, Depends> depends_;
-  ValueSet read_;  ///< the region's values whose stacks the loop reads
+  ValueSet repeatable_;  ///< constants, and broadcasts of what is the same in every step: the same in every row too
+  ValueSet read_;        ///< the region's values whose stacks the loop reads
   Substitution replaced_;
 };
 

@@ -111,6 +111,7 @@ ScanParts::ScanParts(Op&& scan) {
   ir::ScanView view(scan);
   length = view.length;
   reverse = view.reverse;
+  ragged = view.ragged;
   for (size_t i = 0; i < view.inits.size(); ++i)
     carries.push_back({view.inits[i], view.carry_args[i], view.carry_outs[i], view.carry_results[i]});
   for (size_t i = 0; i < view.xs.size(); ++i) xs.push_back({view.xs[i], view.x_args[i]});
@@ -136,6 +137,11 @@ Op ScanParts::build() && {
     region.results.push_back(y.out);
     scan.results.push_back(y.stack);
   }
+  if (ragged) {
+    scan.operands.push_back(ragged->batch_sizes);
+    scan.attrs.emplace("rows", ragged->rows);
+    scan.attrs.emplace("packed", ragged->packed);
+  }
   region.ops = std::move(ops);
   scan.regions.push_back(std::move(region));
   return scan;
@@ -144,7 +150,7 @@ Op ScanParts::build() && {
 ValueId ScanParts::stack_of(Program& program, ValueId out) {
   for (const Y& y : ys)
     if (y.out == out) return y.stack;
-  ValueId stack = program.new_value(stacked(program.type(out), length));
+  ValueId stack = program.new_value(ir::stacked(program.type(out), length, ragged));
   ys.push_back({out, stack});
   return stack;
 }
@@ -152,9 +158,7 @@ ValueId ScanParts::stack_of(Program& program, ValueId out) {
 ValueId ScanParts::step_of(Program& program, ValueId stack) {
   for (const X& x : xs)
     if (x.stack == stack) return x.arg;
-  Type type = program.type(stack);
-  type.shape.erase(type.shape.begin());
-  ValueId arg = program.new_value(std::move(type));
+  ValueId arg = program.new_value(ir::step_of(program.type(stack), ragged));
   xs.push_back({stack, arg});
   return arg;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ir/builder.h"
@@ -66,7 +67,7 @@ std::vector<uint32_t> count_uses(const ir::Program& program, const ir::Block& bl
 /// A guess of how many bytes a value takes, to compare alternatives with: a symbol counts as 32.
 int64_t estimated_bytes(const ir::Type& type);
 
-/// The type of `length` stacked values of the type, and of one step of a stack.
+/// The type of `length` stacked values of the type.
 ir::Type stacked(const ir::Type& type, const ir::Dim& length);
 
 /// Where each value of a block is computed: the index of its op in block.ops, or -1.
@@ -88,6 +89,7 @@ struct ScanParts {
   std::vector<Y> ys;
   std::vector<ir::Op> ops;
   ir::Dim length;
+  std::optional<ir::Ragged> ragged;
   bool reverse = false;
 
   ScanParts() = default;

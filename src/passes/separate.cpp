@@ -136,6 +136,23 @@ class Separate {
     }
   }
 
+  /// The sum of broadcasts that repeat alike is the broadcast of the sum, which leaves the loop without its copies.
+  ValueId sum_of_broadcasts(std::span<const ValueId> values) {
+    std::vector<ValueId> parts;
+    const Op* first = values.empty() ? nullptr : definition(values[0], OpCode::kBroadcast);
+    if (!first) return ir::kNoValue;
+    auto dims = first->attr<std::vector<int64_t>>("dims");
+    ir::Type from = program_.type(first->operands[0]);
+    ir::Type to = program_.type(values[0]);
+    for (ValueId v : values) {
+      const Op* op = definition(v, OpCode::kBroadcast);
+      if (!op || op->attr<std::vector<int64_t>>("dims") != dims || program_.type(op->operands[0]) != from)
+        return ir::kNoValue;
+      parts.push_back(op->operands[0]);
+    }
+    return parts.size() < 2 ? values[0] : entered(builder_.broadcast(sum_of(parts), to.shape, std::move(dims)));
+  }
+
   /// The sum of values; kNoValue for none.
   ValueId sum_of(std::span<const ValueId> values) {
     ValueId sum = ir::kNoValue;
@@ -156,7 +173,9 @@ class Separate {
     if (free.size() < 2 || in_loop.empty()) return false;
     std::span<ValueId> same = std::ranges::stable_partition(free, [&](ValueId v) { return step_.contains(v); });
     std::vector<ValueId> sums;
-    for (ValueId part : {sum_of(free.first(free.size() - same.size())), sum_of(same)})
+    ValueId steady = sum_of_broadcasts(same);
+    if (steady == ir::kNoValue) steady = sum_of(same);
+    for (ValueId part : {sum_of(free.first(free.size() - same.size())), steady})
       if (part != ir::kNoValue) sums.push_back(part);
     sums.insert(sums.end(), in_loop.begin(), in_loop.end());
     ValueId sum = sum_of(sums);

@@ -14,10 +14,22 @@ using ir::OpCode;
 using ir::Type;
 using ir::ValueId;
 
-Block* Simplifier::enter(Block* block) { return std::exchange(block_, block); }
+Block* Simplifier::enter(Block* block) {
+  for (RaggedRegion& region : ragged_) region.blocks.insert(block);
+  return std::exchange(block_, block);
+}
+
+bool Simplifier::is_hidden(const Place& place) const {
+  const Op& op = place.block->ops[place.index];
+  return std::ranges::any_of(ragged_, [&](const RaggedRegion& region) {
+    if (region.blocks.contains(place.block)) return false;
+    auto mentions = [&](ValueId v) { return mentions_rows(program_.type(v), region.ragged); };
+    return std::ranges::any_of(op.operands, mentions) || std::ranges::any_of(op.results, mentions);
+  });
+}
 
 const Op* Simplifier::definition(ValueId value) const {
-  if (value >= places_.size() || !places_[value].block) return nullptr;
+  if (value >= places_.size() || !places_[value].block || is_hidden(places_[value])) return nullptr;
   return &places_[value].block->ops[places_[value].index];
 }
 

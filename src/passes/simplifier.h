@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +32,10 @@ class Simplifier {
   const ir::Type& type(ir::ValueId value) const { return program_.type(value); }
   /// The op that computes the value; null for an argument. Valid until the next op is made.
   const ir::Op* definition(ir::ValueId value) const;
+  /// Between these calls ops belong to a ragged scan's region: what is computed outside it from or into values with its
+  /// rows has no definition then, since there it is about all rows, and other dims may stand before them.
+  void enter_ragged(const ir::Ragged& ragged) { ragged_.push_back({ragged, {}}); }
+  void leave_ragged() { ragged_.pop_back(); }
   /// The op if it is of this code.
   const ir::Op* definition(ir::ValueId value, ir::OpCode code) const;
   /// The number that all elements are.
@@ -66,9 +71,15 @@ class Simplifier {
     ir::Block* block = nullptr;
     size_t index = 0;
   };
+  struct RaggedRegion {
+    ir::Ragged ragged;
+    std::set<const ir::Block*> blocks;  ///< entered since
+  };
+  bool is_hidden(const Place& place) const;
   ir::Program& program_;
   ir::Block* block_ = nullptr;
-  std::vector<Place> places_;  ///< where each value is computed
+  std::vector<Place> places_;         ///< where each value is computed
+  std::vector<RaggedRegion> ragged_;  ///< that the block at hand is in
 };
 
 }  // namespace weft::passes

@@ -67,6 +67,21 @@ class Sink {
   }
   bool is_inside(ValueId v) const { return inside_.contains(v); }
   bool is_sum(size_t carry) const { return !sums_[carry].empty(); }
+  bool is_rows(ValueId v) const { return parts_.ragged && has_rows(program_.type(v), *parts_.ragged); }
+
+  bool is_possible(const Op& op) const {
+    return AllSteps::is_possible(
+        program_, op, parts_.ragged, [&](ValueId v) { return is_inside(v) && !steady_.contains(v); },
+        [&](ValueId v) { return !is_inside(v); });
+  }
+
+  /// A sum over the rows of a ragged scan's step, of which only the sum over all steps can be done behind it: as one
+  /// over all packed rows.
+  bool sums_rows(const Op& op) const {
+    if (op.code != OpCode::kOuter && op.code != OpCode::kReduceSum) return false;
+    return !is_rows(op.results[0]) &&
+           std::ranges::all_of(op.operands, [&](ValueId v) { return is_rows(v) && is_inside(v); });
+  }
 
   void index() {
     at_.assign(program_.values.size(), -1);
@@ -84,6 +99,12 @@ class Sink {
     }
     for (const auto& x : parts_.xs) inside_.insert(x.arg);
     for (const auto& y : parts_.ys) ++uses_[y.out];
+    if (!parts_.ragged) return;
+    for (const Op& op : parts_.ops) {
+      bool steady = op.results.size() == 1 && !is_rows(op.results[0]);
+      for_each_use(op, [&](ValueId v) { steady = steady && !is_rows(v) && (!is_inside(v) || steady_.contains(v)); });
+      if (steady && op.regions.empty()) steady_.insert(op.results[0]);
+    }
   }
 
   /// A carry is a sum when its argument is used once, and the way from there to what goes out adds and subtracts only,
@@ -115,7 +136,8 @@ class Sink {
   }
 
   void find_sums() {
-    for (const auto& carry : parts_.carries) sums_.push_back(sum_terms(carry));
+    for (const auto& carry : parts_.carries)  // a sum of its own for each row is no sum over packed rows
+      sums_.push_back(is_rows(carry.arg) ? std::vector<Term>{} : sum_terms(carry));
   }
 
   /// Finds what may move (none of its readers has to stay in the loop) and, of that, what does: products, and what is
@@ -127,8 +149,7 @@ class Sink {
       if (!is_sum(i)) stays_.insert(parts_.carries[i].out);
     for (size_t i = parts_.ops.size(); i-- > 0;) {
       const Op& op = parts_.ops[i];
-      bool stays =
-          op.results.size() != 1 || !AllSteps::is_possible(program_, op, [&](ValueId v) { return is_inside(v); });
+      bool stays = op.results.size() != 1 || !(is_possible(op) || sums_rows(op));
       for (ValueId result : op.results) stays = stays || stays_.contains(result);
       if (!stays) continue;
       for (ValueId result : op.results) stays_.insert(result);
@@ -190,7 +211,7 @@ class Sink {
   }
 
   void move(Substitution& replaced) {
-    AllSteps all(after_, parts_.length, inside_);
+    AllSteps all(after_, parts_, inside_);
     all_ = &all;
     for (const auto& x : parts_.xs) all.set(x.arg, x.stack);
     std::vector<ScanParts::Y> moved_ys;
@@ -222,11 +243,14 @@ class Sink {
       int64_t start = 0;
       for (ValueId part : op.operands) {
         int64_t size = program_.type(part).shape[static_cast<size_t>(op.attr<int64_t>("dim"))].factor;
-        part_of_.push_back({part, op.results[0], op.attr<int64_t>("dim") + 1, start, start + size});
+        part_of_.push_back({part, op.results[0], op.attr<int64_t>("dim") + shift(part), start, start + size});
         start += size;
       }
     }
   }
+
+  /// By how much the dims of a value's stack are later.
+  int64_t shift(ValueId v) const { return is_rows(v) ? 0 : 1; }
 
   struct Part {
     ValueId value, whole;
@@ -261,7 +285,7 @@ class Sink {
       const Op* op = definition(v);
       if (!is_inside(v) || all_->has(v)) {
         pending.pop_back();
-      } else if (op && (moved_.contains(v) || recompute_outside(*op))) {
+      } else if (op && (!parts_.ragged || is_possible(*op)) && (moved_.contains(v) || recompute_outside(*op))) {
         bool weights_outside = op->code == OpCode::kMatmul && !is_inside(op->operands[1]);
         size_t before = pending.size();
         for (size_t i = op->operands.size(); i-- > 0;)
@@ -279,6 +303,14 @@ class Sink {
     return all_->stack(wanted);
   }
 
+  /// The dims of a value's stack to sum over, for the sum over all steps of its sums over `dims`.
+  Dims summed_dims(ValueId v, const Dims& dims) const {
+    if (is_rows(v)) return dims;
+    Dims all = {0};
+    for (int64_t dim : dims) all.push_back(dim + 1);
+    return all;
+  }
+
   /// The sum of a value of the region over all steps.
   ValueId sum(ValueId v) {
     const Op* op = definition(v);
@@ -288,9 +320,7 @@ class Sink {
       return after_.outer(a, stack(op->operands[1]));
     }
     if (op->code == OpCode::kReduceSum) {
-      Dims dims = {0};
-      for (int64_t dim : op->attr<Dims>("dims")) dims.push_back(dim + 1);
-      return after_.reduce_sum(stack(op->operands[0]), std::move(dims));
+      return after_.reduce_sum(stack(op->operands[0]), summed_dims(op->operands[0], op->attr<Dims>("dims")));
     }
     if (op->code == OpCode::kMatmul && !is_inside(op->operands[1]))
       return after_.emit(op->code, {sum(op->operands[0]), op->operands[1]}, op->attrs);
@@ -320,9 +350,7 @@ class Sink {
       if (reduced <= dim) ++dim;
     for (const Op& other : parts_.ops) {
       if (other.code != OpCode::kConcat || other.operands != parts || other.attr<int64_t>("dim") != dim) continue;
-      Dims all = {0};
-      for (int64_t reduced : dims) all.push_back(reduced + 1);
-      return after_.reduce_sum(stack(other.results[0]), std::move(all));
+      return after_.reduce_sum(stack(other.results[0]), summed_dims(other.results[0], dims));
     }
     return kNoValue;
   }
@@ -364,6 +392,7 @@ class Sink {
   std::vector<uint32_t> uses_;  ///< value: how often the region uses it
   ValueSet inside_;
   std::vector<std::vector<Term>> sums_;  ///< carry: its terms, the last first; none for an ordinary carry
+  ValueSet steady_;                      ///< of a ragged region: computed, without rows, from nothing that varies
   ValueSet stays_, moved_;
   std::vector<Part> part_of_;
   AllSteps* all_ = nullptr;

@@ -70,10 +70,8 @@ void add_symbols(const Program& program, const ir::Block& block, std::set<std::s
   for (ValueId arg : block.args) add(arg);
   for (const Op& op : block.ops) {
     for (ValueId result : op.results) add(result);
-    if (op.code == ir::OpCode::kScan) {
-      const auto& length = op.attr<ir::Dim>("length").symbols;
-      symbols.insert(length.begin(), length.end());
-    }
+    for (const auto& [name, attr] : op.attrs)
+      if (const auto* dim = std::get_if<ir::Dim>(&attr)) symbols.insert(dim->symbols.begin(), dim->symbols.end());
     for (const ir::Block& region : op.regions) add_symbols(program, region, symbols);
   }
 }

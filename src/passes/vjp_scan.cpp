@@ -33,6 +33,7 @@ class ScanRule {
 
   void run() {
     backward_.length = forward_.length;
+    backward_.ragged = forward_.ragged;
     backward_.reverse = !forward_.reverse;
     seed();
     inner_.differentiate(forward_.ops);

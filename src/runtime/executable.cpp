@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/batch_sizes.h"
 #include "base/error.h"
 #include "runtime/arena.h"
 #include "runtime/share.h"
@@ -58,6 +59,7 @@ class Run {
       case StagePlan::Kind::kRows:
         return run_rows(stage, thread, threads);
       case StagePlan::Kind::kScan:
+        if (stage.batch_sizes >= 0) return run_ragged_scan(index, thread, threads);
         return run_scan(stage, thread, threads, barrier);
       case StagePlan::Kind::kCall:
         return run_call(index, thread, threads);
@@ -91,6 +93,23 @@ class Run {
     if (range.first < range.last) stage.function(buffers_, dims_, nullptr, range.first, range.last, 0, 1);
   }
 
+  /// Each thread gets rows next to each other, and about as many steps of rows as the others. All members look at the
+  /// batch sizes, and so all find the same.
+  void run_ragged_scan(size_t index, int64_t thread, int64_t threads) {
+    const StagePlan& stage = plan_.stages[index];
+    int64_t rows = stage.rows.evaluate(symbols_);
+    std::span sizes(static_cast<const int64_t*>(buffers_[stage.batch_sizes]),
+                    static_cast<size_t>(stage.length.evaluate(symbols_)));
+    if (std::string misfit = batch_sizes_misfit(sizes, rows, stage.packed.evaluate(symbols_)); !misfit.empty())
+      return fail(index, std::make_exception_ptr(Error(misfit)));
+    if (sizes.empty()) {
+      if (thread == 0) copy_carries(stage);
+      return;
+    }
+    Share range = share_of_steps(sizes, rows, thread, threads);
+    if (range.first < range.last) stage.function(buffers_, dims_, nullptr, range.first, range.last, 0, 1);
+  }
+
   void copy_carries(const StagePlan& stage) {
     for (auto [from, to] : stage.carry_copies) {
       const BufferPlan& buffer = plan_.buffers[static_cast<size_t>(to)];
@@ -108,6 +127,10 @@ class Run {
     } catch (...) {
       failure = std::current_exception();
     }
+    fail(index, failure);
+  }
+
+  void fail(size_t index, const std::exception_ptr& failure) {
     std::lock_guard lock(mutex_);
     if (failed_at_ == kNever) failure_ = failure;
     failed_at_ = std::min(failed_at_.load(), index);

@@ -56,6 +56,8 @@ struct StagePlan {
   bool splits_columns = true;  ///< false: a reduction needs whole rows
   int64_t row_block = 1;       ///< rows are dealt out in multiples of this
   DimExpr length;              ///< steps of a scan
+  int64_t batch_sizes = -1;    ///< of a ragged scan: the buffer with the rows of each step, i64[length], ...
+  DimExpr packed;              ///< ... and their sum
   int64_t column_shares = 1;   ///< the most threads that columns can be shared by
   /// Of a scan of no steps: results that are copies of the initial carries (from, to).
   std::vector<std::pair<int64_t, int64_t>> carry_copies;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace weft::runtime {
 
@@ -14,6 +15,30 @@ struct Share {
 inline Share share_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
   int64_t blocks = (count + block - 1) / block;
   return {std::min(count, blocks * thread / threads * block), std::min(count, blocks * (thread + 1) / threads * block)};
+}
+
+/// Share `thread` of `threads` of the rows of packed sequences, the longest first: about as many steps as each other
+/// share has. `batch_sizes` gives each step's number of rows.
+inline Share share_of_steps(std::span<const int64_t> batch_sizes, int64_t rows, int64_t thread, int64_t threads) {
+  auto steps_before = [&](int64_t row) {
+    int64_t steps = 0;
+    for (int64_t size : batch_sizes) steps += std::min(size, row);
+    return steps;
+  };
+  int64_t all = steps_before(rows);
+  auto bound = [&](int64_t share) {
+    if (share == threads) return rows;
+    int64_t low = 0, high = rows;  // the first row before which the shares so far have their steps
+    while (low < high) {
+      int64_t middle = (low + high) / 2;
+      if (steps_before(middle) * threads < all * share)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  };
+  return {bound(thread), bound(thread + 1)};
 }
 
 }  // namespace weft::runtime

@@ -57,13 +57,16 @@ struct Setting {
 
 class EngineRandom : public ::testing::TestWithParam<Setting> {};
 
-/// At sizes that include none, one and odd ones.
-void compare(const ir::Program& program, uint64_t seed, double tolerance) {
-  for (ir::Bindings bindings : {ir::Bindings{{"T", 3}, {"B", 2}},
-                                {{"T", 0}, {"B", 3}},
-                                {{"T", 5}, {"B", 1}},
-                                {{"T", 2}, {"B", 0}},
-                                {{"T", 1}, {"B", 7}}}) {
+/// Sizes that include none, one and odd ones.
+const std::vector<ir::Bindings>& dense_bindings() {
+  static const std::vector<ir::Bindings> all = {
+      {{"T", 3}, {"B", 2}}, {{"T", 0}, {"B", 3}}, {{"T", 5}, {"B", 1}}, {{"T", 2}, {"B", 0}}, {{"T", 1}, {"B", 7}}};
+  return all;
+}
+
+void compare(const ir::Program& program, uint64_t seed, double tolerance,
+             const std::vector<ir::Bindings>& sizes = dense_bindings()) {
+  for (ir::Bindings bindings : sizes) {
     std::vector<Array> inputs = testing::random_inputs(program, bindings, seed);
     std::vector<Array> expected = interpreter::evaluate(program, inputs);
     std::vector<Array> found;
@@ -93,6 +96,49 @@ TEST_P(EngineRandom, GradientsAgreeWithTheInterpreter) {
     compare(passes::vjp_of_primals(program, wanted), seed, setting.tolerance);
   }
 }
+
+/// Of packed sequences: as many rows as there can be, as few, and between.
+const std::vector<ir::Bindings>& ragged_bindings() {
+  static const std::vector<ir::Bindings> all = {{{"T", 3}, {"B", 2}, {"N", 5}},   {{"T", 0}, {"B", 3}, {"N", 0}},
+                                                {{"T", 5}, {"B", 1}, {"N", 5}},   {{"T", 1}, {"B", 7}, {"N", 7}},
+                                                {{"T", 4}, {"B", 3}, {"N", 12}},  {{"T", 6}, {"B", 5}, {"N", 10}},
+                                                {{"T", 9}, {"B", 40}, {"N", 207}}};
+  return all;
+}
+
+class EngineRandomRagged : public ::testing::TestWithParam<Setting> {
+ protected:
+  static testing::RandomOptions options(bool row_wise) {
+    const Setting& setting = GetParam();
+    return {.ops = 9,
+            .scan_depth = setting.depth,
+            .mixed = setting.mixed,
+            .ragged = true,
+            .row_wise = row_wise,
+            .dtype = setting.dtype};
+  }
+};
+
+TEST_P(EngineRandomRagged, AgreesWithTheInterpreter) {
+  for (uint64_t seed = 0; seed < 60 && !HasFatalFailure(); ++seed)
+    compare(testing::random_program(seed, options(seed % 3 != 0)), seed, GetParam().tolerance, ragged_bindings());
+}
+
+TEST_P(EngineRandomRagged, GradientsAgreeWithTheInterpreter) {
+  for (uint64_t seed = 100; seed < 140 && !HasFatalFailure(); ++seed) {
+    ir::Program program = testing::random_program(seed, options(seed % 3 != 0));
+    std::vector<bool> wanted;
+    for (ir::ValueId input : program.body.args) wanted.push_back(is_floating(program.type(input).dtype));
+    compare(passes::vjp_of_primals(program, wanted), seed, GetParam().tolerance, ragged_bindings());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineRandomRagged,
+                         ::testing::Values(Setting{"f64", DType::kF64, false, 1, 1e-9},
+                                           Setting{"f32", DType::kF32, false, 1, 1e-3},
+                                           Setting{"bf16", DType::kBF16, false, 1, 5e-2},
+                                           Setting{"mixed", DType::kF64, true, 1, 2e-2}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     All, EngineRandom,

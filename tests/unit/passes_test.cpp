@@ -60,6 +60,24 @@ TEST_P(EachPass, LeavesRandomProgramsAsTheyAre) {
   }
 }
 
+TEST_P(EachPass, LeavesRandomRaggedProgramsAsTheyAre) {
+  testing::RandomOptions options;
+  options.dtype = DType::kF64;
+  options.mixed = false;
+  options.ops = 9;
+  options.ragged = true;
+  const std::vector<ir::Bindings> sizes = {
+      {{"T", 4}, {"B", 3}, {"N", 8}}, {{"T", 0}, {"B", 2}, {"N", 0}}, {{"T", 5}, {"B", 4}, {"N", 11}}};
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    options.row_wise = seed % 2;
+    ir::Program program = testing::random_program(seed, options);
+    if (seed % 4 == 0) program = passes::vjp_of_primals(program, testing::floating_inputs(program));
+    check_unchanged(program, GetParam().passes, sizes[seed % 3], seed, 1e-9);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
 TEST_P(EachPass, LeavesDerivativesAsTheyAre) {
   testing::RandomOptions options;
   options.dtype = DType::kF64;

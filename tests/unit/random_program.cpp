@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <random>
 
+#include "base/batch_sizes.h"
 #include "interpreter/interpreter.h"
 #include "ir/builder.h"
 #include "ir/verifier.h"
+#include "passes/batch.h"
 
 namespace weft::testing {
 namespace {
@@ -31,6 +34,10 @@ class Generator {
     pool.push_back(body.input({options_.dtype, {t, b, Dim(below(5) + 1)}}, "x"));
     pool.push_back(body.input({options_.dtype, {b, Dim(below(5) + 1)}}, "h"));
     pool.push_back(body.input({options_.dtype, {Dim(below(5) + 1)}}));
+    if (options_.ragged) {
+      pool.push_back(body.input({options_.dtype, {Dim::symbol("N"), Dim(below(5) + 1)}}, "packed"));
+      ragged_ = ir::Ragged{body.input({DType::kI64, {t}}, "batch_sizes"), b, Dim::symbol("N")};
+    }
     if (options_.mixed) pool.push_back(body.input({pick<DType>({DType::kI32, DType::kF16, DType::kBool}), {t, b}}));
     grow(body, pool, 0);
     std::vector<ValueId> results;
@@ -62,21 +69,54 @@ class Generator {
   }
 
   void grow(Builder& b, Pool& pool, int depth) {
-    using Maker = bool (Generator::*)(Builder&, Pool&, ValueId);
     const std::vector<Maker> makers = {
         &Generator::unary,     &Generator::unary,   &Generator::binary,  &Generator::binary,
         &Generator::compare,   &Generator::widen,   &Generator::reduce,  &Generator::movement,
         &Generator::movement,  &Generator::reshape, &Generator::matmul,  &Generator::matmul,
         &Generator::two_sided, &Generator::tamed,   &Generator::look_up, &Generator::convert};
     for (int i = 0; i < options_.ops; ++i) {
-      if (depth < options_.scan_depth && below(6) == 0) {
-        scan(b, pool, depth);
+      if (depth < options_.scan_depth && !in_ragged_ && below(6) == 0) {
+        if (ragged_ && depth == 0 && below(2))
+          ragged_scan(b, pool);
+        else
+          scan(b, pool, depth);
         continue;
       }
       for (int attempt = 0; attempt < 5; ++attempt)
-        if (std::invoke(pick(makers), this, b, pool, pick(pool))) break;
+        if (make(b, pool, pick(makers))) break;
     }
     if (depth == 0 && options_.scan_depth > 0) scan(b, pool, depth);
+    if (depth == 0 && ragged_ && options_.scan_depth > 0) ragged_scan(b, pool);
+  }
+
+  using Maker = bool (Generator::*)(Builder&, Pool&, ValueId);
+
+  /// False when nothing was made, or nothing that may stand in the ragged region at hand.
+  bool make(Builder& b, Pool& pool, Maker maker) {
+    size_t ops = b.block().ops.size();
+    size_t values = pool.size();
+    if (!std::invoke(maker, this, b, pool, pick(pool))) return false;
+    if (!in_ragged_) return true;
+    bool fits = true;
+    for (size_t i = ops; i < b.block().ops.size(); ++i) fits = fits && may_stand(b.block().ops[i]);
+    if (fits) return true;
+    b.block().ops.resize(ops);
+    pool.resize(values);
+    return false;
+  }
+
+  bool is_steady_type(const Type& type) const {
+    Type rest = type;
+    if (has_rows(rest, *ragged_)) rest.shape.erase(rest.shape.begin());
+    return !mentions_rows(rest, *ragged_);
+  }
+
+  bool may_stand(const ir::Op& op) const {
+    for (const auto* values : {&op.operands, &op.results})
+      for (ValueId id : *values)
+        if (!is_steady_type(type(id))) return false;
+    if (!options_.row_wise || op.code == OpCode::kConstant) return true;
+    return passes::keeps_rows(program_, op, *ragged_) && has_rows(type(op.results[0]), *ragged_);
   }
 
   bool unary(Builder& b, Pool& pool, ValueId a) {
@@ -249,6 +289,34 @@ class Generator {
     for (ValueId id : b.scan(inits, xs, length, below(2), step)) keep(pool, id);
   }
 
+  void ragged_scan(Builder& b, Pool& pool) {
+    auto rows = [&](ValueId id) { return has_rows(type(id), *ragged_); };
+    Pool xs, steady;
+    for (ValueId id : pool) {
+      const Type& stack = type(id);
+      bool packed = stack.rank() > 0 && stack.shape[0] == ragged_->packed;
+      bool steps = stack.rank() > 0 && stack.shape[0] == Dim::symbol("T") && !options_.row_wise;
+      if ((packed || steps) && !mentions_rows(stack, *ragged_) && below(3)) xs.push_back(id);
+      if (is_steady_type(stack) && (rows(id) || !options_.row_wise)) steady.push_back(id);
+    }
+    if (steady.empty()) return;
+    Pool inits;
+    for (int64_t i = below(3); i >= 0; --i) inits.push_back(pick(steady));
+    auto step = [&](Builder& body, std::span<const ValueId> carries, std::span<const ValueId> slices) {
+      Pool inner(carries.begin(), carries.end());
+      inner.insert(inner.end(), slices.begin(), slices.end());
+      inner.push_back(pick(steady));  // captured
+      in_ragged_ = true;
+      grow(body, inner, 1);
+      in_ragged_ = false;
+      Builder::StepResults results;
+      for (ValueId carry : carries) results.carries.push_back(next(body, inner, carry));
+      for (int64_t i = below(3); i > 0; --i) results.ys.push_back(pick(inner));
+      return results;
+    };
+    for (ValueId id : b.scan(inits, xs, Dim::symbol("T"), ragged_, below(2), step)) keep(pool, id);
+  }
+
   ValueId next(Builder& body, const Pool& pool, ValueId carry) {
     ValueId other = partner(pool, carry);
     if (!is_float(carry) || below(5) == 0) return other;
@@ -258,6 +326,8 @@ class Generator {
   std::mt19937_64 random_;
   RandomOptions options_;
   ir::Program program_;
+  std::optional<ir::Ragged> ragged_;  // what ragged scans are like
+  bool in_ragged_ = false;
 };
 
 }  // namespace
@@ -268,10 +338,18 @@ std::vector<interpreter::Array> random_inputs(const ir::Program& program, const 
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 0.5);
   std::vector<interpreter::Array> inputs;
+  auto ragged = batch_sizes_inputs(program);
   for (ValueId id : program.body.args) {
     const Type& type = program.type(id);
     std::vector<int64_t> sizes = interpreter::sizes_of(type.shape, bindings);
     std::vector<double> values(static_cast<size_t>(interpreter::count_of(sizes)));
+    if (auto it = ragged.find(id); it != ragged.end()) {
+      std::vector<int64_t> rows = some_batch_sizes(sizes[0], ir::evaluate(it->second.rows, bindings),
+                                                   ir::evaluate(it->second.packed, bindings), seed);
+      values.assign(rows.begin(), rows.end());
+      inputs.push_back(interpreter::Array::of(type.dtype, std::move(sizes), values));
+      continue;
+    }
     for (double& value : values) value = is_floating(type.dtype) ? normal(random) : static_cast<double>(random() % 2);
     inputs.push_back(interpreter::Array::of(type.dtype, std::move(sizes), values));
   }

@@ -10,17 +10,20 @@ namespace weft::testing {
 
 /// What random programs are made of.
 struct RandomOptions {
-  int ops = 12;        ///< about as many in the body and in each region
-  int scan_depth = 1;  ///< scans inside scans, at most
-  bool mixed = true;   ///< other dtypes than `dtype` too
+  int ops = 12;           ///< about as many in the body and in each region
+  int scan_depth = 1;     ///< scans inside scans, at most
+  bool mixed = true;      ///< other dtypes than `dtype` too
+  bool ragged = false;    ///< with packed sequences: some scans in the body are ragged, over the symbols T, B and N
+  bool row_wise = false;  ///< of ragged scans: nothing in them mixes rows, so that they have machine code
   DType dtype = DType::kF32;
 };
 
-/// A verified program over the symbols T and B. Its values stay of moderate size (no exp, no division), so that results
-/// of different orders of summation can be compared.
+/// A verified program over the symbols T and B, and N if it may be ragged. Its values stay of moderate size (no exp, no
+/// division), so that results of different orders of summation can be compared.
 ir::Program random_program(uint64_t seed, const RandomOptions& options = {});
 
-/// Inputs of the sizes that the bindings give: normal numbers for floating types, 0 or 1 for the others.
+/// Inputs of the sizes that the bindings give: normal numbers for floating types, 0 or 1 for the others, batch
+/// sizes that fit for ragged scans.
 std::vector<interpreter::Array> random_inputs(const ir::Program& program, const ir::Bindings& bindings, uint64_t seed);
 
 }  // namespace weft::testing

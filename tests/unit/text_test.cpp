@@ -21,7 +21,7 @@ using testing::error_of;
 std::string round_trip(const std::string& text) { return print(parse(text)); }
 
 TEST(Text, ExamplesKeepEverythingButTheirComments) {
-  for (const char* name : {"gru", "lstm", "rnn_tanh", "lngru"}) {
+  for (const char* name : {"gru", "lstm", "rnn_tanh", "lngru", "packed_gru", "packed_lstm"}) {
     std::string text = testing::program_text(name);
     std::string without_comment = text.substr(text.find("program"));
     EXPECT_EQ(round_trip(text), without_comment);
@@ -30,7 +30,7 @@ TEST(Text, ExamplesKeepEverythingButTheirComments) {
 
 TEST(Text, RandomProgramsRoundTrip) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    ir::Program program = testing::random_program(seed, {.ops = 10, .scan_depth = 2});
+    ir::Program program = testing::random_program(seed, {.ops = 10, .scan_depth = 2, .ragged = seed % 3 == 0});
     std::string text = print(program);
     ASSERT_EQ(round_trip(text), text) << "seed " << seed;
     std::string canonical = print(program, true);

@@ -2,6 +2,7 @@
 
 #include "passes/vjp.h"
 
+#include <array>
 #include <fstream>
 
 #include "gradients.h"
@@ -123,6 +124,32 @@ TEST_P(VjpCell, AgreesWithFiniteDifferencesTwice) {
 
 INSTANTIATE_TEST_SUITE_P(All, VjpCell, ::testing::Values("gru", "lstm", "rnn_tanh", "lngru"));
 
+TEST(Vjp, PackedCells) {
+  for (const char* name : {"packed_gru", "packed_lstm"})
+    for (auto [t, b, n] : {std::array<int64_t, 3>{4, 3, 8}, {1, 2, 2}, {3, 1, 3}, {3, 2, 6}, {0, 2, 0}})
+      check_gradients(in_f64(testing::program_text(name)), {{"T", t}, {"B", b}, {"N", n}}, t == 4 ? 2 : 1);
+}
+
+/// What a step sums over its rows, of captured rows and of rows as carries; rows that each sum on their own.
+TEST(Vjp, RaggedScanThatMixesRows) {
+  check_gradients(in_f64(R"(program @mixed(%x: f32[N,3], %sizes: i64[T], %h: f32[B,3], %k: f32[B,3], %s: f32[3]) {
+    %hT, %kT, %sT, %ys, %sums = scan reverse length T ragged(%sizes, B, N) carry(%c = %h, %d = %k, %u = %s) xs(%xt = %x) {
+      %r = reduce_sum %k {dims = [0]} : f32[3]
+      %q = reduce_sum %c {dims = [0]} : f32[3]
+      %v = mul %u, %r : f32[3]
+      %w = sin %v : f32[3]
+      %wb = broadcast %w {dims = [1]} : f32[B,3]
+      %a = mul %xt, %wb : f32[B,3]
+      %n = add %a, %k : f32[B,3]
+      %m = sin %n : f32[B,3]
+      %e = add %d, %m : f32[B,3]
+      yield carry(%m, %e, %q) ys(%n, %w)
+    } : f32[B,3], f32[B,3], f32[3], f32[N,3], f32[T,3]
+    return %hT, %kT, %sT, %ys, %sums
+  })"),
+                  {{"T", 4}, {"B", 3}, {"N", 9}}, 2);
+}
+
 TEST(Vjp, ReverseScanWithOneStepAndNone) {
   for (int64_t t : {0, 1, 5})
     check_gradients(in_f64(R"(program @reversed(%x: f32[T,B,3], %h: f32[B,3], %w: f32[3,3]) {
@@ -227,6 +254,24 @@ TEST(Vjp, AGruKeepsFiveSmallStacks) {
   for (size_t i = program.body.results.size(); i < results.size(); ++i)
     EXPECT_EQ(to_string(vjp.forward.type(results[i])), "f32[T,B,16]");
   EXPECT_EQ(passes::vjp(program, testing::floating_inputs(program), Keep::kMinimal).residuals, 1);
+}
+
+TEST(Vjp, RandomRaggedPrograms) {
+  testing::RandomOptions options;
+  options.dtype = DType::kF64;
+  options.mixed = false;
+  options.ops = 7;
+  options.ragged = true;
+  const std::vector<ir::Bindings> sizes = {{{"T", 4}, {"B", 3}, {"N", 8}},
+                                           {{"T", 3}, {"B", 2}, {"N", 4}},
+                                           {{"T", 0}, {"B", 2}, {"N", 0}},
+                                           {{"T", 2}, {"B", 1}, {"N", 2}}};
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(seed);
+    options.row_wise = seed % 2;
+    check_gradients(testing::random_program(seed, options), sizes[seed % 4], seed % 10 == 0 ? 2 : 1, seed);
+    if (::testing::Test::HasFailure()) return;
+  }
 }
 
 TEST(Vjp, RandomPrograms) {

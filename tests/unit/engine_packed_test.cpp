@@ -1,0 +1,129 @@
+// Ragged scans as machine code against the interpreter, for many divisions among threads; and how rows are dealt out.
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "engine/engine.h"
+#include "gradients.h"
+#include "interpreter/interpreter.h"
+#include "ir/parser.h"
+#include "ir/printer.h"
+#include "programs.h"
+#include "random_program.h"
+#include "runtime/share.h"
+#include "runtime/team.h"
+
+namespace weft {
+namespace {
+
+using interpreter::Array;
+
+std::vector<Array> run_native(const std::string& text, std::vector<Array>& inputs, const ir::Bindings& bindings,
+                              runtime::Team& team) {
+  auto executable = engine::compile(text);
+  std::vector<runtime::TensorRef> from, to;
+  for (Array& input : inputs) from.push_back({input.bytes.data(), input.dtype, input.sizes});
+  std::vector<Array> outputs;
+  for (ir::ValueId result : executable->program().body.results) {
+    const ir::Type& type = executable->program().type(result);
+    outputs.emplace_back(type.dtype, interpreter::sizes_of(type.shape, bindings));
+    std::ranges::fill(outputs.back().bytes, std::byte{0x7f});
+  }
+  for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
+  executable->run(from, to, team);
+  return outputs;
+}
+
+int64_t fallbacks() {
+  int64_t count = 0;
+  for (const auto& [reason, times] : engine::stats().fallbacks) count += times;
+  return count;
+}
+
+class EnginePacked : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// Machine code against the interpreter on many numbers of threads, all in machine code.
+  static void compare(const std::string& text, double tolerance) {
+    ir::Program program = ir::parse(text);
+    int64_t before = fallbacks();
+    for (auto [t, b, n] : {std::array<int64_t, 3>{0, 3, 0},
+                           {1, 1, 1},
+                           {1, 9, 9},
+                           {7, 1, 7},
+                           {5, 3, 15},
+                           {6, 4, 13},
+                           {9, 33, 150},
+                           {40, 12, 301}}) {
+      ir::Bindings bindings{{"T", t}, {"B", b}, {"N", n}};
+      for (uint64_t seed : {1, 2}) {
+        auto inputs = testing::random_inputs(program, bindings, seed);
+        auto want = interpreter::evaluate(program, inputs);
+        std::string what = fmt::format("{} T={} B={} N={} seed {} threads ", program.name, t, b, n, seed);
+        for (int64_t threads : {1, 2, 3, 8})
+          EXPECT_LE(testing::difference(run_native(text, inputs, bindings, runtime::own_team(threads)), want),
+                    tolerance)
+              << what << threads;
+      }
+    }
+    EXPECT_EQ(fallbacks(), before);
+  }
+};
+
+TEST_P(EnginePacked, ForwardEqualsInterpreter) {
+  std::string text = testing::program_text(GetParam());
+  compare(text, 2e-5);
+  text.replace(text.find("scan length"), 11, "scan reverse length");
+  compare(text, 2e-5);
+}
+
+TEST_P(EnginePacked, BackwardEqualsInterpreter) {
+  ir::Program program = ir::parse(testing::program_text(GetParam()));
+  compare(ir::print(passes::vjp_of_primals(program, testing::floating_inputs(program))), 1e-4);
+}
+
+TEST_P(EnginePacked, BadBatchSizesAreRefused) {
+  std::string text = testing::program_text(GetParam());
+  ir::Program program = ir::parse(text);
+  ir::Bindings bindings{{"T", 40}, {"B", 12}, {"N", 301}};
+  auto inputs = testing::random_inputs(program, bindings, 1);
+  const auto good = inputs[1];
+  for (auto [at, value, message] : {std::tuple<size_t, int64_t, const char*>{0, 13, "begin with 13"},
+                                    {39, 0, "batch_sizes[39] is 0"},
+                                    {39, int64_t{1} << 62, "must not increase"},
+                                    {5, -3, "batch_sizes[5] is -3"}}) {
+    inputs[1] = good;
+    inputs[1].data<int64_t>()[at] = value;
+    for (int64_t threads : {1, 2, 8}) {
+      std::string error = testing::error_of([&] { run_native(text, inputs, bindings, runtime::own_team(threads)); });
+      EXPECT_NE(error.find(message), std::string::npos) << error;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EnginePacked, ::testing::Values("packed_gru", "packed_lstm"));
+
+/// Steps of rows that a share has.
+int64_t steps_of(const std::vector<int64_t>& sizes, runtime::Share share) {
+  int64_t steps = 0;
+  for (int64_t size : sizes) steps += std::max<int64_t>(0, std::min(size, share.last) - share.first);
+  return steps;
+}
+
+TEST(ShareOfSteps, DealsOutStepsEvenly) {
+  std::vector<int64_t> sizes;
+  for (int64_t t = 0; t < 100; ++t) sizes.push_back(100 - t);
+  for (int64_t threads : {1, 2, 3, 7, 150}) {
+    int64_t next = 0;
+    for (int64_t thread = 0; thread < threads; ++thread) {
+      runtime::Share share = runtime::share_of_steps(sizes, 100, thread, threads);
+      EXPECT_EQ(share.first, next);
+      next = share.last;
+      EXPECT_LE(std::abs(steps_of(sizes, share) - 5050 / threads), 101) << thread << " of " << threads;
+    }
+    EXPECT_EQ(next, 100);
+  }
+}
+
+}  // namespace
+}  // namespace weft
