@@ -158,10 +158,13 @@ bool params_fit(const RnnCall& call, const RnnConfig& config) {
   return true;
 }
 
-/// Batch sizes that can be read here: those of an ordinary tensor.
+/// Batch sizes that can be read here: those of an ordinary tensor, not of one that stands for another.
 const int64_t* known_batch_sizes(const RnnCall& call) {
   const Tensor& sizes = *call.batch_sizes;
-  if (!sizes.is_contiguous() || !sizes.has_storage() || sizes.key_set().has(c10::DispatchKey::Python)) return nullptr;
+  constexpr c10::DispatchKeySet kWrappers({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
+                                           c10::DispatchKey::FuncTorchGradWrapper,
+                                           c10::DispatchKey::FuncTorchBatched});
+  if (sizes.key_set().has_any(kWrappers) || !sizes.has_storage() || !sizes.is_contiguous()) return nullptr;
   return static_cast<const int64_t*>(sizes.const_data_ptr());
 }
 
