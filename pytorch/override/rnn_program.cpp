@@ -100,7 +100,9 @@ class RnnBuilder {
       auto next = cell_step(body, config_.cell, direction.weights, xs[0], carry);
       return Builder::StepResults{next, {body.cast(next[0], config_.dtypes.y)}};
     };
-    return builder_.scan(direction.init, {sequence}, steps_, reverse, step);
+    std::optional<ir::Ragged> ragged;
+    if (config_.form == Form::kPacked) ragged = {batch_sizes_, batch_, rows_};
+    return builder_.scan(direction.init, {sequence}, steps_, ragged, reverse, step);
   }
 
   ValueId input(DType dtype, ir::Shape shape, std::string name) {

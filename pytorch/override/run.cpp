@@ -94,10 +94,6 @@ std::vector<Tensor> try_run(const RnnCall& call) {
   }
   auto config = configuration(call);
   if (!config) return {};
-  if (config->form == Form::kPacked && !is_uniform(call)) {
-    report_fallback(name_of(call.cell), "packed sequences of different lengths");
-    return {};
-  }
   return run(*std::move(config), call);
 }
 

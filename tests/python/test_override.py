@@ -18,12 +18,12 @@ def tolerances(dtype):
     return dict(rtol=1e-5, atol=1e-5) if dtype == torch.float32 else dict(rtol=1e-11, atol=1e-11)
 
 
-def gradients(case, outputs):
+def gradients(case, outputs, **options):
     """Of a sum with weights that tell all elements apart."""
     generator = torch.Generator().manual_seed(1)
     weights = [torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.dtype) for out in outputs]
     loss = sum((out * weight).sum() for out, weight in zip(outputs, weights, strict=True))
-    return torch.autograd.grad(loss, case.leaves())
+    return torch.autograd.grad(loss, case.leaves(), **options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -299,19 +299,56 @@ def test_single_steps_under_autocast():
         torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.02)  # of the same types
 
 
+@pytest.mark.parametrize("lengths", [[4, 4, 4], [4, 2, 1], [1, 4, 3], [1, 1, 1], [4]], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_packed_sequences_of_one_length(kind):
-    case = make(kind, layers=2, bidirectional=True)
+def test_packed_sequences(kind, lengths):
+    """Sorted and not; y, the states of each sequence's own last step, first and second derivatives."""
+    double = dict(dtype=torch.float64)
+    for options in ({}, dict(layers=2, bidirectional=True, dropout=0.4), dict(bidirectional=True, with_state=False)):
+        case = make(kind, batch=len(lengths), steps=max(lengths), **double, **options)
+        if kind == "LSTM" and not options:
+            case = make(kind, batch=len(lengths), steps=max(lengths), proj_size=3, **double)
 
-    def run():
-        return [case.module(nn.utils.rnn.pack_padded_sequence(case.x, [4, 4, 4]), case.h0)[0].data]
+        def run(case=case):
+            torch.manual_seed(2)
+            packed = nn.utils.rnn.pack_padded_sequence(case.x, lengths, enforce_sorted=False)
+            y, states = case.module(packed, case.h0)
+            outputs = [nn.utils.rnn.pad_packed_sequence(y)[0], *(states if isinstance(states, tuple) else [states])]
+            first = gradients(case, outputs, create_graph=True)
+            second = torch.autograd.grad(sum(g.pow(2).sum() for g in first), case.leaves(), allow_unused=True)
+            return [*outputs, *first, *(g for g in second if g is not None)]
 
-    ours = run()
-    with weft.disabled():
-        theirs = run()
-    for a, b in zip([*ours, *gradients(case, ours)], [*theirs, *gradients(case, theirs)], strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+        calls = weft.stats()["calls"]
+        ours = run()
+        assert weft.stats()["calls"] > calls
+        with weft.disabled():
+            theirs = run()
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
     assert not weft.stats()["fallbacks"]
+
+
+def test_packed_sequences_under_autocast_and_in_half_the_size():
+    for kind, low in itertools.product(KINDS, (torch.bfloat16, torch.float16)):
+        case = make(kind, layers=2)
+        packed = nn.utils.rnn.pack_padded_sequence(case.x.detach(), [4, 3, 1])
+        for dtype in (torch.float32, low):
+            module = case.module.to(dtype)
+            x = packed.to(dtype)
+            with torch.autocast("cpu", low, enabled=dtype != low), torch.no_grad():
+                ours = module(x)
+                with weft.disabled():
+                    theirs = module(x)
+            torch.testing.assert_close(ours[0].data, theirs[0].data, rtol=0.05, atol=0.02)  # of the same type
+            torch.testing.assert_close(ours[1], theirs[1], rtol=0.05, atol=0.02)
+
+
+def test_batch_sizes_that_do_not_fit_are_refused():
+    gru = nn.GRU(4, 6)
+    weights = gru._flat_weights
+    for sizes in ([2, 2, 2], [1, 2], [3, -1, 1], [2, 1, 0]):
+        with pytest.raises(RuntimeError):
+            torch.gru(torch.randn(3, 4), torch.tensor(sizes), torch.zeros(1, 2, 6), weights, True, 1, 0.0, False, False)
 
 
 def test_forward_mode_goes_to_pytorch():
