@@ -80,8 +80,18 @@ class Columns {
 struct Product {
   const Op* op;
   int64_t groups, unroll, inner;
-  DType dtype;
+  DType left, dtype;  ///< of the left operand, and of the tile
+  bool pairs;         ///< the panels are bf16, in pairs
   Value* tile;
+
+  int64_t panel_bytes(int64_t width) const {
+    return pairs ? ceil_div(inner, 2) * 2 * width * size_of(DType::kBF16) : inner * width * size_of(dtype);
+  }
+  /// The micro-kernel's name (codegen.h).
+  std::string kernel() const {
+    std::string types = std::string(name_of(left)) + (pairs ? "_pairs" : "");
+    return fmt::format("weft_panels_{}_{}", types, groups * unroll);
+  }
 };
 
 class RowStage {
@@ -100,7 +110,7 @@ class RowStage {
       frame_.loop(first, last, 1, [&](Value* row) { emit_plain_row(row, range); });
     } else if (chunked) {
       int64_t inner = 1;
-      for (auto& [value, product] : products_) inner = std::max(inner, product.inner * size_of(product.dtype));
+      for (auto& [value, product] : products_) inner = std::max(inner, product.inner * size_of(product.left));
       int64_t rows = std::max<int64_t>(1, kChunkBytes / inner / stage_.row_block) * stage_.row_block;
       frame_.loop(first, last, rows, [&](Value* row) {
         emit_panels(row, frame_.minimum(b_.CreateAdd(row, frame_.i64(rows)), last), range);
@@ -116,9 +126,10 @@ class RowStage {
   void add_product(const Op& op) {
     const ir::Type& left = frame_.type(op.operands[0]);
     Product product{
-        &op, op.attr<int64_t>("groups"), op.attr<int64_t>("unroll"), left.shape.back().constant(), left.dtype, nullptr};
+        &op,        op.attr<int64_t>("groups"),       op.attr<int64_t>("unroll"),       left.shape.back().constant(),
+        left.dtype, frame_.type(op.results[0]).dtype, op.attr_or<bool>("pairs", false), nullptr};
     int64_t rows = std::max(stage_.row_block, kFewRows * kPanelsTogether);
-    product.tile = frame_.stack(memory_type(b_, left.dtype), rows * product.groups * product.unroll * stage_.lanes);
+    product.tile = frame_.stack(memory_type(b_, product.dtype), rows * product.groups * product.unroll * stage_.lanes);
     products_.emplace(op.results[0], product);
   }
 
@@ -219,20 +230,18 @@ class RowStage {
     const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
     View left = resolve(frame_, product.op->operands[0], shape);
     RowIndex index(frame_, shape, row);
-    int64_t bytes = size_of(product.dtype);
-    Value* a = frame_.offset(frame_.address(left.root), index.elements(left), bytes);
+    Value* a = frame_.offset(frame_.address(left.root), index.elements(left), size_of(product.left));
     const ir::Shape& root = frame_.type(left.root).shape;
     Value* lda = root.size() > 1 ? frame_.size(root.back()) : frame_.i64(0);
     int64_t width = product.groups * product.unroll * stage_.lanes;
     Value* panels = frame_.address(product.op->operands[1]);
-    Value* weights = frame_.offset(panels, b_.CreateMul(panel, frame_.i64(product.inner * width)), bytes);
+    Value* weights = frame_.offset(panels, panel, product.panel_bytes(width));
     llvm::Type* pointer = b_.getPtrTy();
     llvm::Type* integer = b_.getInt64Ty();
     auto* type = llvm::FunctionType::get(
         b_.getVoidTy(), {integer, integer, pointer, integer, pointer, integer, pointer, integer, integer, integer},
         false);
-    auto callee = frame_.runtime_function(
-        fmt::format("weft_panels_{}_{}", name_of(product.dtype), product.groups * product.unroll), type);
+    auto callee = frame_.runtime_function(product.kernel(), type);
     b_.CreateCall(callee, {rows, frame_.i64(product.inner), a, lda, weights, count, product.tile, frame_.i64(width),
                            frame_.i64(kFewRows * width), frame_.i64(0)});
   }

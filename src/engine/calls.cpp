@@ -81,13 +81,14 @@ CallFunction make_pack(const codegen::Schedule& schedule, const Op& op) {
   runtime::PackArgs args{};
   args.groups = op.attr<int64_t>("groups");
   args.unroll = op.attr<int64_t>("unroll");
-  args.k = panels.shape[1].constant();
+  args.k = source.shape[transposed ? 1 : 0].constant();
   args.n = source.shape[transposed ? 0 : 1].constant() / args.groups;
   args.ld = source.shape[1].constant();
   args.transposed = transposed;
   int64_t count = panels.shape[0].constant();
   int64_t from = schedule.buffer.at(op.operands[0]), to = schedule.buffer.at(op.results[0]);
-  auto kernel = kernels_of(source.dtype).pack;
+  auto kernel = op.attr_or<bool>("pairs", false) ? runtime::pair_kernels(runtime::active_isa()).pack
+                                                 : kernels_of(source.dtype).pack;
   return [=](const CallContext& context, std::string&) mutable {
     runtime::PackArgs mine = args;
     mine.source = context.buffers[from];
@@ -234,7 +235,8 @@ CallFunction make_call(const codegen::Schedule& schedule, const Op& op) {
   const ir::Program& program = *schedule.program;
   switch (op.code) {
     case OpCode::kPack:
-      if (has_kernels(program.type(op.operands[0]).dtype)) return make_pack(schedule, op);
+      if (op.attr_or<bool>("pairs", false) || has_kernels(program.type(op.operands[0]).dtype))
+        return make_pack(schedule, op);
       break;
     case OpCode::kOuter:
       if (is_matrix(schedule, op.operands[0]) && is_matrix(schedule, op.operands[1])) return make_outer(schedule, op);

@@ -175,16 +175,18 @@ void pack(const Call& call) {
   int64_t columns = b.sizes[transposed ? 0 : 1];
   int64_t depth = b.sizes[transposed ? 1 : 0];
   int64_t n = columns / groups;
-  int64_t panels = call.results[0].sizes[0];
+  bool pairs = call.op.attr_or("pairs", false);
+  int64_t panels = call.results[0].sizes[0], rows = call.results[0].sizes[1], width = groups * step;
   dispatch_number(b.dtype, [&]<typename T>(Tag<T>) {
     const T* from = call.in<T>(0);
-    T* to = call.out<T>();
+    std::fill_n(call.out<T>(), call.count(), T{});
     for (int64_t p = 0; p < panels; ++p)
       for (int64_t k = 0; k < depth; ++k)
         for (int64_t g = 0; g < groups; ++g)
-          for (int64_t j = p * step; j < (p + 1) * step; ++j, ++to) {
-            int64_t column = g * n + j;
-            *to = j >= n ? T{} : transposed ? from[column * depth + k] : from[k * columns + column];
+          for (int64_t j = p * step; j < std::min(n, (p + 1) * step); ++j) {
+            int64_t column = g * n + j, at = g * step + j - p * step;
+            int64_t to = pairs ? ((p * rows + k / 2) * width + at) * 2 + k % 2 : (p * rows + k) * width + at;
+            call.out<T>()[to] = transposed ? from[column * depth + k] : from[k * columns + column];
           }
   });
 }

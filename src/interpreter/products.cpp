@@ -78,6 +78,29 @@ int64_t leading(std::span<const int64_t> sizes, size_t trailing) {
   return count_of(sizes.first(sizes.size() - trailing));
 }
 
+/// matmul_packed with pairs: panels [P][(k + 1) / 2][width][2].
+void matmul_pairs(const Call& call) {
+  const View& a = call.operands[0];
+  int64_t columns = call.results[0].sizes.back(), k = a.sizes.back(), rows = leading(a.sizes, 1);
+  int64_t panels = call.operands[1].sizes[0], depth = call.operands[1].sizes[1], width = call.operands[1].sizes[2] / 2;
+  auto groups = call.op.attr<int64_t>("groups");
+  int64_t n = columns / groups, step = width / groups;
+  dispatch_floating(a.dtype, [&]<typename T>(Tag<T>) {
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t p = 0; p < panels; ++p)
+        for (int64_t g = 0; g < groups; ++g)
+          for (int64_t j = p * step; j < std::min(n, (p + 1) * step); ++j) {
+            double sum = 0;
+            for (int64_t i = 0; i < k; ++i) {
+              int64_t at = ((p * depth + i / 2) * width + g * step + j - p * step) * 2 + i % 2;
+              sum += static_cast<double>(load(call.in<T>(0)[row * k + i])) *
+                     static_cast<double>(load(call.in<BFloat16>(1)[at]));
+            }
+            call.out<float>()[row * columns + g * n + j] = static_cast<float>(sum);
+          }
+  });
+}
+
 }  // namespace
 
 namespace kernels {
@@ -148,6 +171,7 @@ void batch_matmul(const Call& call) {
 }
 
 void matmul_packed(const Call& call) {
+  if (call.op.attr_or("pairs", false)) return matmul_pairs(call);
   const View& a = call.operands[0];
   auto packed = call.operands[1].sizes;
   auto groups = call.op.attr<int64_t>("groups");

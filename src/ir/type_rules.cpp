@@ -376,32 +376,49 @@ std::vector<Type> batch_matmul(const RuleInput& in) {
   return {with_shape(a, std::move(shape))};
 }
 
+namespace {
+
+/// The panels of `layout` for k steps: in pairs, two steps are side by side.
+Shape panel_shape(const RuleInput& in, const PackLayout& layout, const Dim& k) {
+  if (!in.flag("pairs")) return {Dim(layout.panels), k, Dim(layout.width)};
+  check(k.is_constant(), "{}: in pairs its inner size must be a number", in.name());
+  return {Dim(layout.panels), Dim(k.constant() / 2 + k.constant() % 2), Dim(2 * layout.width)};
+}
+
+}  // namespace
+
 std::vector<Type> pack(const RuleInput& in) {
-  in.allow({"groups", "unroll", "lanes", "transpose_b"});
+  in.allow({"groups", "unroll", "lanes", "transpose_b", "pairs"});
   const Type& b = in.operand(0);
   check_not_bool(in, b);
   check(b.rank() == 2, "pack: its operand must have 2 dims, but is {}", to_string(b));
+  check(!in.flag("pairs") || b.dtype == DType::kBF16, "pack: only bf16 is packed in pairs, not {}", to_string(b));
   bool transposed = in.flag("transpose_b");
   PackLayout layout = pack_layout(in, constant_dim(in, b, transposed ? 0 : 1));
-  return {with_shape(b, {Dim(layout.panels), b.shape[transposed ? 1 : 0], Dim(layout.width)})};
+  return {with_shape(b, panel_shape(in, layout, b.shape[transposed ? 1 : 0]))};
 }
 
 std::vector<Type> matmul_packed(const RuleInput& in) {
-  in.allow({"groups", "unroll", "lanes", "n"});
-  check_same_dtype(in);
+  in.allow({"groups", "unroll", "lanes", "n", "pairs"});
   const Type& a = in.operand(0);
   const Type& packed = in.operand(1);
+  bool pairs = in.flag("pairs");
+  if (pairs)
+    check(packed.dtype == DType::kBF16 && (a.dtype == DType::kBF16 || a.dtype == DType::kF32),
+          "matmul_packed: pairs are bf16, and f32 or bf16 beside them, not {} and {}", to_string(a), to_string(packed));
+  else
+    check_same_dtype(in);
   check_not_bool(in, a);
   check_rank_at_least(in, a, 1);
   int64_t n = in.integer("n");
   check(n >= 0 && n <= kMaxDim, "matmul_packed: n is {}", n);
-  PackLayout layout = pack_layout(in, n);
-  Shape expected{Dim(layout.panels), a.shape.back(), Dim(layout.width)};
+  Shape expected = panel_shape(in, pack_layout(in, n), a.shape.back());
   check(packed.shape == expected, "matmul_packed: {} with n = {} needs panels of {}, not {}", to_string(a), n,
         to_string(expected), to_string(packed));
-  Shape shape = a.shape;
-  shape.back() = Dim(n);
-  return {with_shape(a, std::move(shape))};
+  Type result = a;
+  result.shape.back() = Dim(n);
+  if (pairs) result.dtype = DType::kF32;
+  return {std::move(result)};
 }
 
 namespace {

@@ -61,6 +61,12 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
       define(symbols, jit, fmt::format("weft_panels_{}_{}", name_of(dtype), vectors),
              reinterpret_cast<void*>(kernels.tile_panels[vectors]));
   }
+  const runtime::PairKernels& pairs = runtime::pair_kernels(runtime::active_isa());
+  for (int64_t vectors = 1; vectors <= runtime::kMaxVectors; ++vectors) {
+    define(symbols, jit, fmt::format("weft_panels_f32_pairs_{}", vectors), reinterpret_cast<void*>(pairs.f32[vectors]));
+    define(symbols, jit, fmt::format("weft_panels_bf16_pairs_{}", vectors),
+           reinterpret_cast<void*>(pairs.bf16[vectors]));
+  }
   int64_t count = 0;
   const runtime::RuntimeSymbol* functions = runtime::runtime_symbols(&count);
   for (int64_t i = 0; i < count; ++i) define(symbols, jit, functions[i].name, functions[i].address);

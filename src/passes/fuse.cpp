@@ -266,7 +266,7 @@ Lowering lowering_of(const Program& program, const Op& op) {
   if (op.code == OpCode::kDiv && !is_floating(program.type(op.results[0]).dtype)) return Lowering::kCall;
   if (info(op.code).op_class == OpClass::kElementwise) return Lowering::kFused;
   if (op.code == OpCode::kMatmulPacked) {
-    DType dtype = program.type(op.results[0]).dtype;  // what there are micro-kernels for
+    DType dtype = program.type(op.results[0]).dtype;  // what there are micro-kernels for: sums of these types
     return dtype == DType::kF32 || dtype == DType::kF64 ? Lowering::kFused : Lowering::kCall;
   }
   if (is_reduction(op)) return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;

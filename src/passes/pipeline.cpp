@@ -63,6 +63,8 @@ constexpr std::string_view kPipeline[] = {
     "dce",
     // From here on the program is as it runs: weights in panels, which no pass above looks into, and
     "prepack",
+    // without the casts of what is packed as it is, and
+    "dce",
     // ops in stages, the loop nests of machine code.
     "fuse",
 };

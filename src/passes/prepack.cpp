@@ -84,6 +84,15 @@ class Prepacker {
     for (Block& region : op.regions)
       for (Op& inner : region.ops) rewrite(inner, true);
     if (op.code == OpCode::kMatmul && packable(op)) pack(op, in_loop);
+    if (op.code == OpCode::kCast && program_.type(op.results[0]).dtype == DType::kF32 &&
+        program_.type(op.operands[0]).dtype == DType::kBF16)
+      narrow_.emplace(op.results[0], op.operands[0]);
+  }
+
+  /// The bf16 value that an f32 one is a cast of; kNoValue if it is none.
+  ValueId narrow(ValueId value) const {
+    auto found = narrow_.find(value);
+    return found == narrow_.end() ? ir::kNoValue : found->second;
   }
 
   bool packable(const Op& op) const {
@@ -101,9 +110,14 @@ class Prepacker {
     int64_t lanes = kLineBytes / size_of(weights.dtype);
     int64_t groups = column_groups(program_, op.results[0], columns, uses_);
     int64_t unroll = panel_unroll(groups, columns / groups, lanes, in_loop);
-    op.operands[1] = panels({op.operands[1], groups, unroll, transposed}, lanes);
+    ValueId half = narrow(op.operands[1]);
+    bool pairs = half != ir::kNoValue && outside_.contains(half);
+    op.operands[1] = panels({pairs ? half : op.operands[1], groups, unroll, transposed}, lanes);
     op.code = OpCode::kMatmulPacked;
     op.attrs = {{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}, {"n", columns}};
+    if (!pairs) return;
+    op.attrs["pairs"] = true;
+    if (ValueId left = narrow(op.operands[0]); left != ir::kNoValue) op.operands[0] = left;
   }
 
   ValueId panels(const Key& key, int64_t lanes) {
@@ -113,6 +127,7 @@ class Prepacker {
     Block holder;
     ir::Attrs attrs{{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}};
     if (transposed) attrs["transpose_b"] = true;
+    if (program_.type(weights).dtype == DType::kBF16) attrs["pairs"] = true;
     found->second = ir::Builder(program_, holder).emit(OpCode::kPack, {weights}, std::move(attrs));
     pending_.push_back(std::move(holder.ops[0]));
     return found->second;
@@ -120,7 +135,8 @@ class Prepacker {
 
   Program& program_;
   Uses uses_;
-  std::set<ValueId> outside_;  // defined in the program's own body so far
+  std::set<ValueId> outside_;          // defined in the program's own body so far
+  std::map<ValueId, ValueId> narrow_;  // casts of bf16 to f32 so far: result, operand
   std::map<Key, ValueId> packed_;
   std::vector<Op> pending_;  // packs to stand before the op at hand
 };

@@ -15,7 +15,17 @@ namespace weft::passes {
 /// of one block of units meet in registers. Only f32 and f64 products with constant inner sizes are packed, and inside
 /// a scan only those whose weights come from outside it.
 ///
-/// Stands last but for fuse: packing hides the weights' values from every other pass.
+/// Weights that are casts of bf16 are packed as bf16, in pairs of steps, and what is left of the product's casts is
+/// dead:
+///
+///     %wf = cast %w : f32[48,16]
+///     %xf = cast %x : f32[T,B,16]
+///     %y = matmul %xf, %wf {transpose_b = true} : f32[T,B,48]
+/// becomes
+///     %p = pack %w {pairs = true, ...} : bf16[3,8,32]
+///     %y = matmul_packed %x, %p {pairs = true, ...} : f32[T,B,48]
+///
+/// Stands last but for dce and fuse: packing hides the weights' values from every other pass.
 void prepack(ir::Program& program);
 
 }  // namespace weft::passes

@@ -57,4 +57,13 @@ const DTypeKernels& kernels(Isa isa, DType dtype) {
   return single ? kGenericF32 : kGenericF64;
 }
 
+const PairKernels& pair_kernels(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return __builtin_cpu_supports("avx512bf16") ? kAvx512Bf16Pairs : kAvx512Pairs;
+  if (isa == Isa::kAvx2) return kAvx2Pairs;
+#endif
+  internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
+  return kGenericPairs;
+}
+
 }  // namespace weft::runtime

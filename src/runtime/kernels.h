@@ -77,4 +77,14 @@ struct DTypeKernels {
 /// The kernels of f32 or f64 (internal error for another type).
 const DTypeKernels& kernels(Isa isa, DType dtype);
 
+/// Products on bf16 weights, with sums and results in f32: PanelsKernels whose panels hold pairs of steps, [panels][(k
+/// + 1) / 2][width][2], the step after an odd last one being 0. By vectors, as above; a vector has kLanesF32 columns.
+struct PairKernels {
+  PanelsKernel f32[kMaxVectors + 1];  ///< for an f32 left operand
+  PanelsKernel
+      bf16[kMaxVectors + 1];  ///< for a bf16 one; may take denormals for zeros, where the CPU's own product does
+  PackKernel pack;            ///< the panels, of bf16 weights
+};
+const PairKernels& pair_kernels(Isa isa);
+
 }  // namespace weft::runtime

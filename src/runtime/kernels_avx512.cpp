@@ -1,12 +1,14 @@
 // Compiled with the flags of its instruction set (src/CMakeLists.txt).
 #if defined(__x86_64__)
 #include "runtime/isa_tables.h"
+#include "runtime/simd/pairs.h"
 #include "runtime/simd/table.h"
 
 namespace weft::runtime {
 
 constinit const DTypeKernels kAvx512F32 = kernel_table<float>();
 constinit const DTypeKernels kAvx512F64 = kernel_table<double>();
+constinit const PairKernels kAvx512Pairs = pair_table();
 
 }  // namespace weft::runtime
 #endif

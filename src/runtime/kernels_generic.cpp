@@ -1,10 +1,12 @@
 // Compiled with the flags of its instruction set (src/CMakeLists.txt).
 #include "runtime/isa_tables.h"
+#include "runtime/simd/pairs.h"
 #include "runtime/simd/table.h"
 
 namespace weft::runtime {
 
 constinit const DTypeKernels kGenericF32 = kernel_table<float>();
 constinit const DTypeKernels kGenericF64 = kernel_table<double>();
+constinit const PairKernels kGenericPairs = pair_table();
 
 }  // namespace weft::runtime

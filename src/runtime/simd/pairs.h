@@ -1,0 +1,323 @@
+#pragma once
+
+#include "runtime/kernels.h"
+#include "runtime/simd/pack.h"
+#include "runtime/simd/tile.h"
+
+namespace weft::runtime {
+namespace {
+
+// Products on bf16 weights laid out in pairs of steps (kernels.h): a register of a panel holds two steps of its
+// columns, the first in the low halves. Sums are f32.
+
+using PairVector __attribute__((vector_size(kVectorBytes))) = uint32_t;
+using UnalignedPairs __attribute__((vector_size(kVectorBytes), aligned(4), may_alias)) = uint32_t;
+
+/// An f32 left operand. A pair is two steps, each with its half of the panel's register: a bf16 is the high half of an
+/// f32. (Both halves at once would not leave registers enough for the sums.)
+struct FloatLeft {
+  using Left = float;
+  using X = Vector<float>;
+  using Y = Vector<float>;
+  static constexpr int kParts = 2;
+
+  template <int Part>
+  [[gnu::always_inline]] static X left(const float* a) {
+    return splat(a[Part]);
+  }
+  template <int Part>
+  [[gnu::always_inline]] static Y right(PairVector pairs) {
+    return reinterpret_cast<Y>(Part == 0 ? pairs << 16 : pairs & 0xffff0000u);
+  }
+  [[gnu::always_inline]] static void add(Vector<float>& sum, X x, Y y) { sum += x * y; }
+  using Last = FloatLeft;  ///< of an odd number of steps the last: its first part alone
+};
+
+#if defined(__AVX512BF16__)
+/// A bf16 left operand, whose pairs are in memory as they are wanted.
+struct HalfLeft {
+  using Left = uint16_t;
+  using X = PairVector;
+  using Y = PairVector;
+  static constexpr int kParts = 1;
+
+  template <int Part>
+  [[gnu::always_inline]] static X left(const uint16_t* a) {
+    uint32_t pair;
+    __builtin_memcpy(&pair, a, sizeof(pair));
+    return pair - PairVector{};
+  }
+  template <int Part>
+  [[gnu::always_inline]] static Y right(PairVector pairs) {
+    return pairs;
+  }
+  [[gnu::always_inline]] static void add(Vector<float>& sum, X x, Y y) {
+    sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(y));
+  }
+  struct Last;
+};
+
+/// One step without its neighbour, which may be beyond the operand's memory.
+struct HalfLeft::Last : HalfLeft {
+  template <int Part>
+  [[gnu::always_inline]] static X left(const uint16_t* a) {
+    return uint32_t{*a} - PairVector{};
+  }
+};
+#endif
+
+/// sum[r][s] += one part of a pair of steps.
+template <typename Kind, int Part, int S, int R>
+[[gnu::always_inline]] inline void add_part(Vector<float> (&sum)[R][S], const typename Kind::Left* a, int64_t lda,
+                                            const uint32_t* b) {
+  typename Kind::Y strip[S];
+#pragma GCC unroll 8
+  for (int s = 0; s < S; ++s) {
+    strip[s] = Kind::template right<Part>(*reinterpret_cast<const UnalignedPairs*>(b + s * Simd<float>::kLanes));
+    if constexpr (R > 1) keep_in_register(strip[s]);
+  }
+#pragma GCC unroll 32
+  for (int r = 0; r < R; ++r) {
+    const typename Kind::X x = Kind::template left<Part>(a + r * lda);
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) Kind::add(sum[r][s], x, strip[s]);
+  }
+}
+
+/// block() of tile.h for pairs; b_step in pairs, k in steps.
+template <typename Kind, int S, int R>
+[[gnu::noinline]] void pairs_block(int64_t k, const typename Kind::Left* a, int64_t lda, const uint32_t* b,
+                                   int64_t b_step, float* c, int64_t ldc, bool accumulate) {
+  constexpr int kLanes = Simd<float>::kLanes;
+  Vector<float> sum[R][S];
+#pragma GCC unroll 32
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) sum[r][s] = Vector<float>{};
+  for (int64_t i = 0; i + 2 <= k; i += 2, a += 2, b += b_step) {
+    add_part<Kind, 0, S, R>(sum, a, lda, b);
+    if constexpr (Kind::kParts == 2) add_part<Kind, 1, S, R>(sum, a, lda, b);
+  }
+  if (k % 2 != 0) add_part<typename Kind::Last, 0, S, R>(sum, a, lda, b);
+  asm("" : "+r"(c), "+r"(ldc));
+#pragma GCC unroll 32
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) {
+      float* to = c + r * ldc + s * kLanes;
+      store(to, accumulate ? sum[r][s] + load(to) : sum[r][s]);
+    }
+}
+
+template <typename Kind, int S, int R>
+[[gnu::always_inline]] inline void pairs_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
+                                                 const uint32_t* b, int64_t b_step, float* c, int64_t ldc,
+                                                 bool accumulate) {
+  if (rows == R) {
+    pairs_block<Kind, S, R>(k, a, lda, b, b_step, c, ldc, accumulate);
+  } else if constexpr (R > 1) {
+    pairs_of_rows<Kind, S, R - 1>(rows, k, a, lda, b, b_step, c, ldc, accumulate);
+  }
+}
+
+/// Like PanelsArgs of tile.h; panels are `panel_size` pairs apart, k may be a part of their steps.
+template <typename Kind>
+struct PairsArgs {
+  int64_t rows, k;
+  const typename Kind::Left* a;
+  int64_t lda;
+  const uint32_t* panels;
+  int64_t panel_size, count;
+  float* c;
+  int64_t ldc, c_step;
+  bool accumulate;
+};
+
+/// few_rows_block() of tile.h for pairs: R rows, P panels at once.
+template <typename Kind, int S, int P, int R>
+[[gnu::noinline]] void few_pairs_block(const PairsArgs<Kind>& args, const uint32_t* b, int64_t b_step, float* c) {
+  constexpr int kLanes = Simd<float>::kLanes;
+  Vector<float> sum[P][R][S];
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+      for (int s = 0; s < S; ++s) sum[p][r][s] = Vector<float>{};
+  const typename Kind::Left* a = args.a;
+  const int64_t panel_size = args.panel_size, lda = args.lda;
+  for (int64_t i = 0; i + 2 <= args.k; i += 2, a += 2, b += b_step) {
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      add_part<Kind, 0, S, R>(sum[p], a, lda, b + p * panel_size);
+      if constexpr (Kind::kParts == 2) add_part<Kind, 1, S, R>(sum[p], a, lda, b + p * panel_size);
+    }
+  }
+  if (args.k % 2 != 0) {
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) add_part<typename Kind::Last, 0, S, R>(sum[p], a, lda, b + p * panel_size);
+  }
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+      for (int s = 0; s < S; ++s) {
+        float* to = c + p * args.c_step + r * args.ldc + s * kLanes;
+        store(to, args.accumulate ? sum[p][r][s] + load(to) : sum[p][r][s]);
+      }
+}
+
+template <typename Kind, int Units, int R, int P>
+void few_pairs(const PairsArgs<Kind>& args, int64_t first) {
+  constexpr FewRowsShape kShape = few_rows_shape(Units, R);
+  constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
+  constexpr int64_t kStripWidth = kShape.strip * Simd<float>::kLanes;
+  for (; first + P <= args.count; first += P)
+    for (int64_t strip = 0; strip < kWidth; strip += kStripWidth)
+      few_pairs_block<Kind, kShape.strip, P, R>(args, args.panels + first * args.panel_size + strip, kWidth,
+                                                args.c + first * args.c_step + strip);
+  if constexpr (P > 1)
+    if (first < args.count) few_pairs<Kind, Units, R, P / 2>(args, first);
+}
+
+/// block_shape() of tile.h, but for a register that halves are masked with.
+constexpr BlockShape pairs_shape(int units) { return kVectorBytes == 32 ? BlockShape{2, 6} : block_shape(units); }
+
+template <typename Kind, int Units>
+void many_pairs(const PairsArgs<Kind>& args) {
+  constexpr BlockShape kShape = pairs_shape(Units);
+  constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
+  constexpr int64_t kStripWidth = kShape.strip * Simd<float>::kLanes;
+  const int64_t blocks = ceil_div(args.rows, kShape.rows);
+  for (int64_t p = 0; p < args.count; ++p) {
+    for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
+      const typename Kind::Left* a = args.a;
+      float* c = args.c + p * args.c_step + strip;
+      for (int64_t left = args.rows, block = blocks; block > 0; --block) {
+        const int64_t count = ceil_div(left, block);
+        pairs_of_rows<Kind, kShape.strip, kShape.rows>(count, args.k, a, args.lda,
+                                                       args.panels + p * args.panel_size + strip, kWidth, c, args.ldc,
+                                                       args.accumulate);
+        a += count * args.lda;
+        c += count * args.ldc;
+        left -= count;
+      }
+    }
+  }
+}
+
+template <typename Kind, int Units>
+void pairs_panels(const PairsArgs<Kind>& args) {
+  if (args.rows > kFewRows) many_pairs<Kind, Units>(args);
+  if (args.rows == 1) few_pairs<Kind, Units, 1, few_rows_shape(Units, 1).panels>(args, 0);
+  if (args.rows == 2) few_pairs<Kind, Units, 2, few_rows_shape(Units, 2).panels>(args, 0);
+  if (args.rows == 3) few_pairs<Kind, Units, 3, few_rows_shape(Units, 3).panels>(args, 0);
+}
+
+template <typename Kind, int Units>
+void tile_pairs(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
+                int64_t ldc, int64_t c_step, int64_t accumulate) {
+  pairs_panels<Kind, Units>({rows, k, static_cast<const typename Kind::Left*>(a), lda,
+                             static_cast<const uint32_t*>(panels), ceil_div(k, 2) * Units * Simd<float>::kUnitLanes,
+                             count, static_cast<float*>(c), ldc, c_step, accumulate != 0});
+}
+
+/// A bf16 left operand where there is no instruction for it: in f32, some rows and steps at a time.
+template <int Units>
+void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panels, int64_t count, void* c,
+                  int64_t ldc, int64_t c_step, int64_t accumulate) {
+  constexpr int64_t kRows = 32, kSteps = 128, kWidth = Units * Simd<float>::kUnitLanes;
+  alignas(64) float wide[kRows * kSteps];
+  const auto* a = static_cast<const uint16_t*>(a_data);
+  for (int64_t r0 = 0; r0 < rows; r0 += kRows) {
+    const int64_t block = smaller(kRows, rows - r0);
+    // No steps at all: zeros are to be written.
+    for (int64_t k0 = 0; k0 < k || k0 == 0; k0 += kSteps) {
+      const int64_t steps = smaller(kSteps, k - k0);
+      for (int64_t r = 0; r < block; ++r) {
+        const uint16_t* from = a + (r0 + r) * lda + k0;
+        auto* to = reinterpret_cast<uint32_t*>(wide + r * kSteps);
+        for (int64_t i = 0; i < steps; ++i) to[i] = uint32_t{from[i]} << 16;
+      }
+      pairs_panels<FloatLeft, Units>(
+          {block, steps, wide, kSteps, static_cast<const uint32_t*>(panels) + k0 / 2 * kWidth, ceil_div(k, 2) * kWidth,
+           count, static_cast<float*>(c) + r0 * ldc, ldc, c_step, accumulate != 0 || k0 > 0});
+    }
+  }
+}
+
+/// Rows 2i and 2i + 1 of source, [k][ld], side by side.
+inline void interleave_rows(const uint16_t* source, int64_t ld, int64_t count, int64_t k, uint32_t* destination,
+                            int64_t destination_step) {
+  constexpr int64_t kUnit = Simd<float>::kUnitLanes;
+  for (int64_t i = 0; i < k; i += 2) {
+    const uint16_t* first = source + i * ld;
+    uint32_t* to = destination + i / 2 * destination_step;
+    if (count == kUnit && i + 1 < k) {
+      const uint16_t* second = first + ld;
+      for (int64_t j = 0; j < kUnit; ++j) to[j] = uint32_t{first[j]} | uint32_t{second[j]} << 16;
+    } else {
+      for (int64_t j = 0; j < kUnit; ++j)
+        to[j] = j < count ? uint32_t{first[j]} | (i + 1 < k ? uint32_t{first[ld + j]} << 16 : 0) : 0;
+    }
+  }
+}
+
+/// The same of source [count][ld], whose rows are the columns.
+inline void gather_pairs(const uint16_t* source, int64_t ld, int64_t count, int64_t k, uint32_t* destination,
+                         int64_t destination_step) {
+  for (int64_t i = 0; i < k; i += 2)
+    for (int64_t j = 0; j < Simd<float>::kUnitLanes; ++j) {
+      const uint16_t* from = source + j * ld + i;
+      destination[i / 2 * destination_step + j] =
+          j < count ? uint32_t{from[0]} | (i + 1 < k ? uint32_t{from[1]} << 16 : 0) : 0;
+    }
+}
+
+/// The layout of the op `pack` with pairs.
+inline void pack_pairs(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
+  if (args.transposed && args.k % 2 == 0 && args.ld % 2 == 0) {
+    // The pairs are there already: elements of 4 bytes.
+    PackArgs pairs = args;
+    pairs.k /= 2;
+    pairs.ld /= 2;
+    return pack<float>(pairs, first_panel, last_panel);
+  }
+  constexpr int64_t kUnit = Simd<float>::kUnitLanes, kAcross = 16;
+  const int64_t group_width = args.unroll * kUnit, width = args.groups * group_width;
+  const auto* source = static_cast<const uint16_t*>(args.source);
+  for (int64_t k0 = 0; k0 < args.k; k0 += kAcross)
+    for (int64_t panel = first_panel; panel < last_panel; ++panel) {
+      const int64_t steps = smaller(kAcross, args.k - k0);
+      uint32_t* rows = static_cast<uint32_t*>(args.destination) + (panel * ceil_div(args.k, 2) + k0 / 2) * width;
+      for (int64_t column = 0; column < width; column += kUnit) {
+        const int64_t unit = panel * group_width + column % group_width;  // within its group
+        const int64_t n = column / group_width * args.n + unit;
+        int64_t count = args.n - unit;
+        count = count < 0 ? 0 : smaller(count, kUnit);
+        const uint16_t* from = source + (count == 0 ? 0 : args.transposed ? n * args.ld + k0 : k0 * args.ld + n);
+        if (args.transposed)
+          gather_pairs(from, args.ld, count, steps, rows + column, width);
+        else
+          interleave_rows(from, args.ld, count, steps, rows + column, width);
+      }
+    }
+}
+
+constexpr PairKernels pair_table() {
+  return {
+      .f32 = {nullptr, tile_pairs<FloatLeft, 1>, tile_pairs<FloatLeft, 2>, tile_pairs<FloatLeft, 3>,
+              tile_pairs<FloatLeft, 4>},
+#if defined(__AVX512BF16__)
+      .bf16 = {nullptr, tile_pairs<HalfLeft, 1>, tile_pairs<HalfLeft, 2>, tile_pairs<HalfLeft, 3>,
+               tile_pairs<HalfLeft, 4>},
+#else
+      .bf16 = {nullptr, tile_widened<1>, tile_widened<2>, tile_widened<3>, tile_widened<4>},
+#endif
+      .pack = pack_pairs,
+  };
+}
+
+}  // namespace
+}  // namespace weft::runtime

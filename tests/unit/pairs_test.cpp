@@ -1,0 +1,168 @@
+// The micro-kernels for bf16 weights, packing included, against the definition.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "runtime/isa_tables.h"
+#include "runtime/kernels.h"
+
+namespace weft::runtime {
+namespace {
+
+float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+struct Case {
+  Isa isa;
+  bool half_left;
+  bool without_product = false;  ///< the kernels of a CPU of that set without bf16 products
+};
+
+/// One product: weights of `groups` groups of n columns, c with room beside the panels.
+struct Problem {
+  int64_t rows, k, n, groups, unroll;
+  bool transposed, accumulate;
+
+  int64_t vectors() const { return groups * unroll; }
+  int64_t width() const { return vectors() * kLanesF32; }
+  int64_t panels() const { return (n + unroll * kLanesF32 - 1) / (unroll * kLanesF32); }
+};
+
+class PairsTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!supports(GetParam().isa)) GTEST_SKIP() << "this CPU lacks " << name_of(GetParam().isa);
+  }
+  const PairKernels& table() const {
+#if defined(__x86_64__)
+    if (GetParam().without_product) return kAvx512Pairs;
+#endif
+    return pair_kernels(GetParam().isa);
+  }
+  PanelsKernel kernel(int64_t vectors) const { return (GetParam().half_left ? table().bf16 : table().f32)[vectors]; }
+  size_t left_bytes() const { return GetParam().half_left ? 2 : 4; }
+
+  int64_t between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
+  uint16_t half() {
+    float x = std::uniform_real_distribution<float>(-1, 1)(random_);
+    return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+  }
+
+  Problem problem(int64_t rows) {
+    Problem p{rows,
+              between(0, 3) ? between(0, 300) : between(0, 3),
+              between(1, 150),
+              between(1, 4),
+              1,
+              between(0, 1) != 0,
+              between(0, 1) != 0};
+    p.unroll = p.groups == 1 ? between(1, 4) : 1;
+    return p;
+  }
+
+  std::vector<uint16_t> halves(int64_t count) {
+    std::vector<uint16_t> all(static_cast<size_t>(count));
+    for (uint16_t& each : all) each = half();
+    return all;
+  }
+
+  /// All panels, with NaNs all around.
+  std::vector<uint16_t> packed(const Problem& p, const std::vector<uint16_t>& weights) {
+    auto size = static_cast<size_t>(p.panels() * ((p.k + 1) / 2) * p.width() * 2);
+    std::vector<uint16_t> memory(size + 64, 0x7fc0);
+    PackArgs args{weights.data(), nullptr, p.k, p.n, p.groups, p.unroll, p.transposed ? p.k : p.n * p.groups,
+                  p.transposed};
+    auto at = reinterpret_cast<uintptr_t>(memory.data());
+    args.destination = memory.data() + (64 - at % 64) % 64 / 2;
+    int64_t half_way = p.panels() / 2;
+    table().pack(args, 0, half_way);
+    table().pack(args, half_way, p.panels());
+    auto* first = static_cast<uint16_t*>(args.destination);
+    for (auto* each = first + size; each < memory.data() + memory.size(); ++each) EXPECT_EQ(*each, 0x7fc0);
+    return {first, first + size};
+  }
+
+  /// `a` in the left operand's type, its rows `lda` wide.
+  std::vector<std::byte> left(const std::vector<uint16_t>& numbers) const {
+    std::vector<std::byte> bytes(numbers.size() * left_bytes());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      float wide = widened(numbers[i]);
+      if (GetParam().half_left)
+        std::memcpy(&bytes[2 * i], &numbers[i], 2);
+      else
+        std::memcpy(&bytes[4 * i], &wide, 4);
+    }
+    return bytes;
+  }
+
+  std::mt19937_64 random_{20250101};
+};
+
+TEST_P(PairsTest, AgreeWithTheDefinition) {
+  for (int trial = 0; trial < 400; ++trial) {
+    Problem p = problem(trial < 40 ? trial : between(0, 70));
+    const int64_t lda = p.k + between(0, 5), step = between(0, 1) ? p.width() : 0, ldc = p.panels() * p.width() + 3;
+    std::vector<uint16_t> weights = halves(p.k * p.n * p.groups), numbers(static_cast<size_t>(p.rows * lda), 0x7fc0);
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t i = 0; i < p.k; ++i) numbers[static_cast<size_t>(r * lda + i)] = half();
+    std::vector<std::byte> a = left(numbers);
+    std::vector<uint16_t> panels = packed(p, weights);
+    std::vector<float> c(static_cast<size_t>(p.rows * ldc),
+                         p.accumulate ? 0.5f : std::numeric_limits<float>::quiet_NaN());
+    if (step == 0)  // each panel alone
+      for (int64_t i = 0; i < p.panels(); ++i)
+        kernel(p.vectors())(p.rows, p.k, a.data(), lda, panels.data() + i * ((p.k + 1) / 2) * p.width() * 2, 1,
+                            c.data() + i * p.width(), ldc, 0, p.accumulate);
+    else
+      kernel(p.vectors())(p.rows, p.k, a.data(), lda, panels.data(), p.panels(), c.data(), ldc, step, p.accumulate);
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t panel = 0; panel < p.panels(); ++panel)
+        for (int64_t j = 0; j < p.width(); ++j) {
+          int64_t group = j / (p.unroll * kLanesF32),
+                  column = panel * p.unroll * kLanesF32 + j % (p.unroll * kLanesF32);
+          double sum = p.accumulate ? 0.5 : 0;
+          for (int64_t i = 0; i < p.k && column < p.n; ++i) {
+            int64_t n = group * p.n + column;
+            uint16_t weight = weights[static_cast<size_t>(p.transposed ? n * p.k + i : i * p.n * p.groups + n)];
+            sum += double(widened(numbers[static_cast<size_t>(r * lda + i)])) * double(widened(weight));
+          }
+          ASSERT_NEAR(c[static_cast<size_t>(r * ldc + panel * p.width() + j)], sum, (4 + double(p.k)) * 0x1p-23)
+              << "rows " << p.rows << " k " << p.k << " groups " << p.groups << " unroll " << p.unroll;
+        }
+  }
+}
+
+TEST_P(PairsTest, GiveARowTheSameBitsWhateverTheRowsBesideIt) {
+  for (int64_t vectors = 1; vectors <= kMaxVectors; ++vectors)
+    for (int64_t k : {93, 200}) {
+      Problem p{41, k, 5 * vectors * kLanesF32, 1, vectors, true, false};
+      std::vector<uint16_t> panels = packed(p, halves(p.k * p.n));
+      std::vector<std::byte> a = left(halves(p.rows * k));
+      auto width = static_cast<size_t>(p.n);
+      std::vector<float> all(static_cast<size_t>(p.rows) * width), some(all);
+      kernel(vectors)(p.rows, k, a.data(), k, panels.data(), 5, all.data(), p.n, p.width(), 0);
+      for (int64_t rows : {1, 2, 3, 5, 17}) {
+        kernel(vectors)(rows, k, a.data(), k, panels.data(), 5, some.data(), p.n, p.width(), 0);
+        ASSERT_EQ(std::memcmp(all.data(), some.data(), static_cast<size_t>(rows) * width * sizeof(float)), 0) << rows;
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PairsTest,
+                         testing::Values(Case{Isa::kGeneric, false}, Case{Isa::kGeneric, true}, Case{Isa::kAvx2, false},
+                                         Case{Isa::kAvx2, true}, Case{Isa::kAvx512, false}, Case{Isa::kAvx512, true},
+                                         Case{Isa::kAvx512, true, true}),
+                         [](const auto& test) {
+                           return std::string(name_of(test.param.isa)) + (test.param.half_left ? "_bf16" : "_f32") +
+                                  (test.param.without_product ? "_widened" : "");
+                         });
+
+}  // namespace
+}  // namespace weft::runtime
