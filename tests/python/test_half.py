@@ -166,6 +166,42 @@ def test_f32_weights_rounded_on_the_way(kind):
     assert all(p.grad_fn is None and g.dtype == p.dtype for p, g in zip(mixed, found[1], strict=True))
 
 
+ROUNDED_STATE = """
+program @rnn(%x: bf16[T,B,{I}], %h0: bf16[B,{H}], %w: bf16[{H},{I}], %u: bf16[{H},{H}]) {{
+  %hT, %ys = scan length T carry(%h = %h0) xs(%xt = %x) {{
+    %xf = cast %xt : f32[B,{I}]
+    %wf = cast %w : f32[{H},{I}]
+    %px = matmul %xf, %wf {{transpose_b = true}} : f32[B,{H}]
+    %hf = cast %h : f32[B,{H}]
+    %uf = cast %u : f32[{H},{H}]
+    %ph = matmul %hf, %uf {{transpose_b = true}} : f32[B,{H}]
+    %p = add %px, %ph : f32[B,{H}]
+    %n = tanh %p : f32[B,{H}]
+    %y = cast %n : bf16[B,{H}]
+    yield carry(%y) ys(%y)
+  }} : bf16[B,{H}], bf16[T,B,{H}]
+  return %ys, %hT
+}}
+"""
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_bf16_on_both_sides_of_a_product(sizes):
+    """A carry of bf16, so that both products of the step are of bf16 numbers: as PyTorch's step by step in f32."""
+    steps, batch, inputs, hidden = sizes
+    x, h, w, u = (
+        torch.randn(shape).bfloat16()
+        for shape in ((steps, batch, inputs), (batch, hidden), (hidden, inputs), (hidden, hidden))
+    )
+    found, last = weft.call(ROUNDED_STATE.format(I=inputs, H=hidden), [x, h, w / 4, u / 4])
+    assert weft.stats()["fallbacks"] == {}
+    for t in range(steps):
+        exact = torch.tanh(x[t].float() @ (w / 4).float().T + h.float() @ (u / 4).float().T)
+        assert_rounded([found[t]], [exact], torch.bfloat16)
+        h = found[t]
+    assert torch.equal(last, found[-1])
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_ops_on_halves_round_once(dtype):
     name = {torch.bfloat16: "bf16", torch.float16: "f16"}[dtype]
