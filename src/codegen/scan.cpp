@@ -27,8 +27,7 @@ class ScanLoop {
  public:
   ScanLoop(Frame& frame, const Op& op) : frame_(frame), b_(frame.b), view_(op), scan_(frame.schedule.scans.at(&op)) {
     frame_.batched = scan_.block.batched;
-    barriers_ = view_.ragged ? std::vector<bool>(scan_.block.stages.size(), false)
-                             : barriers_before(frame_, view_, scan_.block);
+    barriers_ = barriers_before(frame_, view_, scan_.block);
   }
 
   void emit() {
@@ -125,21 +124,52 @@ class ScanLoop {
     copy_rows(first, last, [&](size_t i) { return std::pair(frame_.address(view_.inits[i]), current[i]); });
   }
 
-  /// The thread's of these rows, of every carry, between the pair (from, to) that `places` gives.
+  /// The thread's share of these rows, of every carry, between the pair (from, to) that `places` gives. Of shared
+  /// columns it is those that it wrote itself, or will read itself before the next barrier.
   void copy_rows(Value* first, Value* last, const std::function<std::pair<Value*, Value*>(size_t)>& places) {
     first = b_.CreateSelect(b_.CreateICmpSGT(first, frame_.lo), first, frame_.lo);
     last = frame_.minimum(last, frame_.hi);
     if_less(first, last, [&] {
-      for (size_t i = 0; i < view_.carry_args.size(); ++i) {
-        const ir::Type& type = frame_.type(view_.carry_args[i]);
-        Value* row = row_elements(type);
-        auto [from, to] = places(i);
-        Value* skipped = b_.CreateMul(first, row);
-        Value* bytes = b_.CreateMul(b_.CreateMul(b_.CreateSub(last, first), row), frame_.i64(size_of(type.dtype)));
-        b_.CreateMemCpy(frame_.offset(to, skipped, size_of(type.dtype)), llvm::MaybeAlign(1),
-                        frame_.offset(from, skipped, size_of(type.dtype)), llvm::MaybeAlign(1), bytes);
-      }
+      for (size_t i = 0; i < view_.carry_args.size(); ++i) copy_rows(first, last, i, places(i));
     });
+  }
+
+  void copy_rows(Value* first, Value* last, size_t carry, std::pair<Value*, Value*> place) {
+    const ir::Type& type = frame_.type(view_.carry_args[carry]);
+    const Stage* stage = producer(view_.carry_outs[carry]);
+    Value* row = row_elements(type);
+    bool shared = stage->lowering == Lowering::kFused && !stage->has_reduction && stage->domain.back().is_constant();
+    if (!shared) return copy(place, b_.CreateMul(first, row), b_.CreateMul(b_.CreateSub(last, first), row), type.dtype);
+    // Lines of the last dim, made of one or (products for several gates, concatenations) more parts.
+    int64_t width = stage->domain.back().constant();
+    int64_t parts = type.rank() == 1 || width == 0 ? 1 : type.shape.back().constant() / width;
+    ir::Shape lines = type.shape;
+    lines.erase(lines.begin());
+    if (!lines.empty()) lines.pop_back();
+    Value* lines_of_row = frame_.size(element_count(lines));
+    UnitRange range = unit_range(frame_, *stage);
+    Value* begin = b_.CreateMul(range.first, frame_.i64(stage->lanes));
+    Value* count =
+        b_.CreateSub(frame_.minimum(b_.CreateMul(range.last, frame_.i64(stage->lanes)), frame_.i64(width)), begin);
+    frame_.loop(b_.CreateMul(first, lines_of_row), b_.CreateMul(last, lines_of_row), 1, [&](Value* line) {
+      Value* start = b_.CreateAdd(b_.CreateMul(line, frame_.i64(parts * width)), begin);
+      for (int64_t part = 0; part < parts; ++part)
+        copy(place, b_.CreateAdd(start, frame_.i64(part * width)), count, type.dtype);
+    });
+  }
+
+  void copy(std::pair<Value*, Value*> place, Value* start, Value* count, DType dtype) {
+    auto [from, to] = place;
+    b_.CreateMemCpy(frame_.offset(to, start, size_of(dtype)), llvm::MaybeAlign(1),
+                    frame_.offset(from, start, size_of(dtype)), llvm::MaybeAlign(1),
+                    b_.CreateMul(count, frame_.i64(size_of(dtype))));
+  }
+
+  const Stage* producer(ValueId value) const {
+    for (const Stage& stage : scan_.block.stages)
+      for (const Op* op : stage.ops)
+        if (std::ranges::find(op->results, value) != op->results.end()) return &stage;
+    internal_error("a carry of a ragged scan comes from no stage");
   }
 
   Value* row_elements(const ir::Type& type) {

@@ -9,8 +9,8 @@ namespace weft::codegen {
 /// Emits the whole loop of a scan as the frame's function: steps run inside it, for rows lo..hi-1 of the batch (all
 /// rows when the scan is not batched) and the share unit/units of every stage's columns.
 ///
-/// A ragged scan is always split over its rows: a step does those of its rows that are ours. A row's carry goes to the
-/// result after the row's last step, where that isn't the last of all.
+/// A step of a ragged scan does those of its rows that are ours. A row's carry goes to the result after the row's last
+/// step, where that isn't the last of all.
 ///
 /// Carries alternate between two buffers, the last step writing the result's own memory; ys are written in place in
 /// their stacks. When columns are shared (units > 1), barriers stand before the stages that barriers_before() names.

@@ -277,7 +277,7 @@ class Planner {
         shares = std::min(shares, std::max<int64_t>(1, columns / (2 * stage.lanes)));
       plan.row_block = std::max(plan.row_block, stage.row_block);
     }
-    plan.column_shares = shares == INT64_MAX || view.ragged ? 1 : shares;
+    plan.column_shares = shares == INT64_MAX ? 1 : shares;
     if (view.ragged) {
       plan.batch_sizes = schedule_.buffer.at(viewed(schedule_, view.ragged->batch_sizes));
       plan.packed = schedule_.expression(view.ragged->packed);

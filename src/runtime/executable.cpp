@@ -59,7 +59,7 @@ class Run {
       case StagePlan::Kind::kRows:
         return run_rows(stage, thread, threads);
       case StagePlan::Kind::kScan:
-        if (stage.batch_sizes >= 0) return run_ragged_scan(index, thread, threads);
+        if (stage.batch_sizes >= 0 && !fits(stage, index)) return;
         return run_scan(stage, thread, threads, barrier);
       case StagePlan::Kind::kCall:
         return run_call(index, thread, threads);
@@ -89,25 +89,22 @@ class Run {
       if (thread == 0) stage.function(buffers_, dims_, nullptr, 0, 0, 0, 1);
       return;
     }
-    Share range = share_of(rows, 1, thread, threads);
+    Share range = stage.batch_sizes >= 0 ? share_of_steps(batch_sizes(stage), rows, thread, threads)
+                                         : share_of(rows, 1, thread, threads);
     if (range.first < range.last) stage.function(buffers_, dims_, nullptr, range.first, range.last, 0, 1);
   }
 
-  /// Each thread gets rows next to each other, and about as many steps of rows as the others. All members look at the
-  /// batch sizes, and so all find the same.
-  void run_ragged_scan(size_t index, int64_t thread, int64_t threads) {
-    const StagePlan& stage = plan_.stages[index];
-    int64_t rows = stage.rows.evaluate(symbols_);
-    std::span sizes(static_cast<const int64_t*>(buffers_[stage.batch_sizes]),
-                    static_cast<size_t>(stage.length.evaluate(symbols_)));
-    if (std::string misfit = batch_sizes_misfit(sizes, rows, stage.packed.evaluate(symbols_)); !misfit.empty())
-      return fail(index, std::make_exception_ptr(Error(misfit)));
-    if (sizes.empty()) {
-      if (thread == 0) copy_carries(stage);
-      return;
-    }
-    Share range = share_of_steps(sizes, rows, thread, threads);
-    if (range.first < range.last) stage.function(buffers_, dims_, nullptr, range.first, range.last, 0, 1);
+  std::span<const int64_t> batch_sizes(const StagePlan& stage) const {
+    return {static_cast<const int64_t*>(buffers_[stage.batch_sizes]),
+            static_cast<size_t>(stage.length.evaluate(symbols_))};
+  }
+
+  /// Whether the batch sizes of a ragged scan do. All members look at them, and so all find the same.
+  bool fits(const StagePlan& stage, size_t index) {
+    std::string misfit =
+        batch_sizes_misfit(batch_sizes(stage), stage.rows.evaluate(symbols_), stage.packed.evaluate(symbols_));
+    if (!misfit.empty()) fail(index, std::make_exception_ptr(Error(misfit)));
+    return misfit.empty();
   }
 
   void copy_carries(const StagePlan& stage) {

@@ -27,18 +27,19 @@ inline Share share_of_steps(std::span<const int64_t> batch_sizes, int64_t rows, 
   };
   int64_t all = steps_before(rows);
   auto bound = [&](int64_t share) {
-    if (share == threads) return rows;
-    int64_t low = 0, high = rows;  // the first row before which the shares so far have their steps
+    int64_t wanted = all / threads * share + all % threads * share / threads;
+    int64_t low = 0, high = rows;  // the first row with at least so many steps before it
     while (low < high) {
       int64_t middle = (low + high) / 2;
-      if (steps_before(middle) * threads < all * share)
+      if (steps_before(middle) < wanted)
         low = middle + 1;
       else
         high = middle;
     }
-    return low;
+    bool nearer_before = low > 0 && wanted - steps_before(low - 1) < steps_before(low) - wanted;
+    return nearer_before ? low - 1 : low;
   };
-  return {bound(thread), bound(thread + 1)};
+  return {bound(thread), thread + 1 == threads ? rows : bound(thread + 1)};
 }
 
 }  // namespace weft::runtime
