@@ -193,6 +193,7 @@ class Sink {
     const Op* op = definition(v);
     if (!op || !may_move(*op)) return false;
     bool well = op->code == OpCode::kBroadcast || op->code == OpCode::kPad || op->code == OpCode::kConstant;
+    if (well && op->code != OpCode::kConstant) sums_well(op->operands[0], depth + 1);  // or else it is stacked
     if (op->code == OpCode::kReduceSum) {
       // A sum over rows would tie the rows of a batch together; another one's operand may be stacked already.
       const Dims& dims = op->attr<Dims>("dims");
