@@ -32,6 +32,7 @@ void init_capture(py::module_& m) {
       .def(
           "finish", [](Region& region, const std::vector<Value>& outputs) { return region.finish(outputs); },
           py::arg("outputs"));
+  m.def("is_elementwise", &capture::is_elementwise, py::arg("text"));
   m.def("keep_outputs", &capture::keep_outputs, py::arg("text"), py::arg("keep"));
 }
 

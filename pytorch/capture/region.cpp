@@ -31,13 +31,13 @@ ir::Type substitute(const ir::Type& type, const Substitution& sizes) {
 }
 
 /// What each symbol of `callee` is for these inputs.
-Substitution match(const ir::Program& callee, const ir::Program& caller, std::span<const Value> inputs) {
+Substitution match(const ir::Program& callee, const ir::Program& caller, std::span<const ir::ValueId> inputs) {
   const std::vector<ir::ValueId>& args = callee.body.args;
   check(args.size() == inputs.size(), "the called program takes {} inputs, not {}", args.size(), inputs.size());
   Substitution sizes;
   for (size_t i = 0; i < args.size(); ++i) {
     const ir::Shape& shape = callee.type(args[i]).shape;
-    const ir::Shape& actual = caller.type(inputs[i].id).shape;
+    const ir::Shape& actual = caller.type(inputs[i]).shape;
     check(shape.size() == actual.size(), "input {} of the called program has {} dims, not {}", i, shape.size(),
           actual.size());
     for (size_t d = 0; d < shape.size(); ++d)
@@ -45,7 +45,7 @@ Substitution match(const ir::Program& callee, const ir::Program& caller, std::sp
   }
   for (size_t i = 0; i < args.size(); ++i) {
     ir::Type want = substitute(callee.type(args[i]), sizes);
-    const ir::Type& have = caller.type(inputs[i].id);
+    const ir::Type& have = caller.type(inputs[i]);
     check(want == have, "input {} of the called program is {}, not {}", i, to_string(want), to_string(have));
   }
   return sizes;
@@ -107,12 +107,11 @@ ir::Type make_type(std::string_view dtype, const std::vector<Size>& sizes) {
 Value Region::input(const ir::Type& type) { return {ir::Builder(program_, program_.body).input(type)}; }
 
 std::vector<Value> Region::inline_program(std::string_view text, std::span<const Value> inputs) {
-  ir::Program callee = ir::parse(text);
-  Splice splice(callee, program_, match(callee, program_, inputs));
-  for (size_t i = 0; i < inputs.size(); ++i) splice.bind(callee.body.args[i], inputs[i].id);
-  splice.append(callee.body, program_.body);
+  std::vector<ir::ValueId> ids;
+  for (Value input : inputs) ids.push_back(input.id);
+  ir::Builder builder(program_, program_.body);
   std::vector<Value> results;
-  for (ir::ValueId id : callee.body.results) results.push_back({splice[id]});
+  for (ir::ValueId id : capture::inline_program(builder, ir::parse(text), ids)) results.push_back({id});
   return results;
 }
 
@@ -127,6 +126,31 @@ std::string Region::finish(std::span<const Value> outputs) {
   for (Value value : outputs) program_.body.results.push_back(value.id);
   ir::verify(program_);
   return ir::print(program_, /*canonical=*/true);
+}
+
+std::vector<ir::ValueId> inline_program(ir::Builder& builder, const ir::Program& callee,
+                                        std::span<const ir::ValueId> inputs) {
+  Splice splice(callee, builder.program(), match(callee, builder.program(), inputs));
+  for (size_t i = 0; i < inputs.size(); ++i) splice.bind(callee.body.args[i], inputs[i]);
+  splice.append(callee.body, builder.block());
+  std::vector<ir::ValueId> results;
+  for (ir::ValueId id : callee.body.results) results.push_back(splice[id]);
+  return results;
+}
+
+bool is_elementwise(std::string_view text) {
+  ir::Program program = ir::parse(text);
+  std::vector<ir::ValueId> same_everywhere;
+  for (const ir::Op& op : program.body.ops) {
+    const bool broadcasts_constant = op.code == ir::OpCode::kBroadcast &&
+                                     std::ranges::find(same_everywhere, op.operands[0]) != same_everywhere.end();
+    if (op.code == ir::OpCode::kConstant || broadcasts_constant) {
+      same_everywhere.push_back(op.results[0]);
+    } else if (ir::info(op.code).op_class != ir::OpClass::kElementwise) {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::string keep_outputs(std::string_view text, const std::vector<bool>& keep) {
