@@ -2,10 +2,13 @@
 
 Importing it is all there is to do: `nn.GRU`, `nn.LSTM` and `nn.RNN` on the CPU then run on Weft, in eager mode and
 under every `torch.compile` backend. What that changes in PyTorch's process-wide state is listed in `weft._pytorch`, and
-`weft.disable()` takes it back.
+`weft.disable()` takes it back. `weft.nn` has what PyTorch's modules lack.
 """
 
 from __future__ import annotations
+
+import importlib
+from types import ModuleType
 
 import torch
 
@@ -13,10 +16,17 @@ from weft import _C  # isort: skip
 from weft._pytorch import disable, disabled, enable
 from weft._stats import reset_stats, stats
 
-__all__ = ["__version__", "call", "disable", "disabled", "enable", "reset_stats", "stats"]
+__all__ = ["__version__", "call", "disable", "disabled", "enable", "nn", "reset_stats", "stats"]
 
 __version__: str = _C.__version__
 
 #: The operator: `weft.call(program, inputs)` runs a program's text on a list of tensors and returns its list of
 #: results, differentiable and traceable. Raises RuntimeError if the text doesn't parse or an input doesn't fit it.
 call = torch.ops.weft.call
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`weft.nn`, imported when somebody asks for it."""
+    if name == "nn":
+        return importlib.import_module("weft.nn")
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")

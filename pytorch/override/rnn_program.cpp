@@ -17,6 +17,7 @@ class RnnBuilder {
         compute_(config.dtypes.x == DType::kF64 ? DType::kF64 : DType::kF32),
         builder_(program_, program_.body) {
     program_.name = name_of(config.cell) + (config.form == Form::kStep ? "_cell" : "");
+    if (!config.variant.is_plain()) program_.name += "_variant";
   }
 
   ir::Program build() {
@@ -32,6 +33,8 @@ class RnnBuilder {
   struct Direction {
     CellWeights weights;
     std::vector<ValueId> init;  ///< a carry each, [B, size]
+    VariantWeights more;
+    StepMasks masks;  ///< of all steps
   };
 
   void declare_inputs() {
@@ -55,14 +58,19 @@ class RnnBuilder {
       states.push_back(input(dtype_of_state(i), shape, std::string(i == 0 ? "h" : "c") + "0"));
     }
     for (int64_t layer = 0; layer < config_.layers; ++layer) {
-      for (int64_t d = 0; d < config_.directions(); ++d) directions_.push_back({weight_inputs(layer, d), {}});
+      for (int64_t d = 0; d < config_.directions(); ++d) {
+        Direction& direction = directions_.emplace_back();
+        direction.weights = weight_inputs(layer, d);
+        direction.more = variant_inputs(layer, d);
+      }
     }
+    for (Direction& direction : directions_) direction.masks = mask_inputs();
     for (size_t i = 0; i < directions_.size(); ++i) {
       for (ValueId all : states) {
         ValueId init = state_of(all, static_cast<int64_t>(i));
         directions_[i].init.push_back(builder_.cast(init, compute_));
       }
-      prepare(directions_[i].weights);
+      prepare(directions_[i]);
     }
   }
 
@@ -96,13 +104,29 @@ class RnnBuilder {
 
   /// Last carries, then the outputs of all steps.
   std::vector<ValueId> scan(ValueId sequence, const Direction& direction, bool reverse) {
+    const StepMasks& masks = direction.masks;
+    std::vector<ValueId> sequences{sequence};
+    for (ValueId of_all : {masks.restart, masks.keep[0], masks.keep[1]}) {
+      if (of_all != ir::kNoValue) sequences.push_back(of_all);
+    }
     auto step = [&](Builder& body, std::span<const ValueId> carry, std::span<const ValueId> xs) {
-      auto next = cell_step(body, config_.cell, direction.weights, xs[0], carry);
+      auto next = this->step(body, direction, carry, xs);
       return Builder::StepResults{next, {body.cast(next[0], config_.dtypes.y)}};
     };
     std::optional<ir::Ragged> ragged;
     if (config_.form == Form::kPacked) ragged = {batch_sizes_, batch_, rows_};
-    return builder_.scan(direction.init, {sequence}, steps_, ragged, reverse, step);
+    return builder_.scan(direction.init, sequences, steps_, ragged, reverse, step);
+  }
+
+  std::vector<ValueId> step(Builder& body, const Direction& direction, std::span<const ValueId> carry,
+                            std::span<const ValueId> xs) {
+    if (config_.variant.is_plain()) return cell_step(body, config_.cell, direction.weights, xs[0], carry);
+    StepMasks masks = direction.masks;
+    size_t next = 1;
+    for (ValueId* of_step : {&masks.restart, &masks.keep[0], &masks.keep[1]}) {
+      if (*of_step != ir::kNoValue) *of_step = xs[next++];
+    }
+    return variant_step(body, config_.cell, config_.variant, direction.weights, direction.more, masks, xs[0], carry);
   }
 
   ValueId input(DType dtype, ir::Shape shape, std::string name) {
@@ -127,9 +151,40 @@ class RnnBuilder {
     return weights;
   }
 
-  void prepare(CellWeights& weights) {
+  VariantWeights variant_inputs(int64_t layer, int64_t direction) {
+    VariantWeights more;
+    std::string suffix = "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
+    for (const auto& [name, member, size] : parameters_of_variant()) {
+      more.*member = input(config_.dtypes.weights, {size}, name + suffix);
+    }
+    return more;
+  }
+
+  std::vector<VariantWeights::Parameter> parameters_of_variant() const {
+    return VariantWeights::list(config_.cell, config_.variant, config_.hidden_size, config_.biases);
+  }
+
+  StepMasks mask_inputs() {
+    StepMasks masks;
+    const CellVariant& variant = config_.variant;
+    if (variant.restarts) masks.restart = input(DType::kBool, {steps_, batch_}, "restart");
+    if (variant.recurrent_mask) masks.recurrent = input(compute_, {batch_, size_of_carry(0)}, "recurrent_mask");
+    for (size_t i = 0; i < carries_of(config_.cell); ++i) {
+      if (!variant.zoneout_mask[i]) continue;
+      ir::Shape shape{steps_, batch_, size_of_carry(i)};
+      if (config_.form == Form::kPacked) shape = {rows_, size_of_carry(i)};
+      masks.keep[i] = input(DType::kBool, shape, i == 0 ? "keep_h" : "keep_c");
+    }
+    return masks;
+  }
+
+  void prepare(Direction& direction) {
+    CellWeights& weights = direction.weights;
     for (ValueId* weight : {&weights.w_ih, &weights.w_hh, &weights.b_ih, &weights.b_hh, &weights.w_hr}) {
       if (*weight != ir::kNoValue) *weight = operand(*weight);
+    }
+    for (const auto& parameter : parameters_of_variant()) {
+      direction.more.*parameter.member = operand(direction.more.*parameter.member);
     }
   }
 

@@ -3,7 +3,7 @@
 #include <compare>
 #include <optional>
 
-#include "override/cells.h"
+#include "override/variants.h"
 
 namespace weft::override_kernels {
 
@@ -27,12 +27,17 @@ struct RnnConfig {
 
     auto operator<=>(const DTypes&) const = default;
   } dtypes;
+  CellVariant variant;  ///< a step that isn't PyTorch's; its restarts are for padded sequences
 
   int64_t directions() const { return bidirectional ? 2 : 1; }
   /// Size of h.
   int64_t output_size() const { return proj_size > 0 ? proj_size : hidden_size; }
-  /// Parameters of one layer and direction: w_ih, w_hh, with biases b_ih, b_hh, with a projection w_hr.
-  int64_t params_per_direction() const { return 2 + (biases ? 2 : 0) + (proj_size > 0 ? 1 : 0); }
+  /// Parameters of one layer and direction: w_ih, w_hh, with biases b_ih, b_hh, with a projection w_hr, and a
+  /// variant's.
+  int64_t params_per_direction() const {
+    auto more = VariantWeights::list(cell, variant, hidden_size, biases).size();
+    return 2 + (biases ? 2 : 0) + (proj_size > 0 ? 1 : 0) + static_cast<int64_t>(more);
+  }
   /// Columns of x for a layer.
   int64_t layer_input_size(int64_t layer) const { return layer == 0 ? input_size : directions() * output_size(); }
 
@@ -41,7 +46,9 @@ struct RnnConfig {
 
 /// The stack of layers as a program: (x, packed: batch_sizes i64[T], h0 [L*D,B,H], lstm: c0, then for each layer and
 /// direction w_ih, w_hh and, with biases, b_ih, b_hh and, with a projection, w_hr) -> (y, hn, lstm: cn). D directions,
-/// the second one backwards, their outputs side by side in y. A single step has h [B,H] and returns h', c' alone.
+/// the second one backwards, their outputs side by side in y. A single step has h [B,H] and returns h', c' alone. What
+/// a variant reads beside its parameters comes last, by layer and direction: restarts bool[T,B], the recurrent mask
+/// [B, size of h], then which h and which c to keep, bool[T,B,size], packed bool[N,size].
 /// Taking the input projection out of the loop is the passes' work.
 ir::Program rnn_program(const RnnConfig& config);
 

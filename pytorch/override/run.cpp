@@ -11,11 +11,6 @@
 #include "override/state.h"
 
 namespace weft::override_kernels {
-namespace {
-
-using at::Tensor;
-using Tensors = std::vector<Tensor>;
-using Form = RnnConfig::Form;
 
 const torch_operator::CallProgram& program_for(const RnnConfig& config) {
   thread_local std::pair<RnnConfig, const torch_operator::CallProgram*> last{};
@@ -34,6 +29,12 @@ const torch_operator::CallProgram& program_for(const RnnConfig& config) {
   last = {config, known};
   return *known;
 }
+
+namespace {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+using Form = RnnConfig::Form;
 
 /// One program; `input` with the time first.
 Tensors run_program(const RnnConfig& config, const Tensor& input, const RnnCall& call) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "operator/program_table.h"
 #include "override/rnn_call.h"
 
 namespace weft::override_kernels {
@@ -8,5 +9,8 @@ namespace weft::override_kernels {
 /// because Weft is switched off, for a reason that has been counted, or for PyTorch's own words about a call that is
 /// wrong.
 std::vector<at::Tensor> try_run(const RnnCall& call);
+
+/// The configuration's program, written at its first use.
+const torch_operator::CallProgram& program_for(const RnnConfig& config);
 
 }  // namespace weft::override_kernels

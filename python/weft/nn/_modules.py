@@ -1,0 +1,427 @@
+"""`weft.nn.GRU`, `LSTM` and `RNN`.
+
+Here is only what a module is: options, parameters, checks. The operator `weft::_rnn_variant` (pytorch/override) writes
+the program and draws the masks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import Parameter
+from torch.nn.utils.rnn import PackedSequence
+
+from weft.nn import _options
+from weft.nn._activations import Activation
+
+State = Tensor | tuple[Tensor, Tensor]
+
+
+class _Variant(nn.RNNBase):
+    """What the three have in common. Comes before PyTorch's class in the bases."""
+
+    kind: ClassVar[str]
+
+    def _set_variant(self, options: dict[str, Any]) -> None:
+        """Takes checked options and registers the parameters that they bring."""
+        _options.check(self.kind, options)
+        programs = _options.programs(options)
+        for name, value in options.items():
+            setattr(self, name, value)
+        self._programs = programs
+        self._extra_names: list[list[str]] = []
+        like = self._flat_weights[0]
+        for names in self._all_weights:
+            suffix = names[0].removeprefix("weight_ih")
+            shapes = self._extra_shapes()
+            for name, size in shapes.items():
+                setattr(self, name + suffix, Parameter(torch.empty(size, device=like.device, dtype=like.dtype)))
+            self._extra_names.append([name + suffix for name in shapes])
+
+    def _extra_shapes(self) -> dict[str, int]:
+        """The parameters of a layer and direction that PyTorch lacks: a vector each, in the operator's order."""
+        shapes: dict[str, int] = {}
+        if getattr(self, "peepholes", False):
+            shapes |= {f"weight_c{gate}": self.hidden_size for gate in self._peephole_gates()}
+        if self.layer_norm:
+            rows = self._flat_weights[0].shape[0]
+            shapes |= {"weight_ln_ih": rows, "weight_ln_hh": rows}
+            if self.kind == "LSTM":
+                shapes["weight_ln_c"] = self.hidden_size
+                if self.bias:
+                    shapes["bias_ln_c"] = self.hidden_size
+        return shapes
+
+    def _peephole_gates(self) -> str:
+        return {"input": "io", "forget": "fo"}.get(self._coupling(), "ifo")
+
+    def _coupling(self) -> str:
+        """ "", "input" (f = 1 - i) or "forget" (i = 1 - f)."""
+        coupled = getattr(self, "coupled_input_forget", False)
+        return coupled if isinstance(coupled, str) else "input" if coupled else ""
+
+    def reset_parameters(self) -> None:
+        """PyTorch's initialisation, U(-1/sqrt(H), 1/sqrt(H)), for peepholes too; gains of layer_norm 1, biases 0."""
+        super().reset_parameters()
+        self._reset_extra_parameters(peephole_range=self.hidden_size**-0.5)
+
+    def _reset_extra_parameters(self, peephole_range: float) -> None:
+        for names in getattr(self, "_extra_names", ()):  # not there yet while PyTorch's constructor runs
+            for name in names:
+                parameter = getattr(self, name)
+                if name.startswith("weight_c"):
+                    nn.init.uniform_(parameter, -peephole_range, peephole_range)
+                else:
+                    nn.init.constant_(parameter, 1.0 if name.startswith("weight") else 0.0)
+
+    def _is_plain(self) -> bool:
+        """Whether PyTorch's module does the same now."""
+        for name, default in _options.OPTIONS[self.kind].items():
+            if getattr(self, name) != default and not (name == "recurrent_dropout" and not self.training):
+                return False
+        return True
+
+    def _run(self, input: Any, hx: Any, is_init: Tensor | None) -> tuple[Any, Any]:
+        """forward of a variant; checks and errors as in PyTorch's modules."""
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, hx, is_init)
+        if input.dim() not in (2, 3):
+            tensor = " tensor" if self.kind == "RNN" else ""  # as PyTorch words it
+            raise ValueError(f"{self.kind}: Expected input to be 2D or 3D, got {input.dim()}D{tensor} instead")
+        is_batched = input.dim() == 3
+        batch_dim = 0 if self.batch_first else 1
+        states = self._states(hx, input, is_batched)
+        if not is_batched:
+            input = input.unsqueeze(batch_dim)
+        batch = input.size(batch_dim)
+        if not states:
+            states = self._zeros(batch, input)
+        self.check_forward_args(input, states if self.kind == "LSTM" else states[0], None)
+        is_init = self._check_is_init(is_init, input, is_batched, batch_dim)
+        outputs = self._call(input, None, states, is_init)
+        if not is_batched:
+            outputs = [outputs[0].squeeze(batch_dim), *(state.squeeze(1) for state in outputs[1:])]
+        return outputs[0], self._state_of(outputs)
+
+    def _run_packed(self, packed: PackedSequence, hx: Any, is_init: Tensor | None) -> tuple[Any, Any]:
+        if is_init is not None:
+            raise ValueError(
+                f"weft.nn.{self.kind}: is_init with a PackedSequence, in which every sequence has a place of its own: "
+                "pack the episodes as sequences, or pad (torch.nn.utils.rnn.pad_packed_sequence)"
+            )
+        data, batch_sizes, sorted_indices, unsorted_indices = packed
+        if hx is None:
+            states = self._zeros(batch_sizes[0], data)
+        else:
+            states = self.permute_hidden(hx, sorted_indices)
+            states = tuple(states) if self.kind == "LSTM" else (states,)
+        self.check_forward_args(data, states if self.kind == "LSTM" else states[0], batch_sizes)
+        outputs = self._call(data, batch_sizes, states, None)
+        state = self.permute_hidden(self._state_of(outputs), unsorted_indices)
+        return PackedSequence(outputs[0], batch_sizes, sorted_indices, unsorted_indices), state
+
+    def _call(self, input: Tensor, batch_sizes: Tensor | None, states: Any, is_init: Tensor | None) -> list[Tensor]:
+        parameters = [
+            getattr(self, name)
+            for own, extra in zip(self._all_weights, self._extra_names, strict=True)
+            for name in (*own, *extra)
+        ]
+        key = "f64" if input.dtype == torch.float64 else "f32"
+        zoneout = self.zoneout if isinstance(self.zoneout, tuple | list) else (self.zoneout, self.zoneout)
+        return torch.ops.weft._rnn_variant(
+            input,
+            batch_sizes,
+            list(states),
+            parameters,
+            is_init,
+            self.mode.lower(),
+            self.bias,
+            self.num_layers,
+            self.dropout,
+            self.training,
+            self.bidirectional,
+            self.batch_first,
+            getattr(self, "reset_after", True),
+            self._programs["gate_activation"][key] if "gate_activation" in self._programs else "sigmoid",
+            self._programs["activation"][key] if "activation" in self._programs else self.mode.lower()[4:],
+            0.0 if self.cell_clip is None else float(self.cell_clip),
+            getattr(self, "peepholes", False),
+            self._coupling(),
+            self.layer_norm,
+            float(zoneout[0]),
+            float(zoneout[1]) if self.kind == "LSTM" else 0.0,
+            float(self.recurrent_dropout),
+        )
+
+    def _states(self, hx: Any, input: Tensor, is_batched: bool) -> tuple[Tensor, ...]:
+        """The states given, with a batch dim; () if none."""
+        if hx is None:
+            return ()
+        dims, wanted = ("3-D", 3) if is_batched else ("2-D", 2)
+        call = "batched 3-D" if is_batched else "unbatched 2-D"
+        if self.kind == "LSTM":
+            if hx[0].dim() != wanted or hx[1].dim() != wanted:
+                raise RuntimeError(
+                    f"For {call} input, hx and cx should also be {dims} but got "
+                    f"({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
+                )
+            states = tuple(hx)
+        else:
+            if hx.dim() != wanted:
+                raise RuntimeError(f"For {call} input, hx should also be {dims} but got {hx.dim()}-D tensor")
+            states = (hx,)
+        return states if is_batched else tuple(state.unsqueeze(1) for state in states)
+
+    def _zeros(self, batch: Any, like: Tensor) -> tuple[Tensor, ...]:
+        rows = self.num_layers * (2 if self.bidirectional else 1)
+        sizes = (self.proj_size or self.hidden_size, self.hidden_size)
+        return tuple(
+            torch.zeros(rows, batch, size, dtype=like.dtype, device=like.device)
+            for size in (sizes if self.kind == "LSTM" else sizes[:1])
+        )
+
+    def _check_is_init(self, is_init: Tensor | None, input: Tensor, is_batched: bool, batch_dim: int) -> Tensor | None:
+        """The mask as [T,B]."""
+        if is_init is None:
+            return None
+        if not isinstance(is_init, Tensor) or is_init.dtype != torch.bool:
+            found = is_init.dtype if isinstance(is_init, Tensor) else type(is_init).__name__
+            raise TypeError(f"is_init should be a tensor of dtype torch.bool, got: {found}")
+        wanted = tuple(input.shape[:2]) if is_batched else (input.size(1 - batch_dim),)
+        if tuple(is_init.shape) != wanted:
+            layout = "[T]" if not is_batched else "[B, T]" if self.batch_first else "[T, B]"
+            raise RuntimeError(f"Expected is_init of size {layout} = {wanted}, got {list(is_init.shape)}")
+        if not is_batched:
+            return is_init.unsqueeze(1)
+        return is_init.transpose(0, 1) if self.batch_first else is_init
+
+    def _state_of(self, outputs: list[Tensor]) -> State:
+        return (outputs[1], outputs[2]) if self.kind == "LSTM" else outputs[1]
+
+    def extra_repr(self) -> str:
+        shown = [super().extra_repr()]
+        for name, default in _options.OPTIONS[self.kind].items():
+            if (value := getattr(self, name)) != default:
+                shown.append(f"{name}={getattr(value, '__name__', repr(value)) if callable(value) else repr(value)}")
+        return ", ".join(shown)
+
+
+class GRU(_Variant, nn.GRU):
+    """`nn.GRU`'s superset. With every option at its default it is `nn.GRU`, parameters, state_dict, errors and all.
+
+    With s the gate activation and g the activation, a step is
+
+        r = s(W_ir x + b_ir + W_hr h + b_hr)
+        z = s(W_iz x + b_iz + W_hz h + b_hz)
+        n = g(W_in x + b_in + r (W_hn h + b_hn))      reset_after=True: PyTorch, cuDNN, Keras's default
+        n = g(W_in x + b_in + W_hn (r h) + b_hn)      reset_after=False: Cho et al. 2014, arXiv:1406.1078
+        h' = (1 - z) n + z h
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype: as in `nn.GRU`.
+        reset_after: whether the reset gate is on the hidden state after or before its matrix product.
+        gate_activation, activation: s and g. A name (sigmoid, tanh, relu, hard_sigmoid, identity, ...; a wrong one is
+            answered with the list), or a callable on tensors, which must be elementwise and is traced once, here.
+            hard_sigmoid is PyTorch's, relu6(x + 3) / 6; Keras 2 has clip(0.2 x + 0.5, 0, 1), which is ONNX's default
+            too: give `lambda x: (0.2 * x + 0.5).clamp(0, 1)` for these.
+        cell_clip: clamps h' to [-cell_clip, cell_clip]. A GRU has no cell state; this is the clamp that an LSTM's
+            cell_clip is, on the one state there is. (ONNX's `clip` is another: it clamps what goes into activations.)
+        layer_norm: Ba et al. 2016 (arXiv:1607.06450): W_i x and W_h h are normalised, each over all its rows (eps
+            1e-5), before they are added; gains weight_ln_ih_l[k], weight_ln_hh_l[k], biases bias_ih_l[k], bias_hh_l[k].
+            With reset_after=False the products of (r, z) and of n are two, and each is normalised over its rows.
+        zoneout: Krueger et al. 2016 (arXiv:1606.01305): in training each unit of h keeps its old value with this
+            probability, drawn for each step; in evaluation h' = p h + (1 - p) h'.
+        recurrent_dropout: Gal and Ghahramani 2016 (arXiv:1512.05287): in training the h that goes into W_hr, W_hz and
+            W_hn is multiplied by a mask of zeros and 1/(1 - p), one [B, H] a sequence, layer and direction; the h in
+            z h is not.
+
+    Attributes: PyTorch's, and with layer_norm
+        weight_ln_ih_l[k], weight_ln_hh_l[k] `[3*hidden_size]`, initially 1 (and with _reverse, as in PyTorch).
+
+    Masks come from PyTorch's generator, before the program runs: layer by layer (after the dropout on its input),
+    direction by direction, first recurrent_dropout's, then zoneout's. The backward and its backward use the same.
+    A variant always runs on Weft: `weft.disable()` and `WEFT=0` concern PyTorch's own modules.
+
+    Raises:
+        ValueError, TypeError: a bad option; the message names it and says what would be right.
+    """
+
+    kind = "GRU"
+
+    def __init__(
+        self,
+        *args: Any,
+        reset_after: bool = True,
+        gate_activation: Activation = "sigmoid",
+        activation: Activation = "tanh",
+        cell_clip: float | None = None,
+        layer_norm: bool = False,
+        zoneout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._set_variant(
+            {
+                "reset_after": reset_after,
+                "gate_activation": gate_activation,
+                "activation": activation,
+                "cell_clip": cell_clip,
+                "layer_norm": layer_norm,
+                "zoneout": zoneout,
+                "recurrent_dropout": recurrent_dropout,
+            }
+        )
+        self._reset_extra_parameters(self.hidden_size**-0.5)
+
+    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> Any:
+        """`nn.GRU.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds the
+        carry restarts from zeros before that step, so that one row of the batch can hold several episodes; the result
+        is that of running them one by one. The direction backwards restarts where it enters an episode, at its last
+        step.
+
+        Raises:
+            RuntimeError, ValueError: a shape that doesn't fit, in `nn.GRU`'s words.
+            TypeError: an is_init that isn't bool.
+            ValueError: is_init with a PackedSequence.
+        """
+        if is_init is None and self._is_plain():
+            return super().forward(input, hx)
+        return self._run(input, hx, is_init)
+
+
+class LSTM(_Variant, nn.LSTM):
+    """`nn.LSTM`'s superset. With every option at its default it is `nn.LSTM`, parameters, state_dict, errors and all.
+
+    With s the gate activation and g the activation, a step is
+
+        i = s(W_ii x + b_ii + W_hi h + b_hi + p_i c)      p_i, p_f, p_o: peepholes
+        f = s(W_if x + b_if + W_hf h + b_hf + p_f c)
+        u = g(W_ig x + b_ig + W_hg h + b_hg)
+        c' = f c + i u
+        o = s(W_io x + b_io + W_ho h + b_ho + p_o c')
+        h' = o g(c'), with proj_size W_hr (o g(c'))
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype: as in
+            `nn.LSTM`.
+        gate_activation, activation: s and g, as in `weft.nn.GRU`.
+        cell_clip: clamps c' to [-cell_clip, cell_clip] before it goes into o and h' and to the next step, as
+            `cell_clip` of TensorFlow's LSTMCell does. (ONNX's `clip` is another: it clamps what goes into activations.)
+        peepholes: Gers and Schmidhuber 2000, as in ONNX's LSTM (its input P): vectors, p_i and p_f on the old c, p_o on
+            the new one.
+        coupled_input_forget: one gate for both. True or "input": f = 1 - i, as in Greff et al. 2015 (arXiv:1503.04069)
+            and as ONNX Runtime does ONNX's `input_forget`; "forget": i = 1 - f, as TensorFlow's
+            CoupledInputForgetGateLSTMCell. The rows of the gate that isn't computed stay in weight_ih and its kin,
+            unused, so that state_dicts fit; its peephole doesn't exist.
+        layer_norm: Ba et al. 2016 (arXiv:1607.06450): W_i x and W_h h are normalised, each over all its rows (of the
+            gates that are computed; eps 1e-5), before they are added, with gains weight_ln_ih_l[k], weight_ln_hh_l[k]
+            and biases bias_ih_l[k], bias_hh_l[k]; and h' = o g(LN(c')), with weight_ln_c_l[k], bias_ln_c_l[k].
+        zoneout: Krueger et al. 2016 (arXiv:1606.01305): a probability for h and c, or a pair (p_h, p_c). In training
+            each unit keeps its old value with this probability, drawn for each step; h' is made of the c' that has not
+            been zoned out. In evaluation the state is p times the old one and 1 - p times the new one.
+        recurrent_dropout: Gal and Ghahramani 2016 (arXiv:1512.05287): in training the h that goes into W_h is
+            multiplied by a mask of zeros and 1/(1 - p), one [B, H] a sequence, layer and direction.
+
+    Attributes: PyTorch's, and
+        weight_ci_l[k], weight_cf_l[k], weight_co_l[k] `[hidden_size]`: peepholes;
+        weight_ln_ih_l[k], weight_ln_hh_l[k] `[4*hidden_size]`, weight_ln_c_l[k], bias_ln_c_l[k] `[hidden_size]`:
+        layer_norm (all with _reverse, as in PyTorch; without bias there is no bias_ln_c).
+
+    Masks come from PyTorch's generator, before the program runs: layer by layer (after the dropout on its input),
+    direction by direction, first recurrent_dropout's, then zoneout's of h, then of c. The backward and its backward use
+    the same. A variant always runs on Weft: `weft.disable()` and `WEFT=0` concern PyTorch's own modules.
+
+    Raises:
+        ValueError, TypeError: a bad option; the message names it and says what would be right.
+    """
+
+    kind = "LSTM"
+
+    def __init__(
+        self,
+        *args: Any,
+        gate_activation: Activation = "sigmoid",
+        activation: Activation = "tanh",
+        cell_clip: float | None = None,
+        peepholes: bool = False,
+        coupled_input_forget: bool | str = False,
+        layer_norm: bool = False,
+        zoneout: float | tuple[float, float] = 0.0,
+        recurrent_dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._set_variant(
+            {
+                "gate_activation": gate_activation,
+                "activation": activation,
+                "cell_clip": cell_clip,
+                "peepholes": peepholes,
+                "coupled_input_forget": coupled_input_forget,
+                "layer_norm": layer_norm,
+                "zoneout": zoneout,
+                "recurrent_dropout": recurrent_dropout,
+            }
+        )
+        self._reset_extra_parameters(self.hidden_size**-0.5)
+
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None, is_init: Tensor | None = None) -> Any:
+        """`nn.LSTM.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds h and
+        c restart from zeros before that step; see `weft.nn.GRU.forward`, for errors too."""
+        if is_init is None and self._is_plain():
+            return super().forward(input, hx)
+        return self._run(input, hx, is_init)
+
+
+class RNN(_Variant, nn.RNN):
+    """`nn.RNN`'s superset. With every option at its default it is `nn.RNN`, parameters, state_dict, errors and all.
+
+    With g the activation, a step is h' = g(W_i x + b_i + W_h h + b_h).
+
+    Args:
+        input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional, device, dtype: as
+            in `nn.RNN`.
+        activation: g, any of `weft.nn.GRU`'s; takes the nonlinearity's place where it is given.
+        cell_clip: clamps h' to [-cell_clip, cell_clip]; see `weft.nn.GRU`.
+        layer_norm, zoneout, recurrent_dropout: as in `weft.nn.GRU`.
+
+    Attributes: PyTorch's, and with layer_norm
+        weight_ln_ih_l[k], weight_ln_hh_l[k] `[hidden_size]`, initially 1 (and with _reverse, as in PyTorch).
+
+    Raises:
+        ValueError, TypeError: a bad option; the message names it and says what would be right.
+    """
+
+    kind = "RNN"
+
+    def __init__(
+        self,
+        *args: Any,
+        activation: Activation | None = None,
+        cell_clip: float | None = None,
+        layer_norm: bool = False,
+        zoneout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._set_variant(
+            {
+                "activation": activation,
+                "cell_clip": cell_clip,
+                "layer_norm": layer_norm,
+                "zoneout": zoneout,
+                "recurrent_dropout": recurrent_dropout,
+            }
+        )
+        self._reset_extra_parameters(self.hidden_size**-0.5)
+
+    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> Any:
+        """`nn.RNN.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds h
+        restarts from zeros before that step; see `weft.nn.GRU.forward`, for errors too."""
+        if is_init is None and self._is_plain():
+            return super().forward(input, hx)
+        return self._run(input, hx, is_init)

@@ -1,0 +1,66 @@
+"""The options of `weft.nn`'s modules: what each kind takes, and what is wrong with a bad value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.nn import _activations
+
+_COMMON: dict[str, Any] = {
+    "activation": "tanh",
+    "cell_clip": None,
+    "layer_norm": False,
+    "zoneout": 0.0,
+    "recurrent_dropout": 0.0,
+}
+#: By kind: each option and its default. An RNN's activation is its nonlinearity unless it is given.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "GRU": {"reset_after": True, "gate_activation": "sigmoid"} | _COMMON,
+    "LSTM": {"gate_activation": "sigmoid", "peepholes": False, "coupled_input_forget": False} | _COMMON,
+    "RNN": _COMMON | {"activation": None},
+}
+
+_COUPLINGS = (False, True, "input", "forget")
+
+
+def check(kind: str, options: dict[str, Any]) -> None:
+    """Raises ValueError or TypeError, naming the option, its value and what would be right."""
+    for name in ("reset_after", "peepholes", "layer_norm"):
+        if name in options and not isinstance(options[name], bool):
+            raise TypeError(f"{name} should be of type bool, got: {type(options[name]).__name__}")
+    if options.get("coupled_input_forget", False) not in _COUPLINGS:
+        raise ValueError(
+            "coupled_input_forget should be False, True or 'input' (f = 1 - i) or 'forget' (i = 1 - f), "
+            f"got: {options['coupled_input_forget']!r}"
+        )
+    clip = options["cell_clip"]
+    if clip is not None and (not _is_number(clip) or not clip > 0):
+        raise ValueError(f"cell_clip should be a positive number, or None for no clipping, got: {clip!r}")
+    zoneout = options["zoneout"]
+    if isinstance(zoneout, tuple | list):
+        if kind != "LSTM":
+            raise ValueError(f"zoneout of a {kind} should be one probability (it has no cell state), got: {zoneout!r}")
+        if len(zoneout) != 2:
+            raise ValueError(f"zoneout should be a number or a pair (p_h, p_c), got: {zoneout!r}")
+    for p in zoneout if isinstance(zoneout, tuple | list) else (zoneout,):
+        if not _is_number(p) or not 0 <= p <= 1:
+            raise ValueError(
+                "zoneout should be a number in range [0, 1] representing the probability of a unit keeping its value"
+                f"{', or a pair (p_h, p_c)' if kind == 'LSTM' else ''}, got: {zoneout!r}"
+            )
+    p = options["recurrent_dropout"]
+    if not _is_number(p) or not 0 <= p < 1:
+        raise ValueError(
+            "recurrent_dropout should be a number in range [0, 1) representing the probability of a unit being zeroed, "
+            f"got: {p!r}"
+        )
+
+
+def programs(options: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """By option, then by the dtype that is computed in: what the operator takes for an activation."""
+    names = ("gate_activation", "activation")
+    return {n: _activations.resolve(n, options[n]) for n in names if options.get(n) is not None}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
