@@ -5,6 +5,7 @@
 #include <ATen/ops/lstm_cell_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/rnn_relu_cell_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/rnn_tanh_cell_compositeimplicitautograd_dispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include "override/run.h"
@@ -18,6 +19,12 @@ using Bias = std::optional<Tensor>;
 using Tensors = std::vector<Tensor>;
 namespace composite = at::compositeimplicitautograd;
 
+/// Whether torch.jit.trace is recording: `weft::call` in its graph could not be loaded where there is no Weft.
+bool jit_is_tracing() {
+  return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Tracer) &&
+         !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Tracer);
+}
+
 bool is_traced(const Tensor& tensor) {
   return tensor.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::Functionalize}));
 }
@@ -27,7 +34,7 @@ Tensors step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_
              const Bias& b_ih, const Bias& b_hh) {
   auto given = [](const Bias& bias) { return bias && bias->defined(); };
   if (given(b_ih) != given(b_hh)) return {};
-  if (c10::impl::TorchDispatchModeTLS::any_modes_set() || is_traced(input)) return {};
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set() || jit_is_tracing() || is_traced(input)) return {};
   if (std::any_of(states.begin(), states.end(), is_traced)) return {};
   Tensors params{w_ih, w_hh};
   if (given(b_ih)) params.insert(params.end(), {*b_ih, *b_hh});
