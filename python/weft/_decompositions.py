@@ -3,6 +3,9 @@
 Below autograd (inference mode, `ExportedProgram.run_decompositions`) tracing leaves `aten::gru.input` and its kin in
 the graph, since they have CPU kernels, but still finds their results' shapes by running the Python decomposition, which
 loops over the steps: the length would be burnt into the graph.
+
+`ExportedProgram.run_decompositions` is the exception: of a program whose lengths are fixed it is to give the operators
+that PyTorch's decompositions give, which other tools can read, and there it does.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import torch
 from torch import Tensor
 from torch._C import DispatchKey
 from torch.overrides import has_torch_function
+
+from weft import _C
 
 OVERRIDDEN = ("gru", "lstm", "rnn_tanh", "rnn_relu")
 
@@ -49,3 +54,38 @@ def _asking_weft_first(name: str, original: Callable[..., Any]) -> Callable[...,
         return original(input, hx, params, *options)
 
     return decomposition
+
+
+def keep_exported(exported_program: ModuleType) -> None:
+    """Once torch.export.exported_program, `exported_program`, is imported."""
+    program_class = exported_program.ExportedProgram
+    original = program_class.run_decompositions
+
+    @functools.wraps(original)
+    def run_decompositions(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _lengths_are_fixed(self.graph_module):  # which PyTorch alone can neither export nor decompose
+            return original(self, *args, **kwargs)
+        _C.enter_disabled()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _C.exit_disabled()
+
+    program_class.run_decompositions = run_decompositions
+
+
+def _lengths_are_fixed(program: torch.fx.GraphModule) -> bool:
+    """Whether every recurrence in an exported program runs over a number of steps that is known."""
+    packets = {getattr(torch.ops.aten, name) for name in OVERRIDDEN}
+    for module in program.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if node.op != "call_function" or getattr(node.target, "overloadpacket", None) not in packets:
+                continue
+            if node.target._overloadname == "data":
+                steps = node.args[1].meta["val"].shape[0]  # of the batch sizes
+            else:
+                batch_first = node.args[8] if len(node.args) > 8 else node.kwargs["batch_first"]
+                steps = node.args[0].meta["val"].shape[1 if batch_first else 0]
+            if isinstance(steps, torch.SymInt):
+                return False
+    return True

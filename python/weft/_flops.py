@@ -1,4 +1,4 @@
-"""The flop formula of `torch.ops.weft.call`."""
+"""torch.utils.flop_counter: a module's flops are those of PyTorch's kernels; `torch.ops.weft.call` has a formula."""
 
 from __future__ import annotations
 
@@ -10,9 +10,32 @@ import torch
 from weft import _C
 
 
-def register(flop_counter: ModuleType) -> None:
-    """Adds the formula to torch.utils.flop_counter, `flop_counter`."""
+def install(flop_counter: ModuleType) -> None:
+    """Once torch.utils.flop_counter, `flop_counter`, is imported."""
 
     @flop_counter.register_flop_formula(torch.ops.weft.call)
     def flops(program: str, sizes: list[Any], *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
         return _C.flops(program, [list(size) for size in sizes])
+
+    _count_modules_on_pytorch(flop_counter.FlopCounterMode)
+
+
+def _count_modules_on_pytorch(mode: Any) -> None:
+    """Within the mode, eager modules run on PyTorch's kernels, whose operators it counts one by one.
+
+    So totals, and the names that they are listed under, are those that there were without Weft. What was compiled
+    before still calls `weft.call`, for which there is the formula.
+    """
+    enter, exit = mode.__enter__, mode.__exit__
+
+    def enter_disabled(self: Any) -> Any:
+        result = enter(self)
+        _C.enter_disabled()
+        return result
+
+    def exit_disabled(self: Any, *error: Any) -> Any:
+        if self.mode is not None:  # it was entered
+            _C.exit_disabled()
+        return exit(self, *error)
+
+    mode.__enter__, mode.__exit__ = enter_disabled, exit_disabled

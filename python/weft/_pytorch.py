@@ -8,6 +8,8 @@
 - `torch.compiler.config.cache_key_tag` gets a suffix: PyTorch's compile cache on disk is keyed by the graph before our
   kernels are in it, so without the suffix it would mix runs with and without Weft.
 - `torch.ops.weft.call` has a rule for vmap and a formula for torch.utils.flop_counter.
+- `FlopCounterMode`, and `ExportedProgram.run_decompositions` where lengths are fixed, are wrapped: within them modules
+  are PyTorch's, so that both give what they give without Weft.
 
 PyTorch's settings are thread-local; their defaults are not, so the defaults are what changes here.
 """
@@ -126,7 +128,8 @@ def _forget_dispatch() -> None:
         fake.FakeTensorMode.cache_clear()
 
 
-when_imported("torch.utils.flop_counter", _flops.register)
+when_imported("torch.utils.flop_counter", _flops.install)
 when_imported("torch._decomp.decompositions", _decompositions.install)
+when_imported("torch.export.exported_program", _decompositions.keep_exported)
 if _C.enabled():  # WEFT=0 says no
     enable()
