@@ -1,0 +1,60 @@
+"""Tags the words of sentences of different lengths: a bidirectional LSTM over packed sequences.
+
+The sentences are made up: a word is tagged by what kind it is and by whether a word of the same kind came before it and
+comes after it, so that both directions are needed. Plain PyTorch; `weft run examples/tagger.py` runs it on Weft.
+"""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+WORDS, KINDS, PADDING = 60, 5, -100
+
+
+def sentence() -> tuple[torch.Tensor, torch.Tensor]:
+    """Words and their tags, 3 to 15 of them."""
+    words = torch.randint(WORDS, (int(torch.randint(3, 16, ())),))
+    kinds = words % KINDS
+    same = kinds[:, None] == kinds[None, :]
+    before, after = same.tril(-1).any(1), same.triu(1).any(1)
+    return words, kinds * 4 + before * 2 + after
+
+
+class Tagger(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, width)
+        self.lstm = nn.LSTM(width, width, num_layers=2, batch_first=True, bidirectional=True, dropout=0.1)
+        self.tags = nn.Linear(2 * width, 4 * KINDS)
+
+    def forward(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = pack_padded_sequence(self.embedding(words), lengths, batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
+        return self.tags(states)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--width", type=int, default=24)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    model = Tagger(options.width)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for step in range(options.steps):
+        sentences = [sentence() for _ in range(16)]
+        words = pad_sequence([words for words, _ in sentences], batch_first=True)
+        tags = pad_sequence([tags for _, tags in sentences], batch_first=True, padding_value=PADDING)
+        scores = model(words, torch.tensor([len(words) for words, _ in sentences]))
+        loss = nn.functional.cross_entropy(scores.flatten(0, 1), tags.flatten(), ignore_index=PADDING)
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        print(f"step {step} loss {loss.item():.8f}")
+
+
+if __name__ == "__main__":
+    main()
