@@ -39,10 +39,12 @@ setup:
 	@scripts/setup.sh dev
 
 .PHONY: build
-build: setup  ## compile everything, and make `import weft` work in .venv
+build: setup  ## compile everything, and make `import weft` and the command `weft` work in .venv
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) -S . -B $(BUILD) >$(BUILD).log || { cat $(BUILD).log; exit 1; }
 	@cmake --build $(BUILD) -j$(JOBS)
 	@echo $(CURDIR)/$(BUILD)/python >$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/weft-in-tree.pth
+	@printf '%s\n' '#!$(CURDIR)/.venv/bin/python' 'from weft._command_line import main' 'raise SystemExit(main())' >.venv/bin/weft
+	@chmod +x .venv/bin/weft
 
 .PHONY: test-unit
 test-unit:
@@ -59,6 +61,11 @@ test-fuzz:
 .PHONY: test-python
 test-python:
 	@python -m pytest tests/python
+
+.PHONY: nightly
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, an hour of fuzzing
+	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
+	@scripts/fuzz.sh $(FUZZ_BUILD) 1800
 
 .PHONY: fuzz
 fuzz: setup  ## fuzz the parser and the verifier for FUZZ_SECONDS a target
