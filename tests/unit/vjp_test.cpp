@@ -150,6 +150,25 @@ TEST(Vjp, RaggedScanThatMixesRows) {
                   {{"T", 4}, {"B", 3}, {"N", 9}}, 2);
 }
 
+/// A ragged scan in each step of a dense one, whose rows are carried on from one to the next.
+TEST(Vjp, RaggedScanInAScan) {
+  ir::Program program = in_f64(R"(program @nested(%x: f32[S,N,3], %sizes: i64[T], %h: f32[B,3], %w: f32[3,3]) {
+    %last, %all = scan reverse length S carry(%c = %h) xs(%xs = %x) {
+      %hT, %ys = scan length T ragged(%sizes, B, N) carry(%d = %c) xs(%xt = %xs) {
+        %p = matmul %d, %w : f32[B,3]
+        %a = add %p, %xt : f32[B,3]
+        %n = tanh %a : f32[B,3]
+        %m = mul %n, %c : f32[B,3]
+        yield carry(%n) ys(%m)
+      } : f32[B,3], f32[N,3]
+      %s = reduce_sum %ys {dims = [0]} : f32[3]
+      yield carry(%hT) ys(%s)
+    } : f32[B,3], f32[S,3]
+    return %last, %all
+  })");
+  check_gradients(program, {{"T", 4}, {"B", 3}, {"N", 8}, {"S", 2}}, 2);
+}
+
 TEST(Vjp, ReverseScanWithOneStepAndNone) {
   for (int64_t t : {0, 1, 5})
     check_gradients(in_f64(R"(program @reversed(%x: f32[T,B,3], %h: f32[B,3], %w: f32[3,3]) {
