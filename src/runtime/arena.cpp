@@ -16,6 +16,9 @@ constexpr int64_t kPage = 4 << 10;
 constexpr int64_t kPagedFrom = 64 << 10;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kHugeFrom = 4 << 20;
+/// How much larger than asked for a block may be: the forward of a layer uses its backward's block, but a small call
+/// doesn't take a large one's from it.
+constexpr int64_t kMostLarger = 8;
 
 /// Sizes that blocks come in: four between one power of two and the next, so at most a fifth is wasted, and a program
 /// whose T changes from call to call still finds its blocks again. 0 when the size is beyond all bounds.
@@ -39,20 +42,29 @@ std::byte* allocate(int64_t capacity) {
 
 Arena::~Arena() { trim(); }
 
+std::byte* Arena::take(std::map<int64_t, std::vector<std::byte*>>::iterator blocks) {
+  std::byte* data = blocks->second.back();
+  blocks->second.pop_back();
+  idle_bytes_ -= blocks->first;
+  if (blocks->second.empty()) idle_.erase(blocks);
+  return data;
+}
+
 Arena::Block Arena::acquire(int64_t bytes) {
   if (bytes <= 0) return {};
   const int64_t capacity = capacity_for(bytes);
   if (capacity == 0) throw std::bad_alloc();
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = idle_.lower_bound(capacity); found != idle_.end() && found->first <= 2 * capacity) {
+    const auto found = idle_.lower_bound(capacity);
+    if (found != idle_.end() && found->first <= kMostLarger * capacity) {
       const int64_t larger = found->first;
-      std::byte* data = found->second.back();
-      found->second.pop_back();
-      if (found->second.empty()) idle_.erase(found);
-      idle_bytes_ -= larger;
-      return {this, data, larger};
+      return {this, take(found), larger};
     }
+    // The new block serves the calls of the one just below too: keeping both would only cost memory.
+    if (found != idle_.begin() && std::prev(found)->first >= kPagedFrom &&
+        capacity <= kMostLarger * std::prev(found)->first)
+      std::free(take(std::prev(found)));
   }
   std::byte* data = allocate(capacity);
   if (!data) {
@@ -70,13 +82,7 @@ void Arena::release(std::byte* data, int64_t capacity) noexcept {
     return;
   }
   // The largest go first: they are the ones that fill the limit, and cost the least per byte to get again.
-  while (idle_bytes_ + capacity > limit_) {
-    const auto largest = std::prev(idle_.end());
-    std::free(largest->second.back());
-    largest->second.pop_back();
-    idle_bytes_ -= largest->first;
-    if (largest->second.empty()) idle_.erase(largest);
-  }
+  while (idle_bytes_ + capacity > limit_) std::free(take(std::prev(idle_.end())));
   try {
     idle_[capacity].push_back(data);
     idle_bytes_ += capacity;

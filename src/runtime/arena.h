@@ -62,6 +62,8 @@ class Arena {
  private:
   friend Arena& process_arena();
   void release(std::byte* data, int64_t capacity) noexcept;
+  /// One of these idle blocks, no longer idle. Under the lock.
+  std::byte* take(std::map<int64_t, std::vector<std::byte*>>::iterator blocks);
 
   const int64_t limit_;
   mutable std::mutex mutex_;

@@ -145,9 +145,12 @@ class Run {
 
 }  // namespace
 
-std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols) const {
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols,
+                                                                   bool uses_outputs) const {
   std::lock_guard lock(mutex_);
-  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) { return layout->symbols == symbols; });
+  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) {
+    return layout->symbols == symbols && layout->uses_outputs == uses_outputs;
+  });
   if (found != layouts_.end()) {
     std::rotate(layouts_.begin(), found, found + 1);
     return layouts_.front();
@@ -155,7 +158,8 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::ve
   auto fresh = std::make_shared<Layout>();
   fresh->symbols = symbols;
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(symbols));
-  fresh->arena = lay_out(plan_, symbols);
+  fresh->uses_outputs = uses_outputs;
+  fresh->arena = lay_out(plan_, symbols, uses_outputs);
   layouts_.insert(layouts_.begin(), fresh);
   if (layouts_.size() > kLayoutsKept) layouts_.pop_back();
   return fresh;
@@ -163,7 +167,8 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::ve
 
 void NativeProgram::run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
                         const std::vector<int64_t>& symbols, Team& team) const {
-  auto layout = this->layout(symbols);
+  bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
+  auto layout = this->layout(symbols, aligned);
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -173,6 +178,9 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
       buffers[i] = const_cast<void*>(inputs[index]);
     else if (buffer.storage == Storage::kOutput)
       buffers[i] = outputs[index];
+    else if (int64_t host = layout->arena.hosts[i]; host >= 0)
+      buffers[i] = static_cast<std::byte*>(outputs[static_cast<size_t>(plan_.buffers[static_cast<size_t>(host)].index)]) +
+                   layout->arena.offsets[i];
     else
       buffers[i] = arena.data() + layout->arena.offsets[i];
   }

@@ -25,9 +25,10 @@ class NativeProgram {
  private:
   struct Layout {
     std::vector<int64_t> symbols, dims;
+    bool uses_outputs = false;
     ArenaLayout arena;
   };
-  std::shared_ptr<const Layout> layout(const std::vector<int64_t>& symbols) const;
+  std::shared_ptr<const Layout> layout(const std::vector<int64_t>& symbols, bool uses_outputs) const;
 
   Plan plan_;
   mutable std::mutex mutex_;

@@ -26,7 +26,7 @@ struct BufferPlan {
   int64_t element_size = 4;
   DimExpr elements;
   int64_t copies = 1;           ///< consecutive instances, each padded to a cache line
-  int64_t first = 0, last = 0;  ///< the stages between which an arena buffer lives, both included
+  int64_t first = 0, last = 0;  ///< the stages between which it lives, both included; an output is written from `first`
 };
 
 /// Machine code of a stage: does rows lo..hi-1 and, of the columns, share `unit` of `units`.
@@ -72,18 +72,20 @@ struct Plan {
   std::vector<DimExpr> work;  ///< multiply-adds, or as much work, of a call: the sum of these
 };
 
-/// Where each arena buffer lies, in bytes from the arena's start, so that two that live at the same time never overlap.
+/// Where each arena buffer lies, so that two that live at the same time never overlap: in the arena, or, with
+/// `uses_outputs`, in the memory of an output that is written only after the buffer's last stage.
 struct ArenaLayout {
-  std::vector<int64_t> offsets;  ///< one a buffer; -1 for inputs and outputs
-  int64_t bytes = 0;
+  std::vector<int64_t> offsets;  ///< one a buffer, in bytes; -1 for inputs and outputs
+  std::vector<int64_t> hosts;    ///< the output's buffer that it lies in; -1: in the arena
+  int64_t bytes = 0;             ///< of the arena
 };
-/// First fit in order of size; deterministic.
-ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values);
+/// First fit in order of size; deterministic. Outputs must be aligned to 64 bytes if they are to be used.
+ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs);
 
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
 
-/// A line a buffer (name, bytes, offset, stages), then `peak N bytes`.
+/// A line a buffer (name, bytes, offset, stages), then `peak N bytes`: of the arena.
 std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values);
 
 }  // namespace weft::runtime

@@ -49,6 +49,18 @@ TEST(ArenaTest, ABlockIsUsedAgain) {
   EXPECT_EQ(arena.idle_bytes(), 0);
 }
 
+TEST(ArenaTest, OneBlockServesCallsOfLikeSizes) {
+  Arena arena(int64_t{1} << 30);
+  for (int call = 0; call < 3; ++call) {
+    arena.acquire(3 << 20);
+    arena.acquire(7 << 20);
+  }
+  EXPECT_EQ(arena.idle_bytes(), 7 << 20) << "the larger call's block serves the smaller, whose own was given back";
+  arena.acquire(100'000);
+  EXPECT_GT(arena.idle_bytes(), 7 << 20) << "a small call keeps to a small block";
+  EXPECT_LT(arena.idle_bytes(), 8 << 20);
+}
+
 TEST(ArenaTest, AMovedBlockIsGivenBackOnce) {
   Arena arena(1 << 20);
   {
