@@ -54,6 +54,15 @@ Matrix matrix_of(const codegen::Schedule& schedule, ValueId value) {
   return matrix;
 }
 
+/// The same where columns may be joined from several ranges (fuse's mark), which follow each other.
+std::vector<Matrix> matrices_of(const codegen::Schedule& schedule, ValueId value) {
+  auto found = schedule.definition.find(value);
+  if (found == schedule.definition.end() || !found->second->has("ranges")) return {matrix_of(schedule, value)};
+  std::vector<Matrix> ranges;
+  for (ValueId part : found->second->operands) ranges.push_back(matrix_of(schedule, part));
+  return ranges;
+}
+
 bool is_matrix(const codegen::Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   return type.rank() >= 1 && type.shape.back().is_constant() && has_kernels(type.dtype);
@@ -76,6 +85,13 @@ void* thread_scratch(int64_t bytes) {
 
 CallFunction make_pack(const codegen::Schedule& schedule, const Op& op) {
   const ir::Type& source = schedule.program->type(op.operands[0]);
+  ValueId root = op.operands[0];
+  int64_t row = 0, column = 0;
+  while (codegen::viewed(schedule, root) != root) {  // slices
+    const Op& slice = *schedule.definition.at(root);
+    (slice.attr<int64_t>("dim") == 0 ? row : column) += slice.attr<int64_t>("start");
+    root = slice.operands[0];
+  }
   const ir::Type& panels = schedule.program->type(op.results[0]);
   bool transposed = op.attr_or<bool>("transpose_b", false);
   runtime::PackArgs args{};
@@ -83,15 +99,16 @@ CallFunction make_pack(const codegen::Schedule& schedule, const Op& op) {
   args.unroll = op.attr<int64_t>("unroll");
   args.k = source.shape[transposed ? 1 : 0].constant();
   args.n = source.shape[transposed ? 0 : 1].constant() / args.groups;
-  args.ld = source.shape[1].constant();
+  args.ld = schedule.program->type(root).shape[1].constant();
   args.transposed = transposed;
   int64_t count = panels.shape[0].constant();
-  int64_t from = schedule.buffer.at(op.operands[0]), to = schedule.buffer.at(op.results[0]);
+  int64_t from = schedule.buffer.at(root), to = schedule.buffer.at(op.results[0]);
+  int64_t skip = (row * args.ld + column) * size_of(source.dtype);
   auto kernel = op.attr_or<bool>("pairs", false) ? runtime::pair_kernels(runtime::active_isa()).pack
                                                  : kernels_of(source.dtype).pack;
   return [=](const CallContext& context, std::string&) mutable {
     runtime::PackArgs mine = args;
-    mine.source = context.buffers[from];
+    mine.source = static_cast<const char*>(context.buffers[from]) + skip;
     mine.destination = context.buffers[to];
     Share share = share_of(count, 1, context.thread, context.threads);
     if (share.first < share.last) kernel(mine, share.first, share.last);
@@ -99,39 +116,52 @@ CallFunction make_pack(const codegen::Schedule& schedule, const Op& op) {
   };
 }
 
+/// One member's share of the product of two matrices, into c.
+void run_outer(const runtime::DTypeKernels& kernels, const Matrix& a, const Matrix& b, void* c, int64_t ldc,
+               const CallContext& context) {
+  runtime::OuterArgs args{a.at(context), b.at(context), c,  a.rows.evaluate(context.symbols), a.columns, b.columns,
+                          a.stride,      b.stride,      ldc};
+  bool by_m = a.columns / kernels.outer_block_m >= b.columns / kernels.outer_block_n;
+  Share m{0, a.columns}, n{0, b.columns};
+  if (by_m)
+    m = share_of(a.columns, kernels.outer_block_m, context.thread, context.threads);
+  else
+    n = share_of(b.columns, kernels.outer_block_n, context.thread, context.threads);
+  if (m.first < m.last && n.first < n.last)
+    kernels.outer(args, m.first, m.last, n.first, n.last, thread_scratch(kernels.outer_scratch_bytes));
+}
+
 CallFunction make_outer(const codegen::Schedule& schedule, const Op& op) {
-  Matrix a = matrix_of(schedule, op.operands[0]), b = matrix_of(schedule, op.operands[1]);
+  std::vector<Matrix> left = matrices_of(schedule, op.operands[0]), right = matrices_of(schedule, op.operands[1]);
   int64_t to = schedule.buffer.at(op.results[0]);
-  const runtime::DTypeKernels& kernels = kernels_of(schedule.program->type(op.results[0]).dtype);
+  const ir::Type& type = schedule.program->type(op.results[0]);
+  int64_t ldc = type.shape[1].constant(), element_size = size_of(type.dtype);
+  const runtime::DTypeKernels& kernels = kernels_of(type.dtype);
   return [=, &kernels](const CallContext& context, std::string&) {
-    runtime::OuterArgs args{a.at(context),
-                            b.at(context),
-                            context.buffers[to],
-                            a.rows.evaluate(context.symbols),
-                            a.columns,
-                            b.columns,
-                            a.stride,
-                            b.stride,
-                            b.columns};
-    bool by_m = a.columns / kernels.outer_block_m >= b.columns / kernels.outer_block_n;
-    Share m{0, a.columns}, n{0, b.columns};
-    if (by_m)
-      m = share_of(a.columns, kernels.outer_block_m, context.thread, context.threads);
-    else
-      n = share_of(b.columns, kernels.outer_block_n, context.thread, context.threads);
-    if (m.first < m.last && n.first < n.last)
-      kernels.outer(args, m.first, m.last, n.first, n.last, thread_scratch(kernels.outer_scratch_bytes));
+    char* row = static_cast<char*>(context.buffers[to]);
+    for (const Matrix& a : left) {
+      char* c = row;
+      for (const Matrix& b : right) {
+        run_outer(kernels, a, b, c, ldc, context);
+        c += b.columns * element_size;
+      }
+      row += a.columns * ldc * element_size;
+    }
     return true;
   };
 }
 
-CallFunction make_column_sum(const codegen::Schedule& schedule, const Op& op, Matrix a) {
+CallFunction make_column_sum(const codegen::Schedule& schedule, const Op& op, std::vector<Matrix> ranges) {
   int64_t to = schedule.buffer.at(op.results[0]);
   auto kernel = kernels_of(schedule.program->type(op.results[0]).dtype).column_sum;
   return [=](const CallContext& context, std::string&) {
-    Share share = share_of(a.columns, 64 / a.element_size, context.thread, context.threads);
-    if (share.first < share.last)
-      kernel(a.at(context), a.rows.evaluate(context.symbols), a.stride, context.buffers[to], share.first, share.last);
+    char* out = static_cast<char*>(context.buffers[to]);
+    for (const Matrix& a : ranges) {
+      Share share = share_of(a.columns, 64 / a.element_size, context.thread, context.threads);
+      if (share.first < share.last)
+        kernel(a.at(context), a.rows.evaluate(context.symbols), a.stride, out, share.first, share.last);
+      out += a.columns * a.element_size;
+    }
     return true;
   };
 }
@@ -152,14 +182,14 @@ bool sums_down_columns(const codegen::Schedule& schedule, const Op& op) {
 CallFunction make_reduction(const codegen::Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   size_t summed = op.attr<std::vector<int64_t>>("dims").size();
-  if (summed + 1 == type.shape.size()) return make_column_sum(schedule, op, matrix_of(schedule, op.operands[0]));
+  if (summed + 1 == type.shape.size()) return make_column_sum(schedule, op, matrices_of(schedule, op.operands[0]));
   ir::Dim rows(1), columns(1);
   for (size_t i = 0; i < type.shape.size(); ++i)
     (i < summed ? rows : columns) = (i < summed ? rows : columns) * type.shape[i];
   int64_t width = columns.constant();
   return make_column_sum(
       schedule, op,
-      {schedule.buffer.at(op.operands[0]), schedule.expression(rows), width, 0, width, size_of(type.dtype)});
+      {{schedule.buffer.at(op.operands[0]), schedule.expression(rows), width, 0, width, size_of(type.dtype)}});
 }
 
 /// Runs an op through the interpreter.

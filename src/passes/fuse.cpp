@@ -6,6 +6,7 @@
 
 #include "ir/builder.h"
 #include "passes/batch.h"
+#include "passes/rewrite.h"
 
 namespace weft::passes {
 namespace {
@@ -33,10 +34,10 @@ bool has_equal_columns(const Program& program, const Op& concat) {
 
 /// Whether the op's kernel takes operands with a stride between rows: products over rows and sums down columns.
 bool reads_rows(const Program& program, const Op& op) {
+  if (op.code != OpCode::kOuter && op.code != OpCode::kReduceSum) return false;
   const ir::Type& type = program.type(op.operands[0]);
   if (type.dtype != DType::kF32 && type.dtype != DType::kF64) return false;
   if (op.code == OpCode::kOuter) return true;
-  if (op.code != OpCode::kReduceSum) return false;
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
   return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
 }
@@ -58,6 +59,54 @@ std::string unsupported(const Program& program, const Op& scan) {
     if (!is_native(program.type(arg).dtype)) return "a carry or x of a type without machine code";
   return "";
 }
+
+/// Joined columns of one value's memory that only such kernels read: they take the ranges as they are, so the
+/// concatenation is a view, marked `ranges`.
+class RangeMarker {
+ public:
+  RangeMarker(const Program& program, Block& block) : program_(program), block_(block) {
+    for (Op& op : block.ops) {
+      for (ValueId result : op.results) definition_[result] = &op;
+      bool takes_ranges = reads_rows(program, op);
+      for (ValueId operand : op.operands)
+        if (!takes_ranges) other_reads_.insert(operand);
+      for (const Block& region : op.regions) for_each_use(region, [&](ValueId v) { other_reads_.insert(v); });
+    }
+    other_reads_.insert(block.results.begin(), block.results.end());
+  }
+
+  void run() {
+    for (Op& op : block_.ops)
+      if (op.code == OpCode::kConcat && !other_reads_.contains(op.results[0]) && joins_columns(op))
+        op.attrs["ranges"] = true;
+  }
+
+ private:
+  bool joins_columns(const Op& op) const {
+    if (op.attr<int64_t>("dim") != program_.type(op.results[0]).rank() - 1) return false;
+    ValueId root = root_of(op.operands[0]);
+    auto made = definition_.find(root);
+    bool memory = made == definition_.end() || !is_view(made->second->code);
+    return memory && program_.type(root).shape.back().is_constant() && std::ranges::all_of(op.operands, [&](ValueId v) {
+             return root_of(v) == root && program_.type(v).shape.back().is_constant();
+           });
+  }
+
+  /// What the value is a slice of columns of.
+  ValueId root_of(ValueId value) const {
+    for (auto found = definition_.find(value); found != definition_.end(); found = definition_.find(value)) {
+      const Op& op = *found->second;
+      if (op.code != OpCode::kSlice || op.attr<int64_t>("dim") != program_.type(value).rank() - 1) break;
+      value = op.operands[0];
+    }
+    return value;
+  }
+
+  const Program& program_;
+  Block& block_;
+  std::map<ValueId, Op*> definition_;
+  std::set<ValueId> other_reads_;
+};
 
 /// Gives memory of its own, by a copy, to every value that will be read as memory but has none.
 class CopyInserter {
@@ -96,14 +145,25 @@ class CopyInserter {
     return found != defined_.end() && is_view(found->second.code);
   }
 
-  /// Rows of columns: memory, or a slice of the columns of memory.
+  /// Rows of columns: memory, a slice of the columns of memory, or what RangeMarker has marked.
   bool is_row_view(ValueId value) const {
     auto found = defined_.find(value);
     while (found != defined_.end() && found->second.last_dim_slice) found = defined_.find(found->second.operands[0]);
     return found == defined_.end() || !is_view(found->second.code);
   }
 
+  /// A slice of a matrix of constant columns, which `pack` reads in place.
+  bool is_matrix_slice(ValueId value) const {
+    auto found = defined_.find(value);
+    while (found != defined_.end() && found->second.code == OpCode::kSlice) {
+      value = found->second.operands[0];
+      found = defined_.find(value);
+    }
+    return (found == defined_.end() || !is_view(found->second.code)) && program_.type(value).shape.back().is_constant();
+  }
+
   void prepare(Op& op) {
+    if (op.code == OpCode::kPack && is_matrix_slice(op.operands[0])) return;
     switch (lowering_of(program_, op)) {
       case Lowering::kView:
         return;
@@ -243,6 +303,7 @@ void fuse_block(Program& program, Block& block, bool region, bool batched) {
     if (rows) op.attrs["batched"] = true;
     fuse_block(program, op.regions[0], true, rows);
   }
+  if (!region) RangeMarker(program, block).run();
   CopyInserter(program, block, region).run();
   StageAssigner(program, block, batched).run();
 }
@@ -261,7 +322,7 @@ Lowering lowering_of(const Program& program, const Op& op) {
   if (op.code == OpCode::kScan) return Lowering::kScan;
   if (op.code == OpCode::kReshape) return Lowering::kAlias;
   if (!all_native(program, op)) return Lowering::kCall;
-  if (is_view(op.code)) return Lowering::kView;
+  if (is_view(op.code) || op.has("ranges")) return Lowering::kView;
   // Division by zero is the user's error in integers, which machine code cannot raise.
   if (op.code == OpCode::kDiv && !is_floating(program.type(op.results[0]).dtype)) return Lowering::kCall;
   if (info(op.code).op_class == OpClass::kElementwise) return Lowering::kFused;

@@ -10,6 +10,7 @@
 #include "passes/pass_runner.h"
 #include "passes/prepack.h"
 #include "passes/separate.h"
+#include "passes/share.h"
 #include "passes/sink.h"
 #include "passes/vjp.h"
 #include "passes/widen.h"
@@ -25,17 +26,9 @@ void differentiate(ir::Program& program) {
 }
 
 constexpr Pass kPasses[] = {
-    {"canonicalise", canonicalise},
-    {"cse", cse},
-    {"dce", dce},
-    {"vjp", differentiate},
-    {"widen", widen},
-    {"separate", separate},
-    {"hoist", hoist},
-    {"narrow", narrow},
-    {"sink", sink},
-    {"prepack", prepack},
-    {"fuse", fuse},
+    {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},       {"vjp", differentiate}, {"widen", widen},
+    {"separate", separate},         {"hoist", hoist}, {"narrow", narrow}, {"sink", sink},         {"share", share},
+    {"prepack", prepack},           {"fuse", fuse},
 };
 
 constexpr std::string_view kPipeline[] = {
@@ -61,6 +54,9 @@ constexpr std::string_view kPipeline[] = {
     "canonicalise",
     "cse",
     "dce",
+    // What two of the stacks that sink has made have in common, once. It undoes canonical forms, so it comes after
+    // them.
+    "share",
     // From here on the program is as it runs: weights in panels, which no pass above looks into, and
     "prepack",
     // without the casts of what is packed as it is, and

@@ -70,7 +70,7 @@ class Prepacker {
     for (Op& op : program_.body.ops) {
       pending_.clear();
       rewrite(op, false);
-      for (Op& pack : pending_) ops.push_back(std::move(pack));
+      for (Op& pack : pending_) ops.insert(ops.begin() + place_of_pack(ops, op), std::move(pack));
       for (ValueId result : op.results) outside_.insert(result);
       ops.push_back(std::move(op));
     }
@@ -78,6 +78,23 @@ class Prepacker {
   }
 
  private:
+  /// Where the pack of a product's weights goes: in front of the products right before that are summed with it, so that
+  /// all are one stage.
+  int64_t place_of_pack(const std::vector<Op>& ops, const Op& product) const {
+    auto place = static_cast<int64_t>(ops.size());
+    if (product.code != OpCode::kMatmulPacked) return place;
+    auto readers = [&](const Op& op) {
+      auto found = uses_.ops.find(op.results[0]);
+      return found == uses_.ops.end() ? std::vector<const Op*>() : found->second;
+    };
+    std::vector<const Op*> wanted = readers(product);
+    if (wanted.size() != 1 || wanted[0]->code != OpCode::kAdd) return place;
+    while (place > 0 && ops[static_cast<size_t>(place) - 1].code == OpCode::kMatmulPacked &&
+           readers(ops[static_cast<size_t>(place) - 1]) == wanted)
+      --place;
+    return place;
+  }
+
   using Key = std::tuple<ValueId, int64_t, int64_t, bool>;
 
   void rewrite(Op& op, bool in_loop) {

@@ -148,9 +148,8 @@ class Run {
 std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols,
                                                                    bool uses_outputs) const {
   std::lock_guard lock(mutex_);
-  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) {
-    return layout->symbols == symbols && layout->uses_outputs == uses_outputs;
-  });
+  auto found = std::ranges::find_if(
+      layouts_, [&](const auto& layout) { return layout->symbols == symbols && layout->uses_outputs == uses_outputs; });
   if (found != layouts_.end()) {
     std::rotate(layouts_.begin(), found, found + 1);
     return layouts_.front();
@@ -179,8 +178,9 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
     else if (buffer.storage == Storage::kOutput)
       buffers[i] = outputs[index];
     else if (int64_t host = layout->arena.hosts[i]; host >= 0)
-      buffers[i] = static_cast<std::byte*>(outputs[static_cast<size_t>(plan_.buffers[static_cast<size_t>(host)].index)]) +
-                   layout->arena.offsets[i];
+      buffers[i] =
+          static_cast<std::byte*>(outputs[static_cast<size_t>(plan_.buffers[static_cast<size_t>(host)].index)]) +
+          layout->arena.offsets[i];
     else
       buffers[i] = arena.data() + layout->arena.offsets[i];
   }

@@ -96,7 +96,8 @@ INSTANTIATE_TEST_SUITE_P(All, EachPass,
                          ::testing::Values(PassCase{"canonicalise", {"canonicalise"}}, PassCase{"cse", {"cse"}},
                                            PassCase{"dce", {"dce"}}, PassCase{"hoist", {"hoist"}},
                                            PassCase{"separate", {"separate"}}, PassCase{"narrow", {"narrow"}},
-                                           PassCase{"sink", {"sink"}}, PassCase{"hoist_sink", {"hoist", "sink"}},
+                                           PassCase{"sink", {"sink"}}, PassCase{"share", {"sink", "share"}},
+                                           PassCase{"hoist_sink", {"hoist", "sink"}},
                                            PassCase{"sink_hoist", {"sink", "hoist", "canonicalise"}},
                                            PassCase{"pipeline", tidy_pipeline()}),
                          [](const auto& info) { return info.param.name; });
@@ -142,7 +143,7 @@ TEST(Runner, SkipsWhatIsDisabled) {
 
 TEST(Runner, NamesThePassesThereAre) {
   EXPECT_EQ(testing::error_of([] { passes::find_pass("fold"); }),
-            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, widen, separate, hoist, narrow, sink, "
+            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, widen, separate, hoist, narrow, sink, share, "
             "prepack, fuse");
 }
 
