@@ -308,6 +308,20 @@ def test_export():
         torch.testing.assert_close(exported.module()(y)[0], module(y)[0])
 
 
+def test_torchscript():
+    """A plain one is compiled as PyTorch's; a variant can be traced."""
+    plain, x = nn.Sequential(weft.nn.LSTM(5, 7, 2)), torch.randn(4, 3, 5)
+    scripted = torch.jit.script(plain)
+    assert torch.equal(scripted(x)[0], plain(x)[0])
+    assert {id(p) for p in scripted.parameters()} == {id(p) for p in plain.parameters()}
+    module = weft.nn.GRU(5, 7, reset_after=False)
+    traced = torch.jit.trace(module, x)
+    y = torch.randn(9, 2, 5)
+    assert torch.equal(traced(y)[0], module(y)[0])
+    with pytest.raises(RuntimeError, match=r"torch.jit.script can't compile weft.nn.GRU with reset_after; torch.jit.t"):
+        torch.jit.script(module)
+
+
 def test_functional_call_and_grad_transforms():
     case = Case("LSTM", peepholes=True, layer_norm=True, with_init=False, with_state=False)
     parameters = dict(case.module.named_parameters())

@@ -83,6 +83,25 @@ class _Variant(nn.RNNBase):
                 return False
         return True
 
+    def __prepare_scriptable__(self) -> nn.Module:
+        """What torch.jit.script compiles: PyTorch's module, with this one's parameters, if it does the same. (PyTorch
+        then puts it in the model that is scripted, too.)
+
+        Raises:
+            RuntimeError: it doesn't.
+        """
+        options = _options.OPTIONS[self.kind]
+        if used := [name for name, default in options.items() if getattr(self, name) != default]:
+            raise RuntimeError(
+                f"torch.jit.script can't compile weft.nn.{self.kind} with {', '.join(used)}; torch.jit.trace, "
+                "torch.export and torch.compile can"
+            )
+        plain = next(base for base in type(self).__mro__ if not issubclass(base, _Variant))
+        module = plain.__new__(plain)
+        module.__dict__ = {name: value for name, value in self.__dict__.items() if name not in options}
+        del module.__dict__["_programs"], module.__dict__["_extra_names"]
+        return module
+
     def _run(self, input: Any, hx: Any, is_init: Tensor | None) -> tuple[Any, Any]:
         """forward of a variant; checks and errors as in PyTorch's modules."""
         if isinstance(input, PackedSequence):
@@ -242,7 +261,9 @@ class GRU(_Variant, nn.GRU):
 
     Masks come from PyTorch's generator, before the program runs: layer by layer (after the dropout on its input),
     direction by direction, first recurrent_dropout's, then zoneout's. The backward and its backward use the same.
-    A variant always runs on Weft: `weft.disable()` and `WEFT=0` concern PyTorch's own modules.
+
+    A variant always runs on Weft, whatever `weft.disable()` and `WEFT=0` say of PyTorch's own modules, and in its
+    parameters' dtype, under autocast too; half precisions compute in float32.
 
     Raises:
         ValueError, TypeError: a bad option; the message names it and says what would be right.
@@ -332,7 +353,10 @@ class LSTM(_Variant, nn.LSTM):
 
     Masks come from PyTorch's generator, before the program runs: layer by layer (after the dropout on its input),
     direction by direction, first recurrent_dropout's, then zoneout's of h, then of c. The backward and its backward use
-    the same. A variant always runs on Weft: `weft.disable()` and `WEFT=0` concern PyTorch's own modules.
+    the same.
+
+    A variant always runs on Weft, whatever `weft.disable()` and `WEFT=0` say of PyTorch's own modules, and in its
+    parameters' dtype, under autocast too; half precisions compute in float32.
 
     Raises:
         ValueError, TypeError: a bad option; the message names it and says what would be right.
