@@ -26,8 +26,8 @@ struct CellWeights {
 };
 
 /// One step as PyTorch documents it, input projection and all: from x [B,I] and the carries (h [B,H] or [B,P]; lstm: c
-/// [B,H]) to the next carries. All of one floating dtype.
+/// [B,H]) to the next carries. All of one floating dtype. `state` is what the product with w_hh takes: h, or h rounded.
 std::vector<ir::ValueId> cell_step(ir::Builder& body, Cell cell, const CellWeights& weights, ir::ValueId x,
-                                   std::span<const ir::ValueId> carry);
+                                   std::span<const ir::ValueId> carry, ir::ValueId state);
 
 }  // namespace weft::override_kernels

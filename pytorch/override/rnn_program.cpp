@@ -75,7 +75,8 @@ class RnnBuilder {
   }
 
   void one_step() {
-    auto next = cell_step(builder_, config_.cell, directions_[0].weights, operand(x_), directions_[0].init);
+    auto next = cell_step(builder_, config_.cell, directions_[0].weights, operand(x_), directions_[0].init,
+                          directions_[0].init[0]);
     std::vector<ValueId> returned;
     for (size_t i = 0; i < next.size(); ++i) returned.push_back(builder_.cast(next[i], dtype_of_last(i)));
     builder_.ret(std::move(returned));
@@ -91,7 +92,8 @@ class RnnBuilder {
         auto results = scan(sequence, directions_[static_cast<size_t>(layer * config_.directions() + d)], d == 1);
         outputs.push_back(results.back());
         for (size_t i = 0; i < last.size(); ++i) {
-          ValueId state = builder_.cast(results[i], dtype_of_last(i));
+          bool is_rounded = i == 0 && rounds_states() && dtype_of_last(0) == DType::kBF16;
+          ValueId state = is_rounded ? results[last.size()] : builder_.cast(results[i], dtype_of_last(i));
           last[i].push_back(builder_.reshape(state, {1, batch_, size_of_carry(i)}));
         }
       }
@@ -102,7 +104,13 @@ class RnnBuilder {
     builder_.ret(std::move(returned));
   }
 
-  /// Last carries, then the outputs of all steps.
+  /// Whether weights are bf16 where they are multiplied. Then so are the states that they meet, as in PyTorch: a
+  /// product of bf16 numbers on both sides takes half the time. What else a step does with h, it does with all of it.
+  bool rounds_states() const {
+    return config_.variant.is_plain() && config_.dtypes.rounding.value_or(config_.dtypes.weights) == DType::kBF16;
+  }
+
+  /// Last carries, with rounds_states() the last h rounded, then the outputs of all steps.
   std::vector<ValueId> scan(ValueId sequence, const Direction& direction, bool reverse) {
     const StepMasks& masks = direction.masks;
     std::vector<ValueId> sequences{sequence};
@@ -110,17 +118,24 @@ class RnnBuilder {
       if (of_all != ir::kNoValue) sequences.push_back(of_all);
     }
     auto step = [&](Builder& body, std::span<const ValueId> carry, std::span<const ValueId> xs) {
-      auto next = this->step(body, direction, carry, xs);
-      return Builder::StepResults{next, {body.cast(next[0], config_.dtypes.y)}};
+      size_t own = direction.init.size();
+      ValueId state = rounds_states() ? body.cast(carry[own], compute_) : carry[0];
+      auto next = this->step(body, direction, carry.first(own), state, xs);
+      ValueId y = body.cast(next[0], config_.dtypes.y);
+      if (rounds_states()) next.push_back(body.cast(next[0], DType::kBF16));
+      return Builder::StepResults{next, {y}};
     };
+    // Rounded behind the step that made it, not before the one that reads it: there all would wait for it.
+    std::vector<ValueId> init = direction.init;
+    if (rounds_states()) init.push_back(builder_.cast(init[0], DType::kBF16));
     std::optional<ir::Ragged> ragged;
     if (config_.form == Form::kPacked) ragged = {batch_sizes_, batch_, rows_};
-    return builder_.scan(direction.init, sequences, steps_, ragged, reverse, step);
+    return builder_.scan(std::move(init), sequences, steps_, ragged, reverse, step);
   }
 
-  std::vector<ValueId> step(Builder& body, const Direction& direction, std::span<const ValueId> carry,
+  std::vector<ValueId> step(Builder& body, const Direction& direction, std::span<const ValueId> carry, ValueId state,
                             std::span<const ValueId> xs) {
-    if (config_.variant.is_plain()) return cell_step(body, config_.cell, direction.weights, xs[0], carry);
+    if (config_.variant.is_plain()) return cell_step(body, config_.cell, direction.weights, xs[0], carry, state);
     StepMasks masks = direction.masks;
     size_t next = 1;
     for (ValueId* of_step : {&masks.restart, &masks.keep[0], &masks.keep[1]}) {
