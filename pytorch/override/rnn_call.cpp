@@ -47,9 +47,11 @@ bool has_primitives(at::ScalarType type) {
   return type == at::kFloat || (type == at::kBFloat16 && bf16) || (type == at::kHalf && f16);
 }
 
-/// PyTorch runs an unprojected LSTM on padded input as one oneDNN primitive, which under autocast has one type for all.
+/// PyTorch runs an unprojected LSTM on padded input, or on sequences of one length, as one oneDNN primitive, which
+/// under autocast has one type for all.
 bool is_one_primitive(const RnnCall& call, const RnnConfig& config) {
-  if (config.cell != Cell::kLstm || config.form != Form::kPadded || config.proj_size > 0) return false;
+  if (config.cell != Cell::kLstm || config.proj_size > 0) return false;
+  if (config.form == Form::kStep || (config.form == Form::kPacked && !is_uniform(call))) return false;
   if (!has_primitives(call.input.scalar_type())) return false;
   auto elements = call.input.sym_numel().maybe_as_int();
   return at::globalContext().userEnabledMkldnn() && elements != 0;

@@ -17,8 +17,8 @@ namespace weft::passes {
 /// attribute `fallback` with the reason, and a scan whose rows are independent gets `batched`.
 ///
 /// Copies are inserted where a value needs memory of its own (a view that is returned, a broadcast that a product
-/// reads). Joined columns of one value that only outer products and sums over rows read are a view too, marked `ranges`.
-/// Stands last: its attributes describe the program as it will be generated.
+/// reads). Joined columns of one value that only outer products and sums over rows read are a view too, marked
+/// `ranges`. Stands last: its attributes describe the program as it will be generated.
 void fuse(ir::Program& program);
 
 /// True iff the op only renames elements of its operand, so that a reader addresses the operand instead: constant,

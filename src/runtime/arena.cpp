@@ -14,6 +14,8 @@ namespace {
 
 constexpr int64_t kPage = 4 << 10;
 constexpr int64_t kPagedFrom = 64 << 10;
+constexpr int64_t kLine = 64;
+constexpr int64_t kMappedFrom = 1 << 20;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kHugeFrom = 4 << 20;
 /// How much larger than asked for a block may be: the forward of a layer uses its backward's block, but a small call
@@ -30,12 +32,41 @@ int64_t capacity_for(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+/// Large blocks are mappings of their own: in the heap they would lie between PyTorch's tensors, whose memory could
+/// then not be joined when it is free. What lies beyond the last page that is touched costs nothing.
+bool is_mapped(int64_t capacity) { return capacity >= kMappedFrom; }
+
+int64_t mapped_size(int64_t capacity) {
+  const int64_t page = capacity >= kHugeFrom ? kHugePage : kPage;
+  return (capacity + page - 1) / page * page;
+}
+
+std::byte* map(int64_t capacity) {
+  const int64_t size = mapped_size(capacity), slack = capacity >= kHugeFrom ? kHugePage : 0;
+  void* mapped =
+      mmap(nullptr, static_cast<size_t>(size + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* data = static_cast<std::byte*>(mapped);
+  if (slack == 0) return data;
+  const int64_t before = -reinterpret_cast<intptr_t>(data) & (kHugePage - 1);
+  if (before > 0) munmap(data, static_cast<size_t>(before));
+  if (before < slack) munmap(data + before + size, static_cast<size_t>(slack - before));
+  madvise(data + before, static_cast<size_t>(size), MADV_HUGEPAGE);  // a wish, may fail
+  return data + before;
+}
+
 std::byte* allocate(int64_t capacity) {
-  const int64_t alignment = capacity >= kHugeFrom ? kHugePage : capacity >= kPagedFrom ? kPage : 64;
+  if (is_mapped(capacity)) return map(capacity);
+  const int64_t alignment = capacity >= kPagedFrom ? kPage : kLine;
   const int64_t size = (capacity + alignment - 1) / alignment * alignment;
-  void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size));
-  if (data && capacity >= kHugeFrom) madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);  // a wish, may fail
-  return static_cast<std::byte*>(data);
+  return static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size)));
+}
+
+void give_back(std::byte* data, int64_t capacity) noexcept {
+  if (is_mapped(capacity))
+    munmap(data, static_cast<size_t>(mapped_size(capacity)));
+  else
+    std::free(data);
 }
 
 }  // namespace
@@ -48,6 +79,11 @@ std::byte* Arena::take(std::map<int64_t, std::vector<std::byte*>>::iterator bloc
   idle_bytes_ -= blocks->first;
   if (blocks->second.empty()) idle_.erase(blocks);
   return data;
+}
+
+void Arena::drop(std::map<int64_t, std::vector<std::byte*>>::iterator blocks) noexcept {
+  const int64_t capacity = blocks->first;
+  give_back(take(blocks), capacity);
 }
 
 Arena::Block Arena::acquire(int64_t bytes) {
@@ -64,7 +100,7 @@ Arena::Block Arena::acquire(int64_t bytes) {
     // The new block serves the calls of the one just below too: keeping both would only cost memory.
     if (found != idle_.begin() && std::prev(found)->first >= kPagedFrom &&
         capacity <= kMostLarger * std::prev(found)->first)
-      std::free(take(std::prev(found)));
+      drop(std::prev(found));
   }
   std::byte* data = allocate(capacity);
   if (!data) {
@@ -78,17 +114,17 @@ Arena::Block Arena::acquire(int64_t bytes) {
 void Arena::release(std::byte* data, int64_t capacity) noexcept {
   const std::lock_guard lock(mutex_);
   if (capacity > limit_) {
-    std::free(data);
+    give_back(data, capacity);
     return;
   }
   // The largest go first: they are the ones that fill the limit, and cost the least per byte to get again.
-  while (idle_bytes_ + capacity > limit_) std::free(take(std::prev(idle_.end())));
+  while (idle_bytes_ + capacity > limit_) drop(std::prev(idle_.end()));
   try {
     idle_[capacity].push_back(data);
     idle_bytes_ += capacity;
   } catch (const std::bad_alloc&) {  // no memory for the list either
     if (const auto left = idle_.find(capacity); left != idle_.end() && left->second.empty()) idle_.erase(left);
-    std::free(data);
+    give_back(data, capacity);
   }
 }
 
@@ -100,7 +136,7 @@ int64_t Arena::idle_bytes() const {
 void Arena::trim() {
   const std::lock_guard lock(mutex_);
   for (const auto& [capacity, blocks] : idle_)
-    for (std::byte* data : blocks) std::free(data);
+    for (std::byte* data : blocks) give_back(data, capacity);
   idle_.clear();
   idle_bytes_ = 0;
 }

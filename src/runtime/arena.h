@@ -64,6 +64,8 @@ class Arena {
   void release(std::byte* data, int64_t capacity) noexcept;
   /// One of these idle blocks, no longer idle. Under the lock.
   std::byte* take(std::map<int64_t, std::vector<std::byte*>>::iterator blocks);
+  /// Takes one and gives it back to the system.
+  void drop(std::map<int64_t, std::vector<std::byte*>>::iterator blocks) noexcept;
 
   const int64_t limit_;
   mutable std::mutex mutex_;

@@ -331,10 +331,11 @@ def test_packed_sequences(kind, lengths):
 def test_packed_sequences_under_autocast_and_in_half_the_size():
     for kind, low in itertools.product(KINDS, (torch.bfloat16, torch.float16)):
         case = make(kind, layers=2)
-        packed = nn.utils.rnn.pack_padded_sequence(case.x.detach(), [4, 3, 1])
-        for dtype in (torch.float32, low):
+        for dtype, lengths in itertools.product((torch.float32, low), ([4, 3, 1], [4, 4, 4])):
+            if dtype == torch.float32 and low == torch.float16 and kind == "LSTM" and lengths == [4, 4, 4]:
+                continue  # one oneDNN primitive, which few processors have for f16
             module = case.module.to(dtype)
-            x = packed.to(dtype)
+            x = nn.utils.rnn.pack_padded_sequence(case.x.detach(), lengths).to(dtype)
             with torch.autocast("cpu", low, enabled=dtype != low), torch.no_grad():
                 ours = module(x)
                 with weft.disabled():

@@ -55,9 +55,10 @@ TEST_P(LoopPass, MovesWhatItShouldAndKeepsResults) {
     passes::run_passes(moved, c.passes);
     SCOPED_TRACE(ir::print(moved));
     ir::verify(moved);
-    for (const ir::Op& op : moved.body.ops)
-      for (ir::OpCode code : c.outside)
-        if (op.code == ir::OpCode::kScan) EXPECT_FALSE(holds(op.regions[0], code)) << ir::info(code).name;
+    for (const ir::Op& op : moved.body.ops) {
+      if (op.code != ir::OpCode::kScan) continue;
+      for (ir::OpCode code : c.outside) EXPECT_FALSE(holds(op.regions[0], code)) << ir::info(code).name;
+    }
     for (ir::OpCode code : c.inside)
       EXPECT_TRUE(holds(moved.body.ops.back().regions.at(0), code)) << ir::info(code).name;
     for (int64_t t : {0, 1, 4}) {
