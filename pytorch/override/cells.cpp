@@ -62,9 +62,10 @@ int64_t gates_of(Cell cell) { return cell == Cell::kGru ? 3 : cell == Cell::kLst
 size_t carries_of(Cell cell) { return cell == Cell::kLstm ? 2 : 1; }
 
 std::vector<ValueId> cell_step(Builder& body, Cell cell, const CellWeights& weights, ValueId x,
-                               std::span<const ValueId> carry, ValueId state) {
-  ValueId from_x = affine(body, x, weights.w_ih, weights.b_ih);
-  ValueId from_h = affine(body, state, weights.w_hh, weights.b_hh);
+                               std::span<const ValueId> carry, ValueId state, std::optional<DType> products) {
+  auto rounded = [&](ValueId v) { return products ? body.cast(body.cast(v, *products), body.type(v).dtype) : v; };
+  ValueId from_x = rounded(affine(body, x, weights.w_ih, weights.b_ih));
+  ValueId from_h = rounded(affine(body, state, weights.w_hh, weights.b_hh));
   switch (cell) {
     case Cell::kGru:
       return gru_step(body, from_x, from_h, carry[0]);

@@ -104,8 +104,9 @@ class RnnBuilder {
     builder_.ret(std::move(returned));
   }
 
-  /// Whether weights are bf16 where they are multiplied. Then so are the states that they meet, as in PyTorch: a
-  /// product of bf16 numbers on both sides takes half the time. What else a step does with h, it does with all of it.
+  /// Whether weights are bf16 where they are multiplied. Then so are the states that they meet and what comes of it, as
+  /// in PyTorch: a product of bf16 numbers on both sides, forward or backward, takes half the time. What else a step
+  /// does with h, it does with all of it.
   bool rounds_states() const {
     return config_.variant.is_plain() && config_.dtypes.rounding.value_or(config_.dtypes.weights) == DType::kBF16;
   }
@@ -135,7 +136,11 @@ class RnnBuilder {
 
   std::vector<ValueId> step(Builder& body, const Direction& direction, std::span<const ValueId> carry, ValueId state,
                             std::span<const ValueId> xs) {
-    if (config_.variant.is_plain()) return cell_step(body, config_.cell, direction.weights, xs[0], carry, state);
+    if (config_.variant.is_plain()) {
+      std::optional<DType> products;
+      if (rounds_states()) products = DType::kBF16;
+      return cell_step(body, config_.cell, direction.weights, xs[0], carry, state, products);
+    }
     StepMasks masks = direction.masks;
     size_t next = 1;
     for (ValueId* of_step : {&masks.restart, &masks.keep[0], &masks.keep[1]}) {
