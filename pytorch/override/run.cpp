@@ -12,6 +12,13 @@
 
 namespace weft::override_kernels {
 
+namespace {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+using Form = RnnConfig::Form;
+
+/// The configuration's program, written at its first use.
 const torch_operator::CallProgram& program_for(const RnnConfig& config) {
   thread_local std::pair<RnnConfig, const torch_operator::CallProgram*> last{};
   if (last.second && last.first == config) return *last.second;
@@ -30,44 +37,18 @@ const torch_operator::CallProgram& program_for(const RnnConfig& config) {
   return *known;
 }
 
-namespace {
-
-using at::Tensor;
-using Tensors = std::vector<Tensor>;
-using Form = RnnConfig::Form;
-
-/// One program; `input` with the time first.
-Tensors run_program(const RnnConfig& config, const Tensor& input, const RnnCall& call) {
+/// One program.
+Tensors run_program(const RnnConfig& config, const LayerInputs& given, const AppendMasks& masks) {
   Tensors inputs;
-  inputs.reserve(2 + call.states.size() + call.params.size());
-  inputs.push_back(input);
-  if (config.form == Form::kPacked) inputs.push_back(*call.batch_sizes);
-  inputs.insert(inputs.end(), call.states.begin(), call.states.end());
-  inputs.insert(inputs.end(), call.params.begin(), call.params.end());
-  return torch_operator::call(program_for(config).text(), inputs);
-}
-
-/// A program a layer, and PyTorch's dropout between them: it draws the masks that it would draw without Weft.
-Tensors run_layers_apart(const RnnConfig& config, Tensor input, const RnnCall& call) {
-  std::vector<Tensors> last(call.states.size());
-  const int64_t directions = config.directions(), params = config.params_per_direction() * directions;
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    RnnConfig one = config;
-    one.layers = 1;
-    one.input_size = config.layer_input_size(layer);
-    if (layer > 0) one.dtypes.x = config.dtypes.y;
-    Tensors states;
-    for (const Tensor& state : call.states) states.push_back(state.narrow(0, layer * directions, directions));
-    RnnCall part = call;
-    part.states = states;
-    part.params = call.params.slice(static_cast<size_t>(layer * params), static_cast<size_t>(params));
-    auto outputs = run_program(one, input, part);
-    input = layer + 1 < config.layers ? at::dropout(outputs[0], call.dropout, true) : outputs[0];
-    for (size_t i = 0; i < last.size(); ++i) last[i].push_back(outputs[i + 1]);
+  inputs.reserve(2 + given.states.size() + given.params.size());
+  inputs.push_back(given.sequence);
+  if (config.form == Form::kPacked) inputs.push_back(*given.batch_sizes);
+  inputs.insert(inputs.end(), given.states.begin(), given.states.end());
+  inputs.insert(inputs.end(), given.params.begin(), given.params.end());
+  if (masks) {
+    for (int64_t i = 0; i < config.layers * config.directions(); ++i) masks(inputs, i % config.directions());
   }
-  Tensors results{input};
-  for (const Tensors& states : last) results.push_back(at::cat(states, 0));
-  return results;
+  return torch_operator::call(program_for(config).text(), inputs);
 }
 
 Tensors run(RnnConfig config, const RnnCall& call) {
@@ -79,13 +60,37 @@ Tensors run(RnnConfig config, const RnnCall& call) {
     config.form = Form::kPadded;
     input = input.reshape({call.batch_sizes->size(0), call.states[0].size(1), config.input_size});
   }
-  auto outputs = call.drops() ? run_layers_apart(config, input, call) : run_program(config, input, call);
+  auto outputs =
+      run_layers(config, {input, call.batch_sizes, call.states, call.params, call.drops() ? call.dropout : 0});
   if (call.batch_first) outputs[0] = outputs[0].transpose(0, 1);
   if (dense_rows) outputs[0] = outputs[0].flatten(0, 1);
   return outputs;
 }
 
 }  // namespace
+
+Tensors run_layers(const RnnConfig& config, const LayerInputs& given, const AppendMasks& masks) {
+  if (given.dropout == 0) return run_program(config, given, masks);
+  Tensor sequence = given.sequence;
+  std::vector<Tensors> last(given.states.size());
+  const int64_t directions = config.directions(), params = config.params_per_direction() * directions;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    if (layer > 0) sequence = at::dropout(sequence, given.dropout, true);
+    RnnConfig one = config;
+    one.layers = 1;
+    one.input_size = config.layer_input_size(layer);
+    if (layer > 0) one.dtypes.x = config.dtypes.y;
+    Tensors states;
+    for (const Tensor& state : given.states) states.push_back(state.narrow(0, layer * directions, directions));
+    auto own = given.params.slice(static_cast<size_t>(layer * params), static_cast<size_t>(params));
+    auto outputs = run_program(one, {sequence, given.batch_sizes, states, own}, masks);
+    sequence = outputs[0];
+    for (size_t i = 0; i < last.size(); ++i) last[i].push_back(outputs[i + 1]);
+  }
+  Tensors results{sequence};
+  for (const Tensors& states : last) results.push_back(at::cat(states, 0));
+  return results;
+}
 
 std::vector<Tensor> try_run(const RnnCall& call) {
   if (!active()) return {};

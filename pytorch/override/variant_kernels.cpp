@@ -3,14 +3,12 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include "base/error.h"
 #include "operator/aten.h"
-#include "operator/call.h"
 #include "operator/signature.h"
 #include "override/run.h"
 
@@ -23,12 +21,9 @@ using Tensors = std::vector<Tensor>;
 
 /// The tensors of a call, the time first, and what is drawn for them.
 struct VariantCall {
-  Tensor input;        ///< [T,B,I], packed [N,I]
-  Tensor batch_sizes;  ///< i64[T] if the input is packed
-  Tensors states;      ///< h, lstm: and c: [L*D,B,size]
-  TensorList params;   ///< by layer and direction
-  Tensors restarts;    ///< bool[T,B] a direction, if the carry may restart
-  double dropout = 0;  ///< between layers; 0 in evaluation
+  Tensor input;      ///< [T,B,I], packed [N,I]
+  Tensors states;    ///< h, lstm: and c: [L*D,B,size]
+  Tensors restarts;  ///< bool[T,B] a direction, if the carry may restart
   std::array<double, 2> zoneout{};
   double recurrent_dropout = 0;
 };
@@ -54,32 +49,6 @@ void append_masks(Tensors& inputs, const RnnConfig& config, const VariantCall& c
     all_steps.back() = size;
     if (variant.zoneout_mask[i]) inputs.push_back(drawn(all_steps, call.zoneout[i], at::kBool));
   }
-}
-
-/// All layers in one program, or with dropout between them one program each.
-Tensors run_layers(const RnnConfig& config, const VariantCall& call) {
-  const int64_t group = call.dropout > 0 ? 1 : config.layers, directions = config.directions();
-  const int64_t params = config.params_per_direction() * directions;
-  Tensor sequence = call.input;
-  std::vector<Tensors> last(call.states.size());
-  for (int64_t layer = 0; layer < config.layers; layer += group) {
-    if (layer > 0) sequence = at::dropout(sequence, call.dropout, true);
-    RnnConfig part = config;
-    part.layers = group;
-    part.input_size = config.layer_input_size(layer);
-    Tensors inputs{sequence};
-    if (config.form == RnnConfig::Form::kPacked) inputs.push_back(call.batch_sizes);
-    for (const Tensor& state : call.states) inputs.push_back(state.narrow(0, layer * directions, group * directions));
-    TensorList own = call.params.slice(static_cast<size_t>(layer * params), static_cast<size_t>(group * params));
-    inputs.insert(inputs.end(), own.begin(), own.end());
-    for (int64_t i = 0; i < group * directions; ++i) append_masks(inputs, config, call, i % directions);
-    Tensors outputs = torch_operator::call(program_for(part).text(), inputs);
-    sequence = outputs[0];
-    for (size_t i = 0; i < last.size(); ++i) last[i].push_back(outputs[i + 1]);
-  }
-  Tensors results{sequence};
-  for (const Tensors& states : last) results.push_back(states.size() == 1 ? states[0] : at::cat(states, 0));
-  return results;
 }
 
 /// Where a direction restarts: the one backwards enters an episode at its last step.
@@ -159,11 +128,8 @@ Tensors rnn_variant(const Tensor& input, const std::optional<Tensor>& batch_size
   read_tensors(config, input, states, params);
 
   VariantCall call;
-  call.params = params;
   call.zoneout = {zoneout_h, zoneout_c};
   call.recurrent_dropout = recurrent_dropout;
-  if (train && layers > 1) call.dropout = dropout;
-  if (batch_sizes) call.batch_sizes = *batch_sizes;
   call.input = batch_first && !batch_sizes ? input.transpose(0, 1).contiguous() : input;
   call.states = states.vec();
   if (at::autocast::is_autocast_enabled(at::kCPU)) {  // what comes of other layers may be in the lower type
@@ -173,7 +139,10 @@ Tensors rnn_variant(const Tensor& input, const std::optional<Tensor>& batch_size
   TORCH_CHECK(call.input.sym_size(0).sym_ne(0).guard_bool(__FILE__, __LINE__),
               "Expected sequence length to be larger than 0 in RNN");
   if (is_init) call.restarts = restarts_of(*is_init, config.directions());
-  Tensors outputs = run_layers(config, call);
+  const LayerInputs given{call.input, batch_sizes ? &*batch_sizes : nullptr, call.states, params,
+                          train && layers > 1 ? dropout : 0};
+  Tensors outputs = run_layers(
+      config, given, [&](Tensors& inputs, int64_t direction) { append_masks(inputs, config, call, direction); });
   if (batch_first && !batch_sizes) outputs[0] = outputs[0].transpose(0, 1);
   return outputs;
 }
