@@ -200,6 +200,7 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.detach.default", identity},
       {"aten.contiguous.default", identity},
       {"aten.lift_fresh_copy.default", identity},
+      {"weft.stop_gradient", unary<OpCode::kStopGradient>},
       {"aten.neg.default", unary<OpCode::kNeg>},
       {"aten.abs.default", unary<OpCode::kAbs>},
       {"aten.sign.default", unary<OpCode::kSign>},

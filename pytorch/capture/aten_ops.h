@@ -11,7 +11,7 @@ namespace weft::capture {
 /// One ATen call to be expressed in the IR.
 struct AtenCall {
   ir::Builder& builder;
-  std::string_view op;                     ///< with its overload, "aten.add.Tensor"
+  std::string_view op;                     ///< with its overload, "aten.add.Tensor"; or "weft.stop_gradient"
   const std::vector<Argument>& arguments;  ///< all, in the schema's order
   const ir::Type& result;                  ///< as PyTorch's meta kernel gave it
 

@@ -71,6 +71,7 @@ Value* emit_cast(IRBuilder<>& b, Value* x, DType from, DType to) {
 Value* emit_unary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, std::span<Value* const> operands) {
   switch (op.code) {
     case OpCode::kCopy:
+    case OpCode::kStopGradient:
       return x;
     case OpCode::kNeg:
       return is_float(x) ? b.CreateFNeg(x) : b.CreateNeg(x);
@@ -171,6 +172,7 @@ double half_constant(double number, DType dtype) {
 bool is_exact(OpCode code, DType from, DType to) {
   switch (code) {
     case OpCode::kCopy:
+    case OpCode::kStopGradient:
     case OpCode::kNeg:
     case OpCode::kAbs:
     case OpCode::kSign:

@@ -151,7 +151,7 @@ std::vector<Type> iota(const RuleInput& in) {
 std::vector<Type> same(const RuleInput& in) {
   in.allow({});
   check_equal_operands(in);
-  if (in.op.code != OpCode::kCopy) check_not_bool(in, in.operand(0));
+  if (in.op.code != OpCode::kCopy && in.op.code != OpCode::kStopGradient) check_not_bool(in, in.operand(0));
   return {in.operand(0)};
 }
 

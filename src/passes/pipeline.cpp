@@ -10,6 +10,7 @@
 #include "passes/pass_runner.h"
 #include "passes/prepack.h"
 #include "passes/separate.h"
+#include "passes/settle.h"
 #include "passes/share.h"
 #include "passes/sink.h"
 #include "passes/vjp.h"
@@ -28,10 +29,12 @@ void differentiate(ir::Program& program) {
 constexpr Pass kPasses[] = {
     {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},       {"vjp", differentiate}, {"widen", widen},
     {"separate", separate},         {"hoist", hoist}, {"narrow", narrow}, {"sink", sink},         {"share", share},
-    {"prepack", prepack},           {"fuse", fuse},
+    {"prepack", prepack},           {"fuse", fuse},   {"settle", settle},
 };
 
 constexpr std::string_view kPipeline[] = {
+    // Nothing is differentiated from here on.
+    "settle",
     // f16 and bf16 products in f32, with casts that the passes below see.
     "widen",
     // One form for what means the same, so that the passes below see slices and broadcasts where work is least.

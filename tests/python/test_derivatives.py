@@ -213,3 +213,17 @@ def test_batched_backward():
     theirs = torch.autograd.grad(leaky(*inputs)[1], inputs, cotangents, is_grads_batched=True)
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_stop_gradient_is_detach():
+    region = weft._C.Region()
+    x = region.input(weft._C.Type("f64", [(1, ["B"]), (3, [])]))
+    stopped = region.aten("weft.stop_gradient", [x], region.type(x))
+    text = region.finish([region.aten("aten.mul.Tensor", [x, stopped], region.type(x)), stopped])
+    value = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    y, s = weft.call(text, [value])
+    assert torch.equal(s, value) and torch.equal(y, value * value)
+    (grad,) = torch.autograd.grad(y.sum() + s.sum(), value, create_graph=True)
+    assert torch.equal(grad, value)
+    (second,) = torch.autograd.grad(grad.sum(), value)
+    assert torch.equal(second, torch.zeros_like(value))

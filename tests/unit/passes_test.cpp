@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(All, EachPass,
                                            PassCase{"sink", {"sink"}}, PassCase{"share", {"sink", "share"}},
                                            PassCase{"hoist_sink", {"hoist", "sink"}},
                                            PassCase{"sink_hoist", {"sink", "hoist", "canonicalise"}},
-                                           PassCase{"pipeline", tidy_pipeline()}),
+                                           PassCase{"settle", {"settle"}}, PassCase{"pipeline", tidy_pipeline()}),
                          [](const auto& info) { return info.param.name; });
 
 /// Passes that move and compare nothing but whole ops give the same bits, whatever the types.
@@ -108,7 +108,7 @@ TEST(ExactPasses, LeaveMixedTypesAsTheyAre) {
   options.scan_depth = 2;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
-    check_unchanged(testing::random_program(seed, options), {"cse", "dce"}, {{"T", 3}, {"B", 2}}, seed, 0);
+    check_unchanged(testing::random_program(seed, options), {"settle", "cse", "dce"}, {{"T", 3}, {"B", 2}}, seed, 0);
     ASSERT_NO_THROW({
       ir::Program program = testing::random_program(seed, options);
       passes::run_passes(program, tidy_pipeline());

@@ -246,6 +246,39 @@ TEST(Vjp, OutputsThatAreInputsConstantsOrOneAnother) {
                   {{"T", 2}, {"B", 2}}, 2);
 }
 
+/// The gradient of x s(x) is s(x), whose gradient is zero; in a scan it is the last step's alone that passes.
+TEST(Vjp, NothingPassesAStopGradientEvenTwice) {
+  ir::Program program = in_f64(R"(program @p(%x: f32[B], %h0: f32[B]) {
+    %s = stop_gradient %x : f32[B]
+    %y = mul %x, %s : f32[B]
+    %hT = scan length 3 carry(%h = %h0) xs() {
+      %k = stop_gradient %h : f32[B]
+      %n = mul %k, %x : f32[B]
+      yield carry(%n) ys()
+    } : f32[B]
+    return %y, %hT
+  })");
+  Arrays inputs = {interpreter::Array::of(DType::kF64, {2}, std::array{2.0, 3.0}),
+                   interpreter::Array::of(DType::kF64, {2}, std::array{5.0, 7.0})};
+  Arrays cotangents = {interpreter::Array::of(DType::kF64, {2}, std::array{1.0, 10.0}),
+                       interpreter::Array::of(DType::kF64, {2}, std::array{1.0, 1.0})};
+  Arrays found = testing::gradients(program, {true, true}, inputs, cotangents, Keep::kBalanced);
+  EXPECT_EQ(found[0].to_doubles(), (std::vector{2.0 + 5 * 4, 30.0 + 7 * 9}));  // x, and h of the last step: h0 x^2
+  EXPECT_EQ(found[1].to_doubles(), (std::vector{0.0, 0.0}));
+
+  ir::Program once = passes::vjp_of_primals(program, {true, true});
+  Arrays all = inputs;
+  all.insert(all.end(), cotangents.begin(), cotangents.end());
+  EXPECT_EQ(testing::difference(evaluate(once, all), found), 0);
+  Arrays ones = {interpreter::Array::of(DType::kF64, {2}, std::array{1.0, 1.0}),
+                 interpreter::Array::of(DType::kF64, {2}, std::array{1.0, 1.0})};
+  Arrays twice = testing::gradients(once, {true, true, true, true}, all, ones, Keep::kBalanced);
+  EXPECT_EQ(twice[0].to_doubles(), (std::vector{0.0, 0.0}));
+  EXPECT_EQ(twice[1].to_doubles(), (std::vector{0.0, 0.0}));
+  EXPECT_EQ(twice[2].to_doubles(), (std::vector{2.0, 3.0}));
+  EXPECT_EQ(twice[3].to_doubles(), (std::vector{20.0, 63.0}));
+}
+
 TEST(Vjp, AnInputWithoutInfluenceHasAGradientOfZeros) {
   ir::Program program = in_f64("program @p(%x: f32[T,B], %y: f32[B]) { %s = sin %y : f32[B] return %s }");
   Arrays inputs = testing::random_inputs(program, {{"T", 2}, {"B", 3}}, 1);

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "ir/program.h"
+
+namespace weft::passes {
+
+/// Takes out what only differentiation asks for, so that nothing below pays for it:
+///
+///     %s = stop_gradient %x : f32[B,8]
+///     %y = tanh %s : f32[B,8]
+/// becomes
+///     %y = tanh %x : f32[B,8]
+///
+/// Stands first in the pipeline, which compiles programs that are differentiated already, and nowhere in
+/// differentiation: a program of primals may be differentiated again.
+void settle(ir::Program& program);
+
+}  // namespace weft::passes
