@@ -3,6 +3,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "capture/aten_ops.h"
+#include "capture/compose.h"
 #include "capture/region.h"
 #include "ir/type.h"
 
@@ -32,6 +34,8 @@ void init_capture(py::module_& m) {
       .def(
           "finish", [](Region& region, const std::vector<Value>& outputs) { return region.finish(outputs); },
           py::arg("outputs"));
+  m.def("knows_aten", &capture::knows_aten, py::arg("op"));
+  m.def("scan_program", &capture::scan_program, py::arg("step"), py::arg("carries"), py::arg("xs"), py::arg("reverse"));
   m.def("is_elementwise", &capture::is_elementwise, py::arg("text"));
   m.def("keep_outputs", &capture::keep_outputs, py::arg("text"), py::arg("keep"));
 }

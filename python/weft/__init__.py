@@ -14,9 +14,10 @@ import torch
 
 from weft import _C  # isort: skip
 from weft._pytorch import disable, disabled, enable
+from weft._scan import scan
 from weft._stats import reset_stats, stats
 
-__all__ = ["__version__", "call", "disable", "disabled", "enable", "nn", "reset_stats", "stats"]
+__all__ = ["__version__", "call", "disable", "disabled", "enable", "nn", "reset_stats", "scan", "stats"]
 
 __version__: str = _C.__version__
 

@@ -15,21 +15,11 @@ import sympy
 import torch
 from torch import fx
 
-from . import _C
+from weft import _C
+from weft._aten import DTYPES, UnsupportedError
 
 _CALL = torch.ops.weft.call.default
 _aten = torch.ops.aten
-
-_DTYPES = {
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.bool: "bool",
-    torch.uint8: "u8",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-}
 
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default}
 _PERMUTES = {_aten.t.default, _aten.transpose.int, _aten.permute.default}
@@ -57,9 +47,8 @@ _LEFT_TO_ATEN = {
     _aten._log_softmax.default,
 }
 
-
-class _UnsupportedError(Exception):
-    pass
+# Regions leave these to ATen, which rounds after each op where a region would after several.
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 class _Types:
@@ -73,10 +62,10 @@ class _Types:
 
     def of_tensor(self, value: object) -> _C.Type:
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.device.type != "cpu":
-            raise _UnsupportedError("not a dense CPU tensor")
-        if value.dtype not in _DTYPES:
-            raise _UnsupportedError(f"{value.dtype}")
-        return _C.Type(_DTYPES[value.dtype], [self._size(size) for size in value.shape])
+            raise UnsupportedError("not a dense CPU tensor")
+        if value.dtype not in DTYPES or value.dtype in _HALVES:
+            raise UnsupportedError(f"{value.dtype}")
+        return _C.Type(DTYPES[value.dtype], [self._size(size) for size in value.shape])
 
     def _size(self, size: int | torch.SymInt) -> tuple[int, list[str]]:
         if isinstance(size, int):
@@ -88,7 +77,7 @@ class _Types:
             elif base.is_Symbol and power.is_Integer and power > 0:
                 names += [self.names.setdefault(base, f"N{len(self.names)}")] * int(power)
             else:
-                raise _UnsupportedError(f"the size {size}")
+                raise UnsupportedError(f"the size {size}")
         return factor, names
 
 
@@ -142,7 +131,7 @@ def _expressible(node: fx.Node) -> bool:
     try:
         values = {n: region.input(types.of(n)) for n in _tensor_inputs(node)}
         region.aten(str(node.target), [_argument(a, values) for a in _arguments(node)], types.of(node))
-    except (_UnsupportedError, RuntimeError) as error:
+    except (UnsupportedError, RuntimeError) as error:
         _raise_if_internal(error)
         return False
     return True
@@ -461,7 +450,7 @@ def fuse_regions(graph: fx.Graph) -> int:
             continue
         try:
             program = _Program(analysis, members)
-        except (_UnsupportedError, RuntimeError) as error:
+        except (UnsupportedError, RuntimeError) as error:
             _raise_if_internal(error)
             continue
         if not program.outputs:

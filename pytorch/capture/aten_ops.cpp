@@ -199,6 +199,7 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.clone.default", identity},
       {"aten.detach.default", identity},
       {"aten.contiguous.default", identity},
+      {"aten.lift_fresh.default", identity},
       {"aten.lift_fresh_copy.default", identity},
       {"weft.stop_gradient", unary<OpCode::kStopGradient>},
       {"aten.neg.default", unary<OpCode::kNeg>},
@@ -294,6 +295,8 @@ const std::map<std::string_view, Handler>& table() {
 }
 
 }  // namespace
+
+bool knows_aten(std::string_view op) { return table().contains(op); }
 
 ValueId import_aten(const AtenCall& call) {
   auto it = table().find(call.op);

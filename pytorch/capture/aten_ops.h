@@ -39,6 +39,9 @@ struct AtenCall {
   ir::ValueId constant(double value) const { return builder.constant(value, result); }
 };
 
+/// Whether there is a handler for the op, given with its overload; what arguments it takes is another question.
+bool knows_aten(std::string_view op);
+
 /// The call's value, of type call.result. User's error, naming op and reason, where the IR can't express it.
 ir::ValueId import_aten(const AtenCall& call);
 

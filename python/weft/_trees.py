@@ -1,0 +1,59 @@
+"""Pytrees: their leaves with the names that users know them by, and dataclasses as trees."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+Leaf = Tensor | None
+
+
+def flatten(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    """torch's tree_flatten, to which a dataclass is a tree as well."""
+    leaves, spec = pytree.tree_flatten(tree)
+    unknown = {type(leaf) for leaf in leaves if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)}
+    if not unknown:
+        return leaves, spec
+    for cls in unknown:
+        pytree.register_dataclass(cls)
+    return flatten(tree)
+
+
+def paths(name: str, tree: Any) -> list[str]:
+    """What the leaves are called: `carry['h']`, `xs[0].mask`."""
+    flatten(tree)  # registers dataclasses
+    return [name + pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
+
+
+def describe(leaf: Any) -> str:
+    """float32[8,16] of a tensor."""
+    if not isinstance(leaf, Tensor):
+        return "None" if leaf is None else f"{type(leaf).__name__} {leaf!r}"
+    return f"{str(leaf.dtype).removeprefix('torch.')}[{','.join(map(str, leaf.shape))}]"
+
+
+def structure(spec: pytree.TreeSpec) -> str:
+    """The structure as one would write it, with * for leaves."""
+    return repr(pytree.tree_unflatten([_Star()] * spec.num_leaves, spec))
+
+
+class _Star:
+    def __repr__(self) -> str:
+        return "*"
+
+
+def as_tensor(leaf: Any, path: str) -> Leaf:
+    """A number as a tensor of PyTorch's default type for it; None stays.
+
+    Raises:
+        TypeError: anything else.
+    """
+    if leaf is None or isinstance(leaf, Tensor):
+        return leaf
+    if isinstance(leaf, bool | int | float | complex):
+        return torch.tensor(leaf)
+    raise TypeError(f"{path} must be a tensor, a number or None, but is {type(leaf).__name__}")
