@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from weft import _C, _step_functions
@@ -365,7 +367,8 @@ def alone() -> Iterator[None]:
             torch._C.DispatchKey.PreDispatch
         ):
             stack.enter_context(_without_dispatch_modes())
-        stack.enter_context(_without_lifts())
+        stack.enter_context(_without_function_modes())
+        stack.enter_context(_without_traced_modules())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(_without_autocast_cache())
@@ -382,11 +385,11 @@ def _without_dispatch_modes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_lifts() -> Iterator[None]:
-    """The caller's function modes stay, such as a default device; an outer trace's don't."""
+def _without_function_modes() -> Iterator[None]:
+    """A default device stays; outer traces', ours or export's, don't."""
     popped = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
     for mode in reversed(popped):
-        if not isinstance(mode, Lift):
+        if isinstance(mode, DeviceContext):
             torch._C._push_on_torch_function_stack(mode)
     try:
         yield
@@ -395,6 +398,21 @@ def _without_lifts() -> Iterator[None]:
             torch._C._pop_torch_function_stack()
         for mode in reversed(popped):
             torch._C._push_on_torch_function_stack(mode)
+
+
+@contextlib.contextmanager
+def _without_traced_modules() -> Iterator[None]:
+    """torch.fx watches the calls of modules; it would count those that are only made here."""
+    traced = sys.modules.get("torch.fx._symbolic_trace")
+    before = torch.nn.Module.__call__
+    if traced is None or before is traced._orig_module_call:
+        yield
+        return
+    torch.nn.Module.__call__ = traced._orig_module_call
+    try:
+        yield
+    finally:
+        torch.nn.Module.__call__ = before
 
 
 @contextlib.contextmanager

@@ -90,22 +90,34 @@ def trace(
 class _Run:
     recorder: Recorder
     lift: _recorder.Lift
-    inputs: list[Tensor]
+    inputs: list[Meta]  #: numbered from 0 on
     outputs: list[Tensor]
     spec: pytree.TreeSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class _Key:
+    """What a size that may be a symbol is told from others by."""
+
+    hint: int | None
+    expression: str = ""  #: of an outer trace's SymInt
 
 
 class _Symbols:
     """Which sizes are symbols: those of equal size are one, and have a prime in each run."""
 
-    def __init__(self, keys: Sequence[Any]) -> None:
+    def __init__(self, keys: Sequence[_Key]) -> None:
         self.keys = list(keys)[: len(_PRIMES)]
 
-    def name(self, index: int) -> str:
-        return f"N{index}"
-
-    def size(self, key: Any, run: int) -> int:
+    def size(self, key: _Key, run: int) -> int:
         return _PRIMES[self.keys.index(key)][run]
+
+    def hint(self, first: int) -> Any:
+        """The size at hand that `first` of the first run stands for."""
+        for key, (p, _) in zip(self.keys, _PRIMES, strict=False):
+            if first == p:
+                return key.hint
+        return first
 
     def of(self, first: int, second: int) -> tuple[int, list[int]]:
         """The factor and the symbols that are `first` in the one run and `second` in the other."""
@@ -131,6 +143,7 @@ class _Tracer:
         dynamic: Callable[[int, Tensor], Sequence[int]],
     ) -> None:
         self.fn, self.leaves, self.spec, self.what = fn, leaves, spec, what
+        self.by_hint = False
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         for tensor in self.tensors:
             _check_supported(tensor)
@@ -148,31 +161,33 @@ class _Tracer:
         raise AssertionError
 
     def _choices(self) -> Iterator[_Symbols]:
-        """All sizes that may be symbols, then one less, then none."""
-        keys: dict[Any, None] = {}
-        for tensor in self.tensors:
-            keys.update((key, None) for key in self._keys(tensor) if key is not None)
-        yield _Symbols(list(keys))
+        """All sizes that may be symbols, then with equal ones the same, then one less, then none."""
+        keys = list(dict.fromkeys(key for t in self.tensors for key in self._keys(t) if key is not None))
+        if len({key.hint for key in keys}) < len(keys):
+            yield _Symbols(keys)
+            self.by_hint = True
+            keys = list(dict.fromkeys(key for t in self.tensors for key in self._keys(t) if key is not None))
+        yield _Symbols(keys)
         if len(keys) > 1:
             for left_out in keys:
                 yield _Symbols([key for key in keys if key != left_out])
         if keys:
             yield _Symbols([])
 
-    def _keys(self, tensor: Tensor) -> list[Any]:
+    def _keys(self, tensor: Tensor) -> list[_Key | None]:
         """For each dim what its symbol is known by; None where its size is a number."""
-        keys: list[Any] = []
+        keys: list[_Key | None] = []
         plain = all(type(size) is int for size in tensor.shape) and not _is_fake(tensor)
         dims = self.dynamic.get(id(tensor))
         for dim, size in enumerate(tensor.shape):
-            if isinstance(size, torch.SymInt):
-                keys.append(None if size.node.expr.is_number else str(size.node.expr))
+            if isinstance(size, torch.SymInt) and not size.node.expr.is_number:
+                keys.append(_Key(size.node.hint, "" if self.by_hint else str(size.node.expr)))
             elif plain and dims is not None and dim in dims and size >= 2:
-                keys.append(int(size))
+                keys.append(_Key(int(size)))
             else:
                 keys.append(None)
         if plain and dims is None and not isinstance(tensor, torch.nn.Parameter) and tensor.dim() > 0:
-            keys[0] = int(tensor.shape[0])  # of a captured one: a symbol if an argument's is
+            keys[0] = _Key(int(tensor.shape[0]))  # of a captured one: a symbol if an argument's is
         return keys
 
     # ---- one run
@@ -183,13 +198,14 @@ class _Tracer:
         except _recorder.NeedsFunctionalError:
             runs = [self._run(symbols, i, functional=True) for i in range(2 if symbols.keys else 1)]
         traced = _Writer(self, symbols, runs).write()
-        self._find_leaks(runs)
+        self._find_leaks(symbols, runs)
         return traced
 
     def _run(self, symbols: _Symbols, index: int, *, functional: bool) -> _Run:
         recorder = Recorder()
         lift = _recorder.Lift(recorder, self.what, lambda t: self._stand_in(t, symbols, index, captured=True))
         inputs = [self._stand_in(t, symbols, index, captured=False) for t in self.tensors]
+        metas = [Meta.of(tensor) for tensor in inputs]
         for tensor in inputs:
             recorder.add(tensor)
         given = iter(inputs)
@@ -209,7 +225,7 @@ class _Tracer:
         except _step_functions.ShapeFromValuesError as error:
             raise UnsupportedError(f"{error}: the shape of its result depends on values") from None
         _refuse_own_functions(outputs)
-        return _Run(recorder, lift, inputs, outputs, spec)
+        return _Run(recorder, lift, metas, outputs, spec)
 
     def _stand_in(self, tensor: Tensor, symbols: _Symbols, run: int, *, captured: bool) -> Tensor:
         _check_supported(tensor)
@@ -226,7 +242,7 @@ class _Tracer:
                     result = result.index_select(dim, torch.arange(size) % tensor.shape[dim])
             if result.is_inference() or (not captured and result.data_ptr() == tensor.data_ptr()):
                 result = result.clone()
-        if not result.is_floating_point():
+        if not result.is_floating_point() or (captured and not _may_need_gradient(tensor)):
             return result
         result.requires_grad_()
         return result if captured else result.clone()  # no leaf: a step may change its own arguments
@@ -242,20 +258,21 @@ class _Tracer:
             "weft.while_loop for a loop, or a Python number from outside"
         )
 
-    def _find_leaks(self, runs: list[_Run]) -> None:
+    def _find_leaks(self, symbols: _Symbols, runs: list[_Run]) -> None:
         """Tensors of the run that somebody keeps: a list that was appended to, an attribute that was set."""
         references: list[weakref.ref[Tensor]] = []
         for run in runs:
-            run.inputs, run.outputs = [], []
+            run.outputs, run.lift.stand_ins = [], []
             references += run.recorder.forget()
         if not any(reference() is not None for reference in references):
             return
         gc.collect()
         for reference in references:
             if (tensor := reference()) is not None:
+                sizes = [symbols.hint(size) for size in tensor.shape]
                 raise SideEffectError(
-                    f"{self.what} has a side effect: a {_type_name(tensor)} that it computes is kept after it returns, "
-                    "as by appending to a list or setting an attribute; return it as part of the result instead"
+                    f"{self.what} has a side effect: a {_type_name(tensor.dtype, sizes)} that it computes is kept after it "
+                    "returns, as by appending to a list or setting an attribute; return it as part of the result instead"
                 )
 
 
@@ -278,7 +295,7 @@ class _Writer:
             for dim, (_, symbols) in enumerate(self._sizes(a, b)):
                 if symbols:
                     self.binders.setdefault(symbols[0], (i, dim))
-            self._input(self.first.recorder.number(a), a, b)
+            self._input(i, a, b)
         for op, other in operations:
             if isinstance(op.target, Draw):
                 self._add_noise(op, other)
@@ -292,9 +309,10 @@ class _Writer:
                 self._operation(op, other)
         outputs = [self.values[self.first.recorder.number(leaf)] for leaf in self.first.outputs]
         captured = self.first.lift.captured + self.constants
-        pairs = zip(
-            self.first.inputs + self.first.lift.stand_ins, self.second.inputs + self.second.lift.stand_ins, strict=True
-        )
+        pairs = [
+            *zip(self.first.inputs, self.second.inputs, strict=True),
+            *zip(self.first.lift.stand_ins, self.second.lift.stand_ins, strict=True),
+        ]
         sizes = [[self.names[symbols[0]] if symbols else n for n, symbols in self._sizes(a, b)] for a, b in pairs]
         sizes += [list(tensor.shape) for tensor in self.constants]
         program = self.region.finish(outputs)
@@ -453,6 +471,10 @@ def _refuse_own_functions(outputs: list[Tensor]) -> None:
         stack += [parent for parent, _ in node.next_functions if parent is not None]
 
 
+def _may_need_gradient(tensor: Tensor) -> bool:
+    return tensor.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 def _is_fake(tensor: Tensor) -> bool:
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     return fake is not None and isinstance(tensor, fake.FakeTensor)
@@ -477,8 +499,8 @@ def _numbers(sizes: list[int], dtype: torch.dtype) -> Tensor:
     return torch.linspace(0.1, 0.9, count).sin().reshape(sizes).to(dtype)
 
 
-def _type_name(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}[{','.join(map(str, tensor.shape))}]"
+def _type_name(dtype: torch.dtype, sizes: Sequence[Any]) -> str:
+    return f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, sizes))}]"
 
 
 def _place(error: BaseException) -> str:

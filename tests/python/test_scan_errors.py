@@ -1,0 +1,159 @@
+"""What weft.scan says of bad input: the leaf, what it was and what it should be."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import weft
+
+X, H = torch.randn(5, 8, 3), torch.zeros(8, 16)
+
+
+def same(carry: Any, x: Any) -> tuple[Any, Any]:
+    return carry, x
+
+
+class TestCarry:
+    @pytest.mark.parametrize(
+        ("step", "init", "message"),
+        [
+            (
+                lambda c, x: ({"h": torch.cat([c["h"], c["h"][:, :1]], 1)}, x),
+                {"h": H},
+                "carry['h']: float32[8,16] in, float32[8,17] out",
+            ),
+            (lambda c, x: ([c[0], c[1].double()], x), [H, H], "carry[1]: float32[8,16] in, float64[8,16] out"),
+            (lambda c, x: (c * 0.5, x), 0, "carry: int64[] in, float32[] out"),
+            (lambda c, x: (c.sum(), x), H, "carry: float32[8,16] in, float32[] out"),
+            (lambda c, x: ((c, c), x), H, "the structure that it got: * in, (*, *) out"),
+            (lambda c, x: ({"g": c["h"]}, x), {"h": H}, "{'h': *} in, {'g': *} out"),
+            (lambda c, x: (None, x), H, "carry: float32[8,16] in, None out"),
+        ],
+    )
+    def test_must_stay_what_it_is(self, step: Any, init: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            weft.scan(step, init, X)
+
+    def test_must_be_tensors(self) -> None:
+        with pytest.raises(TypeError, match=re.escape("init['name'] must be a tensor, a number or None, but is str")):
+            weft.scan(same, {"name": "h"}, X)
+
+
+class TestXs:
+    @pytest.mark.parametrize(
+        ("xs", "length", "message"),
+        [
+            (None, None, "there are no xs, so length must say how many steps to take"),
+            ({}, None, "there are no xs, so length must say how many steps to take"),
+            (X[:0], None, "there must be at least one step, but the length is 0"),
+            (None, 0, "there must be at least one step, but the length is 0"),
+            (None, -3, "there must be at least one step, but the length is -3"),
+            ((X, X[:3]), None, "xs[1]: float32[3,8,3] has 3 steps, but the first has 5"),
+            ({"a": X}, 4, "xs['a']: float32[5,8,3] has 5 steps, but length is 4"),
+            ([torch.tensor(1.0)], None, "xs[0] has no dims, but every x needs a leading one, the time"),
+        ],
+    )
+    def test_lengths(self, xs: Any, length: int | None, message: str) -> None:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            weft.scan(same, H, xs, length=length)
+
+    def test_types(self) -> None:
+        with pytest.raises(TypeError, match="length must be an integer, but is float"):
+            weft.scan(same, H, None, length=2.0)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="reverse must be True or False, but is 1"):
+            weft.scan(same, H, X, reverse=1)  # type: ignore[arg-type]
+
+
+class TestStep:
+    def test_must_be_callable(self) -> None:
+        with pytest.raises(TypeError, match="step must be callable, but is int"):
+            weft.scan(3, H, X)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(("result", "said"), [(H, "a Tensor"), ((H, H, H), "a tuple of 3"), (None, "a NoneType")])
+    def test_must_return_a_pair(self, result: Any, said: str) -> None:
+        with pytest.raises(TypeError, match=rf"the step must return \(carry, y\), but returned {said}"):
+            weft.scan(lambda c, x: result, H, X)
+
+    def test_an_error_of_its_own_comes_out_as_it_is(self) -> None:
+        with pytest.raises(RuntimeError, match=r"mat1 and mat2 shapes cannot be multiplied \(8x16 and 8x3\)"):
+            weft.scan(lambda c, x: (c @ x, c), H, X)
+
+    @pytest.mark.parametrize(
+        "step",
+        [
+            lambda c, x: (c + 1 if c.sum() > 0 else c, x),
+            lambda c, x: (c * x.sum().item(), x),
+            lambda c, x: (c * float(x.sum()), x),
+            lambda c, x: (c * x.sum().tolist(), x),
+            lambda c, x: (c * x.detach().numpy().sum(), x),
+        ],
+    )
+    def test_python_may_not_read_values(self, step: Any) -> None:
+        with pytest.raises(RuntimeError, match=r"needs the value of a tensor \(test_scan_errors.py:\d+: .*torch.where"):
+            weft.scan(step, H, X)
+
+
+class TestSideEffects:
+    def test_a_captured_tensor_changed_in_place(self) -> None:
+        table = torch.ones(16)
+
+        def add(c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            table.add_(1)
+            return c + table, x
+
+        def assign(c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            table[0] = 2
+            return c + table, x
+
+        def increment(c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            nonlocal table
+            table += 1
+            return c + table, x
+
+        for step in (add, assign, increment):
+            with pytest.raises(RuntimeError, match=r"changes a captured tensor in place .*: table: float32\[16\]"):
+                weft.scan(step, H, X)
+        assert torch.equal(table, torch.ones(16))
+
+    def test_a_view_of_a_captured_tensor_changed_in_place(self) -> None:
+        table = torch.ones(16, 2)
+
+        def step(c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            table[:, 0].add_(1)
+            return c + table[:, 0], x
+
+        with pytest.raises(RuntimeError, match="changes a captured tensor in place"):
+            weft.scan(step, H, X)
+        assert torch.equal(table, torch.ones(16, 2))
+
+    def test_running_statistics(self) -> None:
+        norm = nn.BatchNorm1d(16)
+        with pytest.raises(RuntimeError, match=r"changes a captured tensor in place .*norm.num_batches_tracked"):
+            weft.scan(lambda c, x: (norm(c), x), H, X)
+        assert norm.num_batches_tracked == 0
+
+    def test_a_tensor_kept(self) -> None:
+        kept = []
+
+        def step(c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            kept.append(c * 2)
+            return c + 1, x
+
+        with pytest.raises(RuntimeError, match=r"has a side effect: a float32\[8,16\] that it computes is kept"):
+            weft.scan(step, H, X)
+
+    def test_a_variable_changed(self) -> None:
+        count = 0
+
+        def step(c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            nonlocal count
+            count += 1
+            return c + count, x
+
+        with pytest.raises(RuntimeError, match="has a side effect: it changes a variable"):
+            weft.scan(step, H, X)
