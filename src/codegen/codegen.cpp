@@ -8,29 +8,55 @@ namespace {
 
 using passes::Lowering;
 
-void generate_stage(Schedule& schedule, llvm::Module& module, size_t index) {
-  const Stage& stage = schedule.body.stages[index];
-  if (schedule.plan.stages[index].kind == runtime::StagePlan::Kind::kCall) return;
-  Frame frame(schedule, module, schedule.plan.stages[index].symbol);
-  if (stage.lowering == Lowering::kScan) {
-    emit_scan(frame, *stage.ops[0]);
-  } else {
-    for (const ir::Op* op : stage.ops)
-      for (ir::ValueId result : op->results)
-        if (schedule.body.stored.contains(result)) frame.targets[result] = {frame.address(result)};
-    if (stage.lowering == Lowering::kRowCopy)
-      emit_row_copy(frame, stage, frame.lo, frame.hi);
-    else
-      emit_rows(frame, stage, frame.lo, frame.hi, true);
+/// The places in memory that a value of the block is stored to.
+std::vector<llvm::Value*> places(Frame& frame, ir::ValueId value) {
+  std::vector<llvm::Value*> all{frame.address(value)};
+  if (auto further = frame.schedule.also.find(value); further != frame.schedule.also.end())
+    for (int64_t buffer : further->second) all.push_back(frame.buffer(buffer));
+  return all;
+}
+
+void generate_rows(Frame& frame, const BlockSchedule& block, const Stage& stage) {
+  for (const ir::Op* op : stage.ops)
+    for (ir::ValueId result : op->results)
+      if (block.stored.contains(result)) frame.targets[result] = places(frame, result);
+  if (stage.lowering == Lowering::kRowCopy)
+    emit_row_copy(frame, stage, frame.lo, frame.hi);
+  else
+    emit_rows(frame, stage, frame.lo, frame.hi, true);
+}
+
+void generate_stages(Schedule& schedule, llvm::Module& module, const BlockSchedule& block,
+                     const std::vector<runtime::StagePlan>& plans) {
+  for (size_t i = 0; i < block.stages.size(); ++i) {
+    const Stage& stage = block.stages[i];
+    switch (plans[i].kind) {
+      case runtime::StagePlan::Kind::kCall:
+        break;
+      case runtime::StagePlan::Kind::kLoop:
+        generate_stages(schedule, module, schedule.loops.at(stage.ops[0]).block, plans[i].loop.stages);
+        break;
+      case runtime::StagePlan::Kind::kScan: {
+        Frame frame(schedule, module, plans[i].symbol);
+        emit_scan(frame, *stage.ops[0]);
+        frame.finish();
+        break;
+      }
+      case runtime::StagePlan::Kind::kRows: {
+        Frame frame(schedule, module, plans[i].symbol);
+        generate_rows(frame, block, stage);
+        frame.finish();
+        break;
+      }
+    }
   }
-  frame.finish();
 }
 
 }  // namespace
 
 std::unique_ptr<llvm::Module> generate(Schedule& schedule, llvm::LLVMContext& context) {
   auto module = std::make_unique<llvm::Module>("weft", context);
-  for (size_t i = 0; i < schedule.body.stages.size(); ++i) generate_stage(schedule, *module, i);
+  generate_stages(schedule, *module, schedule.body, schedule.plan.stages);
   return module;
 }
 

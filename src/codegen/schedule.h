@@ -19,6 +19,8 @@ struct Stage {
   int64_t lanes = 16;     ///< elements of one vector
   int64_t row_block = 1;  ///< rows that a product does at once
   bool has_reduction = false;
+  int64_t index = 0;  ///< runtime::StagePlan::index; of a loop ...
+  int64_t last = 0;   ///< ... its last inner stage's, else the same
 };
 
 /// The stages of a block, and which of its values are stored in memory.
@@ -35,14 +37,23 @@ struct ScanBuffers {
   std::map<ir::ValueId, int64_t> scratch;  ///< values stored within a step that are neither carry nor y
 };
 
+/// A scan that runs the stages of its region step by step, and the buffers that each step sets (runtime::LoopPlan).
+struct LoopSchedule {
+  BlockSchedule block;
+  std::vector<int64_t> carries;  ///< two instances of each, for alternate steps
+  std::vector<int64_t> results;  ///< of each of the region's results
+};
+
 /// A fused program as code generation sees it. Holds pointers into `program`, which must outlive it.
 struct Schedule {
   const ir::Program* program = nullptr;
   std::map<ir::ValueId, const ir::Op*> definition;
   BlockSchedule body;
-  std::map<const ir::Op*, ScanBuffers> scans;  ///< those with machine code
-  std::map<ir::ValueId, int64_t> buffer;       ///< of every value of the body that is stored, or is an alias of one
-  runtime::Plan plan;                          ///< complete but for stages' functions and calls
+  std::map<const ir::Op*, ScanBuffers> scans;  ///< those that are one function
+  std::map<const ir::Op*, LoopSchedule> loops;
+  std::map<ir::ValueId, int64_t> buffer;             ///< of what is stored in the body or a loop, and of aliases of it
+  std::map<ir::ValueId, std::vector<int64_t>> also;  ///< further buffers that a value's stage stores it to
+  runtime::Plan plan;                                ///< complete but for stages' functions and calls
 
   /// The size as the plan's index; the plan's `dims` grow as machine code asks for sizes.
   runtime::DimExpr expression(const ir::Dim& dim) const;
@@ -54,8 +65,12 @@ struct TileRows {
   int64_t f64[5];
 };
 
-/// Assigns buffers and describes stages (plan.stages[i] belongs to body.stages[i], symbols are `stage_<i>`).
+/// Assigns buffers and describes stages. plan.stages[i] belongs to body.stages[i], its symbol is `stage_<i>`; of a
+/// loop, plan.stages[i].loop.stages[j] belongs to block.stages[j] of its LoopSchedule, with the symbol `stage_<i>_<j>`.
 Schedule schedule(const ir::Program& fused, const TileRows& tile_rows);
+
+/// Divides a block's ops into stages and finds which values need memory.
+BlockSchedule schedule_block(Schedule& schedule, const ir::Block& block, bool batched, const TileRows& tile_rows);
 
 /// The op whose memory (or register) a value names: views are followed to what they view. An argument gives itself.
 ir::ValueId viewed(const Schedule& schedule, ir::ValueId value);

@@ -23,12 +23,7 @@ class Native : public Executable {
     instructions_ = compiled.instructions;
     code_ = std::move(compiled.code);
     runtime::Plan plan = schedule_.plan;
-    for (size_t i = 0; i < plan.stages.size(); ++i) {
-      if (plan.stages[i].kind == runtime::StagePlan::Kind::kCall)
-        plan.stages[i].call = make_call(schedule_, *schedule_.body.stages[i].ops[0]);
-      else
-        plan.stages[i].function = code_->function(plan.stages[i].symbol);
-    }
+    link(plan.stages, schedule_.body);
     native_ = std::make_unique<runtime::NativeProgram>(std::move(plan));
     checker_ = std::make_unique<InputChecker>(program_, native_->plan().symbols);
   }
@@ -57,6 +52,23 @@ class Native : public Executable {
   }
 
  private:
+  /// Gives the stages of a block, and those of loops in it, what they run.
+  void link(std::vector<runtime::StagePlan>& stages, const codegen::BlockSchedule& block) {
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const ir::Op& op = *block.stages[i].ops[0];
+      switch (stages[i].kind) {
+        case runtime::StagePlan::Kind::kCall:
+          stages[i].call = make_call(schedule_, op);
+          break;
+        case runtime::StagePlan::Kind::kLoop:
+          link(stages[i].loop.stages, schedule_.loops.at(&op).block);
+          break;
+        default:
+          stages[i].function = code_->function(stages[i].symbol);
+      }
+    }
+  }
+
   std::string dump_path() const {
     if (settings().dump.empty()) return "";
     return fmt::format("{}/{}-{:016x}", settings().dump, program_.name,

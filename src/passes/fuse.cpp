@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
-#include "ir/builder.h"
 #include "passes/batch.h"
+#include "passes/copies.h"
 #include "passes/rewrite.h"
 
 namespace weft::passes {
@@ -32,22 +31,12 @@ bool has_equal_columns(const Program& program, const Op& concat) {
          std::ranges::all_of(concat.operands, [&](ValueId v) { return program.type(v).shape == first; });
 }
 
-/// Whether the op's kernel takes operands with a stride between rows: products over rows and sums down columns.
-bool reads_rows(const Program& program, const Op& op) {
-  if (op.code != OpCode::kOuter && op.code != OpCode::kReduceSum) return false;
-  const ir::Type& type = program.type(op.operands[0]);
-  if (type.dtype != DType::kF32 && type.dtype != DType::kF64) return false;
-  if (op.code == OpCode::kOuter) return true;
-  const auto& dims = op.attr<std::vector<int64_t>>("dims");
-  return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
-}
-
 bool all_native(const Program& program, const Op& op) {
   auto native = [&](ValueId v) { return is_native(program.type(v).dtype); };
   return std::ranges::all_of(op.operands, native) && std::ranges::all_of(op.results, native);
 }
 
-/// Why machine code cannot run this scan; empty if it can.
+/// Why one function of machine code cannot run this scan; empty if it can.
 std::string unsupported(const Program& program, const Op& scan) {
   for (const Op& op : scan.regions[0].ops) {
     Lowering lowering = lowering_of(program, op);
@@ -59,139 +48,6 @@ std::string unsupported(const Program& program, const Op& scan) {
     if (!is_native(program.type(arg).dtype)) return "a carry or x of a type without machine code";
   return "";
 }
-
-/// Joined columns of one value's memory that only such kernels read: they take the ranges as they are, so the
-/// concatenation is a view, marked `ranges`.
-class RangeMarker {
- public:
-  RangeMarker(const Program& program, Block& block) : program_(program), block_(block) {
-    for (Op& op : block.ops) {
-      for (ValueId result : op.results) definition_[result] = &op;
-      bool takes_ranges = reads_rows(program, op);
-      for (ValueId operand : op.operands)
-        if (!takes_ranges) other_reads_.insert(operand);
-      for (const Block& region : op.regions) for_each_use(region, [&](ValueId v) { other_reads_.insert(v); });
-    }
-    other_reads_.insert(block.results.begin(), block.results.end());
-  }
-
-  void run() {
-    for (Op& op : block_.ops)
-      if (op.code == OpCode::kConcat && !other_reads_.contains(op.results[0]) && joins_columns(op))
-        op.attrs["ranges"] = true;
-  }
-
- private:
-  bool joins_columns(const Op& op) const {
-    if (op.attr<int64_t>("dim") != program_.type(op.results[0]).rank() - 1) return false;
-    ValueId root = root_of(op.operands[0]);
-    auto made = definition_.find(root);
-    bool memory = made == definition_.end() || !is_view(made->second->code);
-    return memory && program_.type(root).shape.back().is_constant() && std::ranges::all_of(op.operands, [&](ValueId v) {
-             return root_of(v) == root && program_.type(v).shape.back().is_constant();
-           });
-  }
-
-  /// What the value is a slice of columns of.
-  ValueId root_of(ValueId value) const {
-    for (auto found = definition_.find(value); found != definition_.end(); found = definition_.find(value)) {
-      const Op& op = *found->second;
-      if (op.code != OpCode::kSlice || op.attr<int64_t>("dim") != program_.type(value).rank() - 1) break;
-      value = op.operands[0];
-    }
-    return value;
-  }
-
-  const Program& program_;
-  Block& block_;
-  std::map<ValueId, Op*> definition_;
-  std::set<ValueId> other_reads_;
-};
-
-/// Gives memory of its own, by a copy, to every value that will be read as memory but has none.
-class CopyInserter {
- public:
-  CopyInserter(Program& program, Block& block, bool region) : program_(program), block_(block), region_(region) {}
-
-  void run() {
-    for (Op& op : block_.ops) {
-      prepare(op);
-      for (ValueId result : op.results) defined_[result] = {op.code, last_dim_slice(op), op.operands};
-      ops_.push_back(std::move(op));
-    }
-    std::set<ValueId> seen;
-    for (ValueId& result : block_.results) {
-      auto found = defined_.find(result);
-      bool owns = found != defined_.end() && !is_view(found->second.code) && found->second.code != OpCode::kReshape;
-      bool repeated = !seen.insert(result).second;
-      if (!owns || (repeated && !region_)) result = copy(result);
-    }
-    block_.ops = std::move(ops_);
-  }
-
- private:
-  struct Definition {
-    OpCode code;
-    bool last_dim_slice;
-    std::vector<ValueId> operands;
-  };
-
-  bool last_dim_slice(const Op& op) const {
-    return op.code == OpCode::kSlice && op.attr<int64_t>("dim") == program_.type(op.operands[0]).rank() - 1;
-  }
-
-  bool is_view_value(ValueId value) const {
-    auto found = defined_.find(value);
-    return found != defined_.end() && is_view(found->second.code);
-  }
-
-  /// Rows of columns: memory, a slice of the columns of memory, or what RangeMarker has marked.
-  bool is_row_view(ValueId value) const {
-    auto found = defined_.find(value);
-    while (found != defined_.end() && found->second.last_dim_slice) found = defined_.find(found->second.operands[0]);
-    return found == defined_.end() || !is_view(found->second.code);
-  }
-
-  /// A slice of a matrix of constant columns, which `pack` reads in place.
-  bool is_matrix_slice(ValueId value) const {
-    auto found = defined_.find(value);
-    while (found != defined_.end() && found->second.code == OpCode::kSlice) {
-      value = found->second.operands[0];
-      found = defined_.find(value);
-    }
-    return (found == defined_.end() || !is_view(found->second.code)) && program_.type(value).shape.back().is_constant();
-  }
-
-  void prepare(Op& op) {
-    if (op.code == OpCode::kPack && is_matrix_slice(op.operands[0])) return;
-    switch (lowering_of(program_, op)) {
-      case Lowering::kView:
-        return;
-      case Lowering::kFused:
-        if (op.code == OpCode::kMatmulPacked && !is_row_view(op.operands[0])) op.operands[0] = copy(op.operands[0]);
-        return;
-      default:
-        for (ValueId& operand : op.operands) {
-          if (reads_rows(program_, op) ? !is_row_view(operand) : is_view_value(operand)) operand = copy(operand);
-        }
-    }
-  }
-
-  ValueId copy(ValueId value) {
-    Block holder;
-    ValueId result = ir::Builder(program_, holder).unary(OpCode::kCopy, value);
-    Op& op = holder.ops[0];
-    defined_[result] = {OpCode::kCopy, false, op.operands};
-    ops_.push_back(std::move(op));
-    return result;
-  }
-
-  Program& program_;
-  Block& block_;
-  bool region_;  // a region may yield one value twice: it is stored to both places
-  std::vector<Op> ops_;
-  std::map<ValueId, Definition> defined_;
-};
 
 /// Numbers the stages of one block.
 class StageAssigner {
@@ -288,24 +144,47 @@ class StageAssigner {
   std::map<ValueId, int64_t> stage_of_;
 };
 
-void fuse_block(Program& program, Block& block, bool region, bool batched) {
-  for (Op& op : block.ops) {
-    if (op.code != OpCode::kScan) continue;
-    if (std::string reason = unsupported(program, op); !reason.empty()) {
-      op.attrs["fallback"] = reason;
-      continue;
-    }
-    bool rows = is_batched(program, op);
-    if (op.has("rows") && !rows) {
-      op.attrs["fallback"] = std::string("rows of a ragged scan that depend on each other");
-      continue;
-    }
-    if (rows) op.attrs["batched"] = true;
-    fuse_block(program, op.regions[0], true, rows);
+/// How the ops of a block are run.
+enum class BlockKind {
+  kStages,  ///< one stage after the other: the program's body, and the steps of a loop
+  kNative,  ///< as one function with the loop around it
+};
+
+/// Returns copies that the block wants of values from around it.
+std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool batched, Definitions& definitions);
+
+/// Chooses how a scan runs, and fuses its region.
+std::vector<Op> fuse_scan(Program& program, Op& scan, Definitions& definitions) {
+  std::string reason = unsupported(program, scan);
+  bool rows = is_batched(program, scan);
+  if (reason.empty() && scan.has("rows") && !rows) reason = "rows of a ragged scan that depend on each other";
+  if (reason.empty()) {
+    if (rows) scan.attrs["batched"] = true;
+    return fuse_block(program, scan.regions[0], BlockKind::kNative, rows, definitions);
   }
-  if (!region) RangeMarker(program, block).run();
-  CopyInserter(program, block, region).run();
+  if (scan.has("rows")) {
+    scan.attrs["fallback"] = std::move(reason);
+    return {};
+  }
+  scan.attrs["loop"] = std::move(reason);
+  return fuse_block(program, scan.regions[0], BlockKind::kStages, false, definitions);
+}
+
+std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool batched, Definitions& definitions) {
+  std::vector<Op> ops, outside;
+  const ValueSet here = defined_in(block);
+  for (Op& op : block.ops) {
+    if (op.code == OpCode::kScan)
+      for (Op& copy : fuse_scan(program, op, definitions))
+        (here.contains(copy.operands[0]) ? ops : outside).push_back(std::move(copy));
+    ops.push_back(std::move(op));
+  }
+  block.ops = std::move(ops);
+  if (kind == BlockKind::kStages) mark_ranges(program, block, definitions);
+  for (Op& copy : insert_copies(program, block, definitions, kind == BlockKind::kNative))
+    outside.push_back(std::move(copy));
   StageAssigner(program, block, batched).run();
+  return outside;
 }
 
 }  // namespace
@@ -349,6 +228,9 @@ Shape domain_of(const Program& program, const Op& op, bool batched) {
   return shape;
 }
 
-void fuse(Program& program) { fuse_block(program, program.body, false, false); }
+void fuse(Program& program) {
+  Definitions definitions(program);
+  fuse_block(program, program.body, BlockKind::kStages, false, definitions);
+}
 
 }  // namespace weft::passes

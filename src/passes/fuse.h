@@ -13,8 +13,12 @@ namespace weft::passes {
 ///
 /// Ops share a stage when they share a domain (the shape they run over) and read each other only at the element at
 /// hand; a product's result may also be read through the slices that its panels interleave. What reads other elements
-/// (the left side of a product, a reduction's result) starts a later stage. A scan that machine code cannot run gets an
-/// attribute `fallback` with the reason, and a scan whose rows are independent gets `batched`.
+/// (the left side of a product, a reduction's result) starts a later stage.
+///
+/// A scan whose region is all machine code is one stage, one function with the loop in it; when its rows are
+/// independent it gets `batched`. Another scan (of a gather, of a scan) gets an attribute `loop` with the reason: its
+/// region is divided into stages as the body is, which run step by step. A ragged scan that is not all machine code
+/// gets `fallback`, and runs in the interpreter.
 ///
 /// Copies are inserted where a value needs memory of its own (a view that is returned, a broadcast that a product
 /// reads). Joined columns of one value that only outer products and sums over rows read are a view too, marked
@@ -41,8 +45,8 @@ enum class Lowering {
   kAlias,    ///< reshape
   kFused,    ///< part of a stage with a domain
   kRowCopy,  ///< a stage of its own: rows copied beside others (concat of unequal parts) or zeros (pad)
-  kScan,
-  kCall  ///< a stage of its own: a kernel of the runtime or the interpreter
+  kScan,     ///< a stage of its own; with the attribute `loop`, one of many stages a step
+  kCall      ///< a stage of its own: a kernel of the runtime or the interpreter
 };
 Lowering lowering_of(const ir::Program& program, const ir::Op& op);
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/plan.h"
+#include "runtime/run.h"
 #include "runtime/team.h"
 
 namespace weft::runtime {
@@ -16,9 +16,9 @@ class NativeProgram {
 
   const Plan& plan() const { return plan_; }
 
-  /// Runs all stages in one parallel region, a barrier between them. `inputs` and `outputs` are dense; `symbols` gives
-  /// the values of plan().symbols. With `serial` the caller's thread does all. User's error when a stage finds bad data
-  /// (an index out of range), std::bad_alloc when the arena can't be had.
+  /// Runs all stages in one parallel region, a barrier between them, also between those of a loop's step. `inputs` and
+  /// `outputs` are dense; `symbols` gives the values of plan().symbols. User's error when a stage finds bad data (an
+  /// index out of range), std::bad_alloc when the arena can't be had.
   void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
            const std::vector<int64_t>& symbols, Team& team) const;
 
@@ -27,6 +27,7 @@ class NativeProgram {
     std::vector<int64_t> symbols, dims;
     bool uses_outputs = false;
     ArenaLayout arena;
+    std::vector<StageSizes> stages;
   };
   std::shared_ptr<const Layout> layout(const std::vector<int64_t>& symbols, bool uses_outputs) const;
 

@@ -115,6 +115,8 @@ std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values
     if (buffer.storage == Storage::kArena)
       text += fmt::format("{}: {} bytes at {}{}, stages {} to {}\n", buffer.name, bytes, layout.offsets[i],
                           host_name(plan, layout.hosts[i]), buffer.first, buffer.last);
+    else if (buffer.storage == Storage::kStep)
+      text += fmt::format("{}: {} bytes a step, stages {} to {}\n", buffer.name, bytes, buffer.first, buffer.last);
     else
       text += fmt::format("{}: {} bytes, {} {}\n", buffer.name, bytes,
                           buffer.storage == Storage::kInput ? "input" : "output", buffer.index);

@@ -16,7 +16,12 @@ struct DimExpr {
   int64_t evaluate(const std::vector<int64_t>& values) const;
 };
 
-enum class Storage : uint8_t { kInput, kOutput, kArena };
+enum class Storage : uint8_t {
+  kInput,
+  kOutput,
+  kArena,
+  kStep  ///< a part of another buffer, or a whole one, which the loop around its stages sets for each step
+};
 
 /// Memory that stages read and write.
 struct BufferPlan {
@@ -26,7 +31,8 @@ struct BufferPlan {
   int64_t element_size = 4;
   DimExpr elements;
   int64_t copies = 1;           ///< consecutive instances, each padded to a cache line
-  int64_t first = 0, last = 0;  ///< the stages between which it lives, both included; an output is written from `first`
+  int64_t first = 0, last = 0;  ///< the stages (StagePlan::index) between which it lives, both included; an output is
+                                ///< written from `first`
 };
 
 /// Machine code of a stage: does rows lo..hi-1 and, of the columns, share `unit` of `units`.
@@ -45,9 +51,30 @@ struct CallContext {
 /// Returns false when the inputs are bad (an index out of range): the message goes to `error`, of one thread at a time.
 using CallFunction = std::function<bool(const CallContext& context, std::string& error)>;
 
+struct StagePlan;
+
+/// The steps of a loop, each of which runs `stages`. Before them it sets the buffers of the step.
+struct LoopPlan {
+  /// An x or a y of one step: `buffer` is the step's part of `stack`.
+  struct Slice {
+    int64_t buffer, stack;
+  };
+  /// `arg` is `init` in the first step, then what was `out` in the step before; `out` is one of the two instances of
+  /// `work`, and in the last step `result`.
+  struct Carry {
+    int64_t arg, out, init, result, work;
+  };
+  std::vector<Slice> slices;
+  std::vector<Carry> carries;
+  bool reverse = false;  ///< slices are taken from the last to the first
+  std::vector<StagePlan> stages;
+  std::vector<DimExpr> work;  ///< of one step, as Plan::work
+};
+
 struct StagePlan {
-  enum class Kind : uint8_t { kRows, kScan, kCall };
+  enum class Kind : uint8_t { kRows, kScan, kCall, kLoop };
   Kind kind = Kind::kRows;
+  int64_t index = 0;   ///< counted over all stages of the plan, those of a loop following the loop itself
   std::string symbol;  ///< of the machine code; of a call, what it does
   StageFunction function = nullptr;
   CallFunction call;
@@ -55,12 +82,13 @@ struct StagePlan {
   bool splits_rows = true;     ///< false: a scan whose rows depend on each other
   bool splits_columns = true;  ///< false: a reduction needs whole rows
   int64_t row_block = 1;       ///< rows are dealt out in multiples of this
-  DimExpr length;              ///< steps of a scan
+  DimExpr length;              ///< steps of a scan or loop
   int64_t batch_sizes = -1;    ///< of a ragged scan: the buffer with the rows of each step, i64[length], ...
   DimExpr packed;              ///< ... and their sum
   int64_t column_shares = 1;   ///< the most threads that columns can be shared by
-  /// Of a scan of no steps: results that are copies of the initial carries (from, to).
+  /// Of a scan or loop of no steps: results that are copies of the initial carries (from, to).
   std::vector<std::pair<int64_t, int64_t>> carry_copies;
+  LoopPlan loop;
 };
 
 /// A program as the executable runs it: buffers, and stages one after the other.
@@ -69,13 +97,14 @@ struct Plan {
   std::vector<DimExpr> dims;  ///< what machine code finds in `dims`, in order
   std::vector<BufferPlan> buffers;
   std::vector<StagePlan> stages;
+  int64_t stage_count = 0;    ///< with those of loops
   std::vector<DimExpr> work;  ///< multiply-adds, or as much work, of a call: the sum of these
 };
 
 /// Where each arena buffer lies, so that two that live at the same time never overlap: in the arena, or, with
 /// `uses_outputs`, in the memory of an output that is written only after the buffer's last stage.
 struct ArenaLayout {
-  std::vector<int64_t> offsets;  ///< one a buffer, in bytes; -1 for inputs and outputs
+  std::vector<int64_t> offsets;  ///< one a buffer, in bytes; -1 for those that have no memory of the arena's
   std::vector<int64_t> hosts;    ///< the output's buffer that it lies in; -1: in the arena
   int64_t bytes = 0;             ///< of the arena
 };

@@ -5,11 +5,11 @@
 #include <regex>
 #include <tuple>
 
-#include "engine/engine.h"
 #include "gradients.h"
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
+#include "native_run.h"
 #include "programs.h"
 #include "random_program.h"
 #include "runtime/share.h"
@@ -19,28 +19,8 @@ namespace weft {
 namespace {
 
 using interpreter::Array;
-
-std::vector<Array> run_native(const std::string& text, std::vector<Array>& inputs, const ir::Bindings& bindings,
-                              runtime::Team& team) {
-  auto executable = engine::compile(text);
-  std::vector<runtime::TensorRef> from, to;
-  for (Array& input : inputs) from.push_back({input.bytes.data(), input.dtype, input.sizes});
-  std::vector<Array> outputs;
-  for (ir::ValueId result : executable->program().body.results) {
-    const ir::Type& type = executable->program().type(result);
-    outputs.emplace_back(type.dtype, interpreter::sizes_of(type.shape, bindings));
-    std::ranges::fill(outputs.back().bytes, std::byte{0x7f});
-  }
-  for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
-  executable->run(from, to, team);
-  return outputs;
-}
-
-int64_t fallbacks() {
-  int64_t count = 0;
-  for (const auto& [reason, times] : engine::stats().fallbacks) count += times;
-  return count;
-}
+using testing::fallbacks;
+using testing::run_native;
 
 /// Machine code against the interpreter on many numbers of threads, all in machine code.
 void compare(const std::string& text, double tolerance, const std::vector<std::array<int64_t, 3>>& sizes) {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 
-#include "engine/engine.h"
+#include "base/settings.h"
 #include "interpreter/interpreter.h"
 #include "ir/printer.h"
+#include "native_run.h"
 #include "passes/vjp.h"
 #include "programs.h"
 #include "random_program.h"
@@ -17,19 +17,6 @@ namespace weft {
 namespace {
 
 using interpreter::Array;
-
-std::vector<Array> run_engine(const ir::Program& program, const ir::Bindings& bindings, std::vector<Array>& inputs) {
-  std::shared_ptr<const engine::Executable> executable = engine::compile(ir::print(program));
-  std::vector<Array> outputs;
-  for (ir::ValueId id : program.body.results)
-    outputs.emplace_back(program.type(id).dtype, interpreter::sizes_of(program.type(id).shape, bindings));
-  std::vector<runtime::TensorRef> from;
-  for (Array& input : inputs) from.push_back({input.bytes.data(), input.dtype, input.sizes});
-  std::vector<runtime::TensorRef> to;
-  for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
-  executable->run(from, to, runtime::own_team());
-  return outputs;
-}
 
 /// The largest difference, relative to the largest magnitude or 1; NaN and infinities must agree.
 double largest_difference(const Array& a, const Array& b) {
@@ -69,12 +56,21 @@ void compare(const ir::Program& program, uint64_t seed, double tolerance,
   for (ir::Bindings bindings : sizes) {
     std::vector<Array> inputs = testing::random_inputs(program, bindings, seed);
     std::vector<Array> expected = interpreter::evaluate(program, inputs);
-    std::vector<Array> found;
-    ASSERT_NO_THROW(found = run_engine(program, bindings, inputs)) << "seed " << seed << "\n" << ir::print(program);
-    for (size_t i = 0; i < expected.size(); ++i)
-      ASSERT_LE(largest_difference(found[i], expected[i]), tolerance)
-          << "seed " << seed << ", result " << i << ", T = " << bindings["T"] << ", B = " << bindings["B"] << "\n"
+    // As it is called, and with the little work of such sizes shared among threads all the same.
+    for (bool share_all : {false, true}) {
+      std::vector<Array> found;
+      mutable_settings().share_all = share_all;
+      EXPECT_NO_THROW(
+          found = testing::run_native(ir::print(program), inputs, bindings, runtime::own_team(share_all ? 3 : 0)))
+          << "seed " << seed << "\n"
           << ir::print(program);
+      mutable_settings().share_all = false;
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i)
+        ASSERT_LE(largest_difference(found[i], expected[i]), tolerance)
+            << "seed " << seed << ", result " << i << ", T = " << bindings["T"] << ", B = " << bindings["B"]
+            << (share_all ? ", shared\n" : "\n") << ir::print(program);
+    }
   }
 }
 
@@ -143,8 +139,9 @@ INSTANTIATE_TEST_SUITE_P(All, EngineRandomRagged,
 INSTANTIATE_TEST_SUITE_P(
     All, EngineRandom,
     ::testing::Values(Setting{"f64", DType::kF64, false, 1, 1e-9}, Setting{"f32", DType::kF32, false, 1, 1e-3},
-                      Setting{"nested", DType::kF64, false, 2, 1e-9}, Setting{"mixed", DType::kF64, true, 1, 2e-2},
-                      Setting{"f16", DType::kF16, false, 1, 1e-2}, Setting{"bf16", DType::kBF16, false, 1, 5e-2},
+                      Setting{"nested", DType::kF64, false, 2, 1e-9}, Setting{"deep", DType::kF32, true, 3, 2e-2},
+                      Setting{"mixed", DType::kF64, true, 1, 2e-2}, Setting{"f16", DType::kF16, false, 1, 1e-2},
+                      Setting{"bf16", DType::kBF16, false, 1, 5e-2},
                       Setting{"mixed_bf16", DType::kBF16, true, 1, 5e-2}),
     [](const auto& test) { return std::string(test.param.name); });
 

@@ -13,12 +13,14 @@
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
+#include "native_run.h"
 #include "passes/vjp.h"
 
 namespace weft {
 namespace {
 
 using interpreter::Array;
+using testing::run_native;
 
 std::string program_file(const std::string& name) {
   std::ifstream file(std::string(WEFT_PROGRAMS "/") + name);
@@ -42,23 +44,6 @@ std::vector<Array> random_inputs(const ir::Program& program, const ir::Bindings&
     inputs.push_back(Array::of(type.dtype, sizes, values));
   }
   return inputs;
-}
-
-std::vector<Array> run_native(const std::string& text, const std::vector<Array>& inputs, const ir::Bindings& bindings,
-                              runtime::Team& team) {
-  auto executable = engine::compile(text);
-  std::vector<runtime::TensorRef> in, out;
-  for (const Array& input : inputs)
-    in.push_back({const_cast<std::byte*>(input.bytes.data()), input.dtype, input.sizes});
-  std::vector<Array> outputs;
-  for (ir::ValueId result : executable->program().body.results) {
-    const ir::Type& type = executable->program().type(result);
-    outputs.emplace_back(type.dtype, interpreter::sizes_of(type.shape, bindings));
-    std::ranges::fill(outputs.back().bytes, std::byte{0x7f});
-  }
-  for (Array& output : outputs) out.push_back({output.bytes.data(), output.dtype, output.sizes});
-  executable->run(in, out, team);
-  return outputs;
 }
 
 /// Largest difference relative to the largest reference value of each output.
@@ -93,7 +78,7 @@ void compare(const std::string& text, const ir::Bindings& bindings, double toler
 constexpr ir::Bindings::mapped_type kLengths[] = {0, 1, 2, 5};
 constexpr ir::Bindings::mapped_type kBatches[] = {0, 1, 3, 9, 33};
 
-class Cells : public testing::TestWithParam<const char*> {};
+class Cells : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Cells, ForwardEqualsInterpreter) {
   for (auto t : kLengths)
@@ -108,7 +93,7 @@ TEST_P(Cells, BackwardEqualsInterpreter) {
     for (auto b : kBatches) compare(primals, {{"T", t}, {"B", b}}, 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Cells, testing::Values("gru.weft", "lstm.weft", "rnn_tanh.weft", "lngru.weft"));
+INSTANTIATE_TEST_SUITE_P(All, Cells, ::testing::Values("gru.weft", "lstm.weft", "rnn_tanh.weft", "lngru.weft"));
 
 TEST(Engine, OddWidthsWithManyThreads) {
   std::string text = R"(program @odd(%x: f32[T,B,5], %h0: f32[B,37], %w: f32[37,37], %v: f32[5,37]) {
@@ -221,12 +206,9 @@ TEST(Engine, JoinsAndPadsColumnsInALoop) {
     } : f32[B,21], f32[T,B,24], f32[T,B,21]
     return %ys, %ps, %h
   })";
-  int64_t before = 0;
-  for (const auto& [reason, count] : engine::stats().fallbacks) before += count;
+  int64_t before = testing::fallbacks();
   for (auto b : kBatches) compare(text, {{"T", 4}, {"B", b}});
-  int64_t after = 0;
-  for (const auto& [reason, count] : engine::stats().fallbacks) after += count;
-  EXPECT_EQ(after, before);
+  EXPECT_EQ(testing::fallbacks(), before);
 }
 
 // Compile time is bought with instructions (DESIGN.md, rule 10).

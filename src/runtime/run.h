@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/plan.h"
+#include "runtime/team.h"
+
+namespace weft::runtime {
+
+/// A stage's sizes for values of the symbols.
+struct StageSizes {
+  int64_t rows = 0, length = 0, packed = 0;
+  bool one_member = false;  ///< a loop whose stages are too small to share
+  /// Of a loop: bytes of one step of each slice, then of an instance of each carry's work.
+  std::vector<int64_t> bytes;
+};
+
+/// One a stage, by StagePlan::index.
+std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols);
+
+/// One call of a program: what its members share.
+class Run {
+ public:
+  /// `alone`: no other call is under way, so that members may wait for each other inside stages. `share_all`: members
+  /// share loops of little work too.
+  Run(const Plan& plan, const std::vector<StageSizes>& sizes, const std::vector<int64_t>& symbols, const int64_t* dims,
+      bool alone, bool share_all)
+      : plan_(plan), sizes_(sizes), symbols_(symbols), dims_(dims), alone_(alone), share_all_(share_all) {}
+
+  /// Runs a member's part of all stages. Loops set buffers of their steps: then every member has a table of its own.
+  void member(void** buffers, int64_t thread, int64_t threads, SpinBarrier& barrier);
+
+  /// Throws the first failure of a stage, if one failed.
+  void rethrow() const;
+
+ private:
+  static constexpr uint64_t kNever = ~uint64_t{0};
+
+  /// `position` counts the barriers that the member has passed, so that all members number the stages they run alike.
+  struct Member {
+    void** buffers;
+    int64_t thread, threads;
+    SpinBarrier* barrier;  ///< null: the others wait until this one has run a whole loop
+    uint64_t position;
+  };
+
+  /// These return false when a failure has ended the run, for all members in the same place.
+  bool run_stages(const std::vector<StagePlan>& stages, Member& member);
+  bool run_loop(const StagePlan& stage, Member& member);
+  bool run_steps(const StagePlan& stage, Member& member);
+  bool finish_stage(Member& member);
+
+  void run_rows(const StagePlan& stage, const Member& member);
+  void run_scan(const StagePlan& stage, const Member& member);
+  void run_call(const StagePlan& stage, const Member& member);
+  std::span<const int64_t> batch_sizes(const StagePlan& stage, const Member& member) const;
+  /// Whether the batch sizes of a ragged scan do. All members look at them, and so all find the same.
+  bool fits(const StagePlan& stage, const Member& member);
+  void copy_carries(const StagePlan& stage, const Member& member);
+  void fail(const Member& member, const std::exception_ptr& failure);
+  const StageSizes& sizes_of(const StagePlan& stage) const { return sizes_[static_cast<size_t>(stage.index)]; }
+
+  const Plan& plan_;
+  const std::vector<StageSizes>& sizes_;
+  const std::vector<int64_t>& symbols_;
+  const int64_t* dims_;
+  bool alone_, share_all_;
+  std::mutex mutex_;
+  std::atomic<uint64_t> failed_at_{kNever};
+  std::exception_ptr failure_;
+};
+
+}  // namespace weft::runtime

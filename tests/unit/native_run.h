@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interpreter/array.h"
+#include "ir/program.h"
+#include "runtime/team.h"
+
+namespace weft::testing {
+
+/// The program's outputs by the engine, into memory that held something else.
+std::vector<interpreter::Array> run_native(const std::string& text, const std::vector<interpreter::Array>& inputs,
+                                           const ir::Bindings& bindings, runtime::Team& team);
+
+/// What ran through the interpreter since the process began, of all reasons that contain `part`.
+int64_t fallbacks(const std::string& part = "");
+
+}  // namespace weft::testing
