@@ -36,6 +36,8 @@ void init_capture(py::module_& m) {
           py::arg("outputs"));
   m.def("knows_aten", &capture::knows_aten, py::arg("op"));
   m.def("scan_program", &capture::scan_program, py::arg("step"), py::arg("carries"), py::arg("xs"), py::arg("reverse"));
+  m.def("checkpointed_scan_program", &capture::checkpointed_scan_program, py::arg("step"), py::arg("carries"),
+        py::arg("xs"), py::arg("reverse"));
   m.def("is_elementwise", &capture::is_elementwise, py::arg("text"));
   m.def("keep_outputs", &capture::keep_outputs, py::arg("text"), py::arg("keep"));
 }

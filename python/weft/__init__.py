@@ -13,11 +13,27 @@ from types import ModuleType
 import torch
 
 from weft import _C  # isort: skip
+from weft._associative_scan import associative_scan
+from weft._checkpoint_scan import checkpoint_scan
+from weft._jit import jit
 from weft._pytorch import disable, disabled, enable
 from weft._scan import scan
 from weft._stats import reset_stats, stats
 
-__all__ = ["__version__", "call", "disable", "disabled", "enable", "nn", "reset_stats", "scan", "stats"]
+__all__ = [
+    "__version__",
+    "associative_scan",
+    "call",
+    "checkpoint_scan",
+    "disable",
+    "disabled",
+    "enable",
+    "jit",
+    "nn",
+    "reset_stats",
+    "scan",
+    "stats",
+]
 
 __version__: str = _C.__version__
 

@@ -13,7 +13,7 @@ import functools
 import os
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -46,9 +46,10 @@ class Surroundings:
     pinned: list[Any]  #: objects that the key knows by their id
 
 
-def surroundings(fn: Callable[..., Any]) -> Surroundings:
+def surroundings(functions: Sequence[Callable[..., Any]]) -> Surroundings:
     walk = _Walk()
-    walk.value(fn, "", 0)
+    for fn in functions:
+        walk.value(fn, "", 0)
     return Surroundings(tuple(walk.key), walk.tensors, walk.paths, walk.pinned)
 
 
@@ -213,16 +214,19 @@ _LIBRARIES = {"torch", "math", "operator", "functools", "itertools", "weft", "nu
 
 
 def _is_pytorch(function: Any) -> bool:
-    return (function.__module__ or "").split(".")[0] in ("torch", "weft")
+    return (function.__module__ or "").split(".")[0] == "torch"
 
 
 @functools.cache
 def _is_installed(filename: str) -> bool:
     """Whether the code belongs to a library, whose globals are taken for constants."""
-    return filename.startswith(("<frozen", _STDLIB)) or "site-packages" in filename or "dist-packages" in filename
+    return (
+        filename.startswith(("<frozen", _STDLIB, _WEFT)) or "site-packages" in filename or "dist-packages" in filename
+    )
 
 
 _STDLIB = os.path.dirname(os.__file__)
+_WEFT = os.path.dirname(__file__)
 
 _loads_cache: weakref.WeakKeyDictionary[types.CodeType, tuple[tuple[str, ...], ...]] = weakref.WeakKeyDictionary()
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import os
 import sys
+import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +27,10 @@ from weft._aten import DTYPES, UnsupportedError
 from weft._recorder import Draw, Meta, MutatesCapturedError, Operation, Recorder, Ref, SideEffectError
 
 __all__ = ["MutatesCapturedError", "SideEffectError", "Traced", "UnsupportedError", "trace"]
+
+#: One trace at a time: the random numbers that it must leave as they were are the process's.
+_lock = threading.RLock()
+os.register_at_fork(after_in_child=lambda: _lock._at_fork_reinit())  # type: ignore[attr-defined]
 
 _PRIMES = ((3, 5), (7, 11), (13, 17), (19, 23), (29, 31), (37, 41), (43, 47), (53, 59))
 
@@ -82,7 +88,7 @@ def trace(
     """
     leaves, spec = pytree.tree_flatten(tuple(arguments))
     tracer = _Tracer(fn, leaves, spec, what, dynamic or (lambda _, tensor: (0,)))
-    with _recorder.alone():
+    with _lock, _recorder.alone():
         return tracer.trace()
 
 
@@ -271,8 +277,9 @@ class _Tracer:
             if (tensor := reference()) is not None:
                 sizes = [symbols.hint(size) for size in tensor.shape]
                 raise SideEffectError(
-                    f"{self.what} has a side effect: a {_type_name(tensor.dtype, sizes)} that it computes is kept after it "
-                    "returns, as by appending to a list or setting an attribute; return it as part of the result instead"
+                    f"{self.what} has a side effect: a {_type_name(tensor.dtype, sizes)} that it computes is kept "
+                    "after it returns, as by appending to a list or setting an attribute; return it as part of the "
+                    "result instead"
                 )
 
 

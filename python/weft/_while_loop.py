@@ -1,0 +1,130 @@
+"""`weft.while_loop`: steps until a condition fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import _C, _programs, _trace, _trees
+from weft._aten import UnsupportedError
+from weft._scan import checked_carry, tensors
+
+_WHAT = "weft.while_loop"
+
+
+def while_loop(
+    cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, *, max_steps: int | None = None
+) -> Any:
+    """Runs `carry = body(carry)` as long as `cond(carry)` holds, as one compiled program.
+
+    As jax.lax.while_loop. Which values a loop will need for its gradients is known only if the number of its steps is
+    bounded: with `max_steps` the loop ends after that many at the latest, and is differentiable.
+
+    Args:
+        cond: from a carry to a bool, a tensor of one element.
+        body: from a carry to the next, of the same structure, shapes and dtypes.
+        carry: tensors (or numbers) in any pytree.
+        max_steps: the most steps to take.
+
+    Returns:
+        The carry at the end.
+
+    Raises:
+        ValueError: the carry changes structure, shape or dtype in the body; max_steps is negative.
+        TypeError: a leaf that is no tensor, a condition that is no bool.
+        RuntimeError: a side effect in cond or body; in a backward through a loop without max_steps.
+    """
+    for name, fn in (("cond", cond), ("body", body)):
+        if not callable(fn):
+            raise TypeError(f"{_WHAT}: {name} must be callable, but is {type(fn).__name__}")
+    if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 0):
+        raise ValueError(f"{_WHAT}: max_steps must be an integer that is not negative, but is {max_steps!r}")
+    if torch.compiler.is_dynamo_compiling():
+        from weft import _under_dynamo
+
+        return _under_dynamo.while_loop(cond, body, carry, max_steps=max_steps)
+    if max_steps == 0:
+        return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, carry)
+    if not _C.active():
+        return _loop(cond, body, carry, max_steps)
+    try:
+        return _run(cond, body, carry, max_steps)
+    except UnsupportedError as error:
+        _C.report_fallback(_WHAT, str(error))
+        return _loop(cond, body, carry, max_steps)
+
+
+def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
+    leaves, spec = tensors(_WHAT, "carry", carry)
+    carry = pytree.tree_unflatten(leaves, spec)
+    steps = 0
+    while (max_steps is None or steps < max_steps) and bool(_condition(cond, carry)):
+        carry = spec.unflatten(checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)))
+        steps += 1
+    return carry
+
+
+def _condition(cond: Callable[[Any], Any], carry: Any) -> Tensor:
+    result = _trees.as_tensor(cond(carry), f"{_WHAT}: the condition")
+    if result is None or result.dtype != torch.bool or result.numel() != 1:
+        raise TypeError(f"{_WHAT}: cond must return one bool, but returned {_trees.describe(result)}")
+    return result.reshape(())
+
+
+def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
+    leaves, spec = tensors(_WHAT, "carry", carry)
+    given = [leaf for leaf in leaves if leaf is not None]
+    shapes = [leaf.shape for leaf in given]
+    key = (spec, tuple(None if leaf is None else (leaf.dtype, leaf.dim()) for leaf in leaves), max_steps is None)
+
+    def capture() -> _programs.Captured:
+        def step(carry: Any) -> list[Tensor]:
+            return [leaf for leaf in checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)) if leaf is not None]
+
+        example = pytree.tree_unflatten(leaves, spec)
+        condition = _trace.trace(lambda carry: [_condition(cond, carry)], (example,), what=f"{_WHAT}: the condition")
+        traced = _trace.trace(step, (example,), what=f"{_WHAT}: the body")
+        if condition.noise or traced.noise:
+            raise UnsupportedError("random numbers in a loop of as many steps as it takes")
+        if condition.sizes[: len(given)] != traced.sizes[: len(given)]:
+            raise UnsupportedError("a condition and a body that differ in what sizes they take")
+        compose = _C.while_program if max_steps is None else _C.bounded_while_program
+        text = compose(condition.program, traced.program, len(given), len(condition.captured), len(traced.captured))
+        return _programs.Captured.of(text, [condition, traced], len(given))
+
+    program, captured = _programs.find(_WHAT, (cond, body), key, shapes, capture)
+    if max_steps is None:
+        results = _without_gradient(program.text, [*given, *captured])
+    else:
+        results = torch.ops.weft.call(program.text, [*given, torch.empty(max_steps, 0), *captured])
+    following = iter(results)
+    return pytree.tree_unflatten([None if leaf is None else next(following) for leaf in leaves], spec)
+
+
+def _without_gradient(text: str, inputs: list[Tensor]) -> list[Tensor]:
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        return list(_NoGradient.apply(text, *inputs))
+    return torch.ops.weft.call(text, inputs)
+
+
+class _NoGradient(torch.autograd.Function):
+    """The loop without max_steps: results are part of the graph, so that asking for their gradient is an error."""
+
+    @staticmethod
+    def forward(text: str, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(torch.ops.weft.call(text, [tensor.detach() for tensor in inputs]))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise RuntimeError(
+            f"{_WHAT}: a loop of any number of steps has no gradient, since the values that it needs would be of any "
+            "number too; give max_steps=..., the most steps that the loop may take"
+        )
