@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
+import inspect
 import os
 import types
 import weakref
@@ -163,6 +164,10 @@ class _Walk:
         for attribute in attributes:
             if value is _MISSING or _is_library(value):
                 break
+            getter = _property(type(value), attribute)
+            if getter is not None:  # its code is read, not run
+                value, path = types.MethodType(getter, value), f"{path}.{attribute}"
+                break
             following = _attribute(value, attribute)
             if following is _MISSING:
                 break
@@ -192,12 +197,16 @@ def _root(kind: str, name: str, function: Any, receiver: Any) -> Any:
     return value if value is not _MISSING else _MISSING
 
 
+@functools.lru_cache(4096)
+def _property(cls: type, name: str) -> Any:
+    """What a property of that name calls, if it is Python."""
+    found = inspect.getattr_static(cls, name, None)
+    getter = found.fget if isinstance(found, property) else getattr(found, "func", None)
+    return getter if isinstance(getter, types.FunctionType) else None
+
+
 def _attribute(value: Any, name: str) -> Any:
-    """The attribute, unless reading it would run code, or it is a method of the value's class found by its code."""
     if isinstance(value, Tensor):
-        return _MISSING
-    static = type(value).__dict__.get(name) if not isinstance(value, torch.nn.Module) else None
-    if isinstance(static, property):
         return _MISSING
     try:
         return getattr(value, name)

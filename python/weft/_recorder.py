@@ -280,15 +280,12 @@ class Lift(TorchFunctionMode):
 def is_plain(tensor: Tensor) -> bool:
     """Whether the tensor's numbers can be read here: no subclass, no transform's wrapper."""
     return (
-        type(tensor) in _PLAIN
+        type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
         and tensor.layout == torch.strided
         and tensor.device.type == "cpu"
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
         and not _is_functional(tensor)
     )
-
-
-_PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def _is_functional(tensor: Tensor) -> bool:

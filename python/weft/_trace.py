@@ -494,6 +494,14 @@ def _check_supported(tensor: Tensor) -> None:
         raise UnsupportedError(f"a tensor on {tensor.device}")
     if tensor.dtype not in DTYPES:
         raise UnsupportedError(f"a tensor of {tensor.dtype}")
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__ and not _is_traced(tensor):
+        raise UnsupportedError(f"a {type(tensor).__name__}, a subclass of Tensor with operations of its own")
+
+
+def _is_traced(tensor: Tensor) -> bool:
+    """Whether it is one of PyTorch's own subclasses that stand for tensors while these are traced."""
+    functional = sys.modules.get("torch._subclasses.functional_tensor")
+    return _is_fake(tensor) or (functional is not None and isinstance(tensor, functional.FunctionalTensor))
 
 
 def _numbers(sizes: list[int], dtype: torch.dtype) -> Tensor:

@@ -26,46 +26,95 @@ ir::Dim fresh_symbol(const ir::Program& program, std::string name) {
   return ir::Dim::symbol(name);
 }
 
+/// A step and what a scan over it takes.
+class StepProgram {
+ public:
+  StepProgram(std::string_view text, int64_t carries, int64_t xs) : step_(ir::parse(text)), carries_(carries), xs_(xs) {
+    auto inputs = static_cast<int64_t>(step_.body.args.size());
+    auto results = static_cast<int64_t>(step_.body.results.size());
+    check(carries >= 0 && xs >= 0 && carries + xs <= inputs,
+          "scan_program: {} carries and {} xs, but the step takes {}", carries, xs, inputs);
+    check(carries <= results, "scan_program: {} carries, but the step gives {} results", carries, results);
+  }
+
+  const ir::Program& step() const { return step_; }
+
+  /// Declares the inputs of a program whose stacks have these leading dims.
+  void declare(ir::Builder& builder, const ir::Shape& leading) {
+    for (int64_t i = 0; i < carries_; ++i) inits_.push_back(builder.input(type(i)));
+    for (int64_t i = carries_; i < carries_ + xs_; ++i) stacks_.push_back(builder.input(stacked(type(i), leading)));
+    if (xs_ == 0) stacks_.push_back(builder.input(stacked({DType::kF32, {ir::Dim(0)}}, leading)));
+    for (size_t i = static_cast<size_t>(carries_ + xs_); i < step_.body.args.size(); ++i)
+      captured_.push_back(builder.input(step_.type(step_.body.args[i])));
+  }
+
+  const std::vector<ValueId>& inits() const { return inits_; }
+  const std::vector<ValueId>& stacks() const { return stacks_; }
+
+  /// One step, where `builder` builds.
+  ir::Builder::StepResults take(ir::Builder& builder, std::span<const ValueId> carries, std::span<const ValueId> xs) {
+    std::vector<ValueId> inputs(carries.begin(), carries.end());
+    if (xs_ > 0) inputs.insert(inputs.end(), xs.begin(), xs.end());
+    inputs.insert(inputs.end(), captured_.begin(), captured_.end());
+    std::vector<ValueId> results = inline_program(builder, step_, inputs);
+    return {{results.begin(), results.begin() + carries_}, {results.begin() + carries_, results.end()}};
+  }
+
+ private:
+  ir::Type type(int64_t input) const { return step_.type(step_.body.args[static_cast<size_t>(input)]); }
+
+  static ir::Type stacked(ir::Type type, const ir::Shape& leading) {
+    type.shape.insert(type.shape.begin(), leading.begin(), leading.end());
+    return type;
+  }
+
+  ir::Program step_;
+  int64_t carries_, xs_;
+  std::vector<ValueId> inits_, stacks_, captured_;
+};
+
+std::string finish(ir::Program& program) {
+  ir::verify(program);
+  return ir::print(program, /*canonical=*/true);
+}
+
 }  // namespace
 
 std::string scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {
-  const ir::Program step = ir::parse(text);
-  const std::vector<ValueId>& args = step.body.args;
-  check(carries + xs <= static_cast<int64_t>(args.size()),
-        "scan_program: the step takes {} inputs, not {} carries and {} xs", args.size(), carries, xs);
-  check(carries <= static_cast<int64_t>(step.body.results.size()),
-        "scan_program: the step gives {} results, not {} carries", step.body.results.size(), carries);
-  const ir::Dim length = fresh_symbol(step, "T");
+  StepProgram step(text, carries, xs);
   ir::Program program;
   program.name = "scan";
   ir::Builder builder(program, program.body);
-  std::vector<ValueId> inits, stacks, captured;
-  for (size_t i = 0; i < args.size(); ++i) {
-    ir::Type type = step.type(args[i]);
-    auto position = static_cast<int64_t>(i);
-    if (position == carries + xs && xs == 0) stacks.push_back(builder.input({DType::kF32, {length, ir::Dim(0)}}));
-    if (position < carries) {
-      inits.push_back(builder.input(type));
-    } else if (position < carries + xs) {
-      stacks.push_back(builder.input(ir::stacked(type, length, std::nullopt)));
-    } else {
-      captured.push_back(builder.input(type));
-    }
-  }
-  if (stacks.empty()) stacks.push_back(builder.input({DType::kF32, {length, ir::Dim(0)}}));
+  const ir::Dim length = fresh_symbol(step.step(), "T");
+  step.declare(builder, {length});
   auto body = [&](ir::Builder& inner, std::span<const ValueId> now, std::span<const ValueId> slices) {
-    std::vector<ValueId> inputs(now.begin(), now.end());
-    if (xs > 0) inputs.insert(inputs.end(), slices.begin(), slices.end());
-    inputs.insert(inputs.end(), captured.begin(), captured.end());
-    std::vector<ValueId> results = inline_program(inner, step, inputs);
+    return step.take(inner, now, slices);
+  };
+  builder.ret(builder.scan(step.inits(), step.stacks(), length, reverse, body));
+  return finish(program);
+}
+
+std::string checkpointed_scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {
+  StepProgram step(text, carries, xs);
+  ir::Program program;
+  program.name = "checkpointed_scan";
+  ir::Builder builder(program, program.body);
+  const ir::Dim chunks = fresh_symbol(step.step(), "T"), length = fresh_symbol(step.step(), "K");
+  step.declare(builder, {chunks, length});
+  auto body = [&](ir::Builder& inner, std::span<const ValueId> now, std::span<const ValueId> slices) {
+    return step.take(inner, now, slices);
+  };
+  auto chunk = [&](ir::Builder& inner, std::span<const ValueId> now, std::span<const ValueId> slices) {
+    std::vector<ValueId> results =
+        inner.scan({now.begin(), now.end()}, {slices.begin(), slices.end()}, length, reverse, body);
     ir::Builder::StepResults next;
     next.carries.assign(results.begin(), results.begin() + carries);
     next.ys.assign(results.begin() + carries, results.end());
     return next;
   };
-  builder.ret(builder.scan(inits, stacks, length, reverse, body));
-  ir::verify(program);
-  return ir::print(program, /*canonical=*/true);
+  builder.ret(builder.scan(step.inits(), step.stacks(), chunks, reverse, chunk));
+  program.body.ops.back().attrs.emplace(ir::kCheckpoint, true);
+  return finish(program);
 }
 
 }  // namespace weft::capture

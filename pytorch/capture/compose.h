@@ -16,4 +16,9 @@ namespace weft::capture {
 /// User's error unless every next carry has its carry's type.
 std::string scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse);
 
+/// The same for a sequence in chunks: every x and y has two leading dims, [N, K, ...], and its N K steps are taken one
+/// after the other. The backward keeps the N carries before the chunks, and of the other steps what it computes again,
+/// a chunk at a time. An input f32[N,K,0] stands in the place of xs where there are none.
+std::string checkpointed_scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse);
+
 }  // namespace weft::capture

@@ -170,12 +170,32 @@ Tensors call_and_record(const CallProgram& program, at::TensorList inputs) {
   return results;
 }
 
-Tensors call_autograd(std::string_view text, at::TensorList inputs) {
+bool is_dual(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
+
+/// Forward mode: the results of the primals, with their tangents from the program of passes::jvp_of_primals. Both calls
+/// may be differentiated in their turn.
+Tensors call_forward_mode(const CallProgram& program, at::TensorList inputs) {
+  program.signature().bind_symbolic(inputs);  // first of all: the errors name the input
+  Tensors primals, tangents;
+  std::vector<bool> varied;
   for (const at::Tensor& input : inputs) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!input._fw_grad(0).defined(),
-                                "weft::call: forward-mode differentiation is not implemented; run the modules under "
-                                "weft.disabled() to differentiate forward through PyTorch's own operators");
+    varied.push_back(is_dual(input) && is_floating(program.signature().inputs()[varied.size()].type.dtype));
+    if (varied.back()) tangents.push_back(input._fw_grad(/*level=*/0));
+    primals.push_back(is_dual(input) ? input._fw_primal(/*level=*/0) : input);
   }
+  Tensors results = call(program.text(), primals);
+  primals.insert(primals.end(), tangents.begin(), tangents.end());
+  Tensors derived = call(program.of_tangents(varied).text(), primals);
+  const auto& types = program.signature().outputs();
+  for (size_t i = 0, next = 0; i < types.size(); ++i) {
+    if (is_floating(types[i].type.dtype))
+      results[i]._set_fw_grad(derived[next++], /*level=*/0, /*is_inplace_op=*/false);
+  }
+  return results;
+}
+
+Tensors call_autograd(std::string_view text, at::TensorList inputs) {
+  if (std::any_of(inputs.begin(), inputs.end(), is_dual)) return call_forward_mode(find_program(text), inputs);
   bool differentiate = at::GradMode::is_enabled() &&
                        std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& t) { return t.requires_grad(); });
   if (differentiate) return call_and_record(find_program(text), inputs);

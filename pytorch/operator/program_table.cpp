@@ -98,14 +98,23 @@ const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const
   return *derivatives_.try_emplace(wanted, std::move(derived)).first->second;
 }
 
-const CallProgram& CallProgram::of_primals(const std::vector<bool>& wanted) const {
+const CallProgram& CallProgram::derive(Derived& known, const std::vector<bool>& inputs,
+                                       ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const {
   {
     std::lock_guard lock(lookup_mutex());
-    if (auto found = of_primals_.find(wanted); found != of_primals_.end()) return *found->second;
+    if (auto found = known.find(inputs); found != known.end()) return *found->second;
   }
-  const CallProgram& derived = intern(passes::vjp_of_primals(program_, wanted));
+  const CallProgram& derived = intern(pass(program_, inputs));
   std::lock_guard lock(lookup_mutex());
-  return *of_primals_.try_emplace(wanted, &derived).first->second;
+  return *known.try_emplace(inputs, &derived).first->second;
+}
+
+const CallProgram& CallProgram::of_primals(const std::vector<bool>& wanted) const {
+  return derive(of_primals_, wanted, passes::vjp_of_primals);
+}
+
+const CallProgram& CallProgram::of_tangents(const std::vector<bool>& varied) const {
+  return derive(of_tangents_, varied, passes::jvp_of_primals);
 }
 
 }  // namespace weft::torch_operator

@@ -43,6 +43,8 @@ class CallProgram {
   const Derivative& derivative(const std::vector<bool>& wanted) const;
   /// The program of passes::vjp_of_primals.
   const CallProgram& of_primals(const std::vector<bool>& wanted) const;
+  /// The program of passes::jvp_of_primals.
+  const CallProgram& of_tangents(const std::vector<bool>& varied) const;
 
  private:
   std::string text_;
@@ -51,7 +53,10 @@ class CallProgram {
   mutable std::atomic<const engine::Executable*> executable_{nullptr};
   mutable std::shared_ptr<const engine::Executable> owner_;
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
-  mutable std::map<std::vector<bool>, const CallProgram*> of_primals_;
+  using Derived = std::map<std::vector<bool>, const CallProgram*>;
+  const CallProgram& derive(Derived& known, const std::vector<bool>& inputs,
+                            ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const;
+  mutable Derived of_primals_, of_tangents_;
 };
 
 /// The program of that text: found by the text's address if it is an interned one, else by its contents, else parsed.

@@ -41,6 +41,10 @@ using Attrs = std::map<std::string, Attr, std::less<>>;
 /// True for attributes that say nothing about what an op computes: names with a `.`, and what the pass fuse writes.
 bool is_annotation(std::string_view attr);
 
+/// An annotation of a scan: its backward keeps carries only and computes each step again, and no pass moves work across
+/// the loop's edge, where all steps' values would lie side by side.
+inline constexpr std::string_view kCheckpoint = "vjp.checkpoint";
+
 /// Limits that keep programs from arbitrary text bounded; the verifier enforces them.
 inline constexpr int64_t kMaxRank = 16;
 inline constexpr int64_t kMaxRegionDepth = 32;

@@ -251,6 +251,10 @@ void hoist_block(Program& program, Block& block, Substitution& replaced) {
     substitute(op, replaced);
     if (op.code == OpCode::kScan) {
       hoist_block(program, op.regions[0], replaced);
+      if (op.has(ir::kCheckpoint)) {
+        out.ops.push_back(std::move(op));
+        continue;
+      }
       Hoist hoist(program, out);
       std::vector<ValueId> stacks = op.results;
       hoist.run(op);

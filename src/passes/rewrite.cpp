@@ -112,6 +112,7 @@ ScanParts::ScanParts(Op&& scan) {
   length = view.length;
   reverse = view.reverse;
   ragged = view.ragged;
+  checkpointed = scan.has(ir::kCheckpoint);
   for (size_t i = 0; i < view.inits.size(); ++i)
     carries.push_back({view.inits[i], view.carry_args[i], view.carry_outs[i], view.carry_results[i]});
   for (size_t i = 0; i < view.xs.size(); ++i) xs.push_back({view.xs[i], view.x_args[i]});
@@ -122,6 +123,7 @@ ScanParts::ScanParts(Op&& scan) {
 Op ScanParts::build() && {
   Op scan{ir::OpCode::kScan, {}, {}, {{"carries", static_cast<int64_t>(carries.size())}, {"length", length}}, {}};
   if (reverse) scan.attrs.emplace("reverse", true);
+  if (checkpointed) scan.attrs.emplace(ir::kCheckpoint, true);
   Block region;
   for (const Carry& carry : carries) {
     scan.operands.push_back(carry.init);

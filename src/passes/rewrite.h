@@ -91,6 +91,7 @@ struct ScanParts {
   ir::Dim length;
   std::optional<ir::Ragged> ragged;
   bool reverse = false;
+  bool checkpointed = false;  ///< ir::kCheckpoint
 
   ScanParts() = default;
   /// Moves the region out of the op.

@@ -410,6 +410,10 @@ void sink_block(Program& program, Block& block, Substitution& replaced, ValueSet
       continue;
     }
     sink_block(program, op.regions[0], replaced, zeros);
+    if (op.has(ir::kCheckpoint)) {
+      out.ops.push_back(std::move(op));
+      continue;
+    }
     Block after;
     Sink(program, after, zeros).run(op, replaced);
     out.ops.push_back(std::move(op));

@@ -234,4 +234,24 @@ Program vjp_of_primals(const Program& program, const std::vector<bool>& wanted) 
   return result;
 }
 
+Program jvp_of_primals(const Program& program, const std::vector<bool>& varied) {
+  const size_t inputs = program.body.args.size(), outputs = program.body.results.size();
+  std::vector<bool> cotangents(inputs + outputs, false);
+  for (size_t i = 0; i < outputs; ++i)
+    cotangents[inputs + i] = is_floating(program.type(program.body.results[i]).dtype);
+  Program result = vjp_of_primals(vjp_of_primals(program, varied), cotangents);
+  result.name = program.name + "_jvp";
+  // At which cotangents the linear function is differentiated makes no difference.
+  std::vector<ValueId>& args = result.body.args;
+  const auto first = args.begin() + static_cast<int64_t>(inputs);
+  const auto last = first + static_cast<int64_t>(outputs);
+  std::vector<Op> zeros;
+  for (auto arg = first; arg != last; ++arg)
+    zeros.push_back(Op{ir::OpCode::kConstant, {}, {*arg}, {{"value", 0.0}}, {}});
+  args.erase(first, last);
+  result.body.ops.insert(result.body.ops.begin(), zeros.begin(), zeros.end());
+  tidy(result);
+  return result;
+}
+
 }  // namespace weft::passes

@@ -35,6 +35,7 @@ class ScanRule {
     backward_.length = forward_.length;
     backward_.ragged = forward_.ragged;
     backward_.reverse = !forward_.reverse;
+    backward_.checkpointed = forward_.checkpointed;
     seed();
     inner_.differentiate(forward_.ops);
     collect();
@@ -154,7 +155,8 @@ class ScanRule {
       pinned.insert(carry.arg);
     }
     region.ops = std::move(forward_.ops);
-    for (ValueId v : choose_kept(program_, region, demanded, available, pinned, outer_.keep())) {
+    const Keep kept = forward_.checkpointed ? Keep::kMinimal : outer_.keep();
+    for (ValueId v : choose_kept(program_, region, demanded, available, pinned, kept)) {
       auto x = stack.find(v);
       map.set(v, backward_.step_of(program_, x != stack.end() ? x->second : forward_.stack_of(program_, v)));
     }

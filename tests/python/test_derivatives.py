@@ -199,10 +199,32 @@ def test_module_under_functional_call_and_vmap():
             torch.testing.assert_close(ours[name][sample], theirs[name])
 
 
-def test_forward_mode_of_the_operator_is_refused():
+def test_forward_mode():
+    inputs = tuple(leaky_inputs())
+    tangents = tuple(torch.randn_like(tensor) for tensor in inputs)
+    for varied in ([0], [1, 2], list(range(len(inputs)))):
+
+        def along(f, varied=varied):
+            def of_varied(*some):
+                full = list(inputs)
+                for i, tensor in zip(varied, some, strict=True):
+                    full[i] = tensor
+                return tuple(f(*full))
+
+            return torch.func.jvp(of_varied, tuple(inputs[i] for i in varied), tuple(tangents[i] for i in varied))
+
+        torch.testing.assert_close(along(call_leaky), along(leaky))
+
+
+def test_forward_mode_is_differentiable_and_by_forward_mode_again():
     inputs = leaky_inputs()
-    with pytest.raises(NotImplementedError, match="forward-mode differentiation is not implemented"):
-        torch.func.jvp(lambda x: call_leaky(x, *inputs[1:])[0], (inputs[0],), (torch.ones_like(inputs[0]),))
+
+    def energy(run):
+        return lambda x: sum(y.square().sum() for y in run(x, *inputs[1:]))
+
+    for transform in (torch.func.hessian, lambda f: torch.func.jacfwd(torch.func.jacfwd(f))):
+        torch.testing.assert_close(transform(energy(call_leaky))(inputs[0]), transform(energy(leaky))(inputs[0]))
+    assert torch.autograd.gradcheck(lambda *x: tuple(call_leaky(*x)), tuple(inputs), check_forward_ad=True)
 
 
 def test_batched_backward():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import pytest
@@ -243,3 +244,144 @@ class TestRandomness:
         torch.manual_seed(1)
         weft.scan(lambda h, x: (h * 1.25 + x, h), torch.zeros(2), torch.zeros(3, 2))
         assert torch.equal(torch.rand(1), expected)
+
+
+class TestTransforms:
+    def run(self, scan: Any, h: Tensor, x: Tensor, w: Tensor) -> Tensor:
+        return scan(lambda h, x: (torch.tanh(h @ w + x),) * 2, h, x)[1]
+
+    def both(self, transformed: Any) -> tuple[Any, Any]:
+        return transformed(functools.partial(self.run, weft.scan)), transformed(functools.partial(self.run, loop))
+
+    @pytest.mark.parametrize("argument", [0, 1, 2])
+    def test_jacobians(self, argument: int) -> None:
+        h, x, w = torch.randn(2, 3), torch.randn(4, 2, 3), torch.randn(3, 3)
+        for jacobian in (torch.func.jacrev, torch.func.jacfwd):
+            torch.testing.assert_close(*self.both(lambda f, j=jacobian: j(f, argument)(h, x, w)))
+        torch.testing.assert_close(*self.both(lambda f: torch.func.hessian(f, argument)(h, x, w)), rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("in_dims", [(0, 1, None), (None, 0, 0), (0, None, 0)])
+    def test_vmap(self, in_dims: tuple[int | None, ...]) -> None:
+        shapes = [(2, 3), (4, 2, 3), (3, 3)]
+        inputs = [torch.randn(*(s if d is None else (*s[:d], 5, *s[d:]))) for s, d in zip(shapes, in_dims, strict=True)]
+        torch.testing.assert_close(*self.both(lambda f: torch.func.vmap(f, in_dims)(*inputs)))
+
+    def test_gradients_of_each_sample(self) -> None:
+        h, x, w = torch.randn(5, 2, 3), torch.randn(5, 4, 2, 3), torch.randn(3, 3)
+        torch.testing.assert_close(
+            *self.both(
+                lambda f: torch.func.vmap(torch.func.grad(lambda *a: f(*a).square().sum(), 2), (0, 0, None))(h, x, w)
+            )
+        )
+
+
+class TestCheckpointScan:
+    @pytest.mark.parametrize("reverse", [False, True])
+    @pytest.mark.parametrize(("length", "every"), [(1, None), (2, None), (7, 3), (16, None), (17, None), (5, 9)])
+    def test_the_same_as_scan(self, length: int, every: int | None, reverse: bool) -> None:
+        cell = nn.GRUCell(3, 4)
+
+        def step(carry: tuple[Tensor, Tensor], x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+            h = cell(fn.dropout(x, 0.3), carry[0])
+            return (h, carry[1] + 1), h * carry[1].unsqueeze(1)
+
+        x, h = random(length, 2, 3), random(2, 4)
+        results = []
+        for scan in (weft.scan, functools.partial(weft.checkpoint_scan, every=every)):
+            torch.manual_seed(5)
+            (last, count), ys = scan(step, (h, torch.zeros(2)), x, reverse=reverse)
+            gradients = torch.autograd.grad(last.sum() + ys.square().sum(), (x, h, *cell.parameters()))
+            results.append([last, count, ys, *gradients])
+        torch.testing.assert_close(*results)
+
+    def test_without_xs(self) -> None:
+        h = random(2, 3)
+        ours = weft.checkpoint_scan(lambda h, _: (torch.sin(h), h), h, length=10)
+        torch.testing.assert_close(ours, weft.scan(lambda h, _: (torch.sin(h), h), h, length=10))
+
+    def test_every_must_be_positive(self) -> None:
+        with pytest.raises(ValueError, match="every must be a positive integer, but is 0"):
+            weft.checkpoint_scan(lambda h, x: (h, x), torch.zeros(1), torch.zeros(2, 1), every=0)
+
+
+class TestAssociativeScan:
+    @pytest.mark.parametrize("reverse", [False, True])
+    @pytest.mark.parametrize("length", [1, 2, 9])
+    def test_prefixes(self, length: int, reverse: bool) -> None:
+        a, b = random(length, 3), random(length, 3)
+        sums = weft.associative_scan(torch.add, a, reverse=reverse)
+        expected = a.flip(0).cumsum(0).flip(0) if reverse else a.cumsum(0)
+        torch.testing.assert_close(sums, expected)
+
+        def linear(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+            return [left[0] * right[0], right[0] * left[1] + right[1]]
+
+        h, wanted = torch.zeros(3), []
+        for t in reversed(range(length)) if reverse else range(length):
+            h = a[t] * h + b[t]
+            wanted.append(h)
+        states = torch.stack(wanted[::-1] if reverse else wanted)
+        ours = weft.associative_scan(linear, [a, b], reverse=reverse)[1]
+        torch.testing.assert_close(ours, states)
+        gradients = [torch.autograd.grad(y.square().sum(), (a, b), allow_unused=True)[1] for y in (ours, states)]
+        torch.testing.assert_close(*gradients)
+
+    def test_of_matrices(self) -> None:
+        m = random(6, 3, 3)
+        products = weft.associative_scan(lambda p, q: q @ p, m)
+        torch.testing.assert_close(products[-1], m[5] @ m[4] @ m[3] @ m[2] @ m[1] @ m[0])
+
+    def test_errors(self) -> None:
+        with pytest.raises(ValueError, match="there must be at least one element, but the length is 0"):
+            weft.associative_scan(torch.add, torch.zeros(0, 2))
+        with pytest.raises(ValueError, match=r"xs\['b'\]: float32\[3\] must have the leading dim of xs\['a'\]"):
+            weft.associative_scan(lambda p, q: q, {"a": torch.zeros(2), "b": torch.zeros(3)})
+        with pytest.raises(ValueError, match=r"carry: float32\[1,2\] in, float32\[1,4\] out"):
+            weft.associative_scan(lambda p, q: torch.cat([p, q], -1), torch.zeros(3, 2))
+
+
+class TestJit:
+    def test_a_loss_with_a_scan_and_parameters(self) -> None:
+        cell, w = nn.GRUCell(3, 4), random(4, 2)
+
+        def loss(x: Tensor, target: Tensor, *, scale: float = 1.0) -> dict[str, Any]:
+            _, ys = weft.scan(lambda h, x: (cell(x, h),) * 2, torch.zeros(x.shape[1], 4), x)
+            return {"loss": ((ys @ w - target) ** 2).mean() * scale, "steps": x.shape[0]}
+
+        compiled = weft.jit(loss)
+        weft.reset_stats()
+        for length, batch, scale in [(5, 6, 1.0), (9, 6, 1.0), (9, 2, 2.0)]:
+            x, target = random(length, batch, 3), torch.randn(length, batch, 2)
+            ours, theirs = compiled(x, target, scale=scale), loss(x, target, scale=scale)
+            assert ours["steps"] == length
+            torch.testing.assert_close(ours, theirs)
+            wanted = (x, w, *cell.parameters())
+            gradients = [torch.autograd.grad(r["loss"], wanted) for r in (ours, theirs)]
+            torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+        assert not [reason for reason in weft.stats()["fallbacks"] if "jit" in reason]
+
+    def test_modules_and_randomness(self) -> None:
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(0.5))
+        gru, x = nn.GRU(3, 4), torch.randn(5, 2, 3)
+        compiled = weft.jit(model)
+        torch.manual_seed(0)
+        ours = compiled(x)
+        torch.manual_seed(0)
+        torch.testing.assert_close(ours, model(x))
+        torch.testing.assert_close(weft.jit(lambda x: gru(x)[0])(x), gru(x)[0])
+
+    def test_constants_choose_the_program(self) -> None:
+        @weft.jit
+        def turned(x: Tensor, how: str) -> Tensor:
+            return x.sin() if how == "sin" else x.cos()
+
+        x = torch.randn(4)
+        torch.testing.assert_close(turned(x, "sin"), x.sin())
+        torch.testing.assert_close(turned(x, "cos"), x.cos())
+        assert turned.__name__ == "turned"
+
+    def test_errors(self) -> None:
+        with pytest.raises(TypeError, match="takes a function, but got int"):
+            weft.jit(3)  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match=r"weft.jit: the function needs the value of a tensor"):
+            weft.jit(lambda x: x + 1 if x.sum() > 0 else x)(torch.ones(2))

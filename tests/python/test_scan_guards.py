@@ -239,3 +239,23 @@ class TestSurroundings:
         for thread in threads:
             thread.join()
         assert not failures
+
+    def test_properties_are_read_through(self, traces: list[str]) -> None:
+        class Cell(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.raw, self.gain = nn.Parameter(torch.randn(2, 2)), 1.0
+
+            @property
+            def weight(self) -> Tensor:
+                return torch.tanh(self.raw) * self.gain
+
+            def step(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+                return h @ self.weight + x, h
+
+        cell, h, x = Cell(), torch.randn(3, 2), torch.randn(4, 3, 2)
+        torch.testing.assert_close(last(cell.step, h, x), by_hand(cell.step, h, x))
+        last(cell.step, h, x)
+        assert len(traces) == 1
+        cell.gain = 0.5
+        torch.testing.assert_close(last(cell.step, h, x), by_hand(cell.step, h, x))
