@@ -68,6 +68,7 @@ void mark_varied_scan(const Program& program, const Op& op, ValueSet& varied) {
 
 /// Too dear to compute twice.
 bool is_expensive(OpCode code, Keep keep) {
+  if (keep == Keep::kCheckpoint) return false;
   if (code == OpCode::kScan) return true;
   if (keep == Keep::kMinimal) return false;
   switch (info(code).op_class) {

@@ -23,8 +23,8 @@ struct Vjp {
 
 /// What the forward of a scan keeps. kBalanced: results of products and transcendentals are kept, cheap elementwise
 /// values are recomputed from what is kept anyway. kMinimal: only carries are kept, everything else in a step is
-/// recomputed.
-enum class Keep { kBalanced, kMinimal };
+/// recomputed, but for scans in it. kCheckpoint: these too.
+enum class Keep { kBalanced, kMinimal, kCheckpoint };
 
 /// Differentiates a program, through scans: the derivative of a scan is a scan the other way round, whose carries are
 /// the cotangents of the carries, with one sum for each captured value, which `sink` then moves behind it.
@@ -48,8 +48,8 @@ Vjp vjp(const ir::Program& program, const std::vector<bool>& wanted, Keep keep =
 /// be differentiated again with respect to inputs and cotangents alike.
 ir::Program vjp_of_primals(const ir::Program& program, const std::vector<bool>& wanted);
 
-/// Forward mode: (inputs..., one tangent for each varied input) -> the tangents of the floating outputs, in order. It is
-/// the derivative of vjp_of_primals by the cotangents, in which that is linear, and differentiable again. A varied
+/// Forward mode: (inputs..., one tangent for each varied input) -> the tangents of the floating outputs, in order. It
+/// is the derivative of vjp_of_primals by the cotangents, in which that is linear, and differentiable again. A varied
 /// input must be floating (user's error otherwise).
 ir::Program jvp_of_primals(const ir::Program& program, const std::vector<bool>& varied);
 

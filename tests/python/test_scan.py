@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 import pytest
@@ -298,6 +300,25 @@ class TestCheckpointScan:
         h = random(2, 3)
         ours = weft.checkpoint_scan(lambda h, _: (torch.sin(h), h), h, length=10)
         torch.testing.assert_close(ours, weft.scan(lambda h, _: (torch.sin(h), h), h, length=10))
+
+    def test_memory_grows_with_the_root_of_the_length(self) -> None:
+        """What a process grows by in the backward, a fresh process each, since memory once had is kept."""
+        script = """
+import resource, sys, torch, weft
+cell, scan = torch.nn.GRUCell(32, 32), getattr(weft, sys.argv[1])
+x, h = torch.randn(8192, 16, 32), torch.zeros(16, 32)
+def train(x):
+    scan(lambda h, x: (cell(x, h), None), h, x)[0].sum().backward()
+train(x[:64])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+train(x)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+        grown = {}
+        for name in ("scan", "checkpoint_scan"):
+            run = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True, check=True)
+            grown[name] = int(run.stdout)
+        assert grown["checkpoint_scan"] * 5 < grown["scan"], grown
 
     def test_every_must_be_positive(self) -> None:
         with pytest.raises(ValueError, match="every must be a positive integer, but is 0"):
