@@ -235,6 +235,7 @@ class Lift(TorchFunctionMode):
         self.stand_ins: list[Tensor] = []
         self._stand_in = stand_in
         self._of: dict[int, Tensor] = {}
+        self.functional = False  #: whether within torch.func.functionalize, which must know the stand-ins too
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         _step_functions.refuse(func, args)
@@ -259,6 +260,11 @@ class Lift(TorchFunctionMode):
             return {key: self.lift(value) for key, value in argument.items()}
         return argument
 
+    def write_back(self) -> None:
+        """Lets changes of functional stand-ins come out, to be refused."""
+        for stand_in, wrapped in zip(self.stand_ins, self._of.values(), strict=True):
+            torch._C._functorch._propagate_functional_input_mutation(stand_in, wrapped)
+
     def _is_own(self, tensor: Tensor) -> bool:
         return self.recorder.owns(tensor) or _is_functional(tensor)
 
@@ -274,6 +280,9 @@ class Lift(TorchFunctionMode):
             self.captured.append(tensor)
             self.stand_ins.append(found)
             self.recorder.add_fixed(found)
+            if self.functional:
+                level = torch._C._functorch.maybe_current_level()
+                found = self._of[id(tensor)] = torch._C._functorch._wrap_functional_tensor(found, level)
         return found
 
 

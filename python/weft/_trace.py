@@ -448,7 +448,10 @@ def _functional(fn: Callable[..., Any], lift: _recorder.Lift) -> Callable[..., A
 
         def flat(*flat_leaves: Any) -> list[Any]:
             nonlocal result_spec
+            lift.functional = True
             results, result_spec = pytree.tree_flatten(fn(*pytree.tree_unflatten(list(flat_leaves), spec)))
+            lift.write_back()
+            lift.functional = False
             return [lift.lift(r) if isinstance(r, Tensor) else torch.full((), r) for r in results]
 
         results = torch.func.functionalize(flat, remove="mutations")(*leaves)
