@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from weft import _guards, _recorder, _trace, _trees
+from weft._aten import UnsupportedError
 
 Shape = Sequence[Any]
 
@@ -77,6 +79,8 @@ def find(
     around = _guards.surroundings(functions)
     full_key = (what, key, around.key, _state())
     for known in _cache.get(full_key):
+        if isinstance(known.text, UnsupportedError):
+            raise UnsupportedError(*known.text.args)
         captured = known.captured_from(around.tensors)
         if known.fits([*shapes, *(t.shape for t in captured)]):
             return known, captured
@@ -84,6 +88,9 @@ def find(
         fresh = capture()
     except _trace.MutatesCapturedError as error:
         raise _trace.MutatesCapturedError(_named(error, around)) from None
+    except UnsupportedError as error:  # nor will it be the next time
+        _cache.put(full_key, Captured(UnsupportedError(*error.args), [], [], [], 0, pinned=around.pinned))
+        raise
     if _guards.surroundings(functions).key != around.key:
         raise _trace.SideEffectError(
             f"{what}: the step has a side effect: it changes a variable or an attribute that it reads from outside; "
@@ -93,7 +100,20 @@ def find(
     tensors, fresh.tensors = fresh.tensors, []
     if fresh.sources is not None:
         _cache.put(full_key, fresh)
+    else:
+        _warn_of_unknown_tensors(what, around, tensors)
     return fresh, tensors
+
+
+def _warn_of_unknown_tensors(what: str, around: _guards.Surroundings, tensors: list[Tensor]) -> None:
+    known = {id(tensor) for tensor in around.tensors}
+    unknown = [_trees.describe(tensor) for tensor in tensors if id(tensor) not in known]
+    warnings.warn(
+        f"{what}: captures its function at each call, since it reads tensors that neither its closure nor what it "
+        f"calls names: {', '.join(unknown[:3])}. Pass them as arguments, or keep them in variables, attributes, "
+        "modules, lists or dicts",
+        stacklevel=5,
+    )
 
 
 def draw(

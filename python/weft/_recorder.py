@@ -60,6 +60,14 @@ class Draw:
 
 
 @dataclasses.dataclass(frozen=True)
+class OwnDerivative:
+    """Values as they are, but for their derivative."""
+
+    vjp: str  #: the text of a program
+    inputs: int  #: how many of the arguments come before the values
+
+
+@dataclasses.dataclass(frozen=True)
 class Meta:
     """What a tensor was when it was recorded; later it may be changed in place, its shape too."""
 
@@ -75,7 +83,7 @@ class Meta:
 class Operation:
     """What one ATen operation took and gave."""
 
-    target: Any  #: an OpOverload, the text of a program, or a Draw
+    target: Any  #: an OpOverload, the text of a program, an OwnDerivative or a Draw
     arguments: list[Any]  #: all, in the schema's order, tensors as Ref
     results: list[Tensor]
     metas: list[Meta]  #: of the results
@@ -189,6 +197,14 @@ class Recorder(TorchDispatchMode):
         meta = torch.ops.weft.call(text, [torch.empty_like(t, device="meta") for t in inputs])
         results = [torch.zeros(t.shape, dtype=t.dtype) for t in meta]
         self._record(text, list(inputs), results)
+        return results
+
+    def derived(self, text: str, inputs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
+        """The values, whose derivative is that program: (inputs..., values..., cotangents of the values...) ->
+        cotangents of the floating inputs."""
+        with alone():
+            results = [value.detach().clone().requires_grad_() for value in values]
+        self._record(OwnDerivative(text, len(inputs)), [*inputs, *values], results)
         return results
 
     def _draw(self, func: Any, draw: Draw, args: Any, kwargs: Any) -> Any:
@@ -430,6 +446,15 @@ def _without_autocast_cache() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(before)
+
+
+def current_lift() -> Lift | None:
+    """The function mode that stands above it."""
+    for i in range(torch._C._len_torch_function_stack()):
+        mode = torch._C._get_function_stack_at(i)
+        if isinstance(mode, Lift):
+            return mode
+    return None
 
 
 def current() -> Recorder | None:

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from weft import _C, _recorder, _step_functions
+from weft import _C, _own_functions, _recorder, _step_functions
 from weft._aten import DTYPES, UnsupportedError
-from weft._recorder import Draw, Meta, MutatesCapturedError, Operation, Recorder, Ref, SideEffectError
+from weft._recorder import Draw, Meta, MutatesCapturedError, Operation, OwnDerivative, Recorder, Ref, SideEffectError
 
 __all__ = ["MutatesCapturedError", "SideEffectError", "Traced", "UnsupportedError", "trace"]
 
@@ -88,7 +88,7 @@ def trace(
     """
     leaves, spec = pytree.tree_flatten(tuple(arguments))
     tracer = _Tracer(fn, leaves, spec, what, dynamic or (lambda _, tensor: (0,)))
-    with _lock, _recorder.alone():
+    with _lock, _recorder.alone(), _own_functions.traced():
         return tracer.trace()
 
 
@@ -387,6 +387,9 @@ class _Writer:
         arguments = [self._argument(a, b) for a, b in zip(op.arguments, other.arguments, strict=True)]
         if isinstance(op.target, str) and op.target != "weft.stop_gradient":
             results = self.region.inline_program(op.target, arguments)
+        elif isinstance(op.target, OwnDerivative):
+            n = op.target.inputs
+            results = self.region.custom_vjp(op.target.vjp, arguments[:n], arguments[n:])
         else:
             results = self._aten(op, other, arguments)
         for number, value, a, b in zip(op.numbers, results, op.metas, other.metas, strict=True):

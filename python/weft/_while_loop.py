@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from weft import _C, _programs, _trace, _trees
+from weft import _C, _programs, _recorder, _trace, _trees
 from weft._aten import UnsupportedError
 from weft._scan import checked_carry, tensors
 
@@ -106,7 +106,7 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
 
 
 def _without_gradient(text: str, inputs: list[Tensor]) -> list[Tensor]:
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+    if _recorder.current() is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         return list(_NoGradient.apply(text, *inputs))
     return torch.ops.weft.call(text, inputs)
 

@@ -259,3 +259,38 @@ class TestSurroundings:
         assert len(traces) == 1
         cell.gain = 0.5
         torch.testing.assert_close(last(cell.step, h, x), by_hand(cell.step, h, x))
+
+    def test_a_tensor_that_cannot_be_found_is_warned_of(self, traces: list[str]) -> None:
+        class Hidden:
+            __slots__ = ("tensor",)
+
+            def __init__(self, tensor: Tensor) -> None:
+                self.tensor = tensor
+
+            def __getattr__(self, name: str) -> Tensor:
+                if name != "anything":
+                    raise AttributeError(name)
+                return self.tensor
+
+        hidden = [Hidden(torch.full((2,), 2.0))]
+
+        def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            return h * hidden[0].anything + x, h
+
+        with pytest.warns(UserWarning, match=r"captures its function at each call.*float32\[2\]"):
+            assert last(step, torch.ones(2), torch.ones(3, 2))[0] == 15.0
+        hidden[0].tensor = torch.full((2,), 3.0)
+        with pytest.warns(UserWarning):
+            assert last(step, torch.ones(2), torch.ones(3, 2))[0] == 40.0
+
+    def test_what_is_not_supported_is_not_tried_again(self, traces: list[str]) -> None:
+        def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            return h + torch.nonzero(x).sum() + x, h
+
+        for _ in range(3):
+            weft.reset_stats()
+            torch.testing.assert_close(
+                last(step, torch.ones(2), torch.ones(3, 2)), by_hand(step, torch.ones(2), torch.ones(3, 2))
+            )
+            assert sum(weft.stats()["fallbacks"].values()) == 1
+        assert len(traces) == 1

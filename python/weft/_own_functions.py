@@ -1,0 +1,127 @@
+"""torch.autograd.Function within a traced function: its forward is traced as it is, its backward as a program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
+
+from weft import _recorder
+from weft._aten import UnsupportedError
+
+
+@contextlib.contextmanager
+def traced() -> Iterator[None]:
+    """Within, such functions' calls from under a recorder are recorded; one thread at a time."""
+    if "apply" in _SingleLevelFunction.__dict__:  # within an outer trace
+        yield
+        return
+    _SingleLevelFunction.apply = classmethod(_apply)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del _SingleLevelFunction.apply
+
+
+def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    recorder = _recorder.current()
+    if recorder is None:
+        return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
+    lift = _recorder.current_lift()
+    assert lift is not None
+    args = tuple(lift.lift(argument) for argument in args)
+    context, results = _forward(cls, args, kwargs)
+    outputs = results if isinstance(results, tuple) else (results,)
+    differentiable = [
+        y
+        for y in outputs
+        if isinstance(y, Tensor) and y.is_floating_point() and id(y) not in context.not_differentiable
+    ]
+    inputs = [x for x in args if isinstance(x, Tensor)]
+    if not differentiable or not any(x.is_floating_point() for x in inputs):
+        return results
+    text = _vjp(cls, args, kwargs, inputs, outputs, differentiable)
+    fresh = recorder.derived(text, inputs, differentiable)
+    replaced = dict(zip(map(id, differentiable), fresh, strict=True))
+    outputs = tuple(replaced.get(id(y), y) for y in outputs)
+    return outputs if isinstance(results, tuple) else outputs[0]
+
+
+def _forward(cls: Any, args: Any, kwargs: Any) -> tuple[_Context, Any]:
+    context = _Context(tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args))
+    with torch.no_grad():
+        if _is_setup_context_defined(cls.setup_context):
+            results = cls.forward(*args, **kwargs)
+            cls.setup_context(context, args, results)
+        else:
+            results = cls.forward(context, *args, **kwargs)
+    return context, results
+
+
+def _vjp(
+    cls: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: tuple[Any, ...], differentiable: list[Tensor]
+) -> str:
+    """The program (inputs..., differentiable outputs..., their cotangents...) -> cotangents of the floating inputs. It
+    does the forward again, of which what the backward doesn't need falls away, and what it does is there already."""
+    from weft import _trace
+
+    wanted = {id(y) for y in differentiable}
+    places = [i for i, y in enumerate(outputs) if id(y) in wanted]
+
+    def backward(inputs: list[Tensor], ys: list[Tensor], cotangents: list[Tensor]) -> list[Tensor]:
+        given = iter(inputs)
+        again = tuple(next(given) if isinstance(a, Tensor) else a for a in args)
+        context, results = _forward(cls, again, kwargs)
+        results = results if isinstance(results, tuple) else (results,)
+        # A saved output is the output itself, so that it has a derivative in its turn.
+        own = {id(results[place]): y for place, y in zip(places, ys, strict=True)}
+        context.saved_tensors = tuple(own.get(id(tensor), tensor) for tensor in context.saved_tensors)
+        gradients: list[Any] = [
+            torch.zeros_like(y) if isinstance(y, Tensor) and context.materialise else None for y in results
+        ]
+        for place, cotangent in zip(places, cotangents, strict=True):
+            gradients[place] = cotangent
+        found = cls.backward(context, *gradients)
+        found = found if isinstance(found, tuple) else (found,)
+        pairs = [(x, g) for x, g in zip(again, found, strict=False) if isinstance(x, Tensor) and x.is_floating_point()]
+        return [torch.zeros_like(x) if g is None else g.to(x.dtype).expand(x.shape) for x, g in pairs]
+
+    example = (list(inputs), list(differentiable), list(differentiable))
+    try:
+        result = _trace.trace(backward, example, what=f"the backward of {cls.__name__}")
+    except Exception as error:
+        raise UnsupportedError(f"the backward of the torch.autograd.Function {cls.__name__}: {error}") from error
+    if result.captured or result.noise:
+        raise UnsupportedError(
+            f"the torch.autograd.Function {cls.__name__}, whose backward reads more than its forward's"
+        )
+    return result.program
+
+
+class _Context:
+    """What a Function's forward and backward see as ctx."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Tensor | None, ...] = ()
+        self.not_differentiable: set[int] = set()
+        self.materialise = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        pass
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        self.not_differentiable.update(map(id, tensors))
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        raise UnsupportedError("a torch.autograd.Function that changes its inputs in place")
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self.materialise = value
