@@ -22,12 +22,12 @@ class IndRNN(nn.Module):
         self.input = nn.Linear(inputs, hidden)
         self.recurrent = nn.Parameter(torch.rand(hidden))
 
-    def step(self, h: Tensor, projected: Tensor) -> tuple[Tensor, Tensor]:
-        h = torch.relu(projected + self.recurrent * h)
+    def step(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = torch.relu(self.input(x) + self.recurrent * h)
         return h, h
 
     def forward(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if h is None:
             h = x.new_zeros(x.shape[1], self.hidden)
-        h, y = weft.scan(self.step, h, self.input(x))
+        h, y = weft.scan(self.step, h, x)
         return y, h

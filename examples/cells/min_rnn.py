@@ -42,14 +42,13 @@ class Linear(nn.Module):
     def initial(self, x: Tensor) -> Tensor:
         return x.new_full((x.shape[1], self.hidden), 0.5)  # g(0)
 
-    @staticmethod
-    def step(h: Tensor, ab: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        a, b = ab
+    def step(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = self.coefficients(x)
         h = a * h + b
         return h, h
 
     def forward(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        h, y = weft.scan(self.step, self.initial(x) if h is None else h, self.coefficients(x))
+        h, y = weft.scan(self.step, self.initial(x) if h is None else h, x)
         return y, h
 
     def parallel(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:

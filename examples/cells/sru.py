@@ -1,4 +1,4 @@
-"""The simple recurrent unit: all its products are over the input, all steps at once.
+"""The simple recurrent unit: its products are over the input alone, and leave the loop.
 
 Lei, Zhang, Wang, Dai, Artzi: Simple Recurrent Units for Highly Parallelizable Recurrence, arXiv 1709.02755, equations
 (1) to (4), with the scaled highway connection of section 3.2:
@@ -23,14 +23,13 @@ class SRU(nn.Module):
     def __init__(self, size: int, highway_bias: float = 0.0) -> None:
         super().__init__()
         self.size = size
-        self.weight = nn.Linear(size, 3 * size, bias=False)
+        self.input = nn.Linear(size, 3 * size, bias=False)
         self.v = nn.Parameter(torch.empty(2, size).uniform_(-(3**0.5), 3**0.5))
         self.bias = nn.Parameter(torch.tensor([0.0, highway_bias])[:, None].repeat(1, size))
         self.alpha = (1 + 2 * torch.tensor(highway_bias).exp().item()) ** 0.5
 
-    def step(self, c: Tensor, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        x, projected = inputs
-        new, f, r = projected.chunk(3, dim=1)
+    def step(self, c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        new, f, r = self.input(x).chunk(3, dim=1)
         f = torch.sigmoid(f + self.v[0] * c + self.bias[0])
         r = torch.sigmoid(r + self.v[1] * c + self.bias[1])
         c = f * c + (1 - f) * new
@@ -39,5 +38,5 @@ class SRU(nn.Module):
     def forward(self, x: Tensor, c: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if c is None:
             c = x.new_zeros(x.shape[1:])
-        c, h = weft.scan(self.step, c, (x, self.weight(x)))
+        c, h = weft.scan(self.step, c, x)
         return h, c

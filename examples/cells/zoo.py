@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from .attention_decoder import AttentionDecoder
 from .biquad import biquad, low_pass
@@ -42,32 +43,37 @@ class Size:
 
 @dataclass
 class Example:
-    """A cell ready to be called: `function` on `inputs` by name. `module` holds its parameters, if it has any."""
+    """A cell ready to be called: `function` on `inputs` by name, tensors and tuples of them. `module` holds its
+    parameters, if it has any."""
 
     function: Callable[..., Any]
-    inputs: dict[str, Tensor]
+    inputs: dict[str, Any]
     module: nn.Module | None = None
 
-    @property
-    def parameters(self) -> dict[str, Tensor]:
-        return dict(self.module.named_parameters()) if self.module is not None else {}
-
-    @property
     def differentiable(self) -> dict[str, Tensor]:
-        """Parameters and floating inputs."""
-        return self.parameters | {name: value for name, value in self.inputs.items() if value.is_floating_point()}
+        """Parameters and floating inputs by name; of an input that is a tuple, each by its place: state.0, state.1."""
+        found = dict(self.module.named_parameters()) if self.module is not None else {}
+        for name, value in self.inputs.items():
+            parts = {name: value} if isinstance(value, Tensor) else {f"{name}.{k}": v for k, v in enumerate(value)}
+            found |= {part: tensor for part, tensor in parts.items() if tensor.is_floating_point()}
+        return found
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Example:
+        """The same with each floating input changed."""
+        inputs = pytree.tree_map(lambda value: change(value) if value.is_floating_point() else value, self.inputs)
+        return Example(self.function, inputs, self.module)
 
     def to(self, dtype: torch.dtype) -> Example:
         """The same in another floating dtype; the module is converted in place."""
-        module = self.module.to(dtype) if self.module is not None else None
-        inputs = {name: value.to(dtype) if value.is_floating_point() else value for name, value in self.inputs.items()}
-        return Example(self.function, inputs, module)
+        if self.module is not None:
+            self.module.to(dtype)
+        return self.mapped(lambda value: value.to(dtype))
 
     def __call__(self) -> Any:
         return self.function(**self.inputs)
 
 
-def of_module(module: nn.Module, **inputs: Tensor) -> Example:
+def of_module(module: nn.Module, **inputs: Any) -> Example:
     return Example(module, inputs, module)
 
 
@@ -95,13 +101,7 @@ def positive(cell: type[nn.Module]) -> Callable[[Size], Example]:
 
 def two_states(cell: type[nn.Module]) -> Callable[[Size], Example]:
     """Of a cell that maps x [T, B, width] and a pair of [B, width]."""
-
-    def make(size: Size) -> Example:
-        module = cell(size.width, size.width)
-        inputs = {"x": sequence(size), "h": hidden(size), "c": hidden(size)}
-        return Example(lambda x, h, c: module(x, (h, c)), inputs, module)
-
-    return make
+    return lambda size: of_module(cell(size.width, size.width), x=sequence(size), state=(hidden(size), hidden(size)))
 
 
 def layer_norm_gru(size: Size) -> Example:

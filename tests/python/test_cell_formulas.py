@@ -19,7 +19,6 @@ from torch.nn import functional
 import weft
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
-from cells import zoo
 from cells.biquad import biquad, low_pass
 from cells.kalman import Model, kalman_filter
 from cells.min_rnn import MinGRU, MinLSTM
@@ -27,6 +26,8 @@ from cells.neural_ode import odeint
 from cells.python_loop import python_loop
 from cells.selective_ssm import selective_scan
 from cells.viterbi import viterbi
+
+from cells import zoo
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +157,7 @@ def test_step_by_step_and_in_logarithms_the_minimal_cells_agree(cell) -> None:
 
 def test_sru_and_indrnn_of_one_unit() -> None:
     sru = zoo.SRU(1, highway_bias=-1.0)
-    weights = {"weight.weight": torch.tensor([[0.5], [0.6], [0.7]]), "v": torch.tensor([[0.8], [0.9]])}
+    weights = {"input.weight": torch.tensor([[0.5], [0.6], [0.7]]), "v": torch.tensor([[0.8], [0.9]])}
     set_parameters(sru, **weights, bias=torch.tensor([[0.1], [-1.0]]))
     x, c = 0.3, 0.4
     f, r = (1 / (1 + math.exp(-v)) for v in (0.6 * x + 0.8 * c + 0.1, 0.7 * x + 0.9 * c - 1))
