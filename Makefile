@@ -34,6 +34,11 @@ bench: build  ## compare with the peers, write benchmarks/results.json and the R
 	@python benchmarks/compare.py --json benchmarks/results.json $(BENCH)
 	@python benchmarks/readme_table.py benchmarks/results.json README.md
 
+.PHONY: bench-cells
+bench-cells: build  ## measure the cells of examples/cells, write benchmarks/cells.json and docs/cells.md (takes an hour)
+	@scripts/setup.sh bench
+	@python benchmarks/cells.py --json benchmarks/cells.json --table docs/cells.md $(BENCH)
+
 .PHONY: setup
 setup:
 	@scripts/setup.sh dev

@@ -11,17 +11,17 @@ from pathlib import Path
 
 from report import markdown
 
-BEGIN = "<!-- benchmarks: begin (written by `make bench`) -->"
 END = "<!-- benchmarks: end -->"
 
 
-def replaced(text: str, section: str) -> str:
-    """`text` with what stands between the markers replaced; ValueError when they aren't there."""
-    before, begin, rest = text.partition(BEGIN)
+def replaced(text: str, section: str, target: str = "bench") -> str:
+    """`text` with what stands between the markers of a make target replaced; ValueError when they aren't there."""
+    marker = f"<!-- benchmarks: begin (written by `make {target}`) -->"
+    before, begin, rest = text.partition(marker)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"no lines '{BEGIN}' and '{END}'")
-    return f"{before}{BEGIN}\n{section}\n{END}{after}"
+        raise ValueError(f"no lines '{marker}' and '{END}'")
+    return f"{before}{marker}\n{section}\n{END}{after}"
 
 
 def main() -> None:

@@ -5,44 +5,16 @@ others are timed."""
 
 from __future__ import annotations
 
-import atexit
-import os
-import pickle
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
 from cases import Case, Data
-from peers import Prepared, Result, SkipCase, fastest
+from peers import Prepared, Result, fastest
+from peers.process import Worker
 
 ONE_KERNEL = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000000"
 
 
-class Worker:
-    """A process that runs jax with some XLA_FLAGS."""
-
-    def __init__(self, flags: str) -> None:
-        # With N cores allowed XLA makes itself N threads; the allowed cores are inherited from here.
-        environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        folder = Path(__file__).parent
-        command = [sys.executable, str(folder / "xla_worker.py")]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-        atexit.register(self.process.kill)
-
-    def ask(self, *request: Any) -> Any:
-        assert self.process.stdin and self.process.stdout
-        pickle.dump(request, self.process.stdin)
-        self.process.stdin.flush()
-        try:
-            kind, answer = pickle.load(self.process.stdout)
-        except EOFError:
-            raise SkipCase("the jax process died") from None
-        if kind == "missing":
-            raise ImportError(answer)
-        if kind == "error":
-            raise SkipCase(answer)
-        return answer
+def worker(script: str, flags: str) -> Worker:
+    """A process that runs jax with some XLA_FLAGS. With N cores allowed XLA makes itself N threads."""
+    return Worker(script, XLA_FLAGS=flags, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
 
 
 class Remote(Prepared):
@@ -84,7 +56,7 @@ class Xla:
         variants = {}
         for label, flags in (("", ""), (" one kernel", ONE_KERNEL)):
             if label not in self.workers:
-                self.workers[label] = Worker(flags)
+                self.workers[label] = worker("xla_worker.py", flags)
             for unroll in self.unrolls:
                 variants[f"unroll {unroll}{label}"] = lambda worker=self.workers[label], unroll=unroll: Remote(
                     worker, case, data, unroll

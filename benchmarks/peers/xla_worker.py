@@ -1,9 +1,7 @@
-"""The process behind xla.py: pickled requests on stdin, pickled answers on stdout."""
+"""The process behind xla.py."""
 
 from __future__ import annotations
 
-import os
-import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +10,16 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from serve import serve
+
 from measure import peak_bytes, resident_bytes, timed_calls
 
 try:
     import jax
     import jax.numpy as jnp
+
+    WHY_NOT = None
 except ImportError as error:
-    jax = None
     WHY_NOT = str(error)
 
 
@@ -128,26 +129,5 @@ class Cases:
         jax.clear_caches()
 
 
-def main() -> None:
-    # Libraries print to stdout; the answers go where only this file writes.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    cases = Cases()
-    while True:
-        try:
-            name, *arguments = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        if jax is None:
-            answer = ("missing", WHY_NOT)
-        else:
-            try:
-                answer = ("ok", getattr(cases, name)(*arguments))
-            except Exception as error:  # goes to the other side, which says it
-                answer = ("error", f"{type(error).__name__}: {str(error)[:200]}")
-        pickle.dump(answer, answers)
-        answers.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(Cases(), WHY_NOT)
