@@ -37,9 +37,7 @@ View resolve(const Frame& frame, ir::ValueId value, const ir::Shape& domain) {
   return view;
 }
 
-bool has_columns(const View& view, const ir::Shape& domain) {
-  return !view.from.empty() && view.from.back() == static_cast<int64_t>(domain.size()) - 1;
-}
+bool has_columns(const View& view, int64_t rank) { return !view.from.empty() && view.from.back() == rank - 1; }
 
 Value* RowIndex::index(size_t dim) {
   size_t leading = domain_.size() - 1;

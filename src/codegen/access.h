@@ -40,7 +40,7 @@ class RowIndex {
   std::map<size_t, llvm::Value*> indices_;
 };
 
-/// True iff the view's columns are the domain's columns; false: one element a row.
-bool has_columns(const View& view, const ir::Shape& domain);
+/// True iff the view's columns are the columns of a domain of so many dims; false: one element a row.
+bool has_columns(const View& view, int64_t rank);
 
 }  // namespace weft::codegen

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/merge_dims.h"
 #include "codegen/work.h"
 
 namespace weft::codegen {
@@ -139,6 +140,7 @@ class Planner {
     ScanBuffers scan;
     ir::ScanView view(op);
     scan.block = schedule_block(schedule_, view.region, op.attr_or<bool>("batched", false), tile_rows_);
+    if (!view.ragged) merge_dims(schedule_, scan.block);
     auto work = [&](ValueId value, std::string name) {
       int64_t id = add_work(program_.type(value), std::move(name));
       set_life(id, stage.index, stage.index);

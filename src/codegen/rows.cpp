@@ -293,7 +293,7 @@ class RowStage {
     DType dtype = frame_.type(view.root).dtype;
     Value* pointer = frame_.offset(frame_.address(view.root), index.elements(view), size_of(dtype));
     pointers_[key] = pointer;
-    if (has_columns(view, stage_.domain)) return;
+    if (has_columns(view, stage_.rank)) return;
     Value* scalar =
         b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
     scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), emit_from_memory(b_, scalar, dtype));

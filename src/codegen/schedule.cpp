@@ -43,7 +43,10 @@ class BlockScheduler {
     stage.lowering = lowering;
     stage.ops.push_back(&op);
     for (ValueId v : op.results) stage_of_[v] = index;
-    if (lowering == Lowering::kFused) stage.domain = passes::domain_of(program_, op, result_.batched);
+    if (lowering == Lowering::kFused) {
+      stage.domain = passes::domain_of(program_, op, result_.batched);
+      stage.rank = static_cast<int64_t>(stage.domain.size());
+    }
     if (op.code == OpCode::kMatmulPacked) stage.unroll = op.attr<int64_t>("unroll");
     stage.has_reduction = stage.has_reduction || is_reduction(op);
     bool always = lowering != Lowering::kFused || is_reduction(op) || op.code == OpCode::kConcat;

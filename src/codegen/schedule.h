@@ -14,7 +14,8 @@ namespace weft::codegen {
 struct Stage {
   passes::Lowering lowering = passes::Lowering::kFused;
   std::vector<const ir::Op*> ops;
-  ir::Shape domain;       ///< of a fused stage
+  ir::Shape domain;       ///< of a fused stage, trailing dims merged perhaps (merge_dims.h)
+  int64_t rank = 0;       ///< dims of the domain, none merged
   int64_t unroll = 0;     ///< units side by side in its panels; 0 without a product
   int64_t lanes = 16;     ///< elements of one vector
   int64_t row_block = 1;  ///< rows that a product does at once

@@ -104,4 +104,21 @@ bool is_batched(const Program& program, const Op& scan) {
   return std::ranges::all_of(view.region.results, [&](ValueId v) { return leads_with(program, v, batch); });
 }
 
+bool is_narrow(const ir::Program& program, const ir::Op& scan) {
+  constexpr int64_t kLanes = 16;
+  const ir::Block& region = scan.regions[0];
+  if (region.args.empty()) return false;
+  const ir::Shape& shape = program.type(region.args[0]).shape;
+  if (shape.empty()) return false;
+  const ir::Dim row = element_count(ir::Shape(shape.begin() + 1, shape.end()));
+  if (!row.is_constant() || row.constant() >= kLanes) return false;
+  auto has_shape = [&](ValueId v) { return program.type(v).shape == shape; };
+  return std::ranges::all_of(region.args, has_shape) && std::ranges::all_of(region.ops, [&](const Op& op) {
+           if (op.code == OpCode::kConstant) return true;
+           const bool spread = op.code == OpCode::kBroadcast && program.type(op.operands[0]).rank() == 0;
+           const bool same = ir::info(op.code).op_class == ir::OpClass::kElementwise;
+           return (spread || (same && std::ranges::all_of(op.operands, has_shape))) && has_shape(op.results[0]);
+         });
+}
+
 }  // namespace weft::passes

@@ -14,4 +14,8 @@ bool keeps_rows(const ir::Program& program, const ir::Op& op, const ir::Ragged& 
 /// all steps of its rows without waiting for another.
 bool is_batched(const ir::Program& program, const ir::Op& scan);
 
+/// True iff the step does nothing but elementwise ops on values of one shape, whose dims but the first hold few
+/// elements (fewer than a vector): its rows are too short to be worth one at a time.
+bool is_narrow(const ir::Program& program, const ir::Op& scan);
+
 }  // namespace weft::passes

@@ -156,7 +156,8 @@ std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool 
 /// Chooses how a scan runs, and fuses its region.
 std::vector<Op> fuse_scan(Program& program, Op& scan, Definitions& definitions) {
   std::string reason = unsupported(program, scan);
-  bool rows = is_batched(program, scan);
+  const bool ragged = scan.has("rows");
+  bool rows = is_batched(program, scan) && (ragged || !is_narrow(program, scan));
   if (reason.empty() && scan.has("rows") && !rows) reason = "rows of a ragged scan that depend on each other";
   if (reason.empty()) {
     if (rows) scan.attrs["batched"] = true;

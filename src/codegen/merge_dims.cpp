@@ -1,0 +1,43 @@
+#include "codegen/merge_dims.h"
+
+#include <algorithm>
+
+namespace weft::codegen {
+namespace {
+
+using ir::Op;
+using ir::OpCode;
+using ir::ValueId;
+
+/// Whether the operand is a value of all the domain's dims as they lie, or one number.
+bool lies_like(const Schedule& schedule, ValueId value, const ir::Shape& domain) {
+  const ir::Program& program = *schedule.program;
+  auto def = schedule.definition.find(value);
+  if (def != schedule.definition.end() && def->second->code == OpCode::kConstant) return true;
+  if (def != schedule.definition.end() && def->second->code == OpCode::kBroadcast)
+    return program.type(def->second->operands[0]).rank() == 0;
+  return viewed(schedule, value) == value && program.type(value).shape == domain;
+}
+
+bool is_mergeable(const Schedule& schedule, const Stage& stage) {
+  return stage.lowering == passes::Lowering::kFused && std::ranges::all_of(stage.ops, [&](const Op* op) {
+           return info(op->code).op_class == ir::OpClass::kElementwise &&
+                  schedule.program->type(op->results[0]).shape == stage.domain &&
+                  std::ranges::all_of(op->operands, [&](ValueId v) { return lies_like(schedule, v, stage.domain); });
+         });
+}
+
+}  // namespace
+
+void merge_dims(const Schedule& schedule, BlockSchedule& block) {
+  const size_t kept = block.batched ? 1 : 0;
+  for (Stage& stage : block.stages) {
+    if (stage.domain.size() <= kept + 1 || !is_mergeable(schedule, stage)) continue;
+    ir::Dim columns(1);
+    for (size_t i = kept; i < stage.domain.size(); ++i) columns = columns * stage.domain[i];
+    stage.domain.resize(kept);
+    stage.domain.push_back(columns);
+  }
+}
+
+}  // namespace weft::codegen
