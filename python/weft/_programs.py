@@ -57,11 +57,18 @@ class Captured:
                 return False
             for size, want in zip(shape, wanted, strict=True):
                 if isinstance(want, str):
-                    if size < 2 or bound.setdefault(want, size) != size:
+                    if size < 2 or not _same(bound.setdefault(want, size), size):
                         return False
-                elif size != want:
+                elif not _same(size, want):
                     return False
         return True
+
+
+def _same(size: Any, other: Any) -> bool:
+    """Whether two sizes are equal; those of an outer trace, whatever they will be."""
+    if isinstance(size, torch.SymInt) or isinstance(other, torch.SymInt):
+        return str(size) == str(other)
+    return size == other
 
 
 def find(
@@ -120,17 +127,17 @@ def draw(
     noise: Sequence[_trace.Noise],
     shapes: list[Shape],
     inputs: Sequence[Tensor],
-    steps: Sequence[int] | None,
+    steps: Callable[[], Sequence[int]] | None,
     length: Any,
 ) -> list[Tensor]:
-    """Random numbers, drawn in the order in which the plain loop over `steps` draws them; without steps, once each."""
+    """Random numbers, drawn in the order in which a plain loop over `steps()` draws them; without steps, once each."""
     if not noise:
         return []
     lead = [] if steps is None and length is None else [length]
     stacks = [torch.empty([*lead, *one.shape(shapes)], dtype=one.dtype) for one in noise]
     if not lead or _recorder.current() or not all(map(_recorder.is_plain, inputs)) or _is_traced():
         return [getattr(s, n.draw.method)(*n.draw.arguments) for s, n in zip(stacks, noise, strict=True)]
-    for t in steps or ():
+    for t in steps() if steps is not None else ():
         for stack, one in zip(stacks, noise, strict=True):
             getattr(stack[t], one.draw.method)(*one.draw.arguments)
     return stacks

@@ -7,6 +7,8 @@
 - `torch._dynamo.config.allow_rnn` defaults to True: Dynamo then traces recurrent modules instead of refusing them.
 - `torch.compiler.config.cache_key_tag` gets a suffix: PyTorch's compile cache on disk is keyed by the graph before our
   kernels are in it, so without the suffix it would mix runs with and without Weft.
+- PyTorch's control flow operators (`torch._higher_order_ops.scan` and its kin) ask Weft first: `weft._higher_order`.
+- Dynamo knows how to write a `weft.scan` as PyTorch's: `weft._under_dynamo`.
 - `torch.ops.weft.call` has a rule for vmap and a formula for torch.utils.flop_counter.
 - `FlopCounterMode`, and `ExportedProgram.run_decompositions` where lengths are fixed, are wrapped: within them modules
   are PyTorch's, so that both give what they give without Weft.
@@ -26,7 +28,7 @@ from typing import Any
 import torch
 from torch.utils._config_module import _UNSET_SENTINEL
 
-from weft import _C, _decompositions, _flops, _vmap  # noqa: F401  _vmap registers its rule
+from weft import _C, _decompositions, _flops, _higher_order, _vmap  # noqa: F401  _vmap registers its rule
 from weft._when_imported import when_imported
 
 _OVERRIDDEN = _decompositions.OVERRIDDEN
@@ -44,6 +46,8 @@ def enable() -> None:
             torch.compiler.config, "cache_key_tag", _with_tag(_default(torch.compiler.config, "cache_key_tag"))
         )
         when_imported("torch._dynamo.config", _allow_rnn)
+        _higher_order.disable()
+        _higher_order.enable()
         _forget_dispatch()
 
 
@@ -57,6 +61,7 @@ def disable() -> None:
         for (module, name), value in _undo.items():
             _write_default(sys.modules[module], name, value)
         _undo.clear()
+        _higher_order.disable()
         _forget_dispatch()
 
 
@@ -117,6 +122,12 @@ def _mark_changed(config: ModuleType, name: str) -> None:
     config._mark_get_dict_dirty(name)
 
 
+def _name_to_dynamo(higher_order_ops: ModuleType) -> None:
+    from weft import _under_dynamo
+
+    _under_dynamo.install(higher_order_ops)
+
+
 def _forget_dispatch() -> None:
     """What was traced before may have left the old kernels in PyTorch's caches."""
     for name in _OVERRIDDEN:
@@ -130,6 +141,7 @@ def _forget_dispatch() -> None:
 
 when_imported("torch.utils.flop_counter", _flops.install)
 when_imported("torch._decomp.decompositions", _decompositions.install)
+when_imported("torch._dynamo.variables.higher_order_ops", _name_to_dynamo)
 when_imported("torch.export.exported_program", _decompositions.keep_exported)
 if _C.enabled():  # WEFT=0 says no
     enable()

@@ -125,7 +125,8 @@ class Recorder(TorchDispatchMode):
         return id(tensor) in self._numbers
 
     def shares_memory(self, tensor: Tensor) -> bool:
-        return _storage(tensor) in self._storages
+        """With what the function makes; several tensors from outside may be views of one."""
+        return _storage(tensor) in self._storages - self._fixed
 
     def forget(self) -> list[weakref.ref[Tensor]]:
         """Lets go of all tensors; what then still lives is held by somebody else."""
@@ -282,7 +283,7 @@ class Lift(TorchFunctionMode):
             torch._C._functorch._propagate_functional_input_mutation(stand_in, wrapped)
 
     def _is_own(self, tensor: Tensor) -> bool:
-        return self.recorder.owns(tensor) or _is_functional(tensor)
+        return self.recorder.owns(_unwrapped(tensor)) or _is_functional(tensor)
 
     def _lift(self, tensor: Tensor) -> Tensor:
         if self._is_own(tensor):
@@ -315,6 +316,13 @@ def is_plain(tensor: Tensor) -> bool:
 
 def _is_functional(tensor: Tensor) -> bool:
     return torch._is_functional_tensor(tensor)
+
+
+def _unwrapped(tensor: Tensor) -> Tensor:
+    """What the wrappers of torch.func's transforms, which the function itself may use, hold."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def _storage(tensor: Tensor) -> int:

@@ -111,9 +111,13 @@ class Call:
         assert ys_spec is not None
         return carry, pytree.tree_unflatten(ys, ys_spec)
 
-    def checked_step(self, carry: Any, x: Any) -> tuple[list[Any], list[Any], pytree.TreeSpec]:
-        """The next carry's leaves, y's leaves and structure."""
+    def checked_step(
+        self, carry: Any, x: Any, look: Callable[[Any], None] | None = None
+    ) -> tuple[list[Any], list[Any], pytree.TreeSpec]:
+        """The next carry's leaves, y's leaves and structure. `look` sees what the step returned first."""
         result = self.step(carry, x)
+        if look is not None:
+            look(result)
         if not isinstance(result, tuple | list) or len(result) != 2:
             kind = type(result).__name__
             count = f" of {len(result)}" if isinstance(result, tuple | list) else ""
@@ -131,7 +135,7 @@ class Call:
         xs = [leaf for leaf in self.xs if leaf is not None]
         shapes: list[Any] = [t.shape for t in carry] + [t.shape[1:] for t in xs]
         program, captured = _programs.find(self.what, (self.step,), self._key(), shapes, self._capture)
-        noise = _programs.draw(program.noise, shapes, carry + xs, self.order(), self.length)
+        noise = _programs.draw(program.noise, shapes, carry + xs, self.order, self.length)
         results = iter(self._results(program, carry, [*xs, *noise], captured))
         ys_spec, ys_none = program.extra
         last = [None if leaf is None else next(results) for leaf in self.carry]

@@ -58,12 +58,18 @@ def _rnn_cell(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     return cell
 
 
+_rnn_tanh_cell, _rnn_relu_cell = _rnn_cell(torch.tanh), _rnn_cell(torch.relu)
+
 #: By torch function, as TorchFunctionMode sees it.
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    _aten.gru_cell.default: _gru_cell,
+    _aten.lstm_cell.default: _lstm_cell,
+    _aten.rnn_tanh_cell.default: _rnn_tanh_cell,
+    _aten.rnn_relu_cell.default: _rnn_relu_cell,
     torch.gru_cell: _gru_cell,
     torch.lstm_cell: _lstm_cell,
-    torch.rnn_tanh_cell: _rnn_cell(torch.tanh),
-    torch.rnn_relu_cell: _rnn_cell(torch.relu),
+    torch.rnn_tanh_cell: _rnn_tanh_cell,
+    torch.rnn_relu_cell: _rnn_relu_cell,
     Tensor.data.__get__: Tensor.detach,  # type: ignore[attr-defined]
 }
 

@@ -81,7 +81,8 @@ def trace(
 
     Of plain tensors among the arguments numbers are read too, since the function runs on some of them; of others (of
     FakeTensorMode, of torch.func's transforms) only shape and dtype. `dynamic` says for each tensor leaf which dims may
-    be symbols (by default the leading one); of a fake tensor's dims those are that are SymInts.
+    be symbols (by default the leading one); of a fake tensor's dims those are that are SymInts. SymInts may be
+    arguments too, and are numbers to the function.
 
     Leaves of the result must be tensors. Raises UnsupportedError for what a program can't express, SideEffectError for
     what it mustn't do, and whatever the function itself raises.
@@ -106,7 +107,7 @@ class _Key:
     """What a size that may be a symbol is told from others by."""
 
     hint: int | None
-    expression: str = ""  #: of an outer trace's SymInt
+    symbol: str = ""  #: an outer trace's
 
 
 class _Symbols:
@@ -168,11 +169,11 @@ class _Tracer:
 
     def _choices(self) -> Iterator[_Symbols]:
         """All sizes that may be symbols, then with equal ones the same, then one less, then none."""
-        keys = list(dict.fromkeys(key for t in self.tensors for key in self._keys(t) if key is not None))
+        keys = self._all_keys()
         if len({key.hint for key in keys}) < len(keys):
             yield _Symbols(keys)
             self.by_hint = True
-            keys = list(dict.fromkeys(key for t in self.tensors for key in self._keys(t) if key is not None))
+            keys = self._all_keys()
         yield _Symbols(keys)
         if len(keys) > 1:
             for left_out in keys:
@@ -180,15 +181,40 @@ class _Tracer:
         if keys:
             yield _Symbols([])
 
+    def _all_keys(self) -> list[_Key]:
+        keys: dict[_Key, None] = {}
+        for tensor in self.tensors:
+            for size, key in zip(tensor.shape, self._keys(tensor), strict=True):
+                if isinstance(size, torch.SymInt):
+                    keys.update((key, None) for key in self._outer_keys(size).values())
+                elif key is not None:
+                    keys[key] = None
+        return list(keys)
+
+    def _outer_keys(self, size: torch.SymInt) -> dict[Any, _Key]:
+        """Of an outer trace's symbols in `size`, by symbol."""
+        hints = size.node.shape_env.backed_var_to_val
+        symbols = sorted(size.node.expr.free_symbols, key=str)
+        return {s: _Key(int(hints[s]) if s in hints else None, "" if self.by_hint else str(s)) for s in symbols}
+
+    def _number(self, number: Any, symbols: _Symbols, run: int) -> Any:
+        """What the run has for an outer trace's size; anything else is what it is."""
+        if not isinstance(number, torch.SymInt):
+            return number
+        sizes = {}
+        for symbol, key in self._outer_keys(number).items():
+            sizes[symbol] = symbols.size(key, run) if key in symbols.keys else key.hint
+            if sizes[symbol] is None:
+                raise UnsupportedError(f"the size {number}, which is known only when it runs")
+        return int(number.node.expr.subs(sizes))
+
     def _keys(self, tensor: Tensor) -> list[_Key | None]:
-        """For each dim what its symbol is known by; None where its size is a number."""
+        """For each dim what its symbol is known by; None where its size is a number, or an outer trace's."""
         keys: list[_Key | None] = []
         plain = all(type(size) is int for size in tensor.shape) and not _is_fake(tensor)
         dims = self.dynamic.get(id(tensor))
         for dim, size in enumerate(tensor.shape):
-            if isinstance(size, torch.SymInt) and not size.node.expr.is_number:
-                keys.append(_Key(size.node.hint, "" if self.by_hint else str(size.node.expr)))
-            elif plain and dims is not None and dim in dims and size >= 2:
+            if plain and dims is not None and dim in dims and size >= 2:
                 keys.append(_Key(int(size)))
             else:
                 keys.append(None)
@@ -215,7 +241,8 @@ class _Tracer:
         for tensor in inputs:
             recorder.add(tensor)
         given = iter(inputs)
-        arguments = pytree.tree_unflatten([next(given) if isinstance(a, Tensor) else a for a in self.leaves], self.spec)
+        leaves = [next(given) if isinstance(a, Tensor) else self._number(a, symbols, index) for a in self.leaves]
+        arguments = pytree.tree_unflatten(leaves, self.spec)
         fn = _functional(self.fn, lift) if functional else self.fn
         try:
             with recorder, lift:
@@ -235,9 +262,9 @@ class _Tracer:
 
     def _stand_in(self, tensor: Tensor, symbols: _Symbols, run: int, *, captured: bool) -> Tensor:
         _check_supported(tensor)
-        keys = [key if key in symbols.keys else None for key in self._keys(tensor)]
         sizes = [
-            int(size) if key is None else symbols.size(key, run) for key, size in zip(keys, tensor.shape, strict=True)
+            symbols.size(key, run) if key in symbols.keys else int(self._number(size, symbols, run))
+            for key, size in zip(self._keys(tensor), tensor.shape, strict=True)
         ]
         if not _recorder.is_plain(tensor) or _is_fake(tensor) or 0 in tensor.shape:
             result = _numbers(sizes, tensor.dtype)

@@ -62,13 +62,13 @@ def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, ma
     leaves, spec = tensors(_WHAT, "carry", carry)
     carry = pytree.tree_unflatten(leaves, spec)
     steps = 0
-    while (max_steps is None or steps < max_steps) and bool(_condition(cond, carry)):
+    while (max_steps is None or steps < max_steps) and bool(condition(cond, carry)):
         carry = spec.unflatten(checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)))
         steps += 1
     return carry
 
 
-def _condition(cond: Callable[[Any], Any], carry: Any) -> Tensor:
+def condition(cond: Callable[[Any], Any], carry: Any) -> Tensor:
     result = _trees.as_tensor(cond(carry), f"{_WHAT}: the condition")
     if result is None or result.dtype != torch.bool or result.numel() != 1:
         raise TypeError(f"{_WHAT}: cond must return one bool, but returned {_trees.describe(result)}")
@@ -86,15 +86,15 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
             return [leaf for leaf in checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)) if leaf is not None]
 
         example = pytree.tree_unflatten(leaves, spec)
-        condition = _trace.trace(lambda carry: [_condition(cond, carry)], (example,), what=f"{_WHAT}: the condition")
+        tested = _trace.trace(lambda carry: [condition(cond, carry)], (example,), what=f"{_WHAT}: the condition")
         traced = _trace.trace(step, (example,), what=f"{_WHAT}: the body")
-        if condition.noise or traced.noise:
+        if tested.noise or traced.noise:
             raise UnsupportedError("random numbers in a loop of as many steps as it takes")
-        if condition.sizes[: len(given)] != traced.sizes[: len(given)]:
+        if tested.sizes[: len(given)] != traced.sizes[: len(given)]:
             raise UnsupportedError("a condition and a body that differ in what sizes they take")
         compose = _C.while_program if max_steps is None else _C.bounded_while_program
-        text = compose(condition.program, traced.program, len(given), len(condition.captured), len(traced.captured))
-        return _programs.Captured.of(text, [condition, traced], len(given))
+        text = compose(tested.program, traced.program, len(given), len(tested.captured), len(traced.captured))
+        return _programs.Captured.of(text, [tested, traced], len(given))
 
     program, captured = _programs.find(_WHAT, (cond, body), key, shapes, capture)
     if max_steps is None:

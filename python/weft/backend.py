@@ -21,7 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch.fx.graph import _BoxedCodeGen
 
-from weft import _regions
+from weft import _higher_order, _regions
 from weft._stats import extern
 
 __all__ = ["BackendStats", "stats", "weft"]
@@ -61,12 +61,13 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
     start = time.perf_counter()
     stats.frames += 1
     try:
-        return aot_autograd(
-            fw_compiler=compile_graph,
-            bw_compiler=compile_graph,
-            partition_fn=default_partition,  # saves what eager saves: without fusion recomputing would not pay
-            keep_inference_input_mutations=True,
-        )(graph_module, example_inputs)
+        with _higher_order.in_backend():
+            return aot_autograd(
+                fw_compiler=compile_graph,
+                bw_compiler=compile_graph,
+                partition_fn=default_partition,  # saves what eager saves: without fusion recomputing would not pay
+                keep_inference_input_mutations=True,
+            )(graph_module, example_inputs)
     finally:
         stats.seconds += time.perf_counter() - start
 

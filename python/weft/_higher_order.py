@@ -1,0 +1,310 @@
+"""PyTorch's own control flow operators as programs.
+
+`torch._higher_order_ops.scan` is what `weft.scan` becomes under Dynamo, and what users write themselves. Its kernels
+here trace the step, make a program of it and call that: under every backend, and under torch.export, one `weft.call`
+with derivatives of its own is what stands in the graph. While the backend `weft` compiles a graph, `while_loop`,
+`torch.cond`, `associative_scan` and `map` go the same way; other backends have their own ideas of these. What a
+program can't express is left to PyTorch's kernels, and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DispatchKey
+from torch.utils import _pytree as pytree
+
+from weft import _C, _recorder
+from weft._trace import Traced, UnsupportedError, trace
+
+Function = Callable[..., Any]
+
+# What PyTorch's own kernels have to say about a step is theirs to say: any of these sends the call to them.
+_REFUSALS = (UnsupportedError, RuntimeError, TypeError, ValueError, IndexError)
+
+
+class _State(threading.local):
+    in_backend = False  #: the backend `weft` has a graph traced
+    in_pytorch = False  #: one of PyTorch's kernels runs, after Weft has refused
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def in_backend() -> Iterator[None]:
+    """While the backend `weft` has a graph traced, in this thread: all the operators become programs."""
+    before, _state.in_backend = _state.in_backend, True
+    try:
+        yield
+    finally:
+        _state.in_backend = before
+
+
+@dataclasses.dataclass
+class _Call:
+    """A call of a program, and what the operator's results are made of: its outputs, and None."""
+
+    text: str
+    inputs: list[Tensor]
+    step: _Step
+
+    def run(self) -> Any:
+        return self.step.results(torch.ops.weft.call(self.text, self.inputs))
+
+
+# ---- kernels
+
+
+def enable() -> None:
+    """Puts the kernels here before PyTorch's."""
+    operators = torch.ops.higher_order
+    _replace_kernels(operators.scan, _scan, everywhere=True)
+    _replace_kernels(operators.associative_scan, _associative_scan)
+    _replace_kernels(operators.map_impl, _map)
+
+
+def disable() -> None:
+    """Takes them away again."""
+    while _undo:
+        _undo.pop()()
+
+
+_undo: list[Callable[[], None]] = []
+
+
+def _replace_kernels(op: Any, prepare: Callable[..., Any], *, everywhere: bool = False) -> None:
+    """Puts `prepare` before the operator's kernels wherever there may be gradients, or a trace that wants to know what
+    the operator is made of; unless `everywhere`, only while the backend `weft` is at work."""
+    from torch._C._functorch import TransformType
+    from torch._subclasses.functional_tensor import FunctionalTensorMode
+
+    def asking_weft_first(original: Function, skipped: int, autograd: bool) -> Function:
+        """`skipped`: how many arguments come before the operator's own."""
+
+        @functools.wraps(original)
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            wanted = everywhere or _state.in_backend or _recorder.current() is not None
+            if wanted and _C.active() and (autograd or not _state.in_pytorch):
+                try:
+                    call = prepare(*args[skipped:], **kwargs)
+                except _REFUSALS as error:
+                    if "weft internal error" in str(error):
+                        raise
+                    _C.report_fallback(op.name(), str(error).split("\n")[0])
+                else:
+                    return call.run()
+            before, _state.in_pytorch = _state.in_pytorch, True
+            try:
+                return original(*args, **kwargs)
+            finally:
+                _state.in_pytorch = before
+
+        return kernel
+
+    def replace(table: dict[Any, Any], key: Any, *, skipped: int = 0, autograd: bool = True) -> None:
+        original = table.get(key)
+        table[key] = asking_weft_first(original or _no_rule(op, key), skipped, autograd)
+        _undo.append(lambda: table.update({key: original}) if original else table.pop(key))
+
+    replace(op.py_kernels, DispatchKey.Autograd)
+    replace(op.py_kernels, DispatchKey.CompositeExplicitAutograd, autograd=False)
+    replace(op.python_key_table, FunctionalTensorMode, skipped=1, autograd=False)
+    for transform in (TransformType.Grad, TransformType.Jvp):  # for which PyTorch has nothing
+        replace(op.functorch_table, transform, skipped=1)
+    op._dispatch_cache.clear()
+    _undo.append(op._dispatch_cache.clear)
+
+
+def _no_rule(op: Any, key: Any) -> Function:
+    def kernel(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(f"{op.name()} has no rule for {key}")
+
+    return kernel
+
+
+# ---- operators: each as PyTorch calls it, to a call of a program
+
+
+def _scan(combine: Function, init: Sequence[Any], xs: Sequence[Any], additional_inputs: Sequence[Any]) -> _Call:
+    """combine(*carries, *slices, *additional_inputs) -> (*carries, *ys)"""
+    step = _trace(combine, [*map(_like, init), *map(_like_slice, xs), *map(_like, additional_inputs)])
+    noise = step.noise(xs[0].shape[0])
+    text = _C.scan_program(step.traced.program, len(init), len(xs) + len(noise), False)
+    return _Call(text, [*init, *xs, *noise, *_tensors(additional_inputs), *step.captured()], step)
+
+
+def _map(f: Function, xs: Sequence[Any], pos_args: Sequence[Any]) -> _Call:
+    """f(*slices, *pos_args) -> ys"""
+    return _scan(f, [], xs, pos_args)
+
+
+def _associative_scan(combine: Function, xs: Sequence[Any], additional_inputs: Sequence[Any]) -> _Prefixes:
+    """combine(*elements, *elements, *additional_inputs) -> elements"""
+
+    def both(*arguments: Any) -> Any:
+        results = pytree.tree_leaves(combine(*arguments))
+        return [*results, *results]
+
+    if xs[0].shape[0] < 2:
+        raise UnsupportedError("one element, of which there is nothing to combine")
+    first, rest = [x[0] for x in xs], [x[1:] for x in xs]
+    return _Prefixes(_scan(both, first, rest, additional_inputs), list(xs))
+
+
+@dataclasses.dataclass
+class _Prefixes:
+    call: _Call
+    xs: list[Tensor]
+
+    def run(self) -> Any:
+        ys = self.call.run()[len(self.xs) :]
+        return tuple(torch.cat([x[:1], y]) for x, y in zip(self.xs, ys, strict=True))
+
+
+def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> _Call:
+    """true_fn(*operands) or false_fn(*operands)"""
+    if not isinstance(pred, Tensor):
+        raise UnsupportedError("a condition that is no tensor")
+    yes, no = (_trace(branch, [*map(_like, operands)]) for branch in (true_fn, false_fn))
+    if yes.spec != no.spec or yes.mask != no.mask:
+        raise UnsupportedError("branches whose results differ in structure")
+    tensors, ours, theirs = _tensors(operands), yes.extra(), no.extra()
+    programs = yes.traced.program, no.traced.program
+    text = _C.cond_program(*programs, len(tensors), len(ours), len(theirs))
+    return _Call(text, [pred.reshape(()).to(torch.bool), *tensors, *ours, *theirs], yes)
+
+
+def _while_loop(
+    cond_fn: Function,
+    body_fn: Function,
+    carried_inputs: Sequence[Any],
+    additional_inputs: Sequence[Any],
+    mutated_arg_indices: str = "",
+) -> _Call:
+    """body_fn(*carries, *additional_inputs) -> carries, while cond_fn(*carries, *additional_inputs)"""
+    if mutated_arg_indices:
+        raise UnsupportedError("a body that changes tensors in place")
+    if len(_tensors(carried_inputs)) < len(carried_inputs):
+        raise UnsupportedError("a number among the carries")
+    if torch.is_grad_enabled() and any(t.requires_grad for t in _tensors([*carried_inputs, *additional_inputs])):
+        raise UnsupportedError("gradients of a loop of any number of steps")
+    arguments = [*map(_like, carried_inputs), *map(_like, additional_inputs)]
+    condition, body = _trace(cond_fn, arguments, leaf=True), _trace(body_fn, arguments)
+    if condition.traced.noise or body.traced.noise:
+        raise UnsupportedError("random numbers in a loop of any number of steps")
+    additional = _tensors(additional_inputs)
+    ours, theirs = [*additional, *condition.captured()], [*additional, *body.captured()]
+    programs = condition.traced.program, body.traced.program
+    text = _C.while_program(*programs, len(carried_inputs), len(ours), len(theirs))
+    return _Call(text, [*carried_inputs, *ours, *theirs], body)
+
+
+# ---- tracing
+
+
+@dataclasses.dataclass
+class _Step:
+    traced: Traced
+    spec: pytree.TreeSpec  #: the structure of the results
+    mask: list[bool]  #: which of them are tensors; the others are None
+    arguments: list[Tensor]  #: what it was traced with
+
+    def results(self, outputs: Sequence[Tensor]) -> Any:
+        remaining = iter(outputs)
+        return pytree.tree_unflatten([next(remaining) if is_tensor else None for is_tensor in self.mask], self.spec)
+
+    def captured(self) -> list[Tensor]:
+        """As tensors of the trace that is being written, if any."""
+        return [torch.ops.aten.lift_fresh_copy(t) if _recorder.is_plain(t) else t for t in self.traced.captured]
+
+    def noise(self, *length: Any) -> list[Tensor]:
+        shapes, drawn = [argument.shape for argument in self.arguments], []
+        for noise in self.traced.noise:
+            empty = torch.empty([*length, *noise.shape(shapes)], dtype=noise.dtype)
+            drawn.append(getattr(empty, noise.draw.method)(*noise.draw.arguments))
+        return drawn
+
+    def extra(self) -> list[Tensor]:
+        return [*self.noise(), *self.captured()]
+
+
+#: By graph module, then by the arguments' types: Dynamo and AOTAutograd ask for the same step each.
+_steps: weakref.WeakKeyDictionary[torch.fx.GraphModule, dict[Any, _Step]] = weakref.WeakKeyDictionary()
+
+
+def _trace(fn: Function, arguments: list[Any], *, leaf: bool = False) -> _Step:
+    """`leaf`: the result is a tensor of one element, of whatever shape."""
+    if not isinstance(fn, torch.fx.GraphModule):
+        return _trace_anew(fn, arguments, leaf)
+    key = (
+        tuple(_key(argument) for argument in arguments),
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"),
+    )
+    known = _steps.setdefault(fn, {})
+    if key not in known:
+        known[key] = _trace_anew(fn, arguments, leaf)
+    return known[key]
+
+
+def _key(argument: Any) -> Any:
+    if isinstance(argument, Tensor):
+        return argument.dtype, tuple(map(str, argument.shape)), type(argument)
+    return str(argument)
+
+
+def _trace_anew(fn: Function, arguments: list[Any], leaf: bool) -> _Step:
+    mask: list[bool] = []
+    spec = pytree.treespec_leaf()
+
+    def flat(*flat_arguments: Any) -> list[Tensor]:
+        nonlocal spec
+        results, spec = pytree.tree_flatten(fn(*flat_arguments))
+        mask[:] = [isinstance(result, Tensor) for result in results]
+        if any(result is not None and not isinstance(result, Tensor) for result in results):
+            raise UnsupportedError("a result that is no tensor")
+        return [result.reshape(()) if leaf else result for result in results if isinstance(result, Tensor)]
+
+    name = getattr(fn, "__name__", type(fn).__name__)
+    traced = trace(flat, arguments, what=name, dynamic=_dynamic)
+    return _Step(traced, spec, list(mask), _tensors(arguments))
+
+
+def _dynamic(_: int, tensor: Tensor) -> tuple[int, ...]:
+    return () if isinstance(tensor, torch.nn.Parameter) else (0,)
+
+
+def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
+    return [argument for argument in arguments if isinstance(argument, Tensor)]
+
+
+def _like(argument: Any) -> Any:
+    """What tells the tracer of an argument: plain tensors themselves, of others something of the same type."""
+    if not isinstance(argument, Tensor) or _recorder.is_plain(argument):
+        return argument
+    return _fake(argument, argument.shape)
+
+
+def _like_slice(x: Tensor) -> Tensor:
+    if not _recorder.is_plain(x):
+        return _fake(x, x.shape[1:])
+    with _recorder.alone():
+        return x.detach()[0]
+
+
+def _fake(tensor: Tensor, shape: Sequence[Any]) -> Tensor:
+    from torch._guards import detect_fake_mode
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = detect_fake_mode(tensor) or FakeTensorMode()
+    with _recorder.alone(), mode:
+        return torch.empty(tuple(shape), dtype=tensor.dtype, device=tensor.device)
