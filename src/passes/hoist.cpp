@@ -84,18 +84,39 @@ class Hoist {
            !repeatable_.contains(v);
   }
 
-  bool leaves(const ScanParts::Y& y) const { return depends(y.out) != Depends::kLoop && !is_captured(y.out); }
+  bool leaves(const ScanParts::Y& y) const {
+    return depends(y.out) != Depends::kLoop && !is_captured(y.out) && !stored_.contains(y.out);
+  }
+
+  /// What is only added to a carry that only sums up: a product among them (a weight's gradient) is left to sink, which
+  /// makes it one over the rows of all steps.
+  ValueSet summands() const {
+    std::unordered_map<ValueId, int> uses;
+    for (const Op& op : parts_.ops) for_each_use(op, [&](ValueId v) { ++uses[v]; });
+    for (const auto& carry : parts_.carries) ++uses[carry.out];
+    for (const auto& y : parts_.ys) ++uses[y.out];
+    ValueSet found;
+    for (const auto& carry : parts_.carries)
+      if (uses[carry.arg] == 1 && uses[carry.out] == 1) found.insert(carry.out);
+    for (size_t i = parts_.ops.size(); i-- > 0;)
+      if (const Op& op = parts_.ops[i];
+          (op.code == OpCode::kAdd || op.code == OpCode::kSub) && found.contains(op.results[0]))
+        for (ValueId v : op.operands)
+          if (uses[v] == 1) found.insert(v);
+    return found;
+  }
 
   void classify() {
     for (const auto& carry : parts_.carries) depends_[carry.arg] = Depends::kLoop;
     for (const auto& x : parts_.xs) depends_[x.arg] = Depends::kStep;
+    ValueSet sums = summands();
     for (const Op& op : parts_.ops) {
       Depends worst = Depends::kNothing;
       for_each_use(op, [&](ValueId v) { worst = std::max(worst, depends(v)); });
       auto varies = [&](ValueId v) { return depends(v) != Depends::kNothing; };
       bool stays =
           !AllSteps::is_possible(program_, op, parts_.ragged, varies, [&](ValueId v) { return is_captured(v); }) ||
-          grows(program_, op);
+          grows(program_, op) || (op.code == OpCode::kOuter && sums.contains(op.results[0]));
       if (worst == Depends::kStep && stays) worst = Depends::kLoop;
       // A sum over a ragged scan's rows is another in every step, even if the rows are not.
       if (parts_.ragged && worst == Depends::kNothing && !keeps_rows(program_, op, *parts_.ragged))
@@ -172,8 +193,25 @@ class Hoist {
       if (kept[static_cast<size_t>(number)]) read_.insert(value);
   }
 
+  /// Elementwise ys that the loop computes for its own work are stored there: computing them a second time outside
+  /// costs more.
+  void choose_stored() {
+    ValueSet live;
+    for (const auto& carry : parts_.carries) live.insert(carry.out);
+    for (size_t i = parts_.ops.size(); i-- > 0;) {
+      const Op& op = parts_.ops[i];
+      bool computed = depends(op) == Depends::kLoop;
+      if (depends(op) == Depends::kStep) computed = live.contains(op.results[0]) && !read_.contains(op.results[0]);
+      if (!computed) continue;
+      for_each_use(op, [&](ValueId v) { live.insert(v); });
+      if (depends(op) == Depends::kStep && info(op.code).op_class == OpClass::kElementwise)
+        stored_.insert(op.results[0]);
+    }
+  }
+
   void move_steps() {
     choose_stacks();
+    choose_stored();
     ValueSet inside;
     for (const auto& x : parts_.xs) inside.insert(x.arg);
     ValueSet outside;  // values whose stacks are computed
@@ -242,6 +280,7 @@ class Hoist {
   std::unordered_map<ValueId, Depends> depends_;
   ValueSet repeatable_;  ///< constants, and broadcasts of what is the same in every step: the same in every row too
   ValueSet read_;        ///< the region's values whose stacks the loop reads
+  ValueSet stored_;      ///< computed in the loop and, if they are ys, stored there
   Substitution replaced_;
 };
 
