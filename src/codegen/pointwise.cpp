@@ -82,6 +82,8 @@ Value* emit_unary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, std::s
       return emit_sign(b, x, from);
     case OpCode::kExp:
       return emit_exp(b, x);
+    case OpCode::kExpm1:
+      return emit_expm1(b, x);
     case OpCode::kTanh:
       return emit_tanh(b, x);
     case OpCode::kSigmoid:
@@ -92,16 +94,25 @@ Value* emit_unary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, std::s
       return b.CreateFDiv(one(x), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
     case OpCode::kFloor:
       return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
+    case OpCode::kCeil:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
+    case OpCode::kTrunc:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x);
+    case OpCode::kRound:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
     case OpCode::kRelu:
       return is_float(x) ? b.CreateSelect(b.CreateFCmpOLE(x, zero(x)), zero(x), x)
                          : b.CreateSelect(b.CreateICmpSLE(x, zero(x)), zero(x), x);
     case OpCode::kNot:
       return b.CreateNot(x);
     case OpCode::kLog:
+    case OpCode::kLog2:
+    case OpCode::kLog10:
     case OpCode::kLog1p:
     case OpCode::kSin:
     case OpCode::kCos:
     case OpCode::kErf:
+    case OpCode::kErfc:
       return through_library(b, op, operands);
     default:
       internal_error("no machine code for {}", info(op.code).name);
@@ -139,7 +150,9 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
     case OpCode::kMul:
       return real ? b.CreateFMul(x, y) : (boolean ? b.CreateAnd(x, y) : b.CreateMul(x, y));
     case OpCode::kDiv:
-      return b.CreateFDiv(x, y);
+      return real ? b.CreateFDiv(x, y) : b.CreateSDiv(x, y);
+    case OpCode::kRem:
+      return real ? through_library(b, op, operands) : b.CreateSRem(x, y);
     case OpCode::kMaximum:
       if (boolean) return b.CreateOr(x, y);
       return real ? emit_maximum(b, x, y) : b.CreateSelect(b.CreateICmpSGT(x, y), x, y);
@@ -152,6 +165,7 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
     case OpCode::kOr:
       return b.CreateOr(x, y);
     case OpCode::kPow:
+    case OpCode::kAtan2:
       return through_library(b, op, operands);
     default:
       internal_error("no machine code for {}", info(op.code).name);
@@ -178,6 +192,9 @@ bool is_exact(OpCode code, DType from, DType to) {
     case OpCode::kSign:
     case OpCode::kRelu:
     case OpCode::kFloor:
+    case OpCode::kCeil:
+    case OpCode::kTrunc:
+    case OpCode::kRound:
     case OpCode::kMaximum:
     case OpCode::kMinimum:
       return true;

@@ -119,4 +119,8 @@ Value* emit_tanh(IRBuilder<>& b, Value* x) {
   return b.CreateSelect(b.CreateFCmpOLT(size, number(x, 0.625)), near, far);
 }
 
+Value* emit_expm1(IRBuilder<>& b, Value* x) {
+  return b.CreateFMul(emit_tanh(b, b.CreateFMul(x, number(x, 0.5))), b.CreateFAdd(emit_exp(b, x), number(x, 1.0)));
+}
+
 }  // namespace weft::codegen

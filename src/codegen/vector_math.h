@@ -14,5 +14,7 @@ llvm::Value* emit_exp(llvm::IRBuilder<>& b, llvm::Value* x);
 llvm::Value* emit_sigmoid(llvm::IRBuilder<>& b, llvm::Value* x);
 /// An odd polynomial for |x| < 0.625, else 1 - 2 / (exp(2|x|) + 1) with the sign of x.
 llvm::Value* emit_tanh(llvm::IRBuilder<>& b, llvm::Value* x);
+/// exp(x) - 1 as tanh(x / 2) (exp(x) + 1), so within 5 ulp in f32.
+llvm::Value* emit_expm1(llvm::IRBuilder<>& b, llvm::Value* x);
 
 }  // namespace weft::codegen

@@ -178,6 +178,17 @@ CallFunction make_scatter(const Place& index, const Place& updates, const Place&
   };
 }
 
+CallFunction make_replace(const Place& table, const Place& index, const Place& updates, const Place& to) {
+  return [=](const CallContext& context, std::string& error) {
+    Sizes sizes = to.sizes(context);
+    Share rows = share_of(sizes[0], context);
+    auto bad =
+        runtime::scatter_rows(table.data(context), index_of(index, context), updates.data(context), to.data(context),
+                              sizes[0], product(sizes, 1, sizes.size()) * to.element_size, rows.first, rows.last);
+    return complain(bad, sizes[0], error);
+  };
+}
+
 bool is_index(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
 
 }  // namespace
@@ -204,6 +215,9 @@ CallFunction make_movement(const codegen::Schedule& schedule, const Op& op) {
       return make_concat(from, to, dim());
     case OpCode::kGather:
       if (is_index(from[1].dtype)) return make_gather(from[0], from[1], to);
+      return {};
+    case OpCode::kScatter:
+      if (is_index(from[1].dtype)) return make_replace(from[0], from[1], from[2], to);
       return {};
     case OpCode::kScatterAdd:
       if (is_index(from[0].dtype) && to.dtype == DType::kF32) return make_scatter<float>(from[0], from[1], to);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "interpreter/evaluator.h"
 #include "interpreter/kernels.h"
 #include "interpreter/numeric.h"
 
@@ -67,6 +68,25 @@ C divide(C a, C b) {
   }
 }
 
+template <typename C>
+C remainder_of(C a, C b) {
+  if constexpr (std::is_integral_v<C>) {
+    check(b != 0, "rem: integer division by zero");
+    if constexpr (std::is_signed_v<C>)
+      if (b == -1) return 0;
+    return static_cast<C>(a % b);
+  } else {
+    return std::fmod(a, b);
+  }
+}
+
+/// On bool, or on the bits of integers.
+template <typename F>
+void logical2(const Call& call, F f) {
+  if (call.operands[0].dtype == DType::kBool) return map2<Bool8, Bool8>(call, f);
+  dispatch_integer(call.operands[0].dtype, [&]<typename T>(Tag<T>) { map2<T, T>(call, f); });
+}
+
 }  // namespace
 
 namespace kernels {
@@ -87,6 +107,12 @@ void iota(const Call& call) {
     for (int64_t i = 0, n = call.count(); i < n; ++i)
       out[i] = store<T>(static_cast<Compute<T>>(i / inner % sizes[dim]));
   });
+}
+
+void size(const Call& call) {
+  int64_t size = call.evaluator.value_of(call.op.attr<ir::Dim>("of"));
+  dispatch_number(call.results[0].dtype,
+                  [&]<typename T>(Tag<T>) { *call.out<T>() = store<T>(convert<Compute<T>>(size)); });
 }
 
 void copy(const Call& call) {
@@ -123,8 +149,17 @@ void relu(const Call& call) {
 void exp(const Call& call) {
   floats1(call, [](auto x) { return std::exp(x); });
 }
+void expm1(const Call& call) {
+  floats1(call, [](auto x) { return std::expm1(x); });
+}
 void log(const Call& call) {
   floats1(call, [](auto x) { return std::log(x); });
+}
+void log2(const Call& call) {
+  floats1(call, [](auto x) { return std::log2(x); });
+}
+void log10(const Call& call) {
+  floats1(call, [](auto x) { return std::log10(x); });
 }
 void log1p(const Call& call) {
   floats1(call, [](auto x) { return std::log1p(x); });
@@ -150,12 +185,32 @@ void cos(const Call& call) {
 void erf(const Call& call) {
   floats1(call, [](auto x) { return std::erf(x); });
 }
+void erfc(const Call& call) {
+  floats1(call, [](auto x) { return std::erfc(x); });
+}
 void floor(const Call& call) {
   floats1(call, [](auto x) { return std::floor(x); });
 }
 
+void ceil(const Call& call) {
+  floats1(call, [](auto x) { return std::ceil(x); });
+}
+void trunc(const Call& call) {
+  floats1(call, [](auto x) { return std::trunc(x); });
+}
+/// The library's rint would follow the caller's rounding mode.
+void round(const Call& call) {
+  floats1(call, []<typename C>(C x) {
+    C low = std::floor(x);
+    C above = x - low;
+    bool up = above > C(0.5) || (above == C(0.5) && std::fmod(low, C(2)) != 0);
+    return std::copysign(up ? low + 1 : low, x);
+  });
+}
+
 void logical_not(const Call& call) {
-  map1<Bool8>(call, [](bool x) { return !x; });
+  if (call.operands[0].dtype == DType::kBool) return map1<Bool8>(call, [](bool x) { return !x; });
+  dispatch_integer(call.operands[0].dtype, [&]<typename T>(Tag<T>) { map1<T>(call, [](T x) { return ~x; }); });
 }
 
 void cast(const Call& call) {
@@ -181,9 +236,17 @@ void div(const Call& call) {
   numbers2(call, [](auto a, auto b) { return divide(a, b); });
 }
 
+void rem(const Call& call) {
+  numbers2(call, [](auto a, auto b) { return remainder_of(a, b); });
+}
+
 void pow(const Call& call) {
   dispatch_floating(call.operands[0].dtype,
                     [&]<typename T>(Tag<T>) { map2<T, T>(call, [](auto a, auto b) { return std::pow(a, b); }); });
+}
+void atan2(const Call& call) {
+  dispatch_floating(call.operands[0].dtype,
+                    [&]<typename T>(Tag<T>) { map2<T, T>(call, [](auto y, auto x) { return std::atan2(y, x); }); });
 }
 
 void maximum(const Call& call) {
@@ -213,10 +276,10 @@ void ge(const Call& call) {
 }
 
 void logical_and(const Call& call) {
-  map2<Bool8, Bool8>(call, [](bool a, bool b) { return a && b; });
+  logical2(call, [](auto a, auto b) { return a & b; });
 }
 void logical_or(const Call& call) {
-  map2<Bool8, Bool8>(call, [](bool a, bool b) { return a || b; });
+  logical2(call, [](auto a, auto b) { return a | b; });
 }
 
 void select(const Call& call) {

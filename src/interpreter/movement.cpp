@@ -167,6 +167,19 @@ void scatter_add(const Call& call) {
   });
 }
 
+void scatter(const Call& call) {
+  auto sizes = call.results[0].sizes;
+  auto row = static_cast<size_t>(count_of(sizes.subspan(1)) * size_of(call.results[0].dtype));
+  copy(call);
+  dispatch_integer(call.operands[1].dtype, [&]<typename T>(Tag<T>) {
+    const T* index = call.in<T>(1);
+    for (int64_t i = 0, n = count_of(call.operands[1].sizes); i < n; ++i) {
+      auto to = static_cast<size_t>(checked_index(index[i], sizes[0], "scatter"));
+      if (row > 0) std::memcpy(call.out<char>() + to * row, call.in<char>(2) + static_cast<size_t>(i) * row, row);
+    }
+  });
+}
+
 void pack(const Call& call) {
   const View& b = call.operands[0];
   auto groups = call.op.attr<int64_t>("groups");

@@ -29,7 +29,7 @@ std::optional<OpCode> op_named(std::string_view name) {
 
 bool is_annotation(std::string_view attr) {
   return attr.find('.') != std::string_view::npos || attr == "stage" || attr == "batched" || attr == "fallback" ||
-         attr == "loop" || attr == "ranges";
+         attr == "loop" || attr == "ranges" || attr == "nonzero";
 }
 
 ValueId Program::new_value(Type type, std::string name) {

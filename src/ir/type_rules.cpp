@@ -148,6 +148,15 @@ std::vector<Type> iota(const RuleInput& in) {
   return {type};
 }
 
+std::vector<Type> size(const RuleInput& in) {
+  in.allow({"of"});
+  required<Dim>(in, "of", "a dim");
+  const Type& type = in.declared_type();
+  check_not_bool(in, type);
+  check(type.rank() == 0, "size: is one number, not {}", to_string(type));
+  return {type};
+}
+
 std::vector<Type> same(const RuleInput& in) {
   in.allow({});
   check_equal_operands(in);
@@ -163,10 +172,10 @@ std::vector<Type> floating(const RuleInput& in) {
   return {in.operand(0)};
 }
 
-std::vector<Type> boolean(const RuleInput& in) {
+std::vector<Type> logical(const RuleInput& in) {
   in.allow({});
   check_equal_operands(in);
-  check(in.operand(0).dtype == DType::kBool, "{}: takes bool, not {}", in.name(), to_string(in.operand(0)));
+  check(!is_floating(in.operand(0).dtype), "{}: takes bool or integers, not {}", in.name(), to_string(in.operand(0)));
   return {in.operand(0)};
 }
 
@@ -318,6 +327,20 @@ std::vector<Type> scatter_add(const RuleInput& in) {
   check(updates.shape == expected, "scatter_add: index {} into {} needs updates of {}, not {}", to_string(index),
         to_string(type), to_string(expected), to_string(updates));
   return {type};
+}
+
+std::vector<Type> scatter(const RuleInput& in) {
+  in.allow({});
+  const Type& table = in.operand(0);
+  const Type& index = in.operand(1);
+  const Type& updates = in.operand(2);
+  check_rank_at_least(in, table, 1);
+  check(is_integer(index.dtype), "scatter: its index must be an integer type, not {}", to_string(index));
+  Shape expected = index.shape;
+  expected.insert(expected.end(), table.shape.begin() + 1, table.shape.end());
+  check(updates == with_shape(table, expected), "scatter: index {} into {} needs updates of {}, not {}",
+        to_string(index), to_string(table), to_string(with_shape(table, expected)), to_string(updates));
+  return {table};
 }
 
 std::vector<Type> reduce(const RuleInput& in) {

@@ -80,7 +80,10 @@ bool is_expensive(OpCode code, Keep keep) {
   }
   switch (code) {
     case OpCode::kExp:
+    case OpCode::kExpm1:
     case OpCode::kLog:
+    case OpCode::kLog2:
+    case OpCode::kLog10:
     case OpCode::kLog1p:
     case OpCode::kSqrt:
     case OpCode::kRsqrt:
@@ -89,9 +92,13 @@ bool is_expensive(OpCode code, Keep keep) {
     case OpCode::kSin:
     case OpCode::kCos:
     case OpCode::kErf:
+    case OpCode::kErfc:
+    case OpCode::kRem:
+    case OpCode::kAtan2:
     case OpCode::kPow:
     case OpCode::kGather:
     case OpCode::kScatterAdd:
+    case OpCode::kScatter:
       return true;
     default:
       return false;

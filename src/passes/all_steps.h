@@ -63,6 +63,7 @@ bool AllSteps::is_possible(const ir::Program& program, const ir::Op& op, F&& var
     case ir::OpCode::kGather:
       return !varies(op.operands[0]);
     case ir::OpCode::kScatterAdd:
+    case ir::OpCode::kScatter:
     case ir::OpCode::kScan:
     case ir::OpCode::kPack:
     case ir::OpCode::kMatmulPacked:

@@ -49,6 +49,40 @@ std::string unsupported(const Program& program, const Op& scan) {
   return "";
 }
 
+bool divides_integers(const Program& program, const Op& op) {
+  return (op.code == OpCode::kDiv || op.code == OpCode::kRem) && !is_floating(program.type(op.results[0]).dtype);
+}
+
+/// Marks integer divisions by a constant that can't fail (fuse's mark `nonzero`): not by 0, nor by -1, by which the
+/// processor divides all numbers but one.
+class DivisorMarker {
+ public:
+  explicit DivisorMarker(const Program& program) : program_(program) {}
+
+  void run(Block& block) {
+    for (Op& op : block.ops) {
+      for (ValueId result : op.results) definition_[result] = &op;
+      for (Block& region : op.regions) run(region);
+      op.attrs.erase("nonzero");  // a program's text may say anything
+      if (divides_integers(program_, op) && is_harmless(op.operands[1])) op.attrs["nonzero"] = true;
+    }
+  }
+
+ private:
+  bool is_harmless(ValueId value) const {
+    auto found = definition_.find(value);
+    while (found != definition_.end() &&
+           (found->second->code == OpCode::kBroadcast || found->second->code == OpCode::kReshape))
+      found = definition_.find(found->second->operands[0]);
+    if (found == definition_.end() || found->second->code != OpCode::kConstant) return false;
+    auto divisor = found->second->attr<double>("value");
+    return divisor != 0 && divisor != -1;
+  }
+
+  const Program& program_;
+  std::map<ValueId, const Op*> definition_;
+};
+
 /// Numbers the stages of one block.
 class StageAssigner {
  public:
@@ -204,7 +238,7 @@ Lowering lowering_of(const Program& program, const Op& op) {
   if (!all_native(program, op)) return Lowering::kCall;
   if (is_view(op.code) || op.has("ranges")) return Lowering::kView;
   // Division by zero is the user's error in integers, which machine code cannot raise.
-  if (op.code == OpCode::kDiv && !is_floating(program.type(op.results[0]).dtype)) return Lowering::kCall;
+  if (divides_integers(program, op) && !op.has("nonzero")) return Lowering::kCall;
   if (info(op.code).op_class == OpClass::kElementwise) return Lowering::kFused;
   if (op.code == OpCode::kMatmulPacked) {
     DType dtype = program.type(op.results[0]).dtype;  // what there are micro-kernels for: sums of these types
@@ -230,6 +264,7 @@ Shape domain_of(const Program& program, const Op& op, bool batched) {
 }
 
 void fuse(Program& program) {
+  DivisorMarker(program).run(program.body);
   Definitions definitions(program);
   fuse_block(program, program.body, BlockKind::kStages, false, definitions);
 }

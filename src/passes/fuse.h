@@ -22,7 +22,8 @@ namespace weft::passes {
 ///
 /// Copies are inserted where a value needs memory of its own (a view that is returned, a broadcast that a product
 /// reads). Joined columns of one value that only outer products and sums over rows read are a view too, marked
-/// `ranges`. Stands last: its attributes describe the program as it will be generated.
+/// `ranges`. Integer divisions by a constant, which cannot fail, are marked `nonzero`. Stands last: its attributes
+/// describe the program as it will be generated.
 void fuse(ir::Program& program);
 
 /// True iff the op only renames elements of its operand, so that a reader addresses the operand instead: constant,

@@ -277,7 +277,7 @@ ValueId Simplifier::simplify_logic(const Op& op) {
     if (const Op* negated = definition(op.operands[0], OpCode::kNot))
       return make(OpCode::kSelect, {negated->operands[0], op.operands[2], op.operands[1]});
   }
-  if (op.code == OpCode::kAnd || op.code == OpCode::kOr)
+  if ((op.code == OpCode::kAnd || op.code == OpCode::kOr) && type(op.results[0]).dtype == DType::kBool)
     for (size_t i = 0; i < 2; ++i)
       if (std::optional<double> c = splat(op.operands[i])) {
         bool decides = (*c != 0) == (op.code == OpCode::kOr);

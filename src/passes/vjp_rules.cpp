@@ -71,9 +71,24 @@ void exp(Adjoints& adjoints, Op& op) {
   r.give(0, r.b.mul(r.ct, r.y));
 }
 
+void expm1(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.mul(r.ct, r.b.add(r.y, r.like(1, r.y))));
+}
+
 void log(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
   r.give(0, r.b.div(r.ct, r.x()));
+}
+
+void log2(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.div(r.ct, r.b.mul(r.x(), r.like(std::numbers::ln2, r.x()))));
+}
+
+void log10(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.div(r.ct, r.b.mul(r.x(), r.like(std::numbers::ln10, r.x()))));
 }
 
 void log1p(Adjoints& adjoints, Op& op) {
@@ -120,12 +135,18 @@ void cos(Adjoints& adjoints, Op& op) {
   r.give(0, r.b.neg(r.b.mul(r.ct, r.b.unary(OpCode::kSin, r.x()))));
 }
 
-/// 2 / sqrt(pi) e^(-x^2)
-void erf(Adjoints& adjoints, Op& op) {
-  Rule1 r(adjoints, op);
-  ValueId bell = r.b.unary(OpCode::kExp, r.b.neg(r.b.mul(r.x(), r.x())));
-  r.give(0, r.b.mul(r.ct, r.b.mul(bell, r.like(2 * std::numbers::inv_sqrtpi, r.x()))));
+namespace {
+
+/// scale e^(-x^2)
+void bell(const Rule1& r, double scale) {
+  ValueId curve = r.b.unary(OpCode::kExp, r.b.neg(r.b.mul(r.x(), r.x())));
+  r.give(0, r.b.mul(r.ct, r.b.mul(curve, r.like(scale, r.x()))));
 }
+
+}  // namespace
+
+void erf(Adjoints& adjoints, Op& op) { bell(Rule1(adjoints, op), 2 * std::numbers::inv_sqrtpi); }
+void erfc(Adjoints& adjoints, Op& op) { bell(Rule1(adjoints, op), -2 * std::numbers::inv_sqrtpi); }
 
 void cast(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
@@ -155,6 +176,23 @@ void div(Adjoints& adjoints, Op& op) {
   ValueId quotient = r.b.div(r.ct, r.x(1));
   r.give(0, quotient);
   if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(quotient, r.y)));
+}
+
+void rem(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.ct);
+  if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(r.ct, r.b.unary(OpCode::kTrunc, r.b.div(r.x(0), r.x(1))))));
+}
+
+/// As PyTorch: 0 at the origin.
+void atan2(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId y = r.x(0), x = r.x(1);
+  ValueId square = r.b.add(r.b.mul(y, y), r.b.mul(x, x));
+  ValueId zero = r.like(0, y);
+  ValueId scaled = r.b.select(r.compare(OpCode::kEq, square, zero), zero, r.b.div(r.ct, square));
+  if (r.wants(0)) r.give(0, r.b.mul(scaled, x));
+  if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(scaled, y)));
 }
 
 /// d a = b a^(b-1), 0 where b = 0; d b = a^b log a, 0 where a = 0 and b >= 0.
@@ -265,6 +303,14 @@ void gather(Adjoints& adjoints, Op& op) {
 void scatter_add(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
   if (r.wants(1)) r.give(1, r.b.emit(OpCode::kGather, {r.ct, r.x(0)}));
+}
+
+/// As PyTorch: each of several updates of one row gets that row's cotangent.
+void scatter(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId index = r.x(1);
+  if (r.wants(0)) r.give(0, r.b.emit(OpCode::kScatter, {r.ct, index, r.like(0, r.x(2))}));
+  if (r.wants(2)) r.give(2, r.b.emit(OpCode::kGather, {r.ct, index}));
 }
 
 void reduce_sum(Adjoints& adjoints, Op& op) {

@@ -239,6 +239,23 @@ std::optional<int64_t> gather_rows(const void* table, int64_t rows, int64_t row_
   });
 }
 
+std::optional<int64_t> scatter_rows(const void* table, const RowIndex& index, const void* updates, void* result,
+                                    int64_t rows, int64_t row_bytes, int64_t row_begin, int64_t row_end) {
+  if (const auto bad = first_out_of_range(index, rows, 0, index.count)) return bad;
+  if (row_bytes == 0 || row_begin >= row_end) return std::nullopt;
+  const auto width = static_cast<size_t>(row_bytes);
+  char* to = static_cast<char*>(result);
+  std::memcpy(to + row_begin * row_bytes, static_cast<const char*>(table) + row_begin * row_bytes,
+              static_cast<size_t>(row_end - row_begin) * width);
+  with_index(index, [&](const auto* values) {
+    for (int64_t i = 0; i < index.count; ++i)
+      if (values[i] >= row_begin && values[i] < row_end)
+        std::memcpy(to + values[i] * row_bytes, static_cast<const char*>(updates) + i * row_bytes, width);
+    return 0;
+  });
+  return std::nullopt;
+}
+
 template <typename T>
 std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates, T* table, int64_t rows,
                                         int64_t columns, int64_t row_begin, int64_t row_end, int64_t column_begin,

@@ -15,11 +15,16 @@
 
 extern "C" {
 WEFT_SCALAR_FUNCTION(log, std::log(x[i]))
+WEFT_SCALAR_FUNCTION(log2, std::log2(x[i]))
+WEFT_SCALAR_FUNCTION(log10, std::log10(x[i]))
 WEFT_SCALAR_FUNCTION(log1p, std::log1p(x[i]))
 WEFT_SCALAR_FUNCTION(sin, std::sin(x[i]))
 WEFT_SCALAR_FUNCTION(cos, std::cos(x[i]))
 WEFT_SCALAR_FUNCTION(erf, std::erf(x[i]))
+WEFT_SCALAR_FUNCTION(erfc, std::erfc(x[i]))
+WEFT_SCALAR_FUNCTION(rem, std::fmod(x[i], y[i]))
 WEFT_SCALAR_FUNCTION(pow, std::pow(x[i], y[i]))
+WEFT_SCALAR_FUNCTION(atan2, std::atan2(x[i], y[i]))
 
 void weft_barrier(void* barrier) { static_cast<weft::runtime::SpinBarrier*>(barrier)->arrive_and_wait(); }
 }
@@ -29,12 +34,13 @@ namespace weft::runtime {
 
 const RuntimeSymbol* runtime_symbols(int64_t* count) {
 #define WEFT_SYMBOL(name) {#name, reinterpret_cast<void*>(&name)}
+#define WEFT_SYMBOLS(name) WEFT_SYMBOL(weft_##name##_f32), WEFT_SYMBOL(weft_##name##_f64)
   static const RuntimeSymbol symbols[] = {
-      WEFT_SYMBOL(weft_log_f32), WEFT_SYMBOL(weft_log_f64), WEFT_SYMBOL(weft_log1p_f32), WEFT_SYMBOL(weft_log1p_f64),
-      WEFT_SYMBOL(weft_sin_f32), WEFT_SYMBOL(weft_sin_f64), WEFT_SYMBOL(weft_cos_f32),   WEFT_SYMBOL(weft_cos_f64),
-      WEFT_SYMBOL(weft_erf_f32), WEFT_SYMBOL(weft_erf_f64), WEFT_SYMBOL(weft_pow_f32),   WEFT_SYMBOL(weft_pow_f64),
-      WEFT_SYMBOL(weft_barrier),
+      WEFT_SYMBOLS(log), WEFT_SYMBOLS(log2), WEFT_SYMBOLS(log10), WEFT_SYMBOLS(log1p),
+      WEFT_SYMBOLS(sin), WEFT_SYMBOLS(cos),  WEFT_SYMBOLS(erf),   WEFT_SYMBOLS(erfc),
+      WEFT_SYMBOLS(rem), WEFT_SYMBOLS(pow),  WEFT_SYMBOLS(atan2), WEFT_SYMBOL(weft_barrier),
   };
+#undef WEFT_SYMBOLS
 #undef WEFT_SYMBOL
   *count = std::ssize(symbols);
   return symbols;

@@ -3,17 +3,22 @@
 #include <cstdint>
 
 /// Functions that machine code calls where it has no vector form: in place on x[0..n), the C library's, an element at a
-/// time. `y` is the second operand of pow, else x again.
+/// time. `y` is the second operand where there are two, else x again.
 extern "C" {
 #define WEFT_SCALAR_FUNCTION(name)                             \
   void weft_##name##_f32(float* x, const float* y, int64_t n); \
   void weft_##name##_f64(double* x, const double* y, int64_t n);
 WEFT_SCALAR_FUNCTION(log)
+WEFT_SCALAR_FUNCTION(log2)
+WEFT_SCALAR_FUNCTION(log10)
 WEFT_SCALAR_FUNCTION(log1p)
 WEFT_SCALAR_FUNCTION(sin)
 WEFT_SCALAR_FUNCTION(cos)
 WEFT_SCALAR_FUNCTION(erf)
+WEFT_SCALAR_FUNCTION(erfc)
+WEFT_SCALAR_FUNCTION(rem)
 WEFT_SCALAR_FUNCTION(pow)
+WEFT_SCALAR_FUNCTION(atan2)
 #undef WEFT_SCALAR_FUNCTION
 
 /// Waits on a runtime::SpinBarrier.

@@ -75,6 +75,35 @@ TEST(Interpreter, IntegersWrapAndTruncate) {
   expect_same(run_op("reduce_max %a {dims = [0]}", {i8({})}), {-128});
 }
 
+TEST(Interpreter, RestsAndBits) {
+  expect_same(run_op("rem %a, %b", {i64({4}, {-7, 7, -7, 5}), i64({4}, {2, -2, -1, 5})}), {-1, 1, 0, 0});
+  expect_same(run_op("rem %a, %b", {f32({4}, {-7.5, 7.5, 1, kInf}), f32({4}, {2, -2, 0, 3})}), {-1.5, 1.5, kNaN, kNaN});
+  EXPECT_EQ(error_of([&] { run_op("rem %a, %b", {i64({1}, {1}), i64({1}, {0})}); }), "rem: integer division by zero");
+  Array a = i64({3}, {12, -1, 5}), b = i64({3}, {10, 6, 0});
+  expect_same(run_op("and %a, %b", {a, b}), {8, 6, 0});
+  expect_same(run_op("or %a, %b", {a, b}), {14, -1, 5});
+  expect_same(run_op("not %a", {a}), {-13, 0, -6});
+}
+
+TEST(Interpreter, Rounding) {
+  Array a = f32({7}, {-2.5, -1.5, -0.5, 0.5, 1.5, 8388609, kNaN});
+  expect_same(run_op("round %a", {a}), {-2, -2, -0.0, 0, 2, 8388609, kNaN});
+  expect_same(run_op("ceil %a", {a}), {-2, -1, -0.0, 1, 2, 8388609, kNaN});
+  expect_same(run_op("trunc %a", {a}), {-2, -1, -0.0, 0, 1, 8388609, kNaN});
+}
+
+TEST(Interpreter, ScatterKeepsTheLastOfEqualIndices) {
+  Array table = f32({3, 2}, {1, 2, 3, 4, 5, 6}), updates = f32({3, 2}, {10, 20, 30, 40, 50, 60});
+  expect_same(run_op("scatter %a, %b, %c", {table, i64({3}, {2, 0, 2}), updates}), {30, 40, 3, 4, 50, 60});
+  EXPECT_EQ(error_of([&] { run_op("scatter %a, %b, %c", {table, i64({3}, {2, 0, 3}), updates}); }),
+            "scatter: index 3 is outside 0..2");
+}
+
+TEST(Interpreter, SizeIsTheDimAtTheCall) {
+  std::string text = "program @p(%x: f32[T,B]) { %n = size {of = dim(2*T*B)} : i64[] return %n }";
+  expect_same(run(text, {f32({3, 5}, Values(15))})[0].to_doubles(), {30});
+}
+
 TEST(Interpreter, Casts) {
   Array a = f32({6}, {-1.9, 1.9, kNaN, kInf, -kInf, 300});
   expect_same(run_op("cast %a : i8[6]", {a}), {-1, 1, 0, 127, -128, 127});

@@ -123,7 +123,7 @@ class Generator {
     // Not where gradients are compared with finite differences.
     if (options_.mixed && below(12) == 0) return keep(pool, b.unary(OpCode::kStopGradient, a));
     if (type(a).dtype == DType::kBool) return keep(pool, b.unary(pick<OpCode>({OpCode::kNot, OpCode::kCopy}), a));
-    if (!is_float(a)) return keep(pool, b.unary(pick<OpCode>({OpCode::kNeg, OpCode::kAbs, OpCode::kSign}), a));
+    if (!is_float(a)) return keep(pool, b.unary(pick<OpCode>({OpCode::kNeg, OpCode::kAbs, OpCode::kSign, OpCode::kNot}), a));
     return keep(pool, b.unary(pick<OpCode>({OpCode::kTanh, OpCode::kSigmoid, OpCode::kNeg, OpCode::kAbs, OpCode::kRelu,
                                             OpCode::kSin, OpCode::kCos, OpCode::kErf, OpCode::kCopy}),
                               a));
@@ -133,6 +133,11 @@ class Generator {
     if (type(a).dtype == DType::kBool)
       return keep(pool, b.binary(pick<OpCode>({OpCode::kAnd, OpCode::kOr}), a, partner(pool, a)));
     OpCode code = pick<OpCode>({OpCode::kAdd, OpCode::kSub, OpCode::kMul, OpCode::kMaximum, OpCode::kMinimum});
+    if (!is_float(a) && below(3) == 0) {
+      if (below(2)) return keep(pool, b.binary(pick<OpCode>({OpCode::kAnd, OpCode::kOr}), a, partner(pool, a)));
+      ValueId divisor = b.constant(static_cast<double>(pick<int64_t>({-3, -1, 1, 2, 7})), Type(type(a)));
+      return keep(pool, b.binary(pick<OpCode>({OpCode::kDiv, OpCode::kRem}), a, divisor));
+    }
     return keep(pool, b.binary(code, a, partner(pool, a)));
   }
 
@@ -167,9 +172,17 @@ class Generator {
     if (!is_float(a)) return false;
     ValueId magnitude = b.unary(OpCode::kAbs, a);
     ValueId positive = b.add(magnitude, b.constant(1.0, Type(type(a))));
-    switch (below(6)) {
+    switch (below(9)) {
       case 0:
         return keep(pool, b.unary(OpCode::kExp, b.neg(magnitude)));
+      case 5:
+        return keep(pool, b.unary(OpCode::kExpm1, b.neg(magnitude)));
+      case 6:
+        return keep(pool, b.binary(OpCode::kAtan2, a, positive));
+      case 7:
+        return keep(pool, b.unary(pick<OpCode>({OpCode::kLog2, OpCode::kLog10}), positive));
+      case 8:
+        return keep(pool, b.unary(OpCode::kErfc, a));
       case 1:
         return keep(pool, b.div(a, positive));
       case 2:
@@ -192,6 +205,11 @@ class Generator {
     if (first.is_constant() && first.factor >= 2 && below(2)) {
       Dim count = pick<Dim>({Dim(3), Dim::symbol("B"), Dim::symbol("T")});
       return keep(pool, b.emit(OpCode::kGather, {a, outside.input({index_type, {count}})}));
+    }
+    if (first.is_constant() && first.factor >= 2 && below(2)) {
+      ValueId index = outside.input({index_type, {pick<Dim>({Dim(2), Dim::symbol("B")})}});
+      ValueId rows = b.emit(OpCode::kGather, {b.tanh(a), index});
+      return keep(pool, b.emit(OpCode::kScatter, {a, index, rows}));
     }
     Type sums = type(a);
     sums.shape[0] = Dim(below(3) + 2);

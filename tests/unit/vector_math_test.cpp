@@ -1,4 +1,4 @@
-// exp, tanh and sigmoid as generated, against the C library's in double precision. With WEFT_TEST_ALL_FLOATS=1 every
+// exp, expm1, tanh and sigmoid as generated, against the C library's in double precision. With WEFT_TEST_ALL_FLOATS=1 every
 // float is tried (some minutes); otherwise every 61st, and all special ones.
 #include <gtest/gtest.h>
 
@@ -73,6 +73,12 @@ TEST(VectorMath, ExpIsWithinTwoUlp) {
 TEST(VectorMath, TanhIsWithinTwoUlp) {
   Worst worst = worst_error("tanh", [](double x) { return std::tanh(x); });
   expect_two_ulp(worst);
+}
+
+TEST(VectorMath, Expm1IsWithinFiveUlp) {
+  Worst worst = worst_error("expm1", [](double x) { return std::expm1(x); });
+  std::printf("worst %.3f ulp at %.9g\n", worst.error, static_cast<double>(worst.at));
+  EXPECT_LE(worst.error, 5.0) << "at " << worst.at;
 }
 
 TEST(VectorMath, SigmoidIsWithinTwoUlp) {
