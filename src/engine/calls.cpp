@@ -1,11 +1,11 @@
 #include "engine/calls.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 
+#include "engine/dense_calls.h"
 #include "engine/engine.h"
 #include "engine/movement_calls.h"
+#include "engine/thread_scratch.h"
 #include "interpreter/interpreter.h"
 #include "runtime/kernels.h"
 #include "runtime/share.h"
@@ -66,21 +66,6 @@ std::vector<Matrix> matrices_of(const codegen::Schedule& schedule, ValueId value
 bool is_matrix(const codegen::Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   return type.rank() >= 1 && type.shape.back().is_constant() && has_kernels(type.dtype);
-}
-
-/// Memory of a thread's own, kept for its next call.
-void* thread_scratch(int64_t bytes) {
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  thread_local std::unique_ptr<void, Free> memory;
-  thread_local int64_t size = 0;
-  if (size < bytes) {
-    memory.reset(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
-    size = memory ? bytes : 0;
-    if (!memory) throw std::bad_alloc();
-  }
-  return memory.get();
 }
 
 CallFunction make_pack(const codegen::Schedule& schedule, const Op& op) {
@@ -277,6 +262,7 @@ CallFunction make_call(const codegen::Schedule& schedule, const Op& op) {
     default:
       if (CallFunction movement = make_movement(schedule, op)) return movement;
   }
+  if (CallFunction dense = make_dense(schedule, op)) return dense;
   return Interpreted(schedule, op);
 }
 

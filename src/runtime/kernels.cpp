@@ -57,6 +57,15 @@ const DTypeKernels& kernels(Isa isa, DType dtype) {
   return single ? kGenericF32 : kGenericF64;
 }
 
+const FoldKernels& fold_kernels(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return kAvx512Folds;
+  if (isa == Isa::kAvx2) return kAvx2Folds;
+#endif
+  internal_check(isa == Isa::kGeneric, "no kernels for {}", name_of(isa));
+  return kGenericFolds;
+}
+
 const PairKernels& pair_kernels(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return __builtin_cpu_supports("avx512bf16") ? kAvx512Bf16Pairs : kAvx512Pairs;

@@ -63,6 +63,19 @@ using OuterKernel = void (*)(const OuterArgs& args, int64_t m0, int64_t m1, int6
 /// order, so the bits don't depend on the range of columns.
 using ColumnSumKernel = void (*)(const void* a, int64_t rows, int64_t lda, void* out, int64_t c0, int64_t c1);
 
+/// c [m, n] = op(a) op(b) for the rectangle m0..m1-1, n0..n1-1, of matrices as they lie: a [m, k] or, with transpose_a,
+/// [k, m]; b [k, n] or, with transpose_b, [n, k]; row steps in elements. Sums run over k in order, or, for a transposed
+/// b and hardly any rows, over lanes; the bits don't depend on the rectangle's rows, nor on its columns where n0 is a
+/// multiple of gemm_block_n. `scratch` has max(1, k) * gemm_block_n elements and is 64-byte aligned.
+struct GemmArgs {
+  const void* a;
+  const void* b;
+  void* c;
+  int64_t m, n, k, lda, ldb, ldc;
+  bool transpose_a, transpose_b;
+};
+using GemmKernel = void (*)(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch);
+
 struct DTypeKernels {
   TileKernel tile[kMaxVectors + 1];  ///< by vectors, 1..4; [0] is null
   PanelsKernel tile_panels[kMaxVectors + 1];
@@ -70,12 +83,24 @@ struct DTypeKernels {
   PackKernel pack;
   OuterKernel outer;
   ColumnSumKernel column_sum;
-  int64_t outer_block_m, outer_block_n;
+  GemmKernel gemm;
+  int64_t outer_block_m, outer_block_n, gemm_block_n;
   int64_t outer_scratch_bytes;
 };
 
 /// The kernels of f32 or f64 (internal error for another type).
 const DTypeKernels& kernels(Isa isa, DType dtype);
+
+/// out[c] = out[c] and x[0][c], ..., x[rows-1][c] together, for c in 0..columns-1; `ld` between rows, in elements. One
+/// column with ld = 1 is one row of so many elements. Over blocks of a fixed size, so the bits don't depend on how
+/// columns are split.
+using FoldKernel = void (*)(const void* x, int64_t rows, int64_t ld, void* out, int64_t columns);
+
+/// Of f32, f64, i32, i64, in this order; integers wrap.
+struct FoldKernels {
+  FoldKernel sum[4], max[4];
+};
+const FoldKernels& fold_kernels(Isa isa);
 
 /// Products on bf16 weights, with sums and results in f32: PanelsKernels whose panels hold pairs of steps, [panels][(k
 /// + 1) / 2][width][2], the step after an odd last one being 0. By vectors, as above; a vector has kLanesF32 columns.

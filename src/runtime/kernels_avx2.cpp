@@ -9,6 +9,7 @@ namespace weft::runtime {
 constinit const DTypeKernels kAvx2F32 = kernel_table<float>();
 constinit const DTypeKernels kAvx2F64 = kernel_table<double>();
 constinit const PairKernels kAvx2Pairs = pair_table();
+constinit const FoldKernels kAvx2Folds = fold_table();
 
 }  // namespace weft::runtime
 #endif

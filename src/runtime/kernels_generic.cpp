@@ -8,5 +8,6 @@ namespace weft::runtime {
 constinit const DTypeKernels kGenericF32 = kernel_table<float>();
 constinit const DTypeKernels kGenericF64 = kernel_table<double>();
 constinit const PairKernels kGenericPairs = pair_table();
+constinit const FoldKernels kGenericFolds = fold_table();
 
 }  // namespace weft::runtime

@@ -287,6 +287,125 @@ TEST_P(KernelsTest, OuterOfManyColumnsCrossesItsParts) {
   });
 }
 
+/// A product of matrices with room between their rows.
+template <typename T>
+struct GemmCase {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b;
+  int64_t lda, ldb, ldc;
+  Buffer<T> a, b;
+
+  Buffer<T> run(const DTypeKernels& table, const std::vector<int64_t>& m_bounds,
+                const std::vector<int64_t>& n_bounds) const {
+    auto c = buffer<T>(m * ldc);
+    auto scratch = buffer<T>(std::max<int64_t>(1, k) * table.gemm_block_n);
+    const GemmArgs args{a.get(), b.get(), c.get(), m, n, k, lda, ldb, ldc, transpose_a, transpose_b};
+    for (size_t i = 0; i + 1 < m_bounds.size(); ++i)
+      for (size_t j = 0; j + 1 < n_bounds.size(); ++j)
+        table.gemm(args, m_bounds[i], m_bounds[i + 1], n_bounds[j], n_bounds[j + 1], scratch.get());
+    return c;
+  }
+};
+
+TEST_P(KernelsTest, GemmAgreesWithTheDefinition) {
+  with_type([&]<typename T>(T) {
+    for (int trial = 0; trial < 120; ++trial) {
+      GemmCase<T> gemm{};
+      gemm.m = between(0, trial % 3 == 0 ? 5 : 60);
+      gemm.n = between(0, trial % 5 == 0 ? 300 : 70);
+      gemm.k = between(0, trial % 4 == 0 ? 3 : 200);
+      gemm.transpose_a = trial % 2 == 0;
+      gemm.transpose_b = trial % 4 >= 2;
+      const int64_t a_rows = gemm.transpose_a ? gemm.k : gemm.m, b_rows = gemm.transpose_b ? gemm.n : gemm.k;
+      const int64_t a_columns = gemm.transpose_a ? gemm.m : gemm.k, b_columns = gemm.transpose_b ? gemm.k : gemm.n;
+      gemm.lda = a_columns + between(0, 4);
+      gemm.ldb = b_columns + between(0, 4);
+      gemm.ldc = gemm.n + between(0, 4);
+      gemm.a = buffer<T>(a_rows * gemm.lda);
+      gemm.b = buffer<T>(b_rows * gemm.ldb);
+      for (int64_t r = 0; r < a_rows; ++r) fill(&gemm.a[r * gemm.lda], a_columns);
+      for (int64_t r = 0; r < b_rows; ++r) fill(&gemm.b[r * gemm.ldb], b_columns);
+      const auto c = gemm.run(table(), {0, gemm.m}, {0, gemm.n});
+      for (int64_t m = 0; m < gemm.m; ++m) {
+        for (int64_t n = 0; n < gemm.n; ++n) {
+          double expected = 0;
+          for (int64_t k = 0; k < gemm.k; ++k)
+            expected += double(gemm.a[gemm.transpose_a ? k * gemm.lda + m : m * gemm.lda + k]) *
+                        double(gemm.b[gemm.transpose_b ? n * gemm.ldb + k : k * gemm.ldb + n]);
+          ASSERT_NEAR(c[m * gemm.ldc + n], expected, tolerance<T>(gemm.k)) << "trial " << trial;
+        }
+        for (int64_t n = gemm.n; n < gemm.ldc; ++n)
+          ASSERT_TRUE(std::isnan(c[m * gemm.ldc + n])) << "written beyond the row";
+      }
+    }
+  });
+}
+
+TEST_P(KernelsTest, GemmOfRectanglesHasTheBitsOfTheWhole) {
+  with_type([&]<typename T>(T) {
+    for (int64_t m : {2, 17, 90})
+      for (bool transposed : {false, true}) {
+        GemmCase<T> gemm{m, 190, 70, false, transposed, 70, transposed ? 70 : 190, 190, {}, {}};
+        gemm.a = buffer<T>(m * 70);
+        gemm.b = buffer<T>(70 * 190);
+        fill(gemm.a.get(), m * 70);
+        fill(gemm.b.get(), 70 * 190);
+        const int64_t step = table().gemm_block_n;
+        const auto whole = gemm.run(table(), {0, m}, {0, 190});
+        const auto parts = gemm.run(table(), {0, 1, m / 2, m}, {0, step, 3 * step, 190});
+        EXPECT_EQ(std::memcmp(whole.get(), parts.get(), static_cast<size_t>(m) * 190 * sizeof(T)), 0);
+      }
+  });
+}
+
+TEST_P(KernelsTest, FoldAgreesWithTheDefinition) {
+  const FoldKernels& folds = fold_kernels(GetParam().isa);
+  const size_t place = GetParam().dtype == DType::kF32 ? 0 : 1;
+  with_type([&]<typename T>(T) {
+    for (int trial = 0; trial < 60; ++trial) {
+      const int64_t rows = between(0, 700);
+      const int64_t columns = trial % 3 == 0 ? 1 : between(1, trial % 5 == 0 ? 1100 : 40);
+      const int64_t ld = columns + (trial % 2 ? between(0, 4) : 0);
+      auto x = buffer<T>(rows * ld);
+      for (int64_t r = 0; r < rows; ++r) fill(&x[r * ld], columns);
+      auto sum = buffer<T>(columns), max = buffer<T>(columns);
+      std::fill_n(sum.get(), columns, T(1));
+      std::fill_n(max.get(), columns, T(-2));
+      folds.sum[place](x.get(), rows, ld, sum.get(), columns);
+      folds.max[place](x.get(), rows, ld, max.get(), columns);
+      for (int64_t c = 0; c < columns; ++c) {
+        double total = 1;
+        T largest = -2;
+        for (int64_t r = 0; r < rows; ++r) {
+          total += double(x[r * ld + c]);
+          largest = std::max(largest, x[r * ld + c]);
+        }
+        ASSERT_NEAR(sum[c], total, tolerance<T>(rows));
+        ASSERT_EQ(max[c], largest);
+      }
+    }
+  });
+}
+
+TEST_P(KernelsTest, FoldKeepsNanAndWraps) {
+  const FoldKernels& folds = fold_kernels(GetParam().isa);
+  for (int64_t at : {0, 3, 70, 299}) {
+    std::vector<float> x(300, 1.0f);
+    x[static_cast<size_t>(at)] = std::numeric_limits<float>::quiet_NaN();
+    float row = 0, column[3] = {0, 0, 0};
+    folds.max[0](x.data(), 300, 1, &row, 1);
+    folds.max[0](x.data(), 100, 3, column, 3);
+    EXPECT_TRUE(std::isnan(row));
+    for (int c = 0; c < 3; ++c) EXPECT_EQ(std::isnan(column[c]), c == at % 3);
+  }
+  std::vector<int32_t> x(100, std::numeric_limits<int32_t>::max());
+  int32_t sum = 0, max = -5;
+  folds.sum[2](x.data(), 100, 1, &sum, 1);
+  folds.max[2](x.data(), 100, 1, &max, 1);
+  EXPECT_EQ(sum, -100);
+  EXPECT_EQ(max, std::numeric_limits<int32_t>::max());
+}
+
 TEST_P(KernelsTest, ColumnSumAgreesWithTheDefinition) {
   with_type([&]<typename T>(T) {
     for (int trial = 0; trial < 100; ++trial) {

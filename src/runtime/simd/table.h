@@ -2,6 +2,8 @@
 
 #include "runtime/kernels.h"
 #include "runtime/simd/column_sum.h"
+#include "runtime/simd/fold.h"
+#include "runtime/simd/gemm.h"
 #include "runtime/simd/outer.h"
 #include "runtime/simd/pack.h"
 #include "runtime/simd/tile.h"
@@ -18,8 +20,10 @@ constexpr DTypeKernels kernel_table() {
       .pack = pack<T>,
       .outer = outer<T>,
       .column_sum = column_sum<T>,
+      .gemm = gemm<T>,
       .outer_block_m = 2 * kOuterRows,
       .outer_block_n = OuterSizes<T>::kPanel,
+      .gemm_block_n = kGemmUnits * Simd<T>::kUnitLanes,
       .outer_scratch_bytes = OuterSizes<T>::kScratchBytes,
   };
 }

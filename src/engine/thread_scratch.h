@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstdint>
+
+namespace weft::engine {
+
+/// Memory of a thread's own, aligned to 64 bytes and kept for its next call. Throws std::bad_alloc.
+void* thread_scratch(int64_t bytes);
+
+}  // namespace weft::engine
