@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -101,6 +102,7 @@ class Recorder(TorchDispatchMode):
         self._kept: list[Tensor] = []  # a tensor's id is its own only while it lives
         self._storages: set[int] = set()
         self._fixed: set[int] = set()  # storages that are the user's
+        self._decomposing: set[Any] = set()  # some of PyTorch's decompositions come back to what they decompose
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -143,7 +145,7 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default:
             return func(*args, **kwargs)
-        _refuse_values(func)
+        _refuse_values(func, args)
         if func is _CALL:
             return self._program(*args)
         arguments = _in_order(func, args, kwargs)
@@ -160,10 +162,20 @@ class Recorder(TorchDispatchMode):
 
     def _decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
         decomposition = _step_functions.decomposition(func)
-        if decomposition is None:
+        if decomposition is None or func in self._decomposing:
             return NotImplemented
+        self._decomposing.add(func)
+        try:
+            with self:
+                result = decomposition(*args, **kwargs)
+        finally:
+            self._decomposing.discard(func)
+        if result is NotImplemented:
+            return result
         with self:
-            return decomposition(*args, **kwargs)
+            # What an operation was given is no result of it: autograd gives each result a history of its own.
+            given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            return pytree.tree_map(lambda leaf: leaf.clone() if any(leaf is x for x in given) else leaf, result)
 
     def _record(self, target: Any, arguments: list[Any], result: Any) -> None:
         results = [t for t in (result if isinstance(result, tuple | list) else [result]) if isinstance(t, Tensor)]
@@ -349,9 +361,11 @@ def _in_order(func: Any, args: Any, kwargs: Any) -> list[Any]:
 _VALUE_READERS = {_aten._local_scalar_dense.default, _aten.equal.default, _aten.is_nonzero.default, _aten.item.default}
 
 
-def _refuse_values(func: Any) -> None:
+def _refuse_values(func: Any, args: Any) -> None:
     if func in _VALUE_READERS:
         raise _step_functions.ReadsValueError
+    if func is _aten.index.Tensor and not any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1]):
+        return  # only of a mask the shape is unknown
     if torch.Tag.dynamic_output_shape in func.tags:
         raise _step_functions.ShapeFromValuesError(str(func))
 

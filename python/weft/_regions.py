@@ -85,11 +85,13 @@ def _argument(argument: object, values: dict[fx.Node, _C.Value]) -> object:
     """An argument of a node as capture::Argument."""
     if isinstance(argument, fx.Node):
         return values.get(argument, _C.Unknown())
-    if argument is None or isinstance(argument, bool | int | float):
+    if argument is None or isinstance(argument, bool | int | float | str):
         return argument
     if isinstance(argument, list | tuple):
         items = [_argument(item, values) for item in argument]
-        if all(type(item) is int for item in items) or all(isinstance(item, _C.Value) for item in items):
+        if all(type(item) is int for item in items) or all(
+            item is None or isinstance(item, _C.Value) for item in items
+        ):
             return items
     return _C.Unknown()
 

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as fn
 from torch import Tensor
 
+from weft import _step_decompositions
+
 _aten = torch.ops.aten
 
 
@@ -58,6 +60,27 @@ def _rnn_cell(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     return cell
 
 
+def _one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    """Without a look at the values: an index that is no class is all zeros."""
+    if num_classes < 0:
+        raise ReadsValueError
+    return (x.unsqueeze(-1) == torch.arange(num_classes)).long()
+
+
+def _rrelu(
+    x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    if training:
+        raise CannotDrawError("rrelu")
+    return torch.where(x > 0, x, x * ((lower + upper) / 2))
+
+
+def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    x1, x2 = torch.broadcast_tensors(x1, x2)
+    norms = [torch.linalg.vector_norm(x, dim=dim, keepdim=True).clamp(min=eps) for x in (x1, x2)]
+    return (x1 / norms[0] * (x2 / norms[1])).sum(dim)
+
+
 _rnn_tanh_cell, _rnn_relu_cell = _rnn_cell(torch.tanh), _rnn_cell(torch.relu)
 
 #: By torch function, as TorchFunctionMode sees it.
@@ -66,6 +89,10 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     _aten.lstm_cell.default: _lstm_cell,
     _aten.rnn_tanh_cell.default: _rnn_tanh_cell,
     _aten.rnn_relu_cell.default: _rnn_relu_cell,
+    fn.one_hot: _one_hot,
+    fn.rrelu: _rrelu,
+    torch.rrelu: _rrelu,
+    torch.cosine_similarity: _cosine_similarity,
     torch.gru_cell: _gru_cell,
     torch.lstm_cell: _lstm_cell,
     torch.rnn_tanh_cell: _rnn_tanh_cell,
@@ -125,13 +152,17 @@ def decomposition(func: Any) -> Callable[..., Any] | None:
     """How the operation is made of others; None where there is no way."""
     if func in _TABLE:
         return _TABLE[func]
+    if func in _step_decompositions.TABLE:
+        return _step_decompositions.TABLE[func]
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose
+    if func.namespace == "prims":  # what PyTorch's decompositions are written in
+        return getattr(func, "impl_aten", None)
     return _from_pytorch().get(func)
 
 
 @functools.cache
 def _from_pytorch() -> dict[Any, Callable[..., Any]]:
-    from torch._decomp import core_aten_decompositions
+    from torch._decomp import core_aten_decompositions, decomposition_table
 
-    return core_aten_decompositions()
+    return {**decomposition_table, **core_aten_decompositions()}

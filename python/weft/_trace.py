@@ -447,7 +447,7 @@ class _Writer:
             return self.values[a.number]
         if type(a) is not type(b):
             raise _MismatchError
-        if a is None or isinstance(a, bool | float):
+        if a is None or isinstance(a, bool | float | str):
             if a != b and a == a:
                 raise _MismatchError
             return a
@@ -458,7 +458,9 @@ class _Writer:
             if len(a) != len(b):
                 raise _MismatchError
             items = [self._argument(x, y) for x, y in zip(a, b, strict=True)]
-            if all(type(item) is int for item in items) or all(isinstance(item, _C.Value) for item in items):
+            if all(type(item) is int for item in items) or all(
+                item is None or isinstance(item, _C.Value) for item in items
+            ):
                 return items
         return _C.Unknown()
 

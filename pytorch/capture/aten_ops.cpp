@@ -4,6 +4,8 @@
 #include <map>
 #include <numbers>
 
+#include "capture/aten_elementwise.h"
+#include "capture/aten_index.h"
 #include "capture/aten_shapes.h"
 
 namespace weft::capture {
@@ -33,6 +35,14 @@ const std::vector<Value>& AtenCall::tensors(size_t i) const {
   return as<std::vector<Value>>(*this, i, "a list of tensors");
 }
 bool AtenCall::is_tensor(size_t i) const { return std::holds_alternative<Value>(arguments.at(i)); }
+bool AtenCall::is_unknown(size_t i) const { return std::holds_alternative<Unknown>(arguments.at(i)); }
+std::string_view AtenCall::word(size_t i) const { return as<std::string>(*this, i, "a word"); }
+
+std::vector<std::optional<Value>> AtenCall::optional_tensors(size_t i) const {
+  if (const auto* all = std::get_if<std::vector<Value>>(&arguments.at(i))) return {all->begin(), all->end()};
+  return as<std::vector<std::optional<Value>>>(*this, i, "a list of tensors");
+}
+
 bool AtenCall::is_none(size_t i) const { return std::holds_alternative<std::monostate>(arguments.at(i)); }
 
 double AtenCall::number(size_t i) const {
@@ -71,14 +81,24 @@ ValueId AtenCall::expand(ValueId value, const ir::Shape& shape) const {
   return builder.broadcast(reshape(value, kept), shape, std::move(dims));
 }
 
+ValueId AtenCall::size(const ir::Dim& dim, DType dtype) const {
+  ir::Type number{dtype, {}};
+  if (dim.is_constant()) return builder.constant(static_cast<double>(dim.constant()), number);
+  return builder.emit(OpCode::kSize, {}, {{"of", dim}}, &number);
+}
+
+ValueId AtenCall::iota(const ir::Shape& shape, size_t dim, DType dtype) const {
+  ir::Type row{dtype, {shape[dim]}};
+  ValueId index = builder.emit(OpCode::kIota, {}, {{"dim", int64_t{0}}}, &row);
+  return shape.size() == 1 ? index : builder.broadcast(index, shape, {static_cast<int64_t>(dim)});
+}
+
 ValueId AtenCall::operand(size_t i, DType dtype) const {
   if (!is_tensor(i)) return builder.constant(number(i), ir::Type{dtype, result.shape});
   return expand(cast(tensor(i), dtype), result.shape);
 }
 
 namespace {
-
-using Handler = ValueId (*)(const AtenCall&);
 
 ValueId identity(const AtenCall& call) { return call.cast(call.tensor(0), call.result.dtype); }
 
@@ -87,27 +107,16 @@ ValueId unary(const AtenCall& call) {
   return call.builder.unary(Code, call.operand(0));
 }
 
+/// Sums, products and the larger and smaller of bools are or and and.
+OpCode of_dtype(OpCode code, DType dtype) {
+  if (dtype != DType::kBool) return code;
+  if (code == OpCode::kAdd || code == OpCode::kMaximum) return OpCode::kOr;
+  return code == OpCode::kMul || code == OpCode::kMinimum ? OpCode::kAnd : code;
+}
+
 template <OpCode Code>
 ValueId binary(const AtenCall& call) {
-  return call.builder.binary(Code, call.operand(0), call.operand(1));
-}
-
-/// The dtype in which two operands are compared: the tensors', which must agree; a number takes the tensor's dtype,
-/// which must be able to hold it.
-DType compared_dtype(const AtenCall& call) {
-  DType dtype = call.type(call.tensor(0)).dtype;
-  if (call.is_tensor(1)) {
-    check(call.type(call.tensor(1)).dtype == dtype, "{}: compares different dtypes", call.op);
-  } else {
-    check(is_floating(dtype) || std::holds_alternative<int64_t>(call.arguments[1]), "{}: needs promotion", call.op);
-  }
-  return dtype;
-}
-
-template <OpCode Code>
-ValueId compare(const AtenCall& call) {
-  DType dtype = compared_dtype(call);
-  return call.builder.binary(Code, call.operand(0, dtype), call.operand(1, dtype));
+  return call.builder.binary(of_dtype(Code, call.result.dtype), call.operand(0), call.operand(1));
 }
 
 /// a + alpha * b, or a - alpha * b; argument 2 is alpha.
@@ -116,21 +125,14 @@ ValueId scaled(const AtenCall& call) {
   double alpha = call.number(2);
   ValueId b = call.operand(1);
   if (alpha != 1.0) b = call.builder.mul(b, call.constant(alpha));
-  return call.builder.binary(Code, call.operand(0), b);
+  return call.builder.binary(of_dtype(Code, call.result.dtype), call.operand(0), b);
 }
 
 ValueId reversed_sub(const AtenCall& call) {
-  check(call.number(2) == 1.0, "{}: alpha other than 1", call.op);
-  return call.builder.sub(call.operand(1), call.operand(0));
-}
-
-ValueId power(const AtenCall& call) {
-  double exponent = call.number(1);
-  ValueId x = call.operand(0);
-  if (exponent == 1.0) return x;
-  if (exponent == 2.0) return call.builder.mul(x, x);
-  if (exponent == 0.5) return call.builder.unary(OpCode::kSqrt, x);
-  return call.builder.binary(OpCode::kPow, x, call.constant(exponent));
+  double alpha = call.number(2);
+  ValueId a = call.operand(0);
+  if (alpha != 1.0) a = call.builder.mul(a, call.constant(alpha));
+  return call.builder.sub(call.operand(1), a);
 }
 
 ValueId reciprocal(const AtenCall& call) { return call.builder.div(call.constant(1.0), call.operand(0)); }
@@ -138,13 +140,6 @@ ValueId reciprocal(const AtenCall& call) { return call.builder.div(call.constant
 ValueId silu(const AtenCall& call) {
   ValueId x = call.operand(0);
   return call.builder.mul(x, call.builder.sigmoid(x));
-}
-
-ValueId clamp(const AtenCall& call) {
-  ValueId x = call.operand(0);
-  if (!call.is_none(1)) x = call.builder.binary(OpCode::kMaximum, x, call.operand(1));
-  if (!call.is_none(2)) x = call.builder.binary(OpCode::kMinimum, x, call.operand(2));
-  return x;
 }
 
 ValueId where(const AtenCall& call) {
@@ -185,6 +180,11 @@ ValueId filled(const AtenCall& call) {
 }
 
 template <size_t Argument>
+ValueId operand(const AtenCall& call) {
+  return call.operand(Argument);
+}
+
+template <size_t Argument>
 ValueId full(const AtenCall& call) {
   return call.constant(call.number(Argument));
 }
@@ -194,6 +194,7 @@ ValueId log_softmax(const AtenCall& call) { return normalised(call, call.dim(1, 
 
 const std::map<std::string_view, Handler>& table() {
   static const std::map<std::string_view, Handler> handlers = {
+      // One value of another dtype or under another name.
       {"aten._to_copy.default", identity},
       {"aten.alias.default", identity},
       {"aten.clone.default", identity},
@@ -201,11 +202,15 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.contiguous.default", identity},
       {"aten.lift_fresh.default", identity},
       {"aten.lift_fresh_copy.default", identity},
+      {"aten.lift_fresh.default", identity},
       {"weft.stop_gradient", unary<OpCode::kStopGradient>},
       {"aten.neg.default", unary<OpCode::kNeg>},
       {"aten.abs.default", unary<OpCode::kAbs>},
       {"aten.sign.default", unary<OpCode::kSign>},
       {"aten.exp.default", unary<OpCode::kExp>},
+      {"aten.expm1.default", unary<OpCode::kExpm1>},
+      {"aten.log2.default", unary<OpCode::kLog2>},
+      {"aten.log10.default", unary<OpCode::kLog10>},
       {"aten.log.default", unary<OpCode::kLog>},
       {"aten.log1p.default", unary<OpCode::kLog1p>},
       {"aten.sqrt.default", unary<OpCode::kSqrt>},
@@ -216,17 +221,45 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.sin.default", unary<OpCode::kSin>},
       {"aten.cos.default", unary<OpCode::kCos>},
       {"aten.erf.default", unary<OpCode::kErf>},
-      {"aten.floor.default", unary<OpCode::kFloor>},
+      {"aten.erfc.default", unary<OpCode::kErfc>},
+      {"aten.floor.default", rounded<OpCode::kFloor>},
+      {"aten.ceil.default", rounded<OpCode::kCeil>},
+      {"aten.trunc.default", rounded<OpCode::kTrunc>},
+      {"aten.round.default", rounded<OpCode::kRound>},
+      {"aten.tan.default", tan},
+      {"aten.asin.default", asin},
+      {"aten.acos.default", acos},
+      {"aten.atan.default", atan},
+      {"aten.sinh.default", sinh},
+      {"aten.cosh.default", cosh},
+      {"aten.asinh.default", asinh},
+      {"aten.acosh.default", acosh},
+      {"aten.atanh.default", atanh},
+      {"aten.atan2.default", binary<OpCode::kAtan2>},
+      {"aten.isnan.default", is_nan},
+      {"aten.isinf.default", is_inf},
+      {"aten.sgn.default", unary<OpCode::kSign>},
+      {"aten.square.default", square},
+      {"aten.bitwise_not.default", unary<OpCode::kNot>},
       {"aten.logical_not.default", unary<OpCode::kNot>},
       {"aten.reciprocal.default", reciprocal},
       {"aten.silu.default", silu},
       {"aten.clamp.default", clamp},
+      {"aten.clamp.Tensor", clamp},
+      {"aten.clamp_min.default", clamp_min},
+      {"aten.clamp_min.Tensor", clamp_min},
+      {"aten.clamp_max.default", clamp_max},
+      {"aten.clamp_max.Tensor", clamp_max},
       {"aten.pow.Tensor_Scalar", power},
+      {"aten.pow.Tensor_Tensor", power_of_tensors},
+      {"aten.pow.Scalar", power_of_tensors},
+      {"aten.exp2.default", exp2},
       {"aten.add.Tensor", scaled<OpCode::kAdd>},
       {"aten.add.Scalar", scaled<OpCode::kAdd>},
       {"aten.sub.Tensor", scaled<OpCode::kSub>},
       {"aten.sub.Scalar", scaled<OpCode::kSub>},
       {"aten.rsub.Scalar", reversed_sub},
+      {"aten.rsub.Tensor", reversed_sub},
       {"aten.mul.Tensor", binary<OpCode::kMul>},
       {"aten.mul.Scalar", binary<OpCode::kMul>},
       {"aten.div.Tensor", binary<OpCode::kDiv>},
@@ -235,6 +268,22 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.minimum.default", binary<OpCode::kMinimum>},
       {"aten.logical_and.default", binary<OpCode::kAnd>},
       {"aten.logical_or.default", binary<OpCode::kOr>},
+      {"aten.logical_xor.default", exclusive_or},
+      {"aten.bitwise_and.Tensor", binary<OpCode::kAnd>},
+      {"aten.bitwise_and.Scalar", binary<OpCode::kAnd>},
+      {"aten.bitwise_or.Tensor", binary<OpCode::kOr>},
+      {"aten.bitwise_or.Scalar", binary<OpCode::kOr>},
+      {"aten.bitwise_xor.Tensor", exclusive_or},
+      {"aten.bitwise_xor.Scalar", exclusive_or},
+      {"aten.fmod.Tensor", binary<OpCode::kRem>},
+      {"aten.fmod.Scalar", binary<OpCode::kRem>},
+      {"aten.remainder.Tensor", remainder},
+      {"aten.remainder.Scalar", remainder},
+      {"aten.remainder.Scalar_Tensor", remainder},
+      {"aten.div.Tensor_mode", divide_rounded},
+      {"aten.div.Scalar_mode", divide_rounded},
+      {"aten.floor_divide.default", floor_divide},
+      {"aten.floor_divide.Scalar", floor_divide},
       {"aten.eq.Tensor", compare<OpCode::kEq>},
       {"aten.eq.Scalar", compare<OpCode::kEq>},
       {"aten.ne.Tensor", compare<OpCode::kNe>},
@@ -248,7 +297,11 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.ge.Tensor", compare<OpCode::kGe>},
       {"aten.ge.Scalar", compare<OpCode::kGe>},
       {"aten.where.self", where},
+      {"aten.where.Scalar", where},
+      {"aten.where.ScalarSelf", where},
+      {"aten.where.ScalarOther", where},
       {"aten.masked_fill.Scalar", masked_fill},
+      {"aten.masked_fill.Tensor", masked_fill},
       {"aten.tanh_backward.default", tanh_backward},
       {"aten.sigmoid_backward.default", sigmoid_backward},
       {"aten.threshold_backward.default", threshold_backward},
@@ -256,15 +309,50 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.zeros.default", filled<0>},
       {"aten.ones.default", filled<1>},
       {"aten.zeros_like.default", filled<0>},
+      {"aten.zero.default", filled<0>},
       {"aten.ones_like.default", filled<1>},
       {"aten.new_zeros.default", filled<0>},
       {"aten.new_ones.default", filled<1>},
+      {"aten.empty.memory_format", filled<0>},
+      {"aten.empty_like.default", filled<0>},
+      {"aten.new_empty.default", filled<0>},
       {"aten.full.default", full<1>},
       {"aten.full_like.default", full<1>},
+      {"aten.new_full.default", full<2>},
+      {"aten.fill.Scalar", full<1>},
+      {"aten.fill.Tensor", operand<1>},
+      {"aten.arange.default", arange},
+      {"aten.arange.start", arange},
+      {"aten.arange.start_step", arange},
+      {"prims.iota.default", prims_iota},
+      {"aten.eye.default", eye},
+      {"aten.eye.m", eye},
+      {"aten.tril.default", triangle<OpCode::kLe>},
+      {"aten.triu.default", triangle<OpCode::kGe>},
       {"aten.scalar_tensor.default", full<0>},
       {"aten._softmax.default", softmax},
       {"aten._log_softmax.default", log_softmax},
+      {"aten.repeat.default", repeat},
+      {"aten.roll.default", roll},
+      {"aten.constant_pad_nd.default", constant_pad},
+      {"aten.index_select.default", index_select},
+      {"aten.gather.default", gather},
+      {"aten.index.Tensor", index},
+      {"aten.index_put.default", index_put},
+      {"aten.scatter.src", scatter},
+      {"aten.scatter.value", scatter},
+      {"aten.scatter_add.default", scatter_add},
+      {"aten.index_add.default", index_add},
+      {"aten.index_copy.default", index_copy},
+      {"aten.index_fill.int_Scalar", index_copy},
+      {"aten.index_fill.int_Tensor", index_copy},
+      {"aten.select_scatter.default", select_scatter},
+      {"aten.slice_scatter.default", slice_scatter},
+      {"aten.copy.default", operand<1>},
       {"aten.view.default", view},
+      {"aten._reshape_alias.default", view},
+      {"aten.view_copy.default", view},
+      {"aten.unsqueeze_copy.default", view},
       {"aten._unsafe_view.default", view},
       {"aten.reshape.default", view},
       {"aten.unsqueeze.default", view},
@@ -285,9 +373,23 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.mean.default", mean},
       {"aten.mean.dim", mean},
       {"aten.amax.default", amax},
+      {"aten.amin.default", amin},
+      {"aten.max.default", amax},
+      {"aten.min.default", amin},
+      {"aten.any.default", any},
+      {"aten.any.dim", any},
+      {"aten.any.dims", any},
+      {"aten.all.default", all},
+      {"aten.all.dim", all},
+      {"aten.all.dims", all},
+      {"aten.argmax.default", argmax},
+      {"aten.argmin.default", argmin},
       {"aten.mm.default", mm},
       {"aten.addmm.default", addmm},
+      {"aten.mv.default", mv},
+      {"aten.dot.default", dot},
       {"aten.bmm.default", bmm},
+      {"aten.baddbmm.default", baddbmm},
       {"aten.embedding.default", embedding},
       {"aten.embedding_dense_backward.default", embedding_backward},
   };

@@ -22,8 +22,12 @@ struct AtenCall {
   bool flag(size_t i) const;
   const std::vector<int64_t>& integers(size_t i) const;
   const std::vector<Value>& tensors(size_t i) const;
+  /// A list of tensors in which some are None, shorter than the dims that it may name.
+  std::vector<std::optional<Value>> optional_tensors(size_t i) const;
+  std::string_view word(size_t i) const;
   bool is_tensor(size_t i) const;
   bool is_none(size_t i) const;
+  bool is_unknown(size_t i) const;
   /// A dim argument, counted from the front of `rank` dims.
   int64_t dim(size_t i, int64_t rank) const;
 
@@ -37,7 +41,17 @@ struct AtenCall {
   ir::ValueId operand(size_t i, DType dtype) const;
   ir::ValueId operand(size_t i) const { return operand(i, result.dtype); }
   ir::ValueId constant(double value) const { return builder.constant(value, result); }
+  /// A constant like another value.
+  ir::ValueId constant(double value, ir::ValueId like) const { return builder.constant(value, ir::Type(type(like))); }
+  ir::ValueId unary(ir::OpCode code, ir::ValueId x) const { return builder.unary(code, x); }
+  ir::ValueId binary(ir::OpCode code, ir::ValueId a, ir::ValueId b) const { return builder.binary(code, a, b); }
+  /// What a dim is at the call, as one number.
+  ir::ValueId size(const ir::Dim& dim, DType dtype) const;
+  /// 0, 1, ... along `dim` of `shape`.
+  ir::ValueId iota(const ir::Shape& shape, size_t dim, DType dtype) const;
 };
+
+using Handler = ir::ValueId (*)(const AtenCall&);
 
 /// Whether there is a handler for the op, given with its overload; what arguments it takes is another question.
 bool knows_aten(std::string_view op);

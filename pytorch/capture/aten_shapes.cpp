@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "capture/aten_index.h"
+
 namespace weft::capture {
 
 using ir::OpCode;
@@ -22,7 +24,8 @@ std::vector<int64_t> identity_permutation(int64_t rank) {
   return perm;
 }
 
-/// x with its dims permuted; where x is a permuted value itself, that value permuted once or not at all.
+}  // namespace
+
 ValueId permuted(const AtenCall& call, ValueId x, std::vector<int64_t> perm) {
   if (const ir::Op* inner = transpose_defining(call, x)) {
     x = inner->operands[0];
@@ -31,6 +34,8 @@ ValueId permuted(const AtenCall& call, ValueId x, std::vector<int64_t> perm) {
   if (perm == identity_permutation(call.type(x).rank())) return x;
   return call.builder.transpose(x, std::move(perm));
 }
+
+namespace {
 
 /// What `value` is the transpose of (the last two dims swapped), or kNoValue when it is none.
 ValueId untransposed(const AtenCall& call, ValueId value) {
@@ -41,11 +46,14 @@ ValueId untransposed(const AtenCall& call, ValueId value) {
   return op->attr<std::vector<int64_t>>("perm") == swap ? op->operands[0] : ir::kNoValue;
 }
 
-/// The dims an op reduces over: argument 1, or all where it has none, or None or [] there.
+/// The dims an op reduces over: argument 1, or all where it is no dim or list of dims, or an empty list.
 std::vector<int64_t> reduced_dims(const AtenCall& call, int64_t rank) {
   std::vector<int64_t> dims;
-  bool named = call.op.ends_with(".dim") || call.op.ends_with(".dim_IntList") || call.op == "aten.amax.default";
-  if (named && !call.is_none(1)) dims = call.integers(1);
+  if (call.arguments.size() > 1) {
+    if (const auto* list = std::get_if<std::vector<int64_t>>(&call.arguments[1])) dims = *list;
+    if (const auto* one = std::get_if<int64_t>(&call.arguments[1])) dims = {*one};
+  }
+  if (rank == 0) return {};
   for (int64_t& dim : dims) {
     check(dim >= -rank && dim < rank, "{}: dim {} is outside {} dims", call.op, dim, rank);
     if (dim < 0) dim += rank;
@@ -104,22 +112,41 @@ ValueId permute(const AtenCall& call) {
   return permuted(call, call.tensor(0), std::move(perm));
 }
 
+namespace {
+
+/// Elements 0, step, 2 step, ... along a dim: the first of each group of `step`, the last group filled up.
+ValueId every(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
+  int64_t size = constant_size(call, x, dim);
+  int64_t count = size / step + (size % step != 0);
+  if (count * step != size)
+    x = call.builder.emit(OpCode::kPad, {x}, {{"dim", dim}, {"low", int64_t{0}}, {"high", count * step - size}});
+  ir::Shape shape = call.type(x).shape;
+  shape[static_cast<size_t>(dim)] = ir::Dim(count);
+  shape.insert(shape.begin() + dim + 1, ir::Dim(step));
+  return call.reshape(call.builder.slice(call.builder.reshape(x, shape), dim + 1, 0, 1), call.result.shape);
+}
+
+}  // namespace
+
 ValueId slice(const AtenCall& call) {
   ValueId x = call.tensor(0);
   const ir::Shape& shape = call.type(x).shape;
   int64_t dim = call.dim(1, call.type(x).rank());
-  if (shape == call.result.shape && call.integer(4) == 1) return x;
-  check(call.integer(4) == 1, "{}: has a step", call.op);
+  int64_t step = call.integer(4);
+  if (shape == call.result.shape && step == 1) return x;
   int64_t size = constant_size(call, x, dim);
   auto clip = [size](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
   int64_t start = call.is_none(2) ? 0 : clip(call.integer(2));
-  int64_t limit = call.is_none(3) ? size : clip(call.integer(3));
-  return call.builder.slice(x, dim, start, std::max(start, limit));
+  int64_t limit = std::max(start, call.is_none(3) ? size : clip(call.integer(3)));
+  ValueId part = call.builder.slice(x, dim, start, limit);
+  return step == 1 ? part : every(call, part, dim, step);
 }
 
 ValueId select(const AtenCall& call) {
   ValueId x = call.tensor(0);
   int64_t dim = call.dim(1, call.type(x).rank());
+  if (!call.type(x).shape[static_cast<size_t>(dim)].is_constant())
+    return select_symbolic(call, x, dim, call.integer(2));
   int64_t size = constant_size(call, x, dim);
   int64_t index = call.integer(2) < 0 ? call.integer(2) + size : call.integer(2);
   return call.reshape(call.builder.slice(x, dim, index, index + 1), call.result.shape);
@@ -147,8 +174,85 @@ ValueId stack(const AtenCall& call) {
 ValueId flip(const AtenCall& call) {
   ValueId x = call.tensor(0);
   int64_t rank = call.type(x).rank();
+  if (rank == 0) return x;
   for (int64_t dim : call.integers(1))
     x = call.builder.emit(OpCode::kReverse, {x}, {{"dim", dim < 0 ? dim + rank : dim}});
+  return x;
+}
+
+ValueId repeat(const AtenCall& call) {
+  const std::vector<int64_t>& times = call.integers(1);
+  ir::Shape shape = call.type(call.tensor(0)).shape;
+  size_t lead = times.size() - shape.size();
+  ir::Shape repeated;
+  std::vector<int64_t> dims;
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (times[i] != 1) repeated.emplace_back(times[i]);
+    if (i < lead) continue;
+    dims.push_back(static_cast<int64_t>(repeated.size()));
+    repeated.push_back(shape[i - lead]);
+  }
+  return call.reshape(call.builder.broadcast(call.tensor(0), repeated, std::move(dims)), call.result.shape);
+}
+
+namespace {
+
+ValueId rolled(const AtenCall& call, ValueId x, int64_t dim, int64_t shift) {
+  int64_t size = constant_size(call, x, dim);
+  if (size == 0 || (shift = (shift % size + size) % size) == 0) return x;
+  return call.builder.concat(
+      {call.builder.slice(x, dim, size - shift, size), call.builder.slice(x, dim, 0, size - shift)}, dim);
+}
+
+}  // namespace
+
+/// (x, shifts, dims); without dims of all elements in a row.
+ValueId roll(const AtenCall& call) {
+  ValueId x = call.tensor(0);
+  const std::vector<int64_t>& shifts = call.integers(1);
+  const std::vector<int64_t>& dims = call.integers(2);
+  if (dims.empty()) {
+    ValueId row = call.reshape(x, {element_count(call.result.shape)});
+    return call.reshape(rolled(call, row, 0, shifts.at(0)), call.result.shape);
+  }
+  for (size_t i = 0; i < dims.size(); ++i)
+    x = rolled(call, x, dims[i] < 0 ? dims[i] + call.result.rank() : dims[i], shifts.at(i));
+  return x;
+}
+
+namespace {
+
+/// `low` and `high` more elements along a dim, fewer where negative.
+ValueId padded(const AtenCall& call, ValueId x, int64_t dim, int64_t low, int64_t high, double value) {
+  if (low < 0 || high < 0) {
+    int64_t size = constant_size(call, x, dim);
+    x = call.builder.slice(x, dim, std::max<int64_t>(0, -low), size - std::max<int64_t>(0, -high));
+  }
+  low = std::max<int64_t>(0, low);
+  high = std::max<int64_t>(0, high);
+  if (low == 0 && high == 0) return x;
+  if (value == 0) return call.builder.emit(OpCode::kPad, {x}, {{"dim", dim}, {"low", low}, {"high", high}});
+  std::vector<ValueId> parts;
+  auto fill = [&](int64_t count) {
+    ir::Type type = call.type(x);
+    type.shape[static_cast<size_t>(dim)] = ir::Dim(count);
+    if (count > 0) parts.push_back(call.builder.constant(value, std::move(type)));
+  };
+  fill(low);
+  parts.push_back(x);
+  fill(high);
+  return call.builder.concat(std::move(parts), dim);
+}
+
+}  // namespace
+
+/// (x, [low of the last dim, high, low of the last but one, ...], value)
+ValueId constant_pad(const AtenCall& call) {
+  const std::vector<int64_t>& amounts = call.integers(1);
+  ValueId x = call.tensor(0);
+  for (size_t i = 0; i + 1 < amounts.size(); i += 2)
+    x = padded(call, x, call.result.rank() - 1 - static_cast<int64_t>(i / 2), amounts[i], amounts[i + 1],
+               call.number(2));
   return x;
 }
 
@@ -162,28 +266,83 @@ ValueId mean(const AtenCall& call) {
   std::vector<int64_t> dims = reduced_dims(call, call.type(x).rank());
   ir::Dim count(1);
   for (int64_t dim : dims) count = count * call.type(x).shape[static_cast<size_t>(dim)];
-  check(count.is_constant(), "{}: over a symbolic number of elements", call.op);
   ValueId total = reduce(call, OpCode::kReduceSum, x, std::move(dims));
-  return call.builder.div(total, call.constant(static_cast<double>(count.constant())));
+  return call.builder.div(total, call.builder.broadcast(call.size(count, call.result.dtype), call.result.shape, {}));
 }
 
-ValueId amax(const AtenCall& call) {
-  ValueId x = call.tensor(0);
-  return reduce(call, OpCode::kReduceMax, x, reduced_dims(call, call.type(x).rank()));
+namespace {
+
+/// The other way round: the larger the smaller. Exact: of integers the complement, of which the least has one too.
+ValueId reversed(const AtenCall& call, ValueId x) {
+  return call.unary(is_floating(call.type(x).dtype) ? OpCode::kNeg : OpCode::kNot, x);
 }
+
+/// bool has no order in the IR.
+ValueId ordered(const AtenCall& call, ValueId x) {
+  return call.type(x).dtype == DType::kBool ? call.cast(x, DType::kI32) : x;
+}
+
+ValueId largest(const AtenCall& call, bool smallest) {
+  ValueId x = ordered(call, call.tensor(0));
+  if (smallest) x = reversed(call, x);
+  x = reduce(call, OpCode::kReduceMax, x, reduced_dims(call, call.type(x).rank()));
+  return call.cast(smallest ? reversed(call, x) : x, call.result.dtype);
+}
+
+/// Whether any element is true (or, `negated`, any is not).
+ValueId has_any(const AtenCall& call, bool negated) {
+  ValueId x = call.cast(call.tensor(0), DType::kBool);
+  if (negated) x = call.unary(OpCode::kNot, x);
+  ValueId count = reduce(call, OpCode::kReduceMax, call.cast(x, DType::kI32), reduced_dims(call, call.type(x).rank()));
+  ValueId some = call.binary(OpCode::kGt, count, call.constant(0, count));  // of nothing it is less than 0
+  return call.cast(negated ? call.unary(OpCode::kNot, some) : some, call.result.dtype);
+}
+
+/// The least index of what equals the largest, as the largest of the negated indices.
+ValueId index_of_largest(const AtenCall& call, bool smallest) {
+  ValueId x = ordered(call, call.tensor(0));
+  if (call.is_none(1) || call.type(x).rank() == 0) x = call.reshape(x, {element_count(call.type(x).shape)});
+  if (smallest) x = reversed(call, x);
+  const ir::Shape shape = call.type(x).shape;
+  int64_t dim = call.is_none(1) ? 0 : call.dim(1, static_cast<int64_t>(shape.size()));
+  std::vector<int64_t> kept;
+  for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i)
+    if (i != dim) kept.push_back(i);
+  const ir::Attrs dims{{"dims", std::vector<int64_t>{dim}}};
+  ValueId most = call.builder.broadcast(call.builder.emit(OpCode::kReduceMax, {x}, dims), shape, kept);
+  ValueId hit = call.binary(OpCode::kEq, x, most);
+  if (is_floating(call.type(x).dtype)) hit = call.binary(OpCode::kOr, hit, call.binary(OpCode::kNe, x, x));
+  ValueId index = call.builder.neg(call.iota(shape, static_cast<size_t>(dim), DType::kI64));
+  constexpr double kNone = -4611686018427387904.0;
+  ValueId first =
+      call.builder.emit(OpCode::kReduceMax, {call.builder.select(hit, index, call.constant(kNone, index))}, dims);
+  return call.reshape(call.builder.neg(first), call.result.shape);
+}
+
+}  // namespace
+
+ValueId amax(const AtenCall& call) { return largest(call, /*smallest=*/false); }
+ValueId amin(const AtenCall& call) { return largest(call, /*smallest=*/true); }
+ValueId any(const AtenCall& call) { return has_any(call, /*negated=*/false); }
+ValueId all(const AtenCall& call) { return has_any(call, /*negated=*/true); }
+ValueId argmax(const AtenCall& call) { return index_of_largest(call, /*smallest=*/false); }
+ValueId argmin(const AtenCall& call) { return index_of_largest(call, /*smallest=*/true); }
 
 ValueId mm(const AtenCall& call) { return product(call, call.tensor(0), call.tensor(1)); }
 
-/// beta * bias + alpha * (a b)
-ValueId addmm(const AtenCall& call) {
-  check(call.number(3) == 1.0 && call.number(4) == 1.0, "{}: beta or alpha is not 1", call.op);
+namespace {
+
+/// beta * bias + alpha * product: arguments 0, 3 and 4. With beta 0 the bias doesn't count, NaN or not.
+ValueId added(const AtenCall& call, ValueId product) {
+  double beta = call.number(3), alpha = call.number(4);
+  if (alpha != 1) product = call.builder.mul(product, call.constant(alpha));
+  if (beta == 0) return product;
   ValueId bias = call.expand(call.tensor(0), call.result.shape);
-  return call.builder.add(product(call, call.tensor(1), call.tensor(2)), bias);
+  if (beta != 1) bias = call.builder.mul(bias, call.constant(beta));
+  return call.builder.add(product, bias);
 }
 
-ValueId bmm(const AtenCall& call) {
-  ValueId a = call.tensor(0);
-  ValueId b = call.tensor(1);
+ValueId batch_product(const AtenCall& call, ValueId a, ValueId b) {
   ir::Attrs attrs;
   if (ValueId source = untransposed(call, a); source != ir::kNoValue) {
     a = source;
@@ -196,7 +355,36 @@ ValueId bmm(const AtenCall& call) {
   return call.builder.emit(OpCode::kBatchMatmul, {a, b}, std::move(attrs));
 }
 
-ValueId embedding(const AtenCall& call) { return call.builder.emit(OpCode::kGather, {call.tensor(0), call.tensor(1)}); }
+}  // namespace
+
+ValueId addmm(const AtenCall& call) { return added(call, product(call, call.tensor(1), call.tensor(2))); }
+
+ValueId mv(const AtenCall& call) {
+  ValueId matrix = call.tensor(0);
+  ValueId columns = untransposed(call, matrix);
+  return call.builder.matmul(call.tensor(1), columns != ir::kNoValue ? columns : matrix, columns == ir::kNoValue);
+}
+
+ValueId dot(const AtenCall& call) {
+  return call.builder.reduce_sum(call.builder.mul(call.tensor(0), call.tensor(1)), {0});
+}
+
+ValueId bmm(const AtenCall& call) { return batch_product(call, call.tensor(0), call.tensor(1)); }
+
+ValueId baddbmm(const AtenCall& call) { return added(call, batch_product(call, call.tensor(1), call.tensor(2))); }
+
+/// (weight, indices, padding_idx, scale_grad_by_freq): no gradient reaches the row that stands for padding.
+ValueId embedding(const AtenCall& call) {
+  check(!call.flag(3), "{}: scales gradients by frequency", call.op);
+  ValueId index = call.tensor(1);
+  ValueId rows = call.builder.emit(OpCode::kGather, {call.tensor(0), index});
+  if (call.integer(2) < 0) return rows;
+  ValueId padding = call.binary(OpCode::kEq, index, call.constant(static_cast<double>(call.integer(2)), index));
+  ir::Shape shape = call.type(index).shape;
+  shape.emplace_back(1);
+  padding = call.expand(call.builder.reshape(padding, shape), call.result.shape);
+  return call.builder.select(padding, call.unary(OpCode::kStopGradient, rows), rows);
+}
 
 /// (grad, indices, num_weights, padding_idx, scale_grad_by_freq)
 ValueId embedding_backward(const AtenCall& call) {

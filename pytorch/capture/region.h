@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,12 +17,12 @@ struct Value {
 };
 
 /// An argument that the graph has but the region can't know: a symbolic number, a dtype, a memory format. What such
-/// arguments decide is in the result's type already.
+/// arguments decide is in the result's type already, or the op is refused.
 struct Unknown {};
 
-/// An argument of an ATen call; monostate is None.
-using Argument =
-    std::variant<std::monostate, Unknown, bool, int64_t, double, Value, std::vector<int64_t>, std::vector<Value>>;
+/// An argument of an ATen call; monostate is None. A list of tensors may have None among them.
+using Argument = std::variant<std::monostate, Unknown, bool, int64_t, double, std::string, Value, std::vector<int64_t>,
+                              std::vector<Value>, std::vector<std::optional<Value>>>;
 
 /// A size as the graph has it: a number times symbols, in any order.
 using Size = std::pair<int64_t, std::vector<std::string>>;

@@ -5,8 +5,10 @@ from __future__ import annotations
 import operator
 import random
 
+import aten_cases
 import pytest
 import torch
+from aten_cases import floats
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -45,13 +47,6 @@ def assert_equals_aten(f, *inputs):
     for a, b in zip(got, want, strict=True):
         assert a.dtype == b.dtype and a.is_contiguous()
         torch.testing.assert_close(a, b.contiguous(), rtol=2e-6, atol=1e-6, equal_nan=True)
-
-
-def floats(*shape, special=True):
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
-    if special and x.numel() > 4:
-        x.view(-1)[:4] = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0])
-    return x
 
 
 UNARY = [
@@ -160,6 +155,9 @@ CASES = {
 }
 
 
+CASES |= aten_cases.CASES
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_op(name):
     f, inputs = CASES[name]
@@ -175,6 +173,7 @@ def test_each_op_of_the_table_is_tested():
         module = make_fx(f, tracing_mode="fake")(*inputs)
         traced |= {n.target._schema.name.split("::")[1] for n in module.graph.nodes if n.op == "call_function"}
     same = {"_unsafe_view", "reshape", "contiguous", "lift_fresh_copy", "scalar_tensor", "zeros", "ones", "ones_like"}
+    same |= {"square", "zero", "lift_fresh"}  # which tracing turns into others, or takes for others
     same |= {"new_zeros", "full_like", "logical_or", "ones", "zeros"}  # one handler with a tested one
     assert table - traced - same == set()
 

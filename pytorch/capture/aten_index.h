@@ -1,0 +1,24 @@
+#pragma once
+
+#include "capture/aten_ops.h"
+
+/// The ATen ops that read or write by index. An index outside its dim is the user's error when the program runs.
+namespace weft::capture {
+
+ir::ValueId index_select(const AtenCall& call);
+ir::ValueId gather(const AtenCall& call);
+/// x[i, :, j], where the indices are integers (a mask's result has a size that only its data tell).
+ir::ValueId index(const AtenCall& call);
+ir::ValueId index_put(const AtenCall& call);
+ir::ValueId scatter(const AtenCall& call);
+ir::ValueId scatter_add(const AtenCall& call);
+ir::ValueId index_add(const AtenCall& call);
+/// index_copy and index_fill.
+ir::ValueId index_copy(const AtenCall& call);
+ir::ValueId select_scatter(const AtenCall& call);
+ir::ValueId slice_scatter(const AtenCall& call);
+
+/// The element `index` of dim `dim` (negative: from the end), which the result lacks, where the dim is a symbol.
+ir::ValueId select_symbolic(const AtenCall& call, ir::ValueId x, int64_t dim, int64_t index);
+
+}  // namespace weft::capture
