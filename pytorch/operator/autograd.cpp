@@ -146,13 +146,34 @@ struct CallBackward : Node {
   }
 };
 
+/// A program without a derivative runs all the same. Who goes back through it hears why there is none.
+Tensors call_without_derivative(const CallProgram& program, at::TensorList inputs, const std::string& reason) {
+  auto node = c10::make_intrusive<torch::autograd::Error>(reason, torch::autograd::collect_next_edges(inputs));
+  Tensors results;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    results = call(program.text(), inputs);
+  }
+  const auto& types = program.signature().outputs();
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (is_floating(types[i].type.dtype)) torch::autograd::set_history(results[i], node);
+  }
+  return results;
+}
+
 Tensors call_and_record(const CallProgram& program, at::TensorList inputs) {
   auto symbols = program.signature().bind_symbolic(inputs);  // first of all: the errors name the input
   auto node = c10::make_intrusive<CallBackward>();
   node->backward.program = &program;
   node->backward.symbols = std::move(symbols);
   for (const at::Tensor& input : inputs) node->backward.wanted.push_back(input.requires_grad());
-  const Derivative& derivative = node->backward.derivative();
+  const Derivative* found = nullptr;
+  try {
+    found = &node->backward.derivative();
+  } catch (const Error& error) {
+    return call_without_derivative(program, inputs, error.what());
+  }
+  const Derivative& derivative = *found;
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   Tensors results;
   {

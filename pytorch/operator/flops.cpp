@@ -1,5 +1,7 @@
 #include "operator/flops.h"
 
+#include <algorithm>
+
 #include "ir/parser.h"
 #include "ir/verifier.h"
 
@@ -42,6 +44,10 @@ int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& 
       }
       return ir::evaluate(scan.length, symbols) * count(program, scan.region, symbols);
     }
+    case ir::OpCode::kCond:  // the dearer branch
+      return std::max(count(program, op.regions[0], symbols), count(program, op.regions[1], symbols));
+    case ir::OpCode::kWhile:  // one step: how many there are depends on values
+      return count(program, op.regions[0], symbols) + count(program, op.regions[1], symbols);
     default:
       return 0;
   }

@@ -21,6 +21,8 @@ class Evaluator {
   void run_op(const ir::Op& op);
   void run_scan(const Call& call);
   void run_ragged_scan(const Call& call);
+  void run_cond(const Call& call);
+  void run_while(const Call& call);
   void run_kernel(const Call& call);
   int64_t value_of(const ir::Dim& dim) const { return ir::evaluate(dim, bindings_); }
 

@@ -174,7 +174,37 @@ void Evaluator::run_scan(const Call& call) {
   for (size_t i = 0; i < carries; ++i) copy_bytes(call.results[i].data, std::as_const(now[i]).view());
 }
 
+void Evaluator::run_cond(const Call& call) {
+  const ir::Block& region = call.op.regions[*static_cast<const uint8_t*>(call.operands[0].data) != 0 ? 0 : 1];
+  run_ops(region);
+  for (size_t i = 0; i < region.results.size(); ++i) copy_bytes(call.results[i].data, view(region.results[i]));
+}
+
+void Evaluator::run_while(const Call& call) {
+  const ir::Block& condition = call.op.regions[0];
+  const ir::Block& body = call.op.regions[1];
+  std::vector<Array> now;
+  for (const View& init : call.operands) now.push_back(Array::copy_of(init));
+  std::vector<Array> next = now;
+  auto enter = [&](const ir::Block& region) {
+    for (size_t i = 0; i < now.size(); ++i) set(region.args[i], std::as_const(now[i]).view());
+    run_ops(region);
+  };
+  auto holds = [&] {
+    enter(condition);
+    return *static_cast<const uint8_t*>(view(condition.results[0]).data) != 0;
+  };
+  while (holds()) {
+    enter(body);
+    for (size_t i = 0; i < now.size(); ++i) copy_bytes(next[i].bytes.data(), view(body.results[i]));
+    std::swap(now, next);
+  }
+  for (size_t i = 0; i < now.size(); ++i) copy_bytes(call.results[i].data, std::as_const(now[i]).view());
+}
+
 void kernels::scan(const Call& call) { call.evaluator.run_scan(call); }
+void kernels::cond(const Call& call) { call.evaluator.run_cond(call); }
+void kernels::while_loop(const Call& call) { call.evaluator.run_while(call); }
 
 std::vector<Array> evaluate(const ir::Program& program, std::span<const Array> inputs) {
   std::vector<std::vector<int64_t>> sizes;

@@ -102,4 +102,28 @@ std::vector<ValueId> Builder::scan(std::vector<ValueId> inits, std::vector<Value
   return append(std::move(op)).results;
 }
 
+std::vector<ValueId> Builder::cond(ValueId predicate, const Branch& yes, const Branch& no) {
+  Op op{OpCode::kCond, {predicate}, {}, {}, {}};
+  for (const Branch* branch : {&yes, &no}) {
+    Block region;
+    Builder body(program_, region);
+    region.results = (*branch)(body);
+    op.regions.push_back(std::move(region));
+  }
+  return append(std::move(op)).results;
+}
+
+std::vector<ValueId> Builder::while_loop(std::vector<ValueId> inits, const LoopPart& condition, const LoopPart& body) {
+  Op op{OpCode::kWhile, std::move(inits), {}, {}, {}};
+  for (const LoopPart* part : {&condition, &body}) {
+    Block region;
+    for (ValueId init : op.operands) region.args.push_back(program_.new_value(type(init)));
+    Builder inside(program_, region);
+    std::vector<ValueId> args = region.args;
+    region.results = (*part)(inside, args);
+    op.regions.push_back(std::move(region));
+  }
+  return append(std::move(op)).results;
+}
+
 }  // namespace weft::ir

@@ -275,7 +275,7 @@ class Parser {
   /// Ops until `return` or `yield`.
   void parse_ops(Block& block, int64_t depth) {
     while (!is_word(depth == 0 ? "return" : "yield")) {
-      if (token_.kind != TokenKind::kValue && !is_word("scan"))
+      if (token_.kind != TokenKind::kValue && !is_word("scan") && !is_word("cond") && !is_word("while"))
         fail_expected(depth == 0 ? "an op, as %a = neg %b, or 'return'" : "an op, as %a = neg %b, or 'yield'");
       parse_op(block, depth);
     }
@@ -294,6 +294,10 @@ class Parser {
     Op op{*code, {}, {}, {}, {}};
     if (*code == OpCode::kScan) {
       parse_scan(op, word, depth);
+    } else if (*code == OpCode::kCond) {
+      parse_cond(op, word, depth);
+    } else if (*code == OpCode::kWhile) {
+      parse_while(op, word, depth);
     } else {
       if (token_.kind == TokenKind::kValue) op.operands = parse_values();
       if (is_punct('{')) parse_attrs(op.attrs);
@@ -403,8 +407,68 @@ class Parser {
     return dim;
   }
 
-  void parse_scan(Op& op, const Token& word, int64_t depth) {
+  void check_depth(const Token& word, int64_t depth) const {
     if (depth >= kMaxRegionDepth) fail(word, fmt::format("regions are nested more than {} deep", kMaxRegionDepth));
+  }
+
+  /// `{ ops  yield %a, %b }`.
+  void parse_region(Block& region, int64_t depth) {
+    expect_punct('{');
+    parse_ops(region, depth + 1);
+    expect_word("yield");
+    if (token_.kind == TokenKind::kValue) region.results = parse_values();
+    expect_punct('}');
+  }
+
+  void parse_cond(Op& op, const Token& word, int64_t depth) {
+    check_depth(word, depth);
+    op.operands.push_back(look_up(expect(TokenKind::kValue, "the predicate, as %p")));
+    if (is_punct('{')) parse_attrs(op.attrs);
+    for (std::string_view branch : {"then", "else"}) {
+      expect_word(branch);
+      size_t outer = scope_.size();
+      parse_region(op.regions.emplace_back(), depth);
+      end_scope(outer);
+    }
+  }
+
+  void parse_while(Op& op, const Token& word, int64_t depth) {
+    check_depth(word, depth);
+    if (is_punct('{')) parse_attrs(op.attrs);
+    std::vector<Token> args, operands;
+    expect_word("carry");
+    parse_pairs(args, operands);
+    for (const Token& operand : operands) op.operands.push_back(look_up(operand));
+    for (size_t i = 0; i < 2; ++i) {
+      if (i == 1) {
+        Token place = token_;
+        expect_word("do");
+        parse_args(args);
+        if (args.size() != operands.size())
+          fail(place, fmt::format("while: {} carries go in, but its body takes {}", operands.size(), args.size()));
+      }
+      size_t outer = scope_.size();
+      Block region;
+      for (size_t k = 0; k < args.size(); ++k)
+        region.args.push_back(define(args[k], Type(program_.type(op.operands[k]))));
+      parse_region(region, depth);
+      end_scope(outer);
+      op.regions.push_back(std::move(region));
+    }
+  }
+
+  /// `(%a, %b)`.
+  void parse_args(std::vector<Token>& args) {
+    args.clear();
+    expect_punct('(');
+    if (accept_punct(')')) return;
+    do args.push_back(expect(TokenKind::kValue, "a region's argument, as %h"));
+    while (accept_punct(','));
+    expect_punct(')');
+  }
+
+  void parse_scan(Op& op, const Token& word, int64_t depth) {
+    check_depth(word, depth);
     std::vector<Token> args;
     parse_scan_head(op, args);
     auto carries = static_cast<size_t>(op.attr<int64_t>("carries"));

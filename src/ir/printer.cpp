@@ -148,6 +148,8 @@ class Printer {
     out_ += info(op.code).name;
     if (op.code == OpCode::kScan)
       print_scan(op, depth);
+    else if (op.code == OpCode::kCond || op.code == OpCode::kWhile)
+      print_control(op, depth);
     else
       out_ += (op.operands.empty() ? "" : " " + list(op.operands)) + attrs_text(op);
     if (!op.results.empty()) out_ += " : " + types(op.results);
@@ -176,12 +178,34 @@ class Printer {
       out_ += fmt::format(" ragged({}, {}, {})", names_.of(op.operands.back()), to_string(op.attr_or("rows", Dim(0))),
                           to_string(op.attr_or("packed", Dim(0))));
     out_ += attrs_text(op);
-    out_ += " carry" + pairs(op, region, 0, carries) + " xs" + pairs(op, region, carries, operands) + " {\n";
+    out_ += " carry" + pairs(op, region, 0, carries) + " xs" + pairs(op, region, carries, operands);
+    print_region(region, depth,
+                 " carry(" + list(region.results, 0, carries) + ") ys(" + list(region.results, carries) + ")");
+  }
+
+  /// ` { ops, yield...`, and the brace that ends it.
+  void print_region(const Block& region, int depth, const std::string& yielded) {
+    out_ += " {\n";
     for (const Op& inner : region.ops) print_op(inner, depth + 1);
     out_.append(static_cast<size_t>(depth + 1) * 2, ' ');
-    out_ += "yield carry(" + list(region.results, 0, carries) + ") ys(" + list(region.results, carries) + ")\n";
+    out_ += "yield" + yielded + "\n";
     out_.append(static_cast<size_t>(depth) * 2, ' ');
     out_ += "}";
+  }
+
+  /// `cond %p then {...} else {...}`, or `while carry(%h = %h0) {...} do(%k) {...}`.
+  void print_control(const Op& op, int depth) {
+    static const Block empty;
+    bool loop = op.code == OpCode::kWhile;
+    for (size_t i = 0; i < 2; ++i) {
+      const Block& region = i < op.regions.size() ? op.regions[i] : empty;
+      if (i == 0)
+        out_ += loop ? attrs_text(op) + " carry" + pairs(op, region, 0, op.operands.size())
+                     : " " + list(op.operands) + attrs_text(op) + " then";
+      else
+        out_ += loop ? " do(" + list(region.args) + ")" : " else";
+      print_region(region, depth, region.results.empty() ? "" : " " + list(region.results));
+    }
   }
 
   const Program& program_;

@@ -19,6 +19,12 @@ enum class OpCode : uint8_t {
 
 enum class OpClass : uint8_t { kElementwise, kMovement, kReduction, kProduct, kSource, kRegion };
 
+/// How many ops there are.
+inline constexpr size_t kOpCount = 0
+#define WEFT_OP(...) +1
+#include "ir/ops.def"
+    ;
+
 /// One row of ops.def that every phase may ask for.
 struct OpInfo {
   std::string_view name;
@@ -52,7 +58,7 @@ inline constexpr int64_t kMaxDim = int64_t{1} << 62;
 
 struct Op;
 
-/// Straight-line ops: a program's body or a scan's region.
+/// Straight-line ops: a program's body, or a region of a scan, cond or while.
 struct Block {
   std::vector<ValueId> args;
   std::vector<Op> ops;
@@ -62,9 +68,9 @@ struct Block {
 struct Op {
   OpCode code;
   std::vector<ValueId> operands;
-  std::vector<ValueId> results;  ///< one, but for scan
+  std::vector<ValueId> results;  ///< one, but for ops with regions
   Attrs attrs;
-  std::vector<Block> regions;  ///< one for scan, none otherwise
+  std::vector<Block> regions;  ///< one for scan, two for cond and while, none otherwise
 
   bool has(std::string_view name) const { return attrs.find(name) != attrs.end(); }
   /// The attribute; internal error if it is absent or of another type.

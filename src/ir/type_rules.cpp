@@ -540,6 +540,53 @@ std::vector<Type> scan(const RuleInput& in) {
   return types;
 }
 
+std::vector<Type> cond(const RuleInput& in) {
+  in.allow({});
+  check(in.operand(0) == Type{DType::kBool, {}}, "cond: its predicate must be bool[], not {}",
+        to_string(in.operand(0)));
+  check(in.op.regions.size() == 2, "cond: needs two regions, but has {}", in.op.regions.size());
+  const Block& yes = in.op.regions[0];
+  const Block& no = in.op.regions[1];
+  check(yes.args.empty() && no.args.empty(), "cond: its regions take no arguments");
+  check(yes.results.size() == no.results.size(), "cond: one region yields {} values, the other {}", yes.results.size(),
+        no.results.size());
+  std::vector<Type> types;
+  for (size_t i = 0; i < yes.results.size(); ++i) {
+    const Type& type = in.program.type(yes.results[i]);
+    const Type& other = in.program.type(no.results[i]);
+    check(type == other, "cond: value {} is {} in one region and {} in the other", i, to_string(type),
+          to_string(other));
+    types.push_back(type);
+  }
+  return types;
+}
+
+std::vector<Type> while_loop(const RuleInput& in) {
+  in.allow({});
+  check(in.op.regions.size() == 2, "while: needs two regions, but has {}", in.op.regions.size());
+  const Block& condition = in.op.regions[0];
+  const Block& body = in.op.regions[1];
+  size_t carries = in.op.operands.size();
+  check(condition.results.size() == 1 && in.program.type(condition.results[0]) == Type{DType::kBool, {}},
+        "while: its condition must yield one bool[]{}",
+        condition.results.size() == 1 ? ", not " + to_string(in.program.type(condition.results[0]))
+                                      : fmt::format(", not {} values", condition.results.size()));
+  check(condition.args.size() == carries && body.args.size() == carries && body.results.size() == carries,
+        "while: {} carries go in, but its regions take {} and {} and yield {}", carries, condition.args.size(),
+        body.args.size(), body.results.size());
+  std::vector<Type> types;
+  for (size_t i = 0; i < carries; ++i) {
+    const Type& init = in.operand(i);
+    for (const Block& region : in.op.regions)
+      check(in.program.type(region.args[i]) == init, "while: carry {} begins as {}, but a region takes {}", i,
+            to_string(init), to_string(in.program.type(region.args[i])));
+    const Type& out = in.program.type(body.results[i]);
+    check(out == init, "while: carry {} comes in as {} but goes out as {}", i, to_string(init), to_string(out));
+    types.push_back(init);
+  }
+  return types;
+}
+
 }  // namespace type_rules
 
 std::vector<Type> infer_types(const Program& program, const Op& op, const std::vector<Type>& declared) {

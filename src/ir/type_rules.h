@@ -60,6 +60,8 @@ std::vector<Type> batch_matmul(const RuleInput& in);
 std::vector<Type> pack(const RuleInput& in);
 std::vector<Type> matmul_packed(const RuleInput& in);
 std::vector<Type> scan(const RuleInput& in);
+std::vector<Type> cond(const RuleInput& in);
+std::vector<Type> while_loop(const RuleInput& in);
 
 }  // namespace type_rules
 }  // namespace weft::ir

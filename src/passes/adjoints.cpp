@@ -66,6 +66,14 @@ void mark_varied_scan(const Program& program, const Op& op, ValueSet& varied) {
   }
 }
 
+void mark_varied_cond(const Program& program, const Op& op, ValueSet& varied) {
+  for (const Block& region : op.regions) {
+    mark_varied(program, region, varied);
+    for (size_t i = 0; i < op.results.size(); ++i)
+      if (varied.contains(region.results[i])) varied.insert(op.results[i]);
+  }
+}
+
 /// Too dear to compute twice.
 bool is_expensive(OpCode code, Keep keep) {
   if (keep == Keep::kCheckpoint) return false;
@@ -74,6 +82,7 @@ bool is_expensive(OpCode code, Keep keep) {
   switch (info(code).op_class) {
     case OpClass::kProduct:
     case OpClass::kReduction:
+    case OpClass::kRegion:
       return true;
     default:
       break;
@@ -113,9 +122,13 @@ void mark_varied(const Program& program, const Block& block, ValueSet& varied) {
       mark_varied_scan(program, op, varied);
       continue;
     }
+    if (op.code == OpCode::kCond) {
+      mark_varied_cond(program, op, varied);
+      continue;
+    }
     if (!vjp_rules::rule(op.code)) continue;
     bool varies = false;
-    for (ValueId v : op.operands) varies = varies || varied.contains(v);
+    for_each_use(op, [&](ValueId v) { varies = varies || varied.contains(v); });
     if (!varies) continue;
     for (ValueId result : op.results)
       if (is_floating(program.type(result).dtype)) varied.insert(result);

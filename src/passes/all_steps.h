@@ -59,12 +59,12 @@ bool AllSteps::is_possible(const ir::Program& program, const ir::Op& op, F&& var
   for (const auto* values : {&op.operands, &op.results})
     for (ir::ValueId v : *values)
       if (program.type(v).rank() >= ir::kMaxRank) return false;
+  if (!op.regions.empty()) return false;
   switch (op.code) {
     case ir::OpCode::kGather:
       return !varies(op.operands[0]);
     case ir::OpCode::kScatterAdd:
     case ir::OpCode::kScatter:
-    case ir::OpCode::kScan:
     case ir::OpCode::kPack:
     case ir::OpCode::kMatmulPacked:
       return false;

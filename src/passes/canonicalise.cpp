@@ -29,16 +29,26 @@ class Canonicalise {
   void run(Block& block) {
     Block out;
     Block* before = simplifier_.enter(&out);
+    run_ops(block);
+    for (ValueId& v : block.results) v = replaced_(v);
+    simplifier_.enter(before);
+    block.ops = std::move(out.ops);
+  }
+
+  void run_ops(Block& block) {
     for (Op& op : block.ops) {
       for (ValueId& v : op.operands) v = replaced_(v);
       if (op.code == OpCode::kScan)
         run_scan(std::move(op));
+      else if (op.code == OpCode::kCond)
+        run_cond(std::move(op));
+      else if (op.code == OpCode::kWhile)
+        run_while(std::move(op));
+      else if (op.results.size() != 1)
+        simplifier_.append(std::move(op));
       else
         run_op(std::move(op));
     }
-    for (ValueId& v : block.results) v = replaced_(v);
-    simplifier_.enter(before);
-    block.ops = std::move(out.ops);
   }
 
   void run_op(Op op) {
@@ -65,6 +75,52 @@ class Canonicalise {
     for (size_t i = 0; i < parts.ys.size(); ++i) parts.ys[i].out = region.results[parts.carries.size() + i];
     known_ys(parts);
     simplifier_.append(std::move(parts).build());
+  }
+
+  void run_cond(Op op) {
+    if (std::optional<double> known = simplifier_.splat(op.operands[0])) return take_branch(op, *known != 0 ? 0 : 1);
+    if (const Op* negated = simplifier_.definition(op.operands[0], OpCode::kNot)) {
+      op.operands[0] = negated->operands[0];
+      std::swap(op.regions[0], op.regions[1]);
+      simplifier_.changed = true;
+    }
+    for (Block& region : op.regions) run(region);
+    same_in_both(op);
+    simplifier_.append(std::move(op));
+  }
+
+  /// The ops of the only region that a cond can come to.
+  void take_branch(Op& op, size_t branch) {
+    Block& region = op.regions[branch];
+    simplifier_.changed = true;
+    run_ops(region);
+    for (size_t i = 0; i < op.results.size(); ++i) replace(op.results[i], replaced_(region.results[i]));
+  }
+
+  /// What both regions yield is known without them.
+  void same_in_both(Op& op) {
+    Block& yes = op.regions[0];
+    Block& no = op.regions[1];
+    for (size_t i = op.results.size(); i-- > 0;) {
+      if (yes.results[i] != no.results[i]) continue;
+      replace(op.results[i], yes.results[i]);
+      for (auto* list : {&op.results, &yes.results, &no.results}) list->erase(list->begin() + static_cast<int64_t>(i));
+      simplifier_.changed = true;
+    }
+  }
+
+  /// A carry that goes out as it came in is a value from outside.
+  void run_while(Op op) {
+    Block& body = op.regions[1];
+    for (size_t i = op.results.size(); i-- > 0;) {
+      if (body.results[i] != body.args[i] && replaced_(body.results[i]) != op.operands[i]) continue;
+      for (ValueId v : {op.regions[0].args[i], body.args[i], op.results[i]}) replace(v, op.operands[i]);
+      for (auto* list : {&op.operands, &op.results, &op.regions[0].args, &body.args, &body.results})
+        list->erase(list->begin() + static_cast<int64_t>(i));
+      simplifier_.changed = true;
+    }
+    for (Block& region : op.regions) run(region);
+    simplifier_.append(std::move(op));
   }
 
   /// Each step of a stack that repeats one value is that value.

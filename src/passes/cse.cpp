@@ -64,9 +64,14 @@ class Cse {
         ops.push_back(std::move(op));
         continue;
       }
+      if (!op.regions.empty()) {
+        for (Block& region : op.regions) run(region);
+        ops.push_back(std::move(op));
+        continue;
+      }
       size_t hash = hash_of(op);
       if (const Op* first = find(hash, op)) {
-        replaced_.set(op.results[0], first->results[0]);
+        for (size_t i = 0; i < op.results.size(); ++i) replaced_.set(op.results[i], first->results[i]);
         continue;
       }
       table_[hash].push_back({op, depth_});
@@ -96,7 +101,9 @@ class Cse {
     if (a.code != b.code || a.operands != b.operands || a.attrs.size() != b.attrs.size()) return false;
     for (auto x = a.attrs.begin(), y = b.attrs.begin(); x != a.attrs.end(); ++x, ++y)
       if (x->first != y->first || !same(x->second, y->second)) return false;
-    return program_.type(a.results[0]) == program_.type(b.results[0]);
+    return std::ranges::equal(
+        a.results, b.results, {}, [&](ValueId v) { return program_.type(v); },
+        [&](ValueId v) { return program_.type(v); });
   }
 
   /// Constants and broadcasts are free beside their readers: a region keeps its own.

@@ -32,6 +32,10 @@ class Dce {
       if (!is_live(op)) continue;
       if (op.code == OpCode::kScan)
         mark_scan(op);
+      else if (op.code == OpCode::kCond)
+        mark_cond(op);
+      else if (op.code == OpCode::kWhile)
+        mark_while(op);
       else
         for (ValueId v : op.operands) live_.insert(v);
     }
@@ -55,10 +59,61 @@ class Dce {
       if (is_live(region.args[i]) || (i < carries && is_live(op.results[i]))) live_.insert(op.operands[i]);
   }
 
+  void mark_cond(const Op& op) {
+    live_.insert(op.operands[0]);
+    for (const Block& region : op.regions) {
+      for (size_t i = 0; i < op.results.size(); ++i)
+        if (is_live(op.results[i])) live_.insert(region.results[i]);
+      mark(region.ops);
+    }
+  }
+
+  bool is_live_carry(const Op& op, size_t i) const {
+    return is_live(op.results[i]) || is_live(op.regions[0].args[i]) || is_live(op.regions[1].args[i]);
+  }
+
+  /// A carry lives when its last value is read, or when the condition or what lives of the body reads it.
+  void mark_while(const Op& op) {
+    const Block& body = op.regions[1];
+    live_.insert(op.regions[0].results[0]);
+    mark(op.regions[0].ops);
+    bool changed = true;
+    while (changed) {
+      mark(body.ops);
+      changed = false;
+      for (size_t i = 0; i < op.results.size(); ++i)
+        if (is_live_carry(op, i)) changed = live_.insert(body.results[i]) || changed;
+    }
+    for (size_t i = 0; i < op.results.size(); ++i)
+      if (is_live_carry(op, i)) live_.insert(op.operands[i]);
+  }
+
   void sweep(Block& block) {
     std::erase_if(block.ops, [&](const Op& op) { return !is_live(op); });
     for (Op& op : block.ops)
-      if (op.code == OpCode::kScan) sweep_scan(op);
+      if (op.code == OpCode::kScan)
+        sweep_scan(op);
+      else if (!op.regions.empty())
+        sweep_control(op);
+  }
+
+  /// Of a cond or while.
+  void sweep_control(Op& op) {
+    bool loop = op.code == OpCode::kWhile;
+    std::vector<bool> dead;
+    for (size_t i = 0; i < op.results.size(); ++i)
+      dead.push_back(loop ? !is_live_carry(op, i) : !is_live(op.results[i]));
+    auto shrink = [&](std::vector<ValueId>& list) {
+      size_t next = 0;
+      std::erase_if(list, [&](ValueId) { return dead[next++]; });
+    };
+    for (Block& region : op.regions) {
+      sweep(region);
+      if (loop) shrink(region.args);
+      if (!loop || &region == &op.regions[1]) shrink(region.results);
+    }
+    if (loop) shrink(op.operands);
+    shrink(op.results);
   }
 
   void sweep_scan(Op& op) {

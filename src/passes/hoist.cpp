@@ -299,6 +299,8 @@ void hoist_block(Program& program, Block& block, Substitution& replaced) {
       hoist.run(op);
       for (ValueId stack : stacks) replaced.set(stack, hoist.replaced()(stack));
       if (op.results.empty()) continue;
+    } else {
+      for (Block& region : op.regions) hoist_block(program, region, replaced);
     }
     out.ops.push_back(std::move(op));
   }

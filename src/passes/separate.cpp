@@ -199,8 +199,8 @@ class Separate {
 
 void separate_block(Program& program, Block& block) {
   for (Op& op : block.ops) {
+    for (Block& region : op.regions) separate_block(program, region);
     if (op.code != OpCode::kScan) continue;
-    separate_block(program, op.regions[0]);
     Separate(program, op.regions[0], op.attr<int64_t>("carries")).run();
   }
 }

@@ -406,6 +406,7 @@ void sink_block(Program& program, Block& block, Substitution& replaced, ValueSet
     if (op.code == OpCode::kConstant && op.attr<double>("value") == 0) zeros.insert(op.results[0]);
     if (op.code == OpCode::kBroadcast && zeros.contains(op.operands[0])) zeros.insert(op.results[0]);
     if (op.code != OpCode::kScan) {
+      for (Block& region : op.regions) sink_block(program, region, replaced, zeros);
       out.ops.push_back(std::move(op));
       continue;
     }

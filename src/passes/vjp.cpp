@@ -170,6 +170,8 @@ class Split {
       if (!wanted) continue;
       for_each_use(op, [&](ValueId v) { needed.insert(v); });
       ops.push_back(op);
+      for (ValueId& result : ops.back().results)  // of an op that is done again some results may be kept all the same
+        if (kept_.contains(result)) result = program.new_value(Type(joint_.type(result)));
     }
     program.body.ops.assign(std::make_move_iterator(ops.rbegin()), std::make_move_iterator(ops.rend()));
     program.body.results = gradients_;

@@ -59,5 +59,8 @@ void matmul(Adjoints& adjoints, ir::Op& op);
 void outer(Adjoints& adjoints, ir::Op& op);
 void batch_matmul(Adjoints& adjoints, ir::Op& op);
 void scan(Adjoints& adjoints, ir::Op& op);
+void cond(Adjoints& adjoints, ir::Op& op);
+/// The user's error: gradients need max_steps.
+void while_loop(Adjoints& adjoints, ir::Op& op);
 
 }  // namespace weft::passes::vjp_rules

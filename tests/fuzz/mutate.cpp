@@ -17,10 +17,9 @@ constexpr std::array<std::string_view, 10> kDTypes = {"bool", "i8",  "u8",   "i1
                                                       "i64",  "f16", "bf16", "f32", "f64"};
 constexpr std::array<std::string_view, 12> kNumbers = {"0", "1",   "2",   "3",    "7",  "-1",
                                                        "4", "0.5", "inf", "true", "16", "4611686018427387904"};
-constexpr std::array<std::string_view, 16> kWords = {"T",   "B",      "T*B",         "2*T",   "reverse", "length",
-                                                     "dim", "perm",   "low",         "start", "limit",   "dims",
-                                                     "N",   "ragged", "transpose_b", "groups"};
-constexpr size_t kOps = static_cast<size_t>(ir::OpCode::kScan) + 1;
+constexpr std::array<std::string_view, 20> kWords = {
+    "T",     "B",    "T*B", "2*T",    "reverse",     "length", "dim",  "perm", "low", "start",
+    "limit", "dims", "N",   "ragged", "transpose_b", "groups", "then", "else", "do",  "carry"};
 
 class Mutator {
  public:
@@ -68,10 +67,10 @@ class Mutator {
   /// Mostly an op of as many operands.
   std::string_view op_like(ir::OpCode code) {
     for (int attempt = 0; attempt < 20; ++attempt) {
-      auto other = static_cast<ir::OpCode>(below(kOps));
+      auto other = static_cast<ir::OpCode>(below(ir::kOpCount));
       if (ir::info(other).arity == ir::info(code).arity) return ir::info(other).name;
     }
-    return ir::info(static_cast<ir::OpCode>(below(kOps))).name;
+    return ir::info(static_cast<ir::OpCode>(below(ir::kOpCount))).name;
   }
 
   std::string mutate_line() {

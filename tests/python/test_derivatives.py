@@ -249,3 +249,60 @@ def test_stop_gradient_is_detach():
     assert torch.equal(grad, value)
     (second,) = torch.autograd.grad(grad.sum(), value)
     assert torch.equal(second, torch.zeros_like(value))
+
+
+WHILE = """
+program @collatz(%x: f64[B], %w: f64[B], %n: i64[]) {
+  %h, %k = while carry(%h = %x, %k = %n) {
+    %zero = constant {value = 0} : i64[]
+    %more = gt %k, %zero : bool[]
+    yield %more
+  } do(%h, %k) {
+    %s = mul %h, %w : f64[B]
+    %one = constant {value = 1} : i64[]
+    %less = sub %k, %one : i64[]
+    yield %s, %less
+  } : f64[B], i64[]
+  return %h, %k
+}
+"""
+
+
+def test_a_while_runs_where_gradients_are_recorded_and_says_why_it_has_none():
+    x, w = torch.randn(3, dtype=torch.float64, requires_grad=True), torch.randn(3, dtype=torch.float64)
+    h, k = weft.call(WHILE, [x, w, torch.tensor(4)])
+    torch.testing.assert_close(h, x * w**4)
+    assert k.item() == 0 and h.requires_grad and not k.requires_grad
+    with pytest.raises(RuntimeError, match="while: a loop of unknown length has no gradients .*max_steps"):
+        h.sum().backward()
+    h, _ = weft.call(WHILE, [x.detach(), w, torch.tensor(0)])
+    assert torch.equal(h, x) and not h.requires_grad
+
+
+COND = """
+program @cond(%p: bool[], %x: f64[B,3], %w: f64[3,3], %v: f64[B,3]) {
+  %y, %z = cond %p then {
+    %m = matmul %x, %w : f64[B,3]
+    %t = tanh %m : f64[B,3]
+    yield %t, %x
+  } else {
+    %s = mul %x, %v : f64[B,3]
+    yield %s, %s
+  } : f64[B,3], f64[B,3]
+  return %y, %z
+}
+"""
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_gradients_of_the_branch_that_a_cond_takes(taken):
+    shapes = [(2, 3), (3, 3), (2, 3)]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+    def run(*inputs):
+        return tuple(weft.call(COND, [torch.tensor(taken), *inputs]))
+
+    x, w, v = inputs
+    expected = (torch.tanh(x @ w), x) if taken else (x * v, x * v)
+    torch.testing.assert_close(run(*inputs), expected)
+    assert gradcheck(run, inputs) and gradgradcheck(run, inputs)

@@ -265,6 +265,45 @@ TEST(Interpreter, NestedScans) {
   expect_same(results[0].to_doubles(), {106, 121});
 }
 
+/// The branch that is not taken would look outside its table.
+TEST(Interpreter, CondDoesOneBranchOnly) {
+  constexpr char kText[] =
+      "program @p(%p: bool[], %table: f32[2], %i: i64[1], %x: f32[1]) {\n"
+      "  %y, %z = cond %p then { %g = gather %table, %i : f32[1] yield %g, %x }\n"
+      "    else { %n = neg %x : f32[1] yield %n, %n } : f32[1], f32[1]\n"
+      "  return %y, %z\n}";
+  Array no = Array::of(DType::kBool, {}, std::array{0.0});
+  Array yes = Array::of(DType::kBool, {}, std::array{1.0});
+  Array one = Array::of(DType::kI64, {1}, std::array{1.0});
+  Array outside = Array::of(DType::kI64, {1}, std::array{7.0});
+  std::vector<Array> results = run(kText, {yes, f32({2}, {3, 4}), one, f32({1}, {5})});
+  expect_same(results[0].to_doubles(), {4});
+  expect_same(results[1].to_doubles(), {5});
+  results = run(kText, {no, f32({2}, {3, 4}), outside, f32({1}, {5})});
+  expect_same(results[0].to_doubles(), {-5});
+  expect_same(results[1].to_doubles(), {-5});
+  EXPECT_EQ(error_of([&] { run(kText, {yes, f32({2}, {3, 4}), outside, f32({1}, {5})}); }),
+            "gather: index 7 is outside 0..1");
+}
+
+/// Carries that cross, a captured limit, a scan in the body, and a condition that never holds.
+TEST(Interpreter, WhileRunsUntilItsConditionFails) {
+  constexpr char kText[] =
+      "program @p(%x: f32[], %y: f32[], %limit: f32[], %zs: f32[T]) {\n"
+      "  %a, %b = while carry(%a = %x, %b = %y) { %more = lt %a, %limit : bool[] yield %more }\n"
+      "  do(%a, %b) {\n"
+      "    %s = scan length T carry(%c = %a) xs(%z = %zs) { %n = add %c, %z : f32[] yield carry(%n) ys() } : f32[]\n"
+      "    yield %b, %s\n  } : f32[], f32[]\n"
+      "  return %a, %b\n}";
+  // (1, 2) -> (2, 4) -> (4, 5) -> (5, 7): 5 is not below 5
+  std::vector<Array> results = run(kText, {f32({}, {1}), f32({}, {2}), f32({}, {5}), f32({2}, {1, 2})});
+  expect_same(results[0].to_doubles(), {5});
+  expect_same(results[1].to_doubles(), {7});
+  results = run(kText, {f32({}, {NAN}), f32({}, {2}), f32({}, {5}), f32({2}, {1, 2})});
+  EXPECT_TRUE(std::isnan(results[0].to_doubles()[0]));
+  expect_same(results[1].to_doubles(), {2});
+}
+
 TEST(Interpreter, GruStepAgreesWithTheFormula) {
   ir::Program program = ir::parse(testing::program_text("gru"));
   std::vector<Array> inputs = testing::random_inputs(program, {{"T", 1}, {"B", 1}}, 5);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <random>
 
@@ -68,12 +69,18 @@ class Generator {
     return same.empty() ? a : pick(same);
   }
 
+  using Maker = bool (Generator::*)(Builder&, Pool&, ValueId);
+
+  static const std::vector<Maker>& makers() {
+    static const std::vector<Maker> all = {
+        &Generator::unary,   &Generator::unary,  &Generator::binary,    &Generator::binary,   &Generator::compare,
+        &Generator::widen,   &Generator::reduce, &Generator::movement,  &Generator::movement, &Generator::reshape,
+        &Generator::matmul,  &Generator::matmul, &Generator::two_sided, &Generator::tamed,    &Generator::look_up,
+        &Generator::convert, &Generator::choose, &Generator::repeat};
+    return all;
+  }
+
   void grow(Builder& b, Pool& pool, int depth) {
-    const std::vector<Maker> makers = {
-        &Generator::unary,     &Generator::unary,   &Generator::binary,  &Generator::binary,
-        &Generator::compare,   &Generator::widen,   &Generator::reduce,  &Generator::movement,
-        &Generator::movement,  &Generator::reshape, &Generator::matmul,  &Generator::matmul,
-        &Generator::two_sided, &Generator::tamed,   &Generator::look_up, &Generator::convert};
     for (int i = 0; i < options_.ops; ++i) {
       if (depth < options_.scan_depth && !in_ragged_ && below(6) == 0) {
         if (ragged_ && depth == 0 && below(2))
@@ -83,13 +90,11 @@ class Generator {
         continue;
       }
       for (int attempt = 0; attempt < 5; ++attempt)
-        if (make(b, pool, pick(makers))) break;
+        if (make(b, pool, pick(makers()))) break;
     }
     if (depth == 0 && options_.scan_depth > 0) scan(b, pool, depth);
     if (depth == 0 && ragged_ && options_.scan_depth > 0) ragged_scan(b, pool);
   }
-
-  using Maker = bool (Generator::*)(Builder&, Pool&, ValueId);
 
   /// False when nothing was made, or nothing that may stand in the ragged region at hand.
   bool make(Builder& b, Pool& pool, Maker maker) {
@@ -283,6 +288,48 @@ class Generator {
     return keep(pool, b.cast(a, pick<DType>({DType::kF32, DType::kF64, DType::kBF16, DType::kI32, options_.dtype})));
   }
 
+  /// A few ops of a region of cond or while.
+  Pool grown(Builder& body, Pool pool) {
+    in_control_ = true;
+    for (int i = 0; i < 4; ++i) make(body, pool, pick(makers()));
+    in_control_ = false;
+    return pool;
+  }
+
+  bool choose(Builder& b, Pool& pool, ValueId a) {
+    if (in_control_ || !is_float(a)) return false;
+    std::vector<int64_t> dims(static_cast<size_t>(type(a).rank()));
+    std::iota(dims.begin(), dims.end(), 0);
+    ValueId sum = b.reduce_sum(a, dims);
+    ValueId predicate = b.binary(OpCode::kLt, sum, b.constant(0.1, Type(type(sum))));
+    Pool chosen = {a, pick(pool)};
+    auto branch = [&](Builder& body) {
+      Pool inner = grown(body, pool);
+      std::vector<ValueId> results;
+      for (ValueId v : chosen) results.push_back(next(body, inner, v));
+      return results;
+    };
+    for (ValueId id : b.cond(predicate, branch, branch)) keep(pool, id);
+    return true;
+  }
+
+  bool repeat(Builder& b, Pool& pool, ValueId a) {
+    if (in_control_ || !options_.mixed || !options_.loops) return false;
+    Type count{DType::kI64, {}};
+    auto condition = [&](Builder& body, std::span<const ValueId> carries) {
+      return std::vector{body.binary(OpCode::kLt, carries[0], body.constant(static_cast<double>(below(4)), count))};
+    };
+    auto step = [&](Builder& body, std::span<const ValueId> carries) {
+      Pool inner = pool;
+      inner.insert(inner.end(), carries.begin(), carries.end());
+      inner = grown(body, std::move(inner));
+      ValueId counted = body.add(carries[0], body.constant(1, count));
+      return std::vector{counted, next(body, inner, carries[1])};
+    };
+    for (ValueId id : b.while_loop({b.constant(0, count), a}, condition, step)) keep(pool, id);
+    return true;
+  }
+
   bool keep(Pool& pool, ValueId id) {
     if (ir::element_count(type(id).shape).symbols.size() > 3) return true;  // would become too large: left unused
     pool.push_back(id);
@@ -348,6 +395,7 @@ class Generator {
   ir::Program program_;
   std::optional<ir::Ragged> ragged_;  // what ragged scans are like
   bool in_ragged_ = false;
+  bool in_control_ = false;
 };
 
 }  // namespace

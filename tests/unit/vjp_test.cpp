@@ -246,6 +246,62 @@ TEST(Vjp, OutputsThatAreInputsConstantsOrOneAnother) {
                   {{"T", 2}, {"B", 2}}, 2);
 }
 
+/// A cond in a scan: on a count that is carried, on what varies, with a scan inside, with branches that yield what they
+/// capture, use different values, or none.
+TEST(Vjp, CondsInALoop) {
+  check_gradients(in_f64(R"(program @p(%x: f32[T,B], %h0: f32[B], %w: f32[B], %v: f32[B], %n: i64[]) {
+    %zero = constant {value = 0} : i64[]
+    %hT, %iT, %ys = scan length T carry(%h = %h0, %i = %zero) xs(%xt = %x) {
+      %active = lt %i, %n : bool[]
+      %h1, %y = cond %active then {
+        %m = mul %h, %w : f32[B]
+        %s = add %m, %xt : f32[B]
+        %g = tanh %s : f32[B]
+        %sum = reduce_sum %g {dims = [0]} : f32[]
+        %c = constant {value = 0.1} : f32[]
+        %big = gt %sum, %c : bool[]
+        %k = cond %big then {
+          %q = scan length 2 carry(%u = %g) xs() { %e = sin %u : f32[B] yield carry(%e) ys() } : f32[B]
+          yield %q
+        } else {
+          yield %h
+        } : f32[B]
+        yield %k, %g
+      } else {
+        %none = constant {value = 0.0} : f32[B]
+        %t = mul %v, %v : f32[B]
+        yield %h, %t
+      } : f32[B], f32[B]
+      %one = constant {value = 1} : i64[]
+      %next = add %i, %one : i64[]
+      yield carry(%h1, %next) ys(%y)
+    } : f32[B], i64[], f32[T,B]
+    return %hT, %ys, %iT
+  })"),
+                  {{"T", 3}, {"B", 2}}, 2);
+}
+
+TEST(Vjp, RefusesWhatALoopOfUnknownLengthMakesVary) {
+  ir::Program program = in_f64(R"(program @p(%x: f32[B], %y: f32[B], %n: i64[]) {
+    %h, %k = while carry(%h = %x, %k = %n) {
+      %zero = constant {value = 0} : i64[]
+      %more = gt %k, %zero : bool[]
+      yield %more
+    } do(%h, %k) {
+      %s = sin %h : f32[B]
+      %one = constant {value = 1} : i64[]
+      %less = sub %k, %one : i64[]
+      yield %s, %less
+    } : f32[B], i64[]
+    %z = mul %h, %y : f32[B]
+    return %z
+  })");
+  EXPECT_NE(testing::error_of([&] { passes::vjp(program, {true, false, false}); }).find("max_steps"),
+            std::string::npos);
+  passes::Vjp other = passes::vjp(program, {false, true, false});  // what it makes is a constant to %y
+  EXPECT_EQ(other.backward.body.results.size(), 1u);
+}
+
 /// The gradient of x s(x) is s(x), whose gradient is zero; in a scan it is the last step's alone that passes.
 TEST(Vjp, NothingPassesAStopGradientEvenTwice) {
   ir::Program program = in_f64(R"(program @p(%x: f32[B], %h0: f32[B]) {

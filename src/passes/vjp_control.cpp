@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <array>
+
+#include "passes/vjp_rules.h"
+
+namespace weft::passes::vjp_rules {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::Program;
+using ir::ValueId;
+
+/// One region of a cond, done again and differentiated.
+class Branch {
+ public:
+  /// `results`: the cond's, whose cotangents `outer` knows.
+  Branch(Adjoints& outer, const Block& region, const std::vector<ValueId>& results)
+      : varied_(outer.varied()), inner_(outer.program(), adjoint_, varied_, outer.keep()) {
+    Substitution map;
+    again_ = clone(outer.program(), region, map);
+    mark_varied(outer.program(), again_, varied_);
+    own_ = defined_in(again_);
+    for (size_t i = 0; i < results.size(); ++i) inner_.accumulate(again_.results[i], outer.cotangent(results[i]));
+    inner_.differentiate(again_.ops);
+  }
+
+  /// The values from outside that get a cotangent.
+  std::vector<ValueId> captured() const {
+    std::vector<ValueId> found;
+    for (ValueId v : inner_.reached())
+      if (!own_.contains(v)) found.push_back(v);
+    return found;
+  }
+
+  /// The region that yields the cotangents of these values.
+  Block build(const std::vector<ValueId>& values) && {
+    Block region;
+    for (ValueId v : values) region.results.push_back(inner_.cotangent_or_zero(v));
+    region.ops = std::move(again_.ops);
+    std::ranges::move(adjoint_.ops, std::back_inserter(region.ops));
+    return region;
+  }
+
+ private:
+  ValueSet varied_, own_;
+  Block again_, adjoint_;
+  Adjoints inner_;
+};
+
+}  // namespace
+
+/// The derivative of a cond is a cond on the same predicate. Each of its regions does a branch again, from what the
+/// branch captures, and then yields the cotangents of what either branch captures. Nothing is kept from the forward:
+/// which values there are depends on the branch.
+void cond(Adjoints& adjoints, Op& op) {
+  Program& program = adjoints.program();
+  std::array<Branch, 2> branches{Branch(adjoints, op.regions[0], op.results),
+                                 Branch(adjoints, op.regions[1], op.results)};
+  std::vector<ValueId> captured = branches[0].captured();
+  for (ValueId v : branches[1].captured())
+    if (std::ranges::find(captured, v) == captured.end()) captured.push_back(v);
+  Op backward{ir::OpCode::kCond, {op.operands[0]}, {}, {}, {}};
+  for (Branch& branch : branches) backward.regions.push_back(std::move(branch).build(captured));
+  for (ValueId v : captured) backward.results.push_back(program.new_value(ir::Type(program.type(v))));
+  std::vector<ValueId> results = backward.results;
+  adjoints.builder().block().ops.push_back(std::move(backward));
+  for (size_t i = 0; i < captured.size(); ++i) adjoints.accumulate(captured[i], results[i]);
+}
+
+void while_loop(Adjoints&, Op&) {
+  user_error(
+      "while: a loop of unknown length has no gradients in reverse mode; give it the most steps that it can take "
+      "(max_steps), or detach what it begins with and what it reads");
+}
+
+}  // namespace weft::passes::vjp_rules
