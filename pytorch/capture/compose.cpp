@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "capture/region.h"
 #include "ir/builder.h"
+#include "ir/inline.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"

@@ -47,11 +47,6 @@ class Region {
   ir::Program program_;
 };
 
-/// The ops of `callee` appended where `builder` builds, its symbols being what the inputs have in their place; its
-/// results there. User's error if the inputs don't fit it.
-std::vector<ir::ValueId> inline_program(ir::Builder& builder, const ir::Program& callee,
-                                        std::span<const ir::ValueId> inputs);
-
 /// Whether each result's element is a function of the inputs' elements at the same place and of nothing else.
 bool is_elementwise(std::string_view text);
 

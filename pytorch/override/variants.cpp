@@ -1,7 +1,7 @@
 #include "override/variants.h"
 
 #include "base/error.h"
-#include "capture/region.h"
+#include "ir/inline.h"
 #include "ir/parser.h"
 
 namespace weft::override_kernels {
@@ -37,7 +37,7 @@ ValueId activate(Builder& body, const std::string& name, ValueId x) {
   if (name == "relu") return body.relu(x);
   if (name == "hard_sigmoid") return hard_sigmoid(body, x);
   if (name == "identity") return x;
-  return capture::inline_program(body, ir::parse(name), std::array{x}).at(0);
+  return ir::inline_program(body, ir::parse(name), std::array{x}).at(0);
 }
 
 class VariantStep {
