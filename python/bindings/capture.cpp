@@ -5,6 +5,7 @@
 #include "bindings/bindings.h"
 #include "capture/aten_ops.h"
 #include "capture/compose.h"
+#include "capture/compose_control.h"
 #include "capture/region.h"
 #include "ir/type.h"
 
@@ -38,6 +39,12 @@ void init_capture(py::module_& m) {
   m.def("scan_program", &capture::scan_program, py::arg("step"), py::arg("carries"), py::arg("xs"), py::arg("reverse"));
   m.def("checkpointed_scan_program", &capture::checkpointed_scan_program, py::arg("step"), py::arg("carries"),
         py::arg("xs"), py::arg("reverse"));
+  for (auto [name, compose] : {std::pair("while_program", &capture::while_program),
+                               std::pair("bounded_while_program", &capture::bounded_while_program)})
+    m.def(name, compose, py::arg("condition"), py::arg("body"), py::arg("carries"), py::arg("captured_by_condition"),
+          py::arg("captured_by_body"));
+  m.def("cond_program", &capture::cond_program, py::arg("yes"), py::arg("no"), py::arg("operands"),
+        py::arg("captured_by_yes"), py::arg("captured_by_no"));
   m.def("is_elementwise", &capture::is_elementwise, py::arg("text"));
   m.def("keep_outputs", &capture::keep_outputs, py::arg("text"), py::arg("keep"));
 }

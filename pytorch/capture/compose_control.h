@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace weft::capture {
+
+/// The program that takes steps as long as a condition holds.
+///
+/// `condition` is a program (carries..., captured values...) -> bool[], `body` one (carries..., captured values...) ->
+/// (next carries...). The result is one (initial carries..., the condition's captured values..., the body's...) ->
+/// (last carries...). It has no gradients. User's error unless the carries have the same types in all of them.
+std::string while_program(std::string_view condition, std::string_view body, int64_t carries,
+                          int64_t captured_by_condition, int64_t captured_by_body);
+
+/// The same in at most so many steps as an input f32[T,0] behind the initial carries has rows. A scan of T conds, so it
+/// has gradients; when the condition has failed, the steps that are left change nothing.
+std::string bounded_while_program(std::string_view condition, std::string_view body, int64_t carries,
+                                  int64_t captured_by_condition, int64_t captured_by_body);
+
+/// The program of one of two functions: (bool[], operands..., what `yes` captures..., what `no` captures...) ->
+/// (results...). `yes` and `no` are programs (operands..., captured values...) -> (results...), of the same types;
+/// `yes` is done where the predicate holds.
+std::string cond_program(std::string_view yes, std::string_view no, int64_t operands, int64_t captured_by_yes,
+                         int64_t captured_by_no);
+
+}  // namespace weft::capture
