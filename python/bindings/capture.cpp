@@ -31,6 +31,11 @@ void init_capture(py::module_& m) {
           },
           py::arg("text"), py::arg("inputs"))
       .def("aten", &Region::aten, py::arg("op"), py::arg("arguments"), py::arg("result"))
+      .def(
+          "external",
+          [](Region& region, const std::string& call, const std::string& vjp, const std::vector<Value>& operands,
+             const std::vector<ir::Type>& results) { return region.external(call, vjp, operands, results); },
+          py::arg("call"), py::arg("vjp"), py::arg("operands"), py::arg("results"))
       .def("type", &Region::type, py::arg("value"))
       .def(
           "finish", [](Region& region, const std::vector<Value>& outputs) { return region.finish(outputs); },

@@ -7,6 +7,7 @@
 #include "bindings/bindings.h"
 #include "engine/engine.h"
 #include "operator/call.h"
+#include "operator/extern_call.h"
 #include "operator/openmp_team.h"
 #include "override/state.h"
 
@@ -23,6 +24,7 @@ py::dict stats() {
   result["compile_seconds"] = now.compile_seconds;
   result["calls"] = torch_operator::calls_so_far();
   result["fallbacks"] = now.fallbacks;
+  result["extern"] = torch_operator::extern_calls_so_far();
   return result;
 }
 

@@ -123,6 +123,10 @@ class Recorder(TorchDispatchMode):
         self.add(tensor)
         self._fixed.add(_storage(tensor))
 
+    def tensors(self) -> list[Tensor]:
+        """By number."""
+        return self._kept
+
     def owns(self, tensor: Tensor) -> bool:
         return id(tensor) in self._numbers
 

@@ -18,7 +18,8 @@ def stats() -> dict[str, Any]:
 
     `compiled`: programs compiled; `object_cache_hits`: programs taken from the disk instead; `compile_seconds`;
     `calls`: calls of programs; `fallbacks`: how often something ran elsewhere than in Weft's machine code, by reason;
-    `extern`: calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, by op.
+    `extern`: by op, calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, and calls of ATen's
+    operators from inside programs.
     """
     now = _totals()
     since = {name: value - _start.get(name, 0) for name, value in now.items() if not isinstance(value, dict)}
@@ -36,4 +37,5 @@ def reset_stats() -> None:
 
 
 def _totals() -> dict[str, Any]:
-    return _C.stats() | {"extern": dict(extern)}
+    now = _C.stats()
+    return now | {"extern": dict(extern + Counter(now["extern"]))}

@@ -32,6 +32,8 @@ __all__ = ["MutatesCapturedError", "SideEffectError", "Traced", "UnsupportedErro
 _lock = threading.RLock()
 os.register_at_fork(after_in_child=lambda: _lock._at_fork_reinit())  # type: ignore[attr-defined]
 
+_CHECK_ERRORS = torch.ops.aten._linalg_check_errors.default
+
 _PRIMES = ((3, 5), (7, 11), (13, 17), (19, 23), (29, 31), (37, 41), (43, 47), (53, 59))
 
 
@@ -427,9 +429,27 @@ class _Writer:
             self.values[number] = value
 
     def _aten(self, op: Operation, other: Operation, arguments: list[Any]) -> list[_C.Value]:
-        if len(op.results) != 1:
-            raise UnsupportedError(f"{op.target} has {len(op.results)} results")
-        return [self._import(str(op.target), arguments, self._type(op.metas[0], other.metas[0]))]
+        if len(op.results) == 1:
+            try:
+                return [self._import(str(op.target), arguments, self._type(op.metas[0], other.metas[0]))]
+            except UnsupportedError:
+                if isinstance(op.target, str):
+                    raise
+        return self._external(op, other)
+
+    def _external(self, op: Operation, other: Operation) -> list[_C.Value]:
+        """What the IR has no op for: PyTorch does it, where the program comes to it."""
+        from weft import _extern
+
+        one, two = self.first.recorder, self.second.recorder
+        found = _extern.external(op, other, one.tensors(), two.tensors(), self.symbols.of, self._is_checked(op))
+        types = [self._type(a, b) for a, b in zip(op.metas, other.metas, strict=True)]
+        return self.region.external(found.call, found.vjp, [self.values[n] for n in found.operands], types)
+
+    def _is_checked(self, op: Operation) -> bool:
+        """Whether the function raises an error where the operation says that it has failed: nothing else reads that."""
+        checks = (o for o in self.first.recorder.operations if o.target is _CHECK_ERRORS)
+        return any(not set(_refs(check.arguments)).isdisjoint(op.numbers) for check in checks)
 
     def _import(self, name: str, arguments: list[Any], type_: _C.Type) -> _C.Value:
         try:

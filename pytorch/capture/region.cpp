@@ -38,6 +38,17 @@ Value Region::aten(std::string_view op, const std::vector<Argument>& arguments, 
   return {import_aten({builder, op, arguments, result})};
 }
 
+std::vector<Value> Region::external(std::string call, std::string vjp, std::span<const Value> operands,
+                                    const std::vector<ir::Type>& results) {
+  ir::Op op{ir::OpCode::kExtern, {}, {}, {{"call", std::move(call)}}, {}};
+  if (!vjp.empty()) op.attrs.emplace("vjp", std::move(vjp));
+  for (Value operand : operands) op.operands.push_back(operand.id);
+  std::vector<Value> values;
+  ir::Builder builder(program_, program_.body);
+  for (ir::ValueId id : builder.append(std::move(op), results).results) values.push_back({id});
+  return values;
+}
+
 std::string Region::finish(std::span<const Value> outputs) {
   program_.name = "region";
   program_.body.results.clear();

@@ -38,6 +38,10 @@ class Region {
   std::vector<Value> inline_program(std::string_view text, std::span<const Value> inputs);
   /// One ATen op with one result of type `result`, such as "aten.add.Tensor", all its arguments in the schema's order.
   Value aten(std::string_view op, const std::vector<Argument>& arguments, const ir::Type& result);
+  /// An operator that PyTorch runs (ops.def: extern): `call` names it with its arguments, `vjp` is its derivative's
+  /// program or empty. Results of these types.
+  std::vector<Value> external(std::string call, std::string vjp, std::span<const Value> operands,
+                              const std::vector<ir::Type>& results);
   /// The program's text, verified.
   std::string finish(std::span<const Value> outputs);
 

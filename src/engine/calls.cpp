@@ -183,12 +183,12 @@ class Interpreted {
   Interpreted(const codegen::Schedule& schedule, const Op& op)
       : schedule_(schedule), program_(*schedule.program), op_(op) {
     reason_ = op.has("fallback") ? "scan: " + op.attr<std::string>("fallback") : std::string(info(op.code).name);
-    reason_ = "interpreted " + reason_;
+    reason_ = op.code == OpCode::kExtern ? "" : "interpreted " + reason_;
   }
 
   bool operator()(const CallContext& context, std::string&) const {
     if (context.thread != 0) return true;
-    count_fallback(reason_);
+    if (!reason_.empty()) count_fallback(reason_);
     ir::Bindings bindings;
     for (size_t i = 0; i < context.symbols.size(); ++i) bindings[context.plan.symbols[i]] = context.symbols[i];
     Memory memory{context, bindings, {}};

@@ -1,5 +1,6 @@
 #include "engine/native.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "base/settings.h"
@@ -17,6 +18,7 @@ class Native : public Executable {
  public:
   explicit Native(ir::Program program) : program_(std::move(program)), fused_(program_) {
     passes::run_passes(fused_, passes::compile_pipeline());
+    calls_out_ = calls_out(fused_.body);
     schedule_ = codegen::schedule(fused_, jit::tile_rows());
     jit::Compiled compiled = jit::compile(schedule_, dump_path());
     from_cache_ = compiled.from_cache;
@@ -41,7 +43,8 @@ class Native : public Executable {
     std::vector<void*> to;
     for (const runtime::TensorRef& input : inputs) from.push_back(input.data);
     for (const runtime::TensorRef& output : outputs) to.push_back(output.data);
-    native_->run(from, to, symbols, team);
+    runtime::SerialTeam alone;
+    native_->run(from, to, symbols, calls_out_ ? alone : team);
   }
 
   std::string plan(const ir::Bindings& bindings) const override {
@@ -52,6 +55,12 @@ class Native : public Executable {
   }
 
  private:
+  static bool calls_out(const ir::Block& block) {
+    return std::ranges::any_of(block.ops, [](const ir::Op& op) {
+      return op.code == ir::OpCode::kExtern || std::ranges::any_of(op.regions, calls_out);
+    });
+  }
+
   /// Gives the stages of a block, and those of loops in it, what they run.
   void link(std::vector<runtime::StagePlan>& stages, const codegen::BlockSchedule& block) {
     for (size_t i = 0; i < stages.size(); ++i) {
@@ -77,6 +86,7 @@ class Native : public Executable {
 
   ir::Program program_;
   ir::Program fused_;
+  bool calls_out_ = false;      ///< PyTorch's operators have threads of their own, unless they are called from a team's
   codegen::Schedule schedule_;  // points into fused_
   std::unique_ptr<jit::Code> code_;
   bool from_cache_ = false;

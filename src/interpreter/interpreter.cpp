@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/batch_sizes.h"
+#include "base/external.h"
 #include "interpreter/evaluator.h"
 #include "ir/verifier.h"
 
@@ -205,6 +206,13 @@ void Evaluator::run_while(const Call& call) {
 void kernels::scan(const Call& call) { call.evaluator.run_scan(call); }
 void kernels::cond(const Call& call) { call.evaluator.run_cond(call); }
 void kernels::while_loop(const Call& call) { call.evaluator.run_while(call); }
+
+void kernels::external(const Call& call) {
+  std::vector<ExternTensor> operands, results;
+  for (const View& view : call.operands) operands.push_back({view.dtype, view.sizes, const_cast<void*>(view.data)});
+  for (const MutableView& view : call.results) results.push_back({view.dtype, view.sizes, view.data});
+  run_extern(call.op.attr<std::string>("call"), operands, results);
+}
 
 std::vector<Array> evaluate(const ir::Program& program, std::span<const Array> inputs) {
   std::vector<std::vector<int64_t>> sizes;

@@ -17,7 +17,7 @@ enum class OpCode : uint8_t {
 #include "ir/ops.def"
 };
 
-enum class OpClass : uint8_t { kElementwise, kMovement, kReduction, kProduct, kSource, kRegion };
+enum class OpClass : uint8_t { kElementwise, kMovement, kReduction, kProduct, kSource, kRegion, kOpaque };
 
 /// How many ops there are.
 inline constexpr size_t kOpCount = 0
@@ -68,7 +68,7 @@ struct Block {
 struct Op {
   OpCode code;
   std::vector<ValueId> operands;
-  std::vector<ValueId> results;  ///< one, but for ops with regions
+  std::vector<ValueId> results;  ///< one, but for ops with regions and extern
   Attrs attrs;
   std::vector<Block> regions;  ///< one for scan, two for cond and while, none otherwise
 

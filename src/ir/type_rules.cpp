@@ -587,6 +587,14 @@ std::vector<Type> while_loop(const RuleInput& in) {
   return types;
 }
 
+std::vector<Type> external(const RuleInput& in) {
+  in.allow({"call", "vjp"});
+  required<std::string>(in, "call", "a text");
+  if (in.op.has("vjp")) required<std::string>(in, "vjp", "a text");
+  check(!in.declared.empty(), "extern: the types of its results must be declared");
+  return in.declared;
+}
+
 }  // namespace type_rules
 
 std::vector<Type> infer_types(const Program& program, const Op& op, const std::vector<Type>& declared) {

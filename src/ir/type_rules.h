@@ -62,6 +62,7 @@ std::vector<Type> matmul_packed(const RuleInput& in);
 std::vector<Type> scan(const RuleInput& in);
 std::vector<Type> cond(const RuleInput& in);
 std::vector<Type> while_loop(const RuleInput& in);
+std::vector<Type> external(const RuleInput& in);
 
 }  // namespace type_rules
 }  // namespace weft::ir

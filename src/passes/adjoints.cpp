@@ -83,6 +83,7 @@ bool is_expensive(OpCode code, Keep keep) {
     case OpClass::kProduct:
     case OpClass::kReduction:
     case OpClass::kRegion:
+    case OpClass::kOpaque:
       return true;
     default:
       break;

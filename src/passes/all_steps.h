@@ -65,6 +65,7 @@ bool AllSteps::is_possible(const ir::Program& program, const ir::Op& op, F&& var
       return !varies(op.operands[0]);
     case ir::OpCode::kScatterAdd:
     case ir::OpCode::kScatter:
+    case ir::OpCode::kExtern:
     case ir::OpCode::kPack:
     case ir::OpCode::kMatmulPacked:
       return false;

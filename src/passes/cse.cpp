@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <ranges>
 #include <unordered_map>
 
 #include "passes/rewrite.h"
@@ -43,6 +44,9 @@ bool same(const Attr& a, const Attr& b) {
   if (x && y) return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
   return a == b;
 }
+
+/// What an extern op's derivative is says nothing about what the op computes.
+constexpr std::string_view kVjp = "vjp";
 
 struct Entry {
   Op op;
@@ -92,15 +96,19 @@ class Cse {
   size_t hash_of(const Op& op) const {
     auto hash = static_cast<size_t>(op.code);
     for (ValueId v : op.operands) mix(hash, v);
-    for (const auto& [name, attr] : op.attrs) mix(hash, passes::hash_of(attr));
+    for (const auto& [name, attr] : op.attrs)
+      if (name != kVjp) mix(hash, passes::hash_of(attr));
     for (const Dim& dim : program_.type(op.results[0]).shape) mix(hash, static_cast<size_t>(dim.factor));
     return hash;
   }
 
   bool equal(const Op& a, const Op& b) const {
-    if (a.code != b.code || a.operands != b.operands || a.attrs.size() != b.attrs.size()) return false;
-    for (auto x = a.attrs.begin(), y = b.attrs.begin(); x != a.attrs.end(); ++x, ++y)
-      if (x->first != y->first || !same(x->second, y->second)) return false;
+    if (a.code != b.code || a.operands != b.operands) return false;
+    auto counts = [](const auto& attr) { return attr.first != kVjp; };
+    if (!std::ranges::equal(
+            a.attrs | std::views::filter(counts), b.attrs | std::views::filter(counts),
+            [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); }))
+      return false;
     return std::ranges::equal(
         a.results, b.results, {}, [&](ValueId v) { return program_.type(v); },
         [&](ValueId v) { return program_.type(v); });

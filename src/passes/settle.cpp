@@ -12,6 +12,7 @@ using ir::OpCode;
 void settle_block(Block& block, Substitution& replaced) {
   for (Op& op : block.ops) {
     for (Block& region : op.regions) settle_block(region, replaced);
+    if (op.code == OpCode::kExtern) op.attrs.erase("vjp");
     if (op.code == OpCode::kStopGradient) replaced.set(op.results[0], op.operands[0]);
   }
   std::erase_if(block.ops, [](const Op& op) { return op.code == OpCode::kStopGradient; });

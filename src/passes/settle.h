@@ -11,6 +11,8 @@ namespace weft::passes {
 /// becomes
 ///     %y = tanh %x : f32[B,8]
 ///
+/// and an extern op loses its `vjp`.
+///
 /// Stands first in the pipeline, which compiles programs that are differentiated already, and nowhere in
 /// differentiation: a program of primals may be differentiated again.
 void settle(ir::Program& program);

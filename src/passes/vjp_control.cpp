@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/external.h"
+#include "ir/inline.h"
+#include "ir/parser.h"
 #include "passes/vjp_rules.h"
 
 namespace weft::passes::vjp_rules {
@@ -72,6 +75,29 @@ void while_loop(Adjoints&, Op&) {
   user_error(
       "while: a loop of unknown length has no gradients in reverse mode; give it the most steps that it can take "
       "(max_steps), or detach what it begins with and what it reads");
+}
+
+void external(Adjoints& adjoints, Op& op) {
+  Program& program = adjoints.program();
+  std::string_view name = extern_name(op.attr<std::string>("call"));
+  check(op.has("vjp"), "extern: the derivative of {} is not known", name);
+  Program derivative = ir::parse(op.attr<std::string>("vjp"));
+  std::vector<ValueId> inputs = op.operands;
+  inputs.insert(inputs.end(), op.results.begin(), op.results.end());
+  for (ValueId result : op.results)
+    if (is_floating(program.type(result).dtype)) inputs.push_back(adjoints.cotangent_or_zero(result));
+  std::vector<ValueId> gradients = ir::inline_program(adjoints.builder(), derivative, inputs);
+  std::vector<ValueId> floating;
+  for (ValueId operand : op.operands)
+    if (is_floating(program.type(operand).dtype)) floating.push_back(operand);
+  check(gradients.size() == floating.size(), "extern: the derivative of {} gives {} cotangents for {} operands", name,
+        gradients.size(), floating.size());
+  for (size_t i = 0; i < floating.size(); ++i) {
+    const ir::Type& type = program.type(floating[i]);
+    check(program.type(gradients[i]) == type, "extern: the derivative of {} gives {} for an operand of {}", name,
+          to_string(program.type(gradients[i])), to_string(type));
+    adjoints.accumulate(floating[i], gradients[i]);
+  }
 }
 
 }  // namespace weft::passes::vjp_rules

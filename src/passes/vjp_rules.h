@@ -62,5 +62,7 @@ void scan(Adjoints& adjoints, ir::Op& op);
 void cond(Adjoints& adjoints, ir::Op& op);
 /// The user's error: gradients need max_steps.
 void while_loop(Adjoints& adjoints, ir::Op& op);
+/// The program that the op brings along. The user's error where it brings none, or one that doesn't fit.
+void external(Adjoints& adjoints, ir::Op& op);
 
 }  // namespace weft::passes::vjp_rules

@@ -273,7 +273,7 @@ def test_a_while_runs_where_gradients_are_recorded_and_says_why_it_has_none():
     h, k = weft.call(WHILE, [x, w, torch.tensor(4)])
     torch.testing.assert_close(h, x * w**4)
     assert k.item() == 0 and h.requires_grad and not k.requires_grad
-    with pytest.raises(RuntimeError, match="while: a loop of unknown length has no gradients .*max_steps"):
+    with pytest.raises(RuntimeError, match=r"while: a loop of unknown length has no gradients .*max_steps"):
         h.sum().backward()
     h, _ = weft.call(WHILE, [x.detach(), w, torch.tensor(0)])
     assert torch.equal(h, x) and not h.requires_grad

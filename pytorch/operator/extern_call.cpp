@@ -1,0 +1,120 @@
+// The op `extern`: operators of PyTorch's called from inside a program.
+
+#include "operator/extern_call.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <memory>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/external.h"
+#include "operator/extern_arguments.h"
+#include "operator/program_table.h"
+#include "operator/signature.h"
+
+namespace weft::torch_operator {
+namespace {
+
+/// What a call's text says, read once.
+struct Prepared {
+  std::string name;  ///< as PyTorch prints it, for the statistics
+  c10::OperatorHandle op;
+  std::vector<ExternArgument> arguments;
+  int64_t calls = 0;
+};
+
+/// By text. Leaked on purpose: calls may come while the process ends. Guarded by lookup_mutex().
+auto& table() {
+  static auto* it = new std::unordered_map<std::string, std::unique_ptr<Prepared>>;
+  return *it;
+}
+
+std::unique_ptr<Prepared> prepare(std::string_view text) {
+  ExternCall call = parse_extern_call(text);
+  std::string_view name = extern_name(text);
+  auto op = c10::Dispatcher::singleton().findSchema({call.name, call.overload});
+  check(op.has_value(), "extern: PyTorch has no operator {}", name);
+  const c10::FunctionSchema& schema = op->schema();
+  check(!schema.is_mutable(), "extern: {} changes its arguments", name);
+  check(!op->hasTag(at::Tag::nondeterministic_seeded), "extern: {} draws random numbers", name);
+  check(schema.arguments().size() == call.arguments.size(), "extern: {} takes {} arguments, not {}", name,
+        schema.arguments().size(), call.arguments.size());
+  return std::make_unique<Prepared>(Prepared{std::string(name), *op, std::move(call.arguments)});
+}
+
+const Prepared& find(std::string_view text) {
+  std::string key(text);
+  {
+    std::lock_guard lock(lookup_mutex());
+    if (auto found = table().find(key); found != table().end()) {
+      ++found->second->calls;
+      return *found->second;
+    }
+  }
+  std::unique_ptr<Prepared> fresh = prepare(text);
+  std::lock_guard lock(lookup_mutex());
+  Prepared& prepared = *table().try_emplace(std::move(key), std::move(fresh)).first->second;
+  ++prepared.calls;
+  return prepared;
+}
+
+at::Tensor tensor_of(const ExternTensor& tensor) {
+  at::IntArrayRef sizes(tensor.sizes.data(), tensor.sizes.size());
+  if (c10::multiply_integers(sizes) == 0) return at::empty(sizes, scalar_type(tensor.dtype));
+  return at::from_blob(tensor.data, sizes, at::TensorOptions(scalar_type(tensor.dtype)));
+}
+
+/// The tensors that an operator has left on the stack, those that it leaves out not counted.
+std::vector<at::Tensor> results_of(const torch::jit::Stack& stack, const std::string& name) {
+  std::vector<at::Tensor> results;
+  for (const c10::IValue& value : stack) {
+    check(value.isTensor() || value.isTensorList() || value.isNone(), "extern: {} gives a {}, not only tensors", name,
+          value.tagKind());
+    if (value.isTensor() && value.toTensor().defined()) results.push_back(value.toTensor());
+    if (value.isTensorList())
+      for (const at::Tensor& each : value.toTensorVector()) results.push_back(each);
+  }
+  return results;
+}
+
+/// Below autograd and autocast, which the program has been through already.
+void run(std::string_view text, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
+  const Prepared& call = find(text);
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
+  std::vector<at::Tensor> tensors;
+  for (const ExternTensor& operand : operands) tensors.push_back(tensor_of(operand));
+  torch::jit::Stack stack;
+  const auto& parameters = call.op.schema().arguments();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    stack.push_back(to_value(call.arguments[i], parameters[i].type(), tensors));
+  call.op.callBoxed(stack);
+  std::vector<at::Tensor> computed = results_of(stack, call.name);
+  check(computed.size() == results.size(), "extern: {} gives {} tensors, but the program says {}", call.name,
+        computed.size(), results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    at::IntArrayRef sizes(results[i].sizes.data(), results[i].sizes.size());
+    check(computed[i].scalar_type() == scalar_type(results[i].dtype) && computed[i].sizes() == sizes,
+          "extern: result {} of {} is {}{}, but the program says {}{}", i, call.name,
+          c10::toString(computed[i].scalar_type()), c10::str(computed[i].sizes()),
+          c10::toString(scalar_type(results[i].dtype)), c10::str(sizes));
+    if (computed[i].numel() > 0) tensor_of(results[i]).copy_(computed[i]);
+  }
+}
+
+const bool registered = [] {
+  set_extern(run);
+  return true;
+}();
+
+}  // namespace
+
+std::map<std::string, int64_t> extern_calls_so_far() {
+  std::map<std::string, int64_t> calls;
+  std::lock_guard lock(lookup_mutex());
+  for (const auto& [text, prepared] : table()) calls[prepared->name] += prepared->calls;
+  return calls;
+}
+
+}  // namespace weft::torch_operator

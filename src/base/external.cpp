@@ -1,0 +1,24 @@
+#include "base/external.h"
+
+#include <atomic>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+std::atomic<RunExtern> hook{nullptr};
+
+}  // namespace
+
+void set_extern(RunExtern run) { hook.store(run); }
+
+void run_extern(std::string_view call, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
+  RunExtern run = hook.load();
+  check(run != nullptr, "extern: {} is PyTorch's, which isn't here to run it", extern_name(call));
+  run(call, operands, results);
+}
+
+std::string_view extern_name(std::string_view call) { return call.substr(0, call.find('(')); }
+
+}  // namespace weft
