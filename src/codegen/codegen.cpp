@@ -26,29 +26,24 @@ void generate_rows(Frame& frame, const BlockSchedule& block, const Stage& stage)
     emit_rows(frame, stage, frame.lo, frame.hi, true);
 }
 
+using Kind = runtime::StagePlan::Kind;
+
 void generate_stages(Schedule& schedule, llvm::Module& module, const BlockSchedule& block,
                      const std::vector<runtime::StagePlan>& plans) {
   for (size_t i = 0; i < block.stages.size(); ++i) {
     const Stage& stage = block.stages[i];
-    switch (plans[i].kind) {
-      case runtime::StagePlan::Kind::kCall:
-        break;
-      case runtime::StagePlan::Kind::kLoop:
-        generate_stages(schedule, module, schedule.loops.at(stage.ops[0]).block, plans[i].loop.stages);
-        break;
-      case runtime::StagePlan::Kind::kScan: {
-        Frame frame(schedule, module, plans[i].symbol);
-        emit_scan(frame, *stage.ops[0]);
-        frame.finish();
-        break;
-      }
-      case runtime::StagePlan::Kind::kRows: {
-        Frame frame(schedule, module, plans[i].symbol);
-        generate_rows(frame, block, stage);
-        frame.finish();
-        break;
-      }
+    if (plans[i].kind == Kind::kCall) continue;
+    if (auto control = schedule.controls.find(stage.ops[0]); control != schedule.controls.end()) {
+      for (size_t k = 0; k < plans[i].control.regions.size(); ++k)
+        generate_stages(schedule, module, control->second.blocks[k], plans[i].control.regions[k]);
+      continue;
     }
+    Frame frame(schedule, module, plans[i].symbol);
+    if (plans[i].kind == Kind::kScan)
+      emit_scan(frame, *stage.ops[0]);
+    else
+      generate_rows(frame, block, stage);
+    frame.finish();
   }
 }
 

@@ -20,6 +20,8 @@ bool is_loop(const Stage& stage) { return stage.lowering == Lowering::kScan && s
 bool is_native_scan(const Stage& stage) {
   return stage.lowering == Lowering::kScan && !stage.ops[0]->has("loop") && !stage.ops[0]->has("fallback");
 }
+/// Whether stages lie within the stage.
+bool is_control(const Stage& stage) { return stage.lowering == Lowering::kControl || is_loop(stage); }
 
 class Planner {
  public:
@@ -29,7 +31,10 @@ class Planner {
   void run() {
     const Block& body = program_.body;
     for (size_t i = 0; i < body.args.size(); ++i) add_buffer(body.args[i], Storage::kInput, static_cast<int64_t>(i));
-    add_stages(body, schedule_.body, Storage::kOutput);
+    std::vector<int64_t> outputs;
+    for (size_t i = 0; i < body.results.size(); ++i)
+      outputs.push_back(add_buffer(body.results[i], Storage::kOutput, static_cast<int64_t>(i)));
+    add_stages(body, schedule_.body, outputs);
     add_aliases(body);
     extend_lives(schedule_.body);
     schedule_.plan.stages = describe(schedule_.body, "stage");
@@ -57,7 +62,7 @@ class Planner {
     buffer.element_size = size_of(type.dtype);
     buffer.elements = schedule_.expression(element_count(type.shape));
     schedule_.plan.buffers.push_back(std::move(buffer));
-    depth_.push_back(loops_);
+    depth_.push_back(depth_here_);
     return static_cast<int64_t>(schedule_.plan.buffers.size()) - 1;
   }
 
@@ -74,65 +79,72 @@ class Planner {
     schedule_.plan.buffers[static_cast<size_t>(buffer)].last = last;
   }
 
-  /// Numbers a block's stages and gives their results buffers, those of its results being of the storage `results`.
-  /// Returns the buffer of each of these: a value that is yielded twice has two.
-  std::vector<int64_t> add_stages(const Block& block, BlockSchedule& stages, Storage results) {
-    std::map<ValueId, int64_t> place;
-    for (size_t i = 0; i < block.results.size(); ++i) place.emplace(block.results[i], static_cast<int64_t>(i));
+  /// Numbers a block's stages, and gives what they store buffers; those of the block's results are `results`.
+  void add_stages(const Block& block, BlockSchedule& stages, const std::vector<int64_t>& results) {
+    std::map<ValueId, std::vector<int64_t>> places;
+    for (size_t i = 0; i < results.size(); ++i) places[block.results[i]].push_back(results[i]);
+    for (auto& [value, all] : places) {
+      schedule_.buffer[value] = all[0];
+      schedule_.also[value].assign(all.begin() + 1, all.end());
+    }
     for (Stage& stage : stages.stages) {
       stage.index = stage.last = stages_++;
-      std::vector<int64_t> added;
+      std::vector<int64_t> stored;
       for (const Op* op : stage.ops)
         for (ValueId value : op->results) {
           if (!stages.stored.contains(value)) continue;
-          auto found = place.find(value);
-          added.push_back(found == place.end() ? add_buffer(value, Storage::kArena)
-                                               : add_buffer(value, results, found->second));
+          if (auto found = places.find(value); found != places.end())
+            stored.insert(stored.end(), found->second.begin(), found->second.end());
+          else
+            stored.push_back(add_buffer(value, Storage::kArena));
         }
-      if (is_loop(stage)) add_loop(stage);
+      if (is_control(stage)) add_control(stage);
       if (is_native_scan(stage)) add_scan(stage);
-      for (int64_t buffer : added) set_life(buffer, stage.index, stage.last);
+      for (int64_t buffer : stored) set_life(buffer, stage.index, stage.last);
     }
-    return result_buffers(block, results);
   }
 
-  std::vector<int64_t> result_buffers(const Block& block, Storage storage) {
-    std::vector<int64_t> buffers;
-    std::set<ValueId> seen;
-    for (size_t i = 0; i < block.results.size(); ++i) {
-      ValueId value = block.results[i];
-      int64_t first = schedule_.buffer.at(value);
-      if (seen.insert(value).second) {
-        buffers.push_back(first);
-        continue;
-      }
-      int64_t further = add_unnamed(program_.type(value), storage, static_cast<int64_t>(i));
-      runtime::BufferPlan& plan = schedule_.plan.buffers.back();
-      const runtime::BufferPlan& like = schedule_.plan.buffers[static_cast<size_t>(first)];
-      plan.name = like.name;
-      set_life(further, like.first, like.last);
-      schedule_.also[value].push_back(further);
-      buffers.push_back(further);
-    }
-    return buffers;
-  }
-
-  void add_loop(Stage& stage) {
+  void add_control(Stage& stage) {
     const Op& op = *stage.ops[0];
-    ir::ScanView view(op);
-    LoopSchedule loop;
-    loop.block = schedule_block(schedule_, view.region, false, tile_rows_);
-    for (size_t i = 0; i < view.carry_args.size(); ++i)
-      loop.carries.push_back(
-          add_work(program_.type(view.carry_args[i]), fmt::format("carry {} of stage {}", i, stage.index)));
-    ++loops_;
-    for (ValueId arg : view.region.args) add_buffer(arg, Storage::kStep);
-    loop.results = add_stages(view.region, loop.block, Storage::kStep);
-    --loops_;
+    ControlSchedule& control = schedule_.controls[&op];
+    for (const Block& region : op.regions)
+      control.blocks.push_back(schedule_block(schedule_, region, false, tile_rows_));
+    std::vector<int64_t> own;  // live as long as the stage
+    if (op.code == OpCode::kCond) {
+      // What a branch yields is the result.
+      std::vector<int64_t> results;
+      for (ValueId result : op.results) results.push_back(schedule_.buffer.at(result));
+      control.results = {results, results};
+    } else {
+      own = add_loop(op, stage, control);
+    }
+    ++depth_here_;
+    for (size_t i = 0; i < op.regions.size(); ++i) add_stages(op.regions[i], control.blocks[i], control.results[i]);
+    --depth_here_;
     stage.last = stages_ - 1;
-    for (int64_t buffer : loop.carries) set_life(buffer, stage.index, stage.last);
-    for (ValueId arg : view.region.args) set_life(schedule_.buffer.at(arg), stage.index, stage.last);
-    schedule_.loops.emplace(&op, std::move(loop));
+    for (int64_t buffer : own) set_life(buffer, stage.index, stage.last);
+  }
+
+  /// The buffers of a scan's or while's steps.
+  std::vector<int64_t> add_loop(const Op& op, const Stage& stage, ControlSchedule& control) {
+    const Block& body = op.regions.back();
+    auto carries = op.code == OpCode::kScan ? static_cast<size_t>(op.attr<int64_t>("carries")) : op.operands.size();
+    for (size_t i = 0; i < carries; ++i)
+      control.carries.push_back(
+          add_work(program_.type(body.args[i]), fmt::format("carry {} of stage {}", i, stage.index)));
+    std::vector<int64_t> own = control.carries;
+    for (size_t i = 0; i < body.args.size(); ++i) {
+      own.push_back(add_buffer(body.args[i], Storage::kStep));
+      for (const Block& region : op.regions) schedule_.buffer[region.args[i]] = own.back();
+    }
+    for (const Block& region : op.regions) {
+      bool makes_predicate = op.code == OpCode::kWhile && &region != &body;
+      std::vector<int64_t>& results = control.results.emplace_back();
+      for (ValueId result : region.results)
+        results.push_back(add_buffer(result, makes_predicate ? Storage::kArena : Storage::kStep));
+      own.insert(own.end(), results.begin(), results.end());
+    }
+    return own;
   }
 
   void add_scan(const Stage& stage) {
@@ -159,7 +171,8 @@ class Planner {
   void add_aliases(const Block& block) {
     for (const Op& op : block.ops) {
       if (op.code == OpCode::kReshape) schedule_.buffer[op.results[0]] = schedule_.buffer.at(op.operands[0]);
-      if (schedule_.loops.contains(&op)) add_aliases(op.regions[0]);
+      if (schedule_.controls.contains(&op))
+        for (const Block& region : op.regions) add_aliases(region);
     }
   }
 
@@ -169,7 +182,8 @@ class Planner {
     for (const Stage& stage : block.stages) {
       around_.push_back(&stage);
       for (const Op* op : stage.ops) extend_lives(*op);
-      if (is_loop(stage)) extend_lives(schedule_.loops.at(stage.ops[0]).block);
+      if (is_control(stage))
+        for (const BlockSchedule& inner : schedule_.controls.at(stage.ops[0]).blocks) extend_lives(inner);
       around_.pop_back();
     }
   }
@@ -182,12 +196,12 @@ class Planner {
     }
   }
 
-  /// The value is read in the stage at hand: by the stages of all loops that its buffer is made outside of.
+  /// The value is read in the stage at hand: until the end of the stage around that one that stands beside the buffer.
   void extend_life(ValueId value) {
     auto found = schedule_.buffer.find(viewed(schedule_, value));
     if (found == schedule_.buffer.end()) return;
     auto buffer = static_cast<size_t>(found->second);
-    if (depth_[buffer] >= around_.size()) return;  // of a loop in the stage, which comes to it itself
+    if (depth_[buffer] >= around_.size()) return;  // made by a stage within, which comes to it itself
     int64_t& last = schedule_.plan.buffers[buffer].last;
     last = std::max(last, around_[depth_[buffer]]->last);
   }
@@ -207,8 +221,8 @@ class Planner {
     plan.index = stage.index;
     if (stage.lowering == Lowering::kFused || stage.lowering == Lowering::kRowCopy) {
       describe_rows(stage, plan);
-    } else if (is_loop(stage)) {
-      describe_loop(*stage.ops[0], plan);
+    } else if (is_control(stage)) {
+      describe_control(*stage.ops[0], plan);
     } else if (is_native_scan(stage)) {
       describe_scan(*stage.ops[0], plan);
     } else {
@@ -230,33 +244,43 @@ class Planner {
     plan.row_block = stage.row_block;
   }
 
-  void describe_loop(const Op& op, runtime::StagePlan& plan) {
-    plan.kind = runtime::StagePlan::Kind::kLoop;
-    ir::ScanView view(op);
-    const LoopSchedule& loop = schedule_.loops.at(&op);
-    plan.length = schedule_.expression(view.length);
-    plan.loop.reverse = view.reverse;
-    auto buffer = [&](ValueId v) { return schedule_.buffer.at(viewed(schedule_, v)); };
-    for (size_t i = 0; i < view.xs.size(); ++i)
-      plan.loop.slices.push_back({buffer(view.x_args[i]), buffer(view.xs[i])});
-    size_t carries = view.inits.size();
-    for (size_t i = 0; i < view.stacks.size(); ++i)
-      plan.loop.slices.push_back({loop.results[carries + i], buffer(view.stacks[i])});
-    for (size_t i = 0; i < carries; ++i)
-      plan.loop.carries.push_back({buffer(view.carry_args[i]), loop.results[i], buffer(view.inits[i]),
-                                   buffer(view.carry_results[i]), loop.carries[i]});
-    add_carry_copies(view, plan);
+  void describe_control(const Op& op, runtime::StagePlan& plan) {
+    const ControlSchedule& schedule = schedule_.controls.at(&op);
+    runtime::ControlPlan& control = plan.control;
+    bool is_while = op.code == OpCode::kWhile;
+    plan.kind = op.code == OpCode::kCond ? runtime::StagePlan::Kind::kCond
+                : is_while               ? runtime::StagePlan::Kind::kWhile
+                                         : runtime::StagePlan::Kind::kLoop;
+    for (size_t i = 0; i < op.regions.size(); ++i) {
+      const char* which[] = {"a", "b"};
+      control.regions.push_back(describe(schedule.blocks[i], plan.symbol + (op.regions.size() > 1 ? which[i] : "")));
+    }
+    if (op.code == OpCode::kCond) control.predicate = buffer_of(op.operands[0]);
+    if (is_while) control.predicate = schedule.results[0][0];
+    if (op.code == OpCode::kScan) describe_slices(ir::ScanView(op), schedule, plan);
+    const Block& body = op.regions.back();
+    for (size_t i = 0; i < schedule.carries.size(); ++i) {
+      int64_t init = buffer_of(op.operands[i]), result = buffer_of(op.results[i]);
+      control.carries.push_back(
+          {buffer_of(body.args[i]), schedule.results.back()[i], init, result, schedule.carries[i]});
+      plan.carry_copies.emplace_back(init, result);
+    }
     WorkCounter work(schedule_);
-    for (const Op& inner : view.region.ops) work.count(inner);
-    plan.loop.work = work.take();
-    plan.loop.stages = describe(loop.block, plan.symbol);
+    for (const Block& region : op.regions)
+      for (const Op& inner : region.ops) work.count(inner);
+    control.work = work.take();
   }
 
-  void add_carry_copies(const ir::ScanView& view, runtime::StagePlan& plan) {
-    for (size_t i = 0; i < view.inits.size(); ++i)
-      plan.carry_copies.emplace_back(schedule_.buffer.at(viewed(schedule_, view.inits[i])),
-                                     schedule_.buffer.at(view.carry_results[i]));
+  void describe_slices(const ir::ScanView& view, const ControlSchedule& schedule, runtime::StagePlan& plan) {
+    plan.length = schedule_.expression(view.length);
+    plan.control.reverse = view.reverse;
+    for (size_t i = 0; i < view.xs.size(); ++i)
+      plan.control.slices.push_back({buffer_of(view.x_args[i]), buffer_of(view.xs[i])});
+    for (size_t i = 0; i < view.stacks.size(); ++i)
+      plan.control.slices.push_back({schedule.results[0][view.inits.size() + i], buffer_of(view.stacks[i])});
   }
+
+  int64_t buffer_of(ValueId value) const { return schedule_.buffer.at(viewed(schedule_, value)); }
 
   void describe_scan(const Op& op, runtime::StagePlan& plan) {
     plan.kind = runtime::StagePlan::Kind::kScan;
@@ -275,20 +299,21 @@ class Planner {
     }
     plan.column_shares = shares == INT64_MAX ? 1 : shares;
     if (view.ragged) {
-      plan.batch_sizes = schedule_.buffer.at(viewed(schedule_, view.ragged->batch_sizes));
+      plan.batch_sizes = buffer_of(view.ragged->batch_sizes);
       plan.packed = schedule_.expression(view.ragged->packed);
     }
     plan.splits_columns = plan.column_shares > 1;
-    add_carry_copies(view, plan);
+    for (size_t i = 0; i < view.inits.size(); ++i)
+      plan.carry_copies.emplace_back(buffer_of(view.inits[i]), buffer_of(view.carry_results[i]));
   }
 
   Schedule& schedule_;
   const Program& program_;
   const TileRows& tile_rows_;
   int64_t stages_ = 0;                // so far
-  size_t loops_ = 0;                  // around the block at hand
-  std::vector<size_t> depth_;         // of each buffer: the loops around it
-  std::vector<const Stage*> around_;  // the stages at hand, from the body's to the innermost loop's
+  size_t depth_here_ = 0;             // stages around the block at hand
+  std::vector<size_t> depth_;         // of each buffer: the stages around its block
+  std::vector<const Stage*> around_;  // the stage at hand, after those around it
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ struct Stage {
   int64_t lanes = 16;     ///< elements of one vector
   int64_t row_block = 1;  ///< rows that a product does at once
   bool has_reduction = false;
-  int64_t index = 0;  ///< runtime::StagePlan::index; of a loop ...
-  int64_t last = 0;   ///< ... its last inner stage's, else the same
+  int64_t index = 0;  ///< runtime::StagePlan::index
+  int64_t last = 0;   ///< that of the last stage within it, or its own
 };
 
 /// The stages of a block, and which of its values are stored in memory.
@@ -38,11 +38,12 @@ struct ScanBuffers {
   std::map<ir::ValueId, int64_t> scratch;  ///< values stored within a step that are neither carry nor y
 };
 
-/// A scan that runs the stages of its region step by step, and the buffers that each step sets (runtime::LoopPlan).
-struct LoopSchedule {
-  BlockSchedule block;
-  std::vector<int64_t> carries;  ///< two instances of each, for alternate steps
-  std::vector<int64_t> results;  ///< of each of the region's results
+/// An op whose regions are divided into stages (runtime::ControlPlan): cond, while, and a scan that runs its stages
+/// step by step.
+struct ControlSchedule {
+  std::vector<BlockSchedule> blocks;          ///< one a region
+  std::vector<int64_t> carries;               ///< two instances of each, for alternate steps
+  std::vector<std::vector<int64_t>> results;  ///< of each region, the buffers that its results are stored to
 };
 
 /// A fused program as code generation sees it. Holds pointers into `program`, which must outlive it.
@@ -51,8 +52,8 @@ struct Schedule {
   std::map<ir::ValueId, const ir::Op*> definition;
   BlockSchedule body;
   std::map<const ir::Op*, ScanBuffers> scans;  ///< those that are one function
-  std::map<const ir::Op*, LoopSchedule> loops;
-  std::map<ir::ValueId, int64_t> buffer;             ///< of what is stored in the body or a loop, and of aliases of it
+  std::map<const ir::Op*, ControlSchedule> controls;
+  std::map<ir::ValueId, int64_t> buffer;             ///< of what stages store, and of aliases of it
   std::map<ir::ValueId, std::vector<int64_t>> also;  ///< further buffers that a value's stage stores it to
   runtime::Plan plan;                                ///< complete but for stages' functions and calls
 
@@ -66,8 +67,8 @@ struct TileRows {
   int64_t f64[5];
 };
 
-/// Assigns buffers and describes stages. plan.stages[i] belongs to body.stages[i], its symbol is `stage_<i>`; of a
-/// loop, plan.stages[i].loop.stages[j] belongs to block.stages[j] of its LoopSchedule, with the symbol `stage_<i>_<j>`.
+/// Assigns buffers and describes stages. plan.stages[i] belongs to body.stages[i], its symbol is `stage_<i>`; those
+/// within it are `stage_<i>_<j>`, or where it has two regions `stage_<i>a_<j>` and `stage_<i>b_<j>`.
 Schedule schedule(const ir::Program& fused, const TileRows& tile_rows);
 
 /// Divides a block's ops into stages and finds which values need memory.

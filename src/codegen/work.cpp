@@ -33,9 +33,17 @@ void WorkCounter::count_scan(const Op& op, const ir::Dim& times) {
   }
 }
 
+void WorkCounter::count_regions(const Op& op, const ir::Dim& times) {
+  constexpr int64_t kStepsOfWhile = 16;
+  for (const ir::Block& region : op.regions)
+    for (const Op& inner : region.ops)
+      count(inner, op.code == OpCode::kWhile ? times * ir::Dim(kStepsOfWhile) : times, nullptr);
+}
+
 void WorkCounter::count(const Op& op, const ir::Dim& times, const ir::Ragged* ragged) {
   if (op.code == OpCode::kScan) return count_scan(op, times);
-  if (!op.regions.empty() || op.results.empty() || passes::is_view(op.code)) return;
+  if (!op.regions.empty()) return count_regions(op, times);
+  if (op.results.empty() || passes::is_view(op.code)) return;
   ir::Dim elements = element_count(shape_of(op.results[0], ragged)) * times;
   ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0], ragged);
   switch (op.code) {

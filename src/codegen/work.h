@@ -19,6 +19,8 @@ class WorkCounter {
   /// `times` over, or, on the rows of a ragged scan, for all its steps together.
   void count(const ir::Op& op, const ir::Dim& times, const ir::Ragged* ragged);
   void count_scan(const ir::Op& op, const ir::Dim& times);
+  /// Both branches of a cond, and some steps of a while.
+  void count_regions(const ir::Op& op, const ir::Dim& times);
   ir::Shape shape_of(ir::ValueId value, const ir::Ragged* ragged) const;
 
   const Schedule& schedule_;

@@ -61,20 +61,16 @@ class Native : public Executable {
     });
   }
 
-  /// Gives the stages of a block, and those of loops in it, what they run.
+  /// Gives the stages of a block, and those within them, what they run.
   void link(std::vector<runtime::StagePlan>& stages, const codegen::BlockSchedule& block) {
     for (size_t i = 0; i < stages.size(); ++i) {
       const ir::Op& op = *block.stages[i].ops[0];
-      switch (stages[i].kind) {
-        case runtime::StagePlan::Kind::kCall:
-          stages[i].call = make_call(schedule_, op);
-          break;
-        case runtime::StagePlan::Kind::kLoop:
-          link(stages[i].loop.stages, schedule_.loops.at(&op).block);
-          break;
-        default:
-          stages[i].function = code_->function(stages[i].symbol);
-      }
+      if (stages[i].kind == runtime::StagePlan::Kind::kCall)
+        stages[i].call = make_call(schedule_, op);
+      else if (stages[i].control.regions.empty())
+        stages[i].function = code_->function(stages[i].symbol);
+      for (size_t k = 0; k < stages[i].control.regions.size(); ++k)
+        link(stages[i].control.regions[k], schedule_.controls.at(&op).blocks[k]);
     }
   }
 

@@ -42,7 +42,8 @@ std::string unsupported(const Program& program, const Op& scan) {
     Lowering lowering = lowering_of(program, op);
     if (!all_native(program, op)) return fmt::format("{} on a type without machine code in a scan", info(op.code).name);
     if (lowering == Lowering::kScan) return "a scan in a scan";
-    if (lowering == Lowering::kCall) return fmt::format("{} in a scan", info(op.code).name);
+    if (lowering == Lowering::kCall || lowering == Lowering::kControl)
+      return fmt::format("{} in a scan", info(op.code).name);
   }
   for (ValueId arg : scan.regions[0].args)
     if (!is_native(program.type(arg).dtype)) return "a carry or x of a type without machine code";
@@ -205,13 +206,21 @@ std::vector<Op> fuse_scan(Program& program, Op& scan, Definitions& definitions) 
   return fuse_block(program, scan.regions[0], BlockKind::kStages, false, definitions);
 }
 
+std::vector<Op> fuse_regions(Program& program, Op& op, Definitions& definitions) {
+  if (op.code == OpCode::kScan) return fuse_scan(program, op, definitions);
+  std::vector<Op> outside;
+  for (Block& region : op.regions)
+    for (Op& copy : fuse_block(program, region, BlockKind::kStages, false, definitions))
+      outside.push_back(std::move(copy));
+  return outside;
+}
+
 std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool batched, Definitions& definitions) {
   std::vector<Op> ops, outside;
   const ValueSet here = defined_in(block);
   for (Op& op : block.ops) {
-    if (op.code == OpCode::kScan)
-      for (Op& copy : fuse_scan(program, op, definitions))
-        (here.contains(copy.operands[0]) ? ops : outside).push_back(std::move(copy));
+    for (Op& copy : fuse_regions(program, op, definitions))
+      (here.contains(copy.operands[0]) ? ops : outside).push_back(std::move(copy));
     ops.push_back(std::move(op));
   }
   block.ops = std::move(ops);
@@ -234,6 +243,7 @@ bool is_native(DType dtype) {
 
 Lowering lowering_of(const Program& program, const Op& op) {
   if (op.code == OpCode::kScan) return Lowering::kScan;
+  if (!op.regions.empty()) return Lowering::kControl;
   if (op.code == OpCode::kReshape) return Lowering::kAlias;
   if (!all_native(program, op)) return Lowering::kCall;
   if (is_view(op.code) || op.has("ranges")) return Lowering::kView;

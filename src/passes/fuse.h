@@ -17,8 +17,8 @@ namespace weft::passes {
 ///
 /// A scan whose region is all machine code is one stage, one function with the loop in it; when its rows are
 /// independent it gets `batched`. Another scan (of a gather, of a scan) gets an attribute `loop` with the reason: its
-/// region is divided into stages as the body is, which run step by step. A ragged scan that is not all machine code
-/// gets `fallback`, and runs in the interpreter.
+/// region is divided into stages as the body is, which run step by step; so are the regions of cond and while. A
+/// ragged scan that is not all machine code gets `fallback`, and runs in the interpreter.
 ///
 /// Copies are inserted where a value needs memory of its own (a view that is returned, a broadcast that a product
 /// reads). Joined columns of one value that only outer products and sums over rows read are a view too, marked
@@ -47,6 +47,7 @@ enum class Lowering {
   kFused,    ///< part of a stage with a domain
   kRowCopy,  ///< a stage of its own: rows copied beside others (concat of unequal parts) or zeros (pad)
   kScan,     ///< a stage of its own; with the attribute `loop`, one of many stages a step
+  kControl,  ///< cond, while: a stage whose regions have stages of their own
   kCall      ///< a stage of its own: a kernel of the runtime or the interpreter
 };
 Lowering lowering_of(const ir::Program& program, const ir::Op& op);

@@ -53,28 +53,32 @@ using CallFunction = std::function<bool(const CallContext& context, std::string&
 
 struct StagePlan;
 
-/// The steps of a loop, each of which runs `stages`. Before them it sets the buffers of the step.
-struct LoopPlan {
+/// Stages within a stage: the steps of a loop, each of which first sets the buffers of the step; the choices of a cond;
+/// the condition and body of a while, whose steps set the buffers of carries as a loop's do.
+struct ControlPlan {
   /// An x or a y of one step: `buffer` is the step's part of `stack`.
   struct Slice {
     int64_t buffer, stack;
   };
   /// `arg` is `init` in the first step, then what was `out` in the step before; `out` is one of the two instances of
-  /// `work`, and in the last step `result`.
+  /// `work`, and in a loop's last step `result`. (A while doesn't know it: it copies.)
   struct Carry {
     int64_t arg, out, init, result, work;
   };
   std::vector<Slice> slices;
   std::vector<Carry> carries;
   bool reverse = false;  ///< slices are taken from the last to the first
-  std::vector<StagePlan> stages;
+  /// Of a loop, its step; of a cond, what it does when its predicate is true and when not; of a while, what makes its
+  /// predicate, and its body.
+  std::vector<std::vector<StagePlan>> regions;
+  int64_t predicate = -1;     ///< the buffer, one bool
   std::vector<DimExpr> work;  ///< of one step, as Plan::work
 };
 
 struct StagePlan {
-  enum class Kind : uint8_t { kRows, kScan, kCall, kLoop };
+  enum class Kind : uint8_t { kRows, kScan, kCall, kLoop, kCond, kWhile };
   Kind kind = Kind::kRows;
-  int64_t index = 0;   ///< counted over all stages of the plan, those of a loop following the loop itself
+  int64_t index = 0;   ///< counted over all stages of the plan, those within a stage following it
   std::string symbol;  ///< of the machine code; of a call, what it does
   StageFunction function = nullptr;
   CallFunction call;
@@ -88,7 +92,7 @@ struct StagePlan {
   int64_t column_shares = 1;   ///< the most threads that columns can be shared by
   /// Of a scan or loop of no steps: results that are copies of the initial carries (from, to).
   std::vector<std::pair<int64_t, int64_t>> carry_copies;
-  LoopPlan loop;
+  ControlPlan control;
 };
 
 /// A program as the executable runs it: buffers, and stages one after the other.
@@ -97,7 +101,7 @@ struct Plan {
   std::vector<DimExpr> dims;  ///< what machine code finds in `dims`, in order
   std::vector<BufferPlan> buffers;
   std::vector<StagePlan> stages;
-  int64_t stage_count = 0;    ///< with those of loops
+  int64_t stage_count = 0;    ///< with those within stages
   std::vector<DimExpr> work;  ///< multiply-adds, or as much work, of a call: the sum of these
 };
 

@@ -11,6 +11,7 @@ namespace weft::runtime {
 namespace {
 
 constexpr int64_t kRowsForBatchSplit = 4;  // rows a thread below which sharing the columns is faster
+constexpr int64_t kLine = 64;
 constexpr int64_t kSharedStage = 1 << 14;  // multiply-adds of a stage in a loop that are worth a barrier
 
 /// Rows in multiples of `block` where there are plenty; evenly where a whole block more or less would matter.
@@ -22,13 +23,15 @@ int64_t bytes_of(const BufferPlan& buffer, const std::vector<int64_t>& symbols) 
   return buffer.elements.evaluate(symbols) * buffer.element_size;
 }
 
-void set_loop_sizes(const Plan& plan, const LoopPlan& loop, const std::vector<int64_t>& symbols, StageSizes& sizes) {
+void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::vector<int64_t>& symbols,
+                       StageSizes& sizes) {
   auto buffer = [&](int64_t id) -> const BufferPlan& { return plan.buffers[static_cast<size_t>(id)]; };
-  for (const LoopPlan::Slice& slice : loop.slices) sizes.bytes.push_back(bytes_of(buffer(slice.buffer), symbols));
-  for (const LoopPlan::Carry& carry : loop.carries) sizes.bytes.push_back(instance_bytes(buffer(carry.work), symbols));
-  int64_t work = 0;
-  for (const DimExpr& term : loop.work) work += term.evaluate(symbols);
-  sizes.one_member = work < kSharedStage * static_cast<int64_t>(loop.stages.size());
+  for (const auto& slice : control.slices) sizes.bytes.push_back(bytes_of(buffer(slice.buffer), symbols));
+  for (const auto& carry : control.carries) sizes.bytes.push_back(instance_bytes(buffer(carry.work), symbols));
+  int64_t work = 0, stages = 0;
+  for (const DimExpr& term : control.work) work += term.evaluate(symbols);
+  for (const auto& region : control.regions) stages += static_cast<int64_t>(region.size());
+  sizes.one_member = work < kSharedStage * stages;
 }
 
 void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std::vector<int64_t>& symbols,
@@ -38,9 +41,17 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
     sizes.rows = stage.rows.evaluate(symbols);
     sizes.length = stage.length.evaluate(symbols);
     sizes.packed = stage.packed.evaluate(symbols);
-    if (stage.kind != StagePlan::Kind::kLoop) continue;
-    set_loop_sizes(plan, stage.loop, symbols, sizes);
-    set_sizes(plan, stage.loop.stages, symbols, all);
+    if (!stage.control.regions.empty()) set_control_sizes(plan, stage.control, symbols, sizes);
+    for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, all);
+  }
+}
+
+/// Where a step reads carries, and where it stores the next ones. `bytes`: StageSizes::bytes of these.
+void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bool last, void** buffers) {
+  for (const ControlPlan::Carry& carry : loop.carries) {
+    buffers[carry.arg] = step == 0 ? buffers[carry.init] : buffers[carry.out];
+    char* work = static_cast<char*>(buffers[carry.work]) + (step & 1) * *bytes++;
+    buffers[carry.out] = last ? buffers[carry.result] : work;
   }
 }
 
@@ -73,8 +84,8 @@ bool Run::run_stages(const std::vector<StagePlan>& stages, Member& member) {
       case StagePlan::Kind::kCall:
         run_call(stage, member);
         break;
-      case StagePlan::Kind::kLoop:
-        if (!run_loop(stage, member)) return false;
+      default:
+        if (!run_control(stage, member)) return false;
         continue;
     }
     if (!finish_stage(member)) return false;
@@ -89,34 +100,66 @@ bool Run::finish_stage(Member& member) {
   return failed_at_.load(std::memory_order_relaxed) > member.position++;
 }
 
-bool Run::run_loop(const StagePlan& stage, Member& member) {
-  const StageSizes& sizes = sizes_of(stage);
-  if (sizes.length > 0 && (!member.barrier || !sizes.one_member || share_all_)) return run_steps(stage, member);
-  if (member.thread == 0 && sizes.length == 0) copy_carries(stage, member);
-  if (member.thread == 0 && sizes.length > 0) {
+bool Run::run_control(const StagePlan& stage, Member& member) {
+  auto run = [&](Member& by) {
+    if (stage.kind == StagePlan::Kind::kLoop) return run_loop(stage, by);
+    return stage.kind == StagePlan::Kind::kCond ? run_cond(stage, by) : run_while(stage, by);
+  };
+  if (!member.barrier || !sizes_of(stage).one_member || share_all_) return run(member);
+  if (member.thread == 0) {
     Member alone{member.buffers, 0, 1, nullptr, member.position};
-    run_steps(stage, alone);
+    run(alone);
   }
   return finish_stage(member);
 }
 
-bool Run::run_steps(const StagePlan& stage, Member& member) {
-  const LoopPlan& loop = stage.loop;
+bool Run::run_loop(const StagePlan& stage, Member& member) {
+  const ControlPlan& loop = stage.control;
   const StageSizes& sizes = sizes_of(stage);
+  if (sizes.length == 0) {
+    for (auto [from, to] : stage.carry_copies) copy(from, to, member);
+    return finish_stage(member);
+  }
   void** buffers = member.buffers;
   for (int64_t step = 0; step < sizes.length; ++step) {
     const int64_t time = loop.reverse ? sizes.length - 1 - step : step;
     const int64_t* bytes = sizes.bytes.data();
-    for (const LoopPlan::Slice& slice : loop.slices)
+    for (const ControlPlan::Slice& slice : loop.slices)
       buffers[slice.buffer] = static_cast<char*>(buffers[slice.stack]) + time * *bytes++;
-    for (const LoopPlan::Carry& carry : loop.carries) {
-      buffers[carry.arg] = step == 0 ? buffers[carry.init] : buffers[carry.out];
-      char* work = static_cast<char*>(buffers[carry.work]) + (step & 1) * *bytes++;
-      buffers[carry.out] = step + 1 == sizes.length ? buffers[carry.result] : work;
-    }
-    if (!run_stages(loop.stages, member)) return false;
+    set_carries(loop, bytes, step, step + 1 == sizes.length, buffers);
+    if (!run_stages(loop.regions[0], member)) return false;
   }
   return true;
+}
+
+bool Run::run_cond(const StagePlan& stage, Member& member) {
+  const bool yes = *static_cast<const bool*>(member.buffers[stage.control.predicate]);
+  const std::vector<StagePlan>& chosen = stage.control.regions[yes ? 0 : 1];
+  return chosen.empty() ? finish_stage(member) : run_stages(chosen, member);
+}
+
+bool Run::run_while(const StagePlan& stage, Member& member) {
+  const ControlPlan& loop = stage.control;
+  void** buffers = member.buffers;
+  for (const ControlPlan::Carry& carry : loop.carries) buffers[carry.arg] = buffers[carry.init];
+  for (int64_t step = 0;; ++step) {
+    if (!run_stages(loop.regions[0], member)) return false;
+    if (!*static_cast<const bool*>(buffers[loop.predicate])) break;
+    set_carries(loop, sizes_of(stage).bytes.data(), step, false, buffers);
+    if (!run_stages(loop.regions[1], member)) return false;
+    for (const ControlPlan::Carry& carry : loop.carries) buffers[carry.arg] = buffers[carry.out];
+  }
+  for (const ControlPlan::Carry& carry : loop.carries) copy(carry.arg, carry.result, member);
+  return finish_stage(member);
+}
+
+void Run::copy(int64_t from, int64_t to, const Member& member) const {
+  const int64_t bytes = bytes_of(plan_.buffers[static_cast<size_t>(to)], symbols_);
+  Share share = share_of(bytes, kLine, member.thread, member.threads);
+  if (share.first == share.last) return;
+  std::memcpy(static_cast<char*>(member.buffers[to]) + share.first,
+              static_cast<const char*>(member.buffers[from]) + share.first,
+              static_cast<size_t>(share.last - share.first));
 }
 
 void Run::run_rows(const StagePlan& stage, const Member& member) {
@@ -138,7 +181,7 @@ void Run::run_scan(const StagePlan& stage, const Member& member) {
   if (stage.batch_sizes >= 0 && !fits(stage, member)) return;
   const StageSizes& sizes = sizes_of(stage);
   if (sizes.length == 0) {
-    if (member.thread == 0) copy_carries(stage, member);
+    for (auto [from, to] : stage.carry_copies) copy(from, to, member);
     return;
   }
   const int64_t rows = stage.splits_rows ? sizes.rows : 0;
@@ -162,13 +205,6 @@ bool Run::fits(const StagePlan& stage, const Member& member) {
   std::string misfit = batch_sizes_misfit(batch_sizes(stage, member), sizes_of(stage).rows, sizes_of(stage).packed);
   if (!misfit.empty()) fail(member, std::make_exception_ptr(Error(misfit)));
   return misfit.empty();
-}
-
-void Run::copy_carries(const StagePlan& stage, const Member& member) {
-  for (auto [from, to] : stage.carry_copies) {
-    auto bytes = static_cast<size_t>(bytes_of(plan_.buffers[static_cast<size_t>(to)], symbols_));
-    if (bytes > 0) std::memcpy(member.buffers[to], member.buffers[from], bytes);
-  }
 }
 
 void Run::run_call(const StagePlan& stage, const Member& member) {

@@ -16,7 +16,7 @@ namespace weft::runtime {
 /// A stage's sizes for values of the symbols.
 struct StageSizes {
   int64_t rows = 0, length = 0, packed = 0;
-  bool one_member = false;  ///< a loop whose stages are too small to share
+  bool one_member = false;  ///< stages within the stage are too small to share
   /// Of a loop: bytes of one step of each slice, then of an instance of each carry's work.
   std::vector<int64_t> bytes;
 };
@@ -46,14 +46,16 @@ class Run {
   struct Member {
     void** buffers;
     int64_t thread, threads;
-    SpinBarrier* barrier;  ///< null: the others wait until this one has run a whole loop
+    SpinBarrier* barrier;  ///< null: alone, or the others wait until it has run all stages within one
     uint64_t position;
   };
 
   /// These return false when a failure has ended the run, for all members in the same place.
   bool run_stages(const std::vector<StagePlan>& stages, Member& member);
+  bool run_control(const StagePlan& stage, Member& member);
   bool run_loop(const StagePlan& stage, Member& member);
-  bool run_steps(const StagePlan& stage, Member& member);
+  bool run_cond(const StagePlan& stage, Member& member);
+  bool run_while(const StagePlan& stage, Member& member);
   bool finish_stage(Member& member);
 
   void run_rows(const StagePlan& stage, const Member& member);
@@ -62,7 +64,8 @@ class Run {
   std::span<const int64_t> batch_sizes(const StagePlan& stage, const Member& member) const;
   /// Whether the batch sizes of a ragged scan do. All members look at them, and so all find the same.
   bool fits(const StagePlan& stage, const Member& member);
-  void copy_carries(const StagePlan& stage, const Member& member);
+  /// The member's share of a whole buffer.
+  void copy(int64_t from, int64_t to, const Member& member) const;
   void fail(const Member& member, const std::exception_ptr& failure);
   const StageSizes& sizes_of(const StagePlan& stage) const { return sizes_[static_cast<size_t>(stage.index)]; }
 

@@ -249,6 +249,101 @@ TEST_F(EngineLoops, PackedSequencesInALoop) {
   compare_with_gradients(text, sizes);
 }
 
+TEST_F(EngineLoops, ABranchOfEachStep) {
+  // The predicate changes from step to step; each branch calls, one yields a captured value, one the same value twice.
+  std::string text = R"(program @branches(%x: f32[T,B,6], %u: f32[T], %h0: f32[B,6], %i: i64[B], %w: f32[6,6]) {
+    %h, %ys, %zs = scan length T carry(%c = %h0) xs(%xt = %x, %ut = %u) {
+      %zero = constant {value = 0} : f32[]
+      %p = gt %ut, %zero : bool[]
+      %a, %b = cond %p then {
+        %g = gather %c, %i : f32[B,6]
+        %m = matmul %g, %w : f32[B,6]
+        %t = tanh %m : f32[B,6]
+        yield %t, %t
+      } else {
+        %s = sin %c : f32[B,6]
+        yield %s, %xt
+      } : f32[B,6], f32[B,6]
+      %d = add %a, %b : f32[B,6]
+      %n = tanh %d : f32[B,6]
+      yield carry(%n) ys(%a, %b)
+    } : f32[B,6], f32[T,B,6], f32[T,B,6]
+    return %h, %ys, %zs
+  })";
+  compare_with_gradients(text, {{{"T", 7}, {"B", 3}}, {{"T", 0}, {"B", 2}}, {{"T", 1}, {"B", 1}}});
+  EXPECT_EQ(testing::fallbacks("cond"), 0);
+}
+
+TEST_F(EngineLoops, RepeatsUntilTheConditionFails) {
+  // Collatz' steps, with a loop inside that takes as many steps as the number at hand.
+  std::string text = R"(program @collatz(%n0: i64[], %h0: f32[B,5], %limit: i64[]) {
+    %n, %steps, %h = while carry(%n = %n0, %k = %limit, %h = %h0) {
+      %one = constant {value = 1} : i64[]
+      %p = ne %n, %one : bool[]
+      yield %p
+    } do(%m, %j, %g) {
+      %two = constant {value = 2} : i64[]
+      %one2 = constant {value = 1} : i64[]
+      %three = constant {value = 3} : i64[]
+      %half = div %m, %two : i64[]
+      %twice = mul %half, %two : i64[]
+      %even = eq %twice, %m : bool[]
+      %next = cond %even then {
+        yield %half
+      } else {
+        %t = mul %m, %three : i64[]
+        %u = add %t, %one2 : i64[]
+        yield %u
+      } : i64[]
+      %counted = add %j, %one2 : i64[]
+      %r, %z = while carry(%r = %m, %z = %g) {
+        %positive = gt %r, %limit : bool[]
+        yield %positive
+      } do(%q, %y) {
+        %less = sub %q, %one2 : i64[]
+        %v = sin %y : f32[B,5]
+        yield %less, %v
+      } : i64[], f32[B,5]
+      yield %next, %counted, %z
+    } : i64[], i64[], f32[B,5]
+    return %n, %steps, %h
+  })";
+  ir::Program program = ir::parse(text);
+  for (int64_t b : {0, 1, 7})
+    for (double n : {1.0, 2.0, 7.0, 12.0}) {
+      ir::Bindings bindings{{"B", b}};
+      std::vector<Array> inputs = testing::random_inputs(program, bindings, 5);
+      inputs[0] = Array::of(DType::kI64, {}, std::vector<double>{n});
+      inputs[2] = Array::of(DType::kI64, {}, std::vector<double>{0});
+      std::vector<Array> want = interpreter::evaluate(program, inputs);
+      for (int64_t threads : {1, 2, 3})
+        EXPECT_LE(testing::difference(run_native(text, inputs, bindings, runtime::own_team(threads)), want), 2e-5)
+            << "n " << n << " B " << b << " threads " << threads;
+    }
+  EXPECT_EQ(testing::fallbacks("while"), 0);
+}
+
+TEST_F(EngineLoops, WhatABranchNotTakenWouldDoDoesNotHappen) {
+  std::string text = R"(program @guarded(%p: bool[], %table: f32[4,3], %i: i64[B]) {
+    %r = cond %p then {
+      %g = gather %table, %i : f32[B,3]
+      yield %g
+    } else {
+      %zero = constant {value = 0} : f32[B,3]
+      yield %zero
+    } : f32[B,3]
+    return %r
+  })";
+  for (int64_t threads : {1, 2, 3})
+    for (bool taken : {false, true}) {
+      std::vector<Array> inputs{Array::of(DType::kBool, {}, std::vector<double>{taken ? 1.0 : 0.0}),
+                                Array(DType::kF32, {4, 3}), Array::of(DType::kI64, {2}, std::vector<double>{0, 4})};
+      std::string message =
+          testing::error_of([&] { run_native(text, inputs, {{"B", 2}}, runtime::own_team(threads)); });
+      EXPECT_EQ(message, taken ? "index 4 is out of bounds for dimension 0 with size 4" : "no error");
+    }
+}
+
 TEST_F(EngineLoops, TheSameBitsOnAnyNumberOfThreads) {
   std::string text = R"(program @bits(%x: f32[T,B,16], %h0: f32[B,16], %w: f32[16,16], %i: i64[B]) {
     %h, %ys = scan length T carry(%c = %h0) xs(%xt = %x) {

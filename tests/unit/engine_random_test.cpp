@@ -53,22 +53,24 @@ const std::vector<ir::Bindings>& dense_bindings() {
 
 void compare(const ir::Program& program, uint64_t seed, double tolerance,
              const std::vector<ir::Bindings>& sizes = dense_bindings()) {
-  for (ir::Bindings bindings : sizes) {
+  for (const ir::Bindings& bindings : sizes) {
     std::vector<Array> inputs = testing::random_inputs(program, bindings, seed);
     std::vector<Array> expected = interpreter::evaluate(program, inputs);
-    // As it is called, and with the little work of such sizes shared among threads all the same.
+    // As it is called and, for some sizes, with their little work shared among threads all the same.
     for (bool share_all : {false, true}) {
+      if (share_all && (&bindings - sizes.data() + static_cast<int64_t>(seed)) % 4 != 0) continue;
       std::vector<Array> found;
       mutable_settings().share_all = share_all;
-      EXPECT_NO_THROW(
-          found = testing::run_native(ir::print(program), inputs, bindings, runtime::own_team(share_all ? 3 : 0)))
+      EXPECT_NO_THROW(found =
+                          testing::run_native(ir::print(program), inputs, bindings,
+                                              runtime::own_team(share_all ? 2 + static_cast<int64_t>(seed % 2) : 0)))
           << "seed " << seed << "\n"
           << ir::print(program);
       mutable_settings().share_all = false;
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i)
         ASSERT_LE(largest_difference(found[i], expected[i]), tolerance)
-            << "seed " << seed << ", result " << i << ", T = " << bindings["T"] << ", B = " << bindings["B"]
+            << "seed " << seed << ", result " << i << ", T = " << bindings.at("T") << ", B = " << bindings.at("B")
             << (share_all ? ", shared\n" : "\n") << ir::print(program);
     }
   }
