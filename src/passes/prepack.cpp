@@ -64,18 +64,7 @@ class Prepacker {
  public:
   explicit Prepacker(Program& program) : program_(program) { collect_uses(program.body, uses_); }
 
-  void run() {
-    std::vector<Op> ops;
-    for (ValueId arg : program_.body.args) outside_.insert(arg);
-    for (Op& op : program_.body.ops) {
-      pending_.clear();
-      rewrite(op, false);
-      for (Op& pack : pending_) ops.insert(ops.begin() + place_of_pack(ops, op), std::move(pack));
-      for (ValueId result : op.results) outside_.insert(result);
-      ops.push_back(std::move(op));
-    }
-    program_.body.ops = std::move(ops);
-  }
+  void run() { rewrite(program_.body); }
 
  private:
   /// Where the pack of a product's weights goes: in front of the products right before that are summed with it, so that
@@ -97,13 +86,40 @@ class Prepacker {
 
   using Key = std::tuple<ValueId, int64_t, int64_t, bool>;
 
-  void rewrite(Op& op, bool in_loop) {
-    for (Block& region : op.regions)
-      for (Op& inner : region.ops) rewrite(inner, true);
-    if (op.code == OpCode::kMatmul && packable(op)) pack(op, in_loop);
+  /// A block that the ops at hand are in.
+  struct Level {
+    std::set<ValueId> defined;  // so far
+    std::vector<Op> pending;    // packs to stand before the block's op at hand
+  };
+
+  void rewrite(Block& block) {
+    levels_.emplace_back().defined.insert(block.args.begin(), block.args.end());
+    std::vector<Op> ops;
+    for (Op& op : block.ops) {
+      for (Block& region : op.regions) rewrite(region);
+      if (op.code == OpCode::kMatmul && packable(op)) pack(op, levels_.size() > 1);
+      note_cast(op);
+      Level& here = levels_.back();
+      for (Op& pack : here.pending) ops.insert(ops.begin() + place_of_pack(ops, op), std::move(pack));
+      here.pending.clear();
+      here.defined.insert(op.results.begin(), op.results.end());
+      ops.push_back(std::move(op));
+    }
+    block.ops = std::move(ops);
+    levels_.pop_back();
+  }
+
+  void note_cast(const Op& op) {
     if (op.code == OpCode::kCast && program_.type(op.results[0]).dtype == DType::kF32 &&
         program_.type(op.operands[0]).dtype == DType::kBF16)
       narrow_.emplace(op.results[0], op.operands[0]);
+  }
+
+  /// The block that the value is from, if that is not the region at hand: there its panels are made once for all steps.
+  Level* level_for_panels(ValueId value) {
+    for (size_t i = levels_.size(); i-- > 0;)
+      if (levels_[i].defined.contains(value)) return i == 0 || i + 1 < levels_.size() ? &levels_[i] : nullptr;
+    return nullptr;
   }
 
   /// The bf16 value that an f32 one is a cast of; kNoValue if it is none.
@@ -112,11 +128,11 @@ class Prepacker {
     return found == narrow_.end() ? ir::kNoValue : found->second;
   }
 
-  bool packable(const Op& op) const {
+  bool packable(const Op& op) {
     const ir::Type& weights = program_.type(op.operands[1]);
     bool floating = weights.dtype == DType::kF32 || weights.dtype == DType::kF64;
     return floating && weights.shape[0].is_constant() && weights.shape[1].is_constant() &&
-           element_count(weights.shape).constant() > 0 && outside_.contains(op.operands[1]) &&
+           element_count(weights.shape).constant() > 0 && level_for_panels(op.operands[1]) &&
            program_.type(op.operands[0]).rank() >= 1;
   }
 
@@ -128,7 +144,7 @@ class Prepacker {
     int64_t groups = column_groups(program_, op.results[0], columns, uses_);
     int64_t unroll = panel_unroll(groups, columns / groups, lanes, in_loop);
     ValueId half = narrow(op.operands[1]);
-    bool pairs = half != ir::kNoValue && outside_.contains(half);
+    bool pairs = half != ir::kNoValue && level_for_panels(half);
     op.operands[1] = panels({pairs ? half : op.operands[1], groups, unroll, transposed}, lanes);
     op.code = OpCode::kMatmulPacked;
     op.attrs = {{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}, {"n", columns}};
@@ -146,16 +162,15 @@ class Prepacker {
     if (transposed) attrs["transpose_b"] = true;
     if (program_.type(weights).dtype == DType::kBF16) attrs["pairs"] = true;
     found->second = ir::Builder(program_, holder).emit(OpCode::kPack, {weights}, std::move(attrs));
-    pending_.push_back(std::move(holder.ops[0]));
+    level_for_panels(weights)->pending.push_back(std::move(holder.ops[0]));
     return found->second;
   }
 
   Program& program_;
   Uses uses_;
-  std::set<ValueId> outside_;          // defined in the program's own body so far
+  std::vector<Level> levels_;          // the body, and the regions around the op at hand
   std::map<ValueId, ValueId> narrow_;  // casts of bf16 to f32 so far: result, operand
   std::map<Key, ValueId> packed_;
-  std::vector<Op> pending_;  // packs to stand before the op at hand
 };
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace weft::passes {
 ///
 /// A product whose result is only read through equal slices of its columns (gates) interleaves them, so that all gates
 /// of one block of units meet in registers. Only f32 and f64 products with constant inner sizes are packed, and inside
-/// a scan only those whose weights come from outside it.
+/// a scan only those whose weights come from outside it: from the program or, in a scan in a scan, from a step of the
+/// outer one, which then packs them.
 ///
 /// Weights that are casts of bf16 are packed as bf16, in pairs of steps, and what is left of the product's casts is
 /// dead:
