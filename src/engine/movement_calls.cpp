@@ -16,7 +16,9 @@ using runtime::CallFunction;
 using runtime::CopyDim;
 using runtime::Share;
 
-using Sizes = std::vector<int64_t>;
+// A call may be made in every step of a loop: nothing below allocates.
+using Sizes = InlineVector<int64_t, ir::kMaxRank>;
+using CopyDims = InlineVector<CopyDim, ir::kMaxRank>;
 
 Share share_of(int64_t count, const CallContext& context) {
   return runtime::share_of(count, 1, context.thread, context.threads);
@@ -56,8 +58,7 @@ int64_t product(const Sizes& sizes, size_t first, size_t last) {
   return result;
 }
 
-void copy_share(const std::vector<CopyDim>& dims, int64_t element_size, const char* from, char* to,
-                const CallContext& context) {
+void copy_share(const CopyDims& dims, int64_t element_size, const char* from, char* to, const CallContext& context) {
   runtime::StridedCopy copy(dims, element_size);
   Share share = share_of(copy.units(), context);
   copy.run(from, to, share.first, share.last);
@@ -75,7 +76,7 @@ CallFunction make_transpose(const Place& from, const Place& to, std::vector<int6
 CallFunction make_reverse(const Place& from, const Place& to, size_t dim) {
   return [=](const CallContext& context, std::string&) {
     Sizes sizes = from.sizes(context), strides = strides_of(sizes);
-    std::vector<CopyDim> dims;
+    CopyDims dims;
     for (size_t i = 0; i < sizes.size(); ++i)
       dims.push_back({sizes[i], i == dim ? -strides[i] : strides[i], strides[i]});
     int64_t start = sizes[dim] > 0 ? (sizes[dim] - 1) * strides[dim] : 0;
@@ -87,7 +88,7 @@ CallFunction make_reverse(const Place& from, const Place& to, size_t dim) {
 CallFunction make_slice(const Place& from, const Place& to, size_t dim, int64_t start) {
   return [=](const CallContext& context, std::string&) {
     Sizes sizes = to.sizes(context), source = strides_of(from.sizes(context)), strides = strides_of(sizes);
-    std::vector<CopyDim> dims;
+    CopyDims dims;
     for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], source[i], strides[i]});
     copy_share(dims, from.element_size, from.data(context) + start * source[dim] * from.element_size, to.data(context),
                context);
@@ -98,7 +99,7 @@ CallFunction make_slice(const Place& from, const Place& to, size_t dim, int64_t 
 CallFunction make_broadcast(const Place& from, const Place& to, std::vector<int64_t> positions) {
   return [=](const CallContext& context, std::string&) {
     Sizes sizes = to.sizes(context), source = strides_of(from.sizes(context)), strides = strides_of(sizes);
-    std::vector<CopyDim> dims;
+    CopyDims dims;
     for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], 0, strides[i]});
     for (size_t i = 0; i < positions.size(); ++i) dims[static_cast<size_t>(positions[i])].source_step = source[i];
     copy_share(dims, from.element_size, from.data(context), to.data(context), context);
@@ -129,7 +130,7 @@ CallFunction make_concat(std::vector<Place> parts, const Place& to, size_t dim) 
     int64_t start = 0;
     for (const Place& part : parts) {
       Sizes sizes = part.sizes(context), source = strides_of(sizes);
-      std::vector<CopyDim> dims;
+      CopyDims dims;
       for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], source[i], strides[i]});
       copy_share(dims, part.element_size, part.data(context),
                  to.data(context) + start * strides[dim] * part.element_size, context);

@@ -108,10 +108,10 @@ void StridedCopy::normalise(std::span<const CopyDim> dims) {
   for (const CopyDim& dim : dims)
     if (dim.size != 1)
       outer_.push_back({dim.size, dim.source_step * element_size_, dim.destination_step * element_size_});
-  std::stable_sort(outer_.begin(), outer_.end(), [](const CopyDim& a, const CopyDim& b) {
-    return std::abs(a.destination_step) > std::abs(b.destination_step);
-  });
-  std::vector<CopyDim> joined;
+  for (size_t i = 1; i < outer_.size(); ++i)
+    for (size_t j = i; j > 0 && std::abs(outer_[j - 1].destination_step) < std::abs(outer_[j].destination_step); --j)
+      std::swap(outer_[j - 1], outer_[j]);
+  InlineVector<CopyDim, kMaxCopyDims> joined;
   for (const CopyDim& dim : outer_) {
     if (!joined.empty() && joined.back().source_step == dim.source_step * dim.size &&
         joined.back().destination_step == dim.destination_step * dim.size) {
@@ -120,7 +120,7 @@ void StridedCopy::normalise(std::span<const CopyDim> dims) {
       joined.push_back(dim);
     }
   }
-  outer_ = std::move(joined);
+  outer_ = joined;
   inner_ = {1, element_size_, element_size_};
   if (outer_.empty()) return;
   inner_ = outer_.back();
@@ -159,7 +159,7 @@ void StridedCopy::run(const void* source, void* destination, int64_t begin, int6
   if (begin >= end) return;
   const int64_t across = pieces_of(inner_.size, inner_piece_), down = pieces_of(tile_.size, tile_piece_);
   // Where unit `begin` lies; then like an odometer.
-  std::vector<int64_t> at(outer_.size());
+  InlineVector<int64_t, kMaxCopyDims> at(outer_.size(), 0);
   Piece piece{static_cast<const char*>(source), static_cast<char*>(destination), 0, 0, 0, 0};
   int64_t rest = begin / (across * down);
   for (size_t d = outer_.size(); d-- > 0; rest /= outer_[d].size) {
@@ -194,9 +194,9 @@ void StridedCopy::run(const void* source, void* destination, int64_t begin, int6
 
 StridedCopy transpose_copy(std::span<const int64_t> sizes, std::span<const int64_t> perm, int64_t element_size) {
   internal_check(sizes.size() == perm.size(), "a permutation of {} dims for {}", perm.size(), sizes.size());
-  std::vector<int64_t> steps(sizes.size(), 1);
+  InlineVector<int64_t, kMaxCopyDims> steps(sizes.size(), 1);
   for (size_t d = sizes.size(); d-- > 1;) steps[d - 1] = steps[d] * sizes[d];
-  std::vector<CopyDim> dims(sizes.size());
+  InlineVector<CopyDim, kMaxCopyDims> dims(sizes.size(), {1, 0, 0});
   int64_t step = 1;
   for (size_t d = sizes.size(); d-- > 0;) {
     const auto from = static_cast<size_t>(perm[d]);

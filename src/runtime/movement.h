@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
+
+#include "base/inline_vector.h"
 
 namespace weft::runtime {
 
@@ -14,11 +15,14 @@ struct CopyDim {
   int64_t size, source_step, destination_step;
 };
 
+/// The most dims of a copy: the rank of a tensor.
+inline constexpr size_t kMaxCopyDims = 16;
+
 /// A copy between two strided layouts, cut into units that threads can share: transpositions, reversals, slices, parts
 /// of a concatenation, broadcasts. Elements of the destination must not overlap.
 class StridedCopy {
  public:
-  /// `element_size`: 1, 2, 4 or 8 bytes (internal error otherwise). Any number of dims, in any order.
+  /// `element_size`: 1, 2, 4 or 8 bytes (internal error otherwise). Up to kMaxCopyDims dims, in any order.
   StridedCopy(std::span<const CopyDim> dims, int64_t element_size);
 
   /// Pieces of at most 64 KiB, to be copied in any order; 0 when there are no elements.
@@ -41,9 +45,9 @@ class StridedCopy {
   void copy(const Piece& piece) const;
 
   int64_t element_size_;
-  std::vector<CopyDim> outer_;  ///< steps in bytes; the destination's widest first
-  CopyDim inner_{1, 0, 0};      ///< the destination's narrowest
-  CopyDim tile_{1, 0, 0};       ///< with is_tiled_: the dim that is contiguous in the source
+  InlineVector<CopyDim, kMaxCopyDims> outer_;  ///< steps in bytes; the destination's widest first
+  CopyDim inner_{1, 0, 0};                     ///< the destination's narrowest
+  CopyDim tile_{1, 0, 0};                      ///< with is_tiled_: the dim that is contiguous in the source
   bool is_tiled_ = false;
   int64_t inner_piece_ = 1, tile_piece_ = 1;  ///< elements of a unit along inner_ and tile_
   int64_t units_ = 0;
