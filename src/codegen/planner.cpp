@@ -255,6 +255,8 @@ class Planner {
       const char* which[] = {"a", "b"};
       control.regions.push_back(describe(schedule.blocks[i], plan.symbol + (op.regions.size() > 1 ? which[i] : "")));
     }
+    for (const auto& region : control.regions)
+      plan.outside = plan.outside || std::ranges::any_of(region, &runtime::StagePlan::outside);
     if (op.code == OpCode::kCond) control.predicate = buffer_of(op.operands[0]);
     if (is_while) control.predicate = schedule.results[0][0];
     if (op.code == OpCode::kScan) describe_slices(ir::ScanView(op), schedule, plan);

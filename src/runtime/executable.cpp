@@ -69,19 +69,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   for (const DimExpr& term : plan_.work) work += term.evaluate(symbols);
   SerialTeam alone;
   Team& chosen = work < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
-  const bool has_loops = plan_.stage_count > static_cast<int64_t>(plan_.stages.size());
-  std::mutex barrier_mutex;
-  std::unique_ptr<SpinBarrier> owner;
-  chosen.run([&](int64_t thread, int64_t threads) {
-    {
-      std::lock_guard lock(barrier_mutex);
-      if (!owner) owner = std::make_unique<SpinBarrier>(threads);
-    }
-    if (!has_loops || threads == 1) return run.member(buffers.data(), thread, threads, *owner);
-    std::vector<void*> own = buffers;  // a loop sets buffers for each step
-    run.member(own.data(), thread, threads, *owner);
-  });
-  run.rethrow();
+  run.run(chosen, buffers);
 }
 
 }  // namespace weft::runtime

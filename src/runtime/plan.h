@@ -82,8 +82,9 @@ struct StagePlan {
   std::string symbol;  ///< of the machine code; of a call, what it does
   StageFunction function = nullptr;
   CallFunction call;
-  DimExpr rows;                ///< rows of the domain, or of the batch of a scan
-  bool splits_rows = true;     ///< false: a scan whose rows depend on each other
+  bool outside = false;     ///< a call that must be made by the caller's thread while the team is idle, or one within
+  DimExpr rows;             ///< rows of the domain, or of the batch of a scan
+  bool splits_rows = true;  ///< false: a scan whose rows depend on each other
   bool splits_columns = true;  ///< false: a reduction needs whole rows
   int64_t row_block = 1;       ///< rows are dealt out in multiples of this
   DimExpr length;              ///< steps of a scan or loop

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "base/batch_sizes.h"
 #include "base/error.h"
@@ -63,34 +64,74 @@ std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>
   return sizes;
 }
 
-void Run::member(void** buffers, int64_t thread, int64_t threads, SpinBarrier& barrier) {
-  Member member{buffers, thread, threads, threads > 1 ? &barrier : nullptr, 0};
-  run_stages(plan_.stages, member);
-}
-
-void Run::rethrow() const {
+void Run::run(Team& team, std::vector<void*>& buffers) {
+  const bool outside = std::ranges::any_of(plan_.stages, &StagePlan::outside);
+  if (outside && team.size() > 1) {
+    Member caller{buffers.data(), 0, 1, nullptr, 0, &team};
+    run_between_regions(plan_.stages, caller);
+  } else {
+    run_region(plan_.stages, team, buffers.data());
+  }
   if (failed_at_ != kNever) std::rethrow_exception(failure_);
 }
 
-bool Run::run_stages(const std::vector<StagePlan>& stages, Member& member) {
-  for (const StagePlan& stage : stages) {
-    switch (stage.kind) {
-      case StagePlan::Kind::kRows:
-        run_rows(stage, member);
-        break;
-      case StagePlan::Kind::kScan:
-        run_scan(stage, member);
-        break;
-      case StagePlan::Kind::kCall:
-        run_call(stage, member);
-        break;
-      default:
-        if (!run_control(stage, member)) return false;
-        continue;
+bool Run::run_region(Stages stages, Team& team, void** buffers) {
+  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size());
+  std::mutex mutex;
+  std::unique_ptr<SpinBarrier> barrier;
+  team.run([&](int64_t thread, int64_t threads) {
+    if (threads == 1) {
+      Member alone{buffers, 0, 1, nullptr, 0};
+      run_stages(stages, alone);
+      return;
     }
-    if (!finish_stage(member)) return false;
+    {
+      std::lock_guard lock(mutex);
+      if (!barrier) barrier = std::make_unique<SpinBarrier>(threads);
+    }
+    std::vector<void*> own;
+    if (sets_buffers) own.assign(buffers, buffers + plan_.buffers.size());
+    Member member{sets_buffers ? own.data() : buffers, thread, threads, barrier.get(), 0};
+    run_stages(stages, member);
+  });
+  return failed_at_ == kNever;
+}
+
+bool Run::run_between_regions(Stages stages, Member& caller) {
+  while (!stages.empty()) {
+    auto inside = std::ranges::find(stages, true, &StagePlan::outside);
+    auto count = static_cast<size_t>(inside - stages.begin());
+    if (count > 0 && !run_region(stages.first(count), *caller.team, caller.buffers)) return false;
+    stages = stages.subspan(count);
+    if (stages.empty()) break;
+    if (!run_stage(stages.front(), caller)) return false;
+    stages = stages.subspan(1);
   }
   return true;
+}
+
+bool Run::run_stages(Stages stages, Member& member) {
+  if (member.team) return run_between_regions(stages, member);
+  for (const StagePlan& stage : stages)
+    if (!run_stage(stage, member)) return false;
+  return true;
+}
+
+bool Run::run_stage(const StagePlan& stage, Member& member) {
+  switch (stage.kind) {
+    case StagePlan::Kind::kRows:
+      run_rows(stage, member);
+      break;
+    case StagePlan::Kind::kScan:
+      run_scan(stage, member);
+      break;
+    case StagePlan::Kind::kCall:
+      run_call(stage, member);
+      break;
+    default:
+      return run_control(stage, member);
+  }
+  return finish_stage(member);
 }
 
 bool Run::finish_stage(Member& member) {
@@ -105,7 +146,8 @@ bool Run::run_control(const StagePlan& stage, Member& member) {
     if (stage.kind == StagePlan::Kind::kLoop) return run_loop(stage, by);
     return stage.kind == StagePlan::Kind::kCond ? run_cond(stage, by) : run_while(stage, by);
   };
-  if (!member.barrier || !sizes_of(stage).one_member || share_all_) return run(member);
+  const bool shares = member.barrier || member.team;
+  if (!shares || !sizes_of(stage).one_member || share_all_) return run(member);
   if (member.thread == 0) {
     Member alone{member.buffers, 0, 1, nullptr, member.position};
     run(alone);
@@ -134,7 +176,7 @@ bool Run::run_loop(const StagePlan& stage, Member& member) {
 
 bool Run::run_cond(const StagePlan& stage, Member& member) {
   const bool yes = *static_cast<const bool*>(member.buffers[stage.control.predicate]);
-  const std::vector<StagePlan>& chosen = stage.control.regions[yes ? 0 : 1];
+  const Stages chosen = stage.control.regions[yes ? 0 : 1];
   return chosen.empty() ? finish_stage(member) : run_stages(chosen, member);
 }
 

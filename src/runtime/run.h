@@ -33,11 +33,9 @@ class Run {
       bool alone, bool share_all)
       : plan_(plan), sizes_(sizes), symbols_(symbols), dims_(dims), alone_(alone), share_all_(share_all) {}
 
-  /// Runs a member's part of all stages. Loops set buffers of their steps: then every member has a table of its own.
-  void member(void** buffers, int64_t thread, int64_t threads, SpinBarrier& barrier);
-
-  /// Throws the first failure of a stage, if one failed.
-  void rethrow() const;
+  /// Runs all stages, in one parallel region of the team, or in several with what must be `outside` between them.
+  /// `buffers` has an entry a buffer of the plan; loops set those of their steps. Throws the first failure of a stage.
+  void run(Team& team, std::vector<void*>& buffers);
 
  private:
   static constexpr uint64_t kNever = ~uint64_t{0};
@@ -48,10 +46,15 @@ class Run {
     int64_t thread, threads;
     SpinBarrier* barrier;  ///< null: alone, or the others wait until it has run all stages within one
     uint64_t position;
+    Team* team = nullptr;  ///< of the caller's thread between parallel regions: what it runs other stages in
   };
+  using Stages = std::span<const StagePlan>;
 
   /// These return false when a failure has ended the run, for all members in the same place.
-  bool run_stages(const std::vector<StagePlan>& stages, Member& member);
+  bool run_stages(Stages stages, Member& member);
+  bool run_stage(const StagePlan& stage, Member& member);
+  bool run_between_regions(Stages stages, Member& caller);
+  bool run_region(Stages stages, Team& team, void** buffers);
   bool run_control(const StagePlan& stage, Member& member);
   bool run_loop(const StagePlan& stage, Member& member);
   bool run_cond(const StagePlan& stage, Member& member);
