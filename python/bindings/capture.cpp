@@ -36,6 +36,11 @@ void init_capture(py::module_& m) {
           [](Region& region, const std::string& call, const std::string& vjp, const std::vector<Value>& operands,
              const std::vector<ir::Type>& results) { return region.external(call, vjp, operands, results); },
           py::arg("call"), py::arg("vjp"), py::arg("operands"), py::arg("results"))
+      .def(
+          "custom_vjp",
+          [](Region& region, const std::string& vjp, const std::vector<Value>& inputs,
+             const std::vector<Value>& values) { return region.custom_vjp(vjp, inputs, values); },
+          py::arg("vjp"), py::arg("inputs"), py::arg("values"))
       .def("type", &Region::type, py::arg("value"))
       .def(
           "finish", [](Region& region, const std::vector<Value>& outputs) { return region.finish(outputs); },

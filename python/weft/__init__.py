@@ -19,6 +19,7 @@ from weft._jit import jit
 from weft._pytorch import disable, disabled, enable
 from weft._scan import scan
 from weft._stats import reset_stats, stats
+from weft._while_loop import while_loop
 
 __all__ = [
     "__version__",
@@ -33,6 +34,7 @@ __all__ = [
     "reset_stats",
     "scan",
     "stats",
+    "while_loop",
 ]
 
 __version__: str = _C.__version__

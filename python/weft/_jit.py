@@ -58,18 +58,19 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
     def capture() -> _programs.Captured:
         results_spec = None
-        constants: list[Any] = []
+        constants: list[list[Any]] = []  # of each run
 
         def flat(args: Any, kwargs: Any) -> list[Tensor]:
-            nonlocal results_spec, constants
+            nonlocal results_spec
             results, results_spec = _trees.flatten(fn(*args, **kwargs))
-            constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
+            constants.append([None if isinstance(leaf, Tensor) else (leaf,) for leaf in results])
             return [leaf for leaf in results if isinstance(leaf, Tensor)]
 
-        traced = _trace.trace(
-            flat, pytree.tree_unflatten(leaves, spec), what="weft.jit: the function", dynamic=_dynamic_dims
-        )
-        return _programs.Captured.of(traced.program, [traced], len(tensors), (results_spec, constants))
+        arguments, what = pytree.tree_unflatten(leaves, spec), "weft.jit: the function"
+        traced = _trace.trace(flat, arguments, what=what, dynamic=_dynamic_dims)
+        if any(other != constants[-1] for other in constants[-2:]):  # results that are sizes, say: those at hand only
+            traced = _trace.trace(flat, arguments, what=what, dynamic=lambda *_: ())
+        return _programs.Captured.of(traced.program, [traced], len(tensors), (results_spec, constants[-1]))
 
     program, captured = _programs.find("weft.jit", (fn,), key, shapes, capture)
     noise = _programs.draw(program.noise, shapes, tensors, None, None)

@@ -221,7 +221,7 @@ class Recorder(TorchDispatchMode):
         cotangents of the floating inputs."""
         with alone():
             results = [value.detach().clone().requires_grad_() for value in values]
-        self._record(OwnDerivative(text, len(inputs)), [*inputs, *values], results)
+            self._record(OwnDerivative(text, len(inputs)), [*inputs, *values], results)
         return results
 
     def _draw(self, func: Any, draw: Draw, args: Any, kwargs: Any) -> Any:

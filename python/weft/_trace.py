@@ -418,8 +418,6 @@ class _Writer:
             results = self.region.inline_program(op.target, arguments)
         elif isinstance(op.target, OwnDerivative):
             n = op.target.inputs
-            if not hasattr(self.region, "custom_vjp"):
-                raise UnsupportedError("a torch.autograd.Function, whose derivative is its own")
             results = self.region.custom_vjp(op.target.vjp, arguments[:n], arguments[n:])
         else:
             results = self._aten(op, other, arguments)

@@ -49,6 +49,17 @@ std::vector<Value> Region::external(std::string call, std::string vjp, std::span
   return values;
 }
 
+std::vector<Value> Region::custom_vjp(std::string vjp, std::span<const Value> inputs, std::span<const Value> values) {
+  ir::Attrs attrs{{"vjp", std::move(vjp)}, {"inputs", static_cast<int64_t>(inputs.size())}};
+  ir::Op op{ir::OpCode::kCustomVjp, {}, {}, std::move(attrs), {}};
+  for (Value input : inputs) op.operands.push_back(input.id);
+  for (Value value : values) op.operands.push_back(value.id);
+  std::vector<Value> results;
+  ir::Builder builder(program_, program_.body);
+  for (ir::ValueId id : builder.append(std::move(op)).results) results.push_back({id});
+  return results;
+}
+
 std::string Region::finish(std::span<const Value> outputs) {
   program_.name = "region";
   program_.body.results.clear();

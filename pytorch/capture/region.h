@@ -42,6 +42,8 @@ class Region {
   /// program or empty. Results of these types.
   std::vector<Value> external(std::string call, std::string vjp, std::span<const Value> operands,
                               const std::vector<ir::Type>& results);
+  /// The values, with `vjp` as their derivative by the inputs (ops.def: custom_vjp).
+  std::vector<Value> custom_vjp(std::string vjp, std::span<const Value> inputs, std::span<const Value> values);
   /// The program's text, verified.
   std::string finish(std::span<const Value> outputs);
 

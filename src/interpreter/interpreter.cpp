@@ -207,6 +207,11 @@ void kernels::scan(const Call& call) { call.evaluator.run_scan(call); }
 void kernels::cond(const Call& call) { call.evaluator.run_cond(call); }
 void kernels::while_loop(const Call& call) { call.evaluator.run_while(call); }
 
+void kernels::custom_vjp(const Call& call) {
+  const size_t skip = call.operands.size() - call.results.size();
+  for (size_t i = 0; i < call.results.size(); ++i) copy_bytes(call.results[i].data, call.operands[skip + i]);
+}
+
 void kernels::external(const Call& call) {
   std::vector<ExternTensor> operands, results;
   for (const View& view : call.operands) operands.push_back({view.dtype, view.sizes, const_cast<void*>(view.data)});

@@ -595,6 +595,17 @@ std::vector<Type> external(const RuleInput& in) {
   return in.declared;
 }
 
+std::vector<Type> custom_vjp(const RuleInput& in) {
+  in.allow({"inputs", "vjp"});
+  required<std::string>(in, "vjp", "a text");
+  const int64_t inputs = in.integer("inputs");
+  const auto operands = static_cast<int64_t>(in.op.operands.size());
+  check(inputs >= 0 && inputs < operands, "custom_vjp: {} inputs, but {} operands", inputs, operands);
+  std::vector<Type> types;
+  for (int64_t i = inputs; i < operands; ++i) types.push_back(in.operand(static_cast<size_t>(i)));
+  return types;
+}
+
 }  // namespace type_rules
 
 std::vector<Type> infer_types(const Program& program, const Op& op, const std::vector<Type>& declared) {

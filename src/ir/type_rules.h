@@ -63,6 +63,7 @@ std::vector<Type> scan(const RuleInput& in);
 std::vector<Type> cond(const RuleInput& in);
 std::vector<Type> while_loop(const RuleInput& in);
 std::vector<Type> external(const RuleInput& in);
+std::vector<Type> custom_vjp(const RuleInput& in);
 
 }  // namespace type_rules
 }  // namespace weft::ir

@@ -46,7 +46,7 @@ bool same(const Attr& a, const Attr& b) {
 }
 
 /// What an extern op's derivative is says nothing about what the op computes.
-constexpr std::string_view kVjp = "vjp";
+bool counts(const Op& op, std::string_view attr) { return op.code != ir::OpCode::kExtern || attr != "vjp"; }
 
 struct Entry {
   Op op;
@@ -97,17 +97,17 @@ class Cse {
     auto hash = static_cast<size_t>(op.code);
     for (ValueId v : op.operands) mix(hash, v);
     for (const auto& [name, attr] : op.attrs)
-      if (name != kVjp) mix(hash, passes::hash_of(attr));
+      if (counts(op, name)) mix(hash, passes::hash_of(attr));
     for (const Dim& dim : program_.type(op.results[0]).shape) mix(hash, static_cast<size_t>(dim.factor));
     return hash;
   }
 
   bool equal(const Op& a, const Op& b) const {
     if (a.code != b.code || a.operands != b.operands) return false;
-    auto counts = [](const auto& attr) { return attr.first != kVjp; };
-    if (!std::ranges::equal(
-            a.attrs | std::views::filter(counts), b.attrs | std::views::filter(counts),
-            [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); }))
+    auto kept = std::views::filter([&](const auto& attr) { return counts(a, attr.first); });
+    if (!std::ranges::equal(a.attrs | kept, b.attrs | kept, [](const auto& x, const auto& y) {
+          return x.first == y.first && same(x.second, y.second);
+        }))
       return false;
     return std::ranges::equal(
         a.results, b.results, {}, [&](ValueId v) { return program_.type(v); },

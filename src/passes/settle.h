@@ -11,7 +11,7 @@ namespace weft::passes {
 /// becomes
 ///     %y = tanh %x : f32[B,8]
 ///
-/// and an extern op loses its `vjp`.
+/// custom_vjp gives way to its values in the same way, and an extern op loses its `vjp`.
 ///
 /// Stands first in the pipeline, which compiles programs that are differentiated already, and nowhere in
 /// differentiation: a program of primals may be differentiated again.

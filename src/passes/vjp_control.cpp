@@ -77,27 +77,41 @@ void while_loop(Adjoints&, Op&) {
       "(max_steps), or detach what it begins with and what it reads");
 }
 
-void external(Adjoints& adjoints, Op& op) {
+namespace {
+
+/// The derivative that an op brings along, a program (inputs..., results..., cotangents of the floating results...) ->
+/// cotangents of the floating inputs. `what` is whose it is, for errors.
+void apply_derivative(Adjoints& adjoints, const Op& op, std::vector<ValueId> inputs, std::string_view what) {
   Program& program = adjoints.program();
-  std::string_view name = extern_name(op.attr<std::string>("call"));
-  check(op.has("vjp"), "extern: the derivative of {} is not known", name);
-  Program derivative = ir::parse(op.attr<std::string>("vjp"));
-  std::vector<ValueId> inputs = op.operands;
+  auto is_real = [&](ValueId v) { return is_floating(program.type(v).dtype); };
+  std::vector<ValueId> floating;
+  std::ranges::copy_if(inputs, std::back_inserter(floating), is_real);
   inputs.insert(inputs.end(), op.results.begin(), op.results.end());
   for (ValueId result : op.results)
-    if (is_floating(program.type(result).dtype)) inputs.push_back(adjoints.cotangent_or_zero(result));
+    if (is_real(result)) inputs.push_back(adjoints.cotangent_or_zero(result));
+  const Program derivative = ir::parse(op.attr<std::string>("vjp"));
   std::vector<ValueId> gradients = ir::inline_program(adjoints.builder(), derivative, inputs);
-  std::vector<ValueId> floating;
-  for (ValueId operand : op.operands)
-    if (is_floating(program.type(operand).dtype)) floating.push_back(operand);
-  check(gradients.size() == floating.size(), "extern: the derivative of {} gives {} cotangents for {} operands", name,
+  check(gradients.size() == floating.size(), "the derivative of {} gives {} cotangents for {} operands", what,
         gradients.size(), floating.size());
   for (size_t i = 0; i < floating.size(); ++i) {
     const ir::Type& type = program.type(floating[i]);
-    check(program.type(gradients[i]) == type, "extern: the derivative of {} gives {} for an operand of {}", name,
+    check(program.type(gradients[i]) == type, "the derivative of {} gives {} for an operand of {}", what,
           to_string(program.type(gradients[i])), to_string(type));
     adjoints.accumulate(floating[i], gradients[i]);
   }
+}
+
+}  // namespace
+
+void external(Adjoints& adjoints, Op& op) {
+  std::string_view name = extern_name(op.attr<std::string>("call"));
+  check(op.has("vjp"), "extern: the derivative of {} is not known", name);
+  apply_derivative(adjoints, op, op.operands, fmt::format("extern {}", name));
+}
+
+void custom_vjp(Adjoints& adjoints, Op& op) {
+  const int64_t inputs = op.attr<int64_t>("inputs");
+  apply_derivative(adjoints, op, {op.operands.begin(), op.operands.begin() + inputs}, "custom_vjp");
 }
 
 }  // namespace weft::passes::vjp_rules

@@ -64,5 +64,6 @@ void cond(Adjoints& adjoints, ir::Op& op);
 void while_loop(Adjoints& adjoints, ir::Op& op);
 /// The program that the op brings along. The user's error where it brings none, or one that doesn't fit.
 void external(Adjoints& adjoints, ir::Op& op);
+void custom_vjp(Adjoints& adjoints, ir::Op& op);
 
 }  // namespace weft::passes::vjp_rules
