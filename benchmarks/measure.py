@@ -81,3 +81,15 @@ def distance(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
         scale = float(np.abs(reference).max(initial=0.0)) or 1.0
         worst = max(worst, float(np.abs(reference - other).max(initial=0.0)) / scale)
     return worst
+
+
+def distance_of_norms(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> float:
+    """The largest norm of the difference of any tensor, relative to the tensor's; inf as in `distance`."""
+    worst = 0.0
+    for name, reference in expected.items():
+        other = found.get(name)
+        if other is None or other.shape != reference.shape or not np.isfinite(other).all():
+            return float("inf")
+        difference = np.linalg.norm((reference.astype(np.float64) - other).ravel())
+        worst = max(worst, float(difference / (np.linalg.norm(reference.astype(np.float64).ravel()) or 1.0)))
+    return worst
