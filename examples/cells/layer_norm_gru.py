@@ -28,9 +28,11 @@ class LayerNormGRU(nn.Module):
         self.recurrent = nn.Parameter(torch.randn(blocks, width, 3 * width) * width**-0.5)
         self.norm = nn.LayerNorm(3 * hidden)
 
+    def product(self, h: Tensor) -> Tensor:
+        return torch.cat([part @ block for part, block in zip(h.chunk(self.blocks, 1), self.recurrent, strict=True)], 1)
+
     def step(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        blocks = torch.einsum("bgi,gio->bgo", h.unflatten(1, (self.blocks, -1)), self.recurrent)
-        gates = self.norm(blocks.flatten(1) + self.input(x)).unflatten(1, (self.blocks, -1))
+        gates = self.norm(self.product(h) + self.input(x)).unflatten(1, (self.blocks, -1))
         reset, candidate, update = (gate.flatten(1) for gate in gates.chunk(3, dim=2))
         candidate = torch.tanh(torch.sigmoid(reset) * candidate)
         update = torch.sigmoid(update - 1)
