@@ -68,6 +68,9 @@ def enable() -> None:
     """Puts the kernels here before PyTorch's."""
     operators = torch.ops.higher_order
     _replace_kernels(operators.scan, _scan, everywhere=True)
+    if hasattr(_C, "cond_program"):
+        _replace_kernels(operators.while_loop, _while_loop, mend=_with_gradients)
+        _replace_kernels(operators.cond, _cond)
     _replace_kernels(operators.associative_scan, _associative_scan)
     _replace_kernels(operators.map_impl, _map)
 
@@ -81,9 +84,14 @@ def disable() -> None:
 _undo: list[Callable[[], None]] = []
 
 
-def _replace_kernels(op: Any, prepare: Callable[..., Any], *, everywhere: bool = False) -> None:
+def _replace_kernels(
+    op: Any, prepare: Callable[..., Any], *, everywhere: bool = False, mend: Callable[..., Any] | None = None
+) -> None:
     """Puts `prepare` before the operator's kernels wherever there may be gradients, or a trace that wants to know what
-    the operator is made of; unless `everywhere`, only while the backend `weft` is at work."""
+    the operator is made of; unless `everywhere`, only while the backend `weft` is at work.
+
+    `mend` makes the arguments such that PyTorch's kernel is right, where a call is left to it.
+    """
     from torch._C._functorch import TransformType
     from torch._subclasses.functional_tensor import FunctionalTensorMode
 
@@ -100,6 +108,8 @@ def _replace_kernels(op: Any, prepare: Callable[..., Any], *, everywhere: bool =
                     if "weft internal error" in str(error):
                         raise
                     _C.report_fallback(op.name(), str(error).split("\n")[0])
+                    if mend is not None:
+                        args = (*args[:skipped], *mend(*args[skipped:]))
                 else:
                     return call.run()
             before, _state.in_pytorch = _state.in_pytorch, True
@@ -206,6 +216,22 @@ def _while_loop(
     programs = condition.traced.program, body.traced.program
     text = _C.while_program(*programs, len(carried_inputs), len(ours), len(theirs))
     return _Call(text, [*carried_inputs, *ours, *theirs], body)
+
+
+def _with_gradients(cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any) -> Any:
+    """PyTorch's derivative of a loop loses what reaches parameters by way of a carry that needs no gradient at first:
+    all carries are made to need one if anything does."""
+    needing = [t for t in _tensors([*carried_inputs, *additional_inputs]) if t.requires_grad]
+    if not torch.is_grad_enabled() or not needing:
+        return cond_fn, body_fn, carried_inputs, additional_inputs
+    nothing = needing[0].reshape(-1)[:0].sum()  # zero, whatever there is in the tensor
+
+    def needs_gradient(carry: Any) -> Any:
+        if not isinstance(carry, Tensor) or carry.requires_grad or not carry.is_floating_point():
+            return carry
+        return carry + nothing.to(carry.dtype)
+
+    return cond_fn, body_fn, tuple(map(needs_gradient, carried_inputs)), additional_inputs
 
 
 # ---- tracing
