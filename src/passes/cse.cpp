@@ -1,49 +1,21 @@
 #include "passes/cse.h"
 
 #include <algorithm>
-#include <bit>
 #include <ranges>
 #include <unordered_map>
 
+#include "passes/likeness.h"
 #include "passes/rewrite.h"
 
 namespace weft::passes {
 namespace {
 
-using ir::Attr;
 using ir::Block;
 using ir::Dim;
 using ir::Op;
 using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
-
-void mix(size_t& hash, size_t value) { hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2); }
-
-size_t hash_of(const Attr& attr) {
-  size_t hash = attr.index();
-  std::visit(
-      [&](const auto& value) {
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
-          for (int64_t each : value) mix(hash, std::hash<int64_t>{}(each));
-        } else if constexpr (std::is_same_v<T, Dim>) {
-          mix(hash, std::hash<int64_t>{}(value.factor));
-        } else {
-          mix(hash, std::hash<T>{}(value));
-        }
-      },
-      attr);
-  return hash;
-}
-
-/// Equal attributes; numbers are compared by their bits, so that -0 is not 0 and NaN is NaN.
-bool same(const Attr& a, const Attr& b) {
-  const double* x = std::get_if<double>(&a);
-  const double* y = std::get_if<double>(&b);
-  if (x && y) return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
-  return a == b;
-}
 
 /// What an extern op's derivative is says nothing about what the op computes.
 bool counts(const Op& op, std::string_view attr) { return op.code != ir::OpCode::kExtern || attr != "vjp"; }

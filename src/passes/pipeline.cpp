@@ -9,6 +9,7 @@
 #include "passes/narrow.h"
 #include "passes/pass_runner.h"
 #include "passes/prepack.h"
+#include "passes/roll.h"
 #include "passes/separate.h"
 #include "passes/settle.h"
 #include "passes/share.h"
@@ -29,7 +30,7 @@ void differentiate(ir::Program& program) {
 constexpr Pass kPasses[] = {
     {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},       {"vjp", differentiate}, {"widen", widen},
     {"separate", separate},         {"hoist", hoist}, {"narrow", narrow}, {"sink", sink},         {"share", share},
-    {"prepack", prepack},           {"fuse", fuse},   {"settle", settle},
+    {"prepack", prepack},           {"fuse", fuse},   {"settle", settle}, {"roll", roll},
 };
 
 constexpr std::string_view kPipeline[] = {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,7 +64,9 @@ void must_succeed(std::string_view what, const std::string& before, Action actio
 
 void check_passes(weft::ir::Program program) {
   std::string before = weft::ir::print(program);
-  for (std::string_view name : weft::passes::compile_pipeline())
+  std::vector<std::string_view> names = {"roll"};
+  std::ranges::copy(weft::passes::compile_pipeline(), std::back_inserter(names));
+  for (std::string_view name : names)
     must_succeed(name, before, [&] {
       weft::passes::run_passes(program, {&name, 1});
       weft::ir::verify(program);

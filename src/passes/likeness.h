@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "ir/program.h"
+
+namespace weft::passes {
+
+/// Joins a hash with a further value.
+void mix(size_t& hash, size_t value);
+size_t hash_of(const ir::Attr& attr);
+/// Equal attributes; numbers are compared by their bits, so that -0 is not 0 and NaN is NaN.
+bool same(const ir::Attr& a, const ir::Attr& b);
+bool same(const ir::Attrs& a, const ir::Attrs& b);
+
+/// What an op reads: its operands, then what its regions use of values from outside, in order of use.
+std::vector<ir::ValueId> reads(const ir::Op& op);
+
+/// Whether two ops are the same but for the values that they read: code, attributes, types of operands and results, and
+/// their regions op by op. What they read then corresponds one to one, in the order of reads().
+bool same_form(const ir::Program& program, const ir::Op& a, const ir::Op& b);
+/// Equal for ops of the same form.
+size_t form_hash(const ir::Program& program, const ir::Op& op);
+
+/// Whether the shape of `longer` is that of `shorter` with a dim of size 1 inserted there.
+bool inserts_dim(const ir::Program& program, ir::ValueId shorter, ir::ValueId longer, int64_t dim);
+
+}  // namespace weft::passes

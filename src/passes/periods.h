@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace weft::passes {
+
+/// tokens[i] == tokens[i + period] for start <= i < end - period.
+struct Repetition {
+  size_t start, period, end;
+};
+
+/// Finds repetitions in a sequence of tokens: what follows a place is compared with what follows the next places where
+/// the same token stands, by hashes of prefixes, in O(log n) each.
+class Periods {
+ public:
+  explicit Periods(std::vector<size_t> tokens);
+
+  /// The repetitions that begin at a place and go through at least two periods: those that reach farthest first, of
+  /// these the shortest period first.
+  std::vector<Repetition> at(size_t place) const;
+
+ private:
+  size_t hash(size_t from, size_t length) const;
+  /// How many tokens are the same from two places on.
+  size_t common(size_t a, size_t b) const;
+
+  std::vector<size_t> tokens_;
+  std::vector<size_t> prefix_;  ///< of the first i tokens
+  std::vector<size_t> power_;
+  std::vector<size_t> next_;  ///< where the token stands again
+};
+
+}  // namespace weft::passes
