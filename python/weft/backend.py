@@ -21,7 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch.fx.graph import _BoxedCodeGen
 
-from weft import _higher_order, _regions
+from weft import _buffers, _higher_order, _regions, _roll
 from weft._stats import extern
 
 __all__ = ["BackendStats", "stats", "weft"]
@@ -30,7 +30,10 @@ Compiled = Callable[..., Any]
 
 # torch.compile's modes trade compile time for speed in Inductor. Weft has one way to compile, the fast one.
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
-_OPTIONS = {"capture": bool}  #: capture: whether ATen ops join the programs next to them; True
+_OPTIONS = {
+    "capture": bool,  #: whether ATen ops join the programs next to them; True
+    "roll": bool,  #: whether loops that Dynamo unrolled become scans; True
+}
 
 
 @dataclasses.dataclass
@@ -41,6 +44,7 @@ class BackendStats:
     graphs: int = 0  #: forward, backward and inference graphs compiled
     calls: int = 0  #: calls of Weft programs in them
     regions: int = 0  #: of these calls, those that ATen ops have joined
+    rolled: int = 0  #: loops of Python that became scans
     seconds: float = 0.0  #: AOTAutograd's time and the backend's own, without Dynamo's
 
 
@@ -51,7 +55,8 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
     """The backend: from Dynamo's graph to a function of the same inputs.
 
     `mode` may be any of torch.compile's and changes nothing. `options={"capture": False}` runs every ATen op by itself
-    instead of letting those that the IR has join the programs next to them.
+    instead of letting those that the IR has join the programs next to them. `options={"roll": False}` leaves a Python
+    loop as Dynamo gives it, its steps one after the other, instead of making it one scan.
 
     Raises:
         ValueError: an unknown mode or option.
@@ -61,6 +66,10 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
     start = time.perf_counter()
     stats.frames += 1
     try:
+        if options.get("roll", True):
+            _buffers.replace_buffers(graph_module.graph)
+            stats.rolled += _roll.roll(graph_module.graph)
+            graph_module.recompile()
         with _higher_order.in_backend():
             return aot_autograd(
                 fw_compiler=compile_graph,
