@@ -62,11 +62,17 @@ def external(
     """
     if checks:
         op, other = _checking(op), _checking(other)
+    for parameter, argument in zip(op.target._schema.arguments, op.arguments, strict=True):
+        if isinstance(parameter.type, torch.TensorType) and isinstance(argument, bool | int | float):
+            raise UnsupportedError(f"{op.target} of a number for a tensor")
     tensors = _Tensors(first, second, size_of)
     operands = list(dict.fromkeys(_refs(op.arguments)))
     spell = _Speller(tensors, operands)
     call = f"{op.target}({', '.join(spell(a, b) for a, b in zip(op.arguments, other.arguments, strict=True))})"
-    return External(call, _derivative(call, op, operands, tensors), operands)
+    vjp = _derivative(call, op, operands, tensors)
+    if not vjp and _nesting == 0 and any(result.requires_grad for result in op.results):
+        raise UnsupportedError(f"{op.target}: its derivative is not known")
+    return External(call, vjp, operands)
 
 
 def _checking(op: Operation) -> Operation:
@@ -162,6 +168,9 @@ def _trace_derivative(op: Operation, operands: list[int], tensors: _Tensors) -> 
     traced = _trace.trace(
         gradients, (inputs, outputs, cotangents), what=f"the derivative of {op.target}", dynamic=dynamic
     )
+    of_any_size = [[isinstance(size, str) for size in shape] for shape in traced.sizes[: len(sizes)]]
+    if of_any_size != [[bool(symbols) for _, symbols in shape] for shape in sizes]:
+        raise UnsupportedError("a derivative for some sizes only")
     if traced.captured or traced.noise:
         raise UnsupportedError("a derivative with numbers of its own")
     return traced.program

@@ -32,7 +32,8 @@ def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     if recorder is None:
         return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
     lift = _recorder.current_lift()
-    assert lift is not None
+    if lift is None:  # within a torch function: an operator of torch.library with a derivative in Python
+        raise UnsupportedError(f"the torch.autograd.Function {cls.__name__} in an operator")
     args = tuple(lift.lift(argument) for argument in args)
     context, results = _forward(cls, args, kwargs)
     outputs = results if isinstance(results, tuple) else (results,)

@@ -24,6 +24,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from weft import _C, _step_functions
+from weft._aten import UnsupportedError
 
 _aten = torch.ops.aten
 _CALL = torch.ops.weft.call.default
@@ -170,12 +171,16 @@ class Recorder(TorchDispatchMode):
             return NotImplemented
         self._decomposing.add(func)
         try:
+            expected = func(*args, **kwargs)  # a misfit is its error to raise: what it is made of may let it pass
             with self:
                 result = decomposition(*args, **kwargs)
         finally:
             self._decomposing.discard(func)
         if result is NotImplemented:
             return result
+        for a, b in zip(pytree.tree_leaves(expected), pytree.tree_leaves(result), strict=True):
+            if isinstance(a, Tensor) and (a.shape != b.shape or a.dtype != b.dtype):
+                raise UnsupportedError(f"{func}: is made of others as {b.dtype}{list(b.shape)}")
         with self:
             # What an operation was given is no result of it: autograd gives each result a history of its own.
             given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]

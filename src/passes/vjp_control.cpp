@@ -91,12 +91,12 @@ void apply_derivative(Adjoints& adjoints, const Op& op, std::vector<ValueId> inp
     if (is_real(result)) inputs.push_back(adjoints.cotangent_or_zero(result));
   const Program derivative = ir::parse(op.attr<std::string>("vjp"));
   std::vector<ValueId> gradients = ir::inline_program(adjoints.builder(), derivative, inputs);
-  check(gradients.size() == floating.size(), "the derivative of {} gives {} cotangents for {} operands", what,
-        gradients.size(), floating.size());
+  check(gradients.size() == floating.size(), "{}: the derivative of {} gives {} cotangents for {} operands",
+        info(op.code).name, what, gradients.size(), floating.size());
   for (size_t i = 0; i < floating.size(); ++i) {
     const ir::Type& type = program.type(floating[i]);
-    check(program.type(gradients[i]) == type, "the derivative of {} gives {} for an operand of {}", what,
-          to_string(program.type(gradients[i])), to_string(type));
+    check(program.type(gradients[i]) == type, "{}: the derivative of {} gives {} for an operand of {}",
+          info(op.code).name, what, to_string(program.type(gradients[i])), to_string(type));
     adjoints.accumulate(floating[i], gradients[i]);
   }
 }
@@ -106,12 +106,12 @@ void apply_derivative(Adjoints& adjoints, const Op& op, std::vector<ValueId> inp
 void external(Adjoints& adjoints, Op& op) {
   std::string_view name = extern_name(op.attr<std::string>("call"));
   check(op.has("vjp"), "extern: the derivative of {} is not known", name);
-  apply_derivative(adjoints, op, op.operands, fmt::format("extern {}", name));
+  apply_derivative(adjoints, op, op.operands, name);
 }
 
 void custom_vjp(Adjoints& adjoints, Op& op) {
   const int64_t inputs = op.attr<int64_t>("inputs");
-  apply_derivative(adjoints, op, {op.operands.begin(), op.operands.begin() + inputs}, "custom_vjp");
+  apply_derivative(adjoints, op, {op.operands.begin(), op.operands.begin() + inputs}, "its values");
 }
 
 }  // namespace weft::passes::vjp_rules

@@ -144,7 +144,7 @@ TEST(Runner, SkipsWhatIsDisabled) {
 TEST(Runner, NamesThePassesThereAre) {
   EXPECT_EQ(testing::error_of([] { passes::find_pass("fold"); }),
             "no pass named 'fold'; there are canonicalise, cse, dce, vjp, widen, separate, hoist, narrow, sink, share, "
-            "prepack, fuse, settle");
+            "prepack, fuse, settle, roll");
 }
 
 }  // namespace
