@@ -158,6 +158,8 @@ def _trace_derivative(op: Operation, operands: list[int], tensors: _Tensors) -> 
         pairs = list(zip([t for t in computed if t.is_floating_point()], cotangents, strict=True))
         pairs = [(t, cotangent) for t, cotangent in pairs if t.requires_grad]
         wanted = [x for x in inputs if x.is_floating_point()]
+        if not pairs and any(result.requires_grad for result in op.results):
+            raise UnsupportedError("a derivative that functionalisation hides")
         if not pairs:
             return [torch.zeros_like(x) for x in wanted]
         found = torch.autograd.grad(

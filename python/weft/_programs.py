@@ -30,6 +30,7 @@ class Captured:
     extra: Any = None  #: what the caller wants to find again
     sources: list[int | Tensor] | None = None  #: where captured tensors are in the surroundings; None: some aren't
     pinned: list[Any] = dataclasses.field(default_factory=list)
+    largest: int = 0  #: the largest size of a symbol for which the trace was borne out
 
     @classmethod
     def of(cls, text: Any, traces: Sequence[_trace.Traced], arguments: int, extra: Any = None) -> Captured:
@@ -57,6 +58,8 @@ class Captured:
                 return False
             for size, want in zip(shape, wanted, strict=True):
                 if isinstance(want, str):
+                    if isinstance(size, int) and size > self.largest:
+                        return False  # a step may do something else from some size on (x[:100]): it is traced again
                     if size < 2 or not _same(bound.setdefault(want, size), size):
                         return False
                 elif not _same(size, want):
@@ -104,12 +107,19 @@ def find(
             "keep what changes from step to step in the carry"
         )
     fresh.find_sources(around)
+    fresh.largest = _largest([*shapes, *(t.shape for t in fresh.tensors)], fresh.sizes)
     tensors, fresh.tensors = fresh.tensors, []
     if fresh.sources is not None:
         _cache.put(full_key, fresh)
     else:
         _warn_of_unknown_tensors(what, around, tensors)
     return fresh, tensors
+
+
+def _largest(shapes: Sequence[Shape], sizes: list[list[int | str]]) -> int:
+    """The largest size that a trace of these shapes has looked at."""
+    dims = [pair for shape, names in zip(shapes, sizes, strict=True) for pair in zip(shape, names, strict=True)]
+    return max([_trace.LARGEST, *(n for n, name in dims if isinstance(name, str) and isinstance(n, int))])
 
 
 def _warn_of_unknown_tensors(what: str, around: _guards.Surroundings, tensors: list[Tensor]) -> None:

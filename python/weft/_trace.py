@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 import os
 import sys
 import threading
@@ -34,7 +35,10 @@ os.register_at_fork(after_in_child=lambda: _lock._at_fork_reinit())  # type: ign
 
 _CHECK_ERRORS = torch.ops.aten._linalg_check_errors.default
 
-_PRIMES = ((3, 5), (7, 11), (13, 17), (19, 23), (29, 31), (37, 41), (43, 47), (53, 59))
+# One small and one large, so that what depends on a size in steps (x[:10], n // 8) shows.
+_PRIMES = ((3, 37), (5, 41), (7, 43), (11, 47), (13, 53), (17, 59), (19, 61), (23, 67))
+LARGEST = 37  #: up to this size a trace has looked whatever the sizes at hand are
+_HINT = 2  #: the run with the sizes at hand
 
 
 class _MismatchError(Exception):
@@ -119,7 +123,20 @@ class _Symbols:
         self.keys = list(keys)[: len(_PRIMES)]
 
     def size(self, key: _Key, run: int) -> int:
+        if run == _HINT:
+            assert key.hint is not None
+            return key.hint
         return _PRIMES[self.keys.index(key)][run]
+
+    def at_hand(self, size: tuple[int, list[int]]) -> int:
+        """A factor times symbols, with the sizes at hand."""
+        return math.prod([size[0], *(self.size(self.keys[i], _HINT) for i in size[1])])
+
+    def runs(self) -> list[int]:
+        """Two runs with other sizes, and one that must bear out what they say of the sizes at hand."""
+        if not self.keys:
+            return [0]
+        return [0, 1] if any(key.hint is None for key in self.keys) else [0, 1, _HINT]
 
     def hint(self, first: int) -> Any:
         """The size at hand that `first` of the first run stands for."""
@@ -228,9 +245,9 @@ class _Tracer:
 
     def _trace(self, symbols: _Symbols) -> Traced:
         try:
-            runs = [self._run(symbols, i, functional=False) for i in range(2 if symbols.keys else 1)]
+            runs = [self._run(symbols, i, functional=False) for i in symbols.runs()]
         except _recorder.NeedsFunctionalError:
-            runs = [self._run(symbols, i, functional=True) for i in range(2 if symbols.keys else 1)]
+            runs = [self._run(symbols, i, functional=True) for i in symbols.runs()]
         traced = _Writer(self, symbols, runs).write()
         self._find_leaks(symbols, runs)
         return traced
@@ -317,7 +334,8 @@ class _Writer:
 
     def __init__(self, tracer: _Tracer, symbols: _Symbols, runs: list[_Run]) -> None:
         self.tracer, self.symbols = tracer, symbols
-        self.first, self.second = runs[0], runs[-1]
+        self.first, self.second = runs[0], runs[min(1, len(runs) - 1)]
+        self.third = runs[_HINT] if len(runs) > _HINT else None
         self.region = _C.Region()
         self.values: dict[int, _C.Value] = {}
         self.names: dict[int, str] = {}  #: of symbols, in order of appearance, so that equal programs print alike
@@ -327,6 +345,8 @@ class _Writer:
 
     def write(self) -> Traced:
         operations = self._matched()
+        if self.third is not None:
+            self._bear_out(self.third)
         for i, (a, b) in enumerate(zip(self.first.inputs, self.second.inputs, strict=True)):
             for dim, (_, symbols) in enumerate(self._sizes(a, b)):
                 if symbols:
@@ -373,6 +393,18 @@ class _Writer:
                 kept.append((op, other))
                 needed.update(_refs(op.arguments))
         return kept[::-1]
+
+    def _bear_out(self, third: _Run) -> None:
+        """Raises unless the run with the sizes at hand came to the shapes that the other two say."""
+        one, two, real = (run.recorder.operations for run in (self.first, self.second, third))
+        if len(one) != len(real):
+            raise _MismatchError
+        for a, b, c in zip(one, two, real, strict=True):
+            if a.target != c.target:
+                raise _MismatchError
+            for x, y, z in zip(a.metas, b.metas, c.metas, strict=True):
+                if [self.symbols.at_hand(size) for size in self._sizes(x, y)] != list(z.shape):
+                    raise _MismatchError
 
     # ---- types
 

@@ -103,7 +103,7 @@ void run(std::string_view text, std::span<const ExternTensor> operands, std::spa
   }
 }
 
-const bool registered = [] {
+const bool kRegistered = [] {
   set_extern(run);
   return true;
 }();

@@ -294,3 +294,12 @@ class TestSurroundings:
             )
             assert sum(weft.stats()["fallbacks"].values()) == 1
         assert len(traces) == 1
+
+    def test_what_a_step_does_from_some_size_on(self) -> None:
+        def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            first = x[:50].sum(0) + x[: x.shape[0] // 8].sum(0)
+            return torch.tanh(h + first), h
+
+        for batch in (4, 60, 30, 7, 64, 129):
+            h, x = torch.randn(batch, 2), torch.randn(3, batch, 2)
+            torch.testing.assert_close(last(step, h, x), by_hand(step, h, x))

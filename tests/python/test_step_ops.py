@@ -12,7 +12,7 @@ import warnings
 
 import pytest
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as fn
 from torch import nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
@@ -109,32 +109,32 @@ EDGES = torch.tensor(
 )
 
 ACTIVATIONS = {
-    "relu": F.relu,
-    "relu6": F.relu6,
-    "gelu": F.gelu,
-    "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "softplus": F.softplus,
-    "softplus beta": lambda x: F.softplus(x, beta=2.5, threshold=7),
-    "elu": F.elu,
-    "elu alpha": lambda x: F.elu(x, 0.4),
-    "selu": F.selu,
-    "celu": lambda x: F.celu(x, 1.7),
-    "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
-    "hardtanh": F.hardtanh,
-    "hardtanh wide": lambda x: F.hardtanh(x, -3, 2.5),
-    "hardsigmoid": F.hardsigmoid,
-    "hardswish": F.hardswish,
-    "hardshrink": F.hardshrink,
-    "softshrink": lambda x: F.softshrink(x, 1.5),
-    "tanhshrink": F.tanhshrink,
-    "mish": F.mish,
-    "silu": F.silu,
+    "relu": fn.relu,
+    "relu6": fn.relu6,
+    "gelu": fn.gelu,
+    "gelu tanh": lambda x: fn.gelu(x, approximate="tanh"),
+    "softplus": fn.softplus,
+    "softplus beta": lambda x: fn.softplus(x, beta=2.5, threshold=7),
+    "elu": fn.elu,
+    "elu alpha": lambda x: fn.elu(x, 0.4),
+    "selu": fn.selu,
+    "celu": lambda x: fn.celu(x, 1.7),
+    "leaky_relu": lambda x: fn.leaky_relu(x, 0.2),
+    "hardtanh": fn.hardtanh,
+    "hardtanh wide": lambda x: fn.hardtanh(x, -3, 2.5),
+    "hardsigmoid": fn.hardsigmoid,
+    "hardswish": fn.hardswish,
+    "hardshrink": fn.hardshrink,
+    "softshrink": lambda x: fn.softshrink(x, 1.5),
+    "tanhshrink": fn.tanhshrink,
+    "mish": fn.mish,
+    "silu": fn.silu,
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
-    "logsigmoid": F.logsigmoid,
-    "threshold": lambda x: F.threshold(x, 0.5, -20),
-    "softsign": F.softsign,
-    "rrelu": F.rrelu,
+    "logsigmoid": fn.logsigmoid,
+    "threshold": lambda x: fn.threshold(x, 0.5, -20),
+    "softsign": fn.softsign,
+    "rrelu": fn.rrelu,
     "exp": torch.exp,
     "expm1": torch.expm1,
     "exp2": torch.exp2,
@@ -163,7 +163,7 @@ ACTIVATIONS = {
     "clamp one": lambda x: x.clamp(max=-0.5),
     "step": lambda x: torch.where(x > 0, x, x.exp()),
     "heaviside": lambda x: torch.heaviside(x.detach(), torch.full_like(x, 0.5)),
-    "relu of a copy": lambda x: F.relu(x.clone(), inplace=True),
+    "relu of a copy": lambda x: fn.relu(x.clone(), inplace=True),
     "power 3": lambda x: x**3,
     "power 2": lambda x: x**2,
     "less": lambda x: (x < 0, x >= 1, x == 0.5, x != x),
@@ -262,8 +262,8 @@ PAIRS = {
     "clamp": lambda a, b: torch.clamp(a, min=-b.abs(), max=b.abs()),
     "compare": lambda a, b: (a < b, a <= b, a == b, a != b, a > b, a >= b),
     "isclose": lambda a, b: torch.isclose(a, b),
-    "huber": lambda a, b: (F.smooth_l1_loss(a, b), F.huber_loss(a, b), F.mse_loss(a, b), F.l1_loss(a, b)),
-    "bce": lambda a, b: F.binary_cross_entropy_with_logits(a, torch.sigmoid(b), reduction="sum"),
+    "huber": lambda a, b: (fn.smooth_l1_loss(a, b), fn.huber_loss(a, b), fn.mse_loss(a, b), fn.l1_loss(a, b)),
+    "bce": lambda a, b: fn.binary_cross_entropy_with_logits(a, torch.sigmoid(b), reduction="sum"),
     "xlogy": lambda a, b: torch.xlogy(a, b.abs() + 0.1),
 }
 
@@ -321,9 +321,9 @@ REDUCTIONS = {
     "prod": lambda x: (x.prod(0), x.prod(-1, keepdim=True), x.prod(1), x.prod()),
     "norm": lambda x: (x.norm(), x.norm(dim=0), x.norm(1, -1), x.norm(torch.inf, 1), x.norm(3, 1, keepdim=True)),
     "vector_norm": lambda x: (torch.linalg.vector_norm(x, dim=(0, 2)), torch.linalg.vector_norm(x, 0, dim=1)),
-    "normalize": lambda x: (F.normalize(x, dim=-1), F.normalize(x, p=1, dim=0), F.normalize(x, dim=1)),
+    "normalize": lambda x: (fn.normalize(x, dim=-1), fn.normalize(x, p=1, dim=0), fn.normalize(x, dim=1)),
     "logsumexp": lambda x: (x.logsumexp(0), x.logsumexp(-1, keepdim=True), x.logsumexp((0, 2)), x.logsumexp(1)),
-    "softmax": lambda x: (x.softmax(-1), x.softmax(0), x.softmax(1), F.softmin(x, 1)),
+    "softmax": lambda x: (x.softmax(-1), x.softmax(0), x.softmax(1), fn.softmin(x, 1)),
     "log_softmax": lambda x: (x.log_softmax(-1), x.log_softmax(0), x.log_softmax(1)),
     "any": lambda x: (
         (x > 1).any(),
@@ -339,7 +339,7 @@ REDUCTIONS = {
     "logcumsumexp": lambda x: (x.logcumsumexp(2), x.logcumsumexp(1)),
     "cummax": lambda x: (*x.cummax(2), *x.cummin(1)),
     "nansum": lambda x: (x.nansum(), x.nansum(1), x.nanmean(2)),
-    "cosine": lambda x: F.cosine_similarity(x, x.flip(-1), dim=-1) + F.pairwise_distance(x, x * 0.5),
+    "cosine": lambda x: fn.cosine_similarity(x, x.flip(-1), dim=-1) + fn.pairwise_distance(x, x * 0.5),
 }
 
 
@@ -388,8 +388,8 @@ MOVEMENT = {
     "flip": lambda x: (x.flip(-1), x.flip(0, 1), x.fliplr(), x.rot90(1, (1, 2))),
     "roll": lambda x: (x.roll(1, -1), x.roll((2, -1), (1, 2))),
     "repeat": lambda x: (x.repeat(1, 2, 3), x.tile(2), x.repeat_interleave(3, 1), x.expand(2, *x.shape)),
-    "pad": lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 1, 2, 0), value=3.0), F.pad(x, (-1, 1))),
-    "pad by others": lambda x: (F.pad(x, (1, 2), "replicate"), F.pad(x, (2, 1), "reflect")),
+    "pad": lambda x: (fn.pad(x, (1, 2)), fn.pad(x, (0, 1, 2, 0), value=3.0), fn.pad(x, (-1, 1))),
+    "pad by others": lambda x: (fn.pad(x, (1, 2), "replicate"), fn.pad(x, (2, 1), "reflect")),
     "diagonal": lambda x: (
         x.diagonal(0, 1, 2),
         x.diagonal(1, 1, 2),
@@ -412,8 +412,8 @@ MOVEMENT = {
     "broadcast": lambda x: (torch.broadcast_to(x[:1], x.shape), *torch.broadcast_tensors(x[:1, :, :1], x)),
     "block_diag": lambda x: torch.block_diag(x[0], x[1]),
     "cartesian": lambda x: torch.kron(x[0], x[0, :2]),
-    "pixel_shuffle": lambda x: F.pixel_shuffle(x.reshape(-1, 4, 3, 1), 2),
-    "glu": lambda x: (F.glu(x), F.glu(x.repeat(1, 2, 1), 1)),
+    "pixel_shuffle": lambda x: fn.pixel_shuffle(x.reshape(-1, 4, 3, 1), 2),
+    "glu": lambda x: (fn.glu(x), fn.glu(x.repeat(1, 2, 1), 1)),
     "item of each": lambda x: x[0, 0, 0] + x[-1, -1, -1],
 }
 
@@ -437,7 +437,7 @@ INDEXING = {
         x[:, -i],
         x[i[0].clamp(max=2), i[1]],
     ),
-    "embedding": lambda x, i: (F.embedding(i.clamp(max=2), x), F.embedding(i[0].clamp(max=2), x)),
+    "embedding": lambda x, i: (fn.embedding(i.clamp(max=2), x), fn.embedding(i[0].clamp(max=2), x)),
     "take": lambda x, i: x.take(i * 2),
     "scatter": lambda x, i: (
         x.scatter(1, i[:, :1], x[:, 2:3] * 2),
@@ -456,13 +456,13 @@ INDEXING = {
         x.index_put((torch.arange(3), i[:, 0]), x[:, 0] * 2),
     ),
     "one_hot": lambda x, i: (
-        F.one_hot(i, 5) * x[:, None],
-        F.one_hot(i[0], 7).sum(0),
-        F.nll_loss(x.log_softmax(1), i[:, 0]),
+        fn.one_hot(i, 5) * x[:, None],
+        fn.one_hot(i[0], 7).sum(0),
+        fn.nll_loss(x.log_softmax(1), i[:, 0]),
     ),
     "cross_entropy": lambda x, i: (
-        F.cross_entropy(x, i[:, 0]),
-        F.cross_entropy(x, i[:, 0], reduction="none", label_smoothing=0.1),
+        fn.cross_entropy(x, i[:, 0]),
+        fn.cross_entropy(x, i[:, 0], reduction="none", label_smoothing=0.1),
     ),
     "scatters": lambda x, i: (
         torch.select_scatter(x, x[:, 0] * 2, 1, 3),
@@ -523,7 +523,7 @@ def test_changes_in_place(name):
 
 PRODUCTS = {
     "matmul": lambda a, b: (a @ b, a[0] @ b, a @ b[:, 0], a[0] @ b[:, 0], (a @ b).mT @ a),
-    "linear": lambda a, b: (F.linear(a, b.t()), F.linear(a, b.t(), b[0]), F.linear(a[None], b.t())),
+    "linear": lambda a, b: (fn.linear(a, b.t()), fn.linear(a, b.t(), b[0]), fn.linear(a[None], b.t())),
     "batched": lambda a, b: (
         torch.stack([a, a * 2]) @ torch.stack([b, b]),
         torch.stack([a, a]) @ b,
@@ -558,10 +558,10 @@ PRODUCTS = {
         torch.baddbmm((a @ b)[None], a[None], b[None]),
         torch.addbmm(a @ b, a[None], b[None], beta=2),
     ),
-    "bilinear": lambda a, b: F.bilinear(a, a * 2, torch.stack([a.t() @ a, a.t() @ a + 1])),
+    "bilinear": lambda a, b: fn.bilinear(a, a * 2, torch.stack([a.t() @ a, a.t() @ a + 1])),
     "cross": lambda a, b: torch.linalg.cross(a[:, :3], a[:, 3:]) + torch.cross(a[:, 3:], a[:, :3] * 2, dim=1),
-    "attention": lambda a, b: F.scaled_dot_product_attention(a[None, None], a[None, None] * 2, a[None, None] + 1),
-    "causal attention": lambda a, b: F.scaled_dot_product_attention(
+    "attention": lambda a, b: fn.scaled_dot_product_attention(a[None, None], a[None, None] * 2, a[None, None] + 1),
+    "causal attention": lambda a, b: fn.scaled_dot_product_attention(
         a[None, None], a[None, None], a[None, None] + 1, is_causal=True
     ),
     "chain": lambda a, b: torch.linalg.multi_dot([a, b, b.t()]),
@@ -658,9 +658,9 @@ def test_half_precision(dtype):
     x, w = numbers((4, 6)).to(dtype), (numbers((6, 6), seed=1) / 3).to(dtype)
     for f in [
         lambda x, w: torch.tanh(x @ w + x),
-        lambda x, w: F.layer_norm(x, (6,)) * w[0],
+        lambda x, w: fn.layer_norm(x, (6,)) * w[0],
         lambda x, w: (x.softmax(-1), x.logsumexp(-1), x.mean(0), x.sum(), x.amax(1)),
-        lambda x, w: (F.gelu(x), F.silu(x), F.elu(x), F.softplus(x), F.mish(x)),
+        lambda x, w: (fn.gelu(x), fn.silu(x), fn.elu(x), fn.softplus(x), fn.mish(x)),
         lambda x, w: (x[None] @ w[None], x.float() @ w.float(), x.var(-1), x.cumsum(-1)),
     ]:
         assert_step(f, x, w, rtol=0.03, atol=0.03)

@@ -73,7 +73,7 @@ TEST_F(EngineLoops, GatherInALoop) {
 }
 
 /// The index comes from the carry, so that hoist cannot take the gather out.
-const char* kWalk = R"(program @walk(%next: i64[6], %table: f32[6,3], %i0: i64[B]) {
+const char* walk_text = R"(program @walk(%next: i64[6], %table: f32[6,3], %i0: i64[B]) {
   %i, %ys = scan length 7 carry(%i = %i0) xs() {
     %j = gather %next, %i : i64[B]
     %y = gather %table, %i : f32[B,3]
@@ -83,7 +83,7 @@ const char* kWalk = R"(program @walk(%next: i64[6], %table: f32[6,3], %i0: i64[B
 })";
 
 TEST_F(EngineLoops, CarriedIndex) {
-  compare(kWalk, {{{"B", 1}}, {{"B", 5}}, {{"B", 0}}});
+  compare(walk_text, {{{"B", 1}}, {{"B", 5}}, {{"B", 0}}});
   EXPECT_EQ(testing::fallbacks("scan"), 0);
   EXPECT_EQ(testing::fallbacks("gather"), 0);
 }
@@ -96,9 +96,9 @@ TEST_F(EngineLoops, AFailingStepEndsAllMembersAlike) {
   for (int round = 0; round < 20; ++round)
     for (int64_t threads : {1, 2, 3}) {
       std::string message =
-          testing::error_of([&] { run_native(kWalk, inputs(17), {{"B", 3}}, runtime::own_team(threads)); });
+          testing::error_of([&] { run_native(walk_text, inputs(17), {{"B", 3}}, runtime::own_team(threads)); });
       EXPECT_NE(message.find("index 17 is out of bounds for dimension 0 with size 6"), std::string::npos) << message;
-      EXPECT_NO_THROW(run_native(kWalk, inputs(4), {{"B", 3}}, runtime::own_team(threads)));
+      EXPECT_NO_THROW(run_native(walk_text, inputs(4), {{"B", 3}}, runtime::own_team(threads)));
     }
 }
 

@@ -128,7 +128,8 @@ class Generator {
     // Not where gradients are compared with finite differences.
     if (options_.mixed && below(12) == 0) return keep(pool, b.unary(OpCode::kStopGradient, a));
     if (type(a).dtype == DType::kBool) return keep(pool, b.unary(pick<OpCode>({OpCode::kNot, OpCode::kCopy}), a));
-    if (!is_float(a)) return keep(pool, b.unary(pick<OpCode>({OpCode::kNeg, OpCode::kAbs, OpCode::kSign, OpCode::kNot}), a));
+    if (!is_float(a))
+      return keep(pool, b.unary(pick<OpCode>({OpCode::kNeg, OpCode::kAbs, OpCode::kSign, OpCode::kNot}), a));
     return keep(pool, b.unary(pick<OpCode>({OpCode::kTanh, OpCode::kSigmoid, OpCode::kNeg, OpCode::kAbs, OpCode::kRelu,
                                             OpCode::kSin, OpCode::kCos, OpCode::kErf, OpCode::kCopy}),
                               a));

@@ -31,9 +31,9 @@ class RunTest : public ::testing::Test {
   /// Counts calls by each member in a region.
   StagePlan inside() {
     StagePlan stage = call([this](const CallContext& context, std::string&) {
-      EXPECT_TRUE(team.in_region);
+      EXPECT_TRUE(team_.in_region);
       EXPECT_EQ(context.threads, 3);
-      ++calls_inside;
+      ++calls_inside_;
       return true;
     });
     return stage;
@@ -41,10 +41,10 @@ class RunTest : public ::testing::Test {
 
   StagePlan outside(int64_t fails_at = -1) {
     StagePlan stage = call([this, fails_at](const CallContext& context, std::string& error) {
-      EXPECT_FALSE(team.in_region);
+      EXPECT_FALSE(team_.in_region);
       EXPECT_EQ(context.threads, 1);
       error = "no more";
-      return calls_outside++ != fails_at;
+      return calls_outside_++ != fails_at;
     });
     stage.outside = true;
     return stage;
@@ -53,7 +53,7 @@ class RunTest : public ::testing::Test {
   StagePlan call(CallFunction function) {
     StagePlan stage;
     stage.kind = StagePlan::Kind::kCall;
-    stage.index = stages++;
+    stage.index = stages_++;
     stage.call = std::move(function);
     return stage;
   }
@@ -61,7 +61,7 @@ class RunTest : public ::testing::Test {
   StagePlan loop(int64_t length, std::vector<StagePlan> steps) {
     StagePlan stage;
     stage.kind = StagePlan::Kind::kLoop;
-    stage.index = stages++;
+    stage.index = stages_++;
     stage.length.factor = length;
     for (const StagePlan& step : steps) stage.outside = stage.outside || step.outside;
     stage.control.regions.push_back(std::move(steps));
@@ -71,27 +71,27 @@ class RunTest : public ::testing::Test {
   void run(std::vector<StagePlan> all) {
     Plan plan;
     plan.stages = std::move(all);
-    plan.stage_count = stages;
-    NativeProgram(std::move(plan)).run({}, {}, {}, team);
+    plan.stage_count = stages_;
+    NativeProgram(std::move(plan)).run({}, {}, {}, team_);
   }
 
-  WatchedTeam team;
-  int64_t stages = 0;
-  std::atomic<int64_t> calls_inside = 0, calls_outside = 0;
+  WatchedTeam team_;
+  int64_t stages_ = 0;
+  std::atomic<int64_t> calls_inside_ = 0, calls_outside_ = 0;
 };
 
 TEST_F(RunTest, WhatMustBeOutsideOfRegionsIs) {
   run({inside(), outside(), inside(), inside(), loop(4, {inside(), outside(), loop(2, {inside(), inside()})}),
        loop(2, {outside(), loop(2, {outside()})}), inside()});
-  EXPECT_EQ(calls_inside, 3 * (1 + 2 + 4 * (1 + 2 * 2) + 1));
-  EXPECT_EQ(calls_outside, 1 + 4 + 2 * (1 + 2));
+  EXPECT_EQ(calls_inside_, 3 * (1 + 2 + 4 * (1 + 2 * 2) + 1));
+  EXPECT_EQ(calls_outside_, 1 + 4 + 2 * (1 + 2));
 }
 
 TEST_F(RunTest, AFailureOutsideEndsTheRun) {
   auto message = testing::error_of([&] { run({loop(5, {inside(), outside(2), inside()}), inside()}); });
   EXPECT_EQ(message, "no more");
-  EXPECT_EQ(calls_outside, 3);
-  EXPECT_EQ(calls_inside, 3 * (2 * 2 + 1));
+  EXPECT_EQ(calls_outside_, 3);
+  EXPECT_EQ(calls_inside_, 3 * (2 * 2 + 1));
 }
 
 TEST_F(RunTest, WithoutSuchCallsOneRegionRunsAll) {
@@ -105,12 +105,12 @@ TEST_F(RunTest, WithoutSuchCallsOneRegionRunsAll) {
   };
   OneRegion counted;
   Plan plan;
-  auto count = [this](const CallContext&, std::string&) { return ++calls_inside > 0; };
+  auto count = [this](const CallContext&, std::string&) { return ++calls_inside_ > 0; };
   plan.stages = {call(count), loop(3, {call(count), loop(2, {call(count)})})};
-  plan.stage_count = stages;
+  plan.stage_count = stages_;
   NativeProgram(std::move(plan)).run({}, {}, {}, counted);
   EXPECT_EQ(counted.regions, 1);
-  EXPECT_EQ(calls_inside, 3 * (1 + 3 * (1 + 2)));
+  EXPECT_EQ(calls_inside_, 3 * (1 + 3 * (1 + 2)));
 }
 
 }  // namespace

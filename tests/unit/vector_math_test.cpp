@@ -1,5 +1,5 @@
-// exp, expm1, tanh and sigmoid as generated, against the C library's in double precision. With WEFT_TEST_ALL_FLOATS=1 every
-// float is tried (some minutes); otherwise every 61st, and all special ones.
+// exp, expm1, tanh and sigmoid as generated, against the C library's in double precision. With WEFT_TEST_ALL_FLOATS=1
+// every float is tried (some minutes); otherwise every 61st, and all special ones.
 #include <gtest/gtest.h>
 
 #include <bit>
