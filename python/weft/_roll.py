@@ -364,7 +364,11 @@ class _Writer:
                 raise UnsupportedError("random numbers of a symbolic shape")
             values.append(self.region.input(self.type(noise.dtype, shape)))
             self.inputs.append(_Noise(noise, shape))
-        results = self.region.inline_program(snippet.text, values)
+        try:
+            results = self.region.inline_program(snippet.text, values)
+        except RuntimeError as error:  # traced for sizes that happen to be those of now
+            _regions._raise_if_internal(error)
+            raise UnsupportedError(str(error)) from None
         is_one = isinstance(node.meta["example_value"], Tensor)
         return results[0] if is_one else tuple(results)
 
