@@ -21,10 +21,6 @@ from cells.python_loop import python_loop
 from cells.zoneout_lstm import ZoneoutLSTM
 from cells.zoo import CELLS, Example, Size
 
-# Cells with an operation in the step that a compiled loop doesn't have yet.
-RUNS_ELSEWHERE = {
-    *("selective_ssm", "attention_decoder", "conv_lstm", "kalman", "hmm", "viterbi", "crf"),
-}
 SIZES = [Size(7, 3, 6), Size(1, 4, 5), Size(4, 1, 8), Size(5, 5, 5), Size(13, 17, 9)]
 
 
@@ -84,9 +80,9 @@ def test_float64_is_the_loop(name: str, size: Size) -> None:
         expected = results(example)
     weft.reset_stats()
     found = results(example)
-    assert weft.stats()["fallbacks"] == {} or name in RUNS_ELSEWHERE
+    assert weft.stats()["fallbacks"] == {}
     # With one step an HMM and its like have nothing to scan.
-    assert weft.stats()["calls"] > 0 or size.steps == 1 or name in RUNS_ELSEWHERE
+    assert weft.stats()["calls"] > 0 or size.steps == 1
     for key, value in expected.items():
         assert distance(found[key], value) < 1e-12, key
         assert found[key].dtype == value.dtype, key
