@@ -250,7 +250,7 @@ FIVE = torch.ones(5)
 @pytest.mark.parametrize(
     "function, why",
     [
-        (lambda x: x - x.mean(), "aten.mean.default: over a symbolic number of elements"),
+        (lambda x: x - x.mean(), "it isn.t elementwise"),
         (lambda x: x - x.amax(1, keepdim=True), "it isn't elementwise"),
         (lambda x: x.flip(1), "it isn't elementwise"),
         (lambda x: x.sum(1), r"must return a torch\.\w+ tensor \[B, H\]"),

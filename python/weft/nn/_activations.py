@@ -112,7 +112,7 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
             elif isinstance(node.meta.get("val"), Tensor):
                 arguments = [_regions._argument(a, values) for a in _regions._arguments(node)]
                 values[node] = region.aten(str(node.target), arguments, types.of(node))
-    except (_regions._UnsupportedError, RuntimeError) as error:
+    except (_regions.UnsupportedError, RuntimeError) as error:
         _regions._raise_if_internal(error)
         raise refused(error) from error
 
