@@ -68,9 +68,8 @@ def enable() -> None:
     """Puts the kernels here before PyTorch's."""
     operators = torch.ops.higher_order
     _replace_kernels(operators.scan, _scan, everywhere=True)
-    if hasattr(_C, "cond_program"):
-        _replace_kernels(operators.while_loop, _while_loop, mend=_with_gradients)
-        _replace_kernels(operators.cond, _cond)
+    _replace_kernels(operators.while_loop, _while_loop, mend=_with_gradients)
+    _replace_kernels(operators.cond, _cond)
     _replace_kernels(operators.associative_scan, _associative_scan)
     _replace_kernels(operators.map_impl, _map)
 

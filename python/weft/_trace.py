@@ -248,7 +248,7 @@ class _Tracer:
             runs = [self._run(symbols, i, functional=False) for i in symbols.runs()]
         except _recorder.NeedsFunctionalError:
             runs = [self._run(symbols, i, functional=True) for i in symbols.runs()]
-        traced = _Writer(self, symbols, runs).write()
+        traced = _Writer(symbols, runs).write()
         self._find_leaks(symbols, runs)
         return traced
 
@@ -330,10 +330,10 @@ class _Tracer:
 
 
 class _Writer:
-    """Writes what one or two runs have recorded as a program."""
+    """Writes what the runs have recorded as a program."""
 
-    def __init__(self, tracer: _Tracer, symbols: _Symbols, runs: list[_Run]) -> None:
-        self.tracer, self.symbols = tracer, symbols
+    def __init__(self, symbols: _Symbols, runs: list[_Run]) -> None:
+        self.symbols = symbols
         self.first, self.second = runs[0], runs[min(1, len(runs) - 1)]
         self.third = runs[_HINT] if len(runs) > _HINT else None
         self.region = _C.Region()
@@ -347,7 +347,9 @@ class _Writer:
         operations = self._matched()
         if self.third is not None:
             self._bear_out(self.third)
-        for i, (a, b) in enumerate(zip(self.first.inputs, self.second.inputs, strict=True)):
+        inputs = list(zip(self.first.inputs, self.second.inputs, strict=True))
+        captured = list(zip(self.first.lift.stand_ins, self.second.lift.stand_ins, strict=True))
+        for i, (a, b) in enumerate(inputs):
             for dim, (_, symbols) in enumerate(self._sizes(a, b)):
                 if symbols:
                     self.binders.setdefault(symbols[0], (i, dim))
@@ -355,7 +357,7 @@ class _Writer:
         for op, other in operations:
             if isinstance(op.target, Draw):
                 self._add_noise(op, other)
-        for a, b in zip(self.first.lift.stand_ins, self.second.lift.stand_ins, strict=True):
+        for a, b in captured:
             self._input(self.first.recorder.number(a), a, b)
         for op, other in operations:
             if op.target == "constant":
@@ -364,15 +366,13 @@ class _Writer:
             if not isinstance(op.target, Draw) and op.target != "constant":
                 self._operation(op, other)
         outputs = [self.values[self.first.recorder.number(leaf)] for leaf in self.first.outputs]
-        captured = self.first.lift.captured + self.constants
-        pairs = [
-            *zip(self.first.inputs, self.second.inputs, strict=True),
-            *zip(self.first.lift.stand_ins, self.second.lift.stand_ins, strict=True),
+        sizes = [
+            [self.names[symbols[0]] if symbols else n for n, symbols in self._sizes(a, b)] for a, b in inputs + captured
         ]
-        sizes = [[self.names[symbols[0]] if symbols else n for n, symbols in self._sizes(a, b)] for a, b in pairs]
         sizes += [list(tensor.shape) for tensor in self.constants]
         program = self.region.finish(outputs)
-        return Traced(program, self.noise, captured, self.first.spec, len(self.constants), sizes)
+        tensors = self.first.lift.captured + self.constants
+        return Traced(program, self.noise, tensors, self.first.spec, len(self.constants), sizes)
 
     def _matched(self) -> list[tuple[Operation, Operation]]:
         """Operations of both runs that something reads."""

@@ -14,8 +14,6 @@ from weft._while_loop import while_loop
 
 BACKENDS = ["weft", "aot_eager", "inductor"]
 
-pytestmark = pytest.mark.skipif(not hasattr(weft._C, "cond_program"), reason="the IR's cond and while")
-
 
 @pytest.fixture(autouse=True)
 def _fresh_dynamo():
