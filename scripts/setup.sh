@@ -16,7 +16,7 @@ fail() {
 missing_packages() {
   local package
   for package in g++ llvm-19-dev llvm-19-tools clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19 libomp-19-dev \
-    libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev libzstd-dev; do
+    libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev libzstd-dev chromium; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
   done
   # Any Python will do that has its headers and can make an environment; Debian's own keeps both in packages.
@@ -32,7 +32,7 @@ missing_packages() {
 install_packages() {
   local missing as_root=()
   command -v dpkg-query >/dev/null ||
-    fail "this is no Debian: install g++ 12, LLVM 19 (with clang, clang-format, clang-tidy, FileCheck), GoogleTest, Google Benchmark, fmt, CLI11 and zstd yourself, then set WEFT_SKIP_PACKAGES=1"
+    fail "this is no Debian: install g++ 12, LLVM 19 (with clang, clang-format, clang-tidy, FileCheck), GoogleTest, Google Benchmark, fmt, CLI11, zstd and Chromium (for one test) yourself, then set WEFT_SKIP_PACKAGES=1"
   missing=$(missing_packages | tr '\n' ' ')
   [ -n "$missing" ] || return 0
   if [ "$(id -u)" != 0 ]; then

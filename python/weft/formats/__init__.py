@@ -1,0 +1,10 @@
+"""Recurrent layers from the files of other frameworks, and back.
+
+Files are data: nothing in them is executed, and sizes, names and dtypes are checked before anything is allocated.
+"""
+
+from __future__ import annotations
+
+from weft.formats._layers import GATES, Activation, Direction, FormatError, Layer, Source, Trace
+
+__all__ = ["GATES", "Activation", "Direction", "FormatError", "Layer", "Source", "Trace"]

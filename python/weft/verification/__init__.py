@@ -1,0 +1,1 @@
+"""`weft.verify`: where two implementations of a recurrence part, and why."""
