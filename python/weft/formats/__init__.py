@@ -6,5 +6,7 @@ Files are data: nothing in them is executed, and sizes, names and dtypes are che
 from __future__ import annotations
 
 from weft.formats._layers import GATES, Activation, Direction, FormatError, Layer, Source, Trace
+from weft.formats._read import read
+from weft.formats._write import write
 
-__all__ = ["GATES", "Activation", "Direction", "FormatError", "Layer", "Source", "Trace"]
+__all__ = ["GATES", "Activation", "Direction", "FormatError", "Layer", "Source", "Trace", "read", "write"]

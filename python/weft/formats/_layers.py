@@ -104,6 +104,7 @@ class Layer:
     coupled: str = ""  #: LSTM: "input": f = 1 - i; "forget": i = 1 - f. The unused rows of the weights are ignored
     norm_eps: float | None = None  #: layer normalisation as in `weft.nn`, with this epsilon; None: none
     merge: str = "concat"  #: how two directions become one output: concat, sum, mul, ave
+    zoneout: tuple[float, float] = (0.0, 0.0)  #: of h and c, as in evaluation: p times the old, 1 - p times the new
 
     @property
     def hidden_size(self) -> int:

@@ -1,0 +1,64 @@
+"""The formats: what each is called, which files it is in, and who reads and writes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from torch import Tensor
+
+from weft.formats import _trace
+from weft.formats._layers import FormatError, Layer, Source, Trace
+from weft.formats._options import Options
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A format of files. It has a reader of its own, or, where files of named tensors hold it, `layers_of`.
+
+    read: of a path and options to a Source.
+    write: of layers (a Trace for format trace) to a new file at the path, with notes of what was merged, assumed or
+        lost; raises FormatError, naming all that the format can't express, before it writes.
+    layers_of: of a file's tensors by name to a Source; None if the names aren't of this framework.
+    """
+
+    name: str
+    extensions: tuple[str, ...]  #: which `write` knows it by; the first format with an extension has it
+    containers: tuple[str, ...]  #: keys of _sniff.CONTAINERS in which it may be
+    options: Collection[str]  #: names that `options` may have
+    write: Callable[[list[Layer], Path], list[str]] | Callable[[Trace, Path], list[str]]
+    read: Callable[[Path, Options], Source] | None = None
+    layers_of: Callable[[dict[str, Tensor], Options], Source | None] | None = None
+
+
+_TENSORS = ("torch", "safetensors", "npz", "npy")
+
+#: In the order in which they are asked whether a file's names are theirs.
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "trace",
+        (".npz", ".safetensors", ".pt", ".pth"),
+        _TENSORS,
+        _trace.OPTIONS,
+        _trace.write,
+        layers_of=_trace.layers_of,
+    ),
+)
+
+
+def by_name(name: str) -> Format:
+    """Raises FormatError, with all names, if there is none such."""
+    for format in FORMATS:
+        if format.name == name:
+            return format
+    raise FormatError(f"there is no format {name!r}; there are {', '.join(format.name for format in FORMATS)}")
+
+
+def by_extension(path: Path) -> Format:
+    """The first format whose files are named so. Raises FormatError, with all extensions, if there is none."""
+    for format in FORMATS:
+        if path.name.lower().endswith(format.extensions):
+            return format
+    known = ", ".join(dict.fromkeys(extension for format in FORMATS for extension in format.extensions))
+    raise FormatError(f"{path}: no format is written to such a name; give format=, or one of the extensions {known}")

@@ -1,0 +1,79 @@
+"""What an implementation that can't be run here was given and what it answered: arrays x, y, and some more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from weft.formats._layers import FormatError, Source, Trace
+from weft.formats._options import Options
+from weft.formats._tensors import parameter, write_tensors
+
+OPTIONS: tuple[str, ...] = ()
+
+_GATES = "rznifgoc"
+_STATES = ("h0", "c0", "hn", "cn")
+
+
+def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
+    """A trace: x [T, B, I], y [T, B, D*H], and maybe h0, c0, hn, cn ([B, H] or [layers*D, B, H]) and gates [T, B, H],
+    named r, z, n, i, f, g, o, c or gate_r, ...
+
+    Raises:
+        FormatError: shapes that don't belong together.
+    """
+    if not {"x", "y"} <= tensors.keys():
+        return None
+    own = {name: tensors[name] for name in tensors if name in ("x", "y", *_STATES)}
+    gates = {_gate(name): name for name in tensors if _gate(name)}
+    x, y = parameter(own, "x"), parameter(own, "y")
+    if x.dim() != 3 or y.dim() != 3:
+        raise FormatError(
+            f"x has shape {list(x.shape)} and y {list(y.shape)}; a trace has x [T, B, I] and y [T, B, H], steps first"
+        )
+    steps, batch = x.shape[:2]
+    if y.shape[:2] != x.shape[:2]:
+        raise FormatError(_mismatch(x, y))
+    states = {name: _state(own, name, batch) for name in _STATES if name in own}
+    values = {gate: parameter(tensors, name, (steps, batch, None)) for gate, name in gates.items()}
+    for gate, value in values.items():
+        if y.shape[2] % value.shape[2]:
+            raise FormatError(
+                f"{gates[gate]} has {value.shape[2]} units, which y's {y.shape[2]} (units times directions) is no "
+                "multiple of"
+            )
+    ignored = sorted(tensors.keys() - own.keys() - set(gates.values()))
+    return Source("", "trace", [], Trace(x, y, gates=values, **states), ignored=ignored)
+
+
+def write(trace: Trace, path: Path) -> list[str]:
+    """Writes a trace; see `layers_of` for the names."""
+    tensors = {"x": trace.x, "y": trace.y}
+    tensors |= {name: value for name in _STATES if (value := getattr(trace, name)) is not None}
+    write_tensors(tensors | dict(trace.gates), path)
+    return []
+
+
+def _gate(name: str) -> str:
+    short = name.removeprefix("gate_").removeprefix("gate.").removeprefix("gates.")
+    return short if len(short) == 1 and short in _GATES else ""
+
+
+def _state(tensors: dict[str, Tensor], name: str, batch: int) -> Tensor:
+    state = parameter(tensors, name)
+    if state.dim() not in (2, 3) or state.shape[-2] != batch:
+        raise FormatError(
+            f"{name} has shape {list(state.shape)}; with {batch} rows of the batch in x, [{batch}, H] or "
+            f"[layers*directions, {batch}, H] is expected"
+        )
+    return state
+
+
+def _mismatch(x: Tensor, y: Tensor) -> str:
+    text = f"x has shape {list(x.shape)} and y {list(y.shape)}; a trace has x [T, B, I] and y [T, B, H]"
+    if (y.shape[1], y.shape[0]) == tuple(x.shape[:2]):
+        return f"{text}: one of the two has the batch first; transpose it"
+    if x.shape[2] == y.shape[2] and x.shape[0] == y.shape[0]:
+        return f"{text}; if they are [B, I, T] and [B, H, T], transpose both"
+    return f"{text}: the same T and B"
