@@ -6,7 +6,19 @@ Files are data: nothing in them is executed, and sizes, names and dtypes are che
 from __future__ import annotations
 
 from weft.formats._layers import GATES, Activation, Direction, FormatError, Layer, Source, Trace
+from weft.formats._live import layers_of_module
 from weft.formats._read import read
 from weft.formats._write import write
 
-__all__ = ["GATES", "Activation", "Direction", "FormatError", "Layer", "Source", "Trace", "read", "write"]
+__all__ = [
+    "GATES",
+    "Activation",
+    "Direction",
+    "FormatError",
+    "Layer",
+    "Source",
+    "Trace",
+    "layers_of_module",
+    "read",
+    "write",
+]

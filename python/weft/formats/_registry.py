@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from weft.formats import _trace
+from weft.formats import _pytorch, _trace
 from weft.formats._layers import FormatError, Layer, Source, Trace
 from weft.formats._options import Options
 
@@ -36,6 +36,14 @@ _TENSORS = ("torch", "safetensors", "npz", "npy")
 
 #: In the order in which they are asked whether a file's names are theirs.
 FORMATS: tuple[Format, ...] = (
+    Format(
+        "pytorch",
+        (".pt", ".pth", ".safetensors"),
+        _TENSORS,
+        _pytorch.OPTIONS,
+        _pytorch.write,
+        layers_of=_pytorch.layers_of,
+    ),
     Format(
         "trace",
         (".npz", ".safetensors", ".pt", ".pth"),

@@ -43,19 +43,19 @@ def container_of(path: Path) -> str:
         raise FormatError(f"{path}: can't be read: {error.strerror or error}") from None
     if size == 0:
         raise FormatError(f"{path}: is empty")
-    if head.startswith(b"PK"):
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _archive(path)
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= size - 8:
+        return "safetensors"
     if head.startswith(b"\x89HDF\r\n\x1a\n"):
         return "hdf5"
     if head.startswith(b"\x93NUMPY"):
         return "npy"
-    if head[0] == 0x80 and len(head) > 1 and head[1] in range(2, 6) and path.suffix not in (".msgpack", ".mpk"):
+    if head[0] == 0x80 and head[1:2] in (b"\2", b"\3", b"\4", b"\5") and path.suffix.lower() not in _BY_EXTENSION:
         raise FormatError(
             f"{path}: is a pickle, maybe of PyTorch's format before 1.6, which isn't read, as it can claim any size; "
             "torch.save(model.state_dict(), path) with a newer PyTorch writes one that is"
         )
-    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= size - 8:
-        return "safetensors"
     if path.suffix.lower() in _BY_EXTENSION:
         return _BY_EXTENSION[path.suffix.lower()]
     if head[0] == 0x08 and size > 2:  # field 1 of a protobuf message, a number: ir_version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +20,10 @@ from weft.formats._sniff import container_of, first_line, members, read_member
 #: What weights may be.
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
+_NUMBERS = re.compile(r"(\d+)")
 _MOST_ENTRIES = 1_000_000
 _MOST_DEPTH = 64
+_LONGEST_NAME = 4096
 _SHARED = 8  # tensors that are views of one storage may together be so many times the file
 
 
@@ -32,7 +35,10 @@ def read_tensors(path: Path, container: str | None = None) -> dict[str, Tensor]:
     """
     container = container or container_of(path)
     try:
-        return READERS[container](path)
+        tensors = READERS[container](path)
+        if any(len(name) > _LONGEST_NAME for name in tensors):
+            raise FormatError(f"has a tensor whose name has more than {_LONGEST_NAME} letters")
+        return tensors
     except FormatError as error:
         text = str(error)
         raise FormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
@@ -140,9 +146,16 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     safetensors = optional("safetensors", path)
     try:
         with safetensors.safe_open(str(path), framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # The file has them in an order of its own: here layer 2 comes before layer 10.
+            return {name: file.get_tensor(name) for name in sorted(file.keys(), key=_natural)}
     except Exception as error:
         raise FormatError(f"{path}: is a damaged safetensors file: {first_line(error)}") from None
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Sorts numbers in names as numbers."""
+    parts = _NUMBERS.split(name)
+    return [(part.isdecimal(), int(part) if part.isdecimal() and len(part) < 10 else 0, part) for part in parts]
 
 
 def _read_npz(path: Path) -> dict[str, Tensor]:
