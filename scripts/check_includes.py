@@ -14,13 +14,14 @@ ARROWS: dict[str, set[str]] = {
     "ir": {"base"},
     "passes": {"base", "ir"},
     "interpreter": {"base", "ir"},
+    "verify": {"base"},
     "runtime": {"base"},
     "codegen": {"base", "ir", "passes", "runtime"},
     "jit": {"base", "ir", "passes", "runtime", "codegen"},
     "engine": {"base", "ir", "passes", "interpreter", "runtime", "codegen", "jit"},
 }
 # What pytorch/ and python/bindings/ may use of src/.
-FROM_PYTORCH = {"base", "ir", "passes", "runtime", "engine"}
+FROM_PYTORCH = {"base", "ir", "passes", "verify", "runtime", "engine"}
 SUFFIXES = {".h", ".hpp", ".cpp", ".def", ".inc"}
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2|pybind11)/|^Python\.h$")
 LLVM = re.compile(r"^(llvm|llvm-c|clang)/")

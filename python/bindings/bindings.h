@@ -8,5 +8,6 @@ namespace weft::bindings {
 void init_capture(pybind11::module_& m);
 void init_override(pybind11::module_& m);
 void init_programs(pybind11::module_& m);
+void init_verify(pybind11::module_& m);
 
 }  // namespace weft::bindings

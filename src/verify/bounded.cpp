@@ -1,0 +1,178 @@
+#include "verify/bounded.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace weft::verify {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kLanes = 8;
+
+// What frameworks' own exp, tanh and sigmoid are off by, in units of the larger of 1 and the result: ONNX Runtime's
+// and XLA's rational approximations stay under half of it.
+constexpr double kActivationUnits = 8;
+
+// A sum of n terms in any order: Higham's gamma_n, with three more for what rounding did to the terms' factors.
+double gamma(int64_t terms, double unit) {
+  const double product = static_cast<double>(terms + 3) * unit;
+  return product < 1 ? product / (1 - product) : kInfinity;
+}
+
+// Three sums in one walk, in lanes so that the compiler vectorises them.
+struct Dot {
+  double value = 0, magnitude = 0, error = 0;
+};
+
+Dot dot(const double* row, const Values& x, bool exact) {
+  const int64_t size = x.size();
+  std::array<double, kLanes> value{}, magnitude{}, error{};
+  int64_t index = 0;
+  for (; index + kLanes <= size; index += kLanes)
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const double term = row[index + lane] * x.value[index + lane];
+      value[lane] += term;
+      magnitude[lane] += std::abs(term);
+    }
+  Dot result;
+  for (; index < size; ++index) {
+    const double term = row[index] * x.value[index];
+    result.value += term;
+    result.magnitude += std::abs(term);
+  }
+  if (!exact) {
+    for (index = 0; index + kLanes <= size; index += kLanes)
+      for (int lane = 0; lane < kLanes; ++lane) error[lane] += std::abs(row[index + lane]) * x.error[index + lane];
+    for (; index < size; ++index) result.error += std::abs(row[index]) * x.error[index];
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    result.value += value[lane];
+    result.magnitude += magnitude[lane];
+    result.error += error[lane];
+  }
+  return result;
+}
+
+}  // namespace
+
+Precision Precision::of(DType dtype) {
+  const double single = std::ldexp(1.0, -24);
+  switch (dtype) {
+    case DType::kF16:
+      return {std::ldexp(1.0, -11), single, std::ldexp(1.0, -24), 65504};
+    case DType::kBF16:
+      return {std::ldexp(1.0, -8), single, std::ldexp(1.0, -126), 3.38e38};
+    case DType::kF32:
+      return {single, single, std::ldexp(1.0, -126), std::numeric_limits<float>::max()};
+    case DType::kF64:
+      return {std::ldexp(1.0, -53), std::ldexp(1.0, -53), std::ldexp(1.0, -1022), std::numeric_limits<double>::max()};
+    default:
+      user_error("layers are compared in f16, bf16, f32 or f64, not in {}", name_of(dtype));
+  }
+}
+
+double with_rounding(double error, double operations, double magnitude, const Precision& precision) {
+  const double result = error + operations * (precision.unit * magnitude + precision.floor);
+  return magnitude > precision.largest || std::isnan(result) ? kInfinity : result;
+}
+
+Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x) {
+  const bool exact = std::all_of(x.error.begin(), x.error.end(), [](double error) { return error == 0; });
+  Sums sums;
+  for (int64_t row = first; row < first + count; ++row) {
+    const Dot each = dot(matrix.row(row), x, exact);
+    sums.value.push_back(each.value);
+    sums.magnitude.push_back(each.magnitude);
+    sums.error.push_back(each.error);
+  }
+  return sums;
+}
+
+void add(Sums& sums, const std::vector<double>& vector, int64_t first) {
+  if (vector.empty()) return;
+  for (int64_t index = 0; index < sums.size(); ++index) {
+    sums.value[index] += vector[first + index];
+    sums.magnitude[index] += std::abs(vector[first + index]);
+  }
+}
+
+void add(Sums& sums, const Sums& other) {
+  for (int64_t index = 0; index < sums.size(); ++index) {
+    sums.value[index] += other.value[index];
+    sums.magnitude[index] += other.magnitude[index];
+    sums.error[index] += other.error[index];
+  }
+}
+
+Values rounded(const Sums& sums, int64_t terms, const Precision& precision) {
+  Values result(sums.size());
+  const double each = gamma(terms, precision.sum_unit);
+  // A half precision rounds the partial results as well: the two products, and their sum. These can be as large as the
+  // magnitude, but seldom are: they are of the size of what is left when terms cancel, or of one product.
+  const double partial = precision.unit > precision.sum_unit ? 1 : 0;
+  for (int64_t index = 0; index < sums.size(); ++index) {
+    result.value[index] = sums.value[index];
+    const double magnitude = sums.magnitude[index];
+    const double error = sums.error[index] + (magnitude == 0 ? 0 : each * magnitude);
+    result.error[index] = with_rounding(error, 1 + partial, magnitude, precision);
+  }
+  return result;
+}
+
+Sums normalised(const Values& x, double eps, const std::vector<double>& gain, int64_t first,
+                const Precision& precision) {
+  const double size = static_cast<double>(x.size());
+  double mean = 0, mean_error = 0, mean_magnitude = 0, mean_square = 0;
+  for (int64_t index = 0; index < x.size(); ++index) {
+    mean += x.value[index] / size;
+    mean_error += x.error[index] / size;
+    mean_magnitude += std::abs(x.value[index]) / size;
+    mean_square += x.value[index] * x.value[index] / size;
+  }
+  const double each = gamma(x.size(), precision.sum_unit);
+  mean_error += each * mean_magnitude;
+  double variance = 0, variance_error = each * mean_square;  // one pass: E[x^2] - E[x]^2 cancels
+  for (int64_t index = 0; index < x.size(); ++index) {
+    const double centred = x.value[index] - mean, error = x.error[index] + mean_error;
+    variance += centred * centred / size;
+    variance_error += error * (2 * std::abs(centred) + error) / size;
+  }
+  const double scale = 1 / std::sqrt(variance + eps);
+  const double low = std::max(variance - variance_error, 0.0) + eps;
+  const double scale_error = low > 0 ? 1 / std::sqrt(low) - scale : kInfinity;
+  Sums result;
+  for (int64_t index = 0; index < x.size(); ++index) {
+    const double centred = x.value[index] - mean, by = gain.empty() ? 1 : gain[first + index];
+    const double value = centred * scale * by;
+    const double error = x.error[index] + mean_error + precision.unit * (std::abs(x.value[index]) + std::abs(mean));
+    const double total = std::abs(by) * (error * (scale + scale_error) + std::abs(centred) * scale_error);
+    result.value.push_back(value);
+    result.magnitude.push_back(std::abs(value));
+    result.error.push_back(with_rounding(total, 4, std::abs(value), precision));
+  }
+  return result;
+}
+
+Values activated(const Activation& activation, double clip, const Values& x, const Precision& precision) {
+  Values result(x.size());
+  const bool transcendental = is_transcendental(activation);
+  for (int64_t index = 0; index < x.size(); ++index) {
+    const double argument = x.value[index];
+    const double clamped = argument < -clip ? -clip : argument > clip ? clip : argument;
+    const double value = apply(activation, clamped);
+    // clip() moves two arguments no further apart, and one that is further from the bound than its error not at all.
+    const bool fixed = std::abs(argument) - x.error[index] > clip;
+    const double error = fixed ? 0 : spread(activation, clamped, x.error[index]);
+    const double magnitude = std::max(1.0, std::abs(value)) + (transcendental ? 0 : std::abs(activation.beta));
+    const bool exact = activation.kind == Activation::Kind::kIdentity || activation.kind == Activation::Kind::kRelu;
+    result.value[index] = value;
+    result.error[index] = exact ? error : with_rounding(error, kActivationUnits, magnitude, precision);
+  }
+  return result;
+}
+
+}  // namespace weft::verify

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <vector>
+
+#include "base/dtype.h"
+#include "verify/layer.h"
+
+namespace weft::verify {
+
+/// How an implementation rounds: results of operations to `unit`, sums inside a product to `sum_unit`. Half precisions
+/// sum in float32, as every framework does.
+struct Precision {
+  double unit;      // half the distance of 1 and the next number
+  double sum_unit;  // likewise, of the accumulators
+  double floor;     // what is lost where numbers are too small for a full mantissa
+  double largest;   // above it numbers overflow
+
+  /// `dtype` is f16, bf16, f32 or f64.
+  static Precision of(DType dtype);
+};
+
+/// Numbers computed in float64, and for each what another implementation, which computes the same in another order and
+/// in a given precision, can be off by. A running error analysis: Higham, Accuracy and Stability of Numerical
+/// Algorithms, 2nd ed., sections 3.1 and 3.3; every bound holds for any order of summation, with and without fused
+/// multiply-adds.
+struct Values {
+  std::vector<double> value;
+  std::vector<double> error;
+
+  Values() = default;
+  explicit Values(int64_t size) : value(size), error(size) {}
+  int64_t size() const { return static_cast<int64_t>(value.size()); }
+};
+
+/// Products that are not yet rounded into one number: sums of terms.
+struct Sums {
+  std::vector<double> value;
+  std::vector<double> magnitude;  // the sum of the terms' magnitudes
+  std::vector<double> error;      // what errors of the terms add up to
+
+  int64_t size() const { return static_cast<int64_t>(value.size()); }
+};
+
+/// Rows [first, first + count) of `matrix` times `x`.
+Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x);
+
+/// Adds a vector's elements [first, first + size) to the sums; nothing when it is empty.
+void add(Sums& sums, const std::vector<double>& vector, int64_t first);
+void add(Sums& sums, const Sums& other);
+
+/// The sums as numbers, each of `terms` terms and rounded in between.
+Values rounded(const Sums& sums, int64_t terms, const Precision& precision);
+
+/// (x - mean) / sqrt(variance + eps) * gain over all of x, and the variance by one pass or by two; `gain` from `first`.
+Sums normalised(const Values& x, double eps, const std::vector<double>& gain, int64_t first,
+                const Precision& precision);
+
+/// `activation` of what is clamped to [-clip, clip].
+Values activated(const Activation& activation, double clip, const Values& x, const Precision& precision);
+
+/// The error that rounding a result to the precision adds to `error`: `operations` roundings of numbers as large as
+/// `magnitude`.
+double with_rounding(double error, double operations, double magnitude, const Precision& precision);
+
+}  // namespace weft::verify

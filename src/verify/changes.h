@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "verify/recording.h"
+
+namespace weft::verify {
+
+/// Layers, and what they are to have answered.
+struct Problem {
+  std::vector<Layer> layers;
+  Recording recording;
+};
+
+/// Which layers and directions a change is made in; -1: all.
+struct Scope {
+  int64_t layer = -1;
+  int64_t direction = -1;
+};
+
+/// A known difference between implementations, as the change of the layers (or of the order in which what was recorded
+/// is read) that does the same.
+struct Change {
+  std::string name;    // stable; docs/verify.md lists them
+  std::string detail;  // which form of it
+  std::function<void(Problem&)> apply;
+  bool rearranges = false;  // moves elements of weights, so that its order with another such change matters
+  bool rare = false;        // tried by itself, but not in pairs
+};
+
+/// All changes that there are for a problem, in the order in which they are preferred; none that changes nothing.
+std::vector<Change> known_changes(const Problem& problem, const Scope& scope);
+
+// The parts of it: what a cell computes; the elements of its parameters; the order of steps, rows and directions.
+void add_cell_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
+void add_activation_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
+void add_weight_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
+void add_order_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
+void add_number_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
+
+/// The layers in the scope, the directions in the scope.
+void edit_layers(Problem& problem, const Scope& scope, const std::function<void(Layer&)>& edit);
+void edit_directions(Problem& problem, const Scope& scope, const std::function<void(Layer&, Direction&)>& edit);
+
+/// True if a layer in the scope fulfils it.
+bool any_layer(const Problem& problem, const Scope& scope, const std::function<bool(const Layer&)>& holds);
+bool any_direction(const Problem& problem, const Scope& scope,
+                   const std::function<bool(const Layer&, const Direction&)>& holds);
+
+}  // namespace weft::verify

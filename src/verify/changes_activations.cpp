@@ -1,0 +1,95 @@
+// Other activations, and numbers of another precision.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "verify/changes.h"
+
+namespace weft::verify {
+namespace {
+
+using Function = Activation::Kind;
+
+const std::array<Activation, 11> kActivations{{
+    {Function::kSigmoid, 0, 0},
+    {Function::kTanh, 0, 0},
+    {Function::kRelu, 0, 0},
+    {Function::kIdentity, 0, 0},
+    {Function::kHardSigmoid, 1.0 / 6, 0.5},
+    {Function::kHardSigmoid, 0.2, 0.5},
+    {Function::kHardSigmoid, 0.25, 0.5},
+    {Function::kHardTanh, 0, 0},
+    {Function::kSoftsign, 0, 0},
+    {Function::kSoftplus, 0, 0},
+    {Function::kElu, 1, 0},
+}};
+
+double round_to(double value, DType dtype) {
+  if (value == 0 || !std::isfinite(value) || dtype == DType::kF64) return value;
+  if (dtype == DType::kF32) return static_cast<float>(value);
+  const bool half = dtype == DType::kF16;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int last = std::max(exponent - (half ? 11 : 8), half ? -24 : -133);  // the exponent of the last bit
+  const double result = std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
+  return std::abs(result) > Precision::of(dtype).largest ? std::copysign(INFINITY, value) : result;
+}
+
+void round_all(Direction& direction, DType dtype) {
+  const auto each = [&](std::vector<double>& values) {
+    for (double& value : values) value = round_to(value, dtype);
+  };
+  for (Matrix* matrix : {&direction.weight_x, &direction.weight_h, &direction.projection}) each(matrix->values);
+  for (std::vector<double>* vector : {&direction.bias_x, &direction.bias_h, &direction.peepholes, &direction.norm_x,
+                                      &direction.norm_h, &direction.norm_c, &direction.norm_c_bias})
+    each(*vector);
+}
+
+}  // namespace
+
+void add_activation_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
+  const Cell& cell = problem.layers[std::max<int64_t>(scope.layer, 0)].cell;
+  const auto add = [&](std::string name, const Activation& to, std::vector<Activation Cell::*> members) {
+    changes.push_back({std::move(name), to_string(to), [scope, to, members = std::move(members)](Problem& changed) {
+                         edit_layers(changed, scope, [&](Layer& layer) {
+                           for (const auto member : members) layer.cell.*member = to;
+                         });
+                       }});
+  };
+  for (const Activation& to : kActivations) {
+    if (cell.kind == Kind::kRnn || to == cell.gate) continue;
+    const bool slope = to.kind == Function::kHardSigmoid && cell.gate.kind == Function::kHardSigmoid;
+    add(slope ? "hard_sigmoid_slope" : "gate_activation", to, {&Cell::gate});
+  }
+  for (const Activation& to : kActivations) {
+    if (cell.kind != Kind::kLstm) {
+      if (!(to == cell.activation)) add("activation", to, {&Cell::activation});
+      continue;
+    }
+    if (!(to == cell.activation && to == cell.output)) add("activation", to, {&Cell::activation, &Cell::output});
+    if (!(to == cell.output)) add("output_activation", to, {&Cell::output});
+    if (!(to == cell.activation)) add("cell_activation", to, {&Cell::activation});
+  }
+}
+
+void add_number_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
+  for (const auto& [dtype, name] :
+       {std::pair(DType::kF32, "float32"), std::pair(DType::kF16, "float16"), std::pair(DType::kBF16, "bfloat16")}) {
+    const Precision precision = Precision::of(dtype);
+    if (precision.unit <= problem.recording.precision.unit) continue;
+    const auto round_weights = [scope, dtype = dtype](Problem& changed) {
+      edit_directions(changed, scope, [&](Layer&, Direction& direction) { round_all(direction, dtype); });
+    };
+    changes.push_back({"dtype", std::string("weights rounded to ") + name, round_weights, false, true});
+    changes.push_back({"dtype", std::string("computed in ") + name,
+                       [round_weights, precision](Problem& changed) {
+                         round_weights(changed);
+                         changed.recording.precision = precision;
+                       },
+                       false, true});
+  }
+}
+
+}  // namespace weft::verify

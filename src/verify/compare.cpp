@@ -1,0 +1,287 @@
+#include "verify/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "verify/step.h"
+
+namespace weft::verify {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Arrays [T, B, columns].
+struct Sequence {
+  int64_t columns = 0;
+  Values numbers;
+
+  Values row(int64_t index) const {
+    const auto first = index * columns, last = first + columns;
+    Values result;
+    result.value.assign(numbers.value.begin() + first, numbers.value.begin() + last);
+    result.error.assign(numbers.error.begin() + first, numbers.error.begin() + last);
+    return result;
+  }
+  void set_row(int64_t index, const Values& row) {
+    std::copy(row.value.begin(), row.value.end(), numbers.value.begin() + index * columns);
+    std::copy(row.error.begin(), row.error.end(), numbers.error.begin() + index * columns);
+  }
+};
+
+// What was recorded of a state is the state that the next step read. A half precision may have kept more of it.
+void forgive_storing(Values& state, const Precision& precision) {
+  if (precision.unit == precision.sum_unit) return;
+  for (int64_t index = 0; index < state.size(); ++index)
+    state.error[index] += precision.unit * std::abs(state.value[index]) + precision.floor;
+}
+
+Sequence observed(const std::vector<double>& array, int64_t columns, const Precision& precision) {
+  Sequence result{columns, {}};
+  result.numbers.value = array;
+  result.numbers.error.assign(array.size(), 0);
+  forgive_storing(result.numbers, precision);
+  return result;
+}
+
+// A measure of a difference against its bound: 1 is the most that rounding explains.
+double against(double computed, double recorded, double bound) {
+  if (std::isnan(computed) && std::isnan(recorded)) return 0;
+  if (computed == recorded) return 0;
+  const double difference = std::abs(computed - recorded);
+  if (std::isnan(computed) != std::isnan(recorded) || std::isinf(recorded) != std::isinf(computed)) {
+    return std::isinf(bound) && !std::isnan(recorded) ? 0.5 : kInfinity;  // an overflow that the bound saw coming
+  }
+  if (std::isinf(bound)) return 0.5;
+  return bound > 0 ? difference / bound : kInfinity;
+}
+
+// One direction of one layer, all steps.
+class Walk {
+ public:
+  Walk(const Layer& layer, int64_t layer_index, int64_t direction, const Recording& recording, const Sequence& input,
+       double patience)
+      : layer_(layer),
+        direction_(layer.directions[direction]),
+        recording_(recording),
+        recorded_(recording.layers[layer_index][direction]),
+        input_(input),
+        patience_(patience) {
+    track_.layer = layer_index;
+    track_.direction = direction;
+    track_.defect.assign(recording.steps, kNaN);
+    track_.bound.assign(recording.steps, kNaN);
+    output_.columns = layer.outputs();
+    output_.numbers = Values(recording.steps * recording.batch * layer.outputs());
+  }
+
+  /// False where patience ended.
+  bool run() {
+    for (int64_t row = 0; row < recording_.batch; ++row) {
+      first_h_.push_back(exact(initial(direction_.h0, row, layer_.outputs())));
+      first_c_.push_back(has_cell() ? exact(initial(direction_.c0, row, layer_.hidden())) : Values());
+    }
+    h_ = first_h_;
+    c_ = first_c_;
+    for (int64_t turn = 0; turn < recording_.steps; ++turn) {
+      for (int64_t row = 0; row < recording_.batch; ++row) {
+        take_step(turn, row);
+        if (worst > patience_) return false;
+      }
+    }
+    return true;
+  }
+
+  Track take_track() { return std::move(track_); }
+  /// The recorded results where there are some, or what was computed.
+  Sequence take_output() {
+    if (!recorded_.h.empty()) return observed(recorded_.h, layer_.outputs(), recording_.precision);
+    return std::move(output_);
+  }
+  double worst = 0;
+
+ private:
+  static Values exact(std::vector<double> numbers) {
+    Values values;
+    values.error.assign(numbers.size(), 0);
+    values.value = std::move(numbers);
+    return values;
+  }
+  bool has_cell() const { return layer_.cell.kind == Kind::kLstm; }
+  int64_t time_of(int64_t turn) const { return direction_.reverse ? recording_.steps - 1 - turn : turn; }
+
+  void take_step(int64_t turn, int64_t row) {
+    const int64_t time = time_of(turn), index = time * recording_.batch + row;
+    const Stale stale = turn == 0 ? Stale::kNone : layer_.cell.stale;
+    const bool all = stale == Stale::kAll;
+    const Values& products = all || stale == Stale::kProducts || stale == Stale::kHidden ? first_h_[row] : h_[row];
+    const Values& blend = all || stale == Stale::kBlend || stale == Stale::kHidden ? first_h_[row] : h_[row];
+    const Values& cell = all || stale == Stale::kCell ? first_c_[row] : c_[row];
+    const Values x = input_.row(index);
+    StepResult next = step(layer_.cell, direction_, recording_.precision, {x, products, blend, cell});
+    compare_step(next, turn, row);
+    output_.set_row(index, next.h);
+    h_[row] = recorded_.h.empty() ? std::move(next.h) : recorded_state(recorded_.h, index, layer_.outputs());
+    if (has_cell())
+      c_[row] = recorded_.c.empty() ? std::move(next.c) : recorded_state(recorded_.c, index, layer_.hidden());
+  }
+
+  Values recorded_state(const std::vector<double>& array, int64_t index, int64_t columns) const {
+    Values state = exact({array.begin() + index * columns, array.begin() + (index + 1) * columns});
+    forgive_storing(state, recording_.precision);
+    return state;
+  }
+
+  // In the order in which a step computes them.
+  void compare_step(const StepResult& next, int64_t turn, int64_t row) {
+    const int64_t index = time_of(turn) * recording_.batch + row;
+    const int gates = layer_.cell.kind == Kind::kRnn ? 0 : gates_of(layer_.cell.kind);
+    const int before_cell = has_cell() ? 3 : gates;
+    for (int gate = 0; gate < before_cell; ++gate) compare_gate(next, gate, turn, row, index);
+    if (has_cell()) {
+      compare_numbers("c", next.c, recorded_.c, turn, row, index);
+      compare_gate(next, 3, turn, row, index);
+    }
+    compare_numbers("h", next.h, recorded_.h, turn, row, index);
+    if (turn + 1 < recording_.steps) return;
+    compare_numbers("hn", next.h, recorded_.hn, turn, row, row);
+    if (has_cell()) compare_numbers("cn", next.c, recorded_.cn, turn, row, row);
+  }
+
+  void compare_gate(const StepResult& next, int gate, int64_t turn, int64_t row, int64_t index) {
+    compare_numbers(gate_name(layer_.cell.kind, gate), next.gates[gate], recorded_.gates[gate], turn, row, index);
+  }
+
+  void compare_numbers(const std::string& quantity, const Values& computed, const std::vector<double>& array,
+                       int64_t turn, int64_t row, int64_t index) {
+    if (array.empty()) return;
+    const double own = 1 + Precision::of(DType::kF64).unit / recording_.precision.unit;  // these values round, too
+    const int64_t time = time_of(turn);
+    for (int64_t unit = 0; unit < computed.size(); ++unit) {
+      const double recorded = array[index * computed.size() + unit], bound = own * computed.error[unit];
+      const double ratio = against(computed.value[unit], recorded, bound);
+      worst = std::max(worst, ratio);
+      note(time, std::abs(computed.value[unit] - recorded), bound, ratio);
+      if (ratio > 1 && !track_.first) {
+        track_.first = Place{track_.layer, track_.direction,     time,     turn, quantity, row,
+                             unit,         computed.value[unit], recorded, bound};
+      }
+    }
+  }
+
+  void note(int64_t time, double difference, double bound, double ratio) {
+    double &defect = track_.defect[time], &kept = track_.bound[time];
+    if (std::isnan(defect) || difference > defect || (std::isnan(difference) && ratio > 0)) defect = difference;
+    if (time != time_at_ || ratio > ratio_at_) kept = bound, ratio_at_ = ratio;
+    time_at_ = time;
+  }
+
+  const Layer& layer_;
+  const Direction& direction_;
+  const Recording& recording_;
+  const Recorded& recorded_;
+  const Sequence& input_;
+  const double patience_;
+  Track track_;
+  Sequence output_;
+  std::vector<Values> first_h_, first_c_, h_, c_;  // by row
+  int64_t time_at_ = -1;                           // the step that `ratio_at_` is of
+  double ratio_at_ = 0;
+};
+
+// The bound of a merged number: sums and products of two with errors.
+Sequence merge_sequences(Merge merge, std::vector<Sequence> parts, const Precision& precision) {
+  if (parts.size() == 1) return std::move(parts[0]);
+  const int64_t columns = parts[0].columns, rows = parts[0].numbers.size() / std::max<int64_t>(columns, 1);
+  Sequence result{merge == Merge::kConcat ? 2 * columns : columns, {}};
+  const Values &a = parts[0].numbers, &b = parts[1].numbers;
+  result.numbers.value = merged(merge, {&a.value, &b.value}, rows, columns);
+  if (merge == Merge::kConcat) {
+    result.numbers.error = merged(merge, {&a.error, &b.error}, rows, columns);
+    return result;
+  }
+  for (int64_t index = 0; index < a.size(); ++index) {
+    const double x = std::abs(a.value[index]), y = std::abs(b.value[index]);
+    const double ex = a.error[index], ey = b.error[index];
+    const double error = merge == Merge::kMul ? x * ey + y * ex + ex * ey : ex + ey;
+    result.numbers.error.push_back(with_rounding(error, 2, merge == Merge::kMul ? x * y : x + y, precision));
+  }
+  return result;
+}
+
+// The last layer's merged result, where only that was recorded.
+Track compare_merged(const Sequence& computed, const Recording& recording, int64_t layer, double& worst) {
+  Track track{layer, 2, std::vector<double>(recording.steps, 0), std::vector<double>(recording.steps, 0), {}};
+  std::vector<double> ratios(recording.steps, -1);
+  for (int64_t index = 0; index < computed.numbers.size(); ++index) {
+    const int64_t unit = index % computed.columns, row = index / computed.columns % recording.batch;
+    const int64_t time = index / computed.columns / recording.batch;
+    const double value = computed.numbers.value[index], recorded = recording.merged[index];
+    const double bound = 2 * computed.numbers.error[index], ratio = against(value, recorded, bound);
+    worst = std::max(worst, ratio);
+    track.defect[time] = std::max(track.defect[time], std::abs(value - recorded));
+    if (ratio > ratios[time]) ratios[time] = ratio, track.bound[time] = bound;
+    if (ratio > 1 && !track.first) track.first = Place{layer, 2, time, time, "y", row, unit, value, recorded, bound};
+  }
+  return track;
+}
+
+}  // namespace
+
+const Place* Comparison::first() const {
+  const Place* result = nullptr;
+  const auto key = [](const Place& place) { return std::tuple(place.turn, place.layer, place.direction); };
+  for (const Track& track : tracks)
+    if (track.first && (!result || key(*track.first) < key(*result))) result = &*track.first;
+  return result;
+}
+
+Comparison compare(const std::vector<Layer>& layers, const Recording& recording, double patience) {
+  Comparison result;
+  Sequence input = observed(recording.x, layers[0].inputs(), Precision::of(DType::kF64));
+  for (size_t index = 0; index < layers.size(); ++index) {
+    const Layer& layer = layers[index];
+    if (index < recording.inputs.size() && !recording.inputs[index].empty())
+      input = observed(recording.inputs[index], layer.inputs(), recording.precision);
+    std::vector<Sequence> outputs;
+    for (size_t direction = 0; direction < layer.directions.size(); ++direction) {
+      Walk walk(layer, static_cast<int64_t>(index), static_cast<int64_t>(direction), recording, input, patience);
+      const bool finished = walk.run();
+      result.worst = std::max(result.worst, walk.worst);
+      outputs.push_back(walk.take_output());
+      result.tracks.push_back(walk.take_track());
+      if (!finished) return result;
+    }
+    input = merge_sequences(layer.merge, std::move(outputs), recording.precision);
+  }
+  if (!recording.merged.empty() && recording.layers.back()[0].h.empty()) {
+    result.tracks.push_back(compare_merged(input, recording, static_cast<int64_t>(layers.size()) - 1, result.worst));
+  }
+  return result;
+}
+
+std::vector<std::vector<std::vector<double>>> drift(const std::vector<Layer>& layers, const Recording& recording) {
+  const Recording own = record(layers, recording.x, recording.steps, recording.batch);
+  std::vector<std::vector<std::vector<double>>> result;
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    std::vector<std::vector<double>> directions;
+    for (size_t direction = 0; direction < layers[layer].directions.size(); ++direction) {
+      const std::vector<double>&mine = own.layers[layer][direction].h, &theirs = recording.layers[layer][direction].h;
+      std::vector<double> steps(recording.steps, theirs.empty() ? kNaN : 0);
+      const int64_t each = recording.batch * layers[layer].outputs();
+      for (size_t index = 0; index < theirs.size(); ++index) {
+        double& largest = steps[static_cast<int64_t>(index) / each];
+        const double difference = mine[index] == theirs[index] ? 0 : std::abs(mine[index] - theirs[index]);
+        if (!(difference <= largest)) largest = difference;
+      }
+      directions.push_back(std::move(steps));
+    }
+    result.push_back(std::move(directions));
+  }
+  return result;
+}
+
+}  // namespace weft::verify
