@@ -75,6 +75,7 @@ verify::Layer layer_of(const py::dict& from) {
   cell.coupled = named<verify::Coupled>(
       from["coupled"],
       {{"", verify::Coupled::kNone}, {"input", verify::Coupled::kInput}, {"forget", verify::Coupled::kForget}});
+  cell.zoneout = from["zoneout"].cast<std::array<double, 2>>();
   cell.norm_eps = from["norm_eps"].cast<std::optional<double>>();
   layer.merge = named<verify::Merge>(from["merge"], {{"concat", verify::Merge::kConcat},
                                                      {"sum", verify::Merge::kSum},
@@ -200,6 +201,18 @@ py::list compare(const py::list& layer_list, const verify::Recording& recording)
   return tracks;
 }
 
+/// [T, B, columns]: what rounding to `dtype` can make of the last layer's results.
+py::array_t<double> rounding_bound(const py::list& layer_list, const Array& x, const std::string& dtype) {
+  const std::vector<verify::Layer> layers = layers_of(layer_list);
+  check(x.ndim() == 3 && x.shape(2) == layers[0].inputs(), "x should be [T, B, {}]", layers[0].inputs());
+  const std::optional<DType> type = dtype_named(dtype);
+  check(type.has_value(), "there is no dtype {}", dtype);
+  const verify::Values values =
+      verify::outputs(layers, vector_of(x), x.shape(0), x.shape(1), verify::Precision::of(*type));
+  return py::array_t<double>({x.shape(0), x.shape(1), static_cast<py::ssize_t>(layers.back().width())},
+                             values.error.data());
+}
+
 py::list to_python(const verify::Changes& changes) {
   py::list result;
   for (const verify::Change& change : changes) result.append(py::make_tuple(change.name, change.detail));
@@ -212,7 +225,10 @@ py::list diagnose(const py::list& layer_list, const verify::Recording& recording
   std::vector<verify::Diagnosis> diagnoses;
   {
     const py::gil_scoped_release release;
-    diagnoses = verify::diagnose(layers, recording);
+    diagnoses = verify::diagnose(layers, recording, [] {  // Ctrl-C ends a long search
+      const py::gil_scoped_acquire acquire;
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    });
   }
   py::list result;
   for (const verify::Diagnosis& diagnosis : diagnoses) {
@@ -237,6 +253,7 @@ void init_verify(py::module_& m) {
       });
   m.def("record_layers", &record, py::arg("layers"), py::arg("x"));
   m.def("recording", &recording, py::arg("x"), py::arg("layers"), py::arg("merged"), py::arg("dtype"));
+  m.def("rounding_bound", &rounding_bound, py::arg("layers"), py::arg("x"), py::arg("dtype"));
   m.def("compare_layers", &compare, py::arg("layers"), py::arg("recording"));
   m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"));
 }

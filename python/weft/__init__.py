@@ -8,7 +8,7 @@ under every `torch.compile` backend. What that changes in PyTorch's process-wide
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -29,11 +29,13 @@ __all__ = [
     "disable",
     "disabled",
     "enable",
+    "formats",
     "jit",
     "nn",
     "reset_stats",
     "scan",
     "stats",
+    "verify",
     "while_loop",
 ]
 
@@ -44,8 +46,10 @@ __version__: str = _C.__version__
 call = torch.ops.weft.call
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`weft.nn`, imported when somebody asks for it."""
-    if name == "nn":
-        return importlib.import_module("weft.nn")
+def __getattr__(name: str) -> Any:
+    """`weft.nn`, `weft.formats` and `weft.verify`, imported when somebody asks for them."""
+    if name in ("nn", "formats"):
+        return importlib.import_module(f"weft.{name}")
+    if name == "verify":
+        return importlib.import_module("weft.verification").verify
     raise AttributeError(f"module 'weft' has no attribute {name!r}")

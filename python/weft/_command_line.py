@@ -1,6 +1,6 @@
 """The command `weft`, which is also `python -m weft`.
 
-`weft run script.py arguments` does what `python script.py arguments` does, with Weft imported before the script's first
+`weft verify` and `weft convert` are in _file_commands. `weft run script.py arguments` does what `python script.py arguments` does, with Weft imported before the script's first
 line; so for a script that knows nothing of Weft.
 """
 
@@ -25,9 +25,14 @@ from weft._when_imported import when_imported
 USAGE = """\
 usage: weft run [--stats] SCRIPT [ARGUMENT ...]
        weft run [--stats] -m MODULE [ARGUMENT ...]
+       weft verify [OPTION ...] REFERENCE CANDIDATE
+       weft convert [OPTION ...] SOURCE DESTINATION
        weft --version | --help
 
-Runs a Python program with Weft imported before its first line: nn.RNN, nn.GRU and nn.LSTM on the CPU then run on Weft.
+`weft verify --help` and `weft convert --help` say how two implementations of a recurrence are compared, and how a model
+moves from one framework's files to another's.
+
+weft run: runs a Python program with Weft imported before its first line: nn.RNN, nn.GRU and nn.LSTM on the CPU then run on Weft.
 Everything else is as under `python SCRIPT ARGUMENT ...`; processes that the program starts with multiprocessing import
 Weft too.
 
@@ -49,10 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"weft {weft.__version__}, PyTorch {importlib.import_module('torch').__version__}")
         case ["run", *rest]:
             _run(rest)
+        case ["verify" | "convert" as command, *rest]:
+            return importlib.import_module("weft._file_commands").main(command, rest)
         case []:
-            _wrong("a command is missing: run, --version or --help")
+            _wrong("a command is missing: run, verify, convert, --version or --help")
         case [word, *_]:
-            _wrong(f"there is no command {word!r}; there are run, --version and --help")
+            _wrong(f"there is no command {word!r}; there are run, verify, convert, --version and --help")
     return 0
 
 

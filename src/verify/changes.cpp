@@ -115,6 +115,7 @@ void add_cell_changes(const Problem& problem, const Scope& scope, std::vector<Ch
   }
   if (!std::isinf(cell.clip)) add("clip", "ignored", [](Layer& each) { each.cell.clip = INFINITY; });
   if (!std::isinf(cell.cell_clip)) add("cell_clip", "ignored", [](Layer& each) { each.cell.cell_clip = INFINITY; });
+  if (cell.zoneout != std::array<double, 2>{}) add("zoneout", "ignored", [](Layer& each) { each.cell.zoneout = {}; });
   if (!cell.norm_eps) return;
   for (const double eps : {1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12, 0.0}) {
     if (eps != *cell.norm_eps)

@@ -83,6 +83,7 @@ void add_number_changes(const Problem& problem, const Scope& scope, std::vector<
       edit_directions(changed, scope, [&](Layer&, Direction& direction) { round_all(direction, dtype); });
     };
     changes.push_back({"dtype", std::string("weights rounded to ") + name, round_weights, false, true});
+    if (problem.recording.own) continue;
     changes.push_back({"dtype", std::string("computed in ") + name,
                        [round_weights, precision](Problem& changed) {
                          round_weights(changed);

@@ -229,18 +229,9 @@ Track compare_merged(const Sequence& computed, const Recording& recording, int64
   return track;
 }
 
-}  // namespace
-
-const Place* Comparison::first() const {
-  const Place* result = nullptr;
-  const auto key = [](const Place& place) { return std::tuple(place.turn, place.layer, place.direction); };
-  for (const Track& track : tracks)
-    if (track.first && (!result || key(*track.first) < key(*result))) result = &*track.first;
-  return result;
-}
-
-Comparison compare(const std::vector<Layer>& layers, const Recording& recording, double patience) {
-  Comparison result;
+// The results of the last layer; nothing where patience ended.
+std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Recording& recording, double patience,
+                                    Comparison& result) {
   Sequence input = observed(recording.x, layers[0].inputs(), Precision::of(DType::kF64));
   for (size_t index = 0; index < layers.size(); ++index) {
     const Layer& layer = layers[index];
@@ -253,14 +244,42 @@ Comparison compare(const std::vector<Layer>& layers, const Recording& recording,
       result.worst = std::max(result.worst, walk.worst);
       outputs.push_back(walk.take_output());
       result.tracks.push_back(walk.take_track());
-      if (!finished) return result;
+      if (!finished) return std::nullopt;
     }
     input = merge_sequences(layer.merge, std::move(outputs), recording.precision);
   }
-  if (!recording.merged.empty() && recording.layers.back()[0].h.empty()) {
-    result.tracks.push_back(compare_merged(input, recording, static_cast<int64_t>(layers.size()) - 1, result.worst));
+  return input;
+}
+
+}  // namespace
+
+const Place* Comparison::first() const {
+  const Place* result = nullptr;
+  const auto key = [](const Place& place) { return std::tuple(place.turn, place.layer, place.direction); };
+  for (const Track& track : tracks)
+    if (track.first && (!result || key(*track.first) < key(*result))) result = &*track.first;
+  return result;
+}
+
+Comparison compare(const std::vector<Layer>& layers, const Recording& recording, double patience) {
+  Comparison result;
+  const std::optional<Sequence> last = walk_layers(layers, recording, patience, result);
+  if (last && !recording.merged.empty() && recording.layers.back()[0].h.empty()) {
+    result.tracks.push_back(compare_merged(*last, recording, static_cast<int64_t>(layers.size()) - 1, result.worst));
   }
   return result;
+}
+
+Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, int64_t steps, int64_t batch,
+               const Precision& precision) {
+  Recording nothing;
+  nothing.steps = steps;
+  nothing.batch = batch;
+  nothing.precision = precision;
+  nothing.x = x;
+  for (const Layer& layer : layers) nothing.layers.emplace_back(layer.directions.size());
+  Comparison unused;
+  return walk_layers(layers, nothing, std::numeric_limits<double>::infinity(), unused)->numbers;
 }
 
 std::vector<std::vector<std::vector<double>>> drift(const std::vector<Layer>& layers, const Recording& recording) {

@@ -51,6 +51,11 @@ struct Comparison {
 Comparison compare(const std::vector<Layer>& layers, const Recording& recording,
                    double patience = std::numeric_limits<double>::infinity());
 
+/// The last layer's results [T, B, columns] when the layers run on x by themselves in `precision`, and what rounding
+/// can make of them; that grows from step to step, and is infinite where a small change makes any large one.
+Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, int64_t steps, int64_t batch,
+               const Precision& precision);
+
 /// By layer and direction: the largest difference of h at each step [T] between the recording and the layers run on x
 /// alone; NaN where h isn't recorded.
 std::vector<std::vector<std::vector<double>>> drift(const std::vector<Layer>& layers, const Recording& recording);

@@ -60,10 +60,12 @@ Diagnosis best(const Scope& scope, std::vector<Found> found) {
   return result;
 }
 
-void try_pairs(const Problem& problem, const std::vector<Change>& known, std::vector<Found>& found) {
+void try_pairs(const Problem& problem, const std::vector<Change>& known, const std::function<void()>& poll,
+               std::vector<Found>& found) {
   const double work = std::max(work_of(problem), 1.0);
   double budget = kPairBudget;
   for (size_t first = 0; first < known.size(); ++first) {
+    poll();
     for (size_t second = first + 1; second < known.size(); ++second) {
       const Change &a = known[first], &b = known[second];
       if (a.name == b.name || a.rare || b.rare) continue;
@@ -74,11 +76,14 @@ void try_pairs(const Problem& problem, const std::vector<Change>& known, std::ve
   }
 }
 
-Diagnosis search(const Problem& problem, const Scope& scope, bool pairs) {
+Diagnosis search(const Problem& problem, const Scope& scope, bool pairs, const std::function<void()>& poll) {
   std::vector<Found> found;
   const std::vector<Change> known = known_changes(problem, scope);
-  for (const Change& change : known) explains(problem, {change}, found);
-  if (found.empty() && pairs) try_pairs(problem, known, found);
+  for (const Change& change : known) {
+    poll();
+    explains(problem, {change}, found);
+  }
+  if (found.empty() && pairs) try_pairs(problem, known, poll, found);
   return best(scope, std::move(found));
 }
 
@@ -86,7 +91,10 @@ Diagnosis search(const Problem& problem, const Scope& scope, bool pairs) {
 Problem part_of(const Problem& whole, int64_t layer, int64_t direction) {
   Problem part;
   part.layers = {whole.layers[layer]};
-  part.recording = {whole.recording.steps, whole.recording.batch, whole.recording.precision, {}, {}, {}, {}};
+  part.recording.steps = whole.recording.steps;
+  part.recording.batch = whole.recording.batch;
+  part.recording.precision = whole.recording.precision;
+  part.recording.own = whole.recording.own;
   const bool known = static_cast<int64_t>(whole.recording.inputs.size()) > layer;
   part.recording.x = known ? whole.recording.inputs[layer] : whole.recording.x;
   part.recording.layers = {whole.recording.layers[layer]};
@@ -104,7 +112,8 @@ Problem part_of(const Problem& whole, int64_t layer, int64_t direction) {
 Scope in_whole(int64_t layer, int64_t direction) { return {layer, direction}; }
 
 // A layer whose input is known, all of whose directions are recorded or none.
-void diagnose_layer(const Problem& whole, int64_t layer, std::vector<Diagnosis>& result) {
+void diagnose_layer(const Problem& whole, int64_t layer, const std::function<void()>& poll,
+                    std::vector<Diagnosis>& result) {
   const Problem problem = part_of(whole, layer, -1);
   const Comparison comparison = compare(problem.layers, problem.recording);
   if (comparison.agrees()) return;
@@ -114,12 +123,12 @@ void diagnose_layer(const Problem& whole, int64_t layer, std::vector<Diagnosis>&
   const bool two = problem.layers[0].directions.size() == 2;
   const bool separate = two && differing.back() < 2;
   const auto search_direction = [&](int64_t direction, bool pairs) {
-    Diagnosis diagnosis = search(part_of(whole, layer, direction), {}, pairs);
+    Diagnosis diagnosis = search(part_of(whole, layer, direction), {}, pairs, poll);
     diagnosis.scope = in_whole(layer, direction);
     return diagnosis;
   };
   const auto search_layer = [&](bool pairs) {
-    Diagnosis diagnosis = search(problem, {}, pairs);
+    Diagnosis diagnosis = search(problem, {}, pairs, poll);
     diagnosis.scope = in_whole(layer, -1);
     return diagnosis;
   };
@@ -141,12 +150,12 @@ void diagnose_layer(const Problem& whole, int64_t layer, std::vector<Diagnosis>&
 }
 
 // Only results of the last layer are known.
-Diagnosis diagnose_stack(const Problem& problem) {
+Diagnosis diagnose_stack(const Problem& problem, const std::function<void()>& poll) {
   for (const bool pairs : {false, true}) {
-    if (Diagnosis found = search(problem, {}, pairs); !found.changes.empty()) return found;
+    if (Diagnosis found = search(problem, {}, pairs, poll); !found.changes.empty()) return found;
     for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
       const Scope scope{static_cast<int64_t>(layer), -1};
-      if (Diagnosis found = search(problem, scope, pairs); !found.changes.empty()) return found;
+      if (Diagnosis found = search(problem, scope, pairs, poll); !found.changes.empty()) return found;
     }
   }
   return {{}, {}, {}};
@@ -154,14 +163,16 @@ Diagnosis diagnose_stack(const Problem& problem) {
 
 }  // namespace
 
-std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording) {
+std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording,
+                                const std::function<void()>& poll) {
   const Problem problem{layers, recording};
   std::vector<Diagnosis> result;
   const bool all_known = layers.size() == 1 || recording.inputs.size() == layers.size();
   if (all_known) {
-    for (size_t layer = 0; layer < layers.size(); ++layer) diagnose_layer(problem, static_cast<int64_t>(layer), result);
+    for (size_t layer = 0; layer < layers.size(); ++layer)
+      diagnose_layer(problem, static_cast<int64_t>(layer), poll, result);
   } else if (!compare(layers, recording).agrees()) {
-    result.push_back(diagnose_stack(problem));
+    result.push_back(diagnose_stack(problem, poll));
   }
   return result;
 }

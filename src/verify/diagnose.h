@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "verify/changes.h"
@@ -20,7 +21,11 @@ struct Diagnosis {
 /// Tries the known differences one at a time, then in pairs, and says which make the layers agree with the recording.
 /// Where all layers were recorded each is searched by itself; otherwise a change is made in all layers, then in each.
 ///
+/// Args:
+///   poll: called now and then; what it throws ends the search.
+///
 /// Returns: nothing where they agree; else one diagnosis for each part that differs.
-std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording);
+std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording,
+                                const std::function<void()>& poll = [] {});
 
 }  // namespace weft::verify

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -66,6 +67,7 @@ struct Cell {
   double cell_clip = std::numeric_limits<double>::infinity();
   Coupled coupled = Coupled::kNone;
   std::optional<double> norm_eps;
+  std::array<double, 2> zoneout{};  // of h and c: p times the old, 1 - p times the new
 
   // What only a fault does.
   bool swapped_update = false;      // h' = z n + (1 - z) h

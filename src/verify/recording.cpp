@@ -93,6 +93,7 @@ Recording record(const std::vector<Layer>& layers, std::vector<double> x, int64_
   Recording result;
   result.steps = steps;
   result.batch = batch;
+  result.own = true;
   result.x = x;
   for (const Layer& layer : layers) {
     std::vector<Recorded> directions;

@@ -58,6 +58,13 @@ Values blended(const Values& z, const Values& n, const Values& h, const Precisio
   return result;
 }
 
+// p old + (1 - p) new.
+Values zoned(double p, const Values& old, const Values& fresh, const Precision& precision) {
+  Values weight(fresh.size());
+  std::fill(weight.value.begin(), weight.value.end(), p);
+  return blended(weight, fresh, old, precision);
+}
+
 // Products of the rows of some gates, normalised where the cell normalises. A normalisation is over all the rows that
 // one product has.
 class Gates {
@@ -206,6 +213,8 @@ StepResult step(const Cell& cell, const Direction& direction, const Precision& p
       result.h = clamped(gates.activated_by(cell.activation, gates.both(0)), cell.cell_clip);
       break;
   }
+  if (cell.zoneout[0] != 0) result.h = zoned(cell.zoneout[0], input.blend, result.h, precision);
+  if (cell.zoneout[1] != 0) result.c = zoned(cell.zoneout[1], input.cell, result.c, precision);
   return result;
 }
 

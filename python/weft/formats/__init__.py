@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weft.formats._layers import GATES, Activation, Direction, FormatError, Layer, Source, Trace
 from weft.formats._live import layers_of_module
-from weft.formats._read import read
+from weft.formats._read import layers_of_tensors, read, read_arrays
 from weft.formats._write import write
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "Source",
     "Trace",
     "layers_of_module",
+    "layers_of_tensors",
     "read",
+    "read_arrays",
     "write",
 ]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from weft.formats._layers import FormatError, Source
 from weft.formats._options import Options
 from weft.formats._registry import FORMATS, Format, by_name
@@ -63,3 +65,42 @@ def _read(path: Path, wanted: Format | None, options: Options) -> Source:
     names = ", ".join(list(tensors or {})[:3])
     asked = " or ".join(format.name for format in formats)
     raise FormatError(f"holds no recurrent layer as {asked} names its parameters; it has {names or 'no tensors'}")
+
+
+def layers_of_tensors(
+    tensors: Mapping[str, Tensor], format: str | None = None, options: Mapping[str, Any] | None = None
+) -> Source:
+    """`read` of named tensors in memory: a state dict, or a trace.
+
+    Raises:
+        FormatError: as `read`.
+    """
+    given = Options(dict(options or {}))
+    wanted = None if format is None else by_name(format)
+    for known in FORMATS:
+        if known.layers_of is None or wanted not in (None, known):
+            continue
+        source = known.layers_of(dict(tensors), given)
+        if source is not None:
+            given.check(known.name, known.options)
+            source.path = source.path or "a dict of tensors"
+            return source
+    names = ", ".join(list(tensors)[:3]) or "no tensors"
+    raise FormatError(
+        f"a dict of tensors holds no recurrent layer as {format or 'any format here'} names them: {names}"
+    )
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors of a file of named tensors (.npz, .safetensors, .pt), by name.
+
+    Raises:
+        FormatError: it can't be read.
+    """
+    try:
+        return read_tensors(Path(path))
+    except FormatError as error:
+        text = " ".join(str(error).split())
+        raise FormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+    except Exception as error:  # what a damaged file makes a library raise
+        raise FormatError(f"{path}: can't be read: {type(error).__name__}: {first_line(error)}") from None
