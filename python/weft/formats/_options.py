@@ -84,6 +84,7 @@ class Options:
     """Options given for one file. What isn't given is None, or the default asked for."""
 
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    container: str = ""  #: what the file is, a key of `_sniff.CONTAINERS`
 
     def check(self, format: str, known: Collection[str]) -> None:
         """Raises FormatError for a name that `format` doesn't know, with those that it does."""

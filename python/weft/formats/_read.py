@@ -47,6 +47,7 @@ def _read(path: Path, wanted: Format | None, options: Options) -> Source:
         of = "no format here reads that" if wanted is None else f"{wanted.name} files aren't"
         raise FormatError(f"is {CONTAINERS[container]}; {of}")
     tensors = None
+    options.container = container
     for format in formats:
         if format.read is not None:
             source = format.read(path, options)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from weft.formats import _keras, _keras_write, _pytorch, _trace
+from weft.formats import _burn, _burn_write, _keras, _keras_write, _pytorch, _trace
 from weft.formats._layers import FormatError, Layer, Source, Trace
 from weft.formats._options import Options
 
@@ -43,6 +43,14 @@ FORMATS: tuple[Format, ...] = (
         _pytorch.OPTIONS,
         _pytorch.write,
         layers_of=_pytorch.layers_of,
+    ),
+    Format(
+        "burn",
+        (".safetensors", ".pt", ".pth"),
+        _TENSORS,
+        _burn.OPTIONS,
+        _burn_write.write,
+        layers_of=_burn.layers_of,
     ),
     Format(
         "keras",
