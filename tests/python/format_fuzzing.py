@@ -43,6 +43,7 @@ def _write_trace(path: Path) -> None:
 GOOD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "pytorch-zip": (".pt", _write_layers),
     "pytorch-safetensors": (".safetensors", _write_layers),
+    "onnx": (".onnx", _write_layers),
     "trace-npz": (".npz", _write_trace),
     "trace-safetensors": (".safetensors", _write_trace),
 }

@@ -1,0 +1,400 @@
+"""An ONNX graph as data: what produces a value, and the constants that simple nodes make of initialisers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.formats._layers import FormatError
+from weft.formats._sniff import first_line
+from weft.formats._tensors import optional
+
+_MOST_NODES = 500_000
+_MOST_DEPTH = 200
+_MOST_FOLDED = 1 << 31  # bytes of one constant
+
+#: By number in onnx.TensorProto.DataType: torch's dtype, NumPy's for the bytes, the field for values.
+_TYPES: dict[int, tuple[torch.dtype, str, str]] = {
+    1: (torch.float32, "<f4", "float_data"),
+    2: (torch.uint8, "<u1", "int32_data"),
+    3: (torch.int8, "<i1", "int32_data"),
+    6: (torch.int32, "<i4", "int32_data"),
+    7: (torch.int64, "<i8", "int64_data"),
+    9: (torch.bool, "<?", "int32_data"),
+    10: (torch.float16, "<u2", "int32_data"),
+    11: (torch.float64, "<f8", "double_data"),
+    16: (torch.bfloat16, "<u2", "int32_data"),
+}
+
+
+def load(path: Path) -> Any:
+    """The ModelProto of a file; nothing of it is checked.
+
+    Raises:
+        FormatError: it isn't one.
+    """
+    onnx = optional("onnx", path)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except Exception as error:
+        raise FormatError(f"{path}: is a damaged ONNX model: {first_line(error)}") from None
+    if not model.graph.node:
+        raise FormatError(f"{path}: is no ONNX model, or one without nodes")
+    return model
+
+
+def attributes(node: Any, references: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A node's attributes; numbers, texts and lists of these as Python's, tensors as they are, graphs left out.
+
+    references: those of the call of the function that the node is in.
+    """
+    found: dict[str, Any] = {}
+    for a in node.attribute:
+        if a.ref_attr_name:
+            if a.ref_attr_name in (references or {}):
+                found[a.name] = (references or {})[a.ref_attr_name]
+            continue
+        kind = a.type or _kind_of(a)
+        if kind == 1:
+            found[a.name] = a.f
+        elif kind == 2:
+            found[a.name] = a.i
+        elif kind == 3:
+            found[a.name] = a.s.decode(errors="replace")
+        elif kind == 4:
+            found[a.name] = a.t
+        elif kind == 6:
+            found[a.name] = list(a.floats)
+        elif kind == 7:
+            found[a.name] = list(a.ints)
+        elif kind == 8:
+            found[a.name] = [text.decode(errors="replace") for text in a.strings]
+    return found
+
+
+def _kind_of(a: Any) -> int:
+    """Of an attribute without a type, as IR version 1 has them."""
+    for number, field in ((1, "f"), (2, "i"), (3, "s"), (4, "t"), (6, "floats"), (7, "ints"), (8, "strings")):
+        value = getattr(a, field)
+        if a.HasField(field) if number < 5 else len(value):
+            return number
+    return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A value that doesn't depend on the model's inputs, but for its shape maybe."""
+
+    value: Tensor
+    is_shaped: bool = True  #: False: it is to be broadcast to a shape that isn't known, that of the batch mostly
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A value's name in the graph where it is made."""
+
+    graph: Graph
+    name: str
+
+
+class Graph:
+    """A graph, or the body of a function, in the graph around it."""
+
+    def __init__(self, model: Any, proto: Any, folder: Path, outer: Graph | None = None) -> None:
+        self.model = model
+        self.folder = folder
+        self.depth = 0 if outer is None else outer.depth + 1
+        self.formals: dict[str, Value] = {}  # of a function: what it was called with
+        self.references: dict[str, Any] = {}  # of a function: its attributes
+        self._outer = outer
+        self._proto = proto
+        self._initializers = {t.name: t for t in getattr(proto, "initializer", ())}
+        self._producers = {name: node for node in proto.node for name in node.output if name}
+        self._constants: dict[str, Constant | None] = {}
+        self._busy: set[str] = set()
+        if self.depth > 32:
+            raise FormatError("its graphs and functions are nested deeper than 32")
+
+    def producer(self, name: str) -> tuple[Graph, Any] | None:
+        """The node that makes a value, and its graph; None for an input or an initialiser."""
+        if name in self._producers:
+            return self, self._producers[name]
+        if name in self.formals:
+            value = self.formals[name]
+            return value.graph.producer(value.name)
+        if self._outer is None or name in self._initializers:
+            return None
+        return self._outer.producer(name)
+
+    def nodes(self, budget: list[int]) -> Iterator[tuple[Graph, Any]]:
+        """All nodes in order, those of subgraphs and called functions at their place."""
+        functions = {(f.domain, f.name): f for f in getattr(self.model, "functions", ())}
+        for node in self._proto.node:
+            budget[0] += 1
+            if budget[0] > _MOST_NODES:
+                raise FormatError(f"has more than {_MOST_NODES} nodes with its functions written out")
+            called = functions.get((node.domain, node.op_type))
+            if called is not None:
+                yield from self._called(called, node).nodes(budget)
+                continue
+            yield self, node
+            for a in node.attribute:
+                for below in ([a.g] if a.HasField("g") else []) + list(a.graphs):
+                    yield from Graph(self.model, below, self.folder, self).nodes(budget)
+
+    def _called(self, function: Any, node: Any) -> Graph:
+        body = Graph(self.model, function, self.folder)
+        body.depth = self.depth + 1
+        if body.depth > 32:
+            raise FormatError("its functions call each other deeper than 32")
+        body.formals = {
+            formal: Value(self, actual) for formal, actual in zip(function.input, node.input, strict=False) if actual
+        }
+        body.references = attributes(node, self.references)
+        # What the caller sees of the results is made in the body.
+        for formal, actual in zip(function.output, node.output, strict=False):
+            self.formals.setdefault(actual, Value(body, formal))
+            self._producers.pop(actual, None)
+        return body
+
+    def constant(self, name: str, depth: int = 0) -> Constant | None:
+        """What a value is, if it is made of initialisers and Constant nodes by a few simple nodes; else None.
+
+        Raises:
+            FormatError: an initialiser that claims what it hasn't.
+        """
+        if name in self._constants:
+            return self._constants[name]
+        if name in self._busy or depth > _MOST_DEPTH:
+            raise FormatError(f"{name} is made of itself")
+        self._busy.add(name)
+        try:
+            found = self._constant(name, depth)
+        finally:
+            self._busy.discard(name)
+        self._constants[name] = found
+        return found
+
+    def _constant(self, name: str, depth: int) -> Constant | None:
+        if name in self._producers:
+            return self._folded(self._producers[name], name, depth)
+        if name in self._initializers:
+            return Constant(tensor_of(self._initializers[name], self.folder))
+        if name in self.formals:
+            value = self.formals[name]
+            return value.graph.constant(value.name, depth + 1)
+        return None if self._outer is None else self._outer.constant(name, depth + 1)
+
+    def _folded(self, node: Any, name: str, depth: int) -> Constant | None:
+        if node.domain not in ("", "ai.onnx"):
+            return None
+        own = attributes(node, self.references)
+        if node.op_type == "Constant":
+            value = _constant_node(own, name, self.folder)
+            return None if value is None else Constant(value)
+        if node.op_type == "ConstantOfShape":
+            fill = tensor_of(own["value"], self.folder, name).reshape(()) if "value" in own else torch.zeros(())
+            return Constant(fill, is_shaped=False)
+        fold = FOLDS.get(node.op_type)
+        if fold is None and node.op_type != "Expand":
+            return None
+        inputs = [self.constant(i, depth + 1) if i else None for i in node.input]
+        if not inputs or inputs[0] is None:
+            return None
+        if node.op_type == "Expand":
+            return Constant(inputs[0].value, is_shaped=False)
+        if not all(i.is_shaped for i in inputs if i is not None):
+            return _of_unshaped(inputs)
+        if any(value is None for value, i in zip(inputs, node.input, strict=True) if i):
+            return None
+        try:
+            assert fold is not None
+            values = [None if i is None else i.value for i in inputs]
+            return Constant(fold(own, list(node.output).index(name), *values))
+        except FormatError:
+            raise
+        except Exception as error:
+            why = first_line(error)
+            raise FormatError(f"{name}: its {node.op_type} node can't be computed: {why}") from None
+
+
+def _of_unshaped(inputs: list[Constant | None]) -> Constant | None:
+    """Parts, other shapes and joins of one number are that number, whatever their shape."""
+    first = inputs[0]
+    if first is None or first.is_shaped or bool((first.value != first.value.reshape(-1)[:1]).any()):
+        return None
+    return Constant(first.value.reshape(-1)[0], is_shaped=False)
+
+
+def _constant_node(own: dict[str, Any], name: str, folder: Path) -> Tensor | None:
+    if "value" in own:
+        return tensor_of(own["value"], folder, name)
+    for field, dtype in (("value_float", torch.float32), ("value_floats", torch.float32), ("value_int", torch.int64),
+                         ("value_ints", torch.int64)):  # fmt: skip
+        if field in own:
+            return torch.tensor(own[field], dtype=dtype)
+    return None
+
+
+def tensor_of(proto: Any, folder: Path, name: str = "") -> Tensor:
+    """A TensorProto's values.
+
+    Raises:
+        FormatError: it doesn't hold what it claims; or its data are in a file that isn't beside the model.
+    """
+    name = proto.name or name or "a tensor"
+    if proto.data_type not in _TYPES:
+        raise FormatError(f"{name} has data type number {proto.data_type}; weights are float, double, (b)float16")
+    dtype, stored, field = _TYPES[proto.data_type]
+    shape = tuple(proto.dims)
+    if any(size < 0 for size in shape) or len(shape) > 16:
+        raise FormatError(f"{name} claims shape {list(shape)[:16]}")
+    count = math.prod(shape)
+    itemsize = np.dtype(stored).itemsize
+    values = getattr(proto, field)
+    if proto.data_location == 1:
+        data = _external(proto, folder, count * itemsize, name)
+        array = np.frombuffer(data, stored)
+    elif len(values) and not proto.raw_data:
+        if len(values) != count:
+            raise FormatError(f"{name} claims shape {list(shape)}, but has {len(values)} values")
+        bits = np.array(values, dtype=np.float64 if field == "double_data" else None)
+        array = bits.astype(stored) if field != "int32_data" else bits.astype(np.int64).astype(stored)
+    else:
+        if len(proto.raw_data) != count * itemsize:
+            raise FormatError(f"{name} claims shape {list(shape)} of {dtype}, but has {len(proto.raw_data)} bytes")
+        array = np.frombuffer(proto.raw_data, stored)
+    tensor = torch.from_numpy(array.copy())
+    if dtype in (torch.float16, torch.bfloat16):
+        tensor = tensor.view(torch.int16).view(dtype)
+    return tensor.reshape(shape)
+
+
+def _external(proto: Any, folder: Path, size: int, name: str) -> bytes:
+    entries = {entry.key: entry.value for entry in proto.external_data}
+    location = entries.get("location", "")
+    parts = Path(location).parts
+    if not location or "\0" in location or Path(location).is_absolute() or "\\" in location or ".." in parts:
+        raise FormatError(f"{name} has its data in {location!r}; only files in the model's own folder are read")
+    try:
+        file = (folder / location).resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise FormatError(f"{name} has its data in {location!r}, which isn't beside the model") from None
+    if not file.is_relative_to(folder.resolve()) or not file.is_file():
+        raise FormatError(f"{name} has its data in {location!r}, which leads out of the model's folder")
+    try:
+        offset, length = int(entries.get("offset", 0) or 0), int(entries.get("length", size) or size)
+    except ValueError:
+        raise FormatError(f"{name} has an offset or a length of its data that is no number") from None
+    if length != size or offset < 0 or offset + length > file.stat().st_size:
+        raise FormatError(
+            f"{name} needs {size} bytes and claims {length} from {offset} of {location!r}, which has "
+            f"{file.stat().st_size}"
+        )
+    with file.open("rb") as opened:
+        opened.seek(offset)
+        data = opened.read(size)
+    if len(data) != size:
+        raise FormatError(f"{name} has {len(data)} bytes in {location!r}, where {size} are needed")
+    return data
+
+
+def _ints(value: Tensor | None) -> list[int]:
+    return [] if value is None else [int(v) for v in value.reshape(-1).tolist()]
+
+
+def _axes(own: dict[str, Any], given: Tensor | None) -> list[int]:
+    return _ints(given) if given is not None else list(own.get("axes", []))
+
+
+def _cast(own: dict[str, Any], _: int, x: Tensor) -> Tensor:
+    if own.get("to") not in _TYPES:
+        raise FormatError(f"a Cast to data type number {own.get('to')}")
+    return x.to(_TYPES[own["to"]][0])
+
+
+def _transpose(own: dict[str, Any], _: int, x: Tensor) -> Tensor:
+    return x.permute(own.get("perm") or list(range(x.dim()))[::-1])
+
+
+def _concat(own: dict[str, Any], _: int, *xs: Tensor) -> Tensor:
+    if sum(x.numel() * x.itemsize for x in xs) > _MOST_FOLDED:
+        raise FormatError("it is larger than 2 GB")
+    return torch.cat(xs, own.get("axis", 1))
+
+
+def _squeeze(own: dict[str, Any], _: int, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    dims = _axes(own, axes)
+    return x.squeeze(tuple(dims)) if dims else x.squeeze()
+
+
+def _unsqueeze(own: dict[str, Any], _: int, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    dims = _axes(own, axes)
+    rank = x.dim() + len(dims)
+    for axis in sorted(axis % rank for axis in dims):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _reshape(own: dict[str, Any], _: int, x: Tensor, shape: Tensor | None = None) -> Tensor:
+    sizes = list(own.get("shape", [])) if shape is None else _ints(shape)
+    if not own.get("allowzero", 0):
+        sizes = [x.shape[i] if size == 0 else size for i, size in enumerate(sizes)]
+    return x.reshape(sizes)
+
+
+def _slice(own: dict[str, Any], _: int, x: Tensor, *given: Tensor | None) -> Tensor:
+    starts, ends, axes, steps = [*map(_ints, given), [], [], [], []][:4]
+    starts, ends = starts or list(own.get("starts", [])), ends or list(own.get("ends", []))
+    axes = axes or list(own.get("axes", range(len(starts))))
+    for i, axis in enumerate(axes):
+        step = steps[i] if steps else 1
+        picked = range(x.shape[axis])[slice(starts[i], _end(ends[i], step), step)]
+        x = x.index_select(axis, torch.tensor(list(picked), dtype=torch.int64))
+    return x
+
+
+def _end(end: int, step: int) -> int | None:
+    return None if step < 0 and end < -(1 << 31) + 2 else end
+
+
+def _split(own: dict[str, Any], output: int, x: Tensor, sizes: Tensor | None = None) -> Tensor:
+    parts = _ints(sizes) or list(own.get("split", []))
+    axis = own.get("axis", 0)
+    if not parts:
+        raise FormatError("a Split without sizes")
+    return x.split(parts, axis)[output]
+
+
+def _gather(own: dict[str, Any], _: int, x: Tensor, indices: Tensor) -> Tensor:
+    axis = own.get("axis", 0) % x.dim()
+    if indices.numel() > x.numel():
+        raise FormatError("a Gather that repeats its input")
+    flat = indices.reshape(-1).to(torch.int64) % x.shape[axis]
+    picked = x.index_select(axis, flat)
+    return picked.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+
+
+#: What a node makes of its attributes, which of its outputs is wanted, and its inputs.
+FOLDS: dict[str, Callable[..., Tensor]] = {
+    "Identity": lambda own, _, x: x,
+    "Dropout": lambda own, output, x, *more: x,
+    "Cast": _cast,
+    "Transpose": _transpose,
+    "Concat": _concat,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Gather": _gather,
+    "Neg": lambda own, _, x: -x,
+}
