@@ -1,7 +1,7 @@
 """The command `weft`, which is also `python -m weft`.
 
-`weft verify` and `weft convert` are in _file_commands. `weft run script.py arguments` does what `python script.py arguments` does, with Weft imported before the script's first
-line; so for a script that knows nothing of Weft.
+`weft run script.py arguments` does what `python script.py arguments` does, with Weft imported before the script's first
+line; so for a script that knows nothing of Weft. `weft verify` and `weft convert` are in `_file_commands`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ usage: weft run [--stats] SCRIPT [ARGUMENT ...]
 `weft verify --help` and `weft convert --help` say how two implementations of a recurrence are compared, and how a model
 moves from one framework's files to another's.
 
-weft run: runs a Python program with Weft imported before its first line: nn.RNN, nn.GRU and nn.LSTM on the CPU then run on Weft.
-Everything else is as under `python SCRIPT ARGUMENT ...`; processes that the program starts with multiprocessing import
-Weft too.
+`weft run` runs a Python program with Weft imported before its first line: nn.RNN, nn.GRU and nn.LSTM on the CPU then
+run on Weft. Everything else is as under `python SCRIPT ARGUMENT ...`; processes that the program starts with
+multiprocessing import Weft too.
 
   SCRIPT     a Python file, or a folder or archive that has a __main__.py
   -m MODULE  a module to run as a program, as `python -m MODULE` would

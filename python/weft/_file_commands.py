@@ -168,7 +168,8 @@ def _convert(arguments: argparse.Namespace) -> int:
 
         content = trace_of(source.layers, arguments.random, arguments.steps, arguments.batch)
     notes += formats.write(content, arguments.destination, "trace" if trace_wanted else arguments.format)
-    what = f"{len(source.layers)} layer{'' if len(source.layers) == 1 else 's'}" if content is source else "a trace"
+    kept = content is source and source.trace is None
+    what = f"{len(source.layers)} layer{'' if len(source.layers) == 1 else 's'}" if kept else "a trace"
     print(f"{arguments.source} ({source.format}) -> {arguments.destination}: {what}")
     for note in notes:
         print(f"  note: {note}")

@@ -52,11 +52,9 @@ double against(double computed, double recorded, double bound) {
   if (std::isnan(computed) && std::isnan(recorded)) return 0;
   if (computed == recorded) return 0;
   const double difference = std::abs(computed - recorded);
-  if (std::isnan(computed) != std::isnan(recorded) || std::isinf(recorded) != std::isinf(computed)) {
-    return std::isinf(bound) && !std::isnan(recorded) ? 0.5 : kInfinity;  // an overflow that the bound saw coming
-  }
-  if (std::isinf(bound)) return 0.5;
-  return bound > 0 ? difference / bound : kInfinity;
+  if (!std::isfinite(computed)) return kInfinity;
+  if (std::isinf(bound)) return 0.5;  // an overflow that the bound saw coming, whatever came of it
+  return std::isfinite(recorded) && bound > 0 ? difference / bound : kInfinity;
 }
 
 // One direction of one layer, all steps.

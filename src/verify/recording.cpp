@@ -105,7 +105,6 @@ Recording record(const std::vector<Layer>& layers, std::vector<double> x, int64_
     x = merged(layer.merge, parts, steps * batch, layer.outputs());
     result.layers.push_back(std::move(directions));
   }
-  if (layers.back().merge != Merge::kConcat) result.merged = std::move(x);
   return result;
 }
 

@@ -25,7 +25,7 @@ struct Recording {
   std::vector<double> x;                      // [T, B, I], of the first layer
   std::vector<std::vector<Recorded>> layers;  // by layer and direction
   std::vector<std::vector<double>> inputs;    // by layer: [T, B, I]; empty where it isn't known
-  std::vector<double> merged;                 // [T, B, P]: the last layer's result where its directions are merged
+  std::vector<double> merged;                 // [T, B, P]: the last layer's result where nothing else of it is known
 };
 
 /// Runs the layers on x [T, B, I] and writes down all of it.

@@ -46,8 +46,8 @@ def verify(
 
     Args:
         reference, candidate: each a path (of any format that `weft.formats.read` knows), an nn.Module, a state dict, a
-            trace (a dict or `weft.formats.Trace` with x [T, B, I] and y [T, B, H]), a function from x [T, B, I] (and h0,
-            c0, where the input has them) to y, or layers. One of the two has weights.
+            trace (a dict or `weft.formats.Trace` with x [T, B, I] and y [T, B, H]), a function from x [T, B, I] (and
+            h0, c0, where the input has them) to y, or layers. One of the two has weights.
         input: x [T, B, I], as an array, a dict with x and maybe h0, c0 ([B, H] or [layers*directions, B, H]), or a file
             of such. A trace brings its own.
         random: the seed of a random input where there is none: x normal, `steps` by `batch`, no initial states.
