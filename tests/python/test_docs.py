@@ -79,3 +79,11 @@ def test_the_code_in_the_readme_runs() -> None:
     code = "\n".join(python_blocks("README.md"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_known_difference_is_documented() -> None:
+    from weft.verification._changes import NAMES
+
+    named = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/verify.md").read_text(), re.M)
+    rows = [name for name in named if name not in ("x", "y")]
+    assert sorted(rows) == sorted(NAMES)

@@ -90,11 +90,11 @@ def _verdict(report: Report) -> str:
     else:
         kind, sign, title = "differ", "≠", "They differ"
         found = _main(report)
-        sentence = found.sentence if found else _place(report.first) if report.first else " ".join(report.problems)
+        sentence = found.sentence if found else _place(report.first) if report.first else "; ".join(report.problems)
     pair = f"<code>{_text(report.reference.path)}</code> and <code>{_text(report.candidate.path)}</code>"
     return (
         f'<header class="verdict {kind}"><div class="sign" aria-hidden="true">{sign}</div>\n'
-        f"<div><h1>{title}</h1>\n<p>{_text(sentence)}</p>\n"
+        f"<div><h1>{title}</h1>\n<p>{_text(_plots.capitalised(sentence))}</p>\n"
         f'<div class="pair">{pair}<br>Input: {_text(report.input)}; compared in {_text(report.precision)}.</div>'
         "</div></header>"
     )
@@ -151,7 +151,7 @@ def _diagnosis(found: Diagnosis, said: bool) -> str:
         f'<span class="scope">{_text(found.scope)}</span></div>',
     ]
     if not said:
-        lines.append(f"<p>{_text(found.sentence)}</p>")
+        lines.append(f"<p>{_text(_plots.capitalised(found.sentence))}</p>")
     lines += [_change(change, found.side, alone=len(found.changes) == 1) for change in found.changes]
     if found.also:
         others = "; ".join(" + ".join(f"<code>{_text(_named(c))}</code>" for c in others) for others in found.also)
@@ -165,7 +165,7 @@ def _named(change: Change) -> str:
 
 def _change(change: Change, side: str, alone: bool) -> str:
     title = "" if alone and not change.detail else f"<h3><code>{_text(_named(change))}</code></h3>"
-    meaning = _text(change.meaning[:1].upper() + change.meaning[1:])
+    meaning = _text(_plots.capitalised(change.meaning))
     other = "candidate" if side == "reference" else "reference"
     code = (
         f'<p class="more">So changed, the {_text(side)} does what the {other} does:</p>'
@@ -226,7 +226,7 @@ def _table(tracks: Sequence[Track]) -> str:
 def _sides(report: Report) -> str:
     own = _plots.own_dtype(report)
     return f'<div class="sides">{_side("Reference", report.reference)}{_side("Candidate", report.candidate)}</div>' + (
-        f'<p class="more">{_text(own[0].upper() + own[1:])}.</p>' if own else ""
+        f'<p class="more">{_text(_plots.capitalised(own))}</p>' if own else ""
     )
 
 

@@ -25,6 +25,7 @@ _QUANTITIES = {
     "h": "hidden state h",
     "hn": "last hidden state hn",
     "cn": "last cell state cn",
+    "y": "merged result y",
 }
 
 
@@ -141,7 +142,13 @@ def quantity(name: str) -> str:
 
 def track_name(track: Track | Place) -> str:
     named = f" ({printable(track.layer_name)})" if track.layer_name else ""
-    return f"layer {track.layer}{named}, {track.direction}"
+    direction = "both directions" if track.direction == "both" else track.direction
+    return f"layer {track.layer}{named}, {direction}"
+
+
+def capitalised(sentence: str) -> str:
+    """With a full stop."""
+    return sentence[:1].upper() + sentence[1:] + ("" if sentence.endswith((".", "!", "?")) else ".")
 
 
 def step_name(place: Place) -> str:
