@@ -264,7 +264,8 @@ def random_direction(
     scale = draw.choice([1.0, 2.0]) * units**-0.5
 
     def weights(*shape: int, about: float = 0.0) -> Tensor:
-        return about + scale * (2 * torch.rand(*shape, generator=generator) - 1)
+        # Multiples of 2^-16, so that sums of two of them are exact in float32 as in float64.
+        return ((about + scale * (2 * torch.rand(*shape, generator=generator) - 1)) * 65536).round() / 65536
 
     found: dict[str, Tensor] = {
         "weight_x": weights(rows, inputs), "weight_h": weights(rows, projected or units), "bias_x": weights(rows),
@@ -288,7 +289,7 @@ def random_layers(wrong: Wrong, draw: random.Random) -> list[Layer]:
         inputs = units
     projected = 0
     if wrong.kind == "LSTM" and not wrong.faults.transposed and wrong.faults.initial_state != "exchanged":
-        projected = draw.randint(1, units) if draw.random() < 0.1 else 0
+        projected = draw.randint(1, units - 1) if units > 1 and draw.random() < 0.1 else 0
     directions = wrong.directions or draw.choice([1, 1, 2])
     count = wrong.layers or draw.choice([1, 1, 2])
     layers: list[Layer] = []
