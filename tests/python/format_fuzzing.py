@@ -44,6 +44,7 @@ GOOD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "pytorch-zip": (".pt", _write_layers),
     "pytorch-safetensors": (".safetensors", _write_layers),
     "onnx": (".onnx", _write_layers),
+    "torch.export": (".pt2", _write_layers),
     "trace-npz": (".npz", _write_trace),
     "trace-safetensors": (".safetensors", _write_trace),
 }

@@ -8,7 +8,18 @@ from pathlib import Path
 
 from torch import Tensor
 
-from weft.formats import _burn, _burn_write, _keras, _keras_write, _onnx, _onnx_write, _pytorch, _trace
+from weft.formats import (
+    _burn,
+    _burn_write,
+    _export,
+    _export_write,
+    _keras,
+    _keras_write,
+    _onnx,
+    _onnx_write,
+    _pytorch,
+    _trace,
+)
 from weft.formats._layers import FormatError, Layer, Source, Trace
 from weft.formats._options import Options
 
@@ -60,6 +71,7 @@ FORMATS: tuple[Format, ...] = (
         _keras_write.write,
         read=_keras.read,
     ),
+    Format("torch.export", (".pt2",), ("export",), _export.OPTIONS, _export_write.write, read=_export.read),
     Format("onnx", (".onnx",), ("onnx",), _onnx.OPTIONS, _onnx_write.write, read=_onnx.read),
     Format(
         "trace",

@@ -144,13 +144,13 @@ class Stack:
         return f"{self.name}: " if self.name else ""
 
 
-def stacks_of(format: str, layers: Sequence[Layer]) -> list[Stack]:
+def stacks_of(format: str, layers: Sequence[Layer], supported: Sequence[str] = SUPPORTED) -> list[Stack]:
     """The modules that hold the layers.
 
     Raises:
         FormatError: what no module of PyTorch's or `weft.nn` can be; all of it is named.
     """
-    refuse(format, layers, SUPPORTED, _more_problems(layers))
+    refuse(format, layers, supported, _more_problems(layers))
     groups: list[list[Layer]] = []
     for layer in layers:
         if groups and layer.continues and _key(layer) == _key(groups[-1][0]) and _follows(groups[-1][0], layer):

@@ -1,0 +1,136 @@
+"""Weft's own programs in an exported graph: which module's they are, and which function an activation's text is."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from typing import Any
+
+import torch
+
+from weft.formats._layers import Activation, FormatError, Layer
+from weft.formats._options import ACTIVATIONS, activation
+
+_HEADER = re.compile(r"\s*program @(gru|lstm|rnn_tanh|rnn_relu)(?:_variant)?\(([^()]*)\) \{")
+_PARAMETER = re.compile(r"([wbp]|ln)_(ih|hh|hr|i|f|o|c|c_bias)_(l\d+(?:_reverse)?)")
+_MOST_TEXT = 1 << 22
+_MOST_CONSTANTS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What a program's inputs say of it."""
+
+    cell: str
+    inputs: list[str]  #: all, in order
+    parameters: dict[str, str]  #: those that are weights, and PyTorch's names of them
+    options: dict[str, Any]
+
+    def check(self, program: str, layers: list[Layer], label: str) -> None:
+        """Makes sure that the program does what the layers do, by writing the one for the layers.
+
+        Sets `reset_after` of a GRU.
+
+        Raises:
+            FormatError: it does something else.
+        """
+        from weft.formats._stacks import stacks_of
+
+        for reset_after in (True, False) if self.cell == "gru" else (True,):
+            for layer in layers:
+                layer.reset_after = reset_after
+            (stack,) = stacks_of("Weft's program", layers)
+            if _body(program) == _body(_program_of(stack.make())):
+                return
+        raise FormatError(
+            f"{label or 'its module'}: the graph holds a program of Weft's that isn't a plain {self.cell}; export it "
+            "without run_decompositions"
+        )
+
+
+def variant_of(program: Any) -> Variant | None:
+    """None: the program isn't of a recurrent module (of a scan, of operations that were fused)."""
+    match = _HEADER.match(program) if isinstance(program, str) and len(program) < _MOST_TEXT else None
+    if match is None:
+        return None
+    inputs = re.findall(r"%(\w+):", match[2])
+    parameters = {name: own for name in inputs if (own := _pytorchs(name))}
+    if "x" not in inputs or not parameters:
+        return None
+    options: dict[str, Any] = {"activation": activation("relu" if match[1] == "rnn_relu" else "tanh")}
+    return Variant(match[1], inputs, parameters, options)
+
+
+def _pytorchs(name: str) -> str:
+    """PyTorch's name of a parameter, of Weft's; "" if it is none."""
+    match = _PARAMETER.fullmatch(name)
+    if match is None:
+        return ""
+    kind, which, suffix = match.groups()
+    words = {"w": "weight_", "b": "bias_", "p": "weight_c", "ln": "weight_ln_"}
+    return f"bias_ln_c_{suffix}" if which == "c_bias" else f"{words[kind]}{which}_{suffix}"
+
+
+def _body(program: str) -> str:
+    """Without the program's name, the sizes' names and what it returns beside y."""
+    text = re.sub(r"\breturn ([^,\n]*)[^\n]*", r"return \1", program.partition(") {")[2])
+    return text.partition("return")[0]
+
+
+def _program_of(module: torch.nn.Module) -> str:
+    """The program that the module is, in evaluation."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    names = [name for name, _ in module.named_parameters()]
+
+    def run(x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(module, dict(zip(names, parameters, strict=True)), (x,))[0]
+
+    x = torch.empty(5, 3, module.input_size, dtype=next(module.parameters()).dtype)  # type: ignore[arg-type]
+    with torch.no_grad():
+        graph = make_fx(run, tracing_mode="symbolic")(x, *module.parameters()).graph
+    for node in graph.nodes:
+        if str(node.target) == "weft.call.default":
+            return str(node.args[0])
+    return ""
+
+
+def activation_of(text: Any, label: str) -> Activation:
+    """Of an operator's argument: a name, or the text of a program of one function.
+
+    Raises:
+        FormatError: it is no activation that is known here.
+    """
+    if isinstance(text, str) and re.fullmatch(r"\w+", text):
+        return activation(text)
+    if isinstance(text, str) and len(text) < 10_000:
+        for candidate in _candidates(text):
+            if text in _texts(candidate):
+                return candidate
+    raise FormatError(
+        f"{label or 'its module'}: has an activation of its own, which isn't among {', '.join(ACTIVATIONS)}"
+    )
+
+
+def _candidates(text: str) -> list[Activation]:
+    """All, with the numbers in the text as their parameters."""
+    numbers = list(dict.fromkeys(map(float, re.findall(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text))))[:_MOST_CONSTANTS]
+    found = [activation(name) for name in ACTIVATIONS]
+    for name, defaults in ACTIVATIONS.items():
+        if len(defaults) == 1:
+            found += [activation(name, alpha) for alpha in numbers]
+        elif defaults:
+            found += [activation(name, alpha, beta) for alpha in numbers for beta in numbers]
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _texts(candidate: Activation) -> tuple[str, ...]:
+    from weft.formats._functions import evaluate
+    from weft.nn import _activations
+
+    try:
+        return tuple(_activations.resolve("activation", functools.partial(evaluate, candidate)).values())
+    except ValueError:
+        return ()
