@@ -37,6 +37,18 @@ double round_to(double value, DType dtype) {
   return std::abs(result) > Precision::of(dtype).largest ? std::copysign(INFINITY, value) : result;
 }
 
+// A coarser precision explains what is coarse: either all that was recorded is of that dtype, or the differences are of
+// the size of its bounds, of which rounding uses a tenth.
+constexpr double kSharp = 0.01;
+
+bool holds_all(const Recording& recording, DType dtype) {
+  for (const auto& layer : recording.layers)
+    for (const Recorded& recorded : layer)
+      for (const double value : recorded.h)
+        if (round_to(value, dtype) != value && !std::isnan(value)) return false;
+  return true;
+}
+
 void round_all(Direction& direction, DType dtype) {
   const auto each = [&](std::vector<double>& values) {
     for (double& value : values) value = round_to(value, dtype);
@@ -89,7 +101,7 @@ void add_number_changes(const Problem& problem, const Scope& scope, std::vector<
                          round_weights(changed);
                          changed.recording.precision = precision;
                        },
-                       false, true});
+                       false, true, holds_all(problem.recording, dtype) ? 0 : kSharp});
   }
 }
 

@@ -15,7 +15,9 @@ void flip_time(std::vector<double>& array, int64_t steps) {
     std::swap_ranges(array.begin() + first * each, array.begin() + (first + 1) * each, array.begin() + last * each);
 }
 
-void flip_time(Recorded& recorded, int64_t steps) {
+// Of a direction that wasn't recorded the results that the next layer reads are turned instead.
+void flip_time(Direction& direction, Recorded& recorded, int64_t steps) {
+  if (recorded.h.empty()) direction.flipped = !direction.flipped;
   flip_time(recorded.h, steps);
   flip_time(recorded.c, steps);
   for (auto& gate : recorded.gates) flip_time(gate, steps);
@@ -67,8 +69,8 @@ void add_time_orders(const Problem& problem, const Scope& scope, std::vector<Cha
       {"time_order", "results in the order of the input", [scope](Problem& changed) { turn_around(changed, scope); }});
   changes.push_back({"time_order", "results in the order of processing", [scope](Problem& changed) {
                        turn_around(changed, scope);
-                       edit_recorded(changed, scope, [&](const Direction&, Recorded& recorded) {
-                         flip_time(recorded, changed.recording.steps);
+                       edit_recorded(changed, scope, [&](Direction& direction, Recorded& recorded) {
+                         flip_time(direction, recorded, changed.recording.steps);
                        });
                        flip_time(changed.recording.merged, changed.recording.steps);
                      }});
@@ -76,8 +78,8 @@ void add_time_orders(const Problem& problem, const Scope& scope, std::vector<Cha
       any_direction(problem, scope, [](const Layer&, const Direction& each) { return each.reverse; });
   changes.push_back({"reverse_output_order", backwards ? "" : "of a direction that runs forward",
                      [scope, backwards](Problem& changed) {
-                       edit_recorded(changed, scope, [&](const Direction& direction, Recorded& recorded) {
-                         if (direction.reverse == backwards) flip_time(recorded, changed.recording.steps);
+                       edit_recorded(changed, scope, [&](Direction& direction, Recorded& recorded) {
+                         if (direction.reverse == backwards) flip_time(direction, recorded, changed.recording.steps);
                        });
                      },
                      false, !backwards});
@@ -95,13 +97,17 @@ void add_direction_orders(const Problem& problem, const Scope& scope, std::vecto
     for (size_t index = 0; index < changed.layers.size(); ++index)
       if ((where.layer < 0 || where.layer == static_cast<int64_t>(index)) &&
           changed.layers[index].directions.size() == 2)
-        edit(changed.layers[index].directions, changed.recording.layers[index]);
+        edit(changed.layers[index], changed.recording.layers[index]);
   };
   changes.push_back({"direction_order", "results exchanged", [scope, each_pair](Problem& changed) {
-                       each_pair(changed, scope, [](auto&, auto& recorded) { std::swap(recorded[0], recorded[1]); });
+                       each_pair(changed, scope, [](Layer& layer, auto& recorded) {
+                         if (recorded[0].h.empty()) layer.exchanged = !layer.exchanged;
+                         std::swap(recorded[0], recorded[1]);
+                       });
                      }});
   changes.push_back({"direction_order", "weights exchanged", [scope, each_pair](Problem& changed) {
-                       each_pair(changed, scope, [](auto& directions, auto&) {
+                       each_pair(changed, scope, [](Layer& layer, auto&) {
+                         auto& directions = layer.directions;
                          std::swap(directions[0], directions[1]);
                          std::swap(directions[0].reverse, directions[1].reverse);
                          std::swap(directions[0].h0, directions[1].h0);
@@ -112,7 +118,8 @@ void add_direction_orders(const Problem& problem, const Scope& scope, std::vecto
       problem, scope, [](const Layer&, const Direction& each) { return !each.h0.empty() || !each.c0.empty(); });
   if (!states) return;
   changes.push_back({"initial_state", "the two directions' exchanged", [scope, each_pair](Problem& changed) {
-                       each_pair(changed, scope, [](auto& directions, auto&) {
+                       each_pair(changed, scope, [](Layer& layer, auto&) {
+                         auto& directions = layer.directions;
                          std::swap(directions[0].h0, directions[1].h0);
                          std::swap(directions[0].c0, directions[1].c0);
                        });

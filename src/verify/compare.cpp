@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "verify/sampling.h"
 #include "verify/step.h"
 
 namespace weft::verify {
@@ -13,24 +14,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// Arrays [T, B, columns].
-struct Sequence {
-  int64_t columns = 0;
-  Values numbers;
-
-  Values row(int64_t index) const {
-    const auto first = index * columns, last = first + columns;
-    Values result;
-    result.value.assign(numbers.value.begin() + first, numbers.value.begin() + last);
-    result.error.assign(numbers.error.begin() + first, numbers.error.begin() + last);
-    return result;
-  }
-  void set_row(int64_t index, const Values& row) {
-    std::copy(row.value.begin(), row.value.end(), numbers.value.begin() + index * columns);
-    std::copy(row.error.begin(), row.error.end(), numbers.error.begin() + index * columns);
-  }
-};
 
 // What was recorded of a state is the state that the next step read. A half precision may have kept more of it.
 void forgive_storing(Values& state, const Precision& precision) {
@@ -55,6 +38,17 @@ double against(double computed, double recorded, double bound) {
   if (!std::isfinite(computed)) return kInfinity;
   if (std::isinf(bound)) return 0.5;  // an overflow that the bound saw coming, whatever came of it
   return std::isfinite(recorded) && bound > 0 ? difference / bound : kInfinity;
+}
+
+void flip(Sequence& sequence, int64_t steps, int64_t batch) {
+  for (int64_t step = 0; step < steps / 2; ++step) {
+    for (int64_t row = 0; row < batch; ++row) {
+      const int64_t early = step * batch + row, late = (steps - 1 - step) * batch + row;
+      const Values kept = sequence.row(early);
+      sequence.set_row(early, sequence.row(late));
+      sequence.set_row(late, kept);
+    }
+  }
 }
 
 // One direction of one layer, all steps.
@@ -95,19 +89,16 @@ class Walk {
 
   Track take_track() { return std::move(track_); }
   /// The recorded results where there are some, or what was computed.
-  Sequence take_output() {
+  Sequence take_output(Bounds bounds) {
     if (!recorded_.h.empty()) return observed(recorded_.h, layer_.outputs(), recording_.precision);
+    if (bounds == Bounds::kSampled)
+      tighten(layer_, direction_, recording_.precision, input_, recording_.steps, recording_.batch, output_);
+    if (direction_.flipped) flip(output_, recording_.steps, recording_.batch);
     return std::move(output_);
   }
   double worst = 0;
 
  private:
-  static Values exact(std::vector<double> numbers) {
-    Values values;
-    values.error.assign(numbers.size(), 0);
-    values.value = std::move(numbers);
-    return values;
-  }
   bool has_cell() const { return layer_.cell.kind == Kind::kLstm; }
   int64_t time_of(int64_t turn) const { return direction_.reverse ? recording_.steps - 1 - turn : turn; }
 
@@ -170,11 +161,13 @@ class Walk {
     }
   }
 
+  // Of each step the number that is the furthest off against its bound.
   void note(int64_t time, double difference, double bound, double ratio) {
-    double &defect = track_.defect[time], &kept = track_.bound[time];
-    if (std::isnan(defect) || difference > defect || (std::isnan(difference) && ratio > 0)) defect = difference;
-    if (time != time_at_ || ratio > ratio_at_) kept = bound, ratio_at_ = ratio;
+    if (time == time_at_ && ratio <= ratio_at_) return;
+    track_.defect[time] = !std::isnan(difference) ? difference : ratio > 0 ? kInfinity : 0;
+    track_.bound[time] = bound;
     time_at_ = time;
+    ratio_at_ = ratio;
   }
 
   const Layer& layer_;
@@ -220,16 +213,19 @@ Track compare_merged(const Sequence& computed, const Recording& recording, int64
     const double value = computed.numbers.value[index], recorded = recording.merged[index];
     const double bound = 2 * computed.numbers.error[index], ratio = against(value, recorded, bound);
     worst = std::max(worst, ratio);
-    track.defect[time] = std::max(track.defect[time], std::abs(value - recorded));
-    if (ratio > ratios[time]) ratios[time] = ratio, track.bound[time] = bound;
+    if (ratio > ratios[time]) {
+      ratios[time] = ratio;
+      track.defect[time] = std::abs(value - recorded);
+      track.bound[time] = bound;
+    }
     if (ratio > 1 && !track.first) track.first = Place{layer, 2, time, time, "y", row, unit, value, recorded, bound};
   }
   return track;
 }
 
 // The results of the last layer; nothing where patience ended.
-std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Recording& recording, double patience,
-                                    Comparison& result) {
+std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds,
+                                    double patience, Comparison& result) {
   Sequence input = observed(recording.x, layers[0].inputs(), Precision::of(DType::kF64));
   for (size_t index = 0; index < layers.size(); ++index) {
     const Layer& layer = layers[index];
@@ -240,10 +236,11 @@ std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Reco
       Walk walk(layer, static_cast<int64_t>(index), static_cast<int64_t>(direction), recording, input, patience);
       const bool finished = walk.run();
       result.worst = std::max(result.worst, walk.worst);
-      outputs.push_back(walk.take_output());
+      outputs.push_back(walk.take_output(bounds));
       result.tracks.push_back(walk.take_track());
       if (!finished) return std::nullopt;
     }
+    if (layer.exchanged && outputs.size() == 2) std::swap(outputs[0], outputs[1]);
     input = merge_sequences(layer.merge, std::move(outputs), recording.precision);
   }
   return input;
@@ -259,9 +256,9 @@ const Place* Comparison::first() const {
   return result;
 }
 
-Comparison compare(const std::vector<Layer>& layers, const Recording& recording, double patience) {
+Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds, double patience) {
   Comparison result;
-  const std::optional<Sequence> last = walk_layers(layers, recording, patience, result);
+  const std::optional<Sequence> last = walk_layers(layers, recording, bounds, patience, result);
   if (last && !recording.merged.empty() && recording.layers.back()[0].h.empty()) {
     result.tracks.push_back(compare_merged(*last, recording, static_cast<int64_t>(layers.size()) - 1, result.worst));
   }
@@ -277,7 +274,7 @@ Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, i
   nothing.x = x;
   for (const Layer& layer : layers) nothing.layers.emplace_back(layer.directions.size());
   Comparison unused;
-  return walk_layers(layers, nothing, std::numeric_limits<double>::infinity(), unused)->numbers;
+  return walk_layers(layers, nothing, Bounds::kSampled, kInfinity, unused)->numbers;
 }
 
 std::vector<std::vector<std::vector<double>>> drift(const std::vector<Layer>& layers, const Recording& recording) {

@@ -27,8 +27,8 @@ struct Place {
 struct Track {
   int64_t layer = 0;
   int64_t direction = 0;
-  std::vector<double> defect;  // [T]: the largest difference of one step from the recorded state; NaN: not recorded
-  std::vector<double> bound;   // [T]: what rounding can make of it, where it is largest against that
+  std::vector<double> defect;  // [T]: how far one step is off, where that is the most against its bound; NaN: not recorded
+  std::vector<double> bound;   // [T]: what rounding can make of it there
   std::optional<Place> first;
 };
 
@@ -41,6 +41,10 @@ struct Comparison {
   const Place* first() const;
 };
 
+/// How far what wasn't recorded may be off where it runs on by itself: every step's worst case, or, some times slower
+/// and much closer, sampled (sampling.h).
+enum class Bounds { kWorstCase, kSampled };
+
 /// Takes each recorded step by itself: from the state that was recorded before it the layers compute the next, which
 /// must be the recorded one but for rounding. So the bound is that of one step and holds however many there are, and
 /// one fault is found where it is, not in all steps after. What wasn't recorded (an LSTM's c, lower layers) runs on
@@ -48,7 +52,7 @@ struct Comparison {
 ///
 /// Args:
 ///   patience: gives up at the first step where a defect is more than so many times its bound.
-Comparison compare(const std::vector<Layer>& layers, const Recording& recording,
+Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds = Bounds::kSampled,
                    double patience = std::numeric_limits<double>::infinity());
 
 /// The last layer's results [T, B, columns] when the layers run on x by themselves in `precision`, and what rounding

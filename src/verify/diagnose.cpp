@@ -1,7 +1,7 @@
 #include "verify/diagnose.h"
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace weft::verify {
@@ -35,8 +35,12 @@ bool explains(const Problem& problem, const Changes& changes, std::vector<Found>
   Problem changed = problem;
   for (const Change& change : changes) change.apply(changed);
   if (!fits(changed)) return false;
-  const Comparison comparison = compare(changed.layers, changed.recording, 1);
-  if (!comparison.agrees()) return false;
+  // The cheap bounds turn most away; what they let pass is looked at more closely.
+  if (!compare(changed.layers, changed.recording, Bounds::kWorstCase, 1).agrees()) return false;
+  const Comparison comparison = compare(changed.layers, changed.recording);
+  const auto proof = [](double most, const Change& change) { return std::max(most, change.at_least); };
+  const double at_least = std::accumulate(changes.begin(), changes.end(), 0.0, proof);
+  if (!comparison.agrees() || comparison.worst < at_least) return false;
   const double scale = changed.recording.precision.unit / problem.recording.precision.unit;
   found.push_back({changes, comparison.worst * scale});
   return true;

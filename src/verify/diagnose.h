@@ -25,7 +25,7 @@ struct Diagnosis {
 ///   poll: called now and then; what it throws ends the search.
 ///
 /// Returns: nothing where they agree; else one diagnosis for each part that differs.
-std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording,
-                                const std::function<void()>& poll = [] {});
+std::vector<Diagnosis> diagnose(
+    const std::vector<Layer>& layers, const Recording& recording, const std::function<void()>& poll = [] {});
 
 }  // namespace weft::verify

@@ -46,6 +46,7 @@ struct Direction {
   Matrix h0;                        // [B, P], or [1, P] for every row
   Matrix c0;                        // [B, H], or [1, H]
   bool reverse = false;
+  bool flipped = false;  // only of a fault: where nothing is recorded its results are in the other order of time
 
   bool operator==(const Direction&) const = default;
 };
@@ -84,6 +85,7 @@ struct Layer {
   Cell cell;
   std::vector<Direction> directions;
   Merge merge = Merge::kConcat;
+  bool exchanged = false;  // only of a fault: where nothing is recorded its directions' results are exchanged
 
   int64_t inputs() const { return directions[0].weight_x.columns; }
   int64_t hidden() const { return directions[0].weight_h.rows / gates_of(cell.kind); }

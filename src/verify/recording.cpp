@@ -4,17 +4,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "verify/sequence.h"
 #include "verify/step.h"
 
 namespace weft::verify {
 namespace {
-
-Values exact(std::vector<double> numbers) {
-  Values values;
-  values.error.assign(numbers.size(), 0);
-  values.value = std::move(numbers);
-  return values;
-}
 
 void store(std::vector<double>& array, const Values& values, int64_t index) {
   std::copy(values.value.begin(), values.value.end(), array.begin() + index * values.size());

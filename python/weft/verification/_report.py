@@ -23,7 +23,7 @@ class Place:
 
     layer: int  #: from 0
     layer_name: str  #: the reference's name of it; the candidate's if only that has names
-    direction: str  #: forward or reverse
+    direction: str  #: forward, reverse, or both where only their merged result is known
     step: int  #: index into the input's time axis
     turn: int  #: the how manieth step that the direction does, from 0; step itself if it runs forward
     quantity: str  #: a gate (r, z, n; i, f, g, o), or a state (h, c), or what was recorded last (hn, cn)
@@ -42,16 +42,17 @@ class Place:
 class Track:
     """One direction of one layer, step by step in the order of time (index 0 is the first step of the input).
 
-    Lists have T entries: the largest over batch rows and units. None where there is nothing to compare.
+    Lists have T entries, the difference's the largest over rows and units, defect and bound of the one that is the
+    furthest off against its bound. None where there is nothing to compare.
     """
 
     layer: int
     layer_name: str
     kind: str  #: GRU, LSTM, RNN
-    direction: str  #: forward or reverse
+    direction: str  #: forward, reverse, or both where only their merged result is known
     difference: Sequence[float | None]  #: of h, each side run on from its own states, from the input alone
     defect: Sequence[float | None]  #: of what one step of the reference makes of the candidate's state before it
-    bound: Sequence[float | None]  #: what rounding can make of the defect, where it is largest against it
+    bound: Sequence[float | None]  #: what rounding can make of that
     first: Place | None  #: None: this direction agrees
 
 
