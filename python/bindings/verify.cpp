@@ -219,6 +219,21 @@ py::list to_python(const verify::Changes& changes) {
   return result;
 }
 
+/// What layers answer to x with the first known change of that name and of a form that begins so; None if there is
+/// none. For tests.
+py::object changed_layers(const py::list& layer_list, const Array& x, const std::string& name,
+                          const std::string& detail) {
+  const std::vector<verify::Layer> layers = layers_of(layer_list);
+  verify::Problem problem{layers, verify::record(layers, vector_of(x), x.shape(0), x.shape(1))};
+  for (const verify::Change& change : verify::known_changes(problem, {})) {
+    const bool form = change.detail.starts_with(detail) || change.detail.ends_with(", in the " + detail);
+    if (change.name != name || !form) continue;
+    change.apply(problem);
+    return py::cast(verify::record(problem.layers, vector_of(x), x.shape(0), x.shape(1)));
+  }
+  return py::none();
+}
+
 py::list diagnose(const py::list& layer_list, const verify::Recording& recording) {
   const std::vector<verify::Layer> layers = layers_of(layer_list);
   check_fit(layers, recording);
@@ -255,6 +270,7 @@ void init_verify(py::module_& m) {
   m.def("recording", &recording, py::arg("x"), py::arg("layers"), py::arg("merged"), py::arg("dtype"));
   m.def("rounding_bound", &rounding_bound, py::arg("layers"), py::arg("x"), py::arg("dtype"));
   m.def("compare_layers", &compare, py::arg("layers"), py::arg("recording"));
+  m.def("changed_layers", &changed_layers, py::arg("layers"), py::arg("x"), py::arg("name"), py::arg("detail"));
   m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"));
 }
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import weft
 import weft.nn
 from weft.formats import FormatError, Layer, Trace, layers_of_module
+from weft.verification._sides import engine
 
 MODULES = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -273,3 +274,42 @@ def test_a_merge_of_directions_that_differs_is_a_problem() -> None:
     y = nn.GRU.forward(seeded(nn.GRU(3, 4, bidirectional=True)), x)[0].detach()
     assert weft.verify(summed, {"x": x, "y": y[..., :4] + y[..., 4:]}).agrees
     assert not weft.verify(summed, {"x": x, "y": y[..., :4] - y[..., 4:]}).agrees
+
+
+def test_initial_states_go_into_the_modules_of_the_own_dtype() -> None:
+    module = seeded(nn.LSTM(3, 4, 2, bidirectional=True))
+    other = copied(module)
+    states = {"h0": torch.randn(4, 2, 4), "c0": torch.randn(4, 2, 4)}
+    report = weft.verify(module, other, input={"x": torch.randn(5, 2, 3), **states})
+    assert report.own_dtype is not None and report.own_dtype.agrees
+
+
+CONFIGURATIONS = [
+    ("gate_order", ""), ("gate_order", "recurrent weight"), ("gate_order", "biases"),
+    ("one_bias", "without the recurrent"),
+    ("one_bias", "without any"), ("one_bias", "the input bias twice"), ("transposed_weights", "recurrent"),
+    ("transposed_weights", "both"), ("column_major", "recurrent weight"), ("column_major", "both weights"),
+    ("column_major", "input weight, the other way"), ("column_major", "both weights, gate by gate, the other way"),
+    ("update_gate_sense", ""), ("bias_outside_reset", ""), ("forget_bias", "1 more"), ("dtype", "weights rounded to bfloat16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize(("name", "detail"), CONFIGURATIONS)
+def test_the_line_of_configuration_does_what_the_candidate_does(
+    name: str, detail: str, kind: str, bidirectional: bool
+) -> None:
+    """What parameters can express is found where C++ did it; its line, run on the module, makes the two agree."""
+    module = seeded(MODULES[kind](4, 4, bidirectional=bidirectional), seed=3)
+    layers = list(layers_of_module(module).layers)
+    x = torch.randn(6, 2, 4, dtype=torch.float64)
+    changed = weft._C.changed_layers(engine(layers), x.numpy(), name, detail)
+    if changed is None:
+        pytest.skip(f"a {kind} has no such change")
+    y = torch.cat([torch.tensor(changed.h(0, d)).view(6, 2, 4) for d in range(1 + bidirectional)], -1)
+    report = weft.verify(layers, {"x": x, "y": y})
+    assert not report.agrees and report.diagnoses[0].changes
+    for change in report.diagnoses[0].changes:
+        exec(change.configuration, {"m": module, "torch": torch})
+    assert weft.verify(module, {"x": x, "y": y}).agrees, str(report)

@@ -13,6 +13,7 @@ from weft.formats._stacks import stacks_of
 from weft.verification import _sides
 from weft.verification._pairs import Pair
 from weft.verification._report import OwnDtype
+from weft.verification._where import without_states
 
 
 def own_dtype(pair: Pair, input: _sides.Input) -> OwnDtype | None:
@@ -43,10 +44,12 @@ def own_dtype(pair: Pair, input: _sides.Input) -> OwnDtype | None:
 def _run(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) -> Tensor:
     """y [T, B, D*H], of all layers one after the other."""
     y = input.x.to(dtype)
-    for stack in stacks_of("torch.nn", layers):
+    rest = list(layers)
+    for stack in stacks_of("weft.nn", [without_states(layer) for layer in layers]):
         stack.dtype = dtype
         module = stack.make()
-        states = _states(stack.layers, input, dtype)
+        own, rest = rest[: len(stack.layers)], rest[len(stack.layers) :]
+        states = _states(own, input, dtype)
         y = module(y, states)[0] if states is not None else module(y)[0]
     return y
 
@@ -68,5 +71,4 @@ def _states(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) ->
 
 def _bound(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) -> Tensor:
     """What rounding can make of y in this dtype when the layers run on by themselves."""
-    engine = [_sides.for_engine(layer) for layer in layers]
-    return torch.from_numpy(_C.rounding_bound(engine, input.x.numpy(), _sides.DTYPES[dtype]))
+    return torch.from_numpy(_C.rounding_bound(_sides.engine(layers), input.x.numpy(), _sides.DTYPES[dtype]))

@@ -91,8 +91,12 @@ def traced(function: Callable[..., Any], input: Input, dtype: torch.dtype) -> Tr
     return Trace(x, y, *states)
 
 
-def for_engine(layer: Layer) -> dict[str, Any]:
-    """A layer as src/verify takes it."""
+def engine(layers: Sequence[Layer]) -> list[dict[str, Any]]:
+    """Layers as src/verify takes them."""
+    return [_for_engine(layer) for layer in layers]
+
+
+def _for_engine(layer: Layer) -> dict[str, Any]:
     directions = [
         {
             field.name: _array(value) if isinstance(value := getattr(direction, field.name), Tensor) else value
