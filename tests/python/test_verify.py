@@ -181,6 +181,16 @@ def test_several_stacks_in_one_model() -> None:
     assert report.own_dtype is not None and not report.own_dtype.agrees
 
 
+def test_layers_in_another_order_are_paired_by_name_or_by_fit() -> None:
+    model = nn.ModuleDict({"b": nn.GRU(3, 4), "a": nn.LSTM(4, 5)})
+    for module in model.values():
+        seeded(module)
+    layers = list(layers_of_module(model).layers)
+    assert weft.verify(layers, layers[::-1]).agrees
+    renamed = [Layer(**{**vars(layer), "name": name}) for layer, name in zip(layers[::-1], "xy", strict=True)]
+    assert weft.verify(layers, renamed).agrees
+
+
 def test_what_no_known_difference_explains_says_which_parameters_differ() -> None:
     module = seeded(nn.GRU(3, 4))
     other = copied(module)
@@ -290,7 +300,8 @@ CONFIGURATIONS = [
     ("one_bias", "without any"), ("one_bias", "the input bias twice"), ("transposed_weights", "recurrent"),
     ("transposed_weights", "both"), ("column_major", "recurrent weight"), ("column_major", "both weights"),
     ("column_major", "input weight, the other way"), ("column_major", "both weights, gate by gate, the other way"),
-    ("update_gate_sense", ""), ("bias_outside_reset", ""), ("forget_bias", "1 more"), ("dtype", "weights rounded to bfloat16"),
+    ("update_gate_sense", ""), ("bias_outside_reset", ""), ("forget_bias", "1 more"),
+    ("dtype", "weights rounded to bfloat16"),
 ]  # fmt: skip
 
 

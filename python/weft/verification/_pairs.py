@@ -18,7 +18,7 @@ class Pair:
 
 
 def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list[Pair], list[str]]:
-    """Layers by their order in the files, in chains; and what differs so that it can't be run.
+    """Layers by their names or their order in the files, in chains; and what differs so that it can't be run.
 
     A layer that can't be compared, being of another kind or size, ends the chain before it and is left out. Where
     neither side says that a layer is fed by the one before it, it gets an input of its own.
@@ -28,6 +28,7 @@ def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list
     if len(reference) != len(candidate):
         problems.append(f"the reference has {_count(len(reference))}, the candidate {_count(len(candidate))}")
     joined = False
+    candidate = _in_order_of(reference, candidate)
     for index, (ours, theirs) in enumerate(zip(reference, candidate, strict=False)):
         if found := _misfit(index, ours, theirs):
             problems.append(found)
@@ -45,6 +46,28 @@ def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list
             pairs.append(Pair(index, [ours], [theirs]))
         joined = True
     return pairs, problems
+
+
+def _in_order_of(reference: Sequence[Layer], candidate: Sequence[Layer]) -> Sequence[Layer]:
+    """The candidate's layers, where their order isn't the reference's: many files hold tensors by name, in the order of
+    the alphabet. So layers of the same names belong together; or, where order alone doesn't fit, those that fit."""
+    names = [layer.name for layer in reference]
+    by_name = {layer.name: layer for layer in candidate}
+    if len(by_name) == len(candidate) and sorted(names) == sorted(by_name):
+        return [by_name[name] for name in names]
+    if len(reference) != len(candidate) or not any(map(_misfit_of, reference, candidate)):
+        return candidate
+    left, found = list(candidate), []
+    for ours in reference:
+        fitting = next((index for index, layer in enumerate(left) if not _misfit_of(ours, layer)), None)
+        if fitting is None:
+            return candidate
+        found.append(left.pop(fitting))
+    return found
+
+
+def _misfit_of(ours: Layer, theirs: Layer) -> str:
+    return _misfit(0, ours, theirs)
 
 
 def _count(layers: int) -> str:
