@@ -138,6 +138,28 @@ def test_gates_say_where_it_begins() -> None:
     assert first is not None and (first.step, first.quantity) == (0, "z")
 
 
+def test_a_trace_may_lack_the_batch_and_hold_its_gates_in_one_array() -> None:
+    module = seeded(nn.LSTM(3, 4)).double()
+    x, h0, c0 = torch.randn(5, 3).double(), torch.randn(1, 4).double(), torch.randn(1, 4).double()
+    with torch.no_grad():
+        y, (hn, cn) = module(x, (h0, c0))
+    trace = {"x": x, "y": y, "h0": h0[0], "c0": c0[0], "hn": hn[0], "cn": cn[0]}
+    assert weft.verify(module, trace).agrees
+    assert weft.verify(module, module, input={"x": x, "h0": h0, "c0": c0}).agrees
+    recorded = weft._C.record_layers(engine(layers_of_module(module).layers), x.unsqueeze(1).numpy())
+    assert recorded is not None
+    gru = seeded(nn.GRU(3, 4)).double()
+    with torch.no_grad():
+        y = gru(x.unsqueeze(1))[0]
+    gates = torch.rand(5, 1, 12).double()
+    first = weft.verify(gru, {"x": x.unsqueeze(1), "y": y, "gates": gates}).first
+    assert first is not None and (first.step, first.quantity) == (0, "r")
+    same = weft.verify(gru, {"x": x.unsqueeze(1), "y": y, "gates": gates.view(5, 1, 3, 4)}).first
+    assert same == first
+    with pytest.raises(FormatError, match=r"gates have 8 columns; .* has r, z, n: 12"):
+        weft.verify(gru, {"x": x.unsqueeze(1), "y": y, "gates": gates[..., :8]})
+
+
 def test_the_reference_may_be_the_trace() -> None:
     module = seeded(nn.GRU(3, 4))
     other = seeded(weft.nn.GRU(3, 4, reset_after=False))
@@ -249,7 +271,7 @@ def test_bad_sides_and_inputs_say_what_would_be_right(tmp_path: Path) -> None:
     bad("a dict of tensors holds no recurrent layer", {"fc.weight": y}, gru)
     bad("x has 3 inputs|takes 6", nn.GRU(6, 4), {"x": x, "y": y})
     bad(r"y has 4 columns; .* gives 8", nn.GRU(3, 4, bidirectional=True), {"x": x, "y": y})
-    bad(r"x has shape \[5, 2\]; \[T, B, I\]", gru, gru, input=x[..., 0])
+    bad(r"x has shape \[5\]; \[T, B, I\]", gru, gru, input=x[:, 0, 0])
     bad("a trace brings its own input", gru, {"x": x, "y": y}, input=x)
     bad("steps and batch should be positive", gru, gru, steps=0)
     bad(r"h0 has shape \[3, 2, 4\]; \[1, B, H\] is expected", gru, gru, input={"x": x, "h0": torch.zeros(3, 2, 4)})

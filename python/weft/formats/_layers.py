@@ -145,7 +145,7 @@ class Trace:
     x: [T, B, I]. y: [T, B, D*H].
     h0, hn: [B, H] or [layers*D, B, H]; c0, cn likewise.
     gates: by name (r, z, n of a GRU, i, f, g, o, c of an LSTM): [T, B, H], of the last layer's forward direction;
-        what came out of the activation.
+        what came out of the activation. Or by the name gates all of them in that order, without c: [T, B, G*H].
     """
 
     x: Tensor

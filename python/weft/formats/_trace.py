@@ -18,15 +18,18 @@ _STATES = ("h0", "c0", "hn", "cn")
 
 def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
     """A trace: x [T, B, I], y [T, B, D*H], and maybe h0, c0, hn, cn ([B, H] or [layers*D, B, H]) and gates [T, B, H],
-    named r, z, n, i, f, g, o, c or gate_r, ...
+    named r, z, n, i, f, g, o, c or gate_r, ..., or all in one array, gates [T, B, G*H] or [T, B, G, H]. All of them may
+    lack B: a batch of one.
 
     Raises:
         FormatError: shapes that don't belong together.
     """
     if not {"x", "y"} <= tensors.keys():
         return None
-    own = {name: tensors[name] for name in tensors if name in ("x", "y", *_STATES)}
     gates = {_gate(name): name for name in tensors if _gate(name)}
+    own = {name: tensors[name] for name in tensors if name in ("x", "y", *_STATES)}
+    if tensors["x"].dim() == 2 and tensors["y"].dim() == 2:
+        own, tensors = _batched(own), tensors | _batched({name: tensors[name] for name in gates.values()})
     x, y = parameter(own, "x"), parameter(own, "y")
     if x.dim() != 3 or y.dim() != 3:
         raise FormatError(
@@ -36,9 +39,9 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
     if y.shape[:2] != x.shape[:2]:
         raise FormatError(_mismatch(x, y))
     states = {name: _state(own, name, batch) for name in _STATES if name in own}
-    values = {gate: parameter(tensors, name, (steps, batch, None)) for gate, name in gates.items()}
+    values = {gate: _gate_values(tensors, name, steps, batch) for gate, name in gates.items()}
     for gate, value in values.items():
-        if y.shape[2] % value.shape[2]:
+        if gate != "gates" and (not value.shape[2] or y.shape[2] % value.shape[2]):
             raise FormatError(
                 f"{gates[gate]} has {value.shape[2]} units, which y's {y.shape[2]} (units times directions) is no "
                 "multiple of"
@@ -55,7 +58,22 @@ def write(trace: Trace, path: Path) -> list[str]:
     return []
 
 
+def _batched(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """x [T, I] as [T, 1, I], h0 [H] as [1, H]."""
+    return {
+        name: tensor.unsqueeze(0 if name in _STATES and tensor.dim() == 1 else 1) for name, tensor in tensors.items()
+    }
+
+
+def _gate_values(tensors: dict[str, Tensor], name: str, steps: int, batch: int) -> Tensor:
+    if tensors[name].dim() == 4:
+        return parameter(tensors, name, (steps, batch, None, None)).flatten(2)
+    return parameter(tensors, name, (steps, batch, None))
+
+
 def _gate(name: str) -> str:
+    if name == "gates":
+        return name
     short = name.removeprefix("gate_").removeprefix("gate.").removeprefix("gates.")
     return short if len(short) == 1 and short in _GATES else ""
 

@@ -40,16 +40,23 @@ def recording_of(layers: Sequence[Layer], trace: Trace) -> Any:
 
 def _add_gates(recorded: dict[str, Any], layer: Layer, trace: Trace) -> None:
     names = formats.GATES[layer.kind] if layer.kind != "RNN" else ()
-    for name, value in trace.gates.items():
-        known = (*names, "c") if layer.kind == "LSTM" else names
-        if name not in known:
+    gates = dict(trace.gates)
+    if (joint := gates.pop("gates", None)) is not None:
+        if joint.shape[2] != len(names) * layer.hidden_size:
             raise FormatError(
-                f"the trace has a gate {name}; {layer.name}, a {layer.kind}, has {', '.join(known) or 'none'}"
+                f"the trace's gates have {joint.shape[2]} columns; {layer.name}, a {layer.kind} of {layer.hidden_size} "
+                f"units, has {', '.join(names) or 'no gates'}: {len(names) * layer.hidden_size}"
             )
+        gates |= dict(zip(names, joint.chunk(len(names), dim=2), strict=True))
+    known = (*names, "c") if layer.kind == "LSTM" else names
+    for name, value in gates.items():
+        if name not in known:
+            has = ", ".join(known) or "none"
+            raise FormatError(f"the trace has a gate {name}; {layer.name}, a {layer.kind}, has {has}")
         if value.shape[2] != layer.hidden_size:
             raise FormatError(f"the trace's {name} has {value.shape[2]} units; {layer.name} has {layer.hidden_size}")
-    recorded["gates"] = [_numpy(trace.gates[name]) if name in trace.gates else None for name in names]
-    recorded["c"] = _numpy(trace.gates["c"]) if "c" in trace.gates else None
+    recorded["gates"] = [_numpy(gates[name]) if name in gates else None for name in names]
+    recorded["c"] = _numpy(gates["c"]) if "c" in gates else None
 
 
 def _add_last_states(recorded: list[list[dict[str, Any]]], layers: Sequence[Layer], trace: Trace) -> None:

@@ -105,6 +105,10 @@ def _input_of(input: Any) -> Input | None:
             f"{label}: the input should have x [T, B, I]; it has {', '.join(list(arrays)[:5]) or 'nothing'}"
         )
     x = arrays["x"]
+    if x.dim() == 2:  # without a batch
+        x = x.unsqueeze(1)
+        states = {name: arrays[name] for name in ("h0", "c0") if name in arrays}
+        arrays |= {name: state.unsqueeze(-2) for name, state in states.items()}
     if x.dim() != 3 or 0 in x.shape[:2]:
         raise FormatError(f"{label}: x has shape {list(x.shape)}; [T, B, I] with at least one step and row is expected")
     if x.is_complex():
