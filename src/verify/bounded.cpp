@@ -13,9 +13,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kLanes = 8;
 
-// What frameworks' own exp, tanh and sigmoid are off by, in units of the larger of 1 and the result: ONNX Runtime's
-// and XLA's rational approximations stay under half of it.
-constexpr double kActivationUnits = 8;
+// What frameworks' own exp, tanh and sigmoid may be off by, in units of the larger of 1 and the result. Measured over
+// [-20, 20] in float32: tanh of ONNX Runtime 5.5, of XLA 4.6; sigmoid 2.8 and 1.5.
+constexpr double kActivationUnits = 12;
 
 // A sum of n terms in any order: Higham's gamma_n, with three more for what rounding did to the terms' factors.
 double gamma(int64_t terms, double unit) {
