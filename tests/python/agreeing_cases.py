@@ -119,14 +119,23 @@ def two_dtypes(draw: random.Random) -> tuple[Any, Any]:
 
 
 def joined_biases(draw: random.Random) -> tuple[Any, Any]:
-    """What a converter to a format of one bias does; the sums are exact here."""
-    layers = random_layers(Wrong("", Faults(), draw.choice(["LSTM", "RNN"])), draw)
+    """What a converter to a format of one bias does, in the dtype of the file; of a GRU whose reset gate is after the
+    product the biases of n stay two."""
+    kind, own = draw.choice([("LSTM", {}), ("RNN", {}), ("GRU", {}), ("GRU", {"reset_after": False})])
+    dtype = draw.choice([torch.float32, torch.float32, torch.float16, torch.bfloat16])
+    layers = random_layers(Wrong("", Faults(), kind, own), draw)
+    layers = changed(layers, lambda value: (value + 1e-3 * torch.randn(value.shape)).to(dtype))
 
     def joined(each: Direction) -> Direction:
-        return dataclasses.replace(each, bias_x=each.bias_x + each.bias_h, bias_h=None)
+        both, none = each.bias_x + each.bias_h, torch.zeros_like(each.bias_h)
+        if kind == "GRU" and not own:
+            first = 2 * each.bias_x.shape[0] // 3
+            both[first:], none[first:] = each.bias_x[first:], each.bias_h[first:]
+            return dataclasses.replace(each, bias_x=both, bias_h=none)
+        return dataclasses.replace(each, bias_x=both, bias_h=draw.choice([None, none]))
 
     other = [dataclasses.replace(layer, directions=[joined(each) for each in layer.directions]) for layer in layers]
-    return layers, other
+    return (layers, other) if draw.random() < 0.5 else (other, layers)
 
 
 def pytorchs_modules(draw: random.Random) -> tuple[Any, Any]:

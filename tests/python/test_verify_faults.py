@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 import torch
-from agreeing_cases import KINDS, agreeing_pair, changed
+from agreeing_cases import KINDS, agreeing_pair, changed, joined_biases
 from fault_cases import FAULTS, Case, random_case
 
 import weft
@@ -66,6 +66,21 @@ def test_what_only_rounds_otherwise_agrees(kind) -> None:
         report = weft.verify(pair.reference, pair.candidate)
         assert report.agrees and not report.diagnoses, f"{pair.name}\n{report}"
         assert report.own_dtype is None or report.own_dtype.agrees, f"{pair.name}\n{report}"
+
+
+def test_a_bias_that_is_off_by_more_than_its_sums_rounding_differs() -> None:
+    """What converters do to biases is no excuse for other biases."""
+    for seed in range(KINDS.index(joined_biases), 120, len(KINDS)):
+        pair = agreeing_pair(seed)
+        candidate = [*pair.candidate]
+        first = candidate[0].directions[0]
+        step = 4 * torch.finfo(first.bias_x.dtype).eps
+        bias = first.bias_x.clone()
+        bias[0] += step * (1 + bias[0].abs())
+        directions = [dataclasses.replace(first, bias_x=bias), *candidate[0].directions[1:]]
+        candidate[0] = dataclasses.replace(candidate[0], directions=directions)
+        report = weft.verify(pair.reference, candidate)
+        assert not report.agrees and report.first.unit == 0, pair.name
 
 
 def test_the_sides_may_be_exchanged() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from weft import _C, formats
 from weft.formats import FormatError, Layer, Source, Trace
 from weft.verification import _report, _sides
+from weft.verification._biases import settled
 from weft.verification._findings import diagnoses_of, first_of, merged, side_of, tracks_of
 from weft.verification._own_dtype import own_dtype
 from weft.verification._pairs import Pair, paired
@@ -164,6 +165,7 @@ def _two_models(reference: Source, candidate: Source, given: Input | None, seed:
     diagnoses: list[Diagnosis] = []
     own: list[_report.OwnDtype] = []
     label = ""
+    notes: list[str] = []
     for index, pair in enumerate(pairs):
         use = given if index == 0 and given is not None else None
         if use is not None and use.x.shape[2] != pair.reference[0].input_size:
@@ -177,14 +179,17 @@ def _two_models(reference: Source, candidate: Source, given: Input | None, seed:
             _sides.with_states(pair.reference, use.h0, use.c0),
             _sides.with_states(pair.candidate, use.h0, use.c0),
         )
-        new_tracks, new_diagnoses = _compare_models(pair, use)
+        exact, rounded = settled(pair)
+        notes += rounded
+        new_tracks, new_diagnoses = _compare_models(exact, use)
         tracks += new_tracks
         diagnoses += new_diagnoses
         if (result := own_dtype(pair, use)) is not None:
             own.append(result)
+    side = side_of(candidate)
     return Report(
         reference=side_of(reference),
-        candidate=side_of(candidate),
+        candidate=dataclasses.replace(side, notes=[*side.notes, *notes]),
         input=label,
         precision="float64",
         tracks=tracks,

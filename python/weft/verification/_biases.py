@@ -1,0 +1,58 @@
+"""Biases that one format keeps apart and another adds, in the dtype of the file: the sums are rounded, and in float64
+that is a difference which no fault has made."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from weft.formats import Direction, Layer
+from weft.verification._pairs import Pair
+
+
+def settled(pair: Pair) -> tuple[Pair, list[str]]:
+    """The pair with the reference's biases wherever the candidate's differ from them by the rounding of such a sum
+    alone, in whichever of the two it was made; and a line that says so for each layer of which it is true."""
+    layers, notes = [], []
+    for ours, theirs in zip(pair.reference, pair.candidate, strict=True):
+        directions = [_settled(ours, *both) for both in zip(ours.directions, theirs.directions, strict=True)]
+        if any(new is not old for new, old in zip(directions, theirs.directions, strict=True)):
+            theirs = dataclasses.replace(theirs, directions=directions)
+            notes.append(
+                f"{theirs.name}: the two biases of one side are one on the other, which is their sum but for the "
+                "rounding of the file's dtype; in float64 they are taken to be the same"
+            )
+        layers.append(theirs)
+    return dataclasses.replace(pair, candidate=layers), notes
+
+
+def _settled(layer: Layer, ours: Direction, theirs: Direction) -> Direction:
+    """`theirs` itself where there is nothing to settle."""
+    rows = ours.weight_x.shape[0]
+    mine, other = _biases(ours, rows), _biases(theirs, rows)
+    sums = mine.sum(0), other.sum(0)
+    # A sum of two has half a unit of rounding; one of numbers that were rounded themselves is another matter.
+    unit = max(_unit(each) for each in (ours, theirs))
+    same = (sums[0] - sums[1]).abs() <= unit * torch.maximum(sums[0].abs(), sums[1].abs())
+    joined = (mine == 0).any(0) != (other == 0).any(0)
+    if layer.kind == "GRU" and layer.reset_after:
+        joined[2 * rows // 3 :] = False  # the reset gate is between the two
+    settling = same & joined & (sums[0] != sums[1])
+    # Rows that differ otherwise stay as they are, and show.
+    if not bool(settling.any()):
+        return theirs
+    bias_x, bias_h = torch.where(settling, mine, other).unbind(0)
+    return dataclasses.replace(theirs, bias_x=bias_x, bias_h=bias_h)
+
+
+def _biases(direction: Direction, rows: int) -> Tensor:
+    """[2, G*H] in float64; zeros where there is none."""
+    parts = (direction.bias_x, direction.bias_h)
+    return torch.stack([torch.zeros(rows, dtype=torch.float64) if part is None else part.double() for part in parts])
+
+
+def _unit(direction: Direction) -> float:
+    """Half the distance from 1 to the next number."""
+    return torch.finfo(direction.weight_x.dtype).eps / 2
