@@ -15,14 +15,23 @@ import weft
 COUNT = int(os.environ.get("WEFT_FUZZ_FILES", "150"))
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_damaged_files_give_one_line(name):
+def run(script, *arguments, cwd=None):
     package = str(Path(weft.__file__).parent.parent)
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("format_fuzzing.py")), name, "0", str(COUNT)],
+        [sys.executable, str(Path(__file__).with_name(script)), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))},
         capture_output=True,
         text=True,
         timeout=300,
+        cwd=cwd,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_damaged_files_give_one_line(name):
+    run("format_fuzzing.py", name, "0", str(COUNT))
+
+
+def test_hostile_files_give_one_line(tmp_path):
+    run("hostile_files.py", str(tmp_path), cwd=tmp_path)

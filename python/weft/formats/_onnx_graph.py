@@ -17,6 +17,7 @@ from weft.formats._sniff import first_line
 from weft.formats._tensors import optional
 
 _MOST_NODES = 500_000
+_CALL = 20  # a call of a function counts as so many: it may be empty, and call two others
 _MOST_DEPTH = 200
 _MOST_FOLDED = 1 << 31  # bytes of one constant
 
@@ -143,6 +144,7 @@ class Graph:
                 raise FormatError(f"has more than {_MOST_NODES} nodes with its functions written out")
             called = functions.get((node.domain, node.op_type))
             if called is not None:
+                budget[0] += _CALL
                 yield from self._called(called, node).nodes(budget)
                 continue
             yield self, node
