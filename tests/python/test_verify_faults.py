@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import json
+from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 from agreeing_cases import KINDS, agreeing_pair, changed, joined_biases
@@ -104,3 +107,19 @@ def test_other_weights_are_no_known_fault() -> None:
         report = weft.verify(others, dataclasses.replace(case.trace, y=case.right, hn=None, gates={}))
         assert not report.agrees
         assert all(not each.changes for each in report.diagnoses), f"{case}\n{report}"
+
+
+def test_what_is_found_can_be_written_in_every_form() -> None:
+    """Reports as they are, not as tests/python/report_cases.py thinks that they are."""
+    schema = json.loads((Path(__file__).resolve().parents[2] / "docs/verify.schema.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    for fault in FAULTS:
+        case = random_case(3, fault)
+        report = weft.verify(case.layers, case.trace)
+        written = json.loads(report.json())
+        validator.validate(written)
+        assert written["diagnoses"][0]["changes"][0]["name"] == report.diagnoses[0].changes[0].name
+        text = report.text(width=90)
+        assert fault in text and text.startswith("differ") and len(text.splitlines()) < 60, text
+        page = report.html()
+        assert fault in page and "<script" not in page

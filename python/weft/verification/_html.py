@@ -145,14 +145,16 @@ def _why(report: Report) -> str:
 def _diagnosis(found: Diagnosis, said: bool) -> str:
     """said: its sentence stands on the page already."""
     names = "".join(f'<code class="name">{_text(change.name)}</code>' for change in found.changes)
+    alone = len(found.changes) == 1
+    detail = f"<code>{_text(found.changes[0].detail)}</code>" if alone and found.changes[0].detail else ""
     lines = [
         '<article class="card">',
-        f'<div class="names">{names or "No known difference explains it"}'
+        f'<div class="names">{names or "No known difference explains it"}{detail}'
         f'<span class="scope">{_text(found.scope)}</span></div>',
     ]
     if not said:
         lines.append(f"<p>{_text(_plots.capitalised(found.sentence))}</p>")
-    lines += [_change(change, found.side, alone=len(found.changes) == 1) for change in found.changes]
+    lines += [_change(change, found.side, alone) for change in found.changes]
     if found.also:
         others = "; ".join(" + ".join(f"<code>{_text(_named(c))}</code>" for c in others) for others in found.also)
         lines.append(f'<p class="more">As small, and explains it as well: {others}</p>')
@@ -164,7 +166,7 @@ def _named(change: Change) -> str:
 
 
 def _change(change: Change, side: str, alone: bool) -> str:
-    title = "" if alone and not change.detail else f"<h3><code>{_text(_named(change))}</code></h3>"
+    title = "" if alone else f"<h3><code>{_text(_named(change))}</code></h3>"
     meaning = _text(_plots.capitalised(change.meaning))
     other = "candidate" if side == "reference" else "reference"
     code = (
@@ -173,7 +175,7 @@ def _change(change: Change, side: str, alone: bool) -> str:
         if change.configuration
         else ""
     )
-    return f'<div class="change">{title}<p>{meaning}</p>{code}</div>'
+    return f'<div class="change{" alone" if alone else ""}">{title}<p>{meaning}</p>{code}</div>'
 
 
 def _figures(report: Report) -> str:

@@ -34,7 +34,8 @@ h2{font-size:.8rem;letter-spacing:.09em;text-transform:uppercase;color:var(--qui
 h3{font-size:1.05rem;font-weight:620}
 code,pre,.value{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.9em}
 code,.path{overflow-wrap:anywhere}
-pre{margin:.6rem 0 0;padding:.8rem 1rem;background:var(--code);border-radius:8px;overflow-x:auto;line-height:1.5}
+pre{margin:.6rem 0 0;padding:.8rem 1rem;background:var(--code);border-radius:8px;line-height:1.5;
+  white-space:pre-wrap;overflow-wrap:anywhere}
 sup{font-size:.72em;line-height:0}
 .verdict{display:flex;gap:1.1rem;align-items:flex-start;padding:1.5rem 1.6rem;border-radius:14px}
 .verdict.differ{background:var(--differ-back)}.verdict.agree{background:var(--agree-back)}
@@ -54,6 +55,7 @@ sup{font-size:.72em;line-height:0}
 .name{background:var(--differ-back);color:var(--differ);border-radius:6px;padding:.12rem .5rem;font-weight:600}
 .scope,.more{color:var(--quiet);font-size:.9rem}
 .change{margin-top:1rem;padding-top:1rem;border-top:1px solid var(--edge)}
+.change.alone{margin-top:0;padding-top:0;border-top:0}
 .change p,.card>p{max-width:46rem;overflow-wrap:anywhere}
 .more{margin-top:1rem}
 figcaption{display:flex;flex-wrap:wrap;gap:.2rem .9rem;align-items:baseline;margin-bottom:.2rem}
