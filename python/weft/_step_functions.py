@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as fn
 from torch import Tensor
 
-from weft import _step_decompositions
+from weft import _step_decompositions, _step_reductions
 
 _aten = torch.ops.aten
 
@@ -147,13 +147,17 @@ _TABLE: dict[Any, Callable[..., Any]] = {
 }
 
 
+#: Those that are written as such.
+_DECOMPOSITIONS = {**_step_decompositions.TABLE, **_step_reductions.TABLE}
+
+
 @functools.cache
 def decomposition(func: Any) -> Callable[..., Any] | None:
     """How the operation is made of others; None where there is no way."""
     if func in _TABLE:
         return _TABLE[func]
-    if func in _step_decompositions.TABLE:
-        return _step_decompositions.TABLE[func]
+    if func in _DECOMPOSITIONS:
+        return _DECOMPOSITIONS[func]
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose
     if func.namespace == "prims":  # what PyTorch's decompositions are written in
