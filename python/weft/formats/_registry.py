@@ -13,6 +13,8 @@ from weft.formats import (
     _burn_write,
     _export,
     _export_write,
+    _flax,
+    _flax_write,
     _keras,
     _keras_write,
     _onnx,
@@ -62,6 +64,14 @@ FORMATS: tuple[Format, ...] = (
         _burn.OPTIONS,
         _burn_write.write,
         layers_of=_burn.layers_of,
+    ),
+    Format(
+        "flax",
+        (".msgpack", ".safetensors", ".npz"),
+        ("msgpack", "safetensors", "npz"),
+        _flax.OPTIONS,
+        _flax_write.write,
+        layers_of=_flax.layers_of,
     ),
     Format(
         "keras",

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.formats import _pickles
+from weft.formats import _msgpack, _pickles
 from weft.formats._layers import FormatError
 from weft.formats._sniff import container_of, first_line, members, read_member
 
@@ -170,6 +170,13 @@ def _read_npy(path: Path) -> dict[str, Tensor]:
     raise FormatError(f"{path}: is a single array; np.savez(path, x=x, y=y) writes several with their names")
 
 
+def _read_msgpack(path: Path) -> dict[str, Tensor]:
+    value = _msgpack.unpack(optional("msgpack", path), path.read_bytes())
+    if not isinstance(value, dict):
+        raise FormatError(f"{path}: holds a {type(value).__name__} where a dict of parameters is expected")
+    return flatten(value)
+
+
 def _array(what: str, data: bytes) -> Tensor:
     """An array in NumPy's format, of a dtype that torch has."""
     import io
@@ -230,12 +237,17 @@ def _write_npz(tensors: dict[str, Tensor], path: Path) -> None:
     np.savez(path, **{name: tensor.numpy() for name, tensor in tensors.items()})
 
 
+def _write_msgpack(tensors: dict[str, Tensor], path: Path) -> None:
+    path.write_bytes(_msgpack.pack(optional("msgpack", path), tensors))
+
+
 #: By container (`_sniff.CONTAINERS`).
 READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
     "torch": _read_torch,
     "safetensors": _read_safetensors,
     "npz": _read_npz,
     "npy": _read_npy,
+    "msgpack": _read_msgpack,
 }
 #: By extension.
 WRITERS: dict[str, Callable[[dict[str, Tensor], Path], None]] = {
@@ -243,4 +255,5 @@ WRITERS: dict[str, Callable[[dict[str, Tensor], Path], None]] = {
     ".pth": _write_torch,
     ".safetensors": _write_safetensors,
     ".npz": _write_npz,
+    ".msgpack": _write_msgpack,
 }

@@ -1,0 +1,303 @@
+"""Flax: the parameters of linen's and nnx's cells by their paths, in MessagePack, safetensors or .npz.
+
+The equations are those here: z keeps the state where it is 1, and the reset gate is applied after the product. Kernels
+lie as [inputs, outputs]. linen's cells have a Dense for each gate and side, nnx's GRUCell, OptimizedLSTMCell and
+SimpleCell one for each side, with the gates r, z, n and i, f, g, o in its columns. A GRUCell has biases of x, and
+linen's one in the new gate's product of h; an LSTMCell has those of h, a SimpleCell those of x.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+
+import torch
+from torch import Tensor
+
+from weft.formats._layers import SIGMOID, TANH, Direction, FormatError, Layer, Source
+from weft.formats._options import Options
+from weft.formats._tensors import parameter
+
+OPTIONS = ("module", "gate_activation", "activation", "bidirectional", "merge", "residual", "reverse")
+
+#: By kind: linen's names of the products of x and of h, gate by gate. nnx can't call one `if`.
+LINEN = {
+    "GRU": (("ir", "iz", "in"), ("hr", "hz", "hn")),
+    "LSTM": (("ii", "if", "ig", "io"), ("hi", "hf", "hg", "ho")),
+    "RNN": (("i",), ("h",)),
+}
+_MERGES = ("concat", "sum", "mul", "ave")
+_WIDTHS = {1: "RNN", 3: "GRU", 4: "LSTM"}
+#: Of a training state, beside the parameters: what has the same names.
+_COPIES = {"opt_state", "mu", "nu", "trace", "ema", "ema_params", "batch_stats"}
+_AUTOMATIC = re.compile(r"(.*Cell)_(\d+)", re.DOTALL)
+_NUMBERED = re.compile(r"(.*?)_?(\d+)", re.DOTALL)
+
+#: Of a cell, by product ("ir", "dense_h") and part ("kernel", "bias"): the tensor's name in the file.
+Found = dict[tuple[str, str], str]
+
+
+@dataclasses.dataclass
+class _Unit:
+    """A layer: the cells of its one or two directions, and where they are in the tree of modules."""
+
+    path: tuple[str, ...]
+    cells: list[Found]
+    kind: str
+    inputs: int
+    units: int
+
+
+def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
+    """The cells among the parameters, in the order of their names, or of the file where only that fits.
+
+    Raises:
+        FormatError: a cell's parameters don't fit each other.
+    """
+    groups = _groups(tensors)
+    source = Source("", "flax", [])
+    cells: dict[tuple[str, ...], tuple[Found, str]] = {}
+    for path, found in groups.items():
+        products = {product for product, _ in found}
+        kind = _kind(tensors, found)
+        if kind:
+            cells[path] = found, kind
+        elif products == {"if", "in", "hf", "hn"} or products == {"if_", "in_", "hf", "hn"}:
+            source.notes.append(f"{_label(path)} is an MGUCell, which isn't read")
+    kept = {path: cell for path, cell in cells.items() if not _COPIES & set(path)}
+    cells = kept or cells
+    if not cells:
+        return None
+    units = _ordered(_paired(tensors, cells))
+    wanted = options.text("module")
+    if wanted is not None:
+        chosen = [unit for unit in units if f"{_label(unit.path)}/".startswith(wanted.replace(".", "/") + "/")]
+        if not chosen:
+            raise FormatError(f"has no cell {wanted!r}; it has {', '.join(_label(unit.path) for unit in units)}")
+        units = chosen
+    units = _folded(units, options, source)
+    used: set[str] = set()
+    for i, unit in enumerate(units):
+        layer = _layer(tensors, unit, options)
+        fits = i > 0 and source.layers[-1].output_size == layer.input_size
+        layer.continues = fits and _follows(units[i - 1], unit)
+        source.layers.append(layer)
+        used |= {name for found in unit.cells for name in found.values()}
+    _assumptions(source, options)
+    source.ignored = [name for name in tensors if name not in used]
+    return source
+
+
+def _groups(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Found]:
+    """Kernels and biases by the module two levels above them."""
+    groups: dict[tuple[str, ...], Found] = {}
+    for name in tensors:
+        parts = re.split(r"[./]", name)
+        if parts[-1] in ("value", "raw_value"):  # of an nnx.Variable
+            parts.pop()
+        if len(parts) > 1 and parts[-1] in ("kernel", "bias"):
+            groups.setdefault(tuple(parts[:-2]), {})[parts[-2], parts[-1]] = name
+    return groups
+
+
+def _kind(tensors: dict[str, Tensor], found: Found) -> str:
+    """Of a cell, or "": what its products are called, and for nnx how wide they are."""
+    products = {product for product, _ in found}
+    kernels = {product for product, part in found if part == "kernel"}
+    if products == {"dense_i", "dense_h"} == kernels:
+        shape = tensors[found["dense_h", "kernel"]].shape
+        if len(shape) == 2 and shape[0] and shape[1] % shape[0] == 0:
+            return _WIDTHS.get(shape[1] // shape[0], "")
+        return ""
+    plain = {product.removesuffix("_") for product in products}
+    for kind, sides in LINEN.items():
+        if plain == {name for side in sides for name in side} and products == kernels:
+            return kind
+    return ""
+
+
+def _paired(tensors: dict[str, Tensor], cells: dict[tuple[str, ...], tuple[Found, str]]) -> list[_Unit]:
+    """Layers: a Bidirectional's are its forward_rnn and its backward_rnn."""
+    units: list[_Unit] = []
+    for path, (found, kind) in cells.items():
+        words = [i for i, word in enumerate(path) if word in ("forward_rnn", "backward_rnn")]
+        base, rest = (path[: words[-1]], path[words[-1] + 1 :]) if words else (path, ())
+        both = [(*base, word, *rest) for word in ("forward_rnn", "backward_rnn")]
+        if words and all(other in cells for other in both):
+            if path == both[1]:
+                continue
+            other, kind_of_other = cells[both[1]]
+            unit = _unit(tensors, base, [found, other], kind)
+            if kind != kind_of_other or _unit(tensors, base, [other], kind).units != unit.units:
+                raise FormatError(f"{_label(base)}: its two directions are of different kinds or sizes")
+            units.append(unit)
+        else:
+            units.append(_unit(tensors, path, [found], kind))
+    return units
+
+
+def _unit(tensors: dict[str, Tensor], path: tuple[str, ...], cells: list[Found], kind: str) -> _Unit:
+    def first(found: Found, side: int) -> str:
+        name = LINEN[kind][side][0]
+        return found.get((("dense_i", "dense_h")[side], "kernel")) or found[name, "kernel"]
+
+    kernel = parameter(tensors, first(cells[0], 0), (None, None))
+    recurrent = parameter(tensors, first(cells[0], 1), (None, None))
+    return _Unit(path, cells, kind, kernel.shape[0], recurrent.shape[0])
+
+
+def _ordered(units: list[_Unit]) -> list[_Unit]:
+    """By name, with numbers as numbers; or as they are in the file, if more of them fit each other so."""
+
+    def natural(unit: _Unit) -> list[list[tuple[int, str]]]:
+        words = [re.split(r"(\d+)", word) for word in unit.path]
+        return [[(int(part) if part.isdecimal() and len(part) < 10 else -1, part) for part in word] for word in words]
+
+    def fits(order: list[_Unit]) -> int:
+        return sum(
+            after.inputs in (unit.units, unit.units * len(unit.cells)) for unit, after in itertools.pairwise(order)
+        )
+
+    named = sorted(units, key=natural)
+    return units if fits(units) > fits(named) else named
+
+
+def _folded(units: list[_Unit], options: Options, source: Source) -> list[_Unit]:
+    """Two cells in a row as the directions of one layer: in a compact module nothing else says so."""
+    asked = options.flag("bidirectional")
+    if asked is False:
+        return units
+    folded: list[_Unit] = []
+    for i, unit in enumerate(units):
+        if folded and folded[-1].cells[-1] is unit.cells[0]:
+            continue
+        after = units[i + 1] if i + 1 < len(units) else None
+        alike = after is not None and len(unit.cells) == len(after.cells) == 1 and _alike(unit, after)
+        if not alike or after is None:
+            folded.append(unit)
+            continue
+        behind = units[i + 2] if i + 2 < len(units) else None
+        sure = unit.inputs != unit.units or (behind is not None and behind.inputs == 2 * unit.units != unit.units)
+        if asked or (sure and _automatic(unit, after)):
+            folded.append(dataclasses.replace(unit, cells=[*unit.cells, *after.cells]))
+            if not asked:
+                source.notes.append(
+                    f"{_label(unit.path)} and {_label(after.path)} are taken for the directions of one layer, as their "
+                    "sizes say; option bidirectional=false says otherwise"
+                )
+            continue
+        if unit.inputs == unit.units and _automatic(unit, after):
+            source.notes.append(
+                f"{_label(unit.path)} and {_label(after.path)} are taken for layers, one behind the other; if they are "
+                "the directions of one, option bidirectional=true says so"
+            )
+        folded.append(unit)
+    return folded
+
+
+def _alike(unit: _Unit, other: _Unit) -> bool:
+    return (unit.kind, unit.inputs, unit.units) == (other.kind, other.inputs, other.units)
+
+
+def _automatic(unit: _Unit, other: _Unit) -> bool:
+    """Whether the two have names that linen made, one after the other, in one module."""
+    if unit.path[:-1] != other.path[:-1] or not unit.path or not other.path:
+        return False
+    names = [_AUTOMATIC.fullmatch(path[-1]) for path in (unit.path, other.path)]
+    return all(names) and names[0][1] == names[1][1] and int(names[0][2]) + 1 == int(names[1][2])  # type: ignore[index]
+
+
+def _follows(before: _Unit, unit: _Unit) -> bool:
+    """Whether one is behind the other in a list of modules, or among the cells that linen named."""
+    first, second = (path[:-1] if path[-1:] == ("cell",) else path for path in (before.path, unit.path))
+    if first[:-1] != second[:-1] or not first or not second:
+        return False
+    if all(_AUTOMATIC.fullmatch(path[-1]) for path in (first, second)):
+        return True
+    names = [_NUMBERED.fullmatch(path[-1]) for path in (first, second)]
+    if not names[0] or not names[1] or len(names[1][2]) > 9:
+        return False
+    return names[0][1] == names[1][1] and int(names[0][2]) < int(names[1][2])
+
+
+def _layer(tensors: dict[str, Tensor], unit: _Unit, options: Options) -> Layer:
+    directions = [_direction(tensors, found, unit, options) for found in unit.cells]
+    if len(directions) == 2:
+        directions[1].reverse = True
+        if directions[0].weight_x.dtype != directions[1].weight_x.dtype:
+            raise FormatError(f"{_label(unit.path)}: its two directions are of different dtypes")
+    else:
+        directions[0].reverse = options.flag("reverse", False)
+    inner = options.activation("activation", TANH)
+    return Layer(
+        _label(unit.path),
+        unit.kind,
+        directions,
+        gate_activation=options.activation("gate_activation", SIGMOID),
+        activation=inner,
+        output_activation=inner if unit.kind == "LSTM" else TANH,
+        merge=options.word("merge", _MERGES, "concat") if len(directions) == 2 else "concat",
+    )
+
+
+def _direction(tensors: dict[str, Tensor], found: Found, unit: _Unit, options: Options) -> Direction:
+    kind, units = unit.kind, unit.units
+    is_nnx = ("dense_i", "kernel") in found
+    gates = len(LINEN[kind][0])
+    names = [("dense_i",), ("dense_h",)] if is_nnx else LINEN[kind]
+    width = units * gates if is_nnx else units
+    like = tensors[_named(found, names[1][0], "kernel")]
+
+    def rows(side: int, columns: int) -> Tensor:
+        parts = [parameter(tensors, _named(found, name, "kernel"), (columns, width), like).T for name in names[side]]
+        return torch.cat(parts).contiguous()
+
+    def bias(side: int) -> Tensor | None:
+        own = [found.get((name, "bias")) or found.get((f"{name}_", "bias")) for name in names[side]]
+        if not any(own):
+            return None
+        parts = [like.new_zeros(width) if name is None else parameter(tensors, name, (width,), like) for name in own]
+        return torch.cat(parts)
+
+    direction = Direction(rows(0, unit.inputs), rows(1, units), bias(0), bias(1))
+    if options.flag("residual", False) and kind == "RNN":
+        # h' = g(W x + U h + h)
+        direction.weight_h = direction.weight_h + torch.eye(units, dtype=like.dtype)
+    if direction.bias_x is None and direction.bias_h is not None:
+        if kind == "GRU":
+            direction.bias_x = torch.zeros_like(direction.bias_h)
+        else:
+            direction.bias_x, direction.bias_h = direction.bias_h, None
+    return direction
+
+
+def _named(found: Found, product: str, part: str) -> str:
+    return found.get((product, part)) or found[f"{product}_", part]
+
+
+def _label(path: tuple[str, ...]) -> str:
+    while path and path[0] in ("params", "model", "state") and len(path) > 1:
+        path = path[1:]
+    path = path[:-1] if path[-1:] == ("cell",) else path
+    return "/".join(path[1:] if path[:1] == ("params",) else path) or "(root)"
+
+
+def _assumptions(source: Source, options: Options) -> None:
+    kinds = {layer.kind for layer in source.layers}
+    lone = any(len(layer.directions) == 1 for layer in source.layers)
+    said = {
+        "gate_activation": ("sigmoid", bool(kinds & {"GRU", "LSTM"})),
+        "activation": ("tanh", True),
+        "residual": ("false", "RNN" in kinds),
+        "reverse": ("false", lone),
+        "merge": ("concat", any(len(layer.directions) == 2 for layer in source.layers)),
+    }
+    assumed = [f"{name} {value}" for name, (value, applies) in said.items() if applies and name not in options]
+    if assumed:
+        source.notes.append(
+            f"parameters don't say how their modules are configured; Flax's defaults are assumed: {', '.join(assumed)}"
+            "; options say otherwise"
+        )
+    if any(layer.continues for layer in source.layers):
+        source.notes.append("cells whose names count up and whose sizes fit are taken to feed each other")
