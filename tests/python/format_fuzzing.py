@@ -35,6 +35,14 @@ def _write_layers(path: Path) -> None:
     formats.write(_model(), path)
 
 
+def _write_flax(path: Path) -> None:
+    formats.write(_model(), path, format="flax")
+
+
+def _write_burn(path: Path) -> None:
+    formats.write(_model(), path, format="burn")
+
+
 def _write_trace(path: Path) -> None:
     formats.write(formats.Trace(torch.randn(3, 2, 4), torch.randn(3, 2, 5), h0=torch.randn(2, 5)), path)
 
@@ -45,6 +53,11 @@ GOOD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "pytorch-safetensors": (".safetensors", _write_layers),
     "onnx": (".onnx", _write_layers),
     "torch.export": (".pt2", _write_layers),
+    "keras": (".keras", _write_layers),
+    "keras-weights": (".weights.h5", _write_layers),
+    "burn": (".safetensors", _write_burn),
+    "flax": (".msgpack", _write_flax),
+    "flax-safetensors": (".safetensors", _write_flax),
     "trace-npz": (".npz", _write_trace),
     "trace-safetensors": (".safetensors", _write_trace),
 }

@@ -30,7 +30,8 @@ def run(script, *arguments, cwd=None):
 
 @pytest.mark.parametrize("name", GOOD)
 def test_damaged_files_give_one_line(name):
-    run("format_fuzzing.py", name, "0", str(COUNT))
+    # HDF5 is read by a process of its own for each file.
+    run("format_fuzzing.py", name, "0", str(COUNT // 2 if name == "keras-weights" else COUNT))
 
 
 def test_hostile_files_give_one_line(tmp_path):

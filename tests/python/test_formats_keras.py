@@ -362,9 +362,10 @@ def test_a_crash_or_hang_of_the_child_is_an_error(tmp_path, monkeypatch):
         "import os; os._exit(1)": "libhdf5 ended with status 1",
         "pass": "what was read of it is incomplete",
         "import sys; print('no h5py', file=sys.stderr); sys.exit(4)": "reading it needs the package h5py",
-        "import time; time.sleep(60)": "libhdf5 took longer than 3 s",
+        "import resource, os; resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass": "SIGKILL|SIGXCPU",
+        "import time; time.sleep(60)": "libhdf5 took longer than 1.5 s",
     }.items():
-        monkeypatch.setattr(_hdf5, "_SECONDS", 1 if "sleep" in script else 10)
+        monkeypatch.setattr(_hdf5, "_PATIENCE", 0.5 if "sleep" in script else 10)
         child.write_text(script)
         with pytest.raises(FormatError, match=words):
             formats.read(path)

@@ -20,7 +20,8 @@ from weft.formats._layers import FormatError
 
 _CHILD = Path(__file__).with_name("_hdf5_child.py")
 _MEMORY = 1 << 30  # for the interpreter, NumPy and libhdf5, and its caches
-_SECONDS = 10  # of processor time, and one more for each 10 MB
+_SECONDS = 3  # of processor time, and one more for each 10 MB
+_PATIENCE = 10  # seconds by the clock for each of processor time
 _SLACK = 64 << 20
 _RATIO = 16  # compressed weights shrink by less
 _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
@@ -63,11 +64,11 @@ def read_hdf5(path: Path, what: str) -> Hdf5:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(out.fileno(),),
-                timeout=3 * limits["seconds"],
+                timeout=_PATIENCE * limits["seconds"],
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise FormatError(f"{what}: libhdf5 took longer than {3 * limits['seconds']} s over it") from None
+            raise FormatError(f"{what}: libhdf5 took longer than {_PATIENCE * limits['seconds']} s over it") from None
         except OSError as error:
             raise FormatError(f"{what}: the process that reads HDF5 can't be started: {error}") from None
         _check(done.returncode, done.stderr, what)

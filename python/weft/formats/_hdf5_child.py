@@ -28,7 +28,10 @@ class Refused(Exception):
 
 def limit(limits: dict[str, int]) -> None:
     for name, most in (("AS", limits["memory"]), ("CPU", limits["seconds"]), ("FSIZE", limits["output"]), ("CORE", 0)):
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
 
 
 class Walk:
