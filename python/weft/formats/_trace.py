@@ -26,7 +26,7 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
     """
     if not {"x", "y"} <= tensors.keys():
         return None
-    gates = {gate: name for gate in _GATES for name in tensors if _gate(name) == gate}
+    gates = {gate: name for gate in (*_GATES, "gates") for name in tensors if _gate(name) == gate}
     own = {name: tensors[name] for name in tensors if name in ("x", "y", *_STATES)}
     if tensors["x"].dim() == 2 and tensors["y"].dim() == 2:
         own, tensors = _batched(own), tensors | _batched({name: tensors[name] for name in gates.values()})
