@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -383,3 +385,15 @@ def test_shapes_of_a_trace_that_do_not_fit(tmp_path):
     assert "r has shape [4, 3, 5], expected [4, 2, ?]" in of(r=(4, 3, 5))
     assert "r has 7 units" in of(r=(4, 2, 7))
     assert "names its parameters; it has x, h0" in of(y=())
+
+
+def test_the_document_names_every_format_extension_and_option():
+    from weft.formats._registry import FORMATS
+
+    text = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
+    for format in FORMATS:
+        row = next(row for row in text.splitlines() if row.startswith(f"| `{format.name}` |"))
+        assert all(f" {extension}" in row for extension in format.extensions), (format.name, row)
+        if format.name != "torch.export":
+            named = set(re.findall(r"`(\w+)`", row.split("|")[4]))
+            assert named == set(format.options), format.name
