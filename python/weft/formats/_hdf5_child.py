@@ -154,7 +154,9 @@ def main() -> int:
         sys.stderr.write("needs more memory than its size explains")
         return 3
     except Exception as error:
-        sys.stderr.write("is damaged: " + " ".join((str(error) or type(error).__name__).split())[:300])
+        sys.stderr.write(
+            "is damaged: " + " ".join(str(error.args[0] if error.args else type(error).__name__).split())[:300]
+        )
         return 3
     return 0
 
