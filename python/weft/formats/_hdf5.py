@@ -20,7 +20,7 @@ from weft.formats._layers import FormatError
 
 _CHILD = Path(__file__).with_name("_hdf5_child.py")
 _MEMORY = 1 << 30  # for the interpreter, NumPy and libhdf5, and its caches
-_SECONDS = 3  # of processor time, and one more for each 10 MB
+_SECONDS = 2  # of processor time, and one more for each 10 MB
 _PATIENCE = 10  # seconds by the clock for each of processor time
 _SLACK = 64 << 20
 _RATIO = 16  # compressed weights shrink by less
@@ -90,6 +90,8 @@ def _check(status: int, stderr: bytes, what: str) -> None:
         name = signal.Signals(-status).name if status < 0 else f"status {status}"
     except ValueError:
         name = f"signal {-status}"
+    if name == "SIGXCPU":
+        raise FormatError(f"{what}: is damaged: libhdf5 doesn't come to an end with it")
     raise FormatError(f"{what}: is damaged: libhdf5 ended with {name} over it")
 
 

@@ -30,8 +30,9 @@ def limit(limits: dict[str, int]) -> None:
     for name, most in (("AS", limits["memory"]), ("CPU", limits["seconds"]), ("FSIZE", limits["output"]), ("CORE", 0)):
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        bound = sys.maxsize if hard == resource.RLIM_INFINITY else hard
+        # Of processor time the first limit is a signal, whose name says what happened; the second kills.
+        resource.setrlimit(kind, (min(most, bound), min(most + (name == "CPU"), bound)))
 
 
 class Walk:
