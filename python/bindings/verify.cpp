@@ -263,6 +263,15 @@ py::list diagnose(const py::list& layer_list, const verify::Recording& recording
 
 void init_verify(py::module_& m) {
   py::class_<verify::Recording>(m, "Recording", "What an implementation was given and what it answered.")
+      .def(
+          "in_precision_of",
+          [](verify::Recording self, const std::string& dtype) {
+            const std::optional<DType> type = dtype_named(dtype);
+            check(type.has_value(), "there is no dtype {}", dtype);
+            self.precision = verify::Precision::of(*type);
+            return self;
+          },
+          py::arg("dtype"), "The same, forgiving what rounding to a dtype does.")
       .def("h", [](const verify::Recording& self, size_t layer, size_t direction) {
         return self.layers.at(layer).at(direction).h;
       });

@@ -59,6 +59,22 @@ Dot dot(const double* row, const Values& x, bool exact) {
 
 }  // namespace
 
+double round_to_bits(double value, int bits, int smallest) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int last = std::max(exponent - bits, smallest);  // the exponent of the last bit
+  return std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
+}
+
+double round_to(double value, DType dtype) {
+  if (value == 0 || !std::isfinite(value) || dtype == DType::kF64) return value;
+  if (dtype == DType::kF32) return static_cast<float>(value);
+  const bool half = dtype == DType::kF16;
+  const double result = round_to_bits(value, half ? 11 : 8, half ? -24 : -133);
+  return std::abs(result) > Precision::of(dtype).largest ? std::copysign(kInfinity, value) : result;
+}
+
 Precision Precision::of(DType dtype) {
   const double single = std::ldexp(1.0, -24);
   switch (dtype) {

@@ -19,6 +19,10 @@ struct Precision {
   static Precision of(DType dtype);
 };
 
+/// To nearest, ties to even: a number of so many bits whose last is at least 2^smallest; a number of a dtype.
+double round_to_bits(double value, int bits, int smallest = -133);
+double round_to(double value, DType dtype);
+
 /// Numbers computed in float64, and for each what another implementation, which computes the same in another order and
 /// in a given precision, can be off by. A running error analysis: Higham, Accuracy and Stability of Numerical
 /// Algorithms, 2nd ed., sections 3.1 and 3.3; every bound holds for any order of summation, with and without fused

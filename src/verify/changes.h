@@ -28,7 +28,6 @@ struct Change {
   std::function<void(Problem&)> apply;
   bool rearranges = false;  // moves elements of weights, so that its order with another such change matters
   bool rare = false;        // tried by itself, but not in pairs
-  double at_least = 0;      // for one that widens bounds: of them a difference must use so much
 };
 
 /// All changes that there are for a problem, in the order in which they are preferred; none that changes nothing.

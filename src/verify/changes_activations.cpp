@@ -26,21 +26,7 @@ const std::array<Activation, 11> kActivations{{
     {Function::kElu, 1, 0},
 }};
 
-double round_to(double value, DType dtype) {
-  if (value == 0 || !std::isfinite(value) || dtype == DType::kF64) return value;
-  if (dtype == DType::kF32) return static_cast<float>(value);
-  const bool half = dtype == DType::kF16;
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const int last = std::max(exponent - (half ? 11 : 8), half ? -24 : -133);  // the exponent of the last bit
-  const double result = std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
-  return std::abs(result) > Precision::of(dtype).largest ? std::copysign(INFINITY, value) : result;
-}
-
-// A coarser precision explains what is coarse: either all that was recorded is of that dtype, or the differences are of
-// the size of its bounds, of which rounding uses a tenth.
-constexpr double kSharp = 0.01;
-
+// Whether all that was recorded is of a coarser dtype, without which nothing says that it was computed in that.
 bool holds_all(const Recording& recording, DType dtype) {
   for (const auto& layer : recording.layers)
     for (const Recorded& recorded : layer)
@@ -57,6 +43,23 @@ void round_all(Direction& direction, DType dtype) {
   for (std::vector<double>* vector : {&direction.bias_x, &direction.bias_h, &direction.peepholes, &direction.norm_x,
                                       &direction.norm_h, &direction.norm_c, &direction.norm_c_bias})
     each(*vector);
+}
+
+// Matrix units that round what they multiply and sum in float32.
+void add_operands(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
+  if (problem.recording.own || problem.recording.precision.unit > std::ldexp(1.0, -24)) return;
+  for (const auto& [bits, detail] : {std::pair(11, "operands of products rounded to 11 bits, as TF32 and float16 have"),
+                                     std::pair(8, "operands of products rounded to 8 bits, as bfloat16 has")}) {
+    changes.push_back({"dtype", detail,
+                       [scope, bits = bits](Problem& changed) {
+                         edit_layers(changed, scope, [&](Layer& layer) { layer.cell.operand_bits = bits; });
+                         edit_directions(changed, scope, [&](Layer&, Direction& direction) {
+                           for (Matrix* matrix : {&direction.weight_x, &direction.weight_h, &direction.projection})
+                             for (double& value : matrix->values) value = round_to_bits(value, bits);
+                         });
+                       },
+                       false, true});
+  }
 }
 
 }  // namespace
@@ -95,14 +98,15 @@ void add_number_changes(const Problem& problem, const Scope& scope, std::vector<
       edit_directions(changed, scope, [&](Layer&, Direction& direction) { round_all(direction, dtype); });
     };
     changes.push_back({"dtype", std::string("weights rounded to ") + name, round_weights, false, true});
-    if (problem.recording.own) continue;
+    if (problem.recording.own || !holds_all(problem.recording, dtype)) continue;
     changes.push_back({"dtype", std::string("computed in ") + name,
                        [round_weights, precision](Problem& changed) {
                          round_weights(changed);
                          changed.recording.precision = precision;
                        },
-                       false, true, holds_all(problem.recording, dtype) ? 0 : kSharp});
+                       false, true});
   }
+  add_operands(problem, scope, changes);
 }
 
 }  // namespace weft::verify

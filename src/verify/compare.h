@@ -27,8 +27,9 @@ struct Place {
 struct Track {
   int64_t layer = 0;
   int64_t direction = 0;
-  std::vector<double> defect;  // [T]: how far one step is off, where that is the most against its bound; NaN: not recorded
-  std::vector<double> bound;   // [T]: what rounding can make of it there
+  std::vector<double>
+      defect;  // [T]: how far one step is off, where that is the most against its bound; NaN: not recorded
+  std::vector<double> bound;  // [T]: what rounding can make of it there
   std::optional<Place> first;
 };
 

@@ -1,7 +1,7 @@
 #include "verify/diagnose.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 #include <utility>
 
 namespace weft::verify {
@@ -9,6 +9,8 @@ namespace {
 
 // The search's budget in multiply-adds, a few seconds: pairs beyond it aren't tried.
 constexpr double kPairBudget = 4e9;
+
+constexpr double kMuchSmaller = 0.25;
 
 struct Found {
   Changes changes;
@@ -31,16 +33,26 @@ bool fits(const Problem& problem) {
   return true;
 }
 
-bool explains(const Problem& problem, const Changes& changes, std::vector<Found>& found) {
+// The largest of all defects, which a change that explains them must make much smaller: bounds can be wide enough to
+// hold anything where layers that weren't recorded amplify rounding.
+double largest_defect(const Comparison& comparison) {
+  double largest = 0;
+  for (const Track& track : comparison.tracks)
+    for (const double defect : track.defect) largest = std::max(largest, std::isnan(defect) ? 0 : defect);
+  return largest;
+}
+
+bool explains(const Problem& problem, double defect, const Changes& changes, std::vector<Found>& found) {
   Problem changed = problem;
   for (const Change& change : changes) change.apply(changed);
   if (!fits(changed)) return false;
   // The cheap bounds turn most away; what they let pass is looked at more closely.
   if (!compare(changed.layers, changed.recording, Bounds::kWorstCase, 1).agrees()) return false;
   const Comparison comparison = compare(changed.layers, changed.recording);
-  const auto proof = [](double most, const Change& change) { return std::max(most, change.at_least); };
-  const double at_least = std::accumulate(changes.begin(), changes.end(), 0.0, proof);
-  if (!comparison.agrees() || comparison.worst < at_least) return false;
+  if (!comparison.agrees()) return false;
+  // A coarser precision is no such change: what it rounds stays where it is.
+  const bool same_precision = changed.recording.precision.unit == problem.recording.precision.unit;
+  if (same_precision && largest_defect(comparison) > kMuchSmaller * defect) return false;
   const double scale = changed.recording.precision.unit / problem.recording.precision.unit;
   found.push_back({changes, comparison.worst * scale});
   return true;
@@ -64,8 +76,8 @@ Diagnosis best(const Scope& scope, std::vector<Found> found) {
   return result;
 }
 
-void try_pairs(const Problem& problem, const std::vector<Change>& known, const std::function<void()>& poll,
-               std::vector<Found>& found) {
+void try_pairs(const Problem& problem, double defect, const std::vector<Change>& known,
+               const std::function<void()>& poll, std::vector<Found>& found) {
   const double work = std::max(work_of(problem), 1.0);
   double budget = kPairBudget;
   for (size_t first = 0; first < known.size(); ++first) {
@@ -74,20 +86,21 @@ void try_pairs(const Problem& problem, const std::vector<Change>& known, const s
       const Change &a = known[first], &b = known[second];
       if (a.name == b.name || a.rare || b.rare) continue;
       if ((budget -= 3 * work) < 0) return;
-      if (explains(problem, {a, b}, found)) continue;
-      if (a.rearranges && b.rearranges) explains(problem, {b, a}, found);
+      if (explains(problem, defect, {a, b}, found)) continue;
+      if (a.rearranges && b.rearranges) explains(problem, defect, {b, a}, found);
     }
   }
 }
 
 Diagnosis search(const Problem& problem, const Scope& scope, bool pairs, const std::function<void()>& poll) {
   std::vector<Found> found;
+  const double defect = largest_defect(compare(problem.layers, problem.recording));
   const std::vector<Change> known = known_changes(problem, scope);
   for (const Change& change : known) {
     poll();
-    explains(problem, {change}, found);
+    explains(problem, defect, {change}, found);
   }
-  if (found.empty() && pairs) try_pairs(problem, known, poll, found);
+  if (found.empty() && pairs) try_pairs(problem, defect, known, poll, found);
   return best(scope, std::move(found));
 }
 

@@ -75,6 +75,7 @@ struct Cell {
   bool bias_outside_reset = false;  // n = g(X_n + b_hn + r W_hn h)
   double forget_bias = 0;           // added to what goes into the forget gate
   Stale stale = Stale::kNone;
+  int operand_bits = 0;  // not 0: what is multiplied with a matrix is rounded to so many
 
   bool operator==(const Cell&) const = default;
 };

@@ -112,9 +112,20 @@ class Gates {
  private:
   Sums sums(const Matrix& matrix, int64_t first, int64_t count, const Values& vector,
             const std::vector<double>& gain) const {
-    Sums result = product(matrix, first, count, vector);
+    Sums result = product(matrix, first, count, operand(vector));
     if (!cell_.norm_eps) return result;
     return normalised(rounded(result, vector.size(), precision_), *cell_.norm_eps, gain, first, precision_);
+  }
+  Values operand(Values vector) const {
+    if (cell_.operand_bits == 0) return vector;
+    const auto round = [&](double value) { return round_to_bits(value, cell_.operand_bits); };
+    for (int64_t index = 0; index < vector.size(); ++index) {
+      const double value = vector.value[index], error = vector.error[index];
+      vector.value[index] = round(value);
+      // An error may carry it over to the next number.
+      if (error != 0) vector.error[index] = round(value + error) - round(value - error);
+    }
+    return vector;
   }
   Sums part(const Sums& whole, int gate) const {
     const auto first = gate * hidden_, last = first + hidden_;

@@ -346,3 +346,60 @@ def test_the_line_of_configuration_does_what_the_candidate_does(
     for change in report.diagnoses[0].changes:
         exec(change.configuration, {"m": module, "torch": torch})
     assert weft.verify(module, {"x": x, "y": y}).agrees, str(report)
+
+
+def test_parameters_that_were_computed_with_are_explained_up_to_rounding() -> None:
+    """A bias to which 1 was added in float32 isn't 1 more in float64."""
+    module = seeded(nn.LSTM(3, 4))
+    other = copied(module)
+    with torch.no_grad():
+        other.bias_ih_l0[4:8] += 1
+    (diagnosis,) = weft.verify(module, other).diagnoses
+    assert [change.name for change in diagnosis.changes] == ["forget_bias"]
+    assert diagnosis.sentence.endswith("(up to the rounding of float32)")
+    other = copied(module)
+    with torch.no_grad():
+        other.weight_hh_l0.copy_((other.weight_hh_l0 * 3) / 3)
+    (diagnosis,) = weft.verify(module, other).diagnoses
+    assert [change.name for change in diagnosis.changes] == ["dtype"]
+    assert "rounded otherwise" in diagnosis.sentence
+
+
+def test_operands_of_a_matrix_unit() -> None:
+    """What TF32 and bfloat16 units give: rounded operands, float32 sums and gates; y itself isn't rounded."""
+    module = seeded(nn.GRU(5, 6))
+    x = torch.randn(9, 2, 5)
+    for dtype, bits in ((torch.bfloat16, "8 bits"), (torch.float16, "11 bits")):
+        w_x, w_h = (module.get_parameter(f"weight_{p}_l0").detach().to(dtype).float() for p in ("ih", "hh"))
+        h, ys = torch.zeros(2, 6), []
+        for xt in x:
+            gi = (xt.to(dtype).float() @ w_x.T + module.bias_ih_l0.detach()).chunk(3, -1)
+            gh = (h.to(dtype).float() @ w_h.T + module.bias_hh_l0.detach()).chunk(3, -1)
+            r, z = torch.sigmoid(gi[0] + gh[0]), torch.sigmoid(gi[1] + gh[1])
+            h = (1 - z) * torch.tanh(gi[2] + r * gh[2]) + z * h
+            ys.append(h)
+        report = weft.verify(module, {"x": x, "y": torch.stack(ys)})
+        (diagnosis,) = report.diagnoses
+        assert [change.name for change in diagnosis.changes] == ["dtype"] and bits in diagnosis.changes[0].detail
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-2, 0.1])
+def test_other_weights_are_not_taken_for_a_dtype(noise: float) -> None:
+    for seed in range(6):
+        torch.manual_seed(seed)
+        module = seeded(MODULES["GRU" if seed % 2 else "LSTM"](4, 6, 1 + seed % 3, bidirectional=True), seed)
+        trace = trace_of(module, torch.randn(8, 2, 4, generator=torch.Generator().manual_seed(seed)))
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter += noise * torch.randn(parameter.shape)
+        report = weft.verify(module, trace)
+        assert not report.agrees and all(not each.changes for each in report.diagnoses), str(report)
+
+
+def test_a_projection_as_large_as_the_state_has_no_module_here() -> None:
+    layer = layers_of_module(seeded(nn.LSTM(3, 4, proj_size=2))).layers[0]
+    d = layer.directions[0]
+    square = type(d)(d.weight_x, torch.randn(16, 4), d.bias_x, d.bias_h, projection=torch.eye(4))
+    layers = [Layer("l", "LSTM", [square])]
+    report = weft.verify(layers, layers)
+    assert report.agrees and report.own_dtype is None

@@ -119,6 +119,11 @@ def _dtype(detail: str, where: Where) -> tuple[str, str]:
     name = detail.split()[-1]
     if detail.startswith("weights"):
         return f"has the {detail}", f"for p in m.parameters(): p.data = p.to(torch.{name}).to(p.dtype)"
+    if detail.startswith("operands"):
+        bits = re.search(r"(\d+) bits", detail)
+        dtype = "bfloat16" if bits and bits[1] == "8" else "float16"
+        meaning = f"has the {detail}, and adds up what comes out in float32"
+        return meaning, f"h = functional.linear(x.to(torch.{dtype}).float(), w.to(torch.{dtype}).float())  # and of h"
     return f"is {detail}", f"m.to(torch.{name})(x.to(torch.{name}))"
 
 

@@ -22,7 +22,7 @@ def own_dtype(pair: Pair, input: _sides.Input) -> OwnDtype | None:
     with torch.no_grad():
         try:
             answers = [_run(layers, input, dtype) for layers in (pair.reference, pair.candidate)]
-        except FormatError:
+        except (FormatError, ValueError):  # of ours, of PyTorch's constructors
             return None
     if answers[0].numel() == 0:
         return None

@@ -23,8 +23,8 @@ from weft.verification._own_dtype import own_dtype
 from weft.verification._pairs import Pair, paired
 from weft.verification._recording import recording_of
 from weft.verification._report import Diagnosis, Report, Track
+from weft.verification._search import explained
 from weft.verification._sides import Input, Side
-from weft.verification._weights import differing
 
 
 def verify(
@@ -207,22 +207,7 @@ def _compare_models(pair: Pair, input: Input) -> tuple[list[Track], list[Diagnos
     tracks = tracks_of(_C.compare_layers(ours, recording), pair.reference, pair.start)
     if all(track.first is None for track in tracks):
         return tracks, []
-    diagnoses = diagnoses_of(_C.diagnose_layers(ours, recording), pair.reference, pair.start, "reference")
-    if any(not diagnosis.changes for diagnosis in diagnoses):
-        # What the candidate has and the reference lacks, a bias for instance, no change of the reference can show.
-        other = _C.diagnose_layers(theirs, _C.record_layers(ours, x))
-        turned = diagnoses_of(other, pair.candidate, pair.start, "candidate")
-        explained = {diagnosis.scope: diagnosis for diagnosis in turned if diagnosis.changes}
-        diagnoses = [each if each.changes else explained.get(each.scope, each) for each in diagnoses]
-    return tracks, [each if each.changes else _with_weights(each, pair) for each in diagnoses]
-
-
-def _with_weights(diagnosis: Diagnosis, pair: Pair) -> Diagnosis:
-    """Of what no known difference explains: which parameters differ."""
-    index = int(diagnosis.scope.split(",")[0].removeprefix("layer ")) - pair.start
-    found = differing(pair.reference[index], pair.candidate[index])
-    weights = f"parameters differ: {'; '.join(found)}" if found else "the parameters are the same"
-    return dataclasses.replace(diagnosis, sentence=f"{diagnosis.sentence}; {weights}")
+    return tracks, explained(pair, ours, theirs, recording, x)
 
 
 # A side with weights against a trace --------------------------------------------------------------------------------
