@@ -144,7 +144,7 @@ def _safetensors_files() -> dict[str, tuple[bytes, str]]:
         "nested.safetensors": (safetensors(b'{"a":' * 100_000), "is a damaged safetensors file"),
         "names.safetensors": (
             safetensors({"a" * 10_000: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"\0" * 4),
-            "whose name has more than 4096 letters",
+            "whose name has more than 1024 letters",
         ),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -308,6 +309,45 @@ def test_what_is_no_model_is_said_in_a_line(tmp_path):
     torch.save(nn.GRU(3, 4).state_dict(), script, _use_new_zipfile_serialization=False)
     assert "is a pickle, maybe of PyTorch's format before 1.6" in message(script)
     assert "holds an object of torch.nn.modules.rnn.GRU" in message(save(tmp_path, nn.GRU(3, 4)))
+
+
+def test_a_forward_of_its_own_is_noted():
+    class Doubled(nn.GRU):
+        def forward(self, x, hx=None):
+            return super().forward(2 * x, hx)
+
+    assert "Doubled has a forward of its own" in formats.layers_of_module(Doubled(3, 4)).notes[0]
+    plain = parametrizations.weight_norm(nn.GRU(3, 4), "weight_hh_l0")
+    assert formats.layers_of_module(plain).notes == [] == formats.layers_of_module(nn.GRUCell(3, 4)).notes
+
+
+def test_names_in_a_file_cannot_break_the_line(tmp_path):
+    content = {f"a\n\x1b[31m.{key}": value for key, value in nn.GRU(3, 4).state_dict().items() if "hh" in key}
+    assert "a ?[31m.weight_hh_l0 has no weight_ih" in message(save(tmp_path, content))
+
+
+def test_checkpoints_hold_more_than_weights(tmp_path):
+    """What torch.save writes of plain values, views, transposed and tied tensors, and parameters."""
+    module = nn.GRU(4, 4)
+    block = torch.randn(40, 4)
+    content = dict(module.named_parameters()) | {
+        "weight_ih_l0": block[3:15],
+        "weight_hh_l0": block[3:15].t().contiguous().t(),
+        "bias_hh_l0": module.bias_ih_l0,
+    }
+    more = {
+        "dtype": torch.float32,
+        "size": torch.Size([1, 2]),
+        "device": torch.device("cpu"),
+        "plain": [None, True, (1, 2.5), 2**80, b"abc", {1, 2}, torch.zeros(2, dtype=torch.bool)],
+    }
+    (layer,) = formats.read(save(tmp_path, {"model": content, **more})).layers
+    d = layer.directions[0]
+    assert torch.equal(d.weight_x, block[3:15]) and torch.equal(d.weight_h, block[3:15])
+    assert torch.equal(d.bias_h, module.bias_ih_l0)
+    torch.save(content, tmp_path / "file.pt", pickle_protocol=4)
+    assert "its pickle has protocol 4" in message(tmp_path / "file.pt")
+    assert "object of collections.defaultdict" in message(save(tmp_path, {"a": content, "b": defaultdict(list)}))
 
 
 def written(tmp_path, data, name="file.bin"):

@@ -341,6 +341,37 @@ def test_what_a_node_gets_when_it_runs_is_noted(tmp_path):
     ]
 
 
+def test_the_batch_first(tmp_path):
+    """layout=1, which ONNX Runtime doesn't run: states are [B, D, H], and Y [B, T, D, H] needs no Transpose."""
+    model = node_model("GRU", directions=2, state=True, layout=1)
+    onnx.checker.check_model(model)
+    first = read_model(tmp_path, model).layers[0]
+    state = onnx.numpy_helper.to_array(next(t for t in model.graph.initializer if t.name == "h0"))
+    for i, d in enumerate(first.directions):
+        assert torch.equal(d.h0, torch.from_numpy(state[:, i].copy()))
+    rng = np.random.default_rng(1)
+    for name, shape in (("W2", (1, 12, 8)), ("R2", (1, 12, 4)), ("shape", None)):
+        value = np.array([0, 0, -1]) if shape is None else rng.normal(size=shape).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    model.graph.node.append(helper.make_node("Reshape", ["y", "shape"], ["flat"]))
+    model.graph.node.append(helper.make_node("GRU", ["flat", "W2", "R2"], ["z"], hidden_size=4, layout=1))
+    assert [layer.continues for layer in read_model(tmp_path, model).layers] == [False, True]
+    # With the steps first the same Reshape mixes the directions with the batch, and is no chain.
+    for node in model.graph.node:
+        for attribute in [a for a in node.attribute if a.name == "layout"]:
+            attribute.i = 0
+    assert [layer.continues for layer in read_model(tmp_path, model).layers] == [False, False]
+
+
+def test_defaults_on_which_runtimes_differ_are_noted(tmp_path):
+    def notes(**own):
+        return read_model(tmp_path, node_model("GRU", activations=["Affine", "ThresholdedRelu"], **own)).notes
+
+    assert len(notes()) == 2 and "Affine has ONNX's default where the node gives none, alpha 1 and beta 0" in notes()[0]
+    assert len(notes(activation_alpha=[0.5], activation_beta=[0.1])) == 1
+    assert notes(activation_alpha=[0.5, 0.2], activation_beta=[0.1]) == []
+
+
 def changed(model, **inputs):
     """Node inputs by position name replaced."""
     for name, value in inputs.items():

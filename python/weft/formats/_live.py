@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import weft.nn
 from weft.formats import _pytorch
 from weft.formats._functions import evaluate
 from weft.formats._layers import Activation, FormatError, Layer, Source
 from weft.formats._options import ACTIVATIONS, Options, activation
 
 _CELLS = {nn.GRUCell: "GRU", nn.LSTMCell: "LSTM", nn.RNNCell: "RNN"}
+_FORWARDS = {cls.forward for cls in (nn.GRU, nn.LSTM, nn.RNN, weft.nn.GRU, weft.nn.LSTM, weft.nn.RNN, *_CELLS)}
 _VARIANT = ("reset_after", "gate_activation", "cell_clip", "coupled_input_forget")
 
 
@@ -32,6 +34,9 @@ def layers_of_module(module: nn.Module) -> Source:
     for name, part in module.named_modules():
         if isinstance(part, nn.RNNBase | nn.RNNCellBase):
             layers += _layers(name, part)
+            if type(part).forward not in _FORWARDS:
+                label = _pytorch.module_name(name)
+                notes.append(f"{label}: {type(part).__name__} has a forward of its own, which isn't looked at")
             if part.training and any(getattr(part, p, 0) for p in ("dropout", "recurrent_dropout", "zoneout")):
                 notes.append(f"{_pytorch.module_name(name)}: is in training; it is taken as in evaluation")
     if not layers:  # a scripted module is of no class, but has the parameters

@@ -35,6 +35,8 @@ ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "Softsign": ("softsign", ()),
     "Softplus": ("softplus", ()),
 }
+#: Those of which ONNX Runtime has other defaults.
+_DISPUTED = ("affine", "scaledtanh", "thresholdedrelu")
 #: Nodes through which a layer's output may go on its way to the next one.
 _BETWEEN = ("Squeeze", "Transpose", "Reshape", "Identity", "Cast", "Dropout", "Unsqueeze")
 _SPLITS = ("Split", "Slice", "Gather")
@@ -97,7 +99,10 @@ def _comes_from(graph: Graph, name: str, places: dict[tuple[int, int], Layer], l
         if made is None:
             return None
         graph, node = made
-        if (source := places.get((id(graph), id(node)))) is not None:
+        if (id(graph), id(node)) in places:
+            source = places[id(graph), id(node)]
+            # With the batch first the directions lie beside the units already.
+            crossed = crossed or attributes(node, graph.references).get("layout", 0) == 1
             fits = source.output_size == layer.input_size and name == node.output[0]
             return source if fits and (crossed or len(source.directions) == 1) else None
         if node.op_type == "Concat":  # of the two directions, each by itself
@@ -165,7 +170,7 @@ def _layer(label: str, graph: Graph, node: Any, notes: list[str]) -> Layer:
                 reverse=i == 1 or own.get("direction") == "reverse",
             )
         )
-    activations = _activations(kind, count, own)
+    activations = _activations(kind, count, own, label, notes)
     clip = own.get("clip")
     if clip is not None and not (math.isfinite(clip) and clip > 0):
         raise FormatError(f"clip is {clip:g}, which should be positive")
@@ -226,7 +231,7 @@ def _decimal(value: float) -> float:
     return float(str(np.float32(value)))
 
 
-def _activations(kind: str, count: int, own: dict[str, Any]) -> dict[str, Activation]:
+def _activations(kind: str, count: int, own: dict[str, Any], label: str, notes: list[str]) -> dict[str, Activation]:
     names = own.get("activations") or list(_DEFAULTS[kind]) * count
     each = len(_DEFAULTS[kind])
     if len(names) != each * count:
@@ -238,6 +243,11 @@ def _activations(kind: str, count: int, own: dict[str, Any]) -> dict[str, Activa
         if name.lower() not in known:
             raise FormatError(f"has activation {name!r}; ONNX has {', '.join(ACTIVATIONS)}")
         ours, defaults = ACTIVATIONS[known[name.lower()]]
+        if defaults and name.lower() in _DISPUTED and min(len(alphas), len(betas) + 2 - len(defaults)) < 1:
+            wanted = " and ".join(f"{word} {v:g}" for word, v in zip(("alpha", "beta"), defaults, strict=False))
+            notes.append(
+                f"{label}: its {name} has ONNX's default where the node gives none, {wanted}; some runtimes take 0"
+            )
         # Each takes the next of a list only if it has that parameter, as ONNX Runtime does.
         values = [
             _decimal(given.pop(0)) if given else default

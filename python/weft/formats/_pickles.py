@@ -139,7 +139,11 @@ class _Machine:
             stack.append(self._call(stack.pop(), arguments))
         elif name == "BUILD":
             stack.pop()
-        elif name not in ("PROTO", "STOP", "FRAME"):
+        elif name == "PROTO" and argument > 2:
+            raise FormatError(
+                f"its pickle has protocol {argument}; torch.save without pickle_protocol writes one that is read"
+            )
+        elif name not in ("PROTO", "STOP"):
             raise FormatError(
                 f"its pickle uses {name}, which no state dict needs; torch.save(model.state_dict(), path)"
             )

@@ -34,10 +34,15 @@ def read(path: str | os.PathLike[str], format: str | None = None, options: Mappi
     try:
         return _read(path, None if format is None else by_name(format), given)
     except FormatError as error:
-        text = " ".join(str(error).split())
+        text = _one_line(str(error))
         raise FormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
     except Exception as error:  # what a damaged file makes a library raise
         raise FormatError(f"{path}: can't be read: {type(error).__name__}: {first_line(error)}") from None
+
+
+def _one_line(text: str) -> str:
+    """Names in a file may hold anything, and end up in messages."""
+    return "".join(letter if letter.isprintable() else " " if letter in "\n\t" else "?" for letter in text)
 
 
 def _read(path: Path, wanted: Format | None, options: Options) -> Source:
@@ -101,7 +106,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     try:
         return read_tensors(Path(path))
     except FormatError as error:
-        text = " ".join(str(error).split())
+        text = _one_line(str(error))
         raise FormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
     except Exception as error:  # what a damaged file makes a library raise
         raise FormatError(f"{path}: can't be read: {type(error).__name__}: {first_line(error)}") from None

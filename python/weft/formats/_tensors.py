@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 import warnings
 import zipfile
@@ -23,7 +24,7 @@ FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _NUMBERS = re.compile(r"(\d+)")
 _MOST_ENTRIES = 1_000_000
 _MOST_DEPTH = 64
-_LONGEST_NAME = 4096
+_LONGEST_NAME = 1024
 _SHARED = 8  # tensors that are views of one storage may together be so many times the file
 
 
@@ -132,7 +133,11 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pickle protocols
         # Mapped, so that a storage is a slice of the file whatever the archive's own directory claims.
-        loaded = torch.load(str(path), map_location="cpu", weights_only=True, mmap=True)
+        try:
+            loaded = torch.load(str(path), map_location="cpu", weights_only=True, mmap=True)
+        except pickle.UnpicklingError as error:  # with advice to load it without weights_only
+            why = str(error).partition("WeightsUnpickler error:")[2].strip().splitlines() or ["it isn't weights only"]
+            raise FormatError(f"{path}: torch.load(weights_only=True) refuses it: {why[0][:300]}") from None
     if not isinstance(loaded, dict | list | tuple | Tensor):
         raise FormatError(f"{path}: holds a {type(loaded).__name__} where a state dict is expected")
     tensors = flatten(loaded)
