@@ -8,13 +8,12 @@ linen's one in the new gate's product of h; an LSTMCell has those of h, a Simple
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import re
 
 import torch
 from torch import Tensor
 
+from weft.formats._flax_order import Found, Unit, arranged, follows, label_of
 from weft.formats._layers import SIGMOID, TANH, Direction, FormatError, Layer, Source
 from weft.formats._options import Options
 from weft.formats._tensors import parameter
@@ -31,22 +30,6 @@ _MERGES = ("concat", "sum", "mul", "ave")
 _WIDTHS = {1: "RNN", 3: "GRU", 4: "LSTM"}
 #: Of a training state, beside the parameters: what has the same names.
 _COPIES = {"opt_state", "mu", "nu", "trace", "ema", "ema_params", "batch_stats"}
-_AUTOMATIC = re.compile(r"(.*Cell)_(\d+)", re.DOTALL)
-_NUMBERED = re.compile(r"(.*?)_?(\d+)", re.DOTALL)
-
-#: Of a cell, by product ("ir", "dense_h") and part ("kernel", "bias"): the tensor's name in the file.
-Found = dict[tuple[str, str], str]
-
-
-@dataclasses.dataclass
-class _Unit:
-    """A layer: the cells of its one or two directions, and where they are in the tree of modules."""
-
-    path: tuple[str, ...]
-    cells: list[Found]
-    kind: str
-    inputs: int
-    units: int
 
 
 def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
@@ -64,24 +47,25 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
         if kind:
             cells[path] = found, kind
         elif products == {"if", "in", "hf", "hn"} or products == {"if_", "in_", "hf", "hn"}:
-            source.notes.append(f"{_label(path)} is an MGUCell, which isn't read")
+            source.notes.append(f"{label_of(path)} is an MGUCell, which isn't read")
     kept = {path: cell for path, cell in cells.items() if not _COPIES & set(path)}
     cells = kept or cells
     if not cells:
         return None
-    units = _ordered(_paired(tensors, cells))
+    units = _paired(tensors, cells)
     wanted = options.text("module")
     if wanted is not None:
-        chosen = [unit for unit in units if f"{_label(unit.path)}/".startswith(wanted.replace(".", "/") + "/")]
+        chosen = [unit for unit in units if f"{label_of(unit.path)}/".startswith(wanted.replace(".", "/") + "/")]
         if not chosen:
-            raise FormatError(f"has no cell {wanted!r}; it has {', '.join(_label(unit.path) for unit in units)}")
+            raise FormatError(f"has no cell {wanted!r}; it has {', '.join(label_of(unit.path) for unit in units)}")
         units = chosen
-    units = _folded(units, options, source)
+    merge = options.word("merge", _MERGES, "concat")
+    units = arranged(units, options.flag("bidirectional"), merge, source.notes)
     used: set[str] = set()
     for i, unit in enumerate(units):
         layer = _layer(tensors, unit, options)
         fits = i > 0 and source.layers[-1].output_size == layer.input_size
-        layer.continues = fits and _follows(units[i - 1], unit)
+        layer.continues = fits and follows(units[i - 1], unit)
         source.layers.append(layer)
         used |= {name for found in unit.cells for name in found.values()}
     _assumptions(source, options)
@@ -117,9 +101,9 @@ def _kind(tensors: dict[str, Tensor], found: Found) -> str:
     return ""
 
 
-def _paired(tensors: dict[str, Tensor], cells: dict[tuple[str, ...], tuple[Found, str]]) -> list[_Unit]:
+def _paired(tensors: dict[str, Tensor], cells: dict[tuple[str, ...], tuple[Found, str]]) -> list[Unit]:
     """Layers: a Bidirectional's are its forward_rnn and its backward_rnn."""
-    units: list[_Unit] = []
+    units: list[Unit] = []
     for path, (found, kind) in cells.items():
         words = [i for i, word in enumerate(path) if word in ("forward_rnn", "backward_rnn")]
         base, rest = (path[: words[-1]], path[words[-1] + 1 :]) if words else (path, ())
@@ -130,108 +114,34 @@ def _paired(tensors: dict[str, Tensor], cells: dict[tuple[str, ...], tuple[Found
             other, kind_of_other = cells[both[1]]
             unit = _unit(tensors, base, [found, other], kind)
             if kind != kind_of_other or _unit(tensors, base, [other], kind).units != unit.units:
-                raise FormatError(f"{_label(base)}: its two directions are of different kinds or sizes")
+                raise FormatError(f"{label_of(base)}: its two directions are of different kinds or sizes")
             units.append(unit)
         else:
             units.append(_unit(tensors, path, [found], kind))
     return units
 
 
-def _unit(tensors: dict[str, Tensor], path: tuple[str, ...], cells: list[Found], kind: str) -> _Unit:
+def _unit(tensors: dict[str, Tensor], path: tuple[str, ...], cells: list[Found], kind: str) -> Unit:
     def first(found: Found, side: int) -> str:
         name = LINEN[kind][side][0]
         return found.get((("dense_i", "dense_h")[side], "kernel")) or found[name, "kernel"]
 
     kernel = parameter(tensors, first(cells[0], 0), (None, None))
     recurrent = parameter(tensors, first(cells[0], 1), (None, None))
-    return _Unit(path, cells, kind, kernel.shape[0], recurrent.shape[0])
+    return Unit(path, cells, kind, kernel.shape[0], recurrent.shape[0])
 
 
-def _ordered(units: list[_Unit]) -> list[_Unit]:
-    """By name, with numbers as numbers; or as they are in the file, if more of them fit each other so."""
-
-    def natural(unit: _Unit) -> list[list[tuple[int, str]]]:
-        words = [re.split(r"(\d+)", word) for word in unit.path]
-        return [[(int(part) if part.isdecimal() and len(part) < 10 else -1, part) for part in word] for word in words]
-
-    def fits(order: list[_Unit]) -> int:
-        return sum(
-            after.inputs in (unit.units, unit.units * len(unit.cells)) for unit, after in itertools.pairwise(order)
-        )
-
-    named = sorted(units, key=natural)
-    return units if fits(units) > fits(named) else named
-
-
-def _folded(units: list[_Unit], options: Options, source: Source) -> list[_Unit]:
-    """Two cells in a row as the directions of one layer: in a compact module nothing else says so."""
-    asked = options.flag("bidirectional")
-    if asked is False:
-        return units
-    folded: list[_Unit] = []
-    for i, unit in enumerate(units):
-        if folded and folded[-1].cells[-1] is unit.cells[0]:
-            continue
-        after = units[i + 1] if i + 1 < len(units) else None
-        alike = after is not None and len(unit.cells) == len(after.cells) == 1 and _alike(unit, after)
-        if not alike or after is None:
-            folded.append(unit)
-            continue
-        behind = units[i + 2] if i + 2 < len(units) else None
-        sure = unit.inputs != unit.units or (behind is not None and behind.inputs == 2 * unit.units != unit.units)
-        if asked or (sure and _automatic(unit, after)):
-            folded.append(dataclasses.replace(unit, cells=[*unit.cells, *after.cells]))
-            if not asked:
-                source.notes.append(
-                    f"{_label(unit.path)} and {_label(after.path)} are taken for the directions of one layer, as their "
-                    "sizes say; option bidirectional=false says otherwise"
-                )
-            continue
-        if unit.inputs == unit.units and _automatic(unit, after):
-            source.notes.append(
-                f"{_label(unit.path)} and {_label(after.path)} are taken for layers, one behind the other; if they are "
-                "the directions of one, option bidirectional=true says so"
-            )
-        folded.append(unit)
-    return folded
-
-
-def _alike(unit: _Unit, other: _Unit) -> bool:
-    return (unit.kind, unit.inputs, unit.units) == (other.kind, other.inputs, other.units)
-
-
-def _automatic(unit: _Unit, other: _Unit) -> bool:
-    """Whether the two have names that linen made, one after the other, in one module."""
-    if unit.path[:-1] != other.path[:-1] or not unit.path or not other.path:
-        return False
-    names = [_AUTOMATIC.fullmatch(path[-1]) for path in (unit.path, other.path)]
-    return all(names) and names[0][1] == names[1][1] and int(names[0][2]) + 1 == int(names[1][2])  # type: ignore[index]
-
-
-def _follows(before: _Unit, unit: _Unit) -> bool:
-    """Whether one is behind the other in a list of modules, or among the cells that linen named."""
-    first, second = (path[:-1] if path[-1:] == ("cell",) else path for path in (before.path, unit.path))
-    if first[:-1] != second[:-1] or not first or not second:
-        return False
-    if all(_AUTOMATIC.fullmatch(path[-1]) for path in (first, second)):
-        return True
-    names = [_NUMBERED.fullmatch(path[-1]) for path in (first, second)]
-    if not names[0] or not names[1] or len(names[1][2]) > 9:
-        return False
-    return names[0][1] == names[1][1] and int(names[0][2]) < int(names[1][2])
-
-
-def _layer(tensors: dict[str, Tensor], unit: _Unit, options: Options) -> Layer:
+def _layer(tensors: dict[str, Tensor], unit: Unit, options: Options) -> Layer:
     directions = [_direction(tensors, found, unit, options) for found in unit.cells]
     if len(directions) == 2:
         directions[1].reverse = True
         if directions[0].weight_x.dtype != directions[1].weight_x.dtype:
-            raise FormatError(f"{_label(unit.path)}: its two directions are of different dtypes")
+            raise FormatError(f"{label_of(unit.path)}: its two directions are of different dtypes")
     else:
         directions[0].reverse = options.flag("reverse", False)
     inner = options.activation("activation", TANH)
     return Layer(
-        _label(unit.path),
+        label_of(unit.path),
         unit.kind,
         directions,
         gate_activation=options.activation("gate_activation", SIGMOID),
@@ -241,7 +151,7 @@ def _layer(tensors: dict[str, Tensor], unit: _Unit, options: Options) -> Layer:
     )
 
 
-def _direction(tensors: dict[str, Tensor], found: Found, unit: _Unit, options: Options) -> Direction:
+def _direction(tensors: dict[str, Tensor], found: Found, unit: Unit, options: Options) -> Direction:
     kind, units = unit.kind, unit.units
     is_nnx = ("dense_i", "kernel") in found
     gates = len(LINEN[kind][0])
@@ -274,13 +184,6 @@ def _direction(tensors: dict[str, Tensor], found: Found, unit: _Unit, options: O
 
 def _named(found: Found, product: str, part: str) -> str:
     return found.get((product, part)) or found[f"{product}_", part]
-
-
-def _label(path: tuple[str, ...]) -> str:
-    while path and path[0] in ("params", "model", "state") and len(path) > 1:
-        path = path[1:]
-    path = path[:-1] if path[-1:] == ("cell",) else path
-    return "/".join(path[1:] if path[:1] == ("params",) else path) or "(root)"
 
 
 def _assumptions(source: Source, options: Options) -> None:
