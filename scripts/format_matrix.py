@@ -250,7 +250,8 @@ def table(sizes: Sizes) -> str:
             found = [differences(source, case, sizes, list(DESTINATIONS)) for case in cases]
             for destination, row in rows.items():
                 mark = " *" if BURN in (source, destination) else ""
-                row.append(f"{max(each[destination] for each in found):.1e}{mark}")
+                worst = max(each[destination] for each in found)
+                row.append(f"{worst:.1e}{mark}" if worst else f"0{mark}")
         lines += [f"| {source} | {destination} | {' | '.join(row)} |" for destination, row in rows.items()]
     return "\n".join(lines)
 

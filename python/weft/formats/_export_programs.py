@@ -15,6 +15,7 @@ from weft.formats._options import ACTIVATIONS, activation
 _HEADER = re.compile(r"\s*program @(gru|lstm|rnn_tanh|rnn_relu)(?:_variant)?\(([^()]*)\) \{")
 _PARAMETER = re.compile(r"([wbp]|ln)_(ih|hh|hr|i|f|o|c|c_bias)_(l\d+(?:_reverse)?)")
 _MOST_TEXT = 1 << 22
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _MOST_CONSTANTS = 8
 
 
@@ -114,15 +115,21 @@ def activation_of(text: Any, label: str) -> Activation:
 
 
 def _candidates(text: str) -> list[Activation]:
-    """All, with the numbers in the text as their parameters."""
-    numbers = list(dict.fromkeys(map(float, re.findall(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text))))[:_MOST_CONSTANTS]
-    found = [activation(name) for name in ACTIVATIONS]
-    for name, defaults in ACTIVATIONS.items():
+    """Those whose texts differ from this one in constants alone, with its constants as their parameters."""
+    numbers = list(dict.fromkeys(map(float, re.findall(rf"value = ({_NUMBER})", text))))[:_MOST_CONSTANTS]
+    alike = [name for name in ACTIVATIONS if _shape(text) in map(_shape, _texts(activation(name)))]
+    found = [activation(name) for name in alike]
+    for name in alike:
+        defaults = ACTIVATIONS[name]
         if len(defaults) == 1:
             found += [activation(name, alpha) for alpha in numbers]
         elif defaults:
             found += [activation(name, alpha, beta) for alpha in numbers for beta in numbers]
     return found
+
+
+def _shape(text: str) -> str:
+    return re.sub(rf"value = {_NUMBER}", "value", text)
 
 
 @functools.lru_cache(maxsize=4096)
