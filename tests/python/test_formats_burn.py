@@ -391,7 +391,7 @@ def test_broken_records_are_named(tmp_path):
         return {name: tensor for name, tensor in GRU_FORWARD.items() if part not in name}
 
     cases = {
-        "has no weights of new_gate, as a GRU has": without("new_gate"),
+        "has no weights of new_gate, as a Gru has": without("new_gate"),
         "has no weights of update_gate": without("update_gate.hidden_transform.weight"),
         "has gates gate, new_gate": GRU_FORWARD | renamed(RNN_FORWARD, "gate") | without("reset_gate"),
         r"reset_gate.input_transform.bias has shape \[2\], expected \[3\]": GRU_FORWARD

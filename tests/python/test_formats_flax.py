@@ -66,12 +66,12 @@ class SetUp(nn.Module):
 
 def run_flax(module, variables, x):
     """[T, B, I] -> [T, B, O]"""
-    y = module.apply(variables, jnp.asarray(x.transpose(0, 1).numpy()))
+    y = jax.jit(module.apply)(variables, jnp.asarray(x.transpose(0, 1).numpy()))
     return torch.from_numpy(np.array(y)).double().transpose(0, 1)
 
 
 def made_of(module, dtype=np.float32):
-    variables = module.init(jax.random.key(0), jnp.zeros((2, 5, 3), jnp.float32))
+    variables = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((2, 5, 3), jnp.float32))
     rng = np.random.default_rng(0)
     return jax.tree.map(lambda leaf: rng.normal(scale=0.5, size=leaf.shape).astype(dtype), variables)
 

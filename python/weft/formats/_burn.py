@@ -87,7 +87,9 @@ def _kind(prefix: str, found: dict[str, str]) -> str:
                 gate for gate in own if f"{gate}.input.weight" not in found or f"{gate}.hidden.weight" not in found
             ]
             if missing:
-                raise FormatError(f"{prefix or 'the module'}: has no weights of {', '.join(missing)}, as a {kind} has")
+                raise FormatError(
+                    f"{prefix or 'the module'}: has no weights of {', '.join(missing)}, as a {kind.capitalize()} has"
+                )
             return kind
     raise FormatError(f"{prefix or 'the module'}: has gates {', '.join(sorted(gates))}, which no module of Burn has")
 
