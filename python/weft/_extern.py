@@ -7,7 +7,7 @@ are traced into a program of their own, which the op brings along. That program 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from weft import _trace
 from weft._aten import DTYPES, UnsupportedError
-from weft._recorder import Operation, Ref
+from weft._recorder import Operation, Ref, references
 
 #: A size of both runs as a factor times symbols.
 SizeOf = Callable[[int, int], tuple[int, list[int]]]
@@ -66,7 +66,7 @@ def external(
         if isinstance(parameter.type, torch.TensorType) and isinstance(argument, bool | int | float):
             raise UnsupportedError(f"{op.target} of a number for a tensor")
     tensors = _Tensors(first, second, size_of)
-    operands = list(dict.fromkeys(_refs(op.arguments)))
+    operands = list(dict.fromkeys(references(op.arguments)))
     spell = _Speller(tensors, operands)
     call = f"{op.target}({', '.join(spell(a, b) for a, b in zip(op.arguments, other.arguments, strict=True))})"
     vjp = _derivative(call, op, operands, tensors)
@@ -80,14 +80,6 @@ def _checking(op: Operation) -> Operation:
     names = [parameter.name for parameter in op.target._schema.arguments]
     arguments = [True if name == "check_errors" else a for name, a in zip(names, op.arguments, strict=True)]
     return dataclasses.replace(op, arguments=arguments)
-
-
-def _refs(argument: Any) -> Iterator[int]:
-    if isinstance(argument, Ref):
-        yield argument.number
-    elif isinstance(argument, list | tuple):
-        for item in argument:
-            yield from _refs(item)
 
 
 class _Speller:

@@ -53,6 +53,15 @@ class Ref:
     number: int
 
 
+def references(argument: Any) -> Iterator[int]:
+    """The numbers of the recorded tensors in an operation's argument."""
+    if isinstance(argument, Ref):
+        yield argument.number
+    elif isinstance(argument, list | tuple):
+        for item in argument:
+            yield from references(item)
+
+
 @dataclasses.dataclass(frozen=True)
 class Draw:
     """A tensor of random numbers: `empty(shape).method_(*arguments)`."""

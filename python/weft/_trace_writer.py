@@ -4,7 +4,7 @@ symbol's primes do is that symbol."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from weft import _C, _recorder
 from weft._aten import DTYPES, UnsupportedError
-from weft._recorder import Draw, Meta, Operation, OwnDerivative, Recorder, Ref
+from weft._recorder import Draw, Meta, Operation, OwnDerivative, Recorder, Ref, references
 from weft._trace_symbols import HINT, MismatchError, Symbols
 
 _CHECK_ERRORS = torch.ops.aten._linalg_check_errors.default
@@ -121,7 +121,7 @@ class Writer:
                 raise MismatchError
             if isinstance(op.target, Draw) or not needed.isdisjoint(op.numbers):
                 kept.append((op, other))
-                needed.update(_refs(op.arguments))
+                needed.update(references(op.arguments))
         return kept[::-1]
 
     def _bear_out(self, third: Run) -> None:
@@ -209,7 +209,7 @@ class Writer:
     def _is_checked(self, op: Operation) -> bool:
         """Whether the function raises an error where the operation says that it has failed: nothing else reads that."""
         checks = (o for o in self.first.recorder.operations if o.target is _CHECK_ERRORS)
-        return any(not set(_refs(check.arguments)).isdisjoint(op.numbers) for check in checks)
+        return any(not set(references(check.arguments)).isdisjoint(op.numbers) for check in checks)
 
     def _import(self, name: str, arguments: list[Any], type_: _C.Type) -> _C.Value:
         try:
@@ -243,11 +243,3 @@ class Writer:
             ):
                 return items
         return _C.Unknown()
-
-
-def _refs(argument: Any) -> Iterator[int]:
-    if isinstance(argument, Ref):
-        yield argument.number
-    elif isinstance(argument, list | tuple):
-        for item in argument:
-            yield from _refs(item)
