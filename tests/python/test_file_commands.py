@@ -85,6 +85,7 @@ def test_convert_writes_or_says_why_not(capsys: pytest.CaptureFixture[str]) -> N
     save("a.pt", nn.LSTM(3, 4, 2, bidirectional=True))
     assert main(["convert", "a.pt", "a.safetensors"]) == 0
     assert capsys.readouterr().out.startswith("a.pt (pytorch) -> a.safetensors: 2 layers")
+    assert Path("a.safetensors").stat().st_mode == Path("a.pt").stat().st_mode  # as of any new file
     assert main(["convert", "a.pt", "a.npz", "--steps", "5"]) == 0
     assert "a trace" in capsys.readouterr().out
     assert main(["verify", "a.safetensors", "a.npz"]) == 0

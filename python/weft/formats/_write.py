@@ -54,6 +54,7 @@ def write(
         with tempfile.TemporaryDirectory(prefix=".weft-", dir=path.parent) as folder:
             new = Path(folder) / path.name
             notes = target.write(content, new)  # type: ignore[arg-type]
+            os.chmod(new, _mode(path, Path(folder)))
             os.replace(new, path)
     except OSError as error:
         raise FormatError(f"{path}: can't be written: {error.strerror or first_line(error)}") from None
@@ -61,3 +62,13 @@ def write(
         text = str(error).replace(str(new), str(path))
         raise FormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
     return notes
+
+
+def _mode(path: Path, folder: Path) -> int:
+    """The permissions of the file that is replaced, or those of any new file: some libraries write theirs for the owner
+    alone."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    plain = folder / "new"
+    plain.touch()
+    return plain.stat().st_mode & 0o777
