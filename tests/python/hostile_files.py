@@ -78,6 +78,9 @@ def _torch_files() -> dict[str, tuple[bytes, str]]:
     laughs: dict = {"w": 1}
     for _ in range(60):
         laughs = {"a": laughs, "b": laughs}
+    long: dict = {"w": 1}
+    for _ in range(40):
+        long = {f"{'a' * 100_000}{i}": long for i in range(3)}
     return {
         "code.pt": (torch_file({"w": Call(eval, shell)}), "object of builtins.eval"),
         "system.pt": (torch_file({"w": Call(__import__("os").system, f"touch {MARKER}")}), "object of posix.system"),
@@ -90,6 +93,8 @@ def _torch_files() -> dict[str, tuple[bytes, str]]:
         "bytes.pt": (torch_file({"w": Call(bytearray, 1 << 40)}), "object of builtins.bytearray"),
         "sized.pt": (torch_file({"w": Call(torch.FloatStorage, 1 << 40)}), "calls torch.FloatStorage"),
         "tuples.pt": (torch_file(shared_tuples(60)), "nests tuples"),
+        "names.pt": (torch_file(long), "a name of more than 1024 letters"),
+        "marks.pt": (torch_file(b"\x80\x02" + b"N" * 400_000 + b"(t" * 400_000 + b"."), "holds no recurrent layer"),
         "laughs.pt": (torch_file(laughs), "nested deeper, or has more entries"),
     }
 
@@ -144,7 +149,7 @@ def _safetensors_files() -> dict[str, tuple[bytes, str]]:
         "nested.safetensors": (safetensors(b'{"a":' * 100_000), "is a damaged safetensors file"),
         "names.safetensors": (
             safetensors({"a" * 10_000: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"\0" * 4),
-            "whose name has more than 1024 letters",
+            "a name of more than 1024 letters",
         ),
     }
 

@@ -149,7 +149,11 @@ class _Machine:
             )
 
     def _to_mark(self) -> list[Any]:
-        at = len(self._stack) - 1 - self._stack[::-1].index(_MARK)
+        at = len(self._stack) - 1
+        while at >= 0 and self._stack[at] is not _MARK:  # from the end: what is passed is popped
+            at -= 1
+        if at < 0:
+            raise FormatError("its pickle is malformed: no mark is set")
         items = self._stack[at + 1 :]
         del self._stack[at:]
         return items

@@ -22,7 +22,7 @@ from weft.formats._sniff import container_of, first_line, members, read_member
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 _NUMBERS = re.compile(r"(\d+)")
-_MOST_ENTRIES = 1_000_000
+_MOST_ENTRIES = 2_000_000
 _MOST_DEPTH = 64
 _LONGEST_NAME = 1024
 _SHARED = 8  # tensors that are views of one storage may together be so many times the file
@@ -37,8 +37,8 @@ def read_tensors(path: Path, container: str | None = None) -> dict[str, Tensor]:
     container = container or container_of(path)
     try:
         tensors = READERS[container](path)
-        if any(len(name) > _LONGEST_NAME for name in tensors):
-            raise FormatError(f"has a tensor whose name has more than {_LONGEST_NAME} letters")
+        for name in tensors:
+            _checked_name(name)
         return tensors
     except FormatError as error:
         text = str(error)
@@ -92,18 +92,26 @@ def flatten(value: Any) -> dict[str, Tensor]:
 
 
 def _leaves(value: Any) -> Iterator[tuple[str, Tensor]]:
-    stack: list[tuple[str, Any, int]] = [("", value, 0)]
+    """Parts may be shared, so that a small file is a large tree: entries, depth and names are limited."""
+    stack: list[tuple[str, Any, int]] = [("", value, 0)] if isinstance(value, Tensor | dict | list | tuple) else []
     count = 0
     while stack:
         name, item, depth = stack.pop()
-        if (count := count + 1) > _MOST_ENTRIES or depth > _MOST_DEPTH:
-            raise FormatError("is nested deeper, or has more entries, than any checkpoint")
         if isinstance(item, Tensor):
             yield name, item
-        elif isinstance(item, dict | list | tuple):
-            entries = item.items() if isinstance(item, dict) else enumerate(item)
-            below = [(f"{name}.{key}" if name else str(key), below, depth + 1) for key, below in entries]
-            stack += reversed(below)
+            continue
+        if (count := count + len(item)) > _MOST_ENTRIES or depth > _MOST_DEPTH:
+            raise FormatError("is nested deeper, or has more entries, than any checkpoint")
+        entries = item.items() if isinstance(item, dict) else enumerate(item)
+        for key, below in reversed(list(entries)):
+            if isinstance(below, Tensor | dict | list | tuple):
+                stack.append((_checked_name(f"{name}.{key}" if name else str(key)), below, depth + 1))
+
+
+def _checked_name(name: str) -> str:
+    if len(name) > _LONGEST_NAME:
+        raise FormatError(f"has a name of more than {_LONGEST_NAME} letters")
+    return name
 
 
 def _dtype(tensor: Tensor) -> str:
