@@ -223,6 +223,14 @@ def _onnx_files() -> dict[str, tuple[bytes, str]]:
             model([helper.make_node("Expand", ["one", "shape"], ["W"])], [one, shape]),
             "that are constants",
         ),
+        "doubled.onnx": (
+            model(
+                [helper.make_node("Concat", [f"d{i}", f"d{i}"], [f"d{i + 1}"], axis=1) for i in range(60)]
+                + [helper.make_node("Identity", ["d60"], ["W"])],
+                [onnx.numpy_helper.from_array(np.ones((1, 3, 1), np.float32), "d0")],
+            ),
+            "as no weights do",
+        ),
         "cycle.onnx": (
             model([helper.make_node("Identity", ["R"], ["W"]), helper.make_node("Identity", ["W"], ["R"])]),
             "is made of itself",

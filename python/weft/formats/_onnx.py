@@ -12,6 +12,7 @@ from torch import Tensor
 
 from weft.formats._layers import GATES, Activation, Direction, FormatError, Layer, Source
 from weft.formats._onnx_graph import Graph, attributes, load
+from weft.formats._onnx_tensors import Files
 from weft.formats._options import Options
 from weft.formats._tensors import parameter
 
@@ -49,7 +50,7 @@ def read(path: Path, options: Options) -> Source:
         FormatError: the file is damaged; a node has weights that aren't constant, or doesn't do what ONNX defines.
     """
     model = load(path)
-    graph = Graph(model, model.graph, path.parent)
+    graph = Graph(model, model.graph, Files(path))
     layers: list[Layer] = []
     notes: list[str] = []
     places: dict[tuple[int, int], Layer] = {}  # by the identities of graph and node, which `alive` keeps

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from weft.formats._layers import FormatError
-from weft.formats._onnx_tensors import FOLDS, constant_node, tensor_of
+from weft.formats._onnx_tensors import FOLDS, VIEWS, Files, constant_node, tensor_of
 from weft.formats._sniff import first_line
 from weft.formats._tensors import optional
 
@@ -94,9 +94,9 @@ class Value:
 class Graph:
     """A graph, or the body of a function, in the graph around it."""
 
-    def __init__(self, model: Any, proto: Any, folder: Path, outer: Graph | None = None) -> None:
+    def __init__(self, model: Any, proto: Any, files: Files, outer: Graph | None = None) -> None:
         self.model = model
-        self.folder = folder
+        self.files = files
         self.depth = 0 if outer is None else outer.depth + 1
         self.formals: dict[str, Value] = {}  # of a function: what it was called with
         self.references: dict[str, Any] = {}  # of a function: its attributes
@@ -135,10 +135,10 @@ class Graph:
             yield self, node
             for a in node.attribute:
                 for below in ([a.g] if a.HasField("g") else []) + list(a.graphs):
-                    yield from Graph(self.model, below, self.folder, self).nodes(budget)
+                    yield from Graph(self.model, below, self.files, self).nodes(budget)
 
     def _called(self, function: Any, node: Any) -> Graph:
-        body = Graph(self.model, function, self.folder)
+        body = Graph(self.model, function, self.files)
         body.depth = self.depth + 1
         if body.depth > 32:
             raise FormatError("its functions call each other deeper than 32")
@@ -174,7 +174,7 @@ class Graph:
         if name in self._producers:
             return self._folded(self._producers[name], name, depth)
         if name in self._initializers:
-            return Constant(tensor_of(self._initializers[name], self.folder))
+            return Constant(tensor_of(self._initializers[name], self.files))
         if name in self.formals:
             value = self.formals[name]
             return value.graph.constant(value.name, depth + 1)
@@ -185,10 +185,10 @@ class Graph:
             return None
         own = attributes(node, self.references)
         if node.op_type == "Constant":
-            value = constant_node(own, name, self.folder)
+            value = constant_node(own, name, self.files)
             return None if value is None else Constant(value)
         if node.op_type == "ConstantOfShape":
-            fill = tensor_of(own["value"], self.folder, name).reshape(()) if "value" in own else torch.zeros(())
+            fill = tensor_of(own["value"], self.files, name).reshape(()) if "value" in own else torch.zeros(())
             return Constant(fill, is_shaped=False)
         fold = FOLDS.get(node.op_type)
         if fold is None and node.op_type != "Expand":
@@ -205,6 +205,9 @@ class Graph:
         try:
             assert fold is not None
             values = [None if i is None else i.value for i in inputs]
+            if node.op_type not in VIEWS:  # none makes more of its inputs than all of them, Cast numbers of 8 bytes
+                size = 8 if node.op_type == "Cast" else 0
+                self.files.spend(sum(v.numel() * max(size, v.itemsize) for v in values if v is not None), name)
             return Constant(fold(own, list(node.output).index(name), *values))
         except FormatError:
             raise

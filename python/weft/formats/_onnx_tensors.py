@@ -13,7 +13,31 @@ from torch import Tensor
 
 from weft.formats._layers import FormatError
 
-_MOST_FOLDED = 1 << 31  # bytes of one constant
+_SLACK = 64 << 20
+_RATIO = 32
+
+
+class Files:
+    """The folder of a model, and how much memory its files are worth: 64 MiB, and 32 times their bytes.
+
+    Nodes can double a constant again and again, and a function with weights in it may be called by many.
+    """
+
+    def __init__(self, model: Path) -> None:
+        self.folder = model.parent
+        self._sizes = {model.resolve(): model.stat().st_size}
+        self._spent = 0
+
+    def add(self, file: Path, size: int) -> None:
+        self._sizes[file] = size
+
+    def spend(self, size: int, what: str) -> None:
+        """Before `size` bytes are allocated. Raises FormatError if all so far are more than the files are worth."""
+        self._spent += size
+        total = sum(self._sizes.values())
+        if self._spent > _SLACK + _RATIO * total:
+            raise FormatError(f"{what}: its constants take {self._spent} bytes of files of {total}, as no weights do")
+
 
 #: By number in onnx.TensorProto.DataType: torch's dtype, NumPy's for the bytes, the field for values.
 _TYPES: dict[int, tuple[torch.dtype, str, str]] = {
@@ -29,9 +53,9 @@ _TYPES: dict[int, tuple[torch.dtype, str, str]] = {
 }
 
 
-def constant_node(own: dict[str, Any], name: str, folder: Path) -> Tensor | None:
+def constant_node(own: dict[str, Any], name: str, files: Files) -> Tensor | None:
     if "value" in own:
-        return tensor_of(own["value"], folder, name)
+        return tensor_of(own["value"], files, name)
     for field, dtype in (("value_float", torch.float32), ("value_floats", torch.float32), ("value_int", torch.int64),
                          ("value_ints", torch.int64)):  # fmt: skip
         if field in own:
@@ -39,7 +63,7 @@ def constant_node(own: dict[str, Any], name: str, folder: Path) -> Tensor | None
     return None
 
 
-def tensor_of(proto: Any, folder: Path, name: str = "") -> Tensor:
+def tensor_of(proto: Any, files: Files, name: str = "") -> Tensor:
     """A TensorProto's values.
 
     Raises:
@@ -56,7 +80,7 @@ def tensor_of(proto: Any, folder: Path, name: str = "") -> Tensor:
     itemsize = np.dtype(stored).itemsize
     values = getattr(proto, field)
     if proto.data_location == 1:
-        data = _external(proto, folder, count * itemsize, name)
+        data = _external(proto, files, count * itemsize, name)
         array = np.frombuffer(data, stored)
     elif len(values) and not proto.raw_data:
         if len(values) != count:
@@ -67,13 +91,15 @@ def tensor_of(proto: Any, folder: Path, name: str = "") -> Tensor:
         if len(proto.raw_data) != count * itemsize:
             raise FormatError(f"{name} claims shape {list(shape)} of {dtype}, but has {len(proto.raw_data)} bytes")
         array = np.frombuffer(proto.raw_data, stored)
+    files.spend(array.nbytes, name)
     tensor = torch.from_numpy(array.copy())
     if dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.view(torch.int16).view(dtype)
     return tensor.reshape(shape)
 
 
-def _external(proto: Any, folder: Path, size: int, name: str) -> bytes:
+def _external(proto: Any, files: Files, size: int, name: str) -> bytes:
+    folder = files.folder
     entries = {entry.key: entry.value for entry in proto.external_data}
     location = entries.get("location", "")
     parts = Path(location).parts
@@ -94,6 +120,8 @@ def _external(proto: Any, folder: Path, size: int, name: str) -> bytes:
             f"{name} needs {size} bytes and claims {length} from {offset} of {location!r}, which has "
             f"{file.stat().st_size}"
         )
+    files.add(file, file.stat().st_size)
+    files.spend(size, name)
     with file.open("rb") as opened:
         opened.seek(offset)
         data = opened.read(size)
@@ -121,8 +149,6 @@ def _transpose(own: dict[str, Any], _: int, x: Tensor) -> Tensor:
 
 
 def _concat(own: dict[str, Any], _: int, *xs: Tensor) -> Tensor:
-    if sum(x.numel() * x.itemsize for x in xs) > _MOST_FOLDED:
-        raise FormatError("it is larger than 2 GB")
     return torch.cat(xs, own.get("axis", 1))
 
 
@@ -178,6 +204,8 @@ def _gather(own: dict[str, Any], _: int, x: Tensor, indices: Tensor) -> Tensor:
     return picked.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
+#: What takes no memory of its own.
+VIEWS = ("Identity", "Dropout", "Transpose", "Squeeze", "Unsqueeze", "Split")
 #: What a node makes of its attributes, which of its outputs is wanted, and its inputs.
 FOLDS: dict[str, Callable[..., Tensor]] = {
     "Identity": lambda own, _, x: x,
