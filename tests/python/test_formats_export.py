@@ -154,6 +154,22 @@ def test_several_modules_and_cells_and_inner_graphs(decomposed, tmp_path):
         assert torch.equal(run_layers([layer], x), run_layers([wanted], x))
 
 
+def test_a_module_that_is_called_twice(tmp_path):
+    class Twice(nn.Module):
+        def __init__(self, in_a_row):
+            super().__init__()
+            self.rnn, self.in_a_row = nn.GRU(4, 4), in_a_row
+
+        def forward(self, x, z):
+            y = self.rnn(x)[0]
+            return y + self.rnn(y if self.in_a_row else z)[0]
+
+    x, z = torch.randn(5, 2, 4), torch.randn(5, 2, 4)
+    for in_a_row, wanted in ((False, [False]), (True, [False, True])):
+        source = formats.read(saved(tmp_path, exported(Twice(in_a_row), x, z)))
+        assert [layer.continues for layer in source.layers] == wanted
+
+
 def test_initial_states_that_are_parameters_are_read(tmp_path):
     class Learned(nn.Module):
         def __init__(self):

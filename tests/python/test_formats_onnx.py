@@ -363,6 +363,23 @@ def test_the_batch_first(tmp_path):
     assert [layer.continues for layer in read_model(tmp_path, model).layers] == [False, False]
 
 
+def test_nodes_that_share_their_weights_are_one_layer(tmp_path):
+    """Steps written out, each a node of one step whose state is the last one's; but not a stack with tied weights."""
+    model = node_model("GRU", size=4)
+    (first,) = model.graph.node
+    for i in range(3):
+        node = onnx.NodeProto()
+        node.CopyFrom(first)
+        node.output[:] = [f"z{i}"]
+        model.graph.node.append(node)
+    source = read_model(tmp_path, model)
+    assert len(source.layers) == 1 and "3 more nodes have the same weights" in source.notes[0]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "one"))
+    model.graph.node[1].input[0] = "squeezed"
+    model.graph.node.insert(1, helper.make_node("Squeeze", ["y", "one"], ["squeezed"]))
+    assert [layer.continues for layer in read_model(tmp_path, model).layers] == [False, True]
+
+
 def test_defaults_on_which_runtimes_differ_are_noted(tmp_path):
     def notes(**own):
         return read_model(tmp_path, node_model("GRU", activations=["Affine", "ThresholdedRelu"], **own)).notes

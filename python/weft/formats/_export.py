@@ -95,14 +95,14 @@ class _Reader:
                 f"{node['target']} has {len(own['params'])} parameters for {len(names)} layers and directions"
             )
         wanted = [f"{kind_}_{name}" for name in names for kind_ in kinds]
-        label, tensors = self._parameters(scope, node, own["params"], wanted)
+        source = self._comes_from(scope, own["input"][0])
+        label, tensors = self._parameters(scope, node, own["params"], wanted, source is not None)
         if tensors is None:
             return
         layers = self._with_options(label, tensors, own)
         self._check_states(scope, own, layers, label)
         if own["train"] and own["dropout"]:
             self._notes.append(f"{label}: was exported in training; its dropout is left out")
-        source = self._comes_from(scope, own["input"][0])
         layers[0].continues = bool(self._layers) and source is self._layers[-1] and _fits(source, layers[0])
         self._layers += layers
         result = names_in(node["outputs"][0])
@@ -161,14 +161,15 @@ class _Reader:
         self._used |= set(rest) - set(source.ignored)
 
     def _parameters(
-        self, scope: Scope, node: dict[str, Any], given: list[str], wanted: list[str]
+        self, scope: Scope, node: dict[str, Any], given: list[str], wanted: list[str], again: bool = False
     ) -> tuple[str, dict[str, Tensor] | None]:
-        """The operator's name in the model, and its weights under PyTorch's names; None if it was there before."""
+        """The operator's name in the model, and its weights under PyTorch's names; None if it was there before, unless
+        it may be `again`, as a layer behind a layer with the same weights is."""
         names = [self._parameter(scope, name, node) for name in given]
         key = (node["target"], *names)
         modules = {name.rpartition(".")[0] for name in names}
         label = modules.pop() if len(modules) == 1 else str(node.get("name") or node["target"])
-        if key in self._seen:  # a cell, once a step; or a module that is called twice
+        if key in self._seen and not again:  # a cell, once a step; or a module that is called twice
             return label, None
         self._seen.add(key)
         self._used |= set(names)

@@ -55,17 +55,28 @@ def read(path: Path, options: Options) -> Source:
     notes: list[str] = []
     places: dict[tuple[int, int], Layer] = {}  # by the identities of graph and node, which `alive` keeps
     alive: list[Any] = []
+    shared: dict[tuple[Any, ...], Layer] = {}  # by the names of the weights
+    again: dict[str, int] = {}
     before: list[Layer | None] = []
     for where, node in graph.nodes([0]):
         if node.op_type in GATES and node.domain in ("", "ai.onnx"):
             label = node.name or f"{node.op_type}_{len(layers)}"
+            key = id(where), node.op_type, *node.input[1:4], *node.input[7:8]
+            first = shared.get(key)
+            if first is not None and _comes_from(where, node.input[0], places, first) is None:
+                places[id(where), id(node)] = first  # a step of a loop that is written out, or a second call
+                alive.append((where, node))
+                again[first.name] = again.get(first.name, 0) + 1
+                continue
             try:
                 layers.append(_layer(label, where, node, notes))
             except FormatError as error:
                 raise FormatError(f"{path}: node {label!r}: {error}") from None
             alive.append((where, node))
             places[id(where), id(node)] = layers[-1]
+            shared.setdefault(key, layers[-1])
             before.append(_comes_from(where, node.input[0], places, layers[-1]))
+    notes += [f"{name}: {count} more nodes have the same weights; it is read once" for name, count in again.items()]
     if not layers:
         raise FormatError(
             f"{path}: has no GRU, LSTM or RNN node; it has {_kinds(model)}. Some exporters write out the steps; "
@@ -156,6 +167,7 @@ def _layer(label: str, graph: Graph, node: Any, notes: list[str]) -> Layer:
     c0 = _state(graph, inputs[6], "initial_c", count, units, batch_first, label, notes) if kind == "LSTM" else None
     if inputs[4]:
         notes.append(f"{label}: sequence_lens isn't taken into account: every row is run for all steps")
+    graph.files.spend(2 * sum(w.numel() * w.itemsize for w in (weight_x, weight_h)), label)
     directions = []
     for i in range(count):
         both = None if bias is None else bias[i].reshape(2, -1)
