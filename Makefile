@@ -65,7 +65,7 @@ test-fuzz:
 
 .PHONY: test-python
 test-python:
-	@python -m pytest tests/python
+	@python -m pytest tests/python --numprocesses $(JOBS) --dist loadfile
 
 .PHONY: nightly
 nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, an hour of fuzzing
