@@ -5,13 +5,15 @@ the graph, since they have CPU kernels, but still finds their results' shapes by
 loops over the steps: the length would be burnt into the graph.
 
 `ExportedProgram.run_decompositions` is the exception: of a program whose lengths are fixed it is to give the operators
-that PyTorch's decompositions give, which other tools can read, and there it does.
+that PyTorch's decompositions give, which other tools can read, and there it does. With a table that doesn't decompose
+them, as torch.onnx.export's, it keeps them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -62,16 +64,33 @@ def keep_exported(exported_program: ModuleType) -> None:
     original = program_class.run_decompositions
 
     @functools.wraps(original)
-    def run_decompositions(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _lengths_are_fixed(self.graph_module):  # which PyTorch alone can neither export nor decompose
-            return original(self, *args, **kwargs)
+    def run_decompositions(self: Any, decomp_table: Any = None, *args: Any, **kwargs: Any) -> Any:
+        ops = [getattr(torch.ops.aten, name).input for name in OVERRIDDEN]
+        kept = [op for op in ops if decomp_table is not None and op not in decomp_table]
+        if not kept and not _lengths_are_fixed(self.graph_module):  # PyTorch alone can neither export nor decompose it
+            return original(self, decomp_table, *args, **kwargs)
         _C.enter_disabled()
         try:
-            return original(self, *args, **kwargs)
+            with _without_kernels_in_python(kept):
+                return original(self, decomp_table, *args, **kwargs)
         finally:
             _C.exit_disabled()
 
     program_class.run_decompositions = run_decompositions
+
+
+@contextlib.contextmanager
+def _without_kernels_in_python(ops: list[Any]) -> Iterator[None]:
+    """PyTorch keeps an operator that isn't to be decomposed by putting kernels of its own where there are none."""
+    taken = [(op, op.py_kernels.pop(DispatchKey.AutogradCPU)) for op in ops if DispatchKey.AutogradCPU in op.py_kernels]
+    for op, _ in taken:
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernel in taken:
+            op.py_kernels[DispatchKey.AutogradCPU] = kernel
+            op._dispatch_cache.clear()
 
 
 def _lengths_are_fixed(program: torch.fx.GraphModule) -> bool:

@@ -166,6 +166,21 @@ def test_decompositions_are_pytorchs(name: str) -> None:
     assert any("addmm" in operator or "mm" in operator for operator in ours[0])
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@every_layer
+def test_a_table_without_the_operator_keeps_it(name: str, dynamic: bool) -> None:
+    """As without Weft: torch.onnx.export has such a table, and makes one node of it."""
+    model, program = exported(name, dynamic)
+    before = Counter({op: n for op, n in operators(program).items() if ".input" in op or ".data" in op})
+    decomposed = program.run_decompositions({})
+    after = operators(decomposed)
+    assert before and all(after[op] == n for op, n in before.items()), after
+    x = input_for(name)
+    assert_close(decomposed.module()(x), model(x))
+    y = torch.export.export(model, (x,)).run_decompositions().module()(x)  # and the kernels are back
+    assert_close(y, model(x))
+
+
 @every_layer
 def test_decomposed_with_a_free_length(name: str) -> None:
     """Which PyTorch alone cannot export: the recurrence stays one operator, and other lengths work."""
