@@ -234,13 +234,13 @@ py::object changed_layers(const py::list& layer_list, const Array& x, const std:
   return py::none();
 }
 
-py::list diagnose(const py::list& layer_list, const verify::Recording& recording) {
+py::list diagnose(const py::list& layer_list, const verify::Recording& recording, bool pairs) {
   const std::vector<verify::Layer> layers = layers_of(layer_list);
   check_fit(layers, recording);
   std::vector<verify::Diagnosis> diagnoses;
   {
     const py::gil_scoped_release release;
-    diagnoses = verify::diagnose(layers, recording, [] {  // Ctrl-C ends a long search
+    diagnoses = verify::diagnose(layers, recording, pairs, [] {  // Ctrl-C ends a long search
       const py::gil_scoped_acquire acquire;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     });
@@ -280,7 +280,7 @@ void init_verify(py::module_& m) {
   m.def("rounding_bound", &rounding_bound, py::arg("layers"), py::arg("x"), py::arg("dtype"));
   m.def("compare_layers", &compare, py::arg("layers"), py::arg("recording"));
   m.def("changed_layers", &changed_layers, py::arg("layers"), py::arg("x"), py::arg("name"), py::arg("detail"));
-  m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"));
+  m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"), py::arg("pairs") = true);
 }
 
 }  // namespace weft::bindings

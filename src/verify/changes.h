@@ -20,14 +20,17 @@ struct Scope {
   int64_t direction = -1;
 };
 
+/// Whether a change is tried with another one. There are many forms of some, and few that people make.
+enum class InPairs { kYes, kLate, kNo };
+
 /// A known difference between implementations, as the change of the layers (or of the order in which what was recorded
 /// is read) that does the same.
 struct Change {
   std::string name;    // stable; docs/verify.md lists them
   std::string detail;  // which form of it
   std::function<void(Problem&)> apply;
-  bool rearranges = false;  // moves elements of weights, so that its order with another such change matters
-  bool rare = false;        // tried by itself, but not in pairs
+  bool rearranges = false;  // moves elements, so that its order with another such change matters
+  InPairs in_pairs = InPairs::kYes;
 };
 
 /// All changes that there are for a problem, in the order in which they are preferred; none that changes nothing.

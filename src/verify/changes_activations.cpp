@@ -58,7 +58,7 @@ void add_operands(const Problem& problem, const Scope& scope, std::vector<Change
                              for (double& value : matrix->values) value = round_to_bits(value, bits);
                          });
                        },
-                       false, true});
+                       false, InPairs::kNo});
   }
 }
 
@@ -97,14 +97,14 @@ void add_number_changes(const Problem& problem, const Scope& scope, std::vector<
     const auto round_weights = [scope, dtype = dtype](Problem& changed) {
       edit_directions(changed, scope, [&](Layer&, Direction& direction) { round_all(direction, dtype); });
     };
-    changes.push_back({"dtype", std::string("weights rounded to ") + name, round_weights, false, true});
+    changes.push_back({"dtype", std::string("weights rounded to ") + name, round_weights, false, InPairs::kNo});
     if (problem.recording.own || !holds_all(problem.recording, dtype)) continue;
     changes.push_back({"dtype", std::string("computed in ") + name,
                        [round_weights, precision](Problem& changed) {
                          round_weights(changed);
                          changed.recording.precision = precision;
                        },
-                       false, true});
+                       false, InPairs::kNo});
   }
   add_operands(problem, scope, changes);
 }

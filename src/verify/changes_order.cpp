@@ -15,12 +15,16 @@ void flip_time(std::vector<double>& array, int64_t steps) {
     std::swap_ranges(array.begin() + first * each, array.begin() + (first + 1) * each, array.begin() + last * each);
 }
 
-// Of a direction that wasn't recorded the results that the next layer reads are turned instead.
-void flip_time(Direction& direction, Recorded& recorded, int64_t steps) {
-  if (recorded.h.empty()) direction.flipped = !direction.flipped;
+void flip_recorded(Recorded& recorded, int64_t steps) {
   flip_time(recorded.h, steps);
   flip_time(recorded.c, steps);
   for (auto& gate : recorded.gates) flip_time(gate, steps);
+}
+
+// Of a direction that wasn't recorded the results that the next layer reads are turned instead.
+void flip_results(Direction& direction, Recorded& recorded, int64_t steps) {
+  if (recorded.h.empty()) direction.flipped = !direction.flipped;
+  flip_recorded(recorded, steps);
 }
 
 void exchange_axes(std::vector<double>& array, int64_t steps, int64_t batch) {
@@ -69,8 +73,11 @@ void add_time_orders(const Problem& problem, const Scope& scope, std::vector<Cha
       {"time_order", "results in the order of the input", [scope](Problem& changed) { turn_around(changed, scope); }});
   changes.push_back({"time_order", "results in the order of processing", [scope](Problem& changed) {
                        turn_around(changed, scope);
+                       // Of all layers: the sequence is turned before the first and after the last.
+                       const bool all = scope.layer < 0;
                        edit_recorded(changed, scope, [&](Direction& direction, Recorded& recorded) {
-                         flip_time(direction, recorded, changed.recording.steps);
+                         if (all) return flip_recorded(recorded, changed.recording.steps);
+                         flip_results(direction, recorded, changed.recording.steps);
                        });
                        flip_time(changed.recording.merged, changed.recording.steps);
                      }});
@@ -79,10 +86,10 @@ void add_time_orders(const Problem& problem, const Scope& scope, std::vector<Cha
   changes.push_back({"reverse_output_order", backwards ? "" : "of a direction that runs forward",
                      [scope, backwards](Problem& changed) {
                        edit_recorded(changed, scope, [&](Direction& direction, Recorded& recorded) {
-                         if (direction.reverse == backwards) flip_time(direction, recorded, changed.recording.steps);
+                         if (direction.reverse == backwards) flip_results(direction, recorded, changed.recording.steps);
                        });
                      },
-                     false, !backwards});
+                     false, backwards ? InPairs::kYes : InPairs::kLate});
 }
 
 bool states_fit(const Problem& problem, int64_t batch) {
@@ -129,6 +136,7 @@ void add_direction_orders(const Problem& problem, const Scope& scope, std::vecto
 }  // namespace
 
 void add_order_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
+  const size_t before = changes.size();
   add_time_orders(problem, scope, changes);
   add_direction_orders(problem, scope, changes);
   const Recording& recording = problem.recording;
@@ -137,6 +145,7 @@ void add_order_changes(const Problem& problem, const Scope& scope, std::vector<C
     if (states_fit(problem, recording.steps) && recording.steps * recording.batch > 0)
       changes.push_back({"batch_axis", "", [](Problem& changed) { exchange_axes(changed.recording); }});
   }
+  for (size_t index = before; index < changes.size(); ++index) changes[index].rearranges = true;
 }
 
 }  // namespace weft::verify

@@ -80,7 +80,7 @@ void add_gate_orders(const Problem& problem, const Scope& scope, std::vector<Cha
                            edit_directions(changed, scope,
                                            [&](Layer&, Direction& each) { permute_gates(each, order, part); });
                          },
-                         true, part.rare});
+                         true, part.rare ? InPairs::kLate : InPairs::kYes});
     }
   }
 }
@@ -150,7 +150,7 @@ void add_memory_orders(const Scope& scope, std::vector<Change>& changes) {
                                if (which.h) relay(each.weight_h, blocks, layout);
                              });
                            },
-                           true, !whole || layout == Layout::kWrittenByColumns});
+                           true, !whole || layout == Layout::kWrittenByColumns ? InPairs::kLate : InPairs::kYes});
       }
     }
   }
@@ -160,18 +160,18 @@ void add_biases(const Problem& problem, const Scope& scope, std::vector<Change>&
   const auto has = [&](std::vector<double> Direction::* member) {
     return any_direction(problem, scope, [&](const Layer&, const Direction& each) { return !(each.*member).empty(); });
   };
-  const auto add = [&](std::string detail, void (*edit)(Layer&, Direction&), bool rare = false) {
+  const auto add = [&](std::string detail, void (*edit)(Layer&, Direction&), InPairs in_pairs = InPairs::kYes) {
     changes.push_back({"one_bias", std::move(detail),
-                       [scope, edit](Problem& changed) { edit_directions(changed, scope, edit); }, false, rare});
+                       [scope, edit](Problem& changed) { edit_directions(changed, scope, edit); }, false, in_pairs});
   };
   if (has(&Direction::bias_h)) add("without the recurrent bias", [](Layer&, Direction& each) { each.bias_h.clear(); });
   if (has(&Direction::bias_x)) add("without the input bias", [](Layer&, Direction& each) { each.bias_x.clear(); });
   if (has(&Direction::bias_x) && has(&Direction::bias_h)) {
     add("without any bias", [](Layer&, Direction& each) { each.bias_x.clear(), each.bias_h.clear(); });
-    add("the input bias twice", [](Layer&, Direction& each) { each.bias_h = each.bias_x; }, true);
-    add("the recurrent bias twice", [](Layer&, Direction& each) { each.bias_x = each.bias_h; }, true);
+    add("the input bias twice", [](Layer&, Direction& each) { each.bias_h = each.bias_x; }, InPairs::kLate);
+    add("the recurrent bias twice", [](Layer&, Direction& each) { each.bias_x = each.bias_h; }, InPairs::kLate);
   } else if (has(&Direction::bias_x)) {
-    add("the bias twice", [](Layer&, Direction& each) { each.bias_h = each.bias_x; }, true);
+    add("the bias twice", [](Layer&, Direction& each) { each.bias_h = each.bias_x; }, InPairs::kLate);
   }
   const bool single = has(&Direction::bias_x) && !has(&Direction::bias_h);
   if (!single || problem.layers[std::max<int64_t>(scope.layer, 0)].cell.kind != Kind::kGru) return;

@@ -8,7 +8,7 @@ namespace weft::verify {
 namespace {
 
 // The search's budget in multiply-adds, a few seconds: pairs beyond it aren't tried.
-constexpr double kPairBudget = 4e9;
+constexpr double kPairBudget = 3e9;
 
 constexpr double kMuchSmaller = 0.25;
 
@@ -76,16 +76,19 @@ Diagnosis best(const Scope& scope, std::vector<Found> found) {
   return result;
 }
 
-void try_pairs(const Problem& problem, double defect, const std::vector<Change>& known,
+// `late`: those of which one is rare, others otherwise.
+void try_pairs(const Problem& problem, double defect, const std::vector<Change>& known, bool late,
                const std::function<void()>& poll, std::vector<Found>& found) {
-  const double work = std::max(work_of(problem), 1.0);
-  double budget = kPairBudget;
+  // A copy of the weights, which is made for each pair, and a step or two; twice as dear where they are in no cache.
+  const double work = std::max(work_of(problem), 1.0) * (work_of(problem) < 1e6 ? 3 : 6);
+  double budget = late ? kPairBudget / 8 : kPairBudget;
   for (size_t first = 0; first < known.size(); ++first) {
     poll();
     for (size_t second = first + 1; second < known.size(); ++second) {
       const Change &a = known[first], &b = known[second];
-      if (a.name == b.name || a.rare || b.rare) continue;
-      if ((budget -= 3 * work) < 0) return;
+      const bool is_late = a.in_pairs == InPairs::kLate || b.in_pairs == InPairs::kLate;
+      if (a.name == b.name || a.in_pairs == InPairs::kNo || b.in_pairs == InPairs::kNo || is_late != late) continue;
+      if ((budget -= work) < 0) return;
       if (explains(problem, defect, {a, b}, found)) continue;
       if (a.rearranges && b.rearranges) explains(problem, defect, {b, a}, found);
     }
@@ -100,7 +103,8 @@ Diagnosis search(const Problem& problem, const Scope& scope, bool pairs, const s
     poll();
     explains(problem, defect, {change}, found);
   }
-  if (found.empty() && pairs) try_pairs(problem, defect, known, poll, found);
+  for (const bool late : {false, true})
+    if (found.empty() && pairs) try_pairs(problem, defect, known, late, poll, found);
   return best(scope, std::move(found));
 }
 
@@ -129,7 +133,7 @@ Problem part_of(const Problem& whole, int64_t layer, int64_t direction) {
 Scope in_whole(int64_t layer, int64_t direction) { return {layer, direction}; }
 
 // A layer whose input is known, all of whose directions are recorded or none.
-void diagnose_layer(const Problem& whole, int64_t layer, const std::function<void()>& poll,
+void diagnose_layer(const Problem& whole, int64_t layer, bool with_pairs, const std::function<void()>& poll,
                     std::vector<Diagnosis>& result) {
   const Problem problem = part_of(whole, layer, -1);
   const Comparison comparison = compare(problem.layers, problem.recording);
@@ -152,6 +156,7 @@ void diagnose_layer(const Problem& whole, int64_t layer, const std::function<voi
   // What needs fewer changes first; of these what concerns less. Two directions with a fault each are two diagnoses.
   const bool one = separate && differing.size() == 1;
   for (const bool pairs : {false, true}) {
+    if (pairs && !with_pairs) break;
     if (one) {
       if (Diagnosis found = search_direction(differing[0], pairs); !found.changes.empty())
         return result.push_back(std::move(found));
@@ -167,8 +172,9 @@ void diagnose_layer(const Problem& whole, int64_t layer, const std::function<voi
 }
 
 // Only results of the last layer are known.
-Diagnosis diagnose_stack(const Problem& problem, const std::function<void()>& poll) {
+Diagnosis diagnose_stack(const Problem& problem, bool with_pairs, const std::function<void()>& poll) {
   for (const bool pairs : {false, true}) {
+    if (pairs && !with_pairs) break;
     if (Diagnosis found = search(problem, {}, pairs, poll); !found.changes.empty()) return found;
     for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
       const Scope scope{static_cast<int64_t>(layer), -1};
@@ -180,16 +186,16 @@ Diagnosis diagnose_stack(const Problem& problem, const std::function<void()>& po
 
 }  // namespace
 
-std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording,
+std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording, bool with_pairs,
                                 const std::function<void()>& poll) {
   const Problem problem{layers, recording};
   std::vector<Diagnosis> result;
   const bool all_known = layers.size() == 1 || recording.inputs.size() == layers.size();
   if (all_known) {
     for (size_t layer = 0; layer < layers.size(); ++layer)
-      diagnose_layer(problem, static_cast<int64_t>(layer), poll, result);
+      diagnose_layer(problem, static_cast<int64_t>(layer), with_pairs, poll, result);
   } else if (!compare(layers, recording).agrees()) {
-    result.push_back(diagnose_stack(problem, poll));
+    result.push_back(diagnose_stack(problem, with_pairs, poll));
   }
   return result;
 }

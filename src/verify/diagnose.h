@@ -22,10 +22,12 @@ struct Diagnosis {
 /// Where all layers were recorded each is searched by itself; otherwise a change is made in all layers, then in each.
 ///
 /// Args:
+///   with_pairs: false: one at a time only, which takes a small part of the time.
 ///   poll: called now and then; what it throws ends the search.
 ///
 /// Returns: nothing where they agree; else one diagnosis for each part that differs.
 std::vector<Diagnosis> diagnose(
-    const std::vector<Layer>& layers, const Recording& recording, const std::function<void()>& poll = [] {});
+    const std::vector<Layer>& layers, const Recording& recording, bool with_pairs = true,
+    const std::function<void()>& poll = [] {});
 
 }  // namespace weft::verify

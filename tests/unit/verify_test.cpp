@@ -282,7 +282,7 @@ TEST(VerifyDiagnosis, PollEndsIt) {
   Random random(11);
   const std::vector<Layer> layers{random_layer(random, Kind::kGru, 2, 3)};
   const Recording recording = record({random_layer(random, Kind::kGru, 2, 3)}, random.numbers(8), 4, 1);
-  EXPECT_THROW(diagnose(layers, recording, [] { throw Error("enough"); }), Error);
+  EXPECT_THROW(diagnose(layers, recording, true, [] { throw Error("enough"); }), Error);
 }
 
 TEST(VerifyLayer, MisfitsAreNamed) {

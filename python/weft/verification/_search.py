@@ -19,8 +19,8 @@ def explained(
     pair: Pair, ours: list[dict[str, Any]], theirs: list[dict[str, Any]], recording: Any, x: np.ndarray
 ) -> list[Diagnosis]:
     """A diagnosis for each part that differs. First what changes of the reference do; then, for what is left, changes
-    of the candidate, since what only that has (a bias, say) no change of the reference can show; then both again with
-    the bounds of the dtype that the weights are stored in, in which they may have been computed with."""
+    of the candidate, since what only that has (a bias, say) no change of the reference can show; then single ones of
+    both with the bounds of the dtype that the weights are stored in, in which they may have been computed with."""
     found = diagnoses_of(_C.diagnose_layers(ours, recording), pair.reference, pair.start, "reference")
     reverse: Any = None
     dtype = _sides.dtype_of(pair.candidate)
@@ -36,7 +36,7 @@ def explained(
             layers, chain = (ours, pair.reference) if side == "reference" else (theirs, pair.candidate)
             other = recording if side == "reference" else reverse
             other = other if precision is None else other.in_precision_of(precision)
-            more = diagnoses_of(_C.diagnose_layers(layers, other), chain, pair.start, side)
+            more = diagnoses_of(_C.diagnose_layers(layers, other, pairs=precision is None), chain, pair.start, side)
             if precision is not None:
                 more = [_up_to_rounding(each, str(dtype)) for each in more]
                 found = [_rounded_otherwise(each, more, str(dtype)) for each in found]
