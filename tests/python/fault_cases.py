@@ -358,3 +358,41 @@ def drawn_case(wrong: Wrong, fault: str, draw: random.Random) -> Case:
     right = torch.from_numpy(run(layers, x, h0, c0).y.copy())
     model = [wrong.same(layer) for layer in layers] if wrong.same else None
     return Case(fault, wrong.detail, layers, trace, right, model)
+
+
+def pair_case(seed: int) -> tuple[Case, set[str]] | None:
+    """Two faults at once in a model, and their names; None where the two drawn can't be in one."""
+    draw = random.Random(f"pair {seed}")
+    first, second = draw.sample([name for name in FAULTS if name != "dtype"], 2)
+    wrong = both(FAULTS[first](draw), FAULTS[second](draw))
+    if wrong is None:
+        return None
+    return drawn_case(wrong, f"{first} + {second}", draw), {first, second}
+
+
+def both(first: Wrong, second: Wrong) -> Wrong | None:
+    right, switches = Faults(), {}
+    for field in dataclasses.fields(Faults):
+        made = [getattr(wrong.faults, field.name) for wrong in (first, second)]
+        made = [value for value in made if value != getattr(right, field.name)]
+        if len(made) == 2:
+            return None
+        switches[field.name] = made[0] if made else getattr(right, field.name)
+    wanted = [(first.directions, second.directions), (first.layers, second.layers)]
+    states = {wrong.state for wrong in (first, second)} - {None}
+    if first.kind != second.kind or first.one_bias != second.one_bias or set(first.layer) & set(second.layer):
+        return None
+    if len(states) > 1 or any(a and b and a != b for a, b in wanted):
+        return None
+    return dataclasses.replace(
+        first,
+        detail=f"{first.detail}; {second.detail}",
+        faults=Faults(**switches),
+        layer=first.layer | second.layer,
+        has=(*first.has, *(name for name in second.has if name not in first.has)),
+        square=first.square or second.square,
+        state=next(iter(states), None),
+        directions=first.directions or second.directions,
+        layers=first.layers or second.layers,
+        same=None,
+    )

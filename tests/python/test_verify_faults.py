@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import torch
 from agreeing_cases import KINDS, agreeing_pair, changed, joined_biases
-from fault_cases import FAULTS, Case, random_case
+from fault_cases import FAULTS, Case, pair_case, random_case
 
 import weft
 
@@ -84,6 +84,18 @@ def test_a_bias_that_is_off_by_more_than_its_sums_rounding_differs() -> None:
         candidate[0] = dataclasses.replace(candidate[0], directions=directions)
         report = weft.verify(pair.reference, candidate)
         assert not report.agrees and report.first.unit == 0, pair.name
+
+
+def test_two_faults_at_once_are_named() -> None:
+    """But for pairs of which one does it alone, as where the other changes no more than rounding does."""
+    cases = [case for seed in range(400) if (case := pair_case(seed)) is not None][:50]
+    missed = []
+    for case, faults in cases:
+        report = weft.verify(case.layers, case.trace)
+        sets = [changes for each in report.diagnoses[:1] for changes in (each.changes, *each.also)]
+        if not any({change.name for change in changes} == faults for changes in sets):
+            missed.append(f"  {case}: {said(report)}")
+    assert len(cases) == 50 and len(missed) <= 5, "\n".join(missed)
 
 
 def test_the_sides_may_be_exchanged() -> None:
