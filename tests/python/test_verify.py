@@ -274,6 +274,8 @@ def test_bad_sides_and_inputs_say_what_would_be_right(tmp_path: Path) -> None:
     bad(r"x has shape \[5\]; \[T, B, I\]", gru, gru, input=x[:, 0, 0])
     bad("a trace brings its own input", gru, {"x": x, "y": y}, input=x)
     bad("steps and batch should be positive", gru, gru, steps=0)
+    bad("the seed should be a number of 64 bits", gru, gru, random=1 << 70)
+    bad("at least one step and row is expected", gru, Trace(x[:0], y[:0]))
     bad(r"h0 has shape \[3, 2, 4\]; \[1, B, H\] is expected", gru, gru, input={"x": x, "h0": torch.zeros(3, 2, 4)})
     bad("h0 has 5 units, .* takes 4", gru, gru, input={"x": x, "h0": torch.zeros(1, 2, 5)})
     bad("the trace has cn, and a GRU has no cell state", gru, {"x": x, "y": y, "cn": torch.zeros(2, 4)})

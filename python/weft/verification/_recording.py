@@ -16,6 +16,8 @@ from weft.verification import _sides
 def recording_of(layers: Sequence[Layer], trace: Trace) -> Any:
     """The trace by layers and directions: of all but the last layer nothing is known."""
     x, y = trace.x, trace.y
+    if 0 in x.shape[:2]:
+        raise FormatError(f"the trace's x has shape {list(x.shape)}; at least one step and row is expected")
     if x.shape[2] != layers[0].input_size:
         raise FormatError(f"the trace's x has {x.shape[2]} inputs; {layers[0].name} takes {layers[0].input_size}")
     last = layers[-1]

@@ -79,7 +79,6 @@ def verify(
             trace = _sides.traced(side, shared, _sides.dtype_of(weights.layers))  # type: ignore[arg-type]
             name = getattr(side, "__qualname__", type(side).__name__)
             sources[index] = Source(f"{name}(x)", "function", [], trace)
-            given = None if input is None else given
     first, second = sources
     assert first is not None and second is not None
     traces = [source for source in (first, second) if source.trace is not None]
@@ -125,6 +124,8 @@ def _input_of(input: Any) -> Input | None:
 def _random_input(layers: Sequence[Layer], seed: int, steps: int, batch: int) -> Input:
     if steps < 1 or batch < 1:
         raise FormatError(f"steps and batch should be positive, got: {steps} and {batch}")
+    if not -(2**63) <= seed < 2**63:
+        raise FormatError(f"the seed should be a number of 64 bits, got: {seed}")
     inputs = layers[0].input_size
     x = torch.randn(steps, batch, inputs, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     # Numbers that every dtype here can hold, so that both sides are given the same ones whatever they compute in.
