@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -247,14 +246,6 @@ std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Reco
 }
 
 }  // namespace
-
-const Place* Comparison::first() const {
-  const Place* result = nullptr;
-  const auto key = [](const Place& place) { return std::tuple(place.turn, place.layer, place.direction); };
-  for (const Track& track : tracks)
-    if (track.first && (!result || key(*track.first) < key(*result))) result = &*track.first;
-  return result;
-}
 
 Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds, double patience) {
   Comparison result;

@@ -38,8 +38,6 @@ struct Comparison {
   double worst = 0;  // the largest defect against its bound; over 1 is a difference
 
   bool agrees() const { return worst <= 1; }
-  /// The first of all tracks: by turn, then layer, then direction.
-  const Place* first() const;
 };
 
 /// How far what wasn't recorded may be off where it runs on by itself: every step's worst case, or, some times slower

@@ -26,24 +26,7 @@ def tracks_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int, ex
             continue  # a layer of which nothing was recorded
         layer = layers[each["layer"]]
         direction = _direction_name(layer, each["direction"])
-        first = each["first"]
-        place = None
-        if first is not None:
-            values = (first["layers"], first["recorded"])
-            values = values[::-1] if exchanged else values
-            place = Place(
-                layer=start + each["layer"],
-                layer_name=layer.name,
-                direction=direction,
-                step=first["step"],
-                turn=first["turn"],
-                quantity=first["quantity"],
-                row=first["row"],
-                unit=first["unit"],
-                reference=values[0],
-                candidate=values[1],
-                bound=first["bound"],
-            )
+        place = _place(each["first"], layer, direction, start, exchanged) if each["first"] else None
         tracks.append(
             Track(
                 layer=start + each["layer"],
@@ -59,11 +42,30 @@ def tracks_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int, ex
     return tracks
 
 
+def _place(raw: dict[str, Any], layer: Layer, direction: str, start: int, exchanged: bool) -> Place:
+    values = (raw["layers"], raw["recorded"])
+    reference, candidate = values[::-1] if exchanged else values
+    return Place(
+        layer=start + raw["layer"],
+        layer_name=layer.name,
+        direction=direction,
+        step=raw["step"],
+        turn=raw["turn"],
+        quantity=raw["quantity"],
+        row=raw["row"],
+        unit=raw["unit"],
+        reference=reference,
+        candidate=candidate,
+        bound=raw["bound"],
+    )
+
+
 def _numbers(values: Sequence[float]) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values]
 
 
 def first_of(tracks: Sequence[Track]) -> Place | None:
+    """The first of all: by the turn of its direction, then by layer."""
     places = [track.first for track in tracks if track.first is not None]
     return min(places, key=lambda place: (place.turn, place.layer), default=None)
 
