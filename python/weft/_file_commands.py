@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from weft import formats
+from weft._atomic import replacing
 from weft.formats import FormatError
+from weft.formats._registry import FORMATS
 
-_FORMATS = "pytorch, torch.export, onnx, keras, burn, flax, trace"
+_FORMATS = ", ".join(format.name for format in FORMATS)
 
 _VERIFY = """\
 Runs the recurrent layers of two files on the same input and says whether they agree within what rounding explains; if
@@ -152,10 +153,8 @@ def _put_file(text: str, path: Path) -> None:
     if path.exists() and not path.is_file():  # a device or a pipe, which can't be replaced
         path.write_text(text, encoding="utf-8")
         return
-    with tempfile.TemporaryDirectory(prefix=".weft-", dir=path.parent) as folder:
-        new = Path(folder) / path.name
+    with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
-        os.replace(new, path)
 
 
 def _convert(arguments: argparse.Namespace) -> int:

@@ -95,16 +95,20 @@ void try_pairs(const Problem& problem, double defect, const std::vector<Change>&
   }
 }
 
+// `pairs`: two at a time; otherwise one.
 Diagnosis search(const Problem& problem, const Scope& scope, bool pairs, const std::function<void()>& poll) {
   std::vector<Found> found;
   const double defect = largest_defect(compare(problem.layers, problem.recording));
   const std::vector<Change> known = known_changes(problem, scope);
+  if (pairs) {
+    try_pairs(problem, defect, known, /*late=*/false, poll, found);
+    if (found.empty()) try_pairs(problem, defect, known, /*late=*/true, poll, found);
+    return best(scope, std::move(found));
+  }
   for (const Change& change : known) {
     poll();
     explains(problem, defect, {change}, found);
   }
-  for (const bool late : {false, true})
-    if (found.empty() && pairs) try_pairs(problem, defect, known, late, poll, found);
   return best(scope, std::move(found));
 }
 
@@ -155,6 +159,7 @@ void diagnose_layer(const Problem& whole, int64_t layer, bool with_pairs, const 
   };
   // What needs fewer changes first; of these what concerns less. Two directions with a fault each are two diagnoses.
   const bool one = separate && differing.size() == 1;
+  std::vector<Diagnosis> each(differing.size());
   for (const bool pairs : {false, true}) {
     if (pairs && !with_pairs) break;
     if (one) {
@@ -163,8 +168,8 @@ void diagnose_layer(const Problem& whole, int64_t layer, bool with_pairs, const 
     }
     if (Diagnosis found = search_layer(pairs); !found.changes.empty()) return result.push_back(std::move(found));
     if (!separate || one) continue;
-    std::vector<Diagnosis> each;
-    for (const int64_t direction : differing) each.push_back(search_direction(direction, pairs));
+    for (size_t index = 0; index < differing.size(); ++index)
+      if (each[index].changes.empty()) each[index] = search_direction(differing[index], pairs);
     const bool all = std::all_of(each.begin(), each.end(), [](const Diagnosis& d) { return !d.changes.empty(); });
     if (all || pairs) return result.insert(result.end(), each.begin(), each.end()), void();
   }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from weft._atomic import replacing
 from weft.formats._layers import FormatError, Layer, Source, Trace
 from weft.formats._registry import by_extension, by_name
 from weft.formats._sniff import first_line
@@ -51,24 +51,11 @@ def write(
     if not path.name.lower().endswith(target.extensions):
         raise FormatError(f"{path}: {target.name} files are named {', '.join(target.extensions)}")
     try:
-        with tempfile.TemporaryDirectory(prefix=".weft-", dir=path.parent) as folder:
-            new = Path(folder) / path.name
+        with replacing(path) as new:
             notes = target.write(content, new)  # type: ignore[arg-type]
-            os.chmod(new, _mode(path, Path(folder)))
-            os.replace(new, path)
     except OSError as error:
         raise FormatError(f"{path}: can't be written: {error.strerror or first_line(error)}") from None
     except FormatError as error:
         text = str(error).replace(str(new), str(path))
         raise FormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
     return notes
-
-
-def _mode(path: Path, folder: Path) -> int:
-    """The permissions of the file that is replaced, or those of any new file: some libraries write theirs for the owner
-    alone."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    plain = folder / "new"
-    plain.touch()
-    return plain.stat().st_mode & 0o777

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from weft import _C
+from weft._aten import DTYPES
 from weft.formats import FormatError, Layer
 from weft.formats._stacks import stacks_of
 from weft.verification import _sides
@@ -71,4 +72,4 @@ def _states(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) ->
 
 def _bound(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) -> Tensor:
     """What rounding can make of y in this dtype when the layers run on by themselves."""
-    return torch.from_numpy(_C.rounding_bound(_sides.engine(layers), input.x.numpy(), _sides.DTYPES[dtype]))
+    return torch.from_numpy(_C.rounding_bound(_sides.engine(layers), input.x.numpy(), DTYPES[dtype]))

@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from weft import _C, formats
+from weft._aten import DTYPES
 from weft.formats import FormatError, Layer, Trace
-from weft.verification import _sides
 
 
 def recording_of(layers: Sequence[Layer], trace: Trace) -> Any:
@@ -23,7 +23,7 @@ def recording_of(layers: Sequence[Layer], trace: Trace) -> Any:
     last = layers[-1]
     if y.shape[2] != last.output_size:
         raise FormatError(f"the trace's y has {y.shape[2]} columns; {last.name} gives {last.output_size}")
-    if y.dtype not in _sides.DTYPES:
+    if not y.is_floating_point() or y.dtype not in DTYPES:
         raise FormatError(f"the trace's y is of {y.dtype}; float64, float32, float16 or bfloat16 is expected")
     empty: dict[str, Any] = {"h": None, "c": None, "gates": [], "hn": None, "cn": None}
     recorded = [[dict(empty) for _ in layer.directions] for layer in layers]
@@ -35,7 +35,7 @@ def recording_of(layers: Sequence[Layer], trace: Trace) -> Any:
     _add_last_states(recorded, layers, trace)
     merged = None if concatenated else _numpy(y)
     try:
-        return _C.recording(_numpy(x), recorded, merged, _sides.DTYPES[y.dtype])
+        return _C.recording(_numpy(x), recorded, merged, DTYPES[y.dtype])
     except RuntimeError as error:
         raise FormatError(str(error)) from None
 

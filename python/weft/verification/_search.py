@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import _C
+from weft._aten import DTYPES
 from weft.verification import _sides
 from weft.verification._findings import diagnoses_of
 from weft.verification._pairs import Pair
@@ -21,26 +22,23 @@ def explained(
     """A diagnosis for each part that differs. First what changes of the reference do; then, for what is left, changes
     of the candidate, since what only that has (a bias, say) no change of the reference can show; then single ones of
     both with the bounds of the dtype that the weights are stored in, in which they may have been computed with."""
-    found = diagnoses_of(_C.diagnose_layers(ours, recording), pair.reference, pair.start, "reference")
-    reverse: Any = None
-    dtype = _sides.dtype_of(pair.candidate)
-    narrow = _sides.DTYPES[dtype]
-    for precision in (None, narrow):
-        for side in ("reference", "candidate"):
-            if all(each.changes for each in found):
-                return found
-            if precision is None and side == "reference":
-                continue  # done
-            if side == "candidate" and reverse is None:
-                reverse = _C.record_layers(ours, x)
-            layers, chain = (ours, pair.reference) if side == "reference" else (theirs, pair.candidate)
-            other = recording if side == "reference" else reverse
-            other = other if precision is None else other.in_precision_of(precision)
-            more = diagnoses_of(_C.diagnose_layers(layers, other, pairs=precision is None), chain, pair.start, side)
-            if precision is not None:
-                more = [_up_to_rounding(each, str(dtype)) for each in more]
-                found = [_rounded_otherwise(each, more, str(dtype)) for each in found]
-            found = _filled(found, more)
+    dtype = str(_sides.dtype_of(pair.candidate)).removeprefix("torch.")
+    narrow = DTYPES[_sides.dtype_of(pair.candidate)]
+
+    def changed(side: str, recording: Any, pairs: bool) -> list[Diagnosis]:
+        layers, chain = (ours, pair.reference) if side == "reference" else (theirs, pair.candidate)
+        return diagnoses_of(_C.diagnose_layers(layers, recording, pairs=pairs), chain, pair.start, side)
+
+    found = changed("reference", recording, pairs=True)
+    if all(each.changes for each in found):
+        return found
+    reverse = _C.record_layers(ours, x)
+    found = _filled(found, changed("candidate", reverse, pairs=True))
+    for side, other in (("reference", recording), ("candidate", reverse)):
+        if not all(each.changes for each in found):
+            more = changed(side, other.in_precision_of(narrow), pairs=False)
+            found = [_rounded_otherwise(each, more, dtype) for each in found]
+            found = _filled(found, [_up_to_rounding(each, dtype) for each in more])
     return [each if each.changes else _with_weights(each, pair) for each in found]
 
 
@@ -52,7 +50,7 @@ def _filled(found: list[Diagnosis], more: list[Diagnosis]) -> list[Diagnosis]:
 def _up_to_rounding(diagnosis: Diagnosis, dtype: str) -> Diagnosis:
     if not diagnosis.changes:
         return diagnosis
-    return dataclasses.replace(diagnosis, sentence=f"{diagnosis.sentence} (up to the rounding of {_name(dtype)})")
+    return dataclasses.replace(diagnosis, sentence=f"{diagnosis.sentence} (up to the rounding of {dtype})")
 
 
 def _rounded_otherwise(diagnosis: Diagnosis, differing_parts: list[Diagnosis], dtype: str) -> Diagnosis:
@@ -60,14 +58,9 @@ def _rounded_otherwise(diagnosis: Diagnosis, differing_parts: list[Diagnosis], d
     layer = diagnosis.scope.split(",")[0]
     if diagnosis.changes or any(other.scope.split(",")[0] in (layer, "all layers") for other in differing_parts):
         return diagnosis
-    name = _name(dtype)
-    meaning = f"the candidate's parameters were rounded otherwise: the difference is within the rounding of {name}"
-    change = Change("dtype", f"rounded otherwise in {name}", meaning, "# nothing to configure")
+    meaning = f"the candidate's parameters were rounded otherwise: the difference is within the rounding of {dtype}"
+    change = Change("dtype", f"rounded otherwise in {dtype}", meaning, "# nothing to configure")
     return dataclasses.replace(diagnosis, changes=[change], sentence=meaning)
-
-
-def _name(dtype: str) -> str:
-    return dtype.removeprefix("torch.")
 
 
 def _with_weights(diagnosis: Diagnosis, pair: Pair) -> Diagnosis:

@@ -15,9 +15,6 @@ from torch import Tensor, nn
 from weft import formats
 from weft.formats import FormatError, Layer, Source, Trace
 
-#: As the IR names them.
-DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64"}
-
 Side = str | os.PathLike[str] | Source | Trace | Sequence[Layer] | nn.Module | Mapping[str, Any] | Callable[..., Any]
 
 
