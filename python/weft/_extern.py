@@ -15,7 +15,7 @@ from torch import Tensor
 
 from weft import _trace
 from weft._aten import DTYPES, UnsupportedError
-from weft._recorder import Operation, Ref, references
+from weft._operations import Operation, Ref, references
 
 #: A size of both runs as a factor times symbols.
 SizeOf = Callable[[int, int], tuple[int, list[int]]]

@@ -23,7 +23,8 @@ from torch.utils import _pytree as pytree
 
 from weft import _own_functions, _recorder, _step_functions
 from weft._aten import DTYPES, UnsupportedError
-from weft._recorder import Meta, MutatesCapturedError, Recorder, SideEffectError
+from weft._operations import Meta
+from weft._recorder import MutatesCapturedError, Recorder, SideEffectError
 from weft._trace_symbols import LARGEST, Key, Symbols
 from weft._trace_writer import Noise, Run, Traced, Writer
 

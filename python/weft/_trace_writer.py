@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 
 from weft import _C, _recorder
 from weft._aten import DTYPES, UnsupportedError
-from weft._recorder import Draw, Meta, Operation, OwnDerivative, Recorder, Ref, references
+from weft._operations import Draw, Meta, Operation, OwnDerivative, Ref, references
+from weft._recorder import Recorder
 from weft._trace_symbols import HINT, MismatchError, Symbols
 
 _CHECK_ERRORS = torch.ops.aten._linalg_check_errors.default
