@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "base/settings.h"
 #include "runtime/arena.h"
+#include "runtime/guarded_memory.h"
 
 namespace weft::runtime {
 namespace {
@@ -63,6 +65,8 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
     else if (buffer.storage == Storage::kArena)
       buffers[i] = arena.data() + layout->arena.offsets[i];
   }
+  std::optional<GuardedBuffers> guarded;
+  if (settings().guard) guarded.emplace(plan_, symbols).place(buffers);
   CallCount calls;
   Run run(plan_, layout->stages, symbols, layout->dims.data(), calls.others == 0, settings().share_all);
   int64_t work = 0;
@@ -70,6 +74,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   SerialTeam alone;
   Team& chosen = work < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   run.run(chosen, buffers);
+  if (guarded) guarded->check();
 }
 
 }  // namespace weft::runtime
