@@ -50,6 +50,7 @@ Settings read() {
   if (const std::string megabytes = variable("WEFT_ARENA_MB"); !megabytes.empty())
     s.arena_bytes = std::clamp<int64_t>(std::atoll(megabytes.c_str()), 0, int64_t{1} << 32) << 20;
   s.share_all = is_on("WEFT_SHARE_ALL", false);
+  s.delays = is_on("WEFT_DELAYS", false);
   s.time_passes = is_on("WEFT_TIME", false);
   return s;
 }

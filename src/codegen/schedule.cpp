@@ -125,6 +125,15 @@ void collect_symbols(const Program& program, std::vector<std::string>& symbols) 
 
 }  // namespace
 
+int64_t column_grain(const Stage& stage) { return std::max<int64_t>(2, stage.unroll); }
+
+int64_t column_shares(const Stage& stage) {
+  if (stage.lowering != Lowering::kFused || stage.has_reduction || !stage.domain.back().is_constant()) return 1;
+  return std::max<int64_t>(1, stage.domain.back().constant() / (column_grain(stage) * stage.lanes));
+}
+
+bool splits_columns(const Stage& stage) { return column_shares(stage) > 1; }
+
 runtime::DimExpr Schedule::expression(const ir::Dim& dim) const {
   runtime::DimExpr result{dim.factor, {}};
   for (const std::string& symbol : dim.symbols) {

@@ -23,11 +23,12 @@ struct CallCount {
 
 }  // namespace
 
-std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols,
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols, int64_t threads,
                                                                    bool uses_outputs) const {
   std::lock_guard lock(mutex_);
-  auto found = std::ranges::find_if(
-      layouts_, [&](const auto& layout) { return layout->symbols == symbols && layout->uses_outputs == uses_outputs; });
+  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) {
+    return layout->symbols == symbols && layout->threads == threads && layout->uses_outputs == uses_outputs;
+  });
   if (found != layouts_.end()) {
     std::rotate(layouts_.begin(), found, found + 1);
     return layouts_.front();
@@ -35,9 +36,12 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::ve
   auto fresh = std::make_shared<Layout>();
   fresh->symbols = symbols;
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(symbols));
+  fresh->threads = threads;
   fresh->uses_outputs = uses_outputs;
-  fresh->arena = lay_out(plan_, symbols, uses_outputs);
-  fresh->stages = stage_sizes(plan_, symbols);
+  fresh->stages = stage_sizes(plan_, symbols, threads);
+  std::vector<int64_t> members;
+  for (const StageSizes& stage : fresh->stages) members.push_back(stage.sharers);
+  fresh->arena = lay_out(plan_, symbols, uses_outputs, members);
   layouts_.insert(layouts_.begin(), fresh);
   if (layouts_.size() > kLayoutsKept) layouts_.pop_back();
   return fresh;
@@ -45,8 +49,12 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::ve
 
 void NativeProgram::run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
                         const std::vector<int64_t>& symbols, Team& team) const {
+  int64_t work = 0;
+  for (const DimExpr& term : plan_.work) work += term.evaluate(symbols);
+  SerialTeam alone;
+  Team& chosen = work < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout = this->layout(symbols, aligned);
+  auto layout = this->layout(symbols, chosen.size(), aligned);
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -65,10 +73,6 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   }
   CallCount calls;
   Run run(plan_, layout->stages, symbols, layout->dims.data(), calls.others == 0, settings().share_all);
-  int64_t work = 0;
-  for (const DimExpr& term : plan_.work) work += term.evaluate(symbols);
-  SerialTeam alone;
-  Team& chosen = work < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   run.run(chosen, buffers);
 }
 

@@ -13,6 +13,11 @@ constexpr int64_t kHostedFrom = 1 << 20;  // smaller buffers are better kept tog
 
 bool live_together(const BufferPlan& a, const BufferPlan& b) { return a.first <= b.last && b.first <= a.last; }
 
+int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members) {
+  if (buffer.copies_a_member == 0 || members.empty()) return buffer.copies;
+  return buffer.copies + buffer.copies_a_member * (members[static_cast<size_t>(buffer.first)] - 1);
+}
+
 /// The arena, or the memory of an output until that is written, and the buffers placed in it.
 class Space {
  public:
@@ -66,6 +71,12 @@ int64_t DimExpr::evaluate(const std::vector<int64_t>& values) const {
   return result;
 }
 
+double DimExpr::estimate(const std::vector<int64_t>& values) const {
+  auto result = static_cast<double>(factor);
+  for (int64_t symbol : symbols) result *= static_cast<double>(values[static_cast<size_t>(symbol)]);
+  return result;
+}
+
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values) {
   int64_t bytes = 0;
   check(!__builtin_mul_overflow(buffer.elements.evaluate(symbol_values), buffer.element_size, &bytes) &&
@@ -74,7 +85,8 @@ int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& sym
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs) {
+ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs,
+                    const std::vector<int64_t>& members) {
   ArenaLayout layout;
   layout.offsets.assign(plan.buffers.size(), -1);
   layout.hosts.assign(plan.buffers.size(), -1);
@@ -82,7 +94,7 @@ ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values,
   std::vector<size_t> order;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     if (plan.buffers[i].storage != Storage::kArena) continue;
-    bytes[i] = instance_bytes(plan.buffers[i], symbol_values) * plan.buffers[i].copies;
+    bytes[i] = instance_bytes(plan.buffers[i], symbol_values) * instances(plan.buffers[i], members);
     order.push_back(i);
   }
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
