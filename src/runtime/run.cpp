@@ -20,6 +20,9 @@ Share rows_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
   return share_of(count, count < 4 * threads * block ? 1 : block, thread, threads);
 }
 
+/// A bool in memory: any byte but 0 is true, as to PyTorch; a C++ bool has no values but 0 and 1.
+bool is_true(const void* element) { return *static_cast<const uint8_t*>(element) != 0; }
+
 int64_t bytes_of(const BufferPlan& buffer, const std::vector<int64_t>& symbols) {
   return buffer.elements.evaluate(symbols) * buffer.element_size;
 }
@@ -175,8 +178,7 @@ bool Run::run_loop(const StagePlan& stage, Member& member) {
 }
 
 bool Run::run_cond(const StagePlan& stage, Member& member) {
-  const bool yes = *static_cast<const bool*>(member.buffers[stage.control.predicate]);
-  const Stages chosen = stage.control.regions[yes ? 0 : 1];
+  const Stages chosen = stage.control.regions[is_true(member.buffers[stage.control.predicate]) ? 0 : 1];
   return chosen.empty() ? finish_stage(member) : run_stages(chosen, member);
 }
 
@@ -186,7 +188,7 @@ bool Run::run_while(const StagePlan& stage, Member& member) {
   for (const ControlPlan::Carry& carry : loop.carries) buffers[carry.arg] = buffers[carry.init];
   for (int64_t step = 0;; ++step) {
     if (!run_stages(loop.regions[0], member)) return false;
-    if (!*static_cast<const bool*>(buffers[loop.predicate])) break;
+    if (!is_true(buffers[loop.predicate])) break;
     set_carries(loop, sizes_of(stage).bytes.data(), step, false, buffers);
     if (!run_stages(loop.regions[1], member)) return false;
     for (const ControlPlan::Carry& carry : loop.carries) buffers[carry.arg] = buffers[carry.out];
