@@ -65,10 +65,9 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   }
   CallCount calls;
   Run run(plan_, layout->stages, symbols, layout->dims.data(), calls.others == 0, settings().share_all);
-  int64_t work = 0;
-  for (const DimExpr& term : plan_.work) work += term.evaluate(symbols);
   SerialTeam alone;
-  Team& chosen = work < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
+  Team& chosen =
+      estimate(plan_.work, symbols) < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   run.run(chosen, buffers);
 }
 

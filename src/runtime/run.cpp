@@ -32,10 +32,9 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
   auto buffer = [&](int64_t id) -> const BufferPlan& { return plan.buffers[static_cast<size_t>(id)]; };
   for (const auto& slice : control.slices) sizes.bytes.push_back(bytes_of(buffer(slice.buffer), symbols));
   for (const auto& carry : control.carries) sizes.bytes.push_back(instance_bytes(buffer(carry.work), symbols));
-  int64_t work = 0, stages = 0;
-  for (const DimExpr& term : control.work) work += term.evaluate(symbols);
+  int64_t stages = 0;
   for (const auto& region : control.regions) stages += static_cast<int64_t>(region.size());
-  sizes.one_member = work < kSharedStage * stages;
+  sizes.one_member = estimate(control.work, symbols) < kSharedStage * stages;
 }
 
 void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std::vector<int64_t>& symbols,
