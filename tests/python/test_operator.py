@@ -150,6 +150,24 @@ def test_inputs_that_do_not_fit(change, message):
             weft.call(AFFINE, change(*inputs))
 
 
+def test_sizes_whose_product_overflows():
+    """They fit no tensor, not even one of as many elements as the product's low 64 bits say."""
+    given = "program @p(%a: f32[A,0], %b: f32[B,0], %c: f32[A*B,0]) { %y = neg %c : f32[A*B,0] return %y }"
+    made = (
+        "program @p(%a: f32[A,0], %b: f32[B,0]) { %w = broadcast %a {dims = [0, 2]} : f32[A,B,0]\n"
+        "%y = reshape %w : f32[A*B,0] return %y }"
+    )
+    half, none = torch.empty(2**32, 0), torch.empty(0, 0)
+    for device in ("cpu", "meta"):
+        inputs = [tensor.to(device) for tensor in (half, half, none)]
+        with pytest.raises(RuntimeError, match=r"input 2 'c' of program @p must be f32\[A\*B,0\] with A = 4294967296"):
+            weft.call(given, inputs)
+        with pytest.raises(RuntimeError, match=r"a size of 'y' overflows 64 bits; it is f32\[A\*B,0\]"):
+            weft.call(made, inputs[:2])
+        (y,) = weft.call(given, [none.to(device), inputs[0], inputs[2]])
+        assert y.shape == (0, 0)
+
+
 def test_symbols_that_disagree():
     text = "program @sum(%a: f32[N,2], %b: f32[N,2]) {\n  %c = add %a, %b : f32[N,2]\n  return %c\n}\n"
     message = r"input 1 'b' of program @sum must be f32\[N,2\] with N = 3 \(dim 0 of input 0 'a'\), but got f32\[4,2\]"
