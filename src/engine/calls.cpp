@@ -28,8 +28,10 @@ struct Matrix {
   int64_t columns, skip, stride;  ///< elements
   int64_t element_size;
 
+  /// Null where a matrix without rows has no memory.
   void* at(const CallContext& context) const {
-    return static_cast<char*>(context.buffers[buffer]) + skip * element_size;
+    char* first = static_cast<char*>(context.buffers[buffer]);
+    return first ? first + skip * element_size : nullptr;
   }
 };
 
