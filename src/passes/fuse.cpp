@@ -5,6 +5,7 @@
 
 #include "passes/batch.h"
 #include "passes/copies.h"
+#include "passes/prepack.h"
 #include "passes/rewrite.h"
 
 namespace weft::passes {
@@ -64,7 +65,6 @@ class DivisorMarker {
     for (Op& op : block.ops) {
       for (ValueId result : op.results) definition_[result] = &op;
       for (Block& region : op.regions) run(region);
-      op.attrs.erase("nonzero");  // a program's text may say anything
       if (divides_integers(program_, op) && is_harmless(op.operands[1])) op.attrs["nonzero"] = true;
     }
   }
@@ -250,10 +250,7 @@ Lowering lowering_of(const Program& program, const Op& op) {
   // Division by zero is the user's error in integers, which machine code cannot raise.
   if (divides_integers(program, op) && !op.has("nonzero")) return Lowering::kCall;
   if (info(op.code).op_class == OpClass::kElementwise) return Lowering::kFused;
-  if (op.code == OpCode::kMatmulPacked) {
-    DType dtype = program.type(op.results[0]).dtype;  // what there are micro-kernels for: sums of these types
-    return dtype == DType::kF32 || dtype == DType::kF64 ? Lowering::kFused : Lowering::kCall;
-  }
+  if (op.code == OpCode::kMatmulPacked) return has_kernel_layout(program, op) ? Lowering::kFused : Lowering::kCall;
   if (is_reduction(op)) return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
   if (op.code == OpCode::kPad && op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1)
     return Lowering::kRowCopy;
@@ -273,7 +270,17 @@ Shape domain_of(const Program& program, const Op& op, bool batched) {
   return shape;
 }
 
+void drop_annotations(Block& block) {
+  for (Op& op : block.ops) {
+    for (const ir::Annotation& annotation : ir::annotations())
+      if (annotation.by_fuse)
+        if (auto found = op.attrs.find(annotation.name); found != op.attrs.end()) op.attrs.erase(found);
+    for (Block& region : op.regions) drop_annotations(region);
+  }
+}
+
 void fuse(Program& program) {
+  drop_annotations(program.body);
   DivisorMarker(program).run(program.body);
   Definitions definitions(program);
   fuse_block(program, program.body, BlockKind::kStages, false, definitions);
