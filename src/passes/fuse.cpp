@@ -104,7 +104,7 @@ class StageAssigner {
   struct Stage {
     bool fused = false;
     Shape domain;
-    int64_t unroll = 0;  // of its products; 0 without
+    int64_t unroll = 0, lanes = 0;  // of its products; 0 without
     bool has_reduction = false;
   };
 
@@ -114,8 +114,11 @@ class StageAssigner {
   }
 
   int64_t place(Op& op) {
-    Stage wanted{true, domain_of(program_, op, batched_), 0, is_reduction(op)};
-    if (op.code == OpCode::kMatmulPacked) wanted.unroll = op.attr<int64_t>("unroll");
+    Stage wanted{true, domain_of(program_, op, batched_), 0, 0, is_reduction(op)};
+    if (op.code == OpCode::kMatmulPacked) {
+      wanted.unroll = op.attr<int64_t>("unroll");
+      wanted.lanes = op.attr<int64_t>("lanes");
+    }
     int64_t lower = 0;
     for (ValueId operand : op.operands) lower = std::max(lower, earliest(op, operand, wanted));
     for (int64_t i = lower; i < static_cast<int64_t>(stages_.size()); ++i)
@@ -125,10 +128,12 @@ class StageAssigner {
 
   static bool join(Stage& stage, const Stage& wanted) {
     if (!stage.fused || stage.domain != wanted.domain) return false;
-    if (wanted.unroll != 0 && (stage.has_reduction || (stage.unroll != 0 && stage.unroll != wanted.unroll)))
+    if (wanted.unroll != 0 && stage.has_reduction) return false;
+    if (wanted.unroll != 0 && stage.unroll != 0 && (stage.unroll != wanted.unroll || stage.lanes != wanted.lanes))
       return false;
     if (wanted.has_reduction && stage.unroll != 0) return false;
     stage.unroll = std::max(stage.unroll, wanted.unroll);
+    stage.lanes = std::max(stage.lanes, wanted.lanes);
     stage.has_reduction = stage.has_reduction || wanted.has_reduction;
     return true;
   }
