@@ -433,6 +433,13 @@ class RowCopy {
   Value* start_ = nullptr;  // the next free column
 };
 
+/// Where rows end: at `first` if they have no elements, however many they are.
+Value* end_of_rows(Frame& frame, const ir::Dim& columns, Value* first, Value* last) {
+  if (columns == ir::Dim(0)) return first;
+  if (columns.is_constant()) return last;
+  return frame.b.CreateSelect(frame.b.CreateICmpEQ(frame.size(columns), frame.i64(0)), first, last);
+}
+
 }  // namespace
 
 UnitRange unit_range(Frame& frame, const Stage& stage) {
@@ -450,11 +457,14 @@ UnitRange unit_range(Frame& frame, const Stage& stage) {
 }
 
 void emit_rows(Frame& frame, const Stage& stage, Value* first, Value* last, bool chunked) {
+  // A row without elements still has its sum.
+  if (!stage.has_reduction) last = end_of_rows(frame, stage.domain.back(), first, last);
   RowStage(frame, stage).emit(first, last, chunked);
 }
 
 void emit_row_copy(Frame& frame, const Stage& stage, Value* first, Value* last) {
   RowCopy copy(frame, *stage.ops[0]);
+  last = end_of_rows(frame, frame.type(stage.ops[0]->results[0]).shape.back(), first, last);
   frame.loop(first, last, 1, [&](Value* row) { copy.emit(row); });
 }
 

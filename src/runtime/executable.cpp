@@ -49,10 +49,9 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::ve
 
 void NativeProgram::run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
                         const std::vector<int64_t>& symbols, Team& team) const {
-  int64_t work = 0;
-  for (const DimExpr& term : plan_.work) work += term.evaluate(symbols);
   SerialTeam alone;
-  Team& chosen = work < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
+  Team& chosen =
+      estimate(plan_.work, symbols) < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
   auto layout = this->layout(symbols, chosen.size(), aligned);
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 
@@ -64,17 +65,34 @@ class Space {
 
 }  // namespace
 
-int64_t DimExpr::evaluate(const std::vector<int64_t>& values) const {
-  int64_t result = factor;
-  for (int64_t symbol : symbols)
-    check(!__builtin_mul_overflow(result, values[static_cast<size_t>(symbol)], &result), "weft: a size exceeds 2^63");
+namespace {
+
+/// The factor times the values; nothing where that overflows. Nothing of anything is 0, however much the others are.
+std::optional<int64_t> product(const DimExpr& dim, const std::vector<int64_t>& values) {
+  int64_t result = dim.factor;
+  bool overflow = false;
+  for (int64_t symbol : dim.symbols) {
+    const int64_t value = values[static_cast<size_t>(symbol)];
+    if (value == 0) return 0;
+    overflow = overflow || __builtin_mul_overflow(result, value, &result);
+  }
+  if (overflow) return std::nullopt;
   return result;
 }
 
-double DimExpr::estimate(const std::vector<int64_t>& values) const {
-  auto result = static_cast<double>(factor);
-  for (int64_t symbol : symbols) result *= static_cast<double>(values[static_cast<size_t>(symbol)]);
-  return result;
+}  // namespace
+
+int64_t DimExpr::evaluate(const std::vector<int64_t>& values) const {
+  std::optional<int64_t> result = product(*this, values);
+  check(result.has_value(), "weft: a size exceeds 2^63");
+  return *result;
+}
+
+int64_t estimate(const std::vector<DimExpr>& terms, const std::vector<int64_t>& values) {
+  int64_t sum = 0;
+  for (const DimExpr& term : terms)
+    if (__builtin_add_overflow(sum, product(term, values).value_or(INT64_MAX), &sum)) return INT64_MAX;
+  return sum;
 }
 
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values) {

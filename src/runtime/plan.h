@@ -13,11 +13,12 @@ struct DimExpr {
   int64_t factor = 1;
   std::vector<int64_t> symbols;
 
-  /// User's error when it exceeds 2^63.
+  /// User's error where it exceeds 2^63.
   int64_t evaluate(const std::vector<int64_t>& values) const;
-  /// The same for estimates of work, which may be of any size.
-  double estimate(const std::vector<int64_t>& values) const;
 };
+
+/// The sum of the terms where it is only to be compared, as a cost: 2^63 - 1 stands for all that is more.
+int64_t estimate(const std::vector<DimExpr>& terms, const std::vector<int64_t>& values);
 
 enum class Storage : uint8_t {
   kInput,

@@ -23,6 +23,9 @@ Share rows_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
   return share_of(count, count < 4 * threads * block ? 1 : block, thread, threads);
 }
 
+/// A bool in memory: any byte but 0 is true, as to PyTorch; a C++ bool has no values but 0 and 1.
+bool is_true(const void* element) { return *static_cast<const uint8_t*>(element) != 0; }
+
 int64_t bytes_of(const BufferPlan& buffer, const std::vector<int64_t>& symbols) {
   return buffer.elements.evaluate(symbols) * buffer.element_size;
 }
@@ -32,16 +35,9 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
   auto buffer = [&](int64_t id) -> const BufferPlan& { return plan.buffers[static_cast<size_t>(id)]; };
   for (const auto& slice : control.slices) sizes.bytes.push_back(bytes_of(buffer(slice.buffer), symbols));
   for (const auto& carry : control.carries) sizes.bytes.push_back(instance_bytes(buffer(carry.work), symbols));
-  int64_t work = 0, stages = 0;
-  for (const DimExpr& term : control.work) work += term.evaluate(symbols);
+  int64_t stages = 0;
   for (const auto& region : control.regions) stages += static_cast<int64_t>(region.size());
-  sizes.one_member = work < kSharedStage * stages;
-}
-
-double sum(const std::vector<DimExpr>& terms, const std::vector<int64_t>& symbols) {
-  double total = 0;
-  for (const DimExpr& term : terms) total += term.estimate(symbols);
-  return total;
+  sizes.one_member = estimate(control.work, symbols) < kSharedStage * stages;
 }
 
 /// How many threads should share a scan's columns: all where a step is then done sooner than when threads share rows
@@ -52,8 +48,9 @@ int64_t sharers_of(const StagePlan& scan, int64_t rows, const std::vector<int64_
   if (all == 0) return 1;
   if (settings().share_all) return all < count * kRowsAtOnce ? threads : 1;
   const double mine = scan.splits_rows ? std::ceil(all / count) : 1;
-  const double product = sum(scan.step.products, symbols) / all;  // of one row
-  const double split = sum(scan.step.split, symbols), replicated = sum(scan.step.replicated, symbols);
+  auto work = [&](const std::vector<DimExpr>& terms) { return static_cast<double>(estimate(terms, symbols)); };
+  const double product = work(scan.step.products) / all;  // of one row
+  const double split = work(scan.step.split), replicated = work(scan.step.replicated);
   const double by_rows = product * std::max(mine, kRowsAtOnce) + (split + replicated) * mine / all;
   const double by_columns = (product * std::max(all, kRowsAtOnce) + split) / count + replicated +
                             kBarrierWork * static_cast<double>(scan.step.barriers);
@@ -203,8 +200,7 @@ bool Run::run_loop(const StagePlan& stage, Member& member) {
 }
 
 bool Run::run_cond(const StagePlan& stage, Member& member) {
-  const bool yes = *static_cast<const bool*>(member.buffers[stage.control.predicate]);
-  const Stages chosen = stage.control.regions[yes ? 0 : 1];
+  const Stages chosen = stage.control.regions[is_true(member.buffers[stage.control.predicate]) ? 0 : 1];
   return chosen.empty() ? finish_stage(member) : run_stages(chosen, member);
 }
 
@@ -214,7 +210,7 @@ bool Run::run_while(const StagePlan& stage, Member& member) {
   for (const ControlPlan::Carry& carry : loop.carries) buffers[carry.arg] = buffers[carry.init];
   for (int64_t step = 0;; ++step) {
     if (!run_stages(loop.regions[0], member)) return false;
-    if (!*static_cast<const bool*>(buffers[loop.predicate])) break;
+    if (!is_true(buffers[loop.predicate])) break;
     set_carries(loop, sizes_of(stage).bytes.data(), step, false, buffers);
     if (!run_stages(loop.regions[1], member)) return false;
     for (const ControlPlan::Carry& carry : loop.carries) buffers[carry.arg] = buffers[carry.out];
