@@ -1,6 +1,8 @@
 #include "operator/signature.h"
 
 #include <algorithm>
+#include <locale>
+#include <sstream>
 
 namespace weft::torch_operator {
 
@@ -40,6 +42,13 @@ std::optional<DType> dtype_of(at::ScalarType type) {
 
 namespace {
 
+std::string text_of(const c10::SymInt& size) {
+  std::ostringstream text;
+  text.imbue(std::locale::classic());  // no grouped digits
+  text << size;
+  return text.str();
+}
+
 /// A tensor as an IR type would print: f32[3,8]; other dtypes as PyTorch names them.
 std::string describe(const at::Tensor& tensor) {
   auto dtype = dtype_of(tensor.scalar_type());
@@ -47,9 +56,7 @@ std::string describe(const at::Tensor& tensor) {
   text += '[';
   bool first = true;
   for (const c10::SymInt& size : tensor.sym_sizes()) {
-    std::ostringstream number;
-    number << size;
-    text += (first ? "" : ",") + number.str();
+    text += (first ? "" : ",") + text_of(size);
     first = false;
   }
   return text + ']';
@@ -113,13 +120,15 @@ void Signature::size_misfit(at::TensorList tensors, Place place) const {
   std::string why;
   for (int symbol : inputs_[place.input].shape[place.dim].symbols) {
     Place source = sources_[symbol];
-    std::ostringstream value;
-    value << tensors[source.input].sym_size(source.dim);
     why += fmt::format("{} {} = {} (dim {} of input {}{})", why.empty() ? " with" : " and", symbols_[symbol],
-                       value.str(), source.dim, source.input,
+                       text_of(tensors[source.input].sym_size(source.dim)), source.dim, source.input,
                        inputs_[source.input].name.empty() ? "" : " '" + inputs_[source.input].name + "'");
   }
   misfit(tensors, place.input, why);
+}
+
+void Signature::too_large(const Tensor& tensor) {
+  user_error("weft::call: a size of '{}' overflows 64 bits; it is {}", tensor.name, ir::to_string(tensor.type));
 }
 
 void Signature::check_kinds(at::TensorList tensors) const {
@@ -143,8 +152,8 @@ std::vector<Int> Signature::bind_sizes(at::TensorList tensors) const {
   values.reserve(sources_.size());
   for (Place source : sources_) values.push_back(sizes_of(tensors[source.input], Int())[source.dim]);
   for (Place place : checks_) {
-    Int expected = evaluate(inputs_[place.input].shape[place.dim], values);
-    if (!same(sizes_of(tensors[place.input], Int())[place.dim], expected)) size_misfit(tensors, place);
+    std::optional<Int> expected = evaluate(inputs_[place.input].shape[place.dim], values);
+    if (!expected || !same(sizes_of(tensors[place.input], Int())[place.dim], *expected)) size_misfit(tensors, place);
   }
   return values;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,11 +39,15 @@ class Signature {
   std::vector<int64_t> bind(at::TensorList tensors) const { return bind_sizes<int64_t>(tensors); }
   std::vector<c10::SymInt> bind_symbolic(at::TensorList tensors) const { return bind_sizes<c10::SymInt>(tensors); }
 
-  /// The sizes of a tensor of these symbols' values.
+  /// The sizes of a tensor of these symbols' values. User's error where one overflows 64 bits.
   template <typename Int>
   static c10::SmallVector<Int, 6> sizes(const Tensor& tensor, const std::vector<Int>& values) {
     c10::SmallVector<Int, 6> result;
-    for (const Size& size : tensor.shape) result.push_back(evaluate(size, values));
+    for (const Size& size : tensor.shape) {
+      std::optional<Int> value = evaluate(size, values);
+      if (!value) too_large(tensor);
+      result.push_back(*std::move(value));
+    }
     return result;
   }
 
@@ -52,12 +57,29 @@ class Signature {
     int input, dim;
   };
 
+  /// Nothing where it overflows: low bits that happen to be some tensor's size are none. 0 times anything is 0.
   template <typename Int>
-  static Int evaluate(const Size& size, const std::vector<Int>& values) {
+  static std::optional<Int> evaluate(const Size& size, const std::vector<Int>& values) {
     Int result = size.factor;
-    for (int symbol : size.symbols) result = result * values[symbol];
+    bool fits = true;
+    for (int symbol : size.symbols) {
+      if (is_zero(values[symbol])) return Int(0);
+      fits = fits && multiply(result, values[symbol]);
+    }
+    if (!fits) return std::nullopt;
     return result;
   }
+  static bool is_zero(int64_t size) { return size == 0; }
+  static bool is_zero(const c10::SymInt& size) { return size.maybe_as_int() == 0; }
+  /// False where the product overflows. Products of symbolic sizes are PyTorch's.
+  static bool multiply(int64_t& product, int64_t size) { return !__builtin_mul_overflow(product, size, &product); }
+  static bool multiply(c10::SymInt& product, const c10::SymInt& size) {
+    auto left = product.maybe_as_int(), right = size.maybe_as_int();
+    if (left && right && !multiply(*left, *right)) return false;
+    product = left && right ? c10::SymInt(*left) : product * size;
+    return true;
+  }
+  [[noreturn]] static void too_large(const Tensor& tensor);
   Tensor make_tensor(const ir::Program& program, ir::ValueId id) const;
   void check_kinds(at::TensorList tensors) const;
   template <typename Int>

@@ -19,6 +19,12 @@ bool is_on(const char* name, bool fallback) {
   return value != "0";
 }
 
+/// In bytes.
+int64_t megabytes(const char* name, int64_t fallback) {
+  std::string value = variable(name);
+  return value.empty() ? fallback : std::clamp<int64_t>(std::atoll(value.c_str()), 0, int64_t{1} << 32) << 20;
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   std::stringstream stream(text);
@@ -47,10 +53,11 @@ Settings read() {
   s.dump = variable("WEFT_DUMP");
   s.isa = variable("WEFT_ISA");
   s.cache_dir = cache_directory();
-  if (const std::string megabytes = variable("WEFT_ARENA_MB"); !megabytes.empty())
-    s.arena_bytes = std::clamp<int64_t>(std::atoll(megabytes.c_str()), 0, int64_t{1} << 32) << 20;
+  s.arena_bytes = megabytes("WEFT_ARENA_MB", s.arena_bytes);
+  s.cache_bytes = megabytes("WEFT_CACHE_MB", s.cache_bytes);
   s.share_all = is_on("WEFT_SHARE_ALL", false);
   s.guard = is_on("WEFT_GUARD", false);
+  s.delays = is_on("WEFT_DELAYS", false);
   s.time_passes = is_on("WEFT_TIME", false);
   return s;
 }

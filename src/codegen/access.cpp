@@ -7,14 +7,14 @@ using ir::Op;
 using ir::OpCode;
 using llvm::Value;
 
-View resolve(const Frame& frame, ir::ValueId value, const ir::Shape& domain) {
+View resolve(const Schedule& schedule, ir::ValueId value, const ir::Shape& domain) {
   View view;
   view.root = value;
-  int64_t rank = frame.type(value).rank();
+  int64_t rank = schedule.program->type(value).rank();
   for (int64_t i = 0; i < rank; ++i) view.from.push_back(i);
   view.start.assign(static_cast<size_t>(rank), 0);
-  for (auto def = frame.schedule.definition.find(value); def != frame.schedule.definition.end();
-       def = frame.schedule.definition.find(view.root)) {
+  for (auto def = schedule.definition.find(value); def != schedule.definition.end();
+       def = schedule.definition.find(view.root)) {
     const Op& op = *def->second;
     if (op.code == OpCode::kSlice) {
       view.start[static_cast<size_t>(op.attr<int64_t>("dim"))] += op.attr<int64_t>("start");

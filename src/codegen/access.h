@@ -20,7 +20,7 @@ struct View {
 };
 
 /// Follows broadcasts and slices from `value`, which has the domain's shape, to memory, a constant or a register.
-View resolve(const Frame& frame, ir::ValueId value, const ir::Shape& domain);
+View resolve(const Schedule& schedule, ir::ValueId value, const ir::Shape& domain);
 
 /// The index of the row at hand, flat over all leading dims of the domain, and for each of them when asked.
 class RowIndex {

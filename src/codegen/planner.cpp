@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/merge_dims.h"
+#include "codegen/sharing.h"
 #include "codegen/work.h"
 
 namespace weft::codegen {
@@ -164,7 +165,32 @@ class Planner {
     for (ValueId value : scan.block.stored)
       if (!yielded.contains(value))
         scan.scratch[value] = work(value, fmt::format("step value of stage {}", stage.index));
+    add_copies_of_members(view, scan, work);
+    scan.barrier_before = share_columns(schedule_, view, scan.block).barrier_before;
     schedule_.scans.emplace(&op, std::move(scan));
+  }
+
+  /// Memory for each member that shares columns of what each computes for itself.
+  template <typename AddWork>
+  void add_copies_of_members(const ir::ScanView& view, ScanBuffers& scan, AddWork work) {
+    auto own = [&](int64_t id) { schedule_.plan.buffers[static_cast<size_t>(id)].copies_a_member = 2; };
+    for (const Stage& stage : scan.block.stages) {
+      if (splits_columns(stage)) continue;
+      for (const Op* op : stage.ops)
+        for (ValueId value : op->results) {
+          bool is_carry = false;
+          for (size_t i = 0; i < view.carry_outs.size(); ++i)
+            if (view.carry_outs[i] == value) {
+              own(scan.carries[i]);
+              is_carry = true;
+            }
+          if (auto scratch = scan.scratch.find(value); scratch != scan.scratch.end()) own(scratch->second);
+          if (is_carry || std::ranges::find(view.y_outs, value) == view.y_outs.end()) continue;
+          int64_t id = scan.others[value] = work(value, fmt::format("other members' y of stage {}", stage.index));
+          schedule_.plan.buffers[static_cast<size_t>(id)].copies = 0;
+          own(id);
+        }
+    }
   }
 
   /// The buffers of reshapes are those of what they reshape.
@@ -236,11 +262,9 @@ class Planner {
     plan.kind = runtime::StagePlan::Kind::kRows;
     ir::Shape domain =
         stage.lowering == Lowering::kFused ? stage.domain : program_.type(stage.ops[0]->results[0]).shape;
-    ir::Dim columns = domain.back();
     domain.pop_back();
     plan.rows = schedule_.expression(element_count(domain));
-    plan.splits_columns = !stage.has_reduction && stage.lowering == Lowering::kFused && columns.is_constant();
-    plan.column_shares = plan.splits_columns ? std::max<int64_t>(1, columns.constant() / (2 * stage.lanes)) : 1;
+    plan.column_shares = column_shares(stage);
     plan.row_block = stage.row_block;
   }
 
@@ -291,22 +315,32 @@ class Planner {
     plan.length = schedule_.expression(view.length);
     plan.splits_rows = scan.block.batched;
     if (scan.block.batched) plan.rows = schedule_.expression(program_.type(view.region.args[0]).shape[0]);
-    int64_t shares = INT64_MAX;
     for (const Stage& stage : scan.block.stages) {
-      bool splits = stage.lowering == Lowering::kFused && stage.domain.back().is_constant();
-      int64_t columns = splits ? stage.domain.back().constant() : 1;
-      if (stage.unroll != 0 || columns > 1)
-        shares = std::min(shares, std::max<int64_t>(1, columns / (2 * stage.lanes)));
+      if (splits_columns(stage))
+        plan.column_shares = std::min(plan.column_shares == 1 ? INT64_MAX : plan.column_shares, column_shares(stage));
       plan.row_block = std::max(plan.row_block, stage.row_block);
     }
-    plan.column_shares = shares == INT64_MAX ? 1 : shares;
+    describe_step(scan, plan);
     if (view.ragged) {
       plan.batch_sizes = buffer_of(view.ragged->batch_sizes);
       plan.packed = schedule_.expression(view.ragged->packed);
     }
-    plan.splits_columns = plan.column_shares > 1;
     for (size_t i = 0; i < view.inits.size(); ++i)
       plan.carry_copies.emplace_back(buffer_of(view.inits[i]), buffer_of(view.carry_results[i]));
+  }
+
+  /// What one step costs, by what threads can share of it.
+  void describe_step(const ScanBuffers& scan, runtime::StagePlan& plan) {
+    plan.step.barriers = std::ranges::count(scan.barrier_before, true);
+    for (const Stage& stage : scan.block.stages)
+      for (const Op* op : stage.ops) {
+        WorkCounter work(schedule_);
+        work.count(*op);
+        auto& terms = !splits_columns(stage)                  ? plan.step.replicated
+                      : op->code == ir::OpCode::kMatmulPacked ? plan.step.products
+                                                              : plan.step.split;
+        for (runtime::DimExpr& term : work.take()) terms.push_back(std::move(term));
+      }
   }
 
   Schedule& schedule_;

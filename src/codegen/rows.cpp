@@ -228,7 +228,7 @@ class RowStage {
 
   void call_kernel(const Product& product, Value* panel, Value* count, Value* row, Value* rows) {
     const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
-    View left = resolve(frame_, product.op->operands[0], shape);
+    View left = resolve(frame_.schedule, product.op->operands[0], shape);
     RowIndex index(frame_, shape, row);
     Value* a = frame_.offset(frame_.address(left.root), index.elements(left), size_of(product.left));
     const ir::Shape& root = frame_.type(left.root).shape;
@@ -286,7 +286,7 @@ class RowStage {
   }
 
   void prepare_operand(ValueId operand, RowIndex& index) {
-    View view = resolve(frame_, operand, stage_.domain);
+    View view = resolve(frame_.schedule, operand, stage_.domain);
     if (in_stage_.contains(view.root) || is_constant(view.root)) return;
     ViewKey key{view.root, view.from, view.start};
     if (pointers_.contains(key)) return;
@@ -305,7 +305,7 @@ class RowStage {
   }
 
   Value* read(ValueId operand) {
-    View view = resolve(frame_, operand, stage_.domain);
+    View view = resolve(frame_.schedule, operand, stage_.domain);
     if (is_constant(view.root))
       return emit_constant(b_, *frame_.schedule.definition.at(view.root), frame_.type(view.root).dtype, stage_.lanes);
     if (auto product = products_.find(view.root); product != products_.end()) {
@@ -401,7 +401,7 @@ class RowCopy {
 
   void append(ValueId part) {
     const ir::Shape& shape = frame_.type(part).shape;
-    View view = resolve(frame_, part, shape);
+    View view = resolve(frame_.schedule, part, shape);
     RowIndex index(frame_, shape, row_);
     Value* from = frame_.offset(frame_.address(view.root), index.elements(view), size_of(whole_.dtype));
     append_columns(shape.back(), [&](Columns& columns) { return columns.load(from, whole_.dtype); });
@@ -433,14 +433,21 @@ class RowCopy {
   Value* start_ = nullptr;  // the next free column
 };
 
+/// Where rows end: at `first` if they have no elements, however many they are.
+Value* end_of_rows(Frame& frame, const ir::Dim& columns, Value* first, Value* last) {
+  if (columns == ir::Dim(0)) return first;
+  if (columns.is_constant()) return last;
+  return frame.b.CreateSelect(frame.b.CreateICmpEQ(frame.size(columns), frame.i64(0)), first, last);
+}
+
 }  // namespace
 
 UnitRange unit_range(Frame& frame, const Stage& stage) {
   auto& b = frame.b;
   Value* lanes = frame.i64(stage.lanes);
   Value* all = b.CreateUDiv(b.CreateAdd(frame.size(stage.domain.back()), frame.i64(stage.lanes - 1)), lanes);
-  if (stage.has_reduction || !stage.domain.back().is_constant()) return {frame.i64(0), all};
-  int64_t grain = stage.unroll > 2 ? stage.unroll : 2;
+  if (!splits_columns(stage)) return {frame.i64(0), all};
+  const int64_t grain = column_grain(stage);
   Value* grains = b.CreateUDiv(b.CreateAdd(all, frame.i64(grain - 1)), frame.i64(grain));
   auto bound = [&](Value* unit) {
     Value* share = b.CreateUDiv(b.CreateMul(grains, unit), frame.units);
@@ -450,11 +457,14 @@ UnitRange unit_range(Frame& frame, const Stage& stage) {
 }
 
 void emit_rows(Frame& frame, const Stage& stage, Value* first, Value* last, bool chunked) {
+  // A row without elements still has its sum.
+  if (!stage.has_reduction) last = end_of_rows(frame, stage.domain.back(), first, last);
   RowStage(frame, stage).emit(first, last, chunked);
 }
 
 void emit_row_copy(Frame& frame, const Stage& stage, Value* first, Value* last) {
   RowCopy copy(frame, *stage.ops[0]);
+  last = end_of_rows(frame, frame.type(stage.ops[0]->results[0]).shape.back(), first, last);
   frame.loop(first, last, 1, [&](Value* row) { copy.emit(row); });
 }
 

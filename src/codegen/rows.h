@@ -15,8 +15,9 @@ void emit_rows(Frame& frame, const Stage& stage, llvm::Value* first, llvm::Value
 /// Emits a concatenation along the last dim of parts of unequal width, or a padding of it.
 void emit_row_copy(Frame& frame, const Stage& stage, llvm::Value* first, llvm::Value* last);
 
-/// The share `unit` of `units` of a domain's columns, in vectors: [first, last). Shares are multiples of two vectors,
-/// the same for every stage of one width, so that a thread reads back the columns that it wrote.
+/// The share `unit` of `units` of a domain's columns, in vectors: [first, last); all columns of a stage that doesn't
+/// split them. The same for all stages of one width, lanes and column_grain(), so that a thread reads back the columns
+/// that it wrote.
 struct UnitRange {
   llvm::Value *first, *last;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codegen/access.h"
+#include "base/settings.h"
 #include "codegen/rows.h"
 
 namespace weft::codegen {
@@ -27,7 +27,10 @@ class ScanLoop {
  public:
   ScanLoop(Frame& frame, const Op& op) : frame_(frame), b_(frame.b), view_(op), scan_(frame.schedule.scans.at(&op)) {
     frame_.batched = scan_.block.batched;
-    barriers_ = barriers_before(frame_, view_, scan_.block);
+    for (const Stage& stage : scan_.block.stages)
+      for (const Op* made : stage.ops)
+        for (ValueId result : made->results) producer_[result] = &stage;
+    is_first_unit_ = b_.CreateICmpEQ(frame_.unit, frame_.i64(0));
   }
 
   void emit() {
@@ -94,52 +97,77 @@ class ScanLoop {
       frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i]);
     for (size_t i = 0; i < current.size(); ++i) frame_.memory[view_.carry_args[i]] = current[i];
     for (const auto& [value, buffer] : scan_.scratch) add_target(value, alternate(value, buffer));
-    for (size_t i = 0; i < view_.stacks.size(); ++i)
-      add_target(view_.y_outs[i], slice(view_.stacks[i], view_.y_outs[i]));
     std::vector<Value*> next;
+    std::map<ValueId, Value*> others = other_units_places();
     for (size_t i = 0; i < current.size(); ++i) {
-      Value* work = alternate(view_.carry_outs[i], scan_.carries[i]);
-      next.push_back(b_.CreateSelect(is_last_, frame_.address(view_.carry_results[i]), work));
-      add_target(view_.carry_outs[i], next.back());
+      ValueId out = view_.carry_outs[i];
+      Value* work = alternate(out, scan_.carries[i]);
+      Value* writes_result = is_replicated(out) ? b_.CreateAnd(is_last_, is_first_unit_) : is_last_;
+      next.push_back(b_.CreateSelect(writes_result, frame_.address(view_.carry_results[i]), work));
+      if (is_replicated(out)) others[out] = work;
     }
+    for (size_t i = 0; i < view_.stacks.size(); ++i) {
+      ValueId out = view_.y_outs[i];
+      Value* place = slice(view_.stacks[i], out);
+      add_target(out, is_replicated(out) ? b_.CreateSelect(is_first_unit_, place, others.at(out)) : place);
+    }
+    for (size_t i = 0; i < current.size(); ++i) add_target(view_.carry_outs[i], next[i]);
     return next;
   }
 
+  /// Where units but the first store ys that every unit computes for itself.
+  std::map<ValueId, Value*> other_units_places() {
+    std::map<ValueId, Value*> places;
+    for (auto [value, buffer] : scan_.others) {
+      Value* before = b_.CreateMul(b_.CreateSub(frame_.unit, frame_.i64(1)), frame_.i64(2));
+      places[value] = instance(value, buffer, b_.CreateAdd(before, parity_));
+    }
+    return places;
+  }
+
+  bool is_replicated(ValueId value) const { return !splits_columns(*producer(value)); }
+
   void emit_stages() {
     for (size_t i = 0; i < scan_.block.stages.size(); ++i) {
-      if (barriers_[i]) emit_barrier();
+      if (settings().delays) emit_delay();
+      if (scan_.barrier_before[i]) emit_barrier();
       emit_stage(scan_.block.stages[i]);
     }
   }
 
   // ---- rows that end or enter
 
-  /// Rows first..last-1 had their last step: their carries are results.
+  /// Rows first..last-1 had their last step: their carries are results. Of what every unit has, the first writes it.
   void end_rows(const std::vector<Value*>& current, Value* first, Value* last) {
-    copy_rows(first, last, [&](size_t i) { return std::pair(current[i], frame_.address(view_.carry_results[i])); });
+    copy_rows(first, last, [&](size_t i, Value* from, Value* to) {
+      Value* end = is_replicated(view_.carry_outs[i]) ? b_.CreateSelect(is_first_unit_, to, from) : to;
+      copy_rows(from, end, i, {current[i], frame_.address(view_.carry_results[i])});
+    });
   }
 
   /// Rows first..last-1 have their first step: they take their initial carries.
   void enter_rows(const std::vector<Value*>& current, Value* first, Value* last) {
-    copy_rows(first, last, [&](size_t i) { return std::pair(frame_.address(view_.inits[i]), current[i]); });
-  }
-
-  /// The thread's share of these rows, of every carry, between the pair (from, to) that `places` gives. Of shared
-  /// columns it is those that it wrote itself, or will read itself before the next barrier.
-  void copy_rows(Value* first, Value* last, const std::function<std::pair<Value*, Value*>(size_t)>& places) {
-    first = b_.CreateSelect(b_.CreateICmpSGT(first, frame_.lo), first, frame_.lo);
-    last = frame_.minimum(last, frame_.hi);
-    if_less(first, last, [&] {
-      for (size_t i = 0; i < view_.carry_args.size(); ++i) copy_rows(first, last, i, places(i));
+    copy_rows(first, last, [&](size_t i, Value* from, Value* to) {
+      copy_rows(from, to, i, {frame_.address(view_.inits[i]), current[i]});
     });
   }
 
+  /// Calls copy_carry(carry, first, last) with the thread's share of these rows, for every carry.
+  void copy_rows(Value* first, Value* last, const std::function<void(size_t, Value*, Value*)>& copy_carry) {
+    first = b_.CreateSelect(b_.CreateICmpSGT(first, frame_.lo), first, frame_.lo);
+    last = frame_.minimum(last, frame_.hi);
+    if_less(first, last, [&] {
+      for (size_t i = 0; i < view_.carry_args.size(); ++i) copy_carry(i, first, last);
+    });
+  }
+
+  /// Of rows whose columns are shared it is the unit's own columns.
   void copy_rows(Value* first, Value* last, size_t carry, std::pair<Value*, Value*> place) {
     const ir::Type& type = frame_.type(view_.carry_args[carry]);
     const Stage* stage = producer(view_.carry_outs[carry]);
     Value* row = row_elements(type);
-    bool shared = stage->lowering == Lowering::kFused && !stage->has_reduction && stage->domain.back().is_constant();
-    if (!shared) return copy(place, b_.CreateMul(first, row), b_.CreateMul(b_.CreateSub(last, first), row), type.dtype);
+    if (!splits_columns(*stage))
+      return copy(place, b_.CreateMul(first, row), b_.CreateMul(b_.CreateSub(last, first), row), type.dtype);
     // Lines of the last dim, made of one or (products for several gates, concatenations) more parts.
     int64_t width = stage->domain.back().constant();
     int64_t parts = type.rank() == 1 || width == 0 ? 1 : type.shape.back().constant() / width;
@@ -166,10 +194,9 @@ class ScanLoop {
   }
 
   const Stage* producer(ValueId value) const {
-    for (const Stage& stage : scan_.block.stages)
-      for (const Op* op : stage.ops)
-        if (std::ranges::find(op->results, value) != op->results.end()) return &stage;
-    internal_error("a carry of a ragged scan comes from no stage");
+    auto found = producer_.find(value);
+    internal_check(found != producer_.end(), "%{}, a result of a scan's region, comes from no stage", value);
+    return found->second;
   }
 
   Value* row_elements(const ir::Type& type) {
@@ -196,14 +223,24 @@ class ScanLoop {
     return frame_.offset(frame_.address(stack), skipped, size_of(type.dtype));
   }
 
+  /// The step's instance of a value's memory: the unit's own of what every unit computes for itself.
   Value* alternate(ValueId value, int64_t buffer) {
-    return frame_.offset(frame_.buffer(buffer), b_.CreateMul(parity_, instance_bytes(frame_, frame_.type(value))), 1);
+    if (!is_replicated(value)) return instance(value, buffer, parity_);
+    return instance(value, buffer, b_.CreateAdd(b_.CreateMul(frame_.unit, frame_.i64(2)), parity_));
+  }
+
+  Value* instance(ValueId value, int64_t buffer, Value* index) {
+    return frame_.offset(frame_.buffer(buffer), b_.CreateMul(index, instance_bytes(frame_, frame_.type(value))), 1);
   }
 
   void add_target(ValueId value, Value* address) {
     auto& targets = frame_.targets[value];
     if (targets.empty()) frame_.memory[value] = address;
     targets.push_back(address);
+  }
+
+  void emit_delay() {
+    b_.CreateCall(frame_.runtime_function("weft_delay", llvm::FunctionType::get(b_.getVoidTy(), false)));
   }
 
   void emit_barrier() {
@@ -242,105 +279,13 @@ class ScanLoop {
   llvm::IRBuilder<>& b_;
   ir::ScanView view_;
   const ScanBuffers& scan_;
-  std::vector<bool> barriers_;
+  std::map<ValueId, const Stage*> producer_;
+  Value* is_first_unit_ = nullptr;
   Value *time_ = nullptr, *parity_ = nullptr, *is_last_ = nullptr;  // of the step at hand
   Value *offset_ = nullptr, *last_row_ = nullptr;  // of a ragged scan: its first packed row, and its rows of ours
 };
 
-/// What a stage reads elsewhere than at its own columns: the stage that made it, in this step or in the one before.
-struct CrossRead {
-  size_t producer;
-  bool previous_step;
-};
-
-class BarrierAnalysis {
- public:
-  BarrierAnalysis(const Frame& frame, const ir::ScanView& view, const BlockSchedule& block)
-      : frame_(frame), view_(view), block_(block) {
-    for (size_t i = 0; i < block.stages.size(); ++i)
-      for (const Op* op : block.stages[i].ops)
-        for (ValueId result : op->results) producer_[result] = i;
-  }
-
-  std::vector<bool> run() const {
-    std::vector<bool> barriers(block_.stages.size(), false);
-    bool any = false;
-    for (size_t i = 0; i < block_.stages.size(); ++i) {
-      for (const CrossRead& read : cross_reads(i)) {
-        size_t from = read.previous_step ? 0 : read.producer + 1;
-        if (std::find(barriers.begin() + static_cast<long>(from), barriers.begin() + static_cast<long>(i) + 1, true) ==
-            barriers.begin() + static_cast<long>(i) + 1)
-          barriers[i] = true;
-      }
-      any = any || barriers[i];
-    }
-    // A carry written before the step's first barrier could overwrite what a slower thread still reads in the step
-    // before.
-    if (any && writes_carry_before(barriers)) barriers[0] = true;
-    return barriers;
-  }
-
- private:
-  /// Stages that every thread runs whole leave nothing of another thread's to wait for.
-  bool is_shared(size_t stage) const {
-    return block_.stages[stage].lowering == Lowering::kFused && !block_.stages[stage].has_reduction;
-  }
-
-  ValueId memory_of(ValueId value) const {
-    for (;;) {
-      value = viewed(frame_.schedule, value);
-      auto def = frame_.schedule.definition.find(value);
-      if (def == frame_.schedule.definition.end() || def->second->code != OpCode::kReshape) return value;
-      value = def->second->operands[0];
-    }
-  }
-
-  bool reads_own_columns(const Stage& stage, const Op& op, ValueId operand, size_t producer) const {
-    if (!is_shared(producer) || stage.lowering != Lowering::kFused || stage.has_reduction) return false;
-    if (op.code == OpCode::kMatmulPacked || block_.stages[producer].domain != stage.domain) return false;
-    View view = resolve(frame_, operand, stage.domain);
-    return view.plain && view.slices == 0 && memory_of(operand) == view.root;
-  }
-
-  std::vector<CrossRead> cross_reads(size_t index) const {
-    std::vector<CrossRead> reads;
-    for (const Op* op : block_.stages[index].ops)
-      for (ValueId operand : op->operands) {
-        ValueId root = memory_of(operand);
-        bool previous = false;
-        auto carry = std::find(view_.carry_args.begin(), view_.carry_args.end(), root);
-        if (carry != view_.carry_args.end()) {
-          root = memory_of(view_.carry_outs[static_cast<size_t>(carry - view_.carry_args.begin())]);
-          previous = true;
-        }
-        auto producer = producer_.find(root);
-        if (producer == producer_.end() || (!previous && producer->second == index)) continue;
-        if (!is_shared(producer->second) || reads_own_columns(block_.stages[index], *op, operand, producer->second))
-          continue;
-        reads.push_back({producer->second, previous});
-      }
-    return reads;
-  }
-
-  bool writes_carry_before(const std::vector<bool>& barriers) const {
-    auto first = static_cast<size_t>(std::find(barriers.begin(), barriers.end(), true) - barriers.begin());
-    return std::any_of(view_.carry_outs.begin(), view_.carry_outs.end(), [&](ValueId out) {
-      auto producer = producer_.find(memory_of(out));
-      return producer != producer_.end() && producer->second < first;
-    });
-  }
-
-  const Frame& frame_;
-  const ir::ScanView& view_;
-  const BlockSchedule& block_;
-  std::map<ValueId, size_t> producer_;
-};
-
 }  // namespace
-
-std::vector<bool> barriers_before(const Frame& frame, const ir::ScanView& view, const BlockSchedule& block) {
-  return BarrierAnalysis(frame, view, block).run();
-}
 
 void emit_scan(Frame& frame, const Op& op) { ScanLoop(frame, op).emit(); }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "codegen/frame.h"
 
 namespace weft::codegen {
@@ -13,11 +11,8 @@ namespace weft::codegen {
 /// step, where that isn't the last of all.
 ///
 /// Carries alternate between two buffers, the last step writing the result's own memory; ys are written in place in
-/// their stacks. When columns are shared (units > 1), barriers stand before the stages that barriers_before() names.
+/// their stacks. When columns are shared (units > 1), replicated stages write memory of the unit's own, and units wait
+/// for each other, as ColumnSharing says.
 void emit_scan(Frame& frame, const ir::Op& op);
-
-/// For each stage of the region whether threads that share its columns must wait before it: when it reads, elsewhere
-/// than at its own columns, what another thread may have written since the last barrier.
-std::vector<bool> barriers_before(const Frame& frame, const ir::ScanView& view, const BlockSchedule& block);
 
 }  // namespace weft::codegen

@@ -32,6 +32,11 @@ class BlockScheduler {
   }
 
  private:
+  /// Whether the op calls a micro-kernel: one that is a call may have panels of any width.
+  static bool is_product(const Op& op, Lowering lowering) {
+    return op.code == OpCode::kMatmulPacked && lowering == Lowering::kFused;
+  }
+
   void assign(const Op& op) {
     Lowering lowering = passes::lowering_of(program_, op);
     if (lowering == Lowering::kView || lowering == Lowering::kAlias) return;
@@ -47,7 +52,7 @@ class BlockScheduler {
       stage.domain = passes::domain_of(program_, op, result_.batched);
       stage.rank = static_cast<int64_t>(stage.domain.size());
     }
-    if (op.code == OpCode::kMatmulPacked) stage.unroll = op.attr<int64_t>("unroll");
+    if (is_product(op, lowering)) stage.unroll = op.attr<int64_t>("unroll");
     stage.has_reduction = stage.has_reduction || is_reduction(op);
     bool always = lowering != Lowering::kFused || is_reduction(op) || op.code == OpCode::kConcat;
     if (always)
@@ -89,16 +94,19 @@ class BlockScheduler {
   }
 
   void finish(Stage& stage) const {
-    int64_t vectors = 0;
+    int64_t vectors = 0, panel_lanes = 0;
     bool wide = false;
     for (const Op* op : stage.ops) {
       for (ValueId v : op->operands) wide = wide || program_.type(v).dtype == DType::kF64;
       for (ValueId v : op->results) wide = wide || program_.type(v).dtype == DType::kF64;
-      if (op->code == OpCode::kMatmulPacked)
+      if (is_product(*op, stage.lowering)) {
         vectors = std::max(vectors, op->attr<int64_t>("groups") * op->attr<int64_t>("unroll"));
+        panel_lanes = op->attr<int64_t>("lanes");
+      }
     }
-    stage.lanes = wide ? 8 : 16;
-    stage.row_block = std::max<int64_t>(1, (wide ? tile_rows_.f64 : tile_rows_.f32)[vectors]);
+    // Vectors are as wide as the panels of the stage's products, which may be f32 where others are f64.
+    stage.lanes = panel_lanes != 0 ? panel_lanes : wide ? 8 : 16;
+    stage.row_block = std::max<int64_t>(1, (stage.lanes == 8 ? tile_rows_.f64 : tile_rows_.f32)[vectors]);
   }
 
   Schedule& schedule_;
@@ -124,6 +132,15 @@ void collect_symbols(const Program& program, std::vector<std::string>& symbols) 
 }
 
 }  // namespace
+
+int64_t column_grain(const Stage& stage) { return std::max<int64_t>(2, stage.unroll); }
+
+int64_t column_shares(const Stage& stage) {
+  if (stage.lowering != Lowering::kFused || stage.has_reduction || !stage.domain.back().is_constant()) return 1;
+  return std::max<int64_t>(1, stage.domain.back().constant() / (column_grain(stage) * stage.lanes));
+}
+
+bool splits_columns(const Stage& stage) { return column_shares(stage) > 1; }
 
 runtime::DimExpr Schedule::expression(const ir::Dim& dim) const {
   runtime::DimExpr result{dim.factor, {}};

@@ -24,6 +24,16 @@ struct Stage {
   int64_t last = 0;   ///< that of the last stage within it, or its own
 };
 
+/// Whether threads may share the stage's columns, each computing some of every row (ColumnSharing says how): only of
+/// fused stages whose elements don't need whole rows, and of rows wide enough for two.
+bool splits_columns(const Stage& stage);
+
+/// The most threads that the stage's columns can be shared by; 1 if it doesn't split.
+int64_t column_shares(const Stage& stage);
+
+/// Shares of columns are multiples of so many vectors: what is computed together.
+int64_t column_grain(const Stage& stage);
+
 /// The stages of a block, and which of its values are stored in memory.
 struct BlockSchedule {
   std::vector<Stage> stages;
@@ -31,11 +41,16 @@ struct BlockSchedule {
   bool batched = false;
 };
 
-/// Buffers of a scan's own: two instances each, for alternate steps.
+/// Buffers of a scan's own: two instances each, for alternate steps; of what replicated stages store (ColumnSharing),
+/// two for every thread that shares columns.
 struct ScanBuffers {
   BlockSchedule block;
   std::vector<int64_t> carries;            ///< one a carry
   std::map<ir::ValueId, int64_t> scratch;  ///< values stored within a step that are neither carry nor y
+  /// Values of replicated stages that are ys and no carry: where other threads than the first, which stores the y,
+  /// have theirs.
+  std::map<ir::ValueId, int64_t> others;
+  std::vector<bool> barrier_before;  ///< of each stage, when threads share columns
 };
 
 /// An op whose regions are divided into stages (runtime::ControlPlan): cond, while, and a scan that runs its stages

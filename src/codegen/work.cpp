@@ -11,6 +11,22 @@ using ir::ValueId;
 
 constexpr int64_t kPerElement = 4;
 
+/// The product of costs. A number that overflows is the largest there is: an estimate refuses no program.
+ir::Dim times(const ir::Dim& a, const ir::Dim& b) {
+  int64_t ignored = 0;
+  if (!__builtin_mul_overflow(a.factor, b.factor, &ignored)) return a * b;
+  ir::Dim most = a, rest = b;
+  most.factor = INT64_MAX;
+  rest.factor = 1;
+  return most * rest;
+}
+
+ir::Dim elements_of(const ir::Shape& shape) {
+  ir::Dim count(1);
+  for (const ir::Dim& dim : shape) count = times(count, dim);
+  return count;
+}
+
 bool is_on_rows(const ir::Program& program, const Op& op, const ir::Ragged& ragged) {
   auto on_rows = [&](ValueId v) { return has_rows(program.type(v), ragged); };
   return op.regions.empty() && (std::ranges::any_of(op.operands, on_rows) || std::ranges::any_of(op.results, on_rows));
@@ -23,43 +39,43 @@ ir::Shape WorkCounter::shape_of(ValueId value, const ir::Ragged* ragged) const {
   return ragged && has_rows(type, *ragged) ? ir::stacked(type, ir::Dim(1), *ragged).shape : type.shape;
 }
 
-void WorkCounter::count_scan(const Op& op, const ir::Dim& times) {
+void WorkCounter::count_scan(const Op& op, const ir::Dim& repeats) {
   ir::ScanView view(op);
   for (const Op& inner : view.region.ops) {
     if (view.ragged && is_on_rows(program_, inner, *view.ragged))
-      count(inner, times, &*view.ragged);
+      count(inner, repeats, &*view.ragged);
     else
-      count(inner, times * view.length, nullptr);
+      count(inner, times(repeats, view.length), nullptr);
   }
 }
 
-void WorkCounter::count_regions(const Op& op, const ir::Dim& times) {
+void WorkCounter::count_regions(const Op& op, const ir::Dim& repeats) {
   constexpr int64_t kStepsOfWhile = 16;
   for (const ir::Block& region : op.regions)
     for (const Op& inner : region.ops)
-      count(inner, op.code == OpCode::kWhile ? times * ir::Dim(kStepsOfWhile) : times, nullptr);
+      count(inner, op.code == OpCode::kWhile ? times(repeats, ir::Dim(kStepsOfWhile)) : repeats, nullptr);
 }
 
-void WorkCounter::count(const Op& op, const ir::Dim& times, const ir::Ragged* ragged) {
-  if (op.code == OpCode::kScan) return count_scan(op, times);
-  if (!op.regions.empty()) return count_regions(op, times);
+void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* ragged) {
+  if (op.code == OpCode::kScan) return count_scan(op, repeats);
+  if (!op.regions.empty()) return count_regions(op, repeats);
   if (op.results.empty() || passes::is_view(op.code)) return;
-  ir::Dim elements = element_count(shape_of(op.results[0], ragged)) * times;
+  ir::Dim elements = times(elements_of(shape_of(op.results[0], ragged)), repeats);
   ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0], ragged);
   switch (op.code) {
     case OpCode::kMatmulPacked:
     case OpCode::kMatmul:
-      elements = elements * first.back();
+      elements = times(elements, first.back());
       break;
     case OpCode::kBatchMatmul:
-      elements = elements * first[first.size() - (op.attr_or<bool>("transpose_a", false) ? 2 : 1)];
+      elements = times(elements, first[first.size() - (op.attr_or<bool>("transpose_a", false) ? 2 : 1)]);
       break;
     case OpCode::kOuter:
-      elements = element_count(first) * program_.type(op.operands[1]).shape.back() * times;
+      elements = times(times(elements_of(first), program_.type(op.operands[1]).shape.back()), repeats);
       break;
     default:
-      if (passes::is_reduction(op)) elements = element_count(first) * times;
-      elements = elements * ir::Dim(kPerElement);
+      if (passes::is_reduction(op)) elements = times(elements_of(first), repeats);
+      elements = times(elements, ir::Dim(kPerElement));
   }
   terms_.push_back(schedule_.expression(elements));
 }

@@ -6,7 +6,8 @@
 
 namespace weft::codegen {
 
-/// Adds up how much work ops are: multiply-adds of products, for other ops a few an element.
+/// Adds up how much work ops are: multiply-adds of products, for other ops a few an element. Numbers
+/// too large for 64 bits count as the largest: loops in loops soon are (while loops are guessed to take 16 steps).
 class WorkCounter {
  public:
   explicit WorkCounter(const Schedule& schedule) : schedule_(schedule), program_(*schedule.program) {}
@@ -16,11 +17,11 @@ class WorkCounter {
   std::vector<runtime::DimExpr> take() { return std::move(terms_); }
 
  private:
-  /// `times` over, or, on the rows of a ragged scan, for all its steps together.
-  void count(const ir::Op& op, const ir::Dim& times, const ir::Ragged* ragged);
-  void count_scan(const ir::Op& op, const ir::Dim& times);
+  /// `repeats` times, or, on the rows of a ragged scan, for all its steps together.
+  void count(const ir::Op& op, const ir::Dim& repeats, const ir::Ragged* ragged);
+  void count_scan(const ir::Op& op, const ir::Dim& repeats);
   /// Both branches of a cond, and some steps of a while.
-  void count_regions(const ir::Op& op, const ir::Dim& times);
+  void count_regions(const ir::Op& op, const ir::Dim& repeats);
   ir::Shape shape_of(ir::ValueId value, const ir::Ragged* ragged) const;
 
   const Schedule& schedule_;

@@ -7,6 +7,7 @@
 #include "engine/movement_calls.h"
 #include "engine/thread_scratch.h"
 #include "interpreter/interpreter.h"
+#include "passes/prepack.h"
 #include "runtime/kernels.h"
 #include "runtime/share.h"
 
@@ -28,8 +29,10 @@ struct Matrix {
   int64_t columns, skip, stride;  ///< elements
   int64_t element_size;
 
+  /// Null where a matrix without rows has no memory.
   void* at(const CallContext& context) const {
-    return static_cast<char*>(context.buffers[buffer]) + skip * element_size;
+    char* first = static_cast<char*>(context.buffers[buffer]);
+    return first ? first + skip * element_size : nullptr;
   }
 };
 
@@ -250,8 +253,7 @@ CallFunction make_call(const codegen::Schedule& schedule, const Op& op) {
   const ir::Program& program = *schedule.program;
   switch (op.code) {
     case OpCode::kPack:
-      if (op.attr_or<bool>("pairs", false) || has_kernels(program.type(op.operands[0]).dtype))
-        return make_pack(schedule, op);
+      if (passes::has_kernel_layout(program, op)) return make_pack(schedule, op);
       break;
     case OpCode::kOuter:
       if (is_matrix(schedule, op.operands[0]) && is_matrix(schedule, op.operands[1])) return make_outer(schedule, op);

@@ -120,6 +120,7 @@ class Reduction {
     int64_t columns = 1, kept = 1;
     size_t last = dims_.size();
     if (!dims_.back().folded) columns = sizes[--last];
+    if (columns == 0) return;
     for (size_t i = 0; i < last; ++i)
       if (!dims_[i].folded) kept *= sizes[i];
     // The outermost kept dim is shared, or where that is too small the columns are.
@@ -132,6 +133,7 @@ class Reduction {
     if (part.first >= part.last) return;
     for (int64_t i = outer.first; i < outer.last; ++i)
       fill(out + (i * columns + part.first) * element_size_, part.last - part.first);
+    if (std::ranges::find(sizes, 0) != sizes.end()) return;  // nothing is folded into what was filled
     Walk walk{sizes, last, columns, part, outer, x, out};
     descend(walk, 0, 0, 0);
   }

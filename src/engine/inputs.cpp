@@ -6,6 +6,17 @@
 
 namespace weft::engine {
 
+bool InputChecker::fits(const Size& size, std::span<const int64_t> values, int64_t given) {
+  int64_t wanted = size.factor;
+  bool overflow = false;
+  for (int64_t symbol : size.symbols) {
+    const int64_t value = values[static_cast<size_t>(symbol)];
+    if (value == 0) return given == 0;
+    overflow = overflow || __builtin_mul_overflow(wanted, value, &wanted);
+  }
+  return !overflow && given == wanted;
+}
+
 InputChecker::InputChecker(const ir::Program& program, std::span<const std::string> symbols) : program_(program) {
   binders_.assign(symbols.size(), {0, 0});
   auto index = [&](const std::string& name) { return std::ranges::find(symbols, name) - symbols.begin(); };
@@ -37,9 +48,7 @@ std::vector<int64_t> InputChecker::values(std::span<const runtime::TensorRef> in
   std::vector<int64_t> values;
   for (auto [input, dim] : binders_) values.push_back(inputs[input].sizes[dim]);
   for (const Size& size : sizes_) {
-    int64_t wanted = size.factor;
-    for (int64_t symbol : size.symbols) wanted *= values[static_cast<size_t>(symbol)];
-    if (inputs[size.input].sizes[size.dim] != wanted) complain(inputs);
+    if (!fits(size, values, inputs[size.input].sizes[size.dim])) complain(inputs);
   }
   return values;
 }

@@ -25,6 +25,8 @@ class InputChecker {
     int64_t factor;                ///< times ...
     std::vector<int64_t> symbols;  ///< ... these
   };
+  /// Whether a dim is as large as its type says. A product that overflows fits no size, nor do its low bits.
+  static bool fits(const Size& size, std::span<const int64_t> values, int64_t given);
   [[noreturn]] void complain(std::span<const runtime::TensorRef> inputs) const;
 
   const ir::Program& program_;

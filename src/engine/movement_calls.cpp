@@ -1,5 +1,6 @@
 #include "engine/movement_calls.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/movement.h"
@@ -46,7 +47,11 @@ Place place_of(const codegen::Schedule& schedule, ValueId value) {
   return place;
 }
 
+bool has_elements(const Sizes& sizes) { return std::ranges::find(sizes, 0) == sizes.end(); }
+
+/// Of a tensor without elements: zeros, since what its other dims come to may overflow.
 Sizes strides_of(const Sizes& sizes) {
+  if (!has_elements(sizes)) return Sizes(sizes.size(), 0);
   Sizes strides(sizes.size(), 1);
   for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
   return strides;
@@ -58,10 +63,19 @@ int64_t product(const Sizes& sizes, size_t first, size_t last) {
   return result;
 }
 
-void copy_share(const CopyDims& dims, int64_t element_size, const char* from, char* to, const CallContext& context) {
-  runtime::StridedCopy copy(dims, element_size);
+/// Element `offset` of a value: where a copy begins.
+struct Start {
+  const Place& place;
+  int64_t offset;
+};
+
+void copy_share(const CopyDims& dims, Start from, Start to, const CallContext& context) {
+  const int64_t size = to.place.element_size;
+  runtime::StridedCopy copy(dims, size);
   Share share = share_of(copy.units(), context);
-  copy.run(from, to, share.first, share.last);
+  if (share.first == share.last) return;  // what has no elements may have no memory to point into either
+  copy.run(from.place.data(context) + from.offset * size, to.place.data(context) + to.offset * size, share.first,
+           share.last);
 }
 
 CallFunction make_transpose(const Place& from, const Place& to, std::vector<int64_t> perm) {
@@ -80,7 +94,7 @@ CallFunction make_reverse(const Place& from, const Place& to, size_t dim) {
     for (size_t i = 0; i < sizes.size(); ++i)
       dims.push_back({sizes[i], i == dim ? -strides[i] : strides[i], strides[i]});
     int64_t start = sizes[dim] > 0 ? (sizes[dim] - 1) * strides[dim] : 0;
-    copy_share(dims, from.element_size, from.data(context) + start * from.element_size, to.data(context), context);
+    copy_share(dims, {from, start}, {to, 0}, context);
     return true;
   };
 }
@@ -90,8 +104,7 @@ CallFunction make_slice(const Place& from, const Place& to, size_t dim, int64_t 
     Sizes sizes = to.sizes(context), source = strides_of(from.sizes(context)), strides = strides_of(sizes);
     CopyDims dims;
     for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], source[i], strides[i]});
-    copy_share(dims, from.element_size, from.data(context) + start * source[dim] * from.element_size, to.data(context),
-               context);
+    copy_share(dims, {from, start * source[dim]}, {to, 0}, context);
     return true;
   };
 }
@@ -102,7 +115,7 @@ CallFunction make_broadcast(const Place& from, const Place& to, std::vector<int6
     CopyDims dims;
     for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], 0, strides[i]});
     for (size_t i = 0; i < positions.size(); ++i) dims[static_cast<size_t>(positions[i])].source_step = source[i];
-    copy_share(dims, from.element_size, from.data(context), to.data(context), context);
+    copy_share(dims, {from, 0}, {to, 0}, context);
     return true;
   };
 }
@@ -111,13 +124,14 @@ CallFunction make_broadcast(const Place& from, const Place& to, std::vector<int6
 CallFunction make_pad(const Place& from, const Place& to, size_t dim, int64_t low) {
   return [=](const CallContext& context, std::string&) {
     Sizes source = from.sizes(context), sizes = to.sizes(context);
+    if (!has_elements(sizes)) return true;
     int64_t inner = product(sizes, dim + 1, sizes.size()) * from.element_size;
     int64_t row = sizes[dim] * inner, taken = source[dim] * inner;
     Share share = share_of(product(sizes, 0, dim), context);
     for (int64_t i = share.first; i < share.last; ++i) {
       char* target = to.data(context) + i * row;
       std::memset(target, 0, static_cast<size_t>(low * inner));
-      std::memcpy(target + low * inner, from.data(context) + i * taken, static_cast<size_t>(taken));
+      if (taken > 0) std::memcpy(target + low * inner, from.data(context) + i * taken, static_cast<size_t>(taken));
       std::memset(target + low * inner + taken, 0, static_cast<size_t>(row - low * inner - taken));
     }
     return true;
@@ -132,8 +146,7 @@ CallFunction make_concat(std::vector<Place> parts, const Place& to, size_t dim) 
       Sizes sizes = part.sizes(context), source = strides_of(sizes);
       CopyDims dims;
       for (size_t i = 0; i < sizes.size(); ++i) dims.push_back({sizes[i], source[i], strides[i]});
-      copy_share(dims, part.element_size, part.data(context),
-                 to.data(context) + start * strides[dim] * part.element_size, context);
+      copy_share(dims, {part, 0}, {to, start * strides[dim]}, context);
       start += sizes[dim];
     }
     return true;

@@ -8,6 +8,7 @@
 #include "engine/inputs.h"
 #include "ir/printer.h"
 #include "jit/jit.h"
+#include "passes/fuse.h"
 #include "passes/pass_runner.h"
 #include "runtime/executable.h"
 
@@ -17,6 +18,7 @@ namespace {
 class Native : public Executable {
  public:
   explicit Native(ir::Program program) : program_(std::move(program)), fused_(program_) {
+    passes::drop_annotations(fused_.body);  // a dump of fuse is a program too, but its stages are found anew
     passes::run_passes(fused_, passes::compile_pipeline());
     calls_out_ = calls_out(fused_.body);
     schedule_ = codegen::schedule(fused_, jit::tile_rows());

@@ -11,11 +11,12 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-/// Row-major strides, in elements.
+/// Row-major strides, in elements; of a tensor without elements zeros, since what its other dims come to may overflow.
 Sizes strides_of(std::span<const int64_t> sizes) {
   Sizes strides(sizes.size());
+  if (count_of(sizes) == 0) return strides;
   int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1)) strides[i] = stride;
+  for (size_t i = sizes.size(); i-- > 0; stride *= sizes[i]) strides[i] = stride;
   return strides;
 }
 

@@ -8,13 +8,13 @@ namespace {
 // Not <cctype>: its answers depend on the locale.
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_name_char(char c) { return is_digit(c) || is_letter(c) || c == '.'; }
-
 size_t name_length(std::string_view text) {
   return static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_name_char) - text.begin());
 }
 
 }  // namespace
+
+bool is_name_char(char c) { return is_digit(c) || is_letter(c) || c == '.'; }
 
 void error_at(std::string_view source, size_t offset, const std::string& message) {
   std::string_view before = source.substr(0, offset);

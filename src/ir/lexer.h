@@ -18,6 +18,9 @@ struct Token {
   size_t offset = 0;
 };
 
+/// ASCII letters, digits, `_` and `.`, whatever the process's locale takes for a letter.
+bool is_name_char(char c);
+
 /// Throws the user's error "line 3, column 14: ..." for an offset of the text. Columns count bytes.
 [[noreturn]] void error_at(std::string_view source, size_t offset, const std::string& message);
 

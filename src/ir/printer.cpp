@@ -1,14 +1,13 @@
 #include "ir/printer.h"
 
-#include <cctype>
 #include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/lexer.h"
+
 namespace weft::ir {
 namespace {
-
-bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
 
 /// Letters, digits, `_` and `.`; everything else becomes `_`.
 std::string sanitised(std::string name) {

@@ -12,6 +12,8 @@ constexpr OpInfo kInfos[] = {
 #include "ir/ops.def"
 };
 
+constexpr std::string_view kInteger = "an integer", kFlag = "true or false", kText = "a text";
+
 }  // namespace
 
 const OpInfo& info(OpCode code) { return kInfos[static_cast<size_t>(code)]; }
@@ -27,9 +29,31 @@ std::optional<OpCode> op_named(std::string_view name) {
   return it->second;
 }
 
+std::span<const Annotation> annotations() {
+  static constexpr Annotation kAnnotations[] = {
+      {"stage", "", kInteger, true},       {"batched", "scan", kFlag, true},  {"fallback", "scan", kText, true},
+      {"loop", "scan", kText, true},       {"ranges", "concat", kFlag, true}, {"nonzero", "div rem", kFlag, true},
+      {kCheckpoint, "scan", kFlag, false},
+  };
+  return kAnnotations;
+}
+
 bool is_annotation(std::string_view attr) {
-  return attr.find('.') != std::string_view::npos || attr == "stage" || attr == "batched" || attr == "fallback" ||
-         attr == "loop" || attr == "ranges" || attr == "nonzero";
+  return attr.find('.') != std::string_view::npos ||
+         std::ranges::find(annotations(), attr, &Annotation::name) != annotations().end();
+}
+
+std::string annotation_misfit(OpCode code, std::string_view name, const Attr& value) {
+  const auto known = std::ranges::find(annotations(), name, &Annotation::name);
+  if (known == annotations().end()) return "";
+  const std::string_view op = info(code).name;
+  const std::string_view advice = known->by_fuse ? "; the pass fuse writes it, so leave it out" : "";
+  if (!known->ops.empty() && fmt::format(" {} ", known->ops).find(fmt::format(" {} ", op)) == std::string::npos)
+    return fmt::format("{}: the annotation '{}' is of {} only{}", op, name, known->ops, advice);
+  const bool fits = known->type == kInteger ? std::holds_alternative<int64_t>(value)
+                    : known->type == kFlag  ? std::holds_alternative<bool>(value)
+                                            : std::holds_alternative<std::string>(value);
+  return fits ? "" : fmt::format("{}: the annotation '{}' must be {}{}", op, name, known->type, advice);
 }
 
 ValueId Program::new_value(Type type, std::string name) {

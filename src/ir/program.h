@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -44,8 +45,24 @@ inline constexpr ValueId kNoValue = ~ValueId{0};
 using Attr = std::variant<bool, int64_t, double, std::vector<int64_t>, std::string, Dim>;
 using Attrs = std::map<std::string, Attr, std::less<>>;
 
-/// True for attributes that say nothing about what an op computes: names with a `.`, and what the pass fuse writes.
+/// An attribute that says nothing about what an op computes, and what it must be for a later phase to read it.
+struct Annotation {
+  std::string_view name;
+  std::string_view ops;   ///< the ops that may have it, separated by blanks; empty: any
+  std::string_view type;  ///< of its value, as a message has it
+  bool by_fuse;           ///< written by the pass fuse for code generation; else whoever makes the program may give it
+};
+
+/// The annotations that a phase reads. Those of fuse may stand in a text, since a dump of any pass is a program again
+/// (docs/debugging.md), but nobody relies on what a text says: fuse takes them out before it writes its own, and the
+/// engine before its first pass. Any other name with a `.` is a note that nobody reads.
+std::span<const Annotation> annotations();
+
+/// Whether the attribute is an annotation: one of these, or a note.
 bool is_annotation(std::string_view attr);
+
+/// What is wrong with an annotation of that op: that it is another op's, or of another type. Empty if nothing is.
+std::string annotation_misfit(OpCode code, std::string_view name, const Attr& value);
 
 /// An annotation of a scan: its backward keeps carries only and computes each step again, and no pass moves work across
 /// the loop's edge, where all steps' values would lie side by side.

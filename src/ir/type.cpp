@@ -35,17 +35,29 @@ Dim operator*(const Dim& a, const Dim& b) {
   return product;
 }
 
-int64_t evaluate(const Dim& dim, const Bindings& bindings) {
+std::optional<int64_t> try_evaluate(const Dim& dim, const Bindings& bindings) {
   int64_t value = dim.factor;
+  bool overflow = false, zero = value == 0;
   for (const std::string& symbol : dim.symbols) {
     auto it = bindings.find(symbol);
     check(it != bindings.end(), "the symbol {} of the dim {} has no value", symbol, to_string(dim));
-    value = multiply(value, it->second);
+    zero = zero || it->second == 0;
+    overflow = overflow || __builtin_mul_overflow(value, it->second, &value);
   }
+  if (zero) return 0;
+  if (overflow) return std::nullopt;
   return value;
 }
 
+int64_t evaluate(const Dim& dim, const Bindings& bindings) {
+  std::optional<int64_t> value = try_evaluate(dim, bindings);
+  check(value.has_value(), "the size {} overflows 64 bits", to_string(dim));
+  return *value;
+}
+
 Dim element_count(const Shape& shape) {
+  // Nothing of anything is nothing, even where the other dims alone would overflow.
+  if (std::ranges::find(shape, Dim(0)) != shape.end()) return Dim(0);
   Dim count(1);
   for (const Dim& dim : shape) count = count * dim;
   return count;

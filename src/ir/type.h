@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,11 @@ using Shape = std::vector<Dim>;
 /// Values of symbols at a call.
 using Bindings = std::map<std::string, int64_t>;
 
-/// The number a dim stands for; user's error naming the symbol if one is unbound.
+/// The number a dim stands for, or none where that overflows 64 bits (0 times anything is 0); user's error naming the
+/// symbol if one is unbound.
+std::optional<int64_t> try_evaluate(const Dim& dim, const Bindings& bindings);
+
+/// The same; an overflow is the user's error too.
 int64_t evaluate(const Dim& dim, const Bindings& bindings);
 
 /// The product of all dims (1 for a scalar).

@@ -14,7 +14,11 @@ const Type& RuleInput::declared_type() const {
 
 void RuleInput::allow(std::initializer_list<std::string_view> names) const {
   for (const auto& [attr, value] : op.attrs) {
-    if (is_annotation(attr)) continue;
+    if (is_annotation(attr)) {
+      const std::string misfit = annotation_misfit(op.code, attr, value);
+      check(misfit.empty(), "{}", misfit);
+      continue;
+    }
     if (std::find(names.begin(), names.end(), attr) != names.end()) continue;
     std::string known;
     for (std::string_view each : names) known += (known.empty() ? "" : ", ") + std::string(each);

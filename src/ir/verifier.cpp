@@ -129,9 +129,11 @@ Bindings bind(const Program& program, const std::vector<std::vector<int64_t>>& s
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Type& type = program.type(inputs[i]);
     for (size_t d = 0; d < sizes[i].size(); ++d) {
-      int64_t expected = evaluate(type.shape[d], bindings);
-      check(sizes[i][d] == expected, "{}: dim {} of {} should be {}, but is {}", input_name(program, i), d,
-            to_string(type), expected, sizes[i][d]);
+      std::optional<int64_t> expected = try_evaluate(type.shape[d], bindings);
+      check(expected.has_value(), "{}: dim {} of {} should be {}, which overflows 64 bits, but is {}",
+            input_name(program, i), d, to_string(type), to_string(type.shape[d]), sizes[i][d]);
+      check(sizes[i][d] == *expected, "{}: dim {} of {} should be {}, but is {}", input_name(program, i), d,
+            to_string(type), *expected, sizes[i][d]);
     }
   }
   return bindings;

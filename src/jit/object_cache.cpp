@@ -1,13 +1,18 @@
 #include "jit/object_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <cerrno>
+#include <ctime>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -16,25 +21,73 @@ namespace weft::jit {
 namespace {
 
 constexpr char kMagic[] = "weft object 1\n";
+constexpr int64_t kMostBytes = int64_t{1} << 28;  // of a file; no object comes near
+constexpr time_t kStaleSeconds = 3600;            // a file is written in far less
+
+/// A file descriptor; negative when there is none.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() { close(); }
+
+  explicit operator bool() const { return number_ >= 0; }
+  int number() const { return number_; }
+  /// Gives the descriptor up to somebody who closes it.
+  int release() { return std::exchange(number_, -1); }
+  /// Whether what was written is in the file.
+  bool close() {
+    const int number = release();
+    return number < 0 || ::close(number) == 0;
+  }
+
+ private:
+  int number_;
+};
+
+struct CloseEntries {
+  void operator()(DIR* entries) const { ::closedir(entries); }
+};
 
 /// FNV-1a, 64 bits.
-uint64_t checksum(const std::string& bytes) {
+uint64_t checksum(std::string_view bytes) {
   uint64_t hash = 14695981039346656037ull;
   for (unsigned char c : bytes) hash = (hash ^ c) * 1099511628211ull;
   return hash;
 }
 
-std::filesystem::path path_of(const std::string& key) {
-  return std::filesystem::path(settings().cache_dir) / fmt::format("{:016x}.o", checksum(key));
+std::string name_of(const std::string& key) { return fmt::format("{:016x}.o", checksum(key)); }
+
+/// Whether `name` is an object's or, with something behind it, the temporary name of one.
+bool is_object(std::string_view name, bool temporary) {
+  constexpr size_t kDigits = 16;
+  return name.size() >= kDigits + 2 && name.find_first_not_of("0123456789abcdef") == kDigits &&
+         name.substr(kDigits, 2) == ".o" && (name.size() > kDigits + 2) == temporary;
 }
 
-std::string header_of(const std::string& key, const std::string& object) {
+std::string header_of(const std::string& key, std::string_view object) {
   return fmt::format("{}{:016x} {} {}\n{}\n", kMagic, checksum(object), object.size(), key.size(), key);
 }
 
-bool belongs_to_us(const std::filesystem::path& path) {
+/// Of the user's, and writable to nobody else.
+bool is_private(const struct stat& info) {
+  return info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/// Makes the folder and the parents it lacks.
+void make_folder(const std::string& path) {
+  for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1))
+    ::mkdir(path.substr(0, end).c_str(), 0700);
+  ::mkdir(path.c_str(), 0700);
+}
+
+/// The cache's folder, or none where there is none that may be trusted.
+Descriptor open_folder() {
+  Descriptor folder(::open(settings().cache_dir.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  if (folder && (::fstat(folder.number(), &info) != 0 || !is_private(info))) folder.close();
+  return folder;
 }
 
 bool write_all(int file, const std::string& bytes) {
@@ -48,17 +101,73 @@ bool write_all(int file, const std::string& bytes) {
   return true;
 }
 
+/// The first `size` bytes; fewer where the file ends or fails before.
+std::string read_all(int file, size_t size) {
+  std::string bytes(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    ssize_t n = ::read(file, bytes.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+/// A file of the folder's that may be trusted; empty where there is none. Notes that it was read, for make_room().
+std::string read_file(const Descriptor& folder, const std::string& name) {
+  Descriptor file(::openat(folder.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat info{};
+  if (!file || ::fstat(file.number(), &info) != 0) return "";
+  if (!S_ISREG(info.st_mode) || !is_private(info) || info.st_size > kMostBytes) return "";
+  const struct timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  ::futimens(file.number(), times);
+  return read_all(file.number(), static_cast<size_t>(info.st_size));
+}
+
+/// Removes stale temporary files, and objects until the others have room: what was read last stays.
+void make_room(const Descriptor& folder) {
+  struct Object {
+    std::string name;
+    int64_t bytes;
+    struct timespec read;
+  };
+  Descriptor copy(::openat(folder.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::unique_ptr<DIR, CloseEntries> entries(copy ? ::fdopendir(copy.number()) : nullptr);
+  if (!entries) return;
+  copy.release();  // the stream closes it
+  std::vector<Object> objects;
+  int64_t bytes = 0;
+  const time_t now = ::time(nullptr);
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string name = entry->d_name;
+    struct stat info{};
+    if ((!is_object(name, false) && !is_object(name, true)) ||
+        ::fstatat(folder.number(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+      continue;
+    if (is_object(name, false)) {
+      objects.push_back({name, info.st_size, info.st_atim});
+      bytes += info.st_size;
+    } else if (now - info.st_mtime > kStaleSeconds) {
+      ::unlinkat(folder.number(), name.c_str(), 0);
+    }
+  }
+  if (bytes <= settings().cache_bytes) return;
+  std::ranges::sort(objects, {}, [](const Object& each) { return std::pair(each.read.tv_sec, each.read.tv_nsec); });
+  for (const Object& oldest : objects) {
+    if (bytes <= settings().cache_bytes) return;
+    if (::unlinkat(folder.number(), oldest.name.c_str(), 0) == 0) bytes -= oldest.bytes;
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> load_object(const std::string& key) {
   if (settings().cache_dir.empty()) return std::nullopt;
-  std::filesystem::path path = path_of(key);
-  if (!belongs_to_us(path)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) return std::nullopt;
-  std::string empty = header_of(key, "");
-  if (bytes.size() < empty.size()) return std::nullopt;
+  Descriptor folder = open_folder();
+  if (!folder) return std::nullopt;
+  const std::string bytes = read_file(folder, name_of(key));
   // The header's length varies with the object's size only in digits: find its end by the key.
   size_t end = bytes.find("\n" + key + "\n");
   if (end == std::string::npos) return std::nullopt;
@@ -69,17 +178,22 @@ std::optional<std::string> load_object(const std::string& key) {
 
 void store_object(const std::string& key, const std::string& object) {
   if (settings().cache_dir.empty()) return;
+  const std::string header = header_of(key, object);
+  if (static_cast<int64_t>(header.size() + object.size()) > std::min(kMostBytes, settings().cache_bytes)) return;
   static std::atomic<uint64_t> serial{0};
-  std::error_code ignored;
-  std::filesystem::create_directories(settings().cache_dir, ignored);
-  ::chmod(settings().cache_dir.c_str(), 0700);
-  std::filesystem::path path = path_of(key);
-  std::string temporary = fmt::format("{}.{}.{}", path.string(), ::getpid(), serial++);
-  int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return;
-  bool written = write_all(file, header_of(key, object)) && write_all(file, object);
-  written = ::close(file) == 0 && written;
-  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) ::unlink(temporary.c_str());
+  make_folder(settings().cache_dir);
+  Descriptor folder = open_folder();
+  if (!folder) return;
+  const std::string name = name_of(key);
+  const std::string temporary = fmt::format("{}.{}.{}", name, ::getpid(), serial++);
+  Descriptor file(
+      ::openat(folder.number(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return;
+  bool written = write_all(file.number(), header) && write_all(file.number(), object);
+  written = file.close() && written;
+  if (!written || ::renameat(folder.number(), temporary.c_str(), folder.number(), name.c_str()) != 0)
+    ::unlinkat(folder.number(), temporary.c_str(), 0);
+  make_room(folder);
 }
 
 }  // namespace weft::jit

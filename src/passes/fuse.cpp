@@ -5,6 +5,7 @@
 
 #include "passes/batch.h"
 #include "passes/copies.h"
+#include "passes/prepack.h"
 #include "passes/rewrite.h"
 
 namespace weft::passes {
@@ -64,7 +65,6 @@ class DivisorMarker {
     for (Op& op : block.ops) {
       for (ValueId result : op.results) definition_[result] = &op;
       for (Block& region : op.regions) run(region);
-      op.attrs.erase("nonzero");  // a program's text may say anything
       if (divides_integers(program_, op) && is_harmless(op.operands[1])) op.attrs["nonzero"] = true;
     }
   }
@@ -104,7 +104,7 @@ class StageAssigner {
   struct Stage {
     bool fused = false;
     Shape domain;
-    int64_t unroll = 0;  // of its products; 0 without
+    int64_t unroll = 0, lanes = 0;  // of its products; 0 without
     bool has_reduction = false;
   };
 
@@ -114,8 +114,11 @@ class StageAssigner {
   }
 
   int64_t place(Op& op) {
-    Stage wanted{true, domain_of(program_, op, batched_), 0, is_reduction(op)};
-    if (op.code == OpCode::kMatmulPacked) wanted.unroll = op.attr<int64_t>("unroll");
+    Stage wanted{true, domain_of(program_, op, batched_), 0, 0, is_reduction(op)};
+    if (op.code == OpCode::kMatmulPacked) {
+      wanted.unroll = op.attr<int64_t>("unroll");
+      wanted.lanes = op.attr<int64_t>("lanes");
+    }
     int64_t lower = 0;
     for (ValueId operand : op.operands) lower = std::max(lower, earliest(op, operand, wanted));
     for (int64_t i = lower; i < static_cast<int64_t>(stages_.size()); ++i)
@@ -125,10 +128,12 @@ class StageAssigner {
 
   static bool join(Stage& stage, const Stage& wanted) {
     if (!stage.fused || stage.domain != wanted.domain) return false;
-    if (wanted.unroll != 0 && (stage.has_reduction || (stage.unroll != 0 && stage.unroll != wanted.unroll)))
+    if (wanted.unroll != 0 && stage.has_reduction) return false;
+    if (wanted.unroll != 0 && stage.unroll != 0 && (stage.unroll != wanted.unroll || stage.lanes != wanted.lanes))
       return false;
     if (wanted.has_reduction && stage.unroll != 0) return false;
     stage.unroll = std::max(stage.unroll, wanted.unroll);
+    stage.lanes = std::max(stage.lanes, wanted.lanes);
     stage.has_reduction = stage.has_reduction || wanted.has_reduction;
     return true;
   }
@@ -250,10 +255,7 @@ Lowering lowering_of(const Program& program, const Op& op) {
   // Division by zero is the user's error in integers, which machine code cannot raise.
   if (divides_integers(program, op) && !op.has("nonzero")) return Lowering::kCall;
   if (info(op.code).op_class == OpClass::kElementwise) return Lowering::kFused;
-  if (op.code == OpCode::kMatmulPacked) {
-    DType dtype = program.type(op.results[0]).dtype;  // what there are micro-kernels for: sums of these types
-    return dtype == DType::kF32 || dtype == DType::kF64 ? Lowering::kFused : Lowering::kCall;
-  }
+  if (op.code == OpCode::kMatmulPacked) return has_kernel_layout(program, op) ? Lowering::kFused : Lowering::kCall;
   if (is_reduction(op)) return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
   if (op.code == OpCode::kPad && op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1)
     return Lowering::kRowCopy;
@@ -273,7 +275,17 @@ Shape domain_of(const Program& program, const Op& op, bool batched) {
   return shape;
 }
 
+void drop_annotations(Block& block) {
+  for (Op& op : block.ops) {
+    for (const ir::Annotation& annotation : ir::annotations())
+      if (annotation.by_fuse)
+        if (auto found = op.attrs.find(annotation.name); found != op.attrs.end()) op.attrs.erase(found);
+    for (Block& region : op.regions) drop_annotations(region);
+  }
+}
+
 void fuse(Program& program) {
+  drop_annotations(program.body);
   DivisorMarker(program).run(program.body);
   Definitions definitions(program);
   fuse_block(program, program.body, BlockKind::kStages, false, definitions);

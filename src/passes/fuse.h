@@ -24,7 +24,11 @@ namespace weft::passes {
 /// reads). Joined columns of one value that only outer products and sums over rows read are a view too, marked
 /// `ranges`. Integer divisions by a constant, which cannot fail, are marked `nonzero`. Stands last: its attributes
 /// describe the program as it will be generated.
+/// What a text says of the kind is taken out first: nothing but fuse itself vouches for it.
 void fuse(ir::Program& program);
+
+/// Takes out the annotations that fuse writes.
+void drop_annotations(ir::Block& block);
 
 /// True iff the op only renames elements of its operand, so that a reader addresses the operand instead: constant,
 /// broadcast, slice. (reshape is the same memory under another shape.)

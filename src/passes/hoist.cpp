@@ -290,7 +290,7 @@ void hoist_block(Program& program, Block& block, Substitution& replaced) {
     substitute(op, replaced);
     if (op.code == OpCode::kScan) {
       hoist_block(program, op.regions[0], replaced);
-      if (op.has(ir::kCheckpoint)) {
+      if (op.attr_or(ir::kCheckpoint, false)) {
         out.ops.push_back(std::move(op));
         continue;
       }

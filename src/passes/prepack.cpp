@@ -175,6 +175,19 @@ class Prepacker {
 
 }  // namespace
 
+bool has_kernel_layout(const Program& program, const Op& op) {
+  const bool pairs = op.attr_or<bool>("pairs", false), packs = op.code == OpCode::kPack;
+  const ir::Type& from = program.type(op.operands[0]);
+  const DType dtype = pairs ? DType::kF32 : from.dtype;  // what the panels' sums are of
+  if (dtype != DType::kF32 && dtype != DType::kF64) return false;
+  const bool transposed = packs && op.attr_or<bool>("transpose_b", false);
+  const ir::Dim inner = packs ? from.shape[transposed ? 1 : 0] : from.shape.back();
+  const ir::Dim columns = packs ? from.shape[transposed ? 0 : 1] : ir::Dim(op.attr<int64_t>("n"));
+  return inner.is_constant() && inner != ir::Dim(0) && columns != ir::Dim(0) &&
+         op.attr<int64_t>("lanes") == kLineBytes / size_of(dtype) &&
+         op.attr<int64_t>("groups") * op.attr<int64_t>("unroll") <= kMaxVectors;
+}
+
 void prepack(Program& program) { Prepacker(program).run(); }
 
 }  // namespace weft::passes

@@ -29,4 +29,8 @@ namespace weft::passes {
 /// Stands last but for dce and fuse: packing hides the weights' values from every other pass.
 void prepack(ir::Program& program);
 
+/// True iff the panels of a pack or matmul_packed are such as this pass makes, which the micro-kernels take. A
+/// program's text may ask for any others: these the interpreter makes and reads.
+bool has_kernel_layout(const ir::Program& program, const ir::Op& op);
+
 }  // namespace weft::passes

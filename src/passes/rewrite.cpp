@@ -112,7 +112,7 @@ ScanParts::ScanParts(Op&& scan) {
   length = view.length;
   reverse = view.reverse;
   ragged = view.ragged;
-  checkpointed = scan.has(ir::kCheckpoint);
+  checkpointed = scan.attr_or(ir::kCheckpoint, false);
   for (size_t i = 0; i < view.inits.size(); ++i)
     carries.push_back({view.inits[i], view.carry_args[i], view.carry_outs[i], view.carry_results[i]});
   for (size_t i = 0; i < view.xs.size(); ++i) xs.push_back({view.xs[i], view.x_args[i]});

@@ -411,7 +411,7 @@ void sink_block(Program& program, Block& block, Substitution& replaced, ValueSet
       continue;
     }
     sink_block(program, op.regions[0], replaced, zeros);
-    if (op.has(ir::kCheckpoint)) {
+    if (op.attr_or(ir::kCheckpoint, false)) {
       out.ops.push_back(std::move(op));
       continue;
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <locale>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -56,6 +57,7 @@ std::optional<int64_t> process_quota_cores() {
 
 std::optional<int64_t> quota_cores(std::string_view cpu_max) {
   std::istringstream stream{std::string(cpu_max)};
+  stream.imbue(std::locale::classic());  // the kernel groups no digits, whatever the process's locale does
   double quota = 0, period = 0;
   if (!(stream >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
   const double cores = quota / period;

@@ -23,13 +23,21 @@ struct CallCount {
   ~CallCount() { calls_under_way.fetch_sub(1); }
 };
 
+/// Of each stage, as lay_out takes them.
+std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
+  std::vector<int64_t> members;
+  for (const StageSizes& stage : stages) members.push_back(stage.sharers);
+  return members;
+}
+
 }  // namespace
 
-std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols,
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols, int64_t threads,
                                                                    bool uses_outputs) const {
   std::lock_guard lock(mutex_);
-  auto found = std::ranges::find_if(
-      layouts_, [&](const auto& layout) { return layout->symbols == symbols && layout->uses_outputs == uses_outputs; });
+  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) {
+    return layout->symbols == symbols && layout->threads == threads && layout->uses_outputs == uses_outputs;
+  });
   if (found != layouts_.end()) {
     std::rotate(layouts_.begin(), found, found + 1);
     return layouts_.front();
@@ -37,9 +45,10 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::ve
   auto fresh = std::make_shared<Layout>();
   fresh->symbols = symbols;
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(symbols));
+  fresh->threads = threads;
   fresh->uses_outputs = uses_outputs;
-  fresh->arena = lay_out(plan_, symbols, uses_outputs);
-  fresh->stages = stage_sizes(plan_, symbols);
+  fresh->stages = stage_sizes(plan_, symbols, threads);
+  fresh->arena = lay_out(plan_, symbols, uses_outputs, sharers(fresh->stages));
   layouts_.insert(layouts_.begin(), fresh);
   if (layouts_.size() > kLayoutsKept) layouts_.pop_back();
   return fresh;
@@ -47,8 +56,11 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::ve
 
 void NativeProgram::run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
                         const std::vector<int64_t>& symbols, Team& team) const {
+  SerialTeam alone;
+  Team& chosen =
+      estimate(plan_.work, symbols) < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout = this->layout(symbols, aligned);
+  auto layout = this->layout(symbols, chosen.size(), aligned);
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -66,13 +78,9 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
       buffers[i] = arena.data() + layout->arena.offsets[i];
   }
   std::optional<GuardedBuffers> guarded;
-  if (settings().guard) guarded.emplace(plan_, symbols).place(buffers);
+  if (settings().guard) guarded.emplace(plan_, symbols, sharers(layout->stages)).place(buffers);
   CallCount calls;
   Run run(plan_, layout->stages, symbols, layout->dims.data(), calls.others == 0, settings().share_all);
-  int64_t work = 0;
-  for (const DimExpr& term : plan_.work) work += term.evaluate(symbols);
-  SerialTeam alone;
-  Team& chosen = work < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   run.run(chosen, buffers);
   if (guarded) guarded->check();
 }

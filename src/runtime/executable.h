@@ -25,11 +25,12 @@ class NativeProgram {
  private:
   struct Layout {
     std::vector<int64_t> symbols, dims;
+    int64_t threads = 1;
     bool uses_outputs = false;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
   };
-  std::shared_ptr<const Layout> layout(const std::vector<int64_t>& symbols, bool uses_outputs) const;
+  std::shared_ptr<const Layout> layout(const std::vector<int64_t>& symbols, int64_t threads, bool uses_outputs) const;
 
   Plan plan_;
   mutable std::mutex mutex_;

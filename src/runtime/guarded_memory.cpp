@@ -65,13 +65,15 @@ bool GuardedMemory::is_intact() const {
   return inner_ == 0 || (is_canary(inner, data_) && is_canary(data_ + bytes_, inner + inner_));
 }
 
-GuardedBuffers::GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols) : plan_(plan) {
+GuardedBuffers::GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols,
+                               const std::vector<int64_t>& members)
+    : plan_(plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan& buffer = plan.buffers[i];
     if (buffer.storage != Storage::kArena) continue;
-    const int64_t instance = instance_bytes(buffer, symbols);
-    placed_.push_back({i, buffer.elements.evaluate(symbols) * buffer.element_size, instance,
-                       GuardedMemory(instance * buffer.copies, GuardedMemory::Side::kEnd, kLine)});
+    const int64_t instance = instance_bytes(buffer, symbols), count = instances(buffer, members);
+    placed_.push_back({i, buffer.elements.evaluate(symbols) * buffer.element_size, instance, count,
+                       GuardedMemory(instance * count, GuardedMemory::Side::kEnd, kLine)});
   }
 }
 
@@ -84,7 +86,7 @@ void GuardedBuffers::check() const {
     const BufferPlan& buffer = plan_.buffers[placed.buffer];
     internal_check(placed.memory.is_intact(), "the run wrote beside the buffer '{}' of {} bytes", buffer.name,
                    placed.memory.bytes());
-    for (int64_t copy = 0; copy < buffer.copies; ++copy) {
+    for (int64_t copy = 0; copy < placed.instances; ++copy) {
       const std::byte* start = placed.memory.data() + copy * placed.instance;
       internal_check(is_canary(start + placed.exact, start + placed.instance),
                      "the run wrote past the {} bytes of the buffer '{}'", placed.exact, buffer.name);

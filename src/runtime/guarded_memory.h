@@ -43,7 +43,8 @@ class GuardedMemory {
 /// The arena of a run with Settings::guard: each buffer in guarded memory of its own, none in another's place.
 class GuardedBuffers {
  public:
-  GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols);
+  /// `members`: as lay_out takes them.
+  GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols, const std::vector<int64_t>& members);
 
   /// Sets the entries of the buffers that have memory of the arena's.
   void place(std::vector<void*>& buffers) const;
@@ -54,6 +55,7 @@ class GuardedBuffers {
   struct Placed {
     size_t buffer;
     int64_t exact, instance;  ///< bytes of one instance, and with what pads it to a cache line
+    int64_t instances;
     GuardedMemory memory;
   };
   const Plan& plan_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 
@@ -59,11 +60,34 @@ class Space {
 
 }  // namespace
 
-int64_t DimExpr::evaluate(const std::vector<int64_t>& values) const {
-  int64_t result = factor;
-  for (int64_t symbol : symbols)
-    check(!__builtin_mul_overflow(result, values[static_cast<size_t>(symbol)], &result), "weft: a size exceeds 2^63");
+namespace {
+
+/// The factor times the values; nothing where that overflows. Nothing of anything is 0, however much the others are.
+std::optional<int64_t> product(const DimExpr& dim, const std::vector<int64_t>& values) {
+  int64_t result = dim.factor;
+  bool overflow = false;
+  for (int64_t symbol : dim.symbols) {
+    const int64_t value = values[static_cast<size_t>(symbol)];
+    if (value == 0) return 0;
+    overflow = overflow || __builtin_mul_overflow(result, value, &result);
+  }
+  if (overflow) return std::nullopt;
   return result;
+}
+
+}  // namespace
+
+int64_t DimExpr::evaluate(const std::vector<int64_t>& values) const {
+  std::optional<int64_t> result = product(*this, values);
+  check(result.has_value(), "weft: a size exceeds 2^63");
+  return *result;
+}
+
+int64_t estimate(const std::vector<DimExpr>& terms, const std::vector<int64_t>& values) {
+  int64_t sum = 0;
+  for (const DimExpr& term : terms)
+    if (__builtin_add_overflow(sum, product(term, values).value_or(INT64_MAX), &sum)) return INT64_MAX;
+  return sum;
 }
 
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values) {
@@ -74,7 +98,13 @@ int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& sym
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs) {
+int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members) {
+  if (buffer.copies_a_member == 0 || members.empty()) return buffer.copies;
+  return buffer.copies + buffer.copies_a_member * (members[static_cast<size_t>(buffer.first)] - 1);
+}
+
+ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs,
+                    const std::vector<int64_t>& members) {
   ArenaLayout layout;
   layout.offsets.assign(plan.buffers.size(), -1);
   layout.hosts.assign(plan.buffers.size(), -1);
@@ -82,7 +112,7 @@ ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values,
   std::vector<size_t> order;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     if (plan.buffers[i].storage != Storage::kArena) continue;
-    bytes[i] = instance_bytes(plan.buffers[i], symbol_values) * plan.buffers[i].copies;
+    bytes[i] = instance_bytes(plan.buffers[i], symbol_values) * instances(plan.buffers[i], members);
     order.push_back(i);
   }
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });

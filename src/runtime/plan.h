@@ -13,8 +13,12 @@ struct DimExpr {
   int64_t factor = 1;
   std::vector<int64_t> symbols;
 
+  /// User's error where it exceeds 2^63.
   int64_t evaluate(const std::vector<int64_t>& values) const;
 };
+
+/// The sum of the terms where it is only to be compared, as a cost: 2^63 - 1 stands for all that is more.
+int64_t estimate(const std::vector<DimExpr>& terms, const std::vector<int64_t>& values);
 
 enum class Storage : uint8_t {
   kInput,
@@ -30,7 +34,8 @@ struct BufferPlan {
   int64_t index = 0;  ///< which input or output
   int64_t element_size = 4;
   DimExpr elements;
-  int64_t copies = 1;           ///< consecutive instances, each padded to a cache line
+  int64_t copies = 1;           ///< consecutive instances, each padded to a cache line ...
+  int64_t copies_a_member = 0;  ///< ... and so many more for each further member that shares the stage's columns
   int64_t first = 0, last = 0;  ///< the stages (StagePlan::index) between which it lives, both included; an output is
                                 ///< written from `first`
 };
@@ -50,6 +55,14 @@ struct CallContext {
 };
 /// Returns false when the inputs are bad (an index out of range): the message goes to `error`, of one thread at a time.
 using CallFunction = std::function<bool(const CallContext& context, std::string& error)>;
+
+/// The work of one step of a scan, as Plan::work: sums of terms.
+struct StepWork {
+  std::vector<DimExpr> products;    ///< of products whose columns can be shared
+  std::vector<DimExpr> split;       ///< of other ops whose columns can be
+  std::vector<DimExpr> replicated;  ///< that every member does who shares columns
+  int64_t barriers = 0;             ///< when columns are shared
+};
 
 struct StagePlan;
 
@@ -82,15 +95,15 @@ struct StagePlan {
   std::string symbol;  ///< of the machine code; of a call, what it does
   StageFunction function = nullptr;
   CallFunction call;
-  bool outside = false;     ///< a call that must be made by the caller's thread while the team is idle, or one within
-  DimExpr rows;             ///< rows of the domain, or of the batch of a scan
-  bool splits_rows = true;  ///< false: a scan whose rows depend on each other
-  bool splits_columns = true;  ///< false: a reduction needs whole rows
-  int64_t row_block = 1;       ///< rows are dealt out in multiples of this
-  DimExpr length;              ///< steps of a scan or loop
-  int64_t batch_sizes = -1;    ///< of a ragged scan: the buffer with the rows of each step, i64[length], ...
-  DimExpr packed;              ///< ... and their sum
-  int64_t column_shares = 1;   ///< the most threads that columns can be shared by
+  bool outside = false;       ///< a call that must be made by the caller's thread while the team is idle, or one within
+  DimExpr rows;               ///< rows of the domain, or of the batch of a scan
+  bool splits_rows = true;    ///< false: a scan whose rows depend on each other
+  int64_t row_block = 1;      ///< rows are dealt out in multiples of this
+  DimExpr length;             ///< steps of a scan or loop
+  int64_t batch_sizes = -1;   ///< of a ragged scan: the buffer with the rows of each step, i64[length], ...
+  DimExpr packed;             ///< ... and their sum
+  int64_t column_shares = 1;  ///< the most threads that columns can be shared by; 1: they can't
+  StepWork step;              ///< of a scan
   /// Of a scan or loop of no steps: results that are copies of the initial carries (from, to).
   std::vector<std::pair<int64_t, int64_t>> carry_copies;
   ControlPlan control;
@@ -113,11 +126,16 @@ struct ArenaLayout {
   std::vector<int64_t> hosts;    ///< the output's buffer that it lies in; -1: in the arena
   int64_t bytes = 0;             ///< of the arena
 };
-/// First fit in order of size; deterministic. Outputs must be aligned to 64 bytes if they are to be used.
-ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs);
+/// First fit in order of size; deterministic. Outputs must be aligned to 64 bytes if they are to be used. `members`:
+/// how many share the columns of each stage (by StagePlan::index); empty where none are shared.
+ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs,
+                    const std::vector<int64_t>& members = {});
 
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
+
+/// How many instances of a buffer there are, with `members` as lay_out takes them.
+int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members);
 
 /// A line a buffer (name, bytes, offset, stages), then `peak N bytes`: of the arena.
 std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values);

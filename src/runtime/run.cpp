@@ -1,17 +1,20 @@
 #include "runtime/run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-#include <memory>
 
 #include "base/batch_sizes.h"
 #include "base/error.h"
+#include "base/settings.h"
+#include "runtime/delay.h"
 #include "runtime/share.h"
 
 namespace weft::runtime {
 namespace {
 
-constexpr int64_t kRowsForBatchSplit = 4;  // rows a thread below which sharing the columns is faster
+constexpr double kRowsAtOnce = 4;      // fewer rows of a product take as long: the weights have to be read
+constexpr double kBarrierWork = 2000;  // multiply-adds in the time of a barrier
 constexpr int64_t kLine = 64;
 constexpr int64_t kSharedStage = 1 << 14;  // multiply-adds of a stage in a loop that are worth a barrier
 
@@ -19,6 +22,9 @@ constexpr int64_t kSharedStage = 1 << 14;  // multiply-adds of a stage in a loop
 Share rows_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
   return share_of(count, count < 4 * threads * block ? 1 : block, thread, threads);
 }
+
+/// A bool in memory: any byte but 0 is true, as to PyTorch; a C++ bool has no values but 0 and 1.
+bool is_true(const void* element) { return *static_cast<const uint8_t*>(element) != 0; }
 
 int64_t bytes_of(const BufferPlan& buffer, const std::vector<int64_t>& symbols) {
   return buffer.elements.evaluate(symbols) * buffer.element_size;
@@ -29,21 +35,38 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
   auto buffer = [&](int64_t id) -> const BufferPlan& { return plan.buffers[static_cast<size_t>(id)]; };
   for (const auto& slice : control.slices) sizes.bytes.push_back(bytes_of(buffer(slice.buffer), symbols));
   for (const auto& carry : control.carries) sizes.bytes.push_back(instance_bytes(buffer(carry.work), symbols));
-  int64_t work = 0, stages = 0;
-  for (const DimExpr& term : control.work) work += term.evaluate(symbols);
+  int64_t stages = 0;
   for (const auto& region : control.regions) stages += static_cast<int64_t>(region.size());
-  sizes.one_member = work < kSharedStage * stages;
+  sizes.one_member = estimate(control.work, symbols) < kSharedStage * stages;
+}
+
+/// How many threads should share a scan's columns: all where a step is then done sooner than when threads share rows
+/// (or, of rows that depend on each other, one thread does all), else 1.
+int64_t sharers_of(const StagePlan& scan, int64_t rows, const std::vector<int64_t>& symbols, int64_t threads) {
+  if (threads < 2 || scan.column_shares < threads) return 1;
+  const auto all = static_cast<double>(scan.splits_rows ? rows : 1), count = static_cast<double>(threads);
+  if (all == 0) return 1;
+  if (settings().share_all) return all < count * kRowsAtOnce ? threads : 1;
+  const double mine = scan.splits_rows ? std::ceil(all / count) : 1;
+  auto work = [&](const std::vector<DimExpr>& terms) { return static_cast<double>(estimate(terms, symbols)); };
+  const double product = work(scan.step.products) / all;  // of one row
+  const double split = work(scan.step.split), replicated = work(scan.step.replicated);
+  const double by_rows = product * std::max(mine, kRowsAtOnce) + (split + replicated) * mine / all;
+  const double by_columns = (product * std::max(all, kRowsAtOnce) + split) / count + replicated +
+                            kBarrierWork * static_cast<double>(scan.step.barriers);
+  return by_columns < by_rows ? threads : 1;
 }
 
 void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std::vector<int64_t>& symbols,
-               std::vector<StageSizes>& all) {
+               int64_t threads, std::vector<StageSizes>& all) {
   for (const StagePlan& stage : stages) {
     StageSizes& sizes = all[static_cast<size_t>(stage.index)];
     sizes.rows = stage.rows.evaluate(symbols);
     sizes.length = stage.length.evaluate(symbols);
     sizes.packed = stage.packed.evaluate(symbols);
+    if (stage.kind == StagePlan::Kind::kScan) sizes.sharers = sharers_of(stage, sizes.rows, symbols, threads);
     if (!stage.control.regions.empty()) set_control_sizes(plan, stage.control, symbols, sizes);
-    for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, all);
+    for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, threads, all);
   }
 }
 
@@ -58,9 +81,9 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
 
 }  // namespace
 
-std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols) {
+std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads) {
   std::vector<StageSizes> sizes(static_cast<size_t>(plan.stage_count));
-  set_sizes(plan, plan.stages, symbols, sizes);
+  set_sizes(plan, plan.stages, symbols, threads, sizes);
   return sizes;
 }
 
@@ -77,21 +100,22 @@ void Run::run(Team& team, std::vector<void*>& buffers) {
 
 bool Run::run_region(Stages stages, Team& team, void** buffers) {
   const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size());
-  std::mutex mutex;
-  std::unique_ptr<SpinBarrier> barrier;
+  // All that members need is made here: an exception in a region would end the process.
+  const int64_t most = team.size();
+  const size_t count = plan_.buffers.size();
+  std::vector<void*> own;
+  for (int64_t i = 1; sets_buffers && i < most; ++i) own.insert(own.end(), buffers, buffers + count);
+  SpinBarrier barrier;
   team.run([&](int64_t thread, int64_t threads) {
     if (threads == 1) {
       Member alone{buffers, 0, 1, nullptr, 0};
       run_stages(stages, alone);
       return;
     }
-    {
-      std::lock_guard lock(mutex);
-      if (!barrier) barrier = std::make_unique<SpinBarrier>(threads);
-    }
-    std::vector<void*> own;
-    if (sets_buffers) own.assign(buffers, buffers + plan_.buffers.size());
-    Member member{sets_buffers ? own.data() : buffers, thread, threads, barrier.get(), 0};
+    barrier.set_members(threads);
+    const bool is_first = thread == 0 || !sets_buffers;
+    Member member{is_first ? buffers : own.data() + static_cast<size_t>(thread - 1) * count, thread, threads, &barrier,
+                  0};
     run_stages(stages, member);
   });
   return failed_at_ == kNever;
@@ -118,6 +142,7 @@ bool Run::run_stages(Stages stages, Member& member) {
 }
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {
+  if (settings().delays) delay();
   switch (stage.kind) {
     case StagePlan::Kind::kRows:
       run_rows(stage, member);
@@ -175,8 +200,7 @@ bool Run::run_loop(const StagePlan& stage, Member& member) {
 }
 
 bool Run::run_cond(const StagePlan& stage, Member& member) {
-  const bool yes = *static_cast<const bool*>(member.buffers[stage.control.predicate]);
-  const Stages chosen = stage.control.regions[yes ? 0 : 1];
+  const Stages chosen = stage.control.regions[is_true(member.buffers[stage.control.predicate]) ? 0 : 1];
   return chosen.empty() ? finish_stage(member) : run_stages(chosen, member);
 }
 
@@ -186,7 +210,7 @@ bool Run::run_while(const StagePlan& stage, Member& member) {
   for (const ControlPlan::Carry& carry : loop.carries) buffers[carry.arg] = buffers[carry.init];
   for (int64_t step = 0;; ++step) {
     if (!run_stages(loop.regions[0], member)) return false;
-    if (!*static_cast<const bool*>(buffers[loop.predicate])) break;
+    if (!is_true(buffers[loop.predicate])) break;
     set_carries(loop, sizes_of(stage).bytes.data(), step, false, buffers);
     if (!run_stages(loop.regions[1], member)) return false;
     for (const ControlPlan::Carry& carry : loop.carries) buffers[carry.arg] = buffers[carry.out];
@@ -210,7 +234,7 @@ void Run::run_rows(const StagePlan& stage, const Member& member) {
     if (rows > 0) stage.function(member.buffers, dims_, nullptr, 0, rows, 0, 1);
     return;
   }
-  if (stage.splits_columns && rows < member.threads * stage.row_block && stage.column_shares > 1) {
+  if (rows < member.threads * stage.row_block && stage.column_shares > 1) {
     int64_t units = std::min(member.threads, stage.column_shares);
     if (member.thread < units) stage.function(member.buffers, dims_, nullptr, 0, rows, member.thread, units);
     return;
@@ -228,8 +252,9 @@ void Run::run_scan(const StagePlan& stage, const Member& member) {
   }
   const int64_t rows = stage.splits_rows ? sizes.rows : 0;
   const int64_t threads = member.threads;
-  bool by_columns = rows < threads * kRowsForBatchSplit && threads > 1 && alone_ && stage.column_shares >= threads;
-  if (by_columns) return stage.function(member.buffers, dims_, member.barrier, 0, rows, member.thread, threads);
+  // A region may have fewer threads than were asked for, never more: each has its memory.
+  if (alone_ && threads > 1 && sizes.sharers >= threads)
+    return stage.function(member.buffers, dims_, member.barrier, 0, rows, member.thread, threads);
   if (!stage.splits_rows) {
     if (member.thread == 0) stage.function(member.buffers, dims_, nullptr, 0, 0, 0, 1);
     return;
@@ -244,9 +269,14 @@ std::span<const int64_t> Run::batch_sizes(const StagePlan& stage, const Member& 
 }
 
 bool Run::fits(const StagePlan& stage, const Member& member) {
-  std::string misfit = batch_sizes_misfit(batch_sizes(stage, member), sizes_of(stage).rows, sizes_of(stage).packed);
-  if (!misfit.empty()) fail(member, std::make_exception_ptr(Error(misfit)));
-  return misfit.empty();
+  try {
+    std::string misfit = batch_sizes_misfit(batch_sizes(stage, member), sizes_of(stage).rows, sizes_of(stage).packed);
+    if (misfit.empty()) return true;
+    fail(member, std::make_exception_ptr(Error(misfit)));
+  } catch (...) {  // no memory for the message
+    fail(member, std::current_exception());
+  }
+  return false;
 }
 
 void Run::run_call(const StagePlan& stage, const Member& member) {

@@ -17,12 +17,13 @@ namespace weft::runtime {
 struct StageSizes {
   int64_t rows = 0, length = 0, packed = 0;
   bool one_member = false;  ///< stages within the stage are too small to share
+  int64_t sharers = 1;      ///< members that share a scan's columns, if they may wait for each other; 1: none
   /// Of a loop: bytes of one step of each slice, then of an instance of each carry's work.
   std::vector<int64_t> bytes;
 };
 
-/// One a stage, by StagePlan::index.
-std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols);
+/// One a stage, by StagePlan::index, for a team of so many threads.
+std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads);
 
 /// One call of a program: what its members share.
 class Run {

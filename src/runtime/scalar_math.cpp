@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "runtime/delay.h"
 #include "runtime/team.h"
 
 #define WEFT_SCALAR_FUNCTION(name, expression)                    \
@@ -27,6 +28,8 @@ WEFT_SCALAR_FUNCTION(pow, std::pow(x[i], y[i]))
 WEFT_SCALAR_FUNCTION(atan2, std::atan2(x[i], y[i]))
 
 void weft_barrier(void* barrier) { static_cast<weft::runtime::SpinBarrier*>(barrier)->arrive_and_wait(); }
+
+void weft_delay() { weft::runtime::delay(); }
 }
 #undef WEFT_SCALAR_FUNCTION
 
@@ -36,9 +39,9 @@ const RuntimeSymbol* runtime_symbols(int64_t* count) {
 #define WEFT_SYMBOL(name) {#name, reinterpret_cast<void*>(&name)}
 #define WEFT_SYMBOLS(name) WEFT_SYMBOL(weft_##name##_f32), WEFT_SYMBOL(weft_##name##_f64)
   static const RuntimeSymbol symbols[] = {
-      WEFT_SYMBOLS(log), WEFT_SYMBOLS(log2), WEFT_SYMBOLS(log10), WEFT_SYMBOLS(log1p),
-      WEFT_SYMBOLS(sin), WEFT_SYMBOLS(cos),  WEFT_SYMBOLS(erf),   WEFT_SYMBOLS(erfc),
-      WEFT_SYMBOLS(rem), WEFT_SYMBOLS(pow),  WEFT_SYMBOLS(atan2), WEFT_SYMBOL(weft_barrier),
+      WEFT_SYMBOLS(log),   WEFT_SYMBOLS(log2),        WEFT_SYMBOLS(log10),     WEFT_SYMBOLS(log1p), WEFT_SYMBOLS(sin),
+      WEFT_SYMBOLS(cos),   WEFT_SYMBOLS(erf),         WEFT_SYMBOLS(erfc),      WEFT_SYMBOLS(rem),   WEFT_SYMBOLS(pow),
+      WEFT_SYMBOLS(atan2), WEFT_SYMBOL(weft_barrier), WEFT_SYMBOL(weft_delay),
   };
 #undef WEFT_SYMBOLS
 #undef WEFT_SYMBOL

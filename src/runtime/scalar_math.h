@@ -23,6 +23,8 @@ WEFT_SCALAR_FUNCTION(atan2)
 
 /// Waits on a runtime::SpinBarrier.
 void weft_barrier(void* barrier);
+/// runtime/delay.h.
+void weft_delay();
 }
 
 namespace weft::runtime {

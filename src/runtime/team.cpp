@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 
 #include "runtime/cores.h"
@@ -64,7 +63,7 @@ class OwnTeam : public Team {
         std::thread([this, i] { work(i); }).detach();
         ++started_;
       }
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // no thread, or no memory for one
     }
   }
 
@@ -122,7 +121,8 @@ Team& own_team(int64_t threads) {
 
 void SpinBarrier::arrive_and_wait() {
   const int64_t before = arrived_.fetch_add(1, std::memory_order_acq_rel);
-  const int64_t end_of_phase = (before / members_ + 1) * members_;
+  const int64_t members = members_.load(std::memory_order_relaxed);
+  const int64_t end_of_phase = (before / members + 1) * members;
   if (before + 1 == end_of_phase) return;
   spin_until([&] { return arrived_.load(std::memory_order_acquire) >= end_of_phase; });
 }

@@ -14,8 +14,9 @@ class Team {
   /// The number of threads run() would like to use now.
   virtual int64_t size() const = 0;
   /// Calls member(thread, threads) once for every thread of one parallel region, all at the same time; `threads` is the
-  /// real size of the region, which can be smaller than size(). Members must not throw.
-  /// Every member treats subnormal numbers as the caller does, and gets its own mode back afterwards.
+  /// real size of the region, which can be smaller than size(), never larger. Members must not throw, so they must not
+  /// allocate either, but where they catch what that throws. Every member treats subnormal numbers as the caller does,
+  /// and gets its own mode back afterwards.
   virtual void run(const std::function<void(int64_t thread, int64_t threads)>& member) = 0;
 };
 
@@ -34,11 +35,14 @@ Team& own_team(int64_t threads = 0);
 /// any member is visible to all after it.
 class SpinBarrier {
  public:
+  SpinBarrier() = default;
   explicit SpinBarrier(int64_t members) : members_(members) {}
+  /// How many members there are, where only they know. Each says it, the same, before it first arrives.
+  void set_members(int64_t members) { members_.store(members, std::memory_order_relaxed); }
   void arrive_and_wait();
 
  private:
-  const int64_t members_;
+  std::atomic<int64_t> members_{1};
   /// Arrivals since the beginning; every `members_` of them end a phase. One counter, so that the last to arrive sets
   /// the others free by arriving: one transfer of a cache line less than with a flag beside it.
   alignas(64) std::atomic<int64_t> arrived_{0};

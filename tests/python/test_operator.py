@@ -80,6 +80,46 @@ program @mixed(%x: f64[N], %i: i64[N]) {
     assert torch.equal(x.grad, i.double())
 
 
+def bools(count):
+    """Bools of bytes that are neither 0 nor 1 too, as PyTorch takes them from a view."""
+    return torch.tensor([0, 1, 2, 0x7F, 0x80, 0xFF] * count, dtype=torch.uint8).view(torch.bool)
+
+
+@pytest.mark.parametrize(
+    "op, reference",
+    [
+        ("copy %a : bool[N]", lambda a, b: a),
+        ("not %a : bool[N]", lambda a, b: ~a),
+        ("and %a, %b : bool[N]", lambda a, b: a & b),
+        ("or %a, %b : bool[N]", lambda a, b: a | b),
+        ("eq %a, %b : bool[N]", lambda a, b: a == b),
+        ("ne %a, %b : bool[N]", lambda a, b: a != b),
+        ("lt %a, %b : bool[N]", lambda a, b: a < b),
+        ("ge %a, %b : bool[N]", lambda a, b: a >= b),
+        ("cast %a : i64[N]", lambda a, b: a.long()),
+        ("cast %a : f32[N]", lambda a, b: a.float()),
+        ("select %a, %b, %a : bool[N]", lambda a, b: torch.where(a, b, a)),
+        ("reverse %a {dim = 0} : bool[N]", lambda a, b: a.flip(0)),
+    ],
+)
+def test_bools_of_any_bytes(op, reference):
+    a, b = bools(13), bools(13).roll(1).flip(0)
+    (y,) = weft.call(f"program @p(%a: bool[N], %b: bool[N]) {{ %y = {op} return %y }}", [a, b])
+    assert torch.equal(y.long(), reference(a, b).long())
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_predicates_of_any_byte(index):
+    text = """
+program @p(%p: bool[], %x: f32[N]) {
+  %y = cond %p then { %n = neg %x : f32[N] yield %n } else { %c = copy %x : f32[N] yield %c } : f32[N]
+  return %y
+}
+"""
+    predicate, x = bools(1)[index], torch.randn(5)
+    assert torch.equal(weft.call(text, [predicate, x])[0], -x if predicate else x)
+
+
 def test_meta_tensors():
     (y,) = weft.call(AFFINE, [tensor.to("meta") for tensor in affine_inputs(7, 3)])
     assert y.is_meta and y.shape == (7, 3, 4) and y.is_contiguous()
@@ -108,6 +148,24 @@ def test_inputs_that_do_not_fit(change, message):
     for inputs in (affine_inputs(), [tensor.requires_grad_() for tensor in affine_inputs()]):
         with pytest.raises(RuntimeError, match=message):
             weft.call(AFFINE, change(*inputs))
+
+
+def test_sizes_whose_product_overflows():
+    """They fit no tensor, not even one of as many elements as the product's low 64 bits say."""
+    given = "program @p(%a: f32[A,0], %b: f32[B,0], %c: f32[A*B,0]) { %y = neg %c : f32[A*B,0] return %y }"
+    made = (
+        "program @p(%a: f32[A,0], %b: f32[B,0]) { %w = broadcast %a {dims = [0, 2]} : f32[A,B,0]\n"
+        "%y = reshape %w : f32[A*B,0] return %y }"
+    )
+    half, none = torch.empty(2**32, 0), torch.empty(0, 0)
+    for device in ("cpu", "meta"):
+        inputs = [tensor.to(device) for tensor in (half, half, none)]
+        with pytest.raises(RuntimeError, match=r"input 2 'c' of program @p must be f32\[A\*B,0\] with A = 4294967296"):
+            weft.call(given, inputs)
+        with pytest.raises(RuntimeError, match=r"a size of 'y' overflows 64 bits; it is f32\[A\*B,0\]"):
+            weft.call(made, inputs[:2])
+        (y,) = weft.call(given, [none.to(device), inputs[0], inputs[2]])
+        assert y.shape == (0, 0)
 
 
 def test_symbols_that_disagree():

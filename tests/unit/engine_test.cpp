@@ -161,6 +161,22 @@ TEST(Engine, DoublePrecision) {
   for (auto b : kBatches) compare(text, {{"T", 5}, {"B", b}}, 1e-12);
 }
 
+/// A product's panels say how wide a vector is in its stage, whatever the other ops of the stage compute in.
+TEST(Engine, ProductsBesideOpsOfAnotherWidth) {
+  for (int64_t columns : {5, 16, 40})
+    compare(fmt::format(R"(program @wide(%x: f32[B,6], %w: f32[6,{0}], %u: f64[B,6], %v: f64[6,{0}]) {{
+      %y = matmul %x, %w : f32[B,{0}]
+      %d = cast %y : f64[B,{0}]
+      %z = matmul %u, %v : f64[B,{0}]
+      %s = add %d, %z : f64[B,{0}]
+      %t = tanh %d : f64[B,{0}]
+      %n = cast %z : f32[B,{0}]
+      %m = mul %y, %n : f32[B,{0}]
+      return %s, %t, %m }})",
+                        columns),
+            {{"B", 7}});
+}
+
 TEST(Engine, SameBitsEveryTime) {
   std::string text = program_file("gru.weft");
   ir::Bindings bindings{{"T", 8}, {"B", 24}};

@@ -1,6 +1,7 @@
 // Objects on disk: used again, rebuilt when damaged or foreign, done without when the directory fails.
 #include "jit/object_cache.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -30,6 +31,7 @@ class ObjectCache : public testing::Test {
   }
   void TearDown() override {
     mutable_settings().cache_dir = before_;
+    mutable_settings().cache_bytes = bytes_before_;
     fs::remove_all(directory_);
   }
 
@@ -57,8 +59,29 @@ class ObjectCache : public testing::Test {
     return engine::stats().object_cache_hits > hits;
   }
 
+  static mode_t mode_of(const fs::path& path) {
+    struct stat info{};
+    EXPECT_EQ(::lstat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 07777;
+  }
+
+  /// What is where the object was: nothing may be read from it, wait for it or fail because of it.
+  void expect_compiled(const std::string& what) {
+    EXPECT_FALSE(compile_from_disk()) << what;
+    EXPECT_EQ(::access((directory_ / "elsewhere").c_str(), F_OK), -1) << what << " was followed";
+  }
+
+  /// An empty private folder in place of the cache's.
+  fs::path fresh_folder() {
+    fs::remove_all(settings().cache_dir);
+    fs::create_directory(settings().cache_dir);
+    fs::permissions(settings().cache_dir, fs::perms::owner_all);
+    return settings().cache_dir;
+  }
+
   fs::path directory_;
   std::string before_;
+  int64_t bytes_before_ = settings().cache_bytes;
 };
 
 TEST_F(ObjectCache, IsUsedAgainAndPrivate) {
@@ -109,6 +132,130 @@ TEST_F(ObjectCache, LeavesNothingBehindWhenTheDiskIsFull) {
   std::signal(SIGXFSZ, handler);
   EXPECT_FALSE(from_disk);
   EXPECT_TRUE(files().empty());
+}
+
+TEST_F(ObjectCache, MakesPrivateFolders) {
+  const mode_t before = ::umask(0);
+  mutable_settings().cache_dir = (directory_ / "home" / ".cache" / "weft").string();
+  EXPECT_FALSE(compile_from_disk());
+  ::umask(before);
+  for (const char* each : {"home", "home/.cache", "home/.cache/weft"}) EXPECT_EQ(mode_of(directory_ / each), 0700u);
+  EXPECT_TRUE(compile_from_disk());
+}
+
+TEST_F(ObjectCache, UsesNoFolderThatOthersMayWriteTo) {
+  for (fs::perms perms : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::path folder = fresh_folder();
+    EXPECT_FALSE(compile_from_disk());
+    EXPECT_TRUE(compile_from_disk());
+    fs::permissions(folder, perms, fs::perm_options::add);
+    const mode_t mode = mode_of(folder);
+    EXPECT_FALSE(compile_from_disk());
+    fs::remove(files().at(0));
+    EXPECT_FALSE(compile_from_disk());
+    EXPECT_TRUE(files().empty());
+    EXPECT_EQ(mode_of(folder), mode);  // which is the user's to change
+  }
+}
+
+TEST_F(ObjectCache, UsesNoFolderOfAnother) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may give a folder away";
+  fs::path folder = fresh_folder();
+  EXPECT_FALSE(compile_from_disk());
+  ASSERT_EQ(::chown(folder.c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(compile_from_disk());
+  ASSERT_EQ(::chown(folder.c_str(), 0, 0), 0);
+  EXPECT_TRUE(compile_from_disk());
+  ASSERT_EQ(::chown(files().at(0).c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(compile_from_disk());
+}
+
+TEST_F(ObjectCache, FollowsNoLinkToAFolderButThoseAboveIt) {
+  EXPECT_FALSE(compile_from_disk());
+  fs::path folder = settings().cache_dir;
+  fs::rename(folder, directory_ / "real");
+  fs::create_symlink(directory_ / "real", folder);
+  EXPECT_FALSE(compile_from_disk());
+  fs::create_directory_symlink(directory_, directory_ / "link");
+  mutable_settings().cache_dir = (directory_ / "link" / "real").string();
+  EXPECT_TRUE(compile_from_disk());
+}
+
+TEST_F(ObjectCache, ReadsNothingButFiles) {
+  compile_from_disk();
+  fs::path file = files().at(0), object = directory_ / "object";
+  fs::rename(file, object);
+  fs::create_directory(file);
+  expect_compiled("a folder");
+  EXPECT_EQ(files().size(), 1u);
+  fs::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  expect_compiled("a FIFO");
+  fs::remove(file);
+  fs::create_symlink(object, file);
+  expect_compiled("a link to an object");
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(file)));  // the link was replaced, not what it leads to
+  fs::remove(file);
+  fs::create_symlink(directory_ / "elsewhere", file);
+  expect_compiled("a link to nothing");
+  fs::remove(file);
+  fs::create_symlink(file, file);
+  expect_compiled("a link to itself");
+  EXPECT_TRUE(compile_from_disk());
+  fs::resize_file(file, uintmax_t{1} << 40);  // of holes: nobody reads it into memory
+  expect_compiled("a terabyte");
+}
+
+TEST_F(ObjectCache, DoesWithoutAnUnreadableFile) {
+  constexpr uid_t kNobody = 12345;
+  const bool root = ::geteuid() == 0;
+  if (root) {  // who may read anything
+    ASSERT_EQ(::chown(directory_.c_str(), kNobody, kNobody), 0);
+    ASSERT_EQ(::seteuid(kNobody), 0);
+  }
+  EXPECT_FALSE(compile_from_disk());
+  EXPECT_TRUE(compile_from_disk());
+  fs::permissions(files().at(0), fs::perms::none);
+  EXPECT_FALSE(compile_from_disk());
+  EXPECT_TRUE(compile_from_disk());  // it was replaced
+  fs::permissions(settings().cache_dir, fs::perms::none);
+  EXPECT_FALSE(compile_from_disk());
+  fs::permissions(settings().cache_dir, fs::perms::owner_all);
+  if (root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+}
+
+TEST_F(ObjectCache, KeepsWhatWasReadLast) {
+  const std::string object(1000, 'x');
+  mutable_settings().cache_bytes = 5 * 1100;
+  for (int i = 0; i < 4; ++i) jit::store_object(fmt::format("key {}", i), object);
+  ASSERT_EQ(files().size(), 4u);
+  // A file system may tell times of a tick only.
+  const struct timespec old[] = {{1000, 0}, {1000, 0}};
+  for (const fs::path& file : files()) ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), old, 0), 0);
+  EXPECT_TRUE(jit::load_object("key 1"));
+  std::ofstream(fs::path(settings().cache_dir) / "notes") << object << object;  // not ours
+  for (int i = 4; i < 8; ++i) jit::store_object(fmt::format("key {}", i), object);
+  EXPECT_TRUE(jit::load_object("key 1"));
+  for (int i = 4; i < 8; ++i) EXPECT_TRUE(jit::load_object(fmt::format("key {}", i))) << i;
+  EXPECT_EQ(files().size(), 6u);
+  jit::store_object("large", std::string(10000, 'x'));
+  EXPECT_FALSE(jit::load_object("large"));
+  EXPECT_EQ(files().size(), 6u);
+}
+
+TEST_F(ObjectCache, SweepsTemporaryFilesOfTheDead) {
+  fs::path folder = fresh_folder();
+  const std::string old_name = "0123456789abcdef.o.17.0", new_name = "0123456789abcdef.o.18.0", other = "mine.o.19.0";
+  for (const std::string& name : {old_name, new_name, other}) std::ofstream(folder / name) << "half";
+  const struct timespec old[] = {{1000, 0}, {1000, 0}};
+  for (const std::string& name : {old_name, other})
+    ASSERT_EQ(::utimensat(AT_FDCWD, (folder / name).c_str(), old, 0), 0);
+  jit::store_object("key", "object");
+  EXPECT_FALSE(fs::exists(folder / old_name));
+  EXPECT_TRUE(fs::exists(folder / new_name));  // somebody may be writing it
+  EXPECT_TRUE(fs::exists(folder / other));
 }
 
 }  // namespace

@@ -400,6 +400,13 @@ class Generator {
   bool in_control_ = false;
 };
 
+/// True is any byte but 0.
+void vary_truth(interpreter::Array& bools, std::mt19937_64& random) {
+  constexpr uint8_t kTrue[] = {1, 2, 0x80, 0xff};
+  for (std::byte& each : bools.bytes)
+    if (each != std::byte{0}) each = std::byte{kTrue[random() % std::size(kTrue)]};
+}
+
 }  // namespace
 
 ir::Program random_program(uint64_t seed, const RandomOptions& options) { return Generator(seed, options).run(); }
@@ -422,6 +429,7 @@ std::vector<interpreter::Array> random_inputs(const ir::Program& program, const 
     }
     for (double& value : values) value = is_floating(type.dtype) ? normal(random) : static_cast<double>(random() % 2);
     inputs.push_back(interpreter::Array::of(type.dtype, std::move(sizes), values));
+    if (type.dtype == DType::kBool) vary_truth(inputs.back(), random);
   }
   return inputs;
 }

@@ -23,8 +23,8 @@ struct RandomOptions {
 /// division), so that results of different orders of summation can be compared.
 ir::Program random_program(uint64_t seed, const RandomOptions& options = {});
 
-/// Inputs of the sizes that the bindings give: normal numbers for floating types, 0 or 1 for the others, batch
-/// sizes that fit for ragged scans.
+/// Inputs of the sizes that the bindings give: normal numbers for floating types, 0 or 1 for the others, true as
+/// several bytes for bool, batch sizes that fit for ragged scans.
 std::vector<interpreter::Array> random_inputs(const ir::Program& program, const ir::Bindings& bindings, uint64_t seed);
 
 }  // namespace weft::testing

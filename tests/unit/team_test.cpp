@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <locale>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -191,6 +192,16 @@ TEST(CoresTest, QuotaIsRoundedUp) {
   EXPECT_EQ(quota_cores("-1 100000"), std::nullopt);
   EXPECT_EQ(quota_cores(""), std::nullopt);
   EXPECT_EQ(quota_cores("100000 0"), std::nullopt);
+}
+
+TEST(CoresTest, QuotaIsReadAlikeInEveryLocale) {
+  struct Blanks : std::numpunct<char> {
+    char do_thousands_sep() const override { return ' '; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), new Blanks));
+  EXPECT_EQ(quota_cores("200000 100000"), 2);
+  std::locale::global(before);
 }
 
 TEST(CoresTest, LeastQuotaOfTheGroupsAboveCounts) {

@@ -1,6 +1,12 @@
 // The text form: parser and printer.
 
+#include <stdlib.h>
+
+#include <cctype>
+#include <clocale>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 
 #include "ir/builder.h"
@@ -36,6 +42,45 @@ TEST(Text, RandomProgramsRoundTrip) {
     std::string canonical = print(program, true);
     ASSERT_EQ(print(parse(canonical), true), canonical) << "seed " << seed;
   }
+}
+
+/// A locale in which bytes beyond ASCII are letters, made by the C library's tool for as long as this lives.
+class Latin1 {
+ public:
+  Latin1() {
+    folder_ = ::testing::TempDir() + "weft-locales-XXXXXX";
+    if (::mkdtemp(folder_.data()) == nullptr) return;
+    const std::string command =
+        fmt::format("localedef -i en_US -f ISO-8859-1 '{}/latin1' > /dev/null 2> /dev/null", folder_);
+    if (std::system(command.c_str()) != 0) return;
+    ::setenv("LOCPATH", folder_.c_str(), 1);
+    made_ = std::setlocale(LC_ALL, "latin1") != nullptr;
+  }
+  ~Latin1() {
+    std::setlocale(LC_ALL, "C");
+    ::unsetenv("LOCPATH");
+    std::filesystem::remove_all(folder_);
+  }
+  bool made() const { return made_; }
+
+ private:
+  std::string folder_;
+  bool made_ = false;
+};
+
+TEST(Text, IsTheSameInEveryLocale) {
+  ir::Program program;
+  ir::Builder b(program, program.body);
+  ir::ValueId x = b.input({DType::kF64, {Dim(4000)}}, "\xe9t\xe9");
+  b.ret({b.emit(ir::OpCode::kMul, {x, b.broadcast(b.constant(1234567.5, {DType::kF64, {}}), {Dim(4000)}, {})})});
+  program.name = "\xe9";
+  const std::string text = print(program);
+  EXPECT_NE(text.find("program @_(%_t_: f64[4000])"), std::string::npos) << text;
+  Latin1 locale;
+  if (!locale.made()) GTEST_SKIP() << "no tool that makes a locale";
+  ASSERT_TRUE(std::isalnum(0xe9));
+  EXPECT_EQ(print(program), text);
+  EXPECT_EQ(round_trip(text), text);
 }
 
 TEST(Text, AttributesRoundTrip) {

@@ -1,0 +1,162 @@
+#include "codegen/sharing.h"
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/access.h"
+
+namespace weft::codegen {
+namespace {
+
+using ir::Op;
+using ir::OpCode;
+using ir::ValueId;
+
+using Arc = std::pair<int64_t, int64_t>;
+
+class SharingAnalysis {
+ public:
+  SharingAnalysis(const Schedule& schedule, const ir::ScanView& view, const BlockSchedule& block)
+      : schedule_(schedule), view_(view), block_(block), count_(static_cast<int64_t>(block.stages.size())) {
+    for (size_t i = 0; i < block.stages.size(); ++i)
+      for (const Op* op : block.stages[i].ops)
+        for (ValueId result : op->results) producer_[result] = static_cast<int64_t>(i);
+  }
+
+  ColumnSharing run() {
+    for (int64_t reader = 0; reader < count_; ++reader)
+      for (const Op* op : stage(reader).ops)
+        for (ValueId operand : op->operands) add_read(reader, *op, operand);
+    ColumnSharing sharing;
+    sharing.barrier_before = fewest_points(count_, {arcs_.begin(), arcs_.end()});
+    sharing.barriers = std::ranges::count(sharing.barrier_before, true);
+    return sharing;
+  }
+
+ private:
+  const Stage& stage(int64_t index) const { return block_.stages[static_cast<size_t>(index)]; }
+
+  /// The value whose memory `value` names, through views and reshapes.
+  ValueId memory_of(ValueId value) const {
+    for (;;) {
+      value = viewed(schedule_, value);
+      auto def = schedule_.definition.find(value);
+      if (def == schedule_.definition.end() || def->second->code != OpCode::kReshape) return value;
+      value = def->second->operands[0];
+    }
+  }
+
+  void add_read(int64_t reader, const Op& op, ValueId operand) {
+    const ValueId memory = memory_of(operand);
+    if (auto made = producer_.find(memory); made != producer_.end()) {
+      // Within a stage an element is read where it was made, in registers.
+      if (made->second == reader || !crosses(reader, op, operand, made->second)) return;
+      internal_check(made->second < reader, "stage {} of a scan reads what stage {} makes", reader, made->second);
+      arcs_.emplace(made->second + 1, reader);
+      return;
+    }
+    auto carry = std::ranges::find(view_.carry_args, memory);
+    if (carry == view_.carry_args.end()) return;  // made before the loop
+    auto writer = producer_.find(view_.carry_outs[static_cast<size_t>(carry - view_.carry_args.begin())]);
+    internal_check(writer != producer_.end(), "a carry of a scan comes from no stage");
+    if (crosses(reader, op, operand, writer->second)) add_carry_read(reader, writer->second);
+  }
+
+  void add_carry_read(int64_t reader, int64_t writer) {
+    arcs_.insert(around(writer, reader));
+    arcs_.insert(around(reader, writer));
+    if (view_.ragged && view_.reverse) arcs_.emplace(0, reader);
+  }
+
+  /// Before which stages something lies after `from` in one step and not after the beginning of `to` in the next.
+  Arc around(int64_t from, int64_t to) const {
+    if (to >= from) return {0, count_ - 1};  // a whole turn or more
+    return from + 1 == count_ ? Arc{0, to} : Arc{from + 1, to};
+  }
+
+  bool crosses(int64_t reader, const Op& op, ValueId operand, int64_t writer) const {
+    const Stage &to = stage(reader), &from = stage(writer);
+    if (!splits_columns(from)) return false;
+    if (!splits_columns(to) || op.code == OpCode::kMatmulPacked) return true;
+    if (to.domain.back() != from.domain.back() || to.lanes != from.lanes || column_grain(to) != column_grain(from))
+      return true;
+    const View view = resolve(schedule_, operand, to.domain);
+    if (is_merged(to) || is_merged(from))
+      return to.domain != from.domain || to.rank != from.rank || memory_of(operand) != operand;
+    return !keeps_columns(view, to);
+  }
+
+  /// Trailing dims are one: the columns of a value's memory are not those of its last dim.
+  static bool is_merged(const Stage& stage) { return static_cast<int64_t>(stage.domain.size()) != stage.rank; }
+
+  /// Whether column c of the reader's domain is column c of the memory's last dim, or of one of the gates there. What
+  /// row it is doesn't matter: a unit has the same columns of all.
+  bool keeps_columns(const View& view, const Stage& reader) const {
+    const ValueId memory = memory_of(view.root);
+    if (program().type(memory).rank() == 0 || program().type(view.root).rank() == 0) return false;
+    if (program().type(memory).shape.back() != program().type(view.root).shape.back()) return false;  // reshaped
+    return has_columns(view, reader.rank) && view.start.back() % reader.domain.back().constant() == 0;
+  }
+
+  const ir::Program& program() const { return *schedule_.program; }
+
+  const Schedule& schedule_;
+  const ir::ScanView& view_;
+  const BlockSchedule& block_;
+  int64_t count_;
+  std::map<ValueId, int64_t> producer_;
+  std::set<Arc> arcs_;
+};
+
+bool is_met(const std::vector<bool>& points, Arc arc) {
+  const auto count = static_cast<int64_t>(points.size());
+  for (int64_t i = arc.first;; i = (i + 1) % count) {
+    if (points[static_cast<size_t>(i)]) return true;
+    if (i == arc.second) return false;
+  }
+}
+
+}  // namespace
+
+std::vector<bool> fewest_points(int64_t count, const std::vector<Arc>& arcs) {
+  std::vector<bool> best(static_cast<size_t>(count), false);
+  if (arcs.empty()) return best;
+  auto length = [&](const Arc& arc) { return (arc.second - arc.first + count) % count; };
+  const Arc shortest = *std::ranges::min_element(arcs, {}, length);
+  // One point lies in the shortest arc. With it given the circle is cut there and becomes a line, on which the best is
+  // to take arcs in the order of their ends, and the end of each that isn't met yet. (Any cut gives at most one point
+  // too many, so of a long arc some of its points are tried.)
+  const int64_t stride = 1 + length(shortest) / 64;
+  int64_t least = count + 1;
+  for (int64_t tried = 0; tried <= length(shortest); tried += stride) {
+    const int64_t first = (shortest.first + tried) % count;
+    auto place = [&](int64_t point) { return (point - first + count) % count; };
+    std::vector<Arc> cut;
+    for (const Arc& arc : arcs)
+      if (place(arc.first) != 0 && place(arc.first) <= place(arc.second))
+        cut.emplace_back(place(arc.second), place(arc.first));
+    std::ranges::sort(cut);
+    std::vector<bool> points(static_cast<size_t>(count), false);
+    points[static_cast<size_t>(first)] = true;
+    int64_t taken = 1, last = 0;
+    for (auto [end, begin] : cut) {
+      if (begin <= last) continue;
+      last = end;
+      points[static_cast<size_t>((end + first) % count)] = true;
+      ++taken;
+    }
+    if (taken < least) {
+      least = taken;
+      best = std::move(points);
+    }
+  }
+  internal_check(std::ranges::all_of(arcs, [&](const Arc& arc) { return is_met(best, arc); }),
+                 "an arc of a circle was left without a point");
+  return best;
+}
+
+ColumnSharing share_columns(const Schedule& schedule, const ir::ScanView& view, const BlockSchedule& block) {
+  return SharingAnalysis(schedule, view, block).run();
+}
+
+}  // namespace weft::codegen

@@ -1,0 +1,123 @@
+// Where threads that share columns wait for each other: no barrier too few, and none too many.
+
+#include "codegen/sharing.h"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+
+#include "base/settings.h"
+#include "ir/parser.h"
+#include "passes/pass_runner.h"
+#include "programs.h"
+#include "shared_steps.h"
+
+namespace weft::codegen {
+namespace {
+
+using Arc = std::pair<int64_t, int64_t>;
+
+bool meets(uint64_t points, int64_t count, const Arc& arc) {
+  for (int64_t i = arc.first;; i = (i + 1) % count) {
+    if (points >> i & 1) return true;
+    if (i == arc.second) return false;
+  }
+}
+
+TEST(SharingTest, FewestPointsAreFewest) {
+  std::mt19937 random(1);
+  auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (int round = 0; round < 500; ++round) {
+    const int64_t count = 1 + below(9);
+    std::vector<Arc> arcs;
+    for (int64_t i = below(7); i > 0; --i) arcs.emplace_back(below(count), below(count));
+    int64_t fewest = count;
+    for (uint64_t points = 0; points < uint64_t{1} << count; ++points)
+      if (std::ranges::all_of(arcs, [&](const Arc& arc) { return meets(points, count, arc); }))
+        fewest = std::min<int64_t>(fewest, std::popcount(points));
+    uint64_t found = 0;
+    const std::vector<bool> points = fewest_points(count, arcs);
+    for (int64_t i = 0; i < count; ++i) found |= uint64_t{points[static_cast<size_t>(i)]} << i;
+    for (const Arc& arc : arcs) ASSERT_TRUE(meets(found, count, arc)) << round;
+    ASSERT_EQ(std::popcount(found), fewest) << round;
+  }
+}
+
+/// The barriers of a step of the program's one scan, `-` for a stage without.
+std::string barriers(const std::string& text) {
+  ir::Program program = ir::parse(text);
+  passes::run_passes(program, passes::compile_pipeline());
+  const Schedule schedule = codegen::schedule(program, TileRows{});
+  EXPECT_EQ(schedule.scans.size(), 1u);
+  std::string marks;
+  for (bool barrier : schedule.scans.begin()->second.barrier_before) marks += barrier ? '|' : '-';
+  return marks;
+}
+
+std::string scan_of(const std::string& step, const std::string& ys = "", const std::string& type = "") {
+  return "program @p(%x: f32[T,B,256], %h0: f32[B,256], %w: f32[256,256]) {\n"
+         "  %half = constant {value = 0.5} : f32[]\n"
+         "  %hT" +
+         std::string(ys.empty() ? "" : ", %ys") + " = scan length T carry(%h = %h0) xs(%xt = %x) {\n" + step +
+         "    yield carry(%h1) ys(" + ys + ")\n  } : f32[B,256]" + type + "\n  return %hT" +
+         std::string(ys.empty() ? "" : ", %ys") + "\n}\n";
+}
+
+const char* const kElementwise =
+    "    %c = broadcast %half {dims = []} : f32[B,256]\n"
+    "    %hc = mul %h, %c : f32[B,256]\n"
+    "    %a = add %hc, %xt : f32[B,256]\n"
+    "    %h1 = tanh %a : f32[B,256]\n";
+
+TEST(SharingTest, OwnColumnsNeedNoBarrier) { EXPECT_EQ(barriers(scan_of(kElementwise)), "-"); }
+
+TEST(SharingTest, WhatEveryThreadComputesNeedsNone) {
+  const std::string step = std::string(kElementwise) +
+                           "    %ex = mul %h1, %xt : f32[B,256]\n    %y = reduce_sum %ex {dims = [1]} : f32[B]\n";
+  EXPECT_EQ(barriers(scan_of(step, "%y", ", f32[T,B]")).find('|'), std::string::npos);
+}
+
+TEST(SharingTest, AProductOfTheCarryNeedsOne) {
+  const std::string step =
+      "    %p = matmul %h, %w : f32[B,256]\n    %a = add %p, %xt : f32[B,256]\n    %h1 = tanh %a : f32[B,256]\n";
+  EXPECT_EQ(barriers(scan_of(step)), "|");
+}
+
+TEST(SharingTest, AProductOfAProductNeedsTwo) {
+  const std::string step =
+      "    %p = matmul %h, %w : f32[B,256]\n    %a = add %p, %xt : f32[B,256]\n    %g = tanh %a : f32[B,256]\n"
+      "    %q = matmul %g, %w : f32[B,256]\n    %h1 = tanh %q : f32[B,256]\n";
+  EXPECT_EQ(barriers(scan_of(step)), "||");
+}
+
+class LoopsAsWritten : public ::testing::Test {
+ protected:
+  LoopsAsWritten() { mutable_settings().disabled = testing::kTakesLoopsApart; }
+  ~LoopsAsWritten() override { mutable_settings().disabled.clear(); }
+};
+
+TEST_F(LoopsAsWritten, AnOldCarryIsReadBeforeItsMemoryIsWrittenAgain) {
+  EXPECT_EQ(barriers(testing::kReadsAnOldCarry), "||");
+}
+
+TEST_F(LoopsAsWritten, RowsThatEnterAreCopiedBeforeTheyAreRead) {
+  EXPECT_EQ(barriers(testing::kReadsEnteredRows), "||");
+  std::string text = testing::kReadsEnteredRows;
+  text.replace(text.find("reverse "), 8, "");
+  EXPECT_EQ(barriers(text), "-|");
+}
+
+TEST(SharingTest, BuiltInCellsNeedOne) {
+  for (const char* name : {"gru", "lstm", "rnn_tanh"}) {
+    std::string text = testing::program_text(name);
+    for (auto [from, to] : {std::pair{"64", "512"}, {"48", "384"}, {"32", "256"}, {"16", "128"}}) {
+      for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += 3)
+        if (!std::isdigit(static_cast<unsigned char>(text[at - 1])) && text[at - 1] != 'f') text.replace(at, 2, to);
+    }
+    const std::string marks = barriers(text);
+    EXPECT_EQ(std::ranges::count(marks, '|'), 1) << name << " " << marks;
+  }
+}
+
+}  // namespace
+}  // namespace weft::codegen
