@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "runtime/run.h"
@@ -30,9 +29,11 @@ class NativeProgram {
     std::vector<StageSizes> stages;
   };
   std::shared_ptr<const Layout> layout(const std::vector<int64_t>& symbols, bool uses_outputs) const;
+  /// Null if none is kept. Under the lock of this program.
+  std::shared_ptr<const Layout> kept_layout(const std::vector<int64_t>& symbols, bool uses_outputs) const;
+  std::shared_ptr<const Layout> make_layout(const std::vector<int64_t>& symbols, bool uses_outputs) const;
 
   Plan plan_;
-  mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<const Layout>> layouts_;  // the latest few, the last used first
 };
 
