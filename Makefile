@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 BUILD := build
 FUZZ_BUILD := build-fuzz
+SANITIZE_BUILD := build-sanitize
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 20
@@ -68,13 +69,30 @@ test-python:
 	@python -m pytest tests/python --numprocesses $(JOBS) --dist loadfile
 
 .PHONY: nightly
-nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, an hour of fuzzing
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, sanitizers, an hour of fuzzing
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
-	@scripts/fuzz.sh $(FUZZ_BUILD) 1800
+	@$(MAKE) sanitize FUZZ_SECONDS=1800
 
 .PHONY: fuzz
-fuzz: setup  ## fuzz the parser and the verifier for FUZZ_SECONDS a target
+fuzz: setup  ## fuzz the parser, the passes and what the engine runs for FUZZ_SECONDS a target
 	@scripts/fuzz.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
+
+# Every part runs, whatever the part before it said.
+.PHONY: sanitize
+sanitize: build  ## the tests under sanitizers and between guard pages, and fuzzing for FUZZ_SECONDS a target
+	@$(MAKE) --keep-going test-guard sanitize-thread sanitize-address test-fuzz
+
+.PHONY: test-guard
+test-guard:
+	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS) -R '^guarded_'
+
+.PHONY: sanitize-thread
+sanitize-thread: setup
+	@scripts/sanitize.sh $(SANITIZE_BUILD) thread
+
+.PHONY: sanitize-address
+sanitize-address: setup
+	@scripts/sanitize.sh $(SANITIZE_BUILD) address
 
 .PHONY: lint
 lint: build  ## clang-format, clang-tidy, ruff, include directions
@@ -87,4 +105,4 @@ format: setup  ## format C++ and Python in place
 
 .PHONY: clean
 clean:  ## remove what was built; .venv stays
-	rm -rf build build-fuzz build.log out
+	rm -rf build build-fuzz build-sanitize build.log out

@@ -7,6 +7,7 @@
 #endif
 
 #include "base/fork.h"
+#include "base/thread_sanitizer.h"
 #include "operator/aten.h"
 
 namespace weft::torch_operator {
@@ -38,16 +39,23 @@ int64_t OpenMpTeam::size() const {
   return at::get_num_threads();
 }
 
-void OpenMpTeam::run(const std::function<void(int64_t, int64_t)>& member) {
+/// libgomp is not instrumented: how it hands the region's variables over is hidden from ThreadSanitizer, and the order
+/// that its fork and join make is announced.
+[[gnu::no_sanitize("thread")]] void OpenMpTeam::run(const std::function<void(int64_t, int64_t)>& member) {
   int64_t wanted = size();
   if (wanted <= 1) return member(0, 1);
   auto mode = CallersFloatMode::current();
+  char region = 0;
+  announce_release(&region);
   // Not at::parallel_for: its chunks don't tell how many threads the region got.
 #pragma omp parallel num_threads(static_cast<int>(wanted))
   {
     CallersFloatMode callers(mode);
+    announce_acquire(&region);
     member(omp_get_thread_num(), omp_get_num_threads());
+    announce_release(&region);
   }
+  announce_acquire(&region);
 }
 
 }  // namespace weft::torch_operator

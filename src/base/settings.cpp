@@ -56,6 +56,7 @@ Settings read() {
   s.arena_bytes = megabytes("WEFT_ARENA_MB", s.arena_bytes);
   s.cache_bytes = megabytes("WEFT_CACHE_MB", s.cache_bytes);
   s.share_all = is_on("WEFT_SHARE_ALL", false);
+  s.guard = is_on("WEFT_GUARD", false);
   s.delays = is_on("WEFT_DELAYS", false);
   s.time_passes = is_on("WEFT_TIME", false);
   return s;

@@ -18,6 +18,7 @@ struct Settings {
   int64_t cache_bytes = int64_t{1} << 29;  ///< WEFT_CACHE_MB=512: objects kept there; those read last stay.
   int64_t arena_bytes = int64_t{1} << 30;  ///< WEFT_ARENA_MB=1024: unused memory kept for the next call.
   bool share_all = false;                  ///< WEFT_SHARE_ALL=1: threads share work that is too little to be worth it.
+  bool guard = false;                      ///< WEFT_GUARD=1: every buffer between pages that fault, and checked.
   bool delays = false;                     ///< WEFT_DELAYS=1: for tests, threads wait at random between stages.
   bool time_passes = false;                ///< WEFT_TIME=1: seconds a pass to stderr.
 };

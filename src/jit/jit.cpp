@@ -15,7 +15,9 @@
 
 #include "base/fork.h"
 #include "base/settings.h"
+#include "base/thread_sanitizer.h"
 #include "codegen/codegen.h"
+#include "jit/instrument.h"
 #include "jit/object_cache.h"
 #include "jit/target.h"
 #include "runtime/scalar_math.h"
@@ -71,6 +73,7 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
   int64_t count = 0;
   const runtime::RuntimeSymbol* functions = runtime::runtime_symbols(&count);
   for (int64_t i = 0; i < count; ++i) define(symbols, jit, functions[i].name, functions[i].address);
+  for (const AnnounceSymbol& symbol : announce_symbols()) define(symbols, jit, symbol.name, symbol.address);
   return symbols;
 }
 
@@ -172,6 +175,8 @@ Compiled compile(codegen::Schedule& schedule, const std::string& dump) {
   llvm::LLVMContext context;
   auto module = codegen::generate(schedule, context);
   if (module->empty()) return result;
+  // Before the key is made of the module's text: objects with and without announcements never stand for each other.
+  if (kThreadSanitizer) announce_accesses(*module, schedule.program->name);
   std::string key = settings().cache_dir.empty() ? "" : cache_key(*module);
   auto object = dump.empty() ? load_object(key) : std::nullopt;
   result.from_cache = object.has_value();

@@ -4,10 +4,12 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 #include "base/fork.h"
 #include "base/settings.h"
 #include "runtime/arena.h"
+#include "runtime/guarded_memory.h"
 
 namespace weft::runtime {
 namespace {
@@ -34,6 +36,13 @@ struct CallCount {
   int64_t others = calls_under_way.fetch_add(1);
   ~CallCount() { calls_under_way.fetch_sub(1); }
 };
+
+/// Of each stage, as lay_out takes them.
+std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
+  std::vector<int64_t> members;
+  for (const StageSizes& stage : stages) members.push_back(stage.sharers);
+  return members;
+}
 
 }  // namespace
 
@@ -66,9 +75,7 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKe
   auto fresh = std::make_shared<Layout>();
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.symbols));
   fresh->stages = stage_sizes(plan_, key.symbols, key.threads);
-  std::vector<int64_t> members;
-  for (const StageSizes& stage : fresh->stages) members.push_back(stage.sharers);
-  fresh->arena = lay_out(plan_, key.symbols, key.uses_outputs, members);
+  fresh->arena = lay_out(plan_, key.symbols, key.uses_outputs, sharers(fresh->stages));
   fresh->key = std::move(key);
   return fresh;
 }
@@ -96,9 +103,12 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
     else if (buffer.storage == Storage::kArena)
       buffers[i] = arena.data() + layout->arena.offsets[i];
   }
+  std::optional<GuardedBuffers> guarded;
+  if (settings().guard) guarded.emplace(plan_, symbols, sharers(layout->stages)).place(buffers);
   CallCount calls;
   Run run(plan_, layout->stages, symbols, layout->dims.data(), calls.others == 0, settings().share_all);
   run.run(chosen, buffers);
+  if (guarded) guarded->check();
 }
 
 }  // namespace weft::runtime

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/settings.h"
+#include "runtime/announced_kernels.h"
 #include "runtime/isa_tables.h"
 
 namespace weft::runtime {
@@ -17,6 +18,27 @@ bool has_features(Isa isa) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_features(Isa::kAvx2);
 #endif
   return isa == Isa::kGeneric;
+}
+
+// The table, or for ThreadSanitizer its kernels with their accesses announced.
+
+template <const DTypeKernels& kSingle, const DTypeKernels& kDouble>
+const DTypeKernels& either(bool single) {
+  if constexpr (kThreadSanitizer)
+    return single ? AnnouncedKernels<kSingle, float>::table() : AnnouncedKernels<kDouble, double>::table();
+  return single ? kSingle : kDouble;
+}
+
+template <const FoldKernels& kTable>
+const FoldKernels& folds() {
+  if constexpr (kThreadSanitizer) return AnnouncedFolds<kTable>::table();
+  return kTable;
+}
+
+template <const PairKernels& kTable>
+const PairKernels& pairs() {
+  if constexpr (kThreadSanitizer) return AnnouncedPairs<kTable>::table();
+  return kTable;
 }
 
 }  // namespace
@@ -50,29 +72,30 @@ const DTypeKernels& kernels(Isa isa, DType dtype) {
   internal_check(dtype == DType::kF32 || dtype == DType::kF64, "no micro-kernels for {}", name_of(dtype));
   const bool single = dtype == DType::kF32;
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return single ? kAvx512F32 : kAvx512F64;
-  if (isa == Isa::kAvx2) return single ? kAvx2F32 : kAvx2F64;
+  if (isa == Isa::kAvx512) return either<kAvx512F32, kAvx512F64>(single);
+  if (isa == Isa::kAvx2) return either<kAvx2F32, kAvx2F64>(single);
 #endif
   internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
-  return single ? kGenericF32 : kGenericF64;
+  return either<kGenericF32, kGenericF64>(single);
 }
 
 const FoldKernels& fold_kernels(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return kAvx512Folds;
-  if (isa == Isa::kAvx2) return kAvx2Folds;
+  if (isa == Isa::kAvx512) return folds<kAvx512Folds>();
+  if (isa == Isa::kAvx2) return folds<kAvx2Folds>();
 #endif
   internal_check(isa == Isa::kGeneric, "no kernels for {}", name_of(isa));
-  return kGenericFolds;
+  return folds<kGenericFolds>();
 }
 
 const PairKernels& pair_kernels(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return __builtin_cpu_supports("avx512bf16") ? kAvx512Bf16Pairs : kAvx512Pairs;
-  if (isa == Isa::kAvx2) return kAvx2Pairs;
+  if (isa == Isa::kAvx512)
+    return __builtin_cpu_supports("avx512bf16") ? pairs<kAvx512Bf16Pairs>() : pairs<kAvx512Pairs>();
+  if (isa == Isa::kAvx2) return pairs<kAvx2Pairs>();
 #endif
   internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
-  return kGenericPairs;
+  return pairs<kGenericPairs>();
 }
 
 }  // namespace weft::runtime

@@ -14,11 +14,6 @@ constexpr int64_t kHostedFrom = 1 << 20;  // smaller buffers are better kept tog
 
 bool live_together(const BufferPlan& a, const BufferPlan& b) { return a.first <= b.last && b.first <= a.last; }
 
-int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members) {
-  if (buffer.copies_a_member == 0 || members.empty()) return buffer.copies;
-  return buffer.copies + buffer.copies_a_member * (members[static_cast<size_t>(buffer.first)] - 1);
-}
-
 /// The arena, or the memory of an output until that is written, and the buffers placed in it.
 class Space {
  public:
@@ -101,6 +96,11 @@ int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& sym
             bytes <= INT64_MAX / 4,
         "weft: the size of '{}' exceeds 2^61 bytes", buffer.name);
   return (bytes + kLine - 1) / kLine * kLine;
+}
+
+int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members) {
+  if (buffer.copies_a_member == 0 || members.empty()) return buffer.copies;
+  return buffer.copies + buffer.copies_a_member * (members[static_cast<size_t>(buffer.first)] - 1);
 }
 
 ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs,

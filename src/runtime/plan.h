@@ -134,6 +134,9 @@ ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values,
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
 
+/// How many instances of a buffer there are, with `members` as lay_out takes them.
+int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members);
+
 /// A line a buffer (name, bytes, offset, stages), then `peak N bytes`: of the arena.
 std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values);
 

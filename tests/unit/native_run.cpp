@@ -2,12 +2,42 @@
 
 #include <algorithm>
 
+#include "base/settings.h"
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
+#include "runtime/guarded_memory.h"
 
 namespace weft::testing {
 
 using interpreter::Array;
+using runtime::GuardedMemory;
+
+namespace {
+
+/// The same with inputs that cannot be written and outputs of which nothing beside them is, all of them byte for byte
+/// beside a page that faults. `outputs` are filled in.
+void run_guarded(const engine::Executable& executable, const std::vector<Array>& inputs, std::vector<Array>& outputs,
+                 runtime::Team& team, GuardedMemory::Side side) {
+  std::vector<GuardedMemory> memory;
+  auto guard = [&](const Array& array) {
+    memory.emplace_back(std::ssize(array.bytes), side);
+    return runtime::TensorRef{memory.back().data(), array.dtype, array.sizes};
+  };
+  std::vector<runtime::TensorRef> from, to;
+  for (const Array& input : inputs) {
+    from.push_back(guard(input));
+    std::ranges::copy(input.bytes, memory.back().data());
+    memory.back().make_read_only();
+  }
+  for (const Array& output : outputs) to.push_back(guard(output));
+  executable.run(from, to, team);
+  for (const GuardedMemory& each : memory)
+    internal_check(each.is_intact(), "the run wrote beside an output of {} bytes", each.bytes());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    std::copy_n(static_cast<const std::byte*>(to[i].data), outputs[i].bytes.size(), outputs[i].bytes.begin());
+}
+
+}  // namespace
 
 std::vector<Array> run_native(const std::string& text, const std::vector<Array>& inputs, const ir::Bindings& bindings,
                               runtime::Team& team) {
@@ -20,6 +50,14 @@ std::vector<Array> run_native(const std::string& text, const std::vector<Array>&
     const ir::Type& type = executable->program().type(result);
     outputs.emplace_back(type.dtype, interpreter::sizes_of(type.shape, bindings));
     std::ranges::fill(outputs.back().bytes, std::byte{0x7f});
+  }
+  if (settings().guard) {
+    std::vector<Array> at_start = outputs;
+    run_guarded(*executable, inputs, at_start, team, GuardedMemory::Side::kStart);
+    run_guarded(*executable, inputs, outputs, team, GuardedMemory::Side::kEnd);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      internal_check(outputs[i].bytes == at_start[i].bytes, "output {} depends on where memory lies", i);
+    return outputs;
   }
   for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
   executable->run(from, to, team);

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds with clang's sanitizers and runs the tests; any finding fails. One build folder a sanitizer below BUILD_FOLDER.
+#   address: Address- and UndefinedBehaviourSanitizer over unit and golden tests.
+#   thread:  ThreadSanitizer, machine code included, over the unit tests.
+# Usage: scripts/sanitize.sh BUILD_FOLDER address|thread [TESTS], where TESTS is a regular expression of ctest
+set -euo pipefail
+cd "$(dirname "$0")/.."
+what=$2 tests=${3:-.}
+build=$1/$what
+jobs=${JOBS:-$(nproc)}
+sanitizers=thread
+[ "$what" = thread ] || sanitizers=address,undefined
+if [ ! -f "$build/build.ninja" ]; then
+  launcher=()
+  ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  # Not a release build: programs are verified after every pass.
+  cmake -GNinja -S . -B "$build" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 "${launcher[@]}" \
+    -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -gline-tables-only" -DWEFT_BUILD_PYTORCH=OFF \
+    -DWEFT_SANITIZE=$sanitizers >/dev/null
+fi
+cmake --build "$build" -j"$jobs" --target weft_unit_tests weft-opt weft-run
+symbolizer=$(command -v llvm-symbolizer-19 || true)
+common="symbolize=1${symbolizer:+:external_symbolizer_path=$symbolizer}"
+# Memory beyond all bounds is refused, as without a sanitizer.
+export ASAN_OPTIONS="$common:allocator_may_return_null=1:detect_stack_use_after_return=0"
+export UBSAN_OPTIONS="$common:print_stacktrace=1"
+# Tests that fork do so while other threads run.
+export TSAN_OPTIONS="$common:halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:allocator_may_return_null=1"
+export WEFT_CACHE=0
+run=()
+# ThreadSanitizer wants memory where it lies without randomisation; not every container lets it be switched off.
+if [ "$what" = thread ] && setarch -R true 2>/dev/null; then run=(setarch -R); fi
+"${run[@]}" ctest --test-dir "$build" --output-on-failure -j"$jobs" -R "$tests" -E '^(forced|guarded)_'
+if [ "$what" = address ]; then lit -sv "$build/tests/golden"; fi

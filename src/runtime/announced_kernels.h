@@ -1,0 +1,176 @@
+#pragma once
+
+// The kernels of a build for ThreadSanitizer: each announces what it is about to read and write and then calls the
+// kernel of the table. The compiler's pass instruments no vectors wider than 16 bytes, so the kernels themselves are
+// built without it.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/thread_sanitizer.h"
+#include "runtime/kernels.h"
+
+namespace weft::runtime {
+
+/// Bytes of a panel's row, per vector.
+inline constexpr int64_t kUnitBytes = 64;
+
+/// A rectangle of a row-major matrix: `rows` rows and `columns` columns of `size` bytes, `ld` elements between rows.
+struct Rectangle {
+  const void* data;
+  int64_t rows, columns, ld, size;
+
+  /// The rectangle that starts at (row, column) of the matrix at `data`.
+  static Rectangle part(const void* data, int64_t ld, int64_t size, int64_t row, int64_t rows, int64_t column,
+                        int64_t columns) {
+    return {static_cast<const char*>(data) + (row * ld + column) * size, rows, columns, ld, size};
+  }
+
+  void read() const {
+    if (ld == columns) return announce_read(data, rows * columns * size);
+    for (int64_t r = 0; r < rows; ++r) announce_read(static_cast<const char*>(data) + r * ld * size, columns * size);
+  }
+  void write() const {
+    char* to = static_cast<char*>(const_cast<void*>(data));
+    if (ld == columns) return announce_write(to, rows * columns * size);
+    for (int64_t r = 0; r < rows; ++r) announce_write(to + r * ld * size, columns * size);
+  }
+};
+
+/// `a_size`: bytes of an element of a; `steps`: rows of a panel.
+inline void announce_panels(int64_t vectors, int64_t a_size, int64_t c_size, int64_t steps, int64_t rows, int64_t k,
+                            const void* a, int64_t lda, const void* panels, int64_t count, void* c, int64_t ldc,
+                            int64_t c_step) {
+  const int64_t width = vectors * kUnitBytes;
+  Rectangle{a, rows, k, lda, a_size}.read();
+  announce_read(panels, count * steps * width);
+  for (int64_t p = 0; p < count; ++p)
+    Rectangle{static_cast<char*>(c) + p * c_step * c_size, rows, width / c_size, ldc, c_size}.write();
+}
+
+/// `size`: bytes of an element of the source; `row_bytes`: of a panel's row, per group.
+inline void announce_pack(const PackArgs& args, int64_t size, int64_t steps, int64_t first, int64_t last) {
+  const int64_t width = args.groups * args.unroll * kUnitBytes;
+  announce_write(static_cast<char*>(args.destination) + first * steps * width, (last - first) * steps * width);
+  for (int64_t group = 0; group < args.groups; ++group)
+    for (int64_t panel = first; panel < last; ++panel) {
+      const int64_t lanes = args.unroll * (size == 8 ? kLanesF64 : kLanesF32);
+      const int64_t begin = std::min(args.n, panel * lanes), end = std::min(args.n, begin + lanes);
+      const int64_t column = group * args.n + begin, columns = end - begin;
+      if (args.transposed)
+        Rectangle::part(args.source, args.ld, size, column, columns, 0, args.k).read();
+      else
+        Rectangle::part(args.source, args.ld, size, 0, args.k, column, columns).read();
+    }
+}
+
+/// The kernels of `kTable`, whose elements are T.
+template <const DTypeKernels& kTable, typename T>
+struct AnnouncedKernels {
+  static constexpr int64_t kSize = sizeof(T);
+
+  template <size_t kVectors>
+  static void tile(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panel, void* c, int64_t ldc,
+                   int64_t accumulate) {
+    announce_panels(kVectors, kSize, kSize, k, rows, k, a, lda, panel, 1, c, ldc, 0);
+    kTable.tile[kVectors](rows, k, a, lda, panel, c, ldc, accumulate);
+  }
+
+  template <size_t kVectors>
+  static void panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
+                     int64_t ldc, int64_t c_step, int64_t accumulate) {
+    announce_panels(kVectors, kSize, kSize, k, rows, k, a, lda, panels, count, c, ldc, c_step);
+    kTable.tile_panels[kVectors](rows, k, a, lda, panels, count, c, ldc, c_step, accumulate);
+  }
+
+  static void pack(const PackArgs& args, int64_t first, int64_t last) {
+    announce_pack(args, kSize, args.k, first, last);
+    kTable.pack(args, first, last);
+  }
+
+  static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
+    Rectangle::part(args.a, args.lda, kSize, 0, args.rows, m0, m1 - m0).read();
+    Rectangle::part(args.b, args.ldb, kSize, 0, args.rows, n0, n1 - n0).read();
+    Rectangle::part(args.c, args.ldc, kSize, m0, m1 - m0, n0, n1 - n0).write();
+    kTable.outer(args, m0, m1, n0, n1, scratch);
+  }
+
+  static void column_sum(const void* a, int64_t rows, int64_t lda, void* out, int64_t c0, int64_t c1) {
+    Rectangle::part(a, lda, kSize, 0, rows, c0, c1 - c0).read();
+    Rectangle::part(out, 0, kSize, 0, 1, c0, c1 - c0).write();
+    kTable.column_sum(a, rows, lda, out, c0, c1);
+  }
+
+  static void gemm(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
+    if (args.transpose_a)
+      Rectangle::part(args.a, args.lda, kSize, 0, args.k, m0, m1 - m0).read();
+    else
+      Rectangle::part(args.a, args.lda, kSize, m0, m1 - m0, 0, args.k).read();
+    if (args.transpose_b)
+      Rectangle::part(args.b, args.ldb, kSize, n0, n1 - n0, 0, args.k).read();
+    else
+      Rectangle::part(args.b, args.ldb, kSize, 0, args.k, n0, n1 - n0).read();
+    Rectangle::part(args.c, args.ldc, kSize, m0, m1 - m0, n0, n1 - n0).write();
+    kTable.gemm(args, m0, m1, n0, n1, scratch);
+  }
+
+  static const DTypeKernels& table() {
+    static const DTypeKernels announced = [] {
+      DTypeKernels all = kTable;
+      const TileKernel tiles[] = {nullptr, tile<1>, tile<2>, tile<3>, tile<4>};
+      const PanelsKernel of_panels[] = {nullptr, panels<1>, panels<2>, panels<3>, panels<4>};
+      std::ranges::copy(tiles, all.tile);
+      std::ranges::copy(of_panels, all.tile_panels);
+      all.pack = pack;
+      all.outer = outer;
+      all.column_sum = column_sum;
+      all.gemm = gemm;
+      return all;
+    }();
+    return announced;
+  }
+};
+
+template <const FoldKernels& kTable>
+struct AnnouncedFolds {
+  /// `kPlace`: of the dtype in FoldKernels.
+  template <bool kSum, size_t kPlace>
+  static void fold(const void* x, int64_t rows, int64_t ld, void* out, int64_t columns) {
+    constexpr int64_t kSize = kPlace % 2 == 0 ? 4 : 8;
+    Rectangle{x, rows, columns, ld, kSize}.read();
+    announce_write(out, columns * kSize);
+    (kSum ? kTable.sum : kTable.max)[kPlace](x, rows, ld, out, columns);
+  }
+
+  static const FoldKernels& table() {
+    static const FoldKernels announced{{fold<true, 0>, fold<true, 1>, fold<true, 2>, fold<true, 3>},
+                                       {fold<false, 0>, fold<false, 1>, fold<false, 2>, fold<false, 3>}};
+    return announced;
+  }
+};
+
+template <const PairKernels& kTable>
+struct AnnouncedPairs {
+  template <bool kHalf, size_t kVectors>
+  static void panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
+                     int64_t ldc, int64_t c_step, int64_t accumulate) {
+    announce_panels(kVectors, kHalf ? 2 : 4, 4, (k + 1) / 2, rows, k, a, lda, panels, count, c, ldc, c_step);
+    (kHalf ? kTable.bf16 : kTable.f32)[kVectors](rows, k, a, lda, panels, count, c, ldc, c_step, accumulate);
+  }
+
+  static void pack(const PackArgs& args, int64_t first, int64_t last) {
+    announce_pack(args, 2, (args.k + 1) / 2, first, last);
+    kTable.pack(args, first, last);
+  }
+
+  static const PairKernels& table() {
+    static const PairKernels announced{
+        {nullptr, panels<false, 1>, panels<false, 2>, panels<false, 3>, panels<false, 4>},
+        {nullptr, panels<true, 1>, panels<true, 2>, panels<true, 3>, panels<true, 4>},
+        pack};
+    return announced;
+  }
+};
+
+}  // namespace weft::runtime

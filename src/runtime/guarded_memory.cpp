@@ -1,0 +1,97 @@
+#include "runtime/guarded_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+
+namespace weft::runtime {
+namespace {
+
+constexpr int64_t kLine = 64;
+
+int64_t page_bytes() {
+  static const int64_t bytes = ::sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+bool is_canary(const std::byte* first, const std::byte* last) {
+  return std::all_of(first, last, [](std::byte b) { return b == GuardedMemory::kCanary; });
+}
+
+}  // namespace
+
+GuardedMemory::GuardedMemory(int64_t bytes, Side side, int64_t alignment) : bytes_(bytes) {
+  const int64_t page = page_bytes();
+  inner_ = round_up(bytes, page);
+  const auto whole = static_cast<size_t>(inner_ + 2 * page);
+  void* mapping = ::mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) throw std::bad_alloc();
+  mapping_ = static_cast<std::byte*>(mapping);
+  std::byte* inner = mapping_ + page;
+  if (inner_ > 0 && ::mprotect(inner, static_cast<size_t>(inner_), PROT_READ | PROT_WRITE) != 0) {
+    ::munmap(mapping_, whole);
+    throw std::bad_alloc();
+  }
+  std::fill_n(inner, inner_, kCanary);
+  data_ = side == Side::kEnd ? inner + inner_ - round_up(bytes, alignment) : inner;
+}
+
+GuardedMemory::GuardedMemory(GuardedMemory&& other) noexcept
+    : mapping_(std::exchange(other.mapping_, nullptr)),
+      inner_(other.inner_),
+      data_(other.data_),
+      bytes_(other.bytes_) {}
+
+GuardedMemory::~GuardedMemory() {
+  if (mapping_) ::munmap(mapping_, static_cast<size_t>(inner_ + 2 * page_bytes()));
+}
+
+void GuardedMemory::make_read_only() {
+  if (inner_ == 0) return;
+  internal_check(::mprotect(mapping_ + page_bytes(), static_cast<size_t>(inner_), PROT_READ) == 0,
+                 "mprotect refused: {}", std::strerror(errno));
+}
+
+bool GuardedMemory::is_intact() const {
+  const std::byte* inner = mapping_ + page_bytes();
+  return inner_ == 0 || (is_canary(inner, data_) && is_canary(data_ + bytes_, inner + inner_));
+}
+
+GuardedBuffers::GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols,
+                               const std::vector<int64_t>& members)
+    : plan_(plan) {
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const BufferPlan& buffer = plan.buffers[i];
+    if (buffer.storage != Storage::kArena) continue;
+    const int64_t instance = instance_bytes(buffer, symbols), count = instances(buffer, members);
+    placed_.push_back({i, buffer.elements.evaluate(symbols) * buffer.element_size, instance, count,
+                       GuardedMemory(instance * count, GuardedMemory::Side::kEnd, kLine)});
+  }
+}
+
+void GuardedBuffers::place(std::vector<void*>& buffers) const {
+  for (const Placed& placed : placed_) buffers[placed.buffer] = placed.memory.data();
+}
+
+void GuardedBuffers::check() const {
+  for (const Placed& placed : placed_) {
+    const BufferPlan& buffer = plan_.buffers[placed.buffer];
+    internal_check(placed.memory.is_intact(), "the run wrote beside the buffer '{}' of {} bytes", buffer.name,
+                   placed.memory.bytes());
+    for (int64_t copy = 0; copy < placed.instances; ++copy) {
+      const std::byte* start = placed.memory.data() + copy * placed.instance;
+      internal_check(is_canary(start + placed.exact, start + placed.instance),
+                     "the run wrote past the {} bytes of the buffer '{}'", placed.exact, buffer.name);
+    }
+  }
+}
+
+}  // namespace weft::runtime
