@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft import _guards, _recorder, _trace, _trees
+from weft import _fork, _guards, _recorder, _trace, _trees
 from weft._aten import UnsupportedError
 
 Shape = Sequence[Any]
@@ -178,11 +178,11 @@ class _Cache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()  # what a dropped key or program frees may come back here
         self._known: OrderedDict[Any, list[Captured]] = OrderedDict()
 
     def get(self, key: Any) -> list[Captured]:
-        with self._lock:
+        with self.lock:
             found = self._known.get(key)
             if found is None:
                 return []
@@ -190,7 +190,7 @@ class _Cache:
             return list(found)
 
     def put(self, key: Any, captured: Captured) -> None:
-        with self._lock:
+        with self.lock:
             same = self._known.setdefault(key, [])
             same.insert(0, captured)
             del same[self._SIZES :]
@@ -200,3 +200,4 @@ class _Cache:
 
 
 _cache = _Cache(512)
+_fork.hold_across_fork(_cache.lock, _fork.PROGRAMS)

@@ -28,13 +28,14 @@ from typing import Any
 import torch
 from torch.utils._config_module import _UNSET_SENTINEL
 
-from weft import _C, _decompositions, _flops, _higher_order, _vmap  # noqa: F401  _vmap registers its rule
+from weft import _C, _decompositions, _flops, _fork, _higher_order, _vmap  # noqa: F401  _vmap registers its rule
 from weft._when_imported import when_imported
 
 _OVERRIDDEN = _decompositions.OVERRIDDEN
 _TAG = f"weft-{_C.__version__}"
 
 _lock = threading.RLock()
+_fork.hold_across_fork(_lock, _fork.SWITCH)
 _undo: dict[tuple[str, str], Any] = {}
 
 

@@ -9,7 +9,6 @@ match, and is traced for the sizes at hand.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import threading
 import traceback
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from weft import _own_functions, _recorder, _step_functions
+from weft import _fork, _own_functions, _recorder, _step_functions
 from weft._aten import DTYPES, UnsupportedError
 from weft._operations import Meta
 from weft._recorder import MutatesCapturedError, Recorder, SideEffectError
@@ -32,7 +31,7 @@ __all__ = ["LARGEST", "MutatesCapturedError", "Noise", "SideEffectError", "Trace
 
 #: One trace at a time: the random numbers that it must leave as they were are the process's.
 _lock = threading.RLock()
-os.register_at_fork(after_in_child=lambda: _lock._at_fork_reinit())  # type: ignore[attr-defined]
+_fork.hold_across_fork(_lock, _fork.TRACE)
 
 
 def trace(

@@ -396,6 +396,8 @@ const std::map<std::string_view, Handler>& table() {
   return handlers;
 }
 
+[[maybe_unused]] const auto& made_at_load = table();
+
 }  // namespace
 
 bool knows_aten(std::string_view op) { return table().contains(op); }

@@ -17,13 +17,6 @@ namespace {
 std::atomic<int64_t> calls{0};
 }
 
-Tensors call(std::string_view program, at::TensorList inputs) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("weft::call", "")
-                             .typed<Tensors(std::string_view, at::TensorList)>();
-  return op.call(program, inputs);
-}
-
 int64_t calls_so_far() { return calls.load(std::memory_order_relaxed); }
 
 namespace {
@@ -95,6 +88,21 @@ Tensors call_elsewhere(std::string_view text, at::TensorList inputs) {
 }  // namespace weft::torch_operator
 
 TORCH_LIBRARY(weft, m) { m.def("call(str program, Tensor[] inputs) -> Tensor[]", {at::Tag::pt2_compliant_tag}); }
+
+namespace weft::torch_operator {
+namespace {
+
+/// Found at load (base/fork.h), just after it was defined.
+const auto& operator_handle = *new auto(c10::Dispatcher::singleton()
+                                            .findSchemaOrThrow("weft::call", "")
+                                            .typed<Tensors(std::string_view, at::TensorList)>());
+
+}  // namespace
+
+Tensors call(std::string_view program, at::TensorList inputs) { return operator_handle.call(program, inputs); }
+
+}  // namespace weft::torch_operator
+
 TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("call", weft::torch_operator::call_cpu); }
 TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("call", weft::torch_operator::call_meta); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("call", weft::torch_operator::call_elsewhere); }

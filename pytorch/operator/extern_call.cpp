@@ -24,11 +24,8 @@ struct Prepared {
   int64_t calls = 0;
 };
 
-/// By text. Leaked on purpose: calls may come while the process ends. Guarded by lookup_mutex().
-auto& table() {
-  static auto* it = new std::unordered_map<std::string, std::unique_ptr<Prepared>>;
-  return *it;
-}
+/// By text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
+auto& table = *new std::unordered_map<std::string, std::unique_ptr<Prepared>>;
 
 std::unique_ptr<Prepared> prepare(std::string_view text) {
   ExternCall call = parse_extern_call(text);
@@ -47,14 +44,14 @@ const Prepared& find(std::string_view text) {
   std::string key(text);
   {
     std::lock_guard lock(lookup_mutex());
-    if (auto found = table().find(key); found != table().end()) {
+    if (auto found = table.find(key); found != table.end()) {
       ++found->second->calls;
       return *found->second;
     }
   }
   std::unique_ptr<Prepared> fresh = prepare(text);
   std::lock_guard lock(lookup_mutex());
-  Prepared& prepared = *table().try_emplace(std::move(key), std::move(fresh)).first->second;
+  Prepared& prepared = *table.try_emplace(std::move(key), std::move(fresh)).first->second;
   ++prepared.calls;
   return prepared;
 }
@@ -113,7 +110,7 @@ const bool kRegistered = [] {
 std::map<std::string, int64_t> extern_calls_so_far() {
   std::map<std::string, int64_t> calls;
   std::lock_guard lock(lookup_mutex());
-  for (const auto& [text, prepared] : table()) calls[prepared->name] += prepared->calls;
+  for (const auto& [text, prepared] : table) calls[prepared->name] += prepared->calls;
   return calls;
 }
 

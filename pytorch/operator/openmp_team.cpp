@@ -1,21 +1,17 @@
 #include "operator/openmp_team.h"
 
 #include <omp.h>
-#include <pthread.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "base/fork.h"
 #include "base/thread_sanitizer.h"
 #include "operator/aten.h"
 
 namespace weft::torch_operator {
 namespace {
-
-std::atomic<bool> in_forked_child{false};
-[[maybe_unused]] const int kForkHandler =
-    pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
 
 /// The flush-to-zero and rounding mode of the caller, for as long as this lives: OpenMP's workers have modes of their
 /// own, and bits must not depend on which thread computed them.
@@ -39,7 +35,7 @@ class CallersFloatMode {
 }  // namespace
 
 int64_t OpenMpTeam::size() const {
-  if (in_forked_child.load(std::memory_order_relaxed) || at::in_parallel_region()) return 1;
+  if (in_forked_child() || at::in_parallel_region()) return 1;
   return at::get_num_threads();
 }
 

@@ -1,31 +1,21 @@
 #include "operator/program_table.h"
 
-#include <pthread.h>
-
 #include <array>
 #include <unordered_map>
 
+#include "base/fork.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
 
 namespace weft::torch_operator {
 
-std::mutex& lookup_mutex() {
-  static auto* mutex = [] {
-    static std::mutex it;
-    pthread_atfork([] { it.lock(); }, [] { it.unlock(); }, [] { it.unlock(); });
-    return &it;
-  }();
-  return *mutex;
-}
-
 namespace {
 
-/// By contents; the keys are the programs' own texts. Leaked on purpose: calls may come while the process ends.
-auto& table() {
-  static auto* it = new std::unordered_map<std::string_view, std::unique_ptr<const CallProgram>>;
-  return *it;
-}
+/// Never destroyed: calls may come while the process ends.
+std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kLookup);
+
+/// By contents; the keys are the programs' own texts. Never destroyed either.
+auto& table = *new std::unordered_map<std::string_view, std::unique_ptr<const CallProgram>>;
 
 /// This thread's recently used programs by the address of their text. Only interned texts get in; they stay where they
 /// are for ever, so an address cannot come to mean another text.
@@ -45,16 +35,18 @@ const CallProgram& insert(std::string text, ir::Program program) {
   auto fresh = std::make_unique<const CallProgram>(std::move(text), std::move(program));
   std::lock_guard lock(lookup_mutex());
   std::string_view key = fresh->text();
-  return *table().try_emplace(key, std::move(fresh)).first->second;
+  return *table.try_emplace(key, std::move(fresh)).first->second;
 }
 
 const CallProgram* find_by_contents(std::string_view text) {
   std::lock_guard lock(lookup_mutex());
-  auto found = table().find(text);
-  return found == table().end() ? nullptr : found->second.get();
+  auto found = table.find(text);
+  return found == table.end() ? nullptr : found->second.get();
 }
 
 }  // namespace
+
+std::mutex& lookup_mutex() { return mutex; }
 
 const CallProgram& find_program(std::string_view text) {
   RecentProgram& by_address = recent_slot(text.data());

@@ -17,7 +17,7 @@ namespace weft::torch_operator {
 class CallProgram;
 
 /// Guards the short look-ups of the operator and of those who call it. Never held while parsing, deriving, compiling or
-/// calling out, and held across a fork, so that a forked child finds it free.
+/// calling out; held across a fork (base/fork.h).
 std::mutex& lookup_mutex();
 
 /// What passes::vjp says, its two programs interned.

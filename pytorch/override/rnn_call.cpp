@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "operator/signature.h"
 
@@ -38,13 +39,30 @@ bool fits(const Tensor& tensor, DType dtype, std::initializer_list<c10::SymInt> 
   return own.size() == sizes.size() && std::equal(own.begin(), own.end(), sizes.begin(), equal);
 }
 
+/// What PyTorch says of its processor; asked at the first use, by several threads at once perhaps.
+class Answer {
+ public:
+  explicit constexpr Answer(const char* op) : op_(op) {}
+
+  bool operator()() {
+    int known = known_.load(std::memory_order_relaxed);
+    if (known < 0) {
+      known = c10::Dispatcher::singleton().findSchemaOrThrow(op_, "").typed<bool()>().call() ? 1 : 0;
+      known_.store(known, std::memory_order_relaxed);
+    }
+    return known == 1;
+  }
+
+ private:
+  const char* op_;
+  std::atomic<int> known_{-1};
+};
+
+constinit Answer has_bf16("mkldnn::_is_mkldnn_bf16_supported"), has_f16("mkldnn::_is_mkldnn_fp16_supported");
+
 /// Whether oneDNN has primitives of that type on this processor, as PyTorch asks it.
 bool has_primitives(at::ScalarType type) {
-  auto ask = [](const char* op) {
-    return c10::Dispatcher::singleton().findSchemaOrThrow(op, "").typed<bool()>().call();
-  };
-  static const bool bf16 = ask("mkldnn::_is_mkldnn_bf16_supported"), f16 = ask("mkldnn::_is_mkldnn_fp16_supported");
-  return type == at::kFloat || (type == at::kBFloat16 && bf16) || (type == at::kHalf && f16);
+  return type == at::kFloat || (type == at::kBFloat16 && has_bf16()) || (type == at::kHalf && has_f16());
 }
 
 /// PyTorch runs an unprojected LSTM on padded input, or on sequences of one length, as one oneDNN primitive, which

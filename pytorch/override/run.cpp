@@ -18,20 +18,22 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 using Form = RnnConfig::Form;
 
+/// Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
+auto& programs = *new std::map<RnnConfig, const torch_operator::CallProgram*>;
+
 /// The configuration's program, written at its first use.
 const torch_operator::CallProgram& program_for(const RnnConfig& config) {
   thread_local std::pair<RnnConfig, const torch_operator::CallProgram*> last{};
   if (last.second && last.first == config) return *last.second;
-  static auto* programs = new std::map<RnnConfig, const torch_operator::CallProgram*>;
   const torch_operator::CallProgram* known = nullptr;
   {
     std::lock_guard lock(torch_operator::lookup_mutex());
-    if (auto found = programs->find(config); found != programs->end()) known = found->second;
+    if (auto found = programs.find(config); found != programs.end()) known = found->second;
   }
   if (!known) {
     known = &torch_operator::intern(rnn_program(config));
     std::lock_guard lock(torch_operator::lookup_mutex());
-    programs->emplace(config, known);
+    programs.emplace(config, known);
   }
   last = {config, known};
   return *known;

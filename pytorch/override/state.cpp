@@ -13,22 +13,21 @@
 namespace weft::override_kernels {
 namespace {
 
-std::atomic<bool>& process_switch() {
-  static std::atomic<bool> enabled{settings().enabled};
-  return enabled;
-}
+std::atomic<bool> process_switch{settings().enabled};
 thread_local int disabled_depth = 0;
 
+/// The warnings given. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
+auto& seen = *new std::set<std::string>;
+
 bool first_time(const std::string& message) {
-  static std::set<std::string> seen;
   std::lock_guard lock(torch_operator::lookup_mutex());
   return seen.insert(message).second;
 }
 
 }  // namespace
 
-void set_enabled(bool enabled) { process_switch().store(enabled, std::memory_order_relaxed); }
-bool enabled_for_process() { return process_switch().load(std::memory_order_relaxed); }
+void set_enabled(bool enabled) { process_switch.store(enabled, std::memory_order_relaxed); }
+bool enabled_for_process() { return process_switch.load(std::memory_order_relaxed); }
 void enter_disabled() { ++disabled_depth; }
 void exit_disabled() { --disabled_depth; }
 bool active() { return disabled_depth == 0 && enabled_for_process(); }

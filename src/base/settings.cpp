@@ -71,4 +71,10 @@ Settings& mutable_settings() {
 
 const Settings& settings() { return mutable_settings(); }
 
+namespace {
+
+[[maybe_unused]] const Settings& made_at_load = settings();
+
+}  // namespace
+
 }  // namespace weft

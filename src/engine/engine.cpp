@@ -1,55 +1,34 @@
 #include "engine/engine.h"
 
-#include <pthread.h>
-
 #include <chrono>
 #include <mutex>
 #include <unordered_map>
 
-#include "base/settings.h"
+#include "base/fork.h"
 #include "engine/native.h"
 #include "ir/parser.h"
-#include "jit/jit.h"
 
 namespace weft::engine {
 namespace {
 
 /// What the engine keeps for the process's life. Never destroyed: threads may still be calling while it exits.
 struct State {
-  std::mutex mutex;
+  std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kEngine);
   std::unordered_map<std::string, std::shared_ptr<const Executable>> executables;
   Stats counted;
 };
 
-State& state();
-
-void before_fork() {
-  state().mutex.lock();
-  jit::lock_for_fork();
-}
-
-void after_fork() {
-  jit::unlock_after_fork();
-  state().mutex.unlock();
-}
-
-State& state() {
-  static State* it = [] {
-    ::pthread_atfork(before_fork, after_fork, after_fork);
-    return new State;
-  }();
-  return *it;
-}
+State& state = *new State;
 
 std::shared_ptr<const Executable> build(std::string_view text) {
   auto start = std::chrono::steady_clock::now();
   NativeResult result = native(ir::parse(text));
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  std::lock_guard lock(state().mutex);
-  ++state().counted.compiled;
-  state().counted.object_cache_hits += result.from_cache;
-  state().counted.instructions += result.instructions;
-  state().counted.compile_seconds += seconds.count();
+  std::lock_guard lock(state.mutex);
+  ++state.counted.compiled;
+  state.counted.object_cache_hits += result.from_cache;
+  state.counted.instructions += result.instructions;
+  state.counted.compile_seconds += seconds.count();
   return std::move(result.executable);
 }
 
@@ -58,23 +37,23 @@ std::shared_ptr<const Executable> build(std::string_view text) {
 std::shared_ptr<const Executable> compile(std::string_view text) {
   std::string key(text);
   {
-    std::lock_guard lock(state().mutex);
-    if (auto found = state().executables.find(key); found != state().executables.end()) return found->second;
+    std::lock_guard lock(state.mutex);
+    if (auto found = state.executables.find(key); found != state.executables.end()) return found->second;
   }
   // Two threads may build the same program at once; the first to finish is kept.
   auto executable = build(text);
-  std::lock_guard lock(state().mutex);
-  return state().executables.try_emplace(std::move(key), std::move(executable)).first->second;
+  std::lock_guard lock(state.mutex);
+  return state.executables.try_emplace(std::move(key), std::move(executable)).first->second;
 }
 
 Stats stats() {
-  std::lock_guard lock(state().mutex);
-  return state().counted;
+  std::lock_guard lock(state.mutex);
+  return state.counted;
 }
 
 void count_fallback(const std::string& reason) {
-  std::lock_guard lock(state().mutex);
-  ++state().counted.fallbacks[reason];
+  std::lock_guard lock(state.mutex);
+  ++state.counted.fallbacks[reason];
 }
 
 }  // namespace weft::engine

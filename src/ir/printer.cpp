@@ -166,7 +166,7 @@ class Printer {
   }
 
   void print_scan(const Op& op, int depth) {
-    static const Block empty;
+    const Block empty;
     const Block& region = op.regions.empty() ? empty : op.regions[0];
     bool ragged = op.has("rows") && !op.operands.empty();
     size_t operands = op.operands.size() - (ragged ? 1 : 0);
@@ -194,7 +194,7 @@ class Printer {
 
   /// `cond %p then {...} else {...}`, or `while carry(%h = %h0) {...} do(%k) {...}`.
   void print_control(const Op& op, int depth) {
-    static const Block empty;
+    const Block empty;
     bool loop = op.code == OpCode::kWhile;
     for (size_t i = 0; i < 2; ++i) {
       const Block& region = i < op.regions.size() ? op.regions[i] : empty;

@@ -12,6 +12,13 @@ constexpr OpInfo kInfos[] = {
 #include "ir/ops.def"
 };
 
+/// Never destroyed: used until the process ends.
+const auto& names = *[] {
+  auto* map = new std::unordered_map<std::string_view, OpCode>;
+  for (size_t i = 0; i < std::size(kInfos); ++i) map->emplace(kInfos[i].name, static_cast<OpCode>(i));
+  return map;
+}();
+
 constexpr std::string_view kInteger = "an integer", kFlag = "true or false", kText = "a text";
 
 }  // namespace
@@ -19,13 +26,8 @@ constexpr std::string_view kInteger = "an integer", kFlag = "true or false", kTe
 const OpInfo& info(OpCode code) { return kInfos[static_cast<size_t>(code)]; }
 
 std::optional<OpCode> op_named(std::string_view name) {
-  static const auto& table = *[] {
-    auto* map = new std::unordered_map<std::string_view, OpCode>;  // never destroyed: used until the process ends
-    for (size_t i = 0; i < std::size(kInfos); ++i) map->emplace(kInfos[i].name, static_cast<OpCode>(i));
-    return map;
-  }();
-  auto it = table.find(name);
-  if (it == table.end()) return std::nullopt;
+  auto it = names.find(name);
+  if (it == names.end()) return std::nullopt;
   return it->second;
 }
 

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "base/fork.h"
 #include "base/settings.h"
 #include "base/thread_sanitizer.h"
 #include "codegen/codegen.h"
@@ -26,10 +27,10 @@ namespace {
 
 using llvm::orc::LLJIT;
 
-std::mutex& compiler_mutex() {
-  static auto* mutex = new std::mutex;  // never destroyed: programs may be compiled and freed while the process exits
-  return *mutex;
-}
+/// Held by whoever is in LLVM, where locks are that no fork can hold: the session's, those of its static objects, and
+/// those of functions that it initialises at their first use. Never destroyed: programs may be compiled and freed while
+/// the process exits.
+std::mutex& compiler_mutex = hold_across_fork(*new std::mutex, LockRank::kCompiler);
 
 std::string message_of(llvm::Error error) { return llvm::toString(std::move(error)); }
 
@@ -76,20 +77,24 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
   return symbols;
 }
 
-/// The one ORC session of the process.
+std::unique_ptr<LLJIT> make_session() {
+  llvm::orc::JITTargetMachineBuilder builder{llvm::Triple(llvm::sys::getProcessTriple())};
+  target_machine(target_of(runtime::active_isa()));  // initialises LLVM's targets
+  auto made = unwrap(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
+  auto process =
+      unwrap(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(made->getDataLayout().getGlobalPrefix()));
+  auto& runtime = unwrap(made->createJITDylib("weft_runtime"));
+  runtime.addGenerator(std::move(process));
+  unwrap(runtime.define(llvm::orc::absoluteSymbols(runtime_symbols(*made))));
+  return made;
+}
+
+LLJIT* the_session = nullptr;  // never destroyed
+
+/// The one ORC session of the process. Under the lock, as all that is done with it.
 LLJIT& session() {
-  static LLJIT* jit = [] {
-    llvm::orc::JITTargetMachineBuilder builder{llvm::Triple(llvm::sys::getProcessTriple())};
-    target_machine(target_of(runtime::active_isa()));  // initialises LLVM's targets
-    auto made = unwrap(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
-    auto process =
-        unwrap(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(made->getDataLayout().getGlobalPrefix()));
-    auto& runtime = unwrap(made->createJITDylib("weft_runtime"));
-    runtime.addGenerator(std::move(process));
-    unwrap(runtime.define(llvm::orc::absoluteSymbols(runtime_symbols(*made))));
-    return made.release();
-  }();
-  return *jit;
+  if (!the_session) the_session = make_session().release();
+  return *the_session;
 }
 
 class OrcCode : public Code {
@@ -97,11 +102,12 @@ class OrcCode : public Code {
   OrcCode(LLJIT& jit, llvm::orc::JITDylib& library) : jit_(jit), library_(library) {}
 
   ~OrcCode() override {
-    std::lock_guard lock(compiler_mutex());
+    std::lock_guard lock(compiler_mutex);
     llvm::consumeError(jit_.getExecutionSession().removeJITDylib(library_));
   }
 
   runtime::StageFunction function(const std::string& name) const override {
+    std::lock_guard lock(compiler_mutex);  // the first lookup links
     auto address = jit_.lookup(library_, name);
     if (!address) internal_error("no function {}: {}", name, message_of(address.takeError()));
     return address->toPtr<runtime::StageFunction>();
@@ -154,15 +160,17 @@ std::unique_ptr<Code> link(const std::string& object) {
   LLJIT& jit = session();
   auto& library = unwrap(jit.createJITDylib(fmt::format("program_{}", serial++)));
   library.addToLinkOrder(*jit.getJITDylibByName("weft_runtime"));
-  auto code = std::make_unique<OrcCode>(jit, library);
-  unwrap(jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object)));
-  return code;
+  if (auto error = jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object))) {
+    llvm::consumeError(jit.getExecutionSession().removeJITDylib(library));
+    unwrap(std::move(error));
+  }
+  return std::make_unique<OrcCode>(jit, library);
 }
 
 }  // namespace
 
 Compiled compile(codegen::Schedule& schedule, const std::string& dump) {
-  std::unique_lock lock(compiler_mutex());
+  std::unique_lock lock(compiler_mutex);
   Compiled result;
   llvm::LLVMContext context;
   auto module = codegen::generate(schedule, context);
@@ -190,8 +198,5 @@ codegen::TileRows tile_rows() {
   }
   return rows;
 }
-
-void lock_for_fork() { compiler_mutex().lock(); }
-void unlock_after_fork() { compiler_mutex().unlock(); }
 
 }  // namespace weft::jit

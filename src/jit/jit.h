@@ -29,8 +29,4 @@ Compiled compile(codegen::Schedule& schedule, const std::string& dump);
 /// The row counts that the active ISA's micro-kernels like best.
 codegen::TileRows tile_rows();
 
-/// Held by the compiler while it works; a fork takes it first, so that a child never inherits it locked.
-void lock_for_fork();
-void unlock_after_fork();
-
 }  // namespace weft::jit

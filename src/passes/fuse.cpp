@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "passes/batch.h"
+#include "passes/code_size.h"
 #include "passes/copies.h"
 #include "passes/prepack.h"
 #include "passes/rewrite.h"
@@ -35,6 +37,11 @@ bool has_equal_columns(const Program& program, const Op& concat) {
 bool all_native(const Program& program, const Op& op) {
   auto native = [&](ValueId v) { return is_native(program.type(v).dtype); };
   return std::ranges::all_of(op.operands, native) && std::ranges::all_of(op.results, native);
+}
+
+/// How many carries, xs and ys a scan has.
+int64_t stacks_of(const Op& scan) {
+  return std::ssize(scan.operands) + std::ssize(scan.results) - scan.attr<int64_t>("carries");
 }
 
 /// Why one function of machine code cannot run this scan; empty if it can.
@@ -84,12 +91,40 @@ class DivisorMarker {
   std::map<ValueId, const Op*> definition_;
 };
 
+/// What a value costs where a stage reads it from memory or may have to store it, as code_size counts.
+constexpr int64_t kMemoryAccess = 12;
+
+/// The most that a stage holds. LLVM selects and schedules instructions by basic blocks, a stage is one, and beyond a
+/// few thousand instructions (a few hundred that reach memory) the time grows with the square. Measured: microseconds
+/// an LLVM instruction, of alternating tanh and neg; of tanh whose values all live on; of additions of a new input
+/// each:
+///
+///     instructions   700   1400   2800   5500   11000   21000   42000
+///     tanh, neg       37     41     33     29      47      56     150
+///     live on         61     56     65     52      81     167
+///     inputs          60     66     76    146     281
+///
+/// AVX2 takes 3 times as long and grows from 2800 on, generic x86 takes 7 times.
+constexpr int64_t kLargestStage = 4096;
+
+/// The most stages of a scan that is one function. Of its loops the time grows with the square too (induction
+/// variables, register allocation): with as many as 32, 128, 256, 500 and 1000 stages 4, 5, 6, 18 and 54 ms a pair of
+/// them.
+constexpr int64_t kMostStagesOfFunction = 128;
+
+/// The most carries, xs and ys of such a scan: with as many as 250, 500 and 1000 carries 4, 7 and 13 ms a carry.
+constexpr int64_t kMostStacksOfFunction = 256;
+
+/// Concatenations of more parts are copied by the runtime: one kernel instead of code for each part.
+constexpr size_t kMostParts = 128;
+
 /// Numbers the stages of one block.
 class StageAssigner {
  public:
   StageAssigner(Program& program, Block& block, bool batched) : program_(program), block_(block), batched_(batched) {}
 
-  void run() {
+  /// The number of stages.
+  int64_t run() {
     for (Op& op : block_.ops) {
       for (ValueId result : op.results) definition_[result] = &op;
       Lowering lowering = lowering_of(program_, op);
@@ -98,6 +133,7 @@ class StageAssigner {
       op.attrs["stage"] = stage;
       for (ValueId result : op.results) stage_of_[result] = stage;
     }
+    return static_cast<int64_t>(stages_.size());
   }
 
  private:
@@ -106,6 +142,8 @@ class StageAssigner {
     Shape domain;
     int64_t unroll = 0, lanes = 0;  // of its products; 0 without
     bool has_reduction = false;
+    int64_t size = 0;           // code_size and memory accesses
+    std::set<ValueId> reads{};  // from memory
   };
 
   int64_t append(Stage stage) {
@@ -119,23 +157,76 @@ class StageAssigner {
       wanted.unroll = op.attr<int64_t>("unroll");
       wanted.lanes = op.attr<int64_t>("lanes");
     }
+    wanted.size = code_size(program_, op) + kMemoryAccess * accesses_of_results(op);
     int64_t lower = 0;
-    for (ValueId operand : op.operands) lower = std::max(lower, earliest(op, operand, wanted));
-    for (int64_t i = lower; i < static_cast<int64_t>(stages_.size()); ++i)
-      if (join(stages_[i], wanted)) return i;
-    return append(wanted);
+    for (ValueId operand : op.operands) {
+      lower = std::max(lower, earliest(op, operand, wanted));
+      if (ValueId root = root_of(operand); !is_constant(root)) wanted.reads.insert(root);
+    }
+    std::vector<int64_t>& open = open_[wanted.domain];
+    for (auto it = std::ranges::lower_bound(open, lower); it != open.end();) {
+      Stage& stage = stages_[static_cast<size_t>(*it)];
+      if (compatible(stage, wanted) && has_room(*it, wanted)) {
+        join(*it, wanted);
+        return *it;
+      }
+      it = stage.size > kLargestStage / 2 && !has_room(*it, wanted) ? open.erase(it) : it + 1;
+    }
+    int64_t fresh = append(Stage{true, wanted.domain});
+    open.push_back(fresh);
+    join(fresh, wanted);
+    return fresh;
   }
 
-  static bool join(Stage& stage, const Stage& wanted) {
-    if (!stage.fused || stage.domain != wanted.domain) return false;
-    if (wanted.unroll != 0 && stage.has_reduction) return false;
-    if (wanted.unroll != 0 && stage.unroll != 0 && (stage.unroll != wanted.unroll || stage.lanes != wanted.lanes))
-      return false;
-    if (wanted.has_reduction && stage.unroll != 0) return false;
+  /// A concatenation stores part by part.
+  static int64_t accesses_of_results(const Op& op) {
+    return static_cast<int64_t>(op.code == OpCode::kConcat ? op.operands.size() : op.results.size());
+  }
+
+  bool is_read(int64_t stage, ValueId root) const {
+    auto producer = stage_of_.find(root);
+    return (producer == stage_of_.end() || producer->second != stage) &&
+           !stages_[static_cast<size_t>(stage)].reads.contains(root);
+  }
+
+  bool has_room(int64_t index, const Stage& wanted) const {
+    auto further = std::ranges::count_if(wanted.reads, [&](ValueId root) { return is_read(index, root); });
+    return stages_[static_cast<size_t>(index)].size + wanted.size + kMemoryAccess * further <= kLargestStage;
+  }
+
+  void join(int64_t index, const Stage& wanted) {
+    Stage& stage = stages_[static_cast<size_t>(index)];
+    for (ValueId root : wanted.reads) {
+      if (!is_read(index, root)) continue;
+      stage.reads.insert(root);
+      stage.size += kMemoryAccess;
+    }
+    stage.size += wanted.size;
     stage.unroll = std::max(stage.unroll, wanted.unroll);
     stage.lanes = std::max(stage.lanes, wanted.lanes);
     stage.has_reduction = stage.has_reduction || wanted.has_reduction;
-    return true;
+  }
+
+  static bool compatible(const Stage& stage, const Stage& wanted) {
+    if (wanted.unroll != 0 && stage.has_reduction) return false;
+    if (wanted.unroll != 0 && stage.unroll != 0 && (stage.unroll != wanted.unroll || stage.lanes != wanted.lanes))
+      return false;
+    return !wanted.has_reduction || stage.unroll == 0;
+  }
+
+  /// What is read of a value behind views.
+  ValueId root_of(ValueId value) const {
+    for (auto found = definition_.find(value); found != definition_.end(); found = definition_.find(value)) {
+      const Op& def = *found->second;
+      if (def.code != OpCode::kSlice && def.code != OpCode::kBroadcast && def.code != OpCode::kReshape) break;
+      value = def.operands[0];
+    }
+    return value;
+  }
+
+  bool is_constant(ValueId value) const {
+    auto found = definition_.find(value);
+    return found != definition_.end() && found->second->code == OpCode::kConstant;
   }
 
   /// The first stage in which `op` can read `value`.
@@ -180,6 +271,7 @@ class StageAssigner {
   Block& block_;
   bool batched_;
   std::vector<Stage> stages_;
+  std::map<Shape, std::vector<int64_t>> open_;  // stages that may have room, in order
   std::map<ValueId, const Op*> definition_;
   std::map<ValueId, int64_t> stage_of_;
 };
@@ -198,7 +290,12 @@ std::vector<Op> fuse_scan(Program& program, Op& scan, Definitions& definitions) 
   std::string reason = unsupported(program, scan);
   const bool ragged = scan.has("rows");
   bool rows = is_batched(program, scan) && (ragged || !is_narrow(program, scan));
-  if (reason.empty() && scan.has("rows") && !rows) reason = "rows of a ragged scan that depend on each other";
+  if (reason.empty() && ragged && !rows) reason = "rows of a ragged scan that depend on each other";
+  // A ragged scan has no other way to run than one function.
+  if (reason.empty() && !ragged && stacks_of(scan) > kMostStacksOfFunction)
+    reason = fmt::format("more than {} carries, xs and ys in a scan", kMostStacksOfFunction);
+  if (reason.empty() && !ragged && StageAssigner(program, scan.regions[0], rows).run() > kMostStagesOfFunction)
+    reason = fmt::format("more than {} stages in a scan", kMostStagesOfFunction);
   if (reason.empty()) {
     if (rows) scan.attrs["batched"] = true;
     return fuse_block(program, scan.regions[0], BlockKind::kNative, rows, definitions);
@@ -260,6 +357,7 @@ Lowering lowering_of(const Program& program, const Op& op) {
   if (op.code == OpCode::kPad && op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1)
     return Lowering::kRowCopy;
   if (op.code == OpCode::kConcat) {
+    if (op.operands.size() > kMostParts) return Lowering::kCall;
     if (has_equal_columns(program, op)) return Lowering::kFused;
     bool last = op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1;
     return last ? Lowering::kRowCopy : Lowering::kCall;

@@ -14,11 +14,13 @@ namespace weft::passes {
 /// Ops share a stage when they share a domain (the shape they run over) and read each other only at the element at
 /// hand; a product's result may also be read through the slices that its panels interleave. What reads other elements
 /// (the left side of a product, a reduction's result) starts a later stage.
+/// A stage is bounded: LLVM's time grows faster than a loop nest's size. What has no room left starts a later stage
+/// too, and reads through memory what an earlier one has made.
 ///
 /// A scan whose region is all machine code is one stage, one function with the loop in it; when its rows are
-/// independent it gets `batched`. Another scan (of a gather, of a scan) gets an attribute `loop` with the reason: its
-/// region is divided into stages as the body is, which run step by step; so are the regions of cond and while. A
-/// ragged scan that is not all machine code gets `fallback`, and runs in the interpreter.
+/// independent it gets `batched`. Another scan (of a gather, of a scan, of hundreds of stages) gets an attribute `loop`
+/// with the reason: its region is divided into stages as the body is, which run step by step; so are the regions of
+/// cond and while. A ragged scan that is not all machine code gets `fallback`, and runs in the interpreter.
 ///
 /// Copies are inserted where a value needs memory of its own (a view that is returned, a broadcast that a product
 /// reads). Joined columns of one value that only outer products and sums over rows read are a view too, marked

@@ -32,9 +32,8 @@ class SliceReads {
 
   /// The ranges; empty when more than slices is read (or nothing).
   const std::vector<Range>& of(ValueId v) const {
-    static const std::vector<Range> none;
     auto it = ranges_.find(v);
-    return it == ranges_.end() || all_[v] ? none : it->second;
+    return it == ranges_.end() || all_[v] ? none_ : it->second;
   }
 
  private:
@@ -70,6 +69,7 @@ class SliceReads {
 
   std::vector<bool> all_;  ///< value: more than slices is read of it
   std::unordered_map<ValueId, std::vector<Range>> ranges_;
+  const std::vector<Range> none_;
 };
 
 class Narrow {

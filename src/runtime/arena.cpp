@@ -1,12 +1,12 @@
 #include "runtime/arena.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <bit>
 #include <cstdlib>
 #include <new>
 
+#include "base/fork.h"
 #include "base/settings.h"
 
 namespace weft::runtime {
@@ -142,17 +142,16 @@ void Arena::trim() {
 }
 
 Arena& process_arena() {
-  static Arena& arena = *new Arena(settings().arena_bytes);  // never destroyed: threads may use it until the end
-  // Held across a fork, so that the child finds it free and whole.
-  [[maybe_unused]] static int registered =
-      pthread_atfork([] { process_arena().mutex_.lock(); }, [] { process_arena().mutex_.unlock(); },
-                     [] { process_arena().mutex_.unlock(); });
+  static Arena& arena = *[] {
+    auto* made = new Arena(settings().arena_bytes);  // never destroyed: threads may use it until the end
+    hold_across_fork(made->mutex_, LockRank::kArena);
+    return made;
+  }();
   return arena;
 }
 
 namespace {
 
-// Made before there are threads: a child forked while another thread makes it would wait for that thread for ever.
 [[maybe_unused]] const Arena& made_at_load = process_arena();
 
 }  // namespace

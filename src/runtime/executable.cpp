@@ -1,9 +1,12 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <mutex>
 #include <optional>
 
+#include "base/fork.h"
 #include "base/settings.h"
 #include "runtime/arena.h"
 #include "runtime/guarded_memory.h"
@@ -14,8 +17,19 @@ namespace {
 constexpr size_t kLayoutsKept = 16;
 constexpr int64_t kSerialWork = 1 << 16;  // multiply-adds that one thread does before another has woken up
 
+/// The locks of programs' layouts. A fork holds them all, so there are few: programs whose addresses agree share one.
+struct alignas(64) LayoutLock {
+  LayoutLock() { hold_across_fork(mutex, LockRank::kLayouts); }
+  std::mutex mutex;
+};
+std::array<LayoutLock, 16> layout_locks;
+
+std::mutex& layout_lock(const NativeProgram& program) {
+  return layout_locks[std::hash<const void*>()(&program) / alignof(std::max_align_t) % layout_locks.size()].mutex;
+}
+
 /// Engine calls under way: columns are shared only by the one call that is alone (waits inside a loop would otherwise
-/// stand in each other's way).
+/// stand in each other's way). A forked child keeps the calls of threads that it does not have, but shares nothing.
 std::atomic<int64_t> calls_under_way{0};
 
 struct CallCount {
@@ -32,25 +46,37 @@ std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
 
 }  // namespace
 
-std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const std::vector<int64_t>& symbols, int64_t threads,
-                                                                   bool uses_outputs) const {
-  std::lock_guard lock(mutex_);
-  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) {
-    return layout->symbols == symbols && layout->threads == threads && layout->uses_outputs == uses_outputs;
-  });
-  if (found != layouts_.end()) {
-    std::rotate(layouts_.begin(), found, found + 1);
-    return layouts_.front();
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(LayoutKey key) const {
+  std::mutex& mutex = layout_lock(*this);
+  {
+    const std::lock_guard lock(mutex);
+    if (auto kept = kept_layout(key)) return kept;
   }
-  auto fresh = std::make_shared<Layout>();
-  fresh->symbols = symbols;
-  for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(symbols));
-  fresh->threads = threads;
-  fresh->uses_outputs = uses_outputs;
-  fresh->stages = stage_sizes(plan_, symbols, threads);
-  fresh->arena = lay_out(plan_, symbols, uses_outputs, sharers(fresh->stages));
+  auto fresh = make_layout(std::move(key));  // other programs' calls need the lock
+  std::shared_ptr<const Layout> dropped;     // freed after the lock
+  const std::lock_guard lock(mutex);
+  if (auto kept = kept_layout(fresh->key)) return kept;  // made by another thread meanwhile
+  if (layouts_.size() == kLayoutsKept) {
+    dropped = std::move(layouts_.back());
+    layouts_.pop_back();
+  }
   layouts_.insert(layouts_.begin(), fresh);
-  if (layouts_.size() > kLayoutsKept) layouts_.pop_back();
+  return fresh;
+}
+
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::kept_layout(const LayoutKey& key) const {
+  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) { return layout->key == key; });
+  if (found == layouts_.end()) return nullptr;
+  std::rotate(layouts_.begin(), found, found + 1);
+  return layouts_.front();
+}
+
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKey key) const {
+  auto fresh = std::make_shared<Layout>();
+  for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.symbols));
+  fresh->stages = stage_sizes(plan_, key.symbols, key.threads);
+  fresh->arena = lay_out(plan_, key.symbols, key.uses_outputs, sharers(fresh->stages));
+  fresh->key = std::move(key);
   return fresh;
 }
 
@@ -60,7 +86,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   Team& chosen =
       estimate(plan_.work, symbols) < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout = this->layout(symbols, chosen.size(), aligned);
+  auto layout = this->layout({symbols, chosen.size(), aligned});
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {

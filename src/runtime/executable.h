@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "runtime/run.h"
@@ -23,17 +22,24 @@ class NativeProgram {
            const std::vector<int64_t>& symbols, Team& team) const;
 
  private:
-  struct Layout {
-    std::vector<int64_t> symbols, dims;
-    int64_t threads = 1;
+  struct LayoutKey {
+    std::vector<int64_t> symbols;
+    int64_t threads = 1;  ///< of the team
     bool uses_outputs = false;
+    bool operator==(const LayoutKey&) const = default;
+  };
+  struct Layout {
+    LayoutKey key;
+    std::vector<int64_t> dims;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
   };
-  std::shared_ptr<const Layout> layout(const std::vector<int64_t>& symbols, int64_t threads, bool uses_outputs) const;
+  std::shared_ptr<const Layout> layout(LayoutKey key) const;
+  /// Null if none is kept. Under the lock of this program.
+  std::shared_ptr<const Layout> kept_layout(const LayoutKey& key) const;
+  std::shared_ptr<const Layout> make_layout(LayoutKey key) const;
 
   Plan plan_;
-  mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<const Layout>> layouts_;  // the latest few, the last used first
 };
 

@@ -1,7 +1,5 @@
 #include "runtime/team.h"
 
-#include <pthread.h>
-
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -9,15 +7,13 @@
 #include <optional>
 #include <thread>
 
+#include "base/fork.h"
 #include "runtime/cores.h"
 #include "runtime/denormals.h"
 #include "runtime/spin.h"
 
 namespace weft::runtime {
 namespace {
-
-/// Set in a forked child, where the threads of every team are gone.
-std::atomic<bool> in_forked_child{false};
 
 /// True while this thread runs a member: a region inside a region runs serially instead of waiting for itself.
 thread_local bool in_region = false;
@@ -29,10 +25,10 @@ class OwnTeam : public Team {
  public:
   explicit OwnTeam(int64_t threads) : wanted_(threads) {}
 
-  int64_t size() const override { return in_forked_child ? 1 : wanted_; }
+  int64_t size() const override { return in_forked_child() ? 1 : wanted_; }
 
   void run(const std::function<void(int64_t, int64_t)>& member) override {
-    if (in_forked_child || in_region || wanted_ <= 1) {
+    if (in_forked_child() || in_region || wanted_ <= 1) {
       member(0, 1);
       return;
     }
@@ -99,22 +95,25 @@ class OwnTeam : public Team {
   alignas(64) std::atomic<size_t> running_{0};
 };
 
+/// By size. Never destroyed: workers may still sleep in them when the process ends.
+struct Teams {
+  std::mutex mutex;
+  int64_t cores = 0;  // not known yet
+  std::map<int64_t, std::unique_ptr<OwnTeam>> by_size;
+};
+Teams& teams = *new Teams;
+SerialTeam serial;
+
 }  // namespace
 
 Team& own_team(int64_t threads) {
-  // Never destroyed: workers may still sleep in it when the process ends.
-  static auto& mutex = *new std::mutex;
-  static auto& teams = *new std::map<int64_t, std::unique_ptr<OwnTeam>>;
-  static SerialTeam serial;
-  [[maybe_unused]] static int registered =
-      pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
-  if (in_forked_child) return serial;  // the mutex may have been held by a thread that is gone
+  if (in_forked_child()) return serial;  // the mutex may have been held by a thread that is gone
+  const std::lock_guard lock(teams.mutex);
   if (threads <= 0) {
-    static const int64_t cores = usable_cores();
-    threads = cores;
+    if (teams.cores == 0) teams.cores = usable_cores();
+    threads = teams.cores;
   }
-  const std::lock_guard lock(mutex);
-  auto& team = teams[threads];
+  auto& team = teams.by_size[threads];
   if (!team) team = std::make_unique<OwnTeam>(threads);
   return *team;
 }

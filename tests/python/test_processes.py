@@ -74,6 +74,71 @@ def test_modules_in_data_loader_workers(method: str) -> None:
     torch.testing.assert_close(torch.cat(list(loader)), expected)
 
 
+FORK = r"""
+import os, signal, sys, threading, time, torch, weft
+torch.set_num_threads(1)  # PyTorch's own threads don't survive a fork
+
+def decayed(rate, x):
+    # A step of its own for each rate: a closure's numbers are its program's.
+    step = lambda h, x: ((h := rate * h + torch.tanh(x)), h)
+    return weft.scan(step, torch.zeros(3), x)[1]
+
+def expected(rate, x):
+    h, ys = torch.zeros(3), []
+    for row in x:
+        h = rate * h + torch.tanh(row)
+        ys.append(h)
+    return torch.stack(ys)
+
+def is_right(rate, length):
+    x = torch.linspace(-1, 1, 3 * length).view(length, 3)
+    return torch.allclose(decayed(rate, x), expected(rate, x), rtol=1e-5, atol=1e-6)
+
+stop, errors = False, []
+
+def busy(turn):
+    try:
+        n = 0
+        while not stop:
+            n += 1
+            assert is_right(0.5, 2 + (7 * n + turn) % 40)        # lengths change, the program stays
+            if n % 5 == 0: assert is_right(0.1 + turn + n, 3)  # traced and compiled anew
+    except BaseException as error:
+        errors.append(error)
+
+def verdict(child):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done: return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "hung"
+
+assert is_right(0.5, 3)
+threads = [threading.Thread(target=busy, args=(i,), daemon=True) for i in range(3)]
+for thread in threads: thread.start()
+verdicts = []
+for turn in range(40):
+    child = os.fork()
+    if child == 0:
+        right = is_right(0.5, 50 + turn) and (turn % 4 or is_right(100.5 + turn, 4))
+        weft.disable(); weft.enable()
+        os._exit(7 if right else 1)
+    verdicts.append(verdict(child))
+    if verdicts[-1] != 7: break
+stop = True
+for thread in threads: thread.join()
+print(errors, set(verdicts))
+"""
+
+
+def test_a_fork_while_threads_trace_compile_and_run(run_python: Any) -> None:
+    """The child finds every lock free: it traces, compiles and runs, programs known and new."""
+    assert run_python(FORK, WEFT_CACHE="0", PYTHONWARNINGS="ignore").strip() == "[] {7}"
+
+
 TRAIN = r"""
 import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
 from torch import nn

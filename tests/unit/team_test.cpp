@@ -1,8 +1,6 @@
 #include "runtime/team.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
@@ -12,11 +10,14 @@
 #include <thread>
 #include <vector>
 
+#include "in_child.h"
 #include "runtime/cores.h"
 #include "runtime/denormals.h"
 
 namespace weft::runtime {
 namespace {
+
+using testing::in_child;
 
 TEST(TeamTest, SerialTeamRunsOnce) {
   SerialTeam team;
@@ -123,21 +124,6 @@ TEST(TeamTest, WorkersFollowTheCallersDenormalMode) {
 #endif
 }
 
-/// What `body` returns in a forked child, -1 if the child does not end within 20 seconds or crashes.
-template <typename Body>
-int in_child(Body body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  for (int i = 0; i < 2000; ++i) {
-    int status = 0;
-    if (waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  return -1;
-}
-
 int serial_calls(Team& team) {
   int calls = 0;
   team.run([&](int64_t thread, int64_t threads) { calls += thread == 0 && threads == 1 ? 1 : 100; });
@@ -205,7 +191,7 @@ TEST(CoresTest, QuotaIsReadAlikeInEveryLocale) {
 }
 
 TEST(CoresTest, LeastQuotaOfTheGroupsAboveCounts) {
-  const std::filesystem::path root = testing::TempDir() + "weft_cores_test";
+  const std::filesystem::path root = ::testing::TempDir() + "weft_cores_test";
   std::filesystem::create_directories(root / "a/b");
   std::ofstream(root / "a/cpu.max") << "300000 100000\n";
   std::ofstream(root / "a/b/cpu.max") << "max 100000\n";

@@ -1,0 +1,74 @@
+#include "base/fork.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ranges>
+#include <utility>
+#include <vector>
+
+namespace weft {
+namespace {
+
+std::atomic<bool> is_child{false};
+
+/// The registered locks by rank. Its own mutex comes before them all: libraries may be loaded while there are threads.
+class Registry {
+ public:
+  Registry() { pthread_atfork(before, after_in_parent, after_in_child); }
+
+  void add(std::mutex& mutex, LockRank rank) {
+    const std::lock_guard lock(mutex_);
+    auto later = std::ranges::upper_bound(locks_, rank, {}, &Lock::first);
+    locks_.insert(later, {rank, &mutex});
+  }
+
+ private:
+  using Lock = std::pair<LockRank, std::mutex*>;
+
+  static void before();
+  static void after_in_parent();
+  static void after_in_child();
+
+  void lock_all() {
+    mutex_.lock();
+    for (const auto& [rank, mutex] : locks_) mutex->lock();
+  }
+
+  void unlock_all() {
+    for (const auto& [rank, mutex] : std::views::reverse(locks_)) mutex->unlock();
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  std::vector<Lock> locks_;
+};
+
+/// Never destroyed: a process may fork while it ends.
+Registry& registry() {
+  static auto& it = *new Registry;
+  return it;
+}
+
+[[maybe_unused]] const Registry& made_at_load = registry();
+
+void Registry::before() { registry().lock_all(); }
+
+void Registry::after_in_parent() { registry().unlock_all(); }
+
+void Registry::after_in_child() {
+  is_child.store(true, std::memory_order_relaxed);
+  registry().unlock_all();
+}
+
+}  // namespace
+
+std::mutex& hold_across_fork(std::mutex& mutex, LockRank rank) {
+  registry().add(mutex, rank);
+  return mutex;
+}
+
+bool in_forked_child() { return is_child.load(std::memory_order_relaxed); }
+
+}  // namespace weft

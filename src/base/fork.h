@@ -1,0 +1,37 @@
+#pragma once
+
+#include <mutex>
+
+namespace weft {
+
+/// What a child of fork finds.
+///
+/// A child has one thread, the one that forked. A lock that another thread held at that moment is held in the child for
+/// ever, and what it guards may be half changed. So every lock that a child may need is registered here: a fork takes
+/// all of them first and gives them back in the parent and in the child. A child can therefore compile, run and free
+/// programs, on its one thread (in_forked_child), and so can its own children.
+///
+/// 1. A thread that holds a registered lock may take another only of a later rank. A fork takes them by rank, so that
+///    it and that thread cannot wait for each other. Nothing is called under such a lock that waits for other threads.
+/// 2. Registered locks are made while the library is loaded, and never destroyed.
+/// 3. A function-local static that code initialises has a lock of the compiler's, which nobody can hold across a fork.
+///    Such objects are made at load too, at namespace scope; tests/unit/lazy_statics.sh finds those that are not.
+/// 4. std::atomic<std::shared_ptr> has a lock inside, and is not used.
+///
+/// A lock that belongs to one call (a Run's) is not registered: a child begins calls of its own. Neither are the locks
+/// of a team, which a child does not use.
+enum class LockRank {
+  kLookup,    ///< programs by text, derivatives, warnings given (pytorch/operator, pytorch/override)
+  kEngine,    ///< executables by text, statistics
+  kCompiler,  ///< LLVM as a whole: compiling, linking, looking up and freeing machine code
+  kLayouts,   ///< of buffers, kept from call to call
+  kArena,     ///< memory, kept from call to call
+};
+
+/// Has every later fork hold `mutex`; returns it.
+std::mutex& hold_across_fork(std::mutex& mutex, LockRank rank);
+
+/// True in a child of fork, and in its children. The threads of every team are gone there.
+bool in_forked_child();
+
+}  // namespace weft

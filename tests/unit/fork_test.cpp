@@ -1,0 +1,130 @@
+// What a child of fork finds while other threads of its parent are busy: everything free and whole (base/fork.h).
+#include "base/fork.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "base/settings.h"
+#include "engine/engine.h"
+#include "engine/native.h"
+#include "in_child.h"
+#include "ir/parser.h"
+
+namespace weft {
+namespace {
+
+using testing::in_child;
+
+constexpr int kForks = 120;
+
+/// y = x + number, as no other program has it.
+std::string text_of(int64_t number) {
+  return fmt::format(
+      "program @p(%x: f32[N]) {{ %c = constant {{value = {}.0}} : f32[] %k = broadcast %c {{dims = []}} : f32[N] "
+      "%y = add %x, %k : f32[N] return %y }}",
+      number);
+}
+
+/// Whether N numbers come out as they should.
+bool runs(const engine::Executable& executable, int64_t number, int64_t size) {
+  std::vector<float> x(static_cast<size_t>(size), 1), y(x.size());
+  std::vector<int64_t> sizes{size};
+  runtime::TensorRef in{x.data(), DType::kF32, sizes}, out{y.data(), DType::kF32, sizes};
+  executable.run({&in, 1}, {&out, 1}, runtime::own_team(2));
+  return y == std::vector<float>(x.size(), static_cast<float>(number + 1));
+}
+
+/// Threads that call the functions again and again, each with the number of the call.
+class Busy {
+ public:
+  explicit Busy(const std::vector<std::function<void(int64_t)>>& functions) {
+    for (const auto& function : functions)
+      threads_.emplace_back([this, function] {
+        for (int64_t call = 0; !stop_; ++call) function(call);
+      });
+  }
+  ~Busy() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+class ForkTest : public ::testing::Test {
+ protected:
+  ForkTest() { mutable_settings().cache_dir = ""; }
+  ~ForkTest() override { mutable_settings().cache_dir = cache_before_; }
+
+  std::string cache_before_ = settings().cache_dir;
+};
+
+TEST_F(ForkTest, ChildLaysOutSizesNotSeen) {
+  auto executable = engine::compile(text_of(1));
+  auto sizes = [&](int64_t call) { EXPECT_TRUE(runs(*executable, 1, 1 + call % 1000)); };
+  const Busy busy({sizes, sizes});
+  for (int i = 0; i < kForks; ++i)
+    ASSERT_EQ(in_child([&] { return runs(*executable, 1, 2000 + i) && runs(*executable, 1, 1 + i) ? 1 : 0; }), 1);
+}
+
+TEST_F(ForkTest, ChildCompilesRunsAndFrees) {
+  auto fresh = [](int64_t number) {
+    auto executable = engine::native(ir::parse(text_of(number))).executable;
+    return runs(*executable, number, 3);
+  };
+  auto compile = [&](int64_t call) {
+    EXPECT_TRUE(fresh(call));
+    std::this_thread::sleep_for(std::chrono::microseconds(500));  // a fork waits for its turn at the compiler too
+  };
+  const Busy busy({compile, compile});
+  for (int i = 0; i < kForks / 2; ++i) ASSERT_EQ(in_child([&] { return fresh(1000000 + i) ? 1 : 0; }), 1);
+}
+
+TEST_F(ForkTest, ChildFindsProgramsAndFreesThoseOfItsParent) {
+  auto known = [](int64_t call) { EXPECT_TRUE(runs(*engine::compile(text_of(call % 8)), call % 8, 4)); };
+  auto count = [](int64_t) { engine::count_fallback("fork test"); };
+  auto of_parent = engine::native(ir::parse(text_of(10))).executable;
+  const Busy busy({known, count});
+  for (int i = 0; i < kForks; ++i)
+    ASSERT_EQ(in_child([&] {
+                of_parent.reset();
+                return engine::stats().compiled > 0 && runs(*engine::compile(text_of(i % 8)), i % 8, 5) ? 1 : 0;
+              }),
+              1);
+}
+
+TEST_F(ForkTest, GrandchildrenToo) {
+  auto compile = [](int64_t call) { engine::native(ir::parse(text_of(call))); };
+  const Busy busy({compile});
+  auto compiles = [](int64_t number) {
+    return runs(*engine::native(ir::parse(text_of(number))).executable, number, 2);
+  };
+  for (int i = 0; i < 10; ++i)
+    ASSERT_EQ(in_child([&] {
+                EXPECT_TRUE(in_forked_child());
+                return compiles(i) ? in_child([&] { return in_forked_child() && compiles(i + 100) ? 1 : 0; }) : 0;
+              }),
+              1);
+  EXPECT_FALSE(in_forked_child());
+}
+
+TEST_F(ForkTest, RegisteredLocksAreHeldWhileForking) {
+  static std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kLayouts);
+  static int64_t first = 0, second = 0;  // alike whenever the lock is free
+  const Busy busy({[](int64_t call) {
+    const std::lock_guard lock(mutex);
+    first = call;
+    std::this_thread::yield();
+    second = call;
+  }});
+  for (int i = 0; i < kForks; ++i) ASSERT_EQ(in_child([] { return mutex.try_lock() && first == second ? 1 : 0; }), 1);
+}
+
+}  // namespace
+}  // namespace weft
