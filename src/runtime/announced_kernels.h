@@ -28,12 +28,12 @@ struct Rectangle {
   }
 
   void read() const {
-    if (ld == columns) return announce_read(data, rows * columns * size);
+    if (ld == columns || columns == 0) return announce_read(data, rows * columns * size);
     for (int64_t r = 0; r < rows; ++r) announce_read(static_cast<const char*>(data) + r * ld * size, columns * size);
   }
   void write() const {
     char* to = static_cast<char*>(const_cast<void*>(data));
-    if (ld == columns) return announce_write(to, rows * columns * size);
+    if (ld == columns || columns == 0) return announce_write(to, rows * columns * size);
     for (int64_t r = 0; r < rows; ++r) announce_write(to + r * ld * size, columns * size);
   }
 };
