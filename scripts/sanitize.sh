@@ -10,14 +10,12 @@ build=$1/$what
 jobs=${JOBS:-$(nproc)}
 sanitizers=thread
 [ "$what" = thread ] || sanitizers=address,undefined
-if [ ! -f "$build/build.ninja" ]; then
-  launcher=()
-  ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  # Not a release build: programs are verified after every pass.
-  cmake -GNinja -S . -B "$build" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 "${launcher[@]}" \
-    -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -gline-tables-only" -DWEFT_BUILD_PYTORCH=OFF \
-    -DWEFT_SANITIZE=$sanitizers >/dev/null
-fi
+launcher=()
+! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+# Not a release build: programs are verified after every pass.
+cmake -GNinja -S . -B "$build" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 "${launcher[@]}" \
+  -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -gline-tables-only" -DWEFT_BUILD_PYTORCH=OFF \
+  -DWEFT_SANITIZE=$sanitizers >/dev/null
 cmake --build "$build" -j"$jobs" --target weft_unit_tests weft-opt weft-run
 symbolizer=$(command -v llvm-symbolizer-19 || true)
 common="symbolize=1${symbolizer:+:external_symbolizer_path=$symbolizer}"

@@ -172,18 +172,21 @@ __attribute__((no_sanitize("thread"))) bool __tsan_symbolize_external(uintptr_t 
 
 namespace weft::jit {
 
-std::span<const AnnounceSymbol> announce_symbols() {
 #ifdef WEFT_THREAD_SANITIZER
-  static const std::array<AnnounceSymbol, 4> symbols = {{
-      {"weft_announce_read", reinterpret_cast<const void*>(&weft_announce_read)},
-      {"weft_announce_write", reinterpret_cast<const void*>(&weft_announce_write)},
-      {"__tsan_func_entry", reinterpret_cast<const void*>(&__tsan_func_entry)},
-      {"__tsan_func_exit", reinterpret_cast<const void*>(&__tsan_func_exit)},
-  }};
-  return symbols;
+namespace {
+
+const std::array<AnnounceSymbol, 4> symbols = {{
+    {"weft_announce_read", reinterpret_cast<const void*>(&weft_announce_read)},
+    {"weft_announce_write", reinterpret_cast<const void*>(&weft_announce_write)},
+    {"__tsan_func_entry", reinterpret_cast<const void*>(&__tsan_func_entry)},
+    {"__tsan_func_exit", reinterpret_cast<const void*>(&__tsan_func_exit)},
+}};
+
+}  // namespace
+
+std::span<const AnnounceSymbol> announce_symbols() { return symbols; }
 #else
-  return {};
+std::span<const AnnounceSymbol> announce_symbols() { return {}; }
 #endif
-}
 
 }  // namespace weft::jit

@@ -28,12 +28,12 @@ struct Rectangle {
   }
 
   void read() const {
-    if (ld == columns) return announce_read(data, rows * columns * size);
+    if (ld == columns || columns == 0) return announce_read(data, rows * columns * size);
     for (int64_t r = 0; r < rows; ++r) announce_read(static_cast<const char*>(data) + r * ld * size, columns * size);
   }
   void write() const {
     char* to = static_cast<char*>(const_cast<void*>(data));
-    if (ld == columns) return announce_write(to, rows * columns * size);
+    if (ld == columns || columns == 0) return announce_write(to, rows * columns * size);
     for (int64_t r = 0; r < rows; ++r) announce_write(to + r * ld * size, columns * size);
   }
 };
@@ -115,21 +115,19 @@ struct AnnouncedKernels {
     kTable.gemm(args, m0, m1, n0, n1, scratch);
   }
 
-  static const DTypeKernels& table() {
-    static const DTypeKernels announced = [] {
-      DTypeKernels all = kTable;
-      const TileKernel tiles[] = {nullptr, tile<1>, tile<2>, tile<3>, tile<4>};
-      const PanelsKernel of_panels[] = {nullptr, panels<1>, panels<2>, panels<3>, panels<4>};
-      std::ranges::copy(tiles, all.tile);
-      std::ranges::copy(of_panels, all.tile_panels);
-      all.pack = pack;
-      all.outer = outer;
-      all.column_sum = column_sum;
-      all.gemm = gemm;
-      return all;
-    }();
-    return announced;
+  static DTypeKernels make() {
+    DTypeKernels all = kTable;
+    const TileKernel tiles[] = {nullptr, tile<1>, tile<2>, tile<3>, tile<4>};
+    const PanelsKernel of_panels[] = {nullptr, panels<1>, panels<2>, panels<3>, panels<4>};
+    std::ranges::copy(tiles, all.tile);
+    std::ranges::copy(of_panels, all.tile_panels);
+    all.pack = pack;
+    all.outer = outer;
+    all.column_sum = column_sum;
+    all.gemm = gemm;
+    return all;
   }
+  static inline const DTypeKernels kAnnounced = make();
 };
 
 template <const FoldKernels& kTable>
@@ -143,11 +141,8 @@ struct AnnouncedFolds {
     (kSum ? kTable.sum : kTable.max)[kPlace](x, rows, ld, out, columns);
   }
 
-  static const FoldKernels& table() {
-    static const FoldKernels announced{{fold<true, 0>, fold<true, 1>, fold<true, 2>, fold<true, 3>},
-                                       {fold<false, 0>, fold<false, 1>, fold<false, 2>, fold<false, 3>}};
-    return announced;
-  }
+  static constexpr FoldKernels kAnnounced{{fold<true, 0>, fold<true, 1>, fold<true, 2>, fold<true, 3>},
+                                          {fold<false, 0>, fold<false, 1>, fold<false, 2>, fold<false, 3>}};
 };
 
 template <const PairKernels& kTable>
@@ -164,13 +159,10 @@ struct AnnouncedPairs {
     kTable.pack(args, first, last);
   }
 
-  static const PairKernels& table() {
-    static const PairKernels announced{
-        {nullptr, panels<false, 1>, panels<false, 2>, panels<false, 3>, panels<false, 4>},
-        {nullptr, panels<true, 1>, panels<true, 2>, panels<true, 3>, panels<true, 4>},
-        pack};
-    return announced;
-  }
+  static constexpr PairKernels kAnnounced{
+      {nullptr, panels<false, 1>, panels<false, 2>, panels<false, 3>, panels<false, 4>},
+      {nullptr, panels<true, 1>, panels<true, 2>, panels<true, 3>, panels<true, 4>},
+      pack};
 };
 
 }  // namespace weft::runtime

@@ -15,10 +15,7 @@ namespace {
 
 constexpr int64_t kLine = 64;
 
-int64_t page_bytes() {
-  static const int64_t bytes = ::sysconf(_SC_PAGESIZE);
-  return bytes;
-}
+int64_t page_bytes() { return ::sysconf(_SC_PAGESIZE); }
 
 int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 

@@ -25,19 +25,19 @@ bool has_features(Isa isa) {
 template <const DTypeKernels& kSingle, const DTypeKernels& kDouble>
 const DTypeKernels& either(bool single) {
   if constexpr (kThreadSanitizer)
-    return single ? AnnouncedKernels<kSingle, float>::table() : AnnouncedKernels<kDouble, double>::table();
+    return single ? AnnouncedKernels<kSingle, float>::kAnnounced : AnnouncedKernels<kDouble, double>::kAnnounced;
   return single ? kSingle : kDouble;
 }
 
 template <const FoldKernels& kTable>
 const FoldKernels& folds() {
-  if constexpr (kThreadSanitizer) return AnnouncedFolds<kTable>::table();
+  if constexpr (kThreadSanitizer) return AnnouncedFolds<kTable>::kAnnounced;
   return kTable;
 }
 
 template <const PairKernels& kTable>
 const PairKernels& pairs() {
-  if constexpr (kThreadSanitizer) return AnnouncedPairs<kTable>::table();
+  if constexpr (kThreadSanitizer) return AnnouncedPairs<kTable>::kAnnounced;
   return kTable;
 }
 
