@@ -69,8 +69,10 @@ test-python:
 	@python -m pytest tests/python --numprocesses $(JOBS) --dist loadfile
 
 .PHONY: nightly
-nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, sanitizers, an hour of fuzzing
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, sanitizers, an hour of fuzzing
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
+	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/test_threads.py
+	@WEFT_RANDOM_STEPS=200 ctest --test-dir $(BUILD) --output-on-failure -R Threads
 	@$(MAKE) sanitize FUZZ_SECONDS=1800
 
 .PHONY: fuzz

@@ -33,7 +33,7 @@ def gate(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return e, (e * x).sum(1)
 
 
-def relative(seed: int, products: bool = False) -> Step:
+def relative(seed: int, width: int = 256, products: bool = False) -> Step:
     """A random relative of the gate: elementwise between steps, with reductions in the results, in a second carry, or
     in what the next carry is made of; with `products`, also matrix products."""
     draw = random.Random(seed)
@@ -46,12 +46,15 @@ def relative(seed: int, products: bool = False) -> Step:
         lambda v: torch.linalg.vector_norm(v, dim=-1) / 16,
         lambda v: torch.softmax(v, -1)[:, 0],
     ]
-    weights = {}
-    plan = [draw.choice(["unary", "binary", "binary", "reduce"] + ["product"] * products) for _ in range(draw.randint(2, 6))]
-    choices = [(draw.random(), draw.random(), draw.choice(unary), draw.choice(binary), draw.choice(reduce)) for _ in plan]
+    kinds = ["unary", "binary", "binary", "reduce"] + ["product"] * products
+    plan = [draw.choice(kinds) for _ in range(draw.randint(2, 6))]
+    generator = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(width, width, generator=generator) / 16 for _ in plan]
+    choices = [
+        (draw.random(), draw.random(), draw.choice(unary), draw.choice(binary), draw.choice(reduce)) for _ in plan
+    ]
     into_carry, second, count = draw.random() < 0.3, draw.random() < 0.5, draw.randint(1, 3)
     outputs = [(draw.random(), draw.choice(reduce), draw.random() < 0.6) for _ in range(count)]
-    generator = torch.Generator().manual_seed(seed)
 
     def step(carry: tuple[Tensor, Tensor], x: Tensor) -> tuple[Any, Any]:
         h, s = carry
@@ -65,7 +68,7 @@ def relative(seed: int, products: bool = False) -> Step:
             elif kind == "reduce":
                 sums.append(total(left))
             else:
-                pool.append(left @ weights.setdefault(i, torch.randn(x.shape[-1], x.shape[-1], generator=generator) / 16))
+                pool.append(left @ weights[i])
         after = torch.tanh(0.5 * h + pool[-1])
         if into_carry:
             after = after * torch.sigmoid(sums[-1]).unsqueeze(-1)
@@ -99,7 +102,9 @@ def assert_same_on_all_teams(
     for count in TEAMS:
         with threads(count):
             for call in range(calls):
-                for index, (found, wanted) in enumerate(zip(results(function, inputs, training), expected, strict=True)):
+                for index, (found, wanted) in enumerate(
+                    zip(results(function, inputs, training), expected, strict=True)
+                ):
                     where = f"{label}: result {index} of call {call} on {count} threads"
                     assert torch.equal(found.nan_to_num(7.0), wanted.nan_to_num(7.0)), where
     return expected
@@ -116,7 +121,7 @@ def check_relatives(first: int, last: int, steps: int) -> None:
         torch.manual_seed(seed)
         batch, width = (1, 1, 2, 3, 5, 7)[seed % 6], (64, 128, 256, 257, 500)[seed % 5]
         inputs = [torch.randn(batch, width), torch.randn(batch), torch.randn(steps, batch, width)]
-        step = relative(seed, products=seed % 4 == 0)
+        step = relative(seed, width, products=seed % 4 == 0)
         assert_same_on_all_teams(
             lambda h, s, xs, step=step: weft.scan(step, (h, s), xs), inputs, seed % 2 == 0, f"relative {seed}", 1
         )

@@ -71,10 +71,11 @@ TEST_F(Allocation, AFailureWithoutMemoryForItsMessageIsOutOfMemory) {
   const std::string text = testing::program_text("packed_gru");
   const ir::Bindings bindings = {{"T", 4}, {"B", 3}, {"N", 8}};
   auto inputs = testing::random_inputs(engine::compile(text)->program(), bindings, 1);
-  inputs[1] = Array::of(DType::kI64, {4}, {3, 1, 3, 1});  // more rows after fewer
+  inputs[1] = Array::of(DType::kI64, {4}, std::vector<double>{3, 1, 3, 1});  // more rows after fewer
   EXPECT_THROW(testing::run_native(text, inputs, bindings, poor), std::bad_alloc);
-  EXPECT_NE(testing::error_of([&] { testing::run_native(text, inputs, bindings, runtime::own_team(3)); })
-                .find("batch_sizes must not increase"),
+  EXPECT_NE(testing::error_of([&] {
+              testing::run_native(text, inputs, bindings, runtime::own_team(3));
+            }).find("batch_sizes must not increase"),
             std::string::npos);
 }
 
