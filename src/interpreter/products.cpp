@@ -143,7 +143,7 @@ void matmul(const Call& call) {
 void outer(const Call& call) {
   int64_t m = call.results[0].sizes[0];
   int64_t n = call.results[0].sizes[1];
-  int64_t rows = leading(call.operands[0].sizes, 1);
+  int64_t rows = m * n == 0 ? 0 : leading(call.operands[0].sizes, 1);
   dispatch_number(call.operands[0].dtype, [&]<typename T>(Tag<T>) {
     std::vector<Accumulator<T>> sums(static_cast<size_t>(m * n));
     for (int64_t r = 0; r < rows; ++r)
@@ -160,7 +160,7 @@ void batch_matmul(const Call& call) {
   int64_t m = out[out.size() - 2];
   int64_t n = out[out.size() - 1];
   int64_t k = a.sizes[a.sizes.size() - (ta ? 2 : 1)];
-  int64_t batches = leading(a.sizes, 2);
+  int64_t batches = m * n == 0 ? 0 : leading(a.sizes, 2);
   dispatch_number(a.dtype, [&]<typename T>(Tag<T>) {
     std::vector<Accumulator<T>> sums(static_cast<size_t>(call.count()));
     Product<T> product{m, n, k, ta ? 1 : k, ta ? m : 1, tb ? 1 : n, tb ? k : 1};
