@@ -26,8 +26,8 @@ run: build  ## train the example language model and compare it with eager PyTorc
 
 # Every part runs, whatever the part before it said; pytest comes last.
 .PHONY: test
-test: build  ## unit tests, golden tests, a short fuzz, Python tests
-	@$(MAKE) --keep-going test-unit test-golden test-fuzz test-python
+test: build  ## unit tests, golden tests, a short fuzz (the same one each time), Python tests
+	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) --keep-going test-unit test-golden test-fuzz test-python
 
 .PHONY: bench
 bench: build  ## compare with the peers, write benchmarks/results.json and the README's table (BENCH=--quick for a minute)
