@@ -26,8 +26,8 @@ run: build  ## train the example language model and compare it with eager PyTorc
 
 # Every part runs, whatever the part before it said; pytest comes last.
 .PHONY: test
-test: build  ## unit tests, golden tests, a short fuzz, Python tests
-	@$(MAKE) --keep-going test-unit test-golden test-fuzz test-python
+test: build  ## unit tests, golden tests, a short fuzz (the same one each time), Python tests
+	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) --keep-going test-unit test-golden test-fuzz test-python
 
 .PHONY: bench
 bench: build  ## compare with the peers, write benchmarks/results.json and the README's table (BENCH=--quick for a minute)
@@ -69,8 +69,10 @@ test-python:
 	@python -m pytest tests/python --numprocesses $(JOBS) --dist loadfile
 
 .PHONY: nightly
-nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, sanitizers, an hour of fuzzing
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, sanitizers, an hour of fuzzing
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
+	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/test_threads.py
+	@WEFT_RANDOM_STEPS=200 ctest --test-dir $(BUILD) --output-on-failure -R Threads
 	@$(MAKE) sanitize FUZZ_SECONDS=1800
 
 .PHONY: fuzz

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the libFuzzer targets with clang and its sanitizers and runs each on its corpus for a fixed time.
-# Usage: scripts/fuzz.sh BUILD_FOLDER SECONDS
+# Usage: scripts/fuzz.sh BUILD_FOLDER SECONDS, with FUZZ_SEED=N for the same inputs again (0: others each time)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 seconds=$2
@@ -19,7 +19,7 @@ for target in "$build"/tests/fuzz/*_fuzz; do
   echo "fuzz: $name for $seconds s"
   seeds=tests/fuzz/corpus
   log="$build/$name.log"
-  "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$build/" "$corpus" \
+  "$target" -seed="${FUZZ_SEED:-0}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$build/" "$corpus" \
     $([ -d "$seeds" ] && echo "$seeds") >"$log" 2>&1 || { tail -40 "$log"; echo "fuzz: $name FAILED"; exit 1; }
   tail -1 "$log"
 done

@@ -336,11 +336,18 @@ class Planner {
       for (const Op* op : stage.ops) {
         WorkCounter work(schedule_);
         work.count(*op);
+        if (op->code == ir::OpCode::kMatmulPacked) plan.step.weight_bytes += weight_bytes(*op);
         auto& terms = !splits_columns(stage)                  ? plan.step.replicated
                       : op->code == ir::OpCode::kMatmulPacked ? plan.step.products
                                                               : plan.step.split;
         for (runtime::DimExpr& term : work.take()) terms.push_back(std::move(term));
       }
+  }
+
+  int64_t weight_bytes(const Op& product) const {
+    const ir::Type& left = program_.type(product.operands[0]);
+    const DType dtype = product.attr_or<bool>("pairs", false) ? DType::kBF16 : program_.type(product.results[0]).dtype;
+    return left.shape.back().constant() * product.attr<int64_t>("n") * size_of(dtype);
   }
 
   Schedule& schedule_;

@@ -1,6 +1,7 @@
 #include "runtime/cores.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -73,6 +74,18 @@ std::optional<int64_t> group_quota_cores(const std::filesystem::path& root, std:
     if (at.empty()) return least;
   }
 }
+
+namespace {
+
+/// Read once, at load: on a virtual machine the question takes the time of a step.
+const int64_t kCacheBytes = [] {
+  const int64_t bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t{1} << 20;
+}();
+
+}  // namespace
+
+int64_t private_cache_bytes() { return kCacheBytes; }
 
 int64_t usable_cores() {
   const int64_t cores = affinity_cores();

@@ -10,6 +10,9 @@ namespace weft::runtime {
 /// The cores this process may use: those of its affinity mask, and no more than its control group's quota pays for.
 int64_t usable_cores();
 
+/// Bytes of the cache that is a core's own (L2); 1 MiB where the system doesn't say.
+int64_t private_cache_bytes();
+
 /// The quota of `cpu.max` ("200000 100000", "max 100000") in cores, rounded up; empty when there is none.
 std::optional<int64_t> quota_cores(std::string_view cpu_max);
 

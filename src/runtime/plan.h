@@ -61,6 +61,7 @@ struct StepWork {
   std::vector<DimExpr> products;    ///< of products whose columns can be shared
   std::vector<DimExpr> split;       ///< of other ops whose columns can be
   std::vector<DimExpr> replicated;  ///< that every member does who shares columns
+  int64_t weight_bytes = 0;         ///< that the products read
   int64_t barriers = 0;             ///< when columns are shared
 };
 

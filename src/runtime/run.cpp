@@ -7,14 +7,16 @@
 #include "base/batch_sizes.h"
 #include "base/error.h"
 #include "base/settings.h"
+#include "runtime/cores.h"
 #include "runtime/delay.h"
 #include "runtime/share.h"
 
 namespace weft::runtime {
 namespace {
 
-constexpr double kRowsAtOnce = 4;      // fewer rows of a product take as long: the weights have to be read
-constexpr double kBarrierWork = 2000;  // multiply-adds in the time of a barrier
+constexpr double kRowsWhileStreaming = 4;  // weights beyond a core's cache take as long to read as these take to do
+constexpr double kBarrierWork = 16384;     // multiply-adds in the time of a barrier: 25 a ns, 0.2 to 1 us
+constexpr double kRowsToForce = 4;         // a thread, below which Settings::share_all shares columns
 constexpr int64_t kLine = 64;
 constexpr int64_t kSharedStage = 1 << 14;  // multiply-adds of a stage in a loop that are worth a barrier
 
@@ -46,13 +48,18 @@ int64_t sharers_of(const StagePlan& scan, int64_t rows, const std::vector<int64_
   if (threads < 2 || scan.column_shares < threads) return 1;
   const auto all = static_cast<double>(scan.splits_rows ? rows : 1), count = static_cast<double>(threads);
   if (all == 0) return 1;
-  if (settings().share_all) return all < count * kRowsAtOnce ? threads : 1;
+  if (settings().share_all) return all < count * kRowsToForce ? threads : 1;
   const double mine = scan.splits_rows ? std::ceil(all / count) : 1;
   auto work = [&](const std::vector<DimExpr>& terms) { return static_cast<double>(estimate(terms, symbols)); };
   const double product = work(scan.step.products) / all;  // of one row
   const double split = work(scan.step.split), replicated = work(scan.step.replicated);
-  const double by_rows = product * std::max(mine, kRowsAtOnce) + (split + replicated) * mine / all;
-  const double by_columns = (product * std::max(all, kRowsAtOnce) + split) / count + replicated +
+  // Weights that stay in the core's own cache from step to step cost nothing beside the arithmetic on them.
+  auto rows_worth = [](double done, int64_t weight_bytes) {
+    return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, kRowsWhileStreaming);
+  };
+  const int64_t weights = scan.step.weight_bytes;
+  const double by_rows = product * rows_worth(mine, weights) + (split + replicated) * mine / all;
+  const double by_columns = (product * rows_worth(all, weights / threads) + split) / count + replicated +
                             kBarrierWork * static_cast<double>(scan.step.barriers);
   return by_columns < by_rows ? threads : 1;
 }

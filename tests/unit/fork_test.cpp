@@ -94,7 +94,7 @@ TEST_F(ForkTest, ChildFindsProgramsAndFreesThoseOfItsParent) {
   for (int i = 0; i < kForks; ++i)
     ASSERT_EQ(in_child([&] {
                 of_parent.reset();
-                return engine::stats().compiled > 0 && runs(*engine::compile(text_of(i % 8)), i % 8, 5) ? 1 : 0;
+                return runs(*engine::compile(text_of(i % 8)), i % 8, 5) && engine::stats().compiled > 0 ? 1 : 0;
               }),
               1);
 }

@@ -52,7 +52,9 @@ int64_t stages_of(const ir::Block& block) {
     if (!op.has("stage")) continue;
     auto stage = op.attr<int64_t>("stage");
     for (ir::ValueId operand : op.operands)
-      if (auto found = made.find(operand); found != made.end()) EXPECT_LE(found->second, stage);
+      if (auto found = made.find(operand); found != made.end()) {
+        EXPECT_LE(found->second, stage);
+      }
     for (ir::ValueId result : op.results) made[result] = stage;
     count = std::max(count, stage + 1);
   }

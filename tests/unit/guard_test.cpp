@@ -49,8 +49,12 @@ TEST_F(Guard, MemoryFaultsOnBothSides) {
       memory.data()[0] = memory.data()[bytes - 1] = std::byte{1};
       EXPECT_TRUE(memory.is_intact());
       volatile const std::byte* data = memory.data();
-      if (side == GuardedMemory::Side::kEnd) EXPECT_DEATH(static_cast<void>(data[bytes]), "") << bytes;
-      if (side == GuardedMemory::Side::kStart) EXPECT_DEATH(static_cast<void>(data[-1]), "") << bytes;
+      if (side == GuardedMemory::Side::kEnd) {
+        EXPECT_DEATH(static_cast<void>(data[bytes]), "") << bytes;
+      }
+      if (side == GuardedMemory::Side::kStart) {
+        EXPECT_DEATH(static_cast<void>(data[-1]), "") << bytes;
+      }
       memory.make_read_only();
       EXPECT_DEATH(memory.data()[0] = std::byte{2}, "") << bytes;
     }

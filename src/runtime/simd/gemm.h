@@ -123,6 +123,11 @@ void gemm_dots(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t
 template <typename T>
 void gemm(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
   constexpr int64_t kUnit = Simd<T>::kUnitLanes;
+  if (args.k == 0) {  // a and b may have no memory to point into
+    for (int64_t m = m0; m < m1; ++m)
+      for (int64_t n = n0; n < n1; ++n) static_cast<T*>(args.c)[m * args.ldc + n] = T(0);
+    return;
+  }
   T* panel = static_cast<T*>(scratch);
   if (args.transpose_b && args.m <= kMostDotRows) {
     gemm_dots<T>(args, m0, m1, n0, n1, panel);

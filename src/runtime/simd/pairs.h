@@ -218,6 +218,7 @@ void pairs_panels(const PairsArgs<Kind>& args) {
 template <typename Kind, int Units>
 void tile_pairs(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
                 int64_t ldc, int64_t c_step, int64_t accumulate) {
+  stand_in(k, a, lda, panels, c, ldc);
   pairs_panels<Kind, Units>({rows, k, static_cast<const typename Kind::Left*>(a), lda,
                              static_cast<const uint32_t*>(panels), ceil_div(k, 2) * Units * Simd<float>::kUnitLanes,
                              count, static_cast<float*>(c), ldc, c_step, accumulate != 0});
@@ -229,6 +230,7 @@ void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, cons
                   int64_t ldc, int64_t c_step, int64_t accumulate) {
   constexpr int64_t kRows = 32, kSteps = 128, kWidth = Units * Simd<float>::kUnitLanes;
   alignas(64) float wide[kRows * kSteps];
+  stand_in(k, a_data, lda, panels, c, ldc);
   const auto* a = static_cast<const uint16_t*>(a_data);
   for (int64_t r0 = 0; r0 < rows; r0 += kRows) {
     const int64_t block = smaller(kRows, rows - r0);

@@ -213,9 +213,18 @@ void many_rows(const PanelsArgs<T>& args) {
   }
 }
 
+/// Operands of no steps may have no memory. Nothing is read of them then, but their addresses are counted on: those of
+/// the result stand in, which has as many rows and columns.
+inline void stand_in(int64_t k, const void*& a, int64_t& lda, const void*& panels, const void* c, int64_t ldc) {
+  if (k > 0) return;
+  a = panels = c;
+  lda = ldc;
+}
+
 template <typename T, int Units>
 void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
                  int64_t ldc, int64_t c_step, int64_t accumulate) {
+  stand_in(k, a, lda, panels, c, ldc);
   const PanelsArgs<T> args{
       rows, k,      static_cast<const T*>(a), lda, static_cast<const T*>(panels), count, static_cast<T*>(c),
       ldc,  c_step, accumulate != 0};
