@@ -94,7 +94,7 @@ def _torch_files() -> dict[str, tuple[bytes, str]]:
         "sized.pt": (torch_file({"w": Call(torch.FloatStorage, 1 << 40)}), "calls torch.FloatStorage"),
         "tuples.pt": (torch_file(shared_tuples(60)), "nests tuples"),
         "names.pt": (torch_file(long), "a name of more than 1024 letters"),
-        "marks.pt": (torch_file(b"\x80\x02" + b"N" * 400_000 + b"(t" * 400_000 + b"."), "holds no recurrent layer"),
+        "marks.pt": (torch_file(b"\x80\x02" + b"N" * 100_000 + b"(t" * 100_000 + b"."), "holds no recurrent layer"),
         "laughs.pt": (torch_file(laughs), "nested deeper, or has more entries"),
     }
 
