@@ -6,5 +6,6 @@ PYBIND11_MODULE(_C, m) {
   m.attr("__version__") = WEFT_VERSION;
   weft::bindings::init_override(m);
   weft::bindings::init_programs(m);
+  weft::bindings::init_recorder(m);
   weft::bindings::init_verify(m);
 }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft import _C, _programs
+from weft import _C
 from weft._scan import Call, Step, run
 
 
@@ -48,10 +48,10 @@ class _Call(Call):
         )
 
     def _results(
-        self, program: _programs.Captured, carry: list[Tensor], xs: list[Tensor], captured: list[Tensor]
+        self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]
     ) -> list[Tensor]:
         """Whole chunks by the one program, what is left over by the other: it comes last, or in reverse first."""
-        chunked, plain = program.text
+        chunked, plain = program
         every = min(self.every or math.isqrt(self.length - 1) + 1, self.length)
         whole = self.length // every * every
         xs = xs or [torch.empty(self.length, 0)]
@@ -63,7 +63,7 @@ class _Call(Call):
             slices = [x[first:last] for x in xs]
             if text is chunked:
                 slices = [x.unflatten(0, (-1, every)) for x in slices]
-            results = torch.ops.weft.call(text, [*carry, *slices, *captured])
+            results = torch.ops.weft.call(text, [*carry, *slices, *others])
             carry, ys = results[: len(carry)], results[len(carry) :]
             stacks.append([y.flatten(0, 1) for y in ys] if text is chunked else ys)
         if self.reverse:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
 
-from weft import _recorder
+from weft import _C, _recorder
 from weft._aten import UnsupportedError
+
+
+recording_state = threading.local()  #: `run`: the recorded run that is under way (_record.Run)
+
+
+def install() -> None:
+    """From here on such functions' calls within a recording are recorded."""
+    if "apply" not in _SingleLevelFunction.__dict__:
+        _SingleLevelFunction.apply = classmethod(_apply)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
@@ -28,6 +39,8 @@ def traced() -> Iterator[None]:
 
 
 def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    if _C.recording():
+        return _recorded(cls, args, kwargs)
     recorder = _recorder.current()
     if recorder is None:
         return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
@@ -37,11 +50,7 @@ def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     args = tuple(lift.lift(argument) for argument in args)
     context, results = _forward(cls, args, kwargs)
     outputs = results if isinstance(results, tuple) else (results,)
-    differentiable = [
-        y
-        for y in outputs
-        if isinstance(y, Tensor) and y.is_floating_point() and id(y) not in context.not_differentiable
-    ]
+    differentiable = _differentiable(context, outputs)
     inputs = [x for x in args if isinstance(x, Tensor)]
     if not differentiable or not any(x.is_floating_point() for x in inputs):
         return results
@@ -50,6 +59,69 @@ def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     replaced = dict(zip(map(id, differentiable), fresh, strict=True))
     outputs = tuple(replaced.get(id(y), y) for y in outputs)
     return outputs if isinstance(results, tuple) else outputs[0]
+
+
+def _recorded(cls: Any, args: Any, kwargs: Any) -> Any:
+    """Its forward's operations are recorded as they come; then, as one operation that changes nothing but the
+    derivative, what its backward does."""
+    run = recording_state.run
+    context, results = _forward(cls, args, kwargs)
+    outputs = results if isinstance(results, tuple) else (results,)
+    differentiable = _differentiable(context, outputs)
+    inputs = [x for x in args if isinstance(x, Tensor)]
+    if not torch.is_grad_enabled() or not differentiable or not any(x.is_floating_point() for x in inputs):
+        return results
+    backward = _backward(cls, args, kwargs, outputs, differentiable)
+    function = _as_function(cls, backward, [*inputs, *differentiable, *differentiable])
+    from weft import _record
+
+    part = _record.record(function)
+    if part.recording.outside:
+        raise UnsupportedError(
+            f"the torch.autograd.Function {cls.__name__}, whose backward reads more than its forward's"
+        )
+    run.payloads.append(lambda inputs, values: _derived(cls, backward, inputs, values, part))
+    fresh = run.recording.derived(inputs, differentiable, part.recording, len(run.payloads) - 1)
+    if any(x.requires_grad for x in inputs):
+        fresh = [y.requires_grad_() for y in fresh]
+    replaced = dict(zip(map(id, differentiable), fresh, strict=True))
+    outputs = tuple(replaced.get(id(y), y) for y in outputs)
+    return outputs if isinstance(results, tuple) else outputs[0]
+
+
+def _as_function(cls: Any, backward: Any, leaves: list[Tensor]) -> Any:
+    from weft import _record
+
+    inputs = len(leaves) - 2 * backward.outputs
+    ends = (inputs, inputs + backward.outputs)
+
+    def flat(*tensors: Tensor) -> tuple[list[Tensor], None]:
+        first, second, third = tensors[: ends[0]], tensors[ends[0] : ends[1]], tensors[ends[1] :]
+        return backward(list(first), list(second), list(third)), None
+
+    what = f"the backward of {cls.__name__}"
+    return _record.Function(flat, list(leaves), pytree.tree_structure(tuple(leaves)), what)
+
+
+def _derived(cls: Any, backward: Any, inputs: list[Tensor], values: list[Tensor], part: Any) -> list[Tensor]:
+    """When the run is replayed: the values, with a program for their derivative."""
+    from weft import _replay
+
+    recorder = _recorder.current()
+    assert recorder is not None
+    leaves = [tensor.detach() for tensor in (*inputs, *values, *values)]
+    traced, template = _replay.trace(_as_function(cls, backward, leaves), part)
+    if traced.noise or template.free or traced.constants:
+        raise UnsupportedError(f"the backward of {cls.__name__}, which has numbers of its own")
+    return recorder.derived(traced.program, inputs, values)
+
+
+def _differentiable(context: _Context, outputs: tuple[Any, ...]) -> list[Tensor]:
+    return [
+        y
+        for y in outputs
+        if isinstance(y, Tensor) and y.is_floating_point() and id(y) not in context.not_differentiable
+    ]
 
 
 def _forward(cls: Any, args: Any, kwargs: Any) -> tuple[_Context, Any]:
@@ -63,19 +135,16 @@ def _forward(cls: Any, args: Any, kwargs: Any) -> tuple[_Context, Any]:
     return context, results
 
 
-def _vjp(
-    cls: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: tuple[Any, ...], differentiable: list[Tensor]
-) -> str:
-    """The program (inputs..., differentiable outputs..., their cotangents...) -> cotangents of the floating inputs. It
-    does the forward again, of which what the backward doesn't need falls away, and what it does is there already."""
-    from weft import _trace
-
+def _backward(cls: Any, args: Any, kwargs: Any, outputs: tuple[Any, ...], differentiable: list[Tensor]) -> Any:
+    """(inputs, differentiable outputs, their cotangents) -> cotangents of the floating inputs."""
+    are_tensors = [isinstance(a, Tensor) for a in args]
+    others = [None if isinstance(a, Tensor) else a for a in args]  # it outlives the tensors
     wanted = {id(y) for y in differentiable}
     places = [i for i, y in enumerate(outputs) if id(y) in wanted]
 
     def backward(inputs: list[Tensor], ys: list[Tensor], cotangents: list[Tensor]) -> list[Tensor]:
         given = iter(inputs)
-        again = tuple(next(given) if isinstance(a, Tensor) else a for a in args)
+        again = tuple(next(given) if is_tensor else a for a, is_tensor in zip(others, are_tensors, strict=True))
         context, results = _forward(cls, again, kwargs)
         results = results if isinstance(results, tuple) else (results,)
         # A saved output is the output itself, so that it has a derivative in its turn.
@@ -91,6 +160,18 @@ def _vjp(
         pairs = [(x, g) for x, g in zip(again, found, strict=False) if isinstance(x, Tensor) and x.is_floating_point()]
         return [torch.zeros_like(x) if g is None else g.to(x.dtype).expand(x.shape) for x, g in pairs]
 
+    backward.outputs = len(differentiable)  # type: ignore[attr-defined]
+    return backward
+
+
+def _vjp(
+    cls: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: tuple[Any, ...], differentiable: list[Tensor]
+) -> str:
+    """The program (inputs..., differentiable outputs..., their cotangents...) -> cotangents of the floating inputs. It
+    does the forward again, of which what the backward doesn't need falls away, and what it does is there already."""
+    from weft import _trace
+
+    backward = _backward(cls, args, kwargs, outputs, differentiable)
     example = (list(inputs), list(differentiable), list(differentiable))
     try:
         result = _trace.trace(backward, example, what=f"the backward of {cls.__name__}")

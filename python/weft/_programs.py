@@ -1,10 +1,13 @@
-"""Programs captured from functions, kept for as long as what the functions depend on stays the same."""
+"""Programs captured from functions, found again by what the functions did when they were run.
+
+At every call the function is run once on tensors that hold nothing (`_record`). A program is used only if what it was
+made of, with this call's sizes and numbers in it, is word for word what the run did.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft import _fork, _guards, _recorder, _trace, _trees
+from weft import _C, _fork, _record, _recorder, _replay, _trace
 from weft._aten import UnsupportedError
 
 Shape = Sequence[Any]
@@ -22,115 +25,160 @@ Shape = Sequence[Any]
 class Captured:
     """A program with all that is needed to call it again."""
 
-    text: Any  #: its text; or several, as whoever captures it likes
+    text: Any  #: its text; or several, as whoever captures it likes; or why there is none
     noise: list[_trace.Noise]
-    sizes: list[list[int | str]]  #: of each argument and captured tensor, by dim: a number or a symbol's name
-    tensors: list[Tensor]  #: the captured tensors of this call
-    constants: int  #: how many of them, at the end, belong to the program itself
-    extra: Any = None  #: what the caller wants to find again
-    sources: list[int | Tensor] | None = None  #: where captured tensors are in the surroundings; None: some aren't
-    pinned: list[Any] = dataclasses.field(default_factory=list)
-    largest: int = 0  #: the largest size of a symbol for which the trace was borne out
+    extra: list[Any]  #: what the functions returned beside tensors
+    templates: list[_C.Template]
+    constants: list[list[Tensor]]  #: of each function: tensors that belong to the program, after those from outside
 
-    @classmethod
-    def of(cls, text: Any, traces: Sequence[_trace.Traced], arguments: int, extra: Any = None) -> Captured:
-        """Of functions of the same `arguments` (so many tensors), their captured tensors following each other."""
-        noise = [noise for traced in traces for noise in traced.noise]
-        sizes = traces[0].sizes[:arguments] + [size for traced in traces for size in traced.sizes[arguments:]]
-        tensors = [tensor for traced in traces for tensor in traced.captured]
-        return cls(text, noise, sizes, tensors, sum(traced.constants for traced in traces), extra)
+    def inputs(self, runs: Sequence[_record.Run]) -> list[Tensor]:
+        """What the program takes beside arguments and random numbers."""
+        tensors: list[Tensor] = []
+        for run, template, constants in zip(runs, self.templates, self.constants, strict=True):
+            tensors += run.recording.outside
+            if template.free:
+                numbers = template.free_numbers(run.recording)
+                tensors += [torch.tensor(number, dtype=torch.float64) for number in numbers]
+            tensors += constants
+        return tensors
 
-    def find_sources(self, around: _guards.Surroundings) -> None:
-        places = {id(tensor): i for i, tensor in enumerate(around.tensors)}
-        own = {id(tensor) for tensor in self.tensors[len(self.tensors) - self.constants :]} if self.constants else set()
-        sources = [t if id(t) in own else places.get(id(t)) for t in self.tensors]
-        self.sources = None if any(source is None for source in sources) else sources  # type: ignore[assignment]
-        self.pinned = around.pinned
+    def matches(self, runs: Sequence[_record.Run]) -> bool:
+        pairs = zip(self.templates, self.extra, runs, strict=True)
+        return all(template.matches(run.recording) and extra == run.extra for template, extra, run in pairs)
 
-    def captured_from(self, tensors: list[Tensor]) -> list[Tensor]:
-        assert self.sources is not None
-        return [tensors[source] if isinstance(source, int) else source for source in self.sources]
-
-    def fits(self, shapes: Sequence[Shape]) -> bool:
-        bound: dict[str, Any] = {}
-        for shape, wanted in zip(shapes, self.sizes, strict=True):
-            if len(shape) != len(wanted):
-                return False
-            for size, want in zip(shape, wanted, strict=True):
-                if isinstance(want, str):
-                    if isinstance(size, int) and size > self.largest:
-                        return False  # a step may do something else from some size on (x[:100]): it is traced again
-                    if size < 2 or not _same(bound.setdefault(want, size), size):
-                        return False
-                elif not _same(size, want):
-                    return False
-        return True
+    def differing_numbers(self, runs: Sequence[_record.Run]) -> list[list[int]] | None:
+        """Which numbers would have to be inputs for the program to be that of the runs; None: it isn't anyway."""
+        found = []
+        for template, extra, run in zip(self.templates, self.extra, runs, strict=True):
+            differing = template.differing_numbers(run.recording)
+            if extra != run.extra or not (differing or template.matches(run.recording)):
+                return None
+            found.append([*template.free, *differing])
+        return found
 
 
-def _same(size: Any, other: Any) -> bool:
-    """Whether two sizes are equal; those of an outer trace, whatever they will be."""
-    if isinstance(size, torch.SymInt) or isinstance(other, torch.SymInt):
-        return str(size) == str(other)
-    return size == other
+@dataclasses.dataclass
+class Found:
+    """A program for one call."""
+
+    program: Captured
+    inputs: list[Tensor]  #: beside arguments and random numbers
+    runs: list[Any]
+
+    @property
+    def extra(self) -> list[Any]:
+        """What the functions of this call returned beside tensors."""
+        return [run.extra for run in self.runs]
 
 
 def find(
     what: str,
-    functions: Sequence[Callable[..., Any]],
     key: Any,
-    shapes: Sequence[Shape],
-    capture: Callable[[], Captured],
-) -> tuple[Captured, list[Tensor]]:
-    """The program that `capture` makes of the functions, or made when they were called like this before, and the
-    tensors that it reads from outside.
+    functions: Sequence[_record.Function],
+    compose: Callable[[list[_trace.Traced]], Any],
+) -> Found:
+    """The program that `compose` makes of the functions' programs, or made before of functions that did the same.
 
-    `key`: what the program depends on besides the functions' surroundings, the shapes and the state of PyTorch.
+    `key`: what the program depends on besides what the functions do.
+
+    Raises what _record.record does, and UnsupportedError where there is no such program.
     """
-    around = _guards.surroundings(functions)
-    full_key = (what, key, around.key, _state())
-    for known in _cache.get(full_key):
-        if isinstance(known.text, UnsupportedError):
-            raise UnsupportedError(*known.text.args)
-        captured = known.captured_from(around.tensors)
-        if known.fits([*shapes, *(t.shape for t in captured)]):
-            return known, captured
+    tensors = [leaf for function in functions for leaf in function.leaves if isinstance(leaf, Tensor)]
+    if not _record.is_recordable(tensors):
+        return _find_anew(functions, compose)
     try:
-        fresh = capture()
-    except _trace.MutatesCapturedError as error:
-        raise _trace.MutatesCapturedError(_named(error, around)) from None
-    except UnsupportedError as error:  # nor will it be the next time
-        _cache.put(full_key, Captured(UnsupportedError(*error.args), [], [], [], 0, pinned=around.pinned))
-        raise
-    if _guards.surroundings(functions).key != around.key:
-        raise _trace.SideEffectError(
-            f"{what}: the step has a side effect: it changes a variable or an attribute that it reads from outside; "
-            "keep what changes from step to step in the carry"
-        )
-    fresh.find_sources(around)
-    fresh.largest = _largest([*shapes, *(t.shape for t in fresh.tensors)], fresh.sizes)
-    tensors, fresh.tensors = fresh.tensors, []
-    if fresh.sources is not None:
-        _cache.put(full_key, fresh)
-    else:
-        _warn_of_unknown_tensors(what, around, tensors)
-    return fresh, tensors
+        runs = [_record.record(function) for function in functions]
+    except _record.UnrecordableError:
+        return _find_anew(functions, compose)
+    full_key = (what, key, *(run.recording.structure for run in runs))
+    known = _cache.get(full_key)
+    program = next((program for program in known if program.matches(runs)), None)
+    if program is None:
+        program = _capture(functions, runs, known, compose)
+        _cache.put(full_key, program)
+    for function, run in zip(functions, runs, strict=True):
+        _record.refuse_leaks(function, run)
+    if isinstance(program.text, UnsupportedError):
+        raise UnsupportedError(*program.text.args)
+    return Found(program, program.inputs(runs), runs)
 
 
-def _largest(shapes: Sequence[Shape], sizes: list[list[int | str]]) -> int:
-    """The largest size that a trace of these shapes has looked at."""
-    dims = [pair for shape, names in zip(shapes, sizes, strict=True) for pair in zip(shape, names, strict=True)]
-    return max([_trace.LARGEST, *(n for n, name in dims if isinstance(name, str) and isinstance(n, int))])
+def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> Any:
+    """`run()`, or, where there is no program for it, `plainly()`."""
+    try:
+        return run()
+    except UnsupportedError as error:
+        _C.report_fallback(what, str(error))
+        return plainly()
+    except _record.FailedError as failure:
+        error = failure.__cause__
+    # An error of the user's is raised by PyTorch too, and in its words.
+    result = plainly()
+    _C.report_fallback(what, str(error))
+    return result
 
 
-def _warn_of_unknown_tensors(what: str, around: _guards.Surroundings, tensors: list[Tensor]) -> None:
-    known = {id(tensor) for tensor in around.tensors}
-    unknown = [_trees.describe(tensor) for tensor in tensors if id(tensor) not in known]
-    warnings.warn(
-        f"{what}: captures its function at each call, since it reads tensors that neither its closure nor what it "
-        f"calls names: {', '.join(unknown[:3])}. Pass them as arguments, or keep them in variables, attributes, "
-        "modules, lists or dicts",
-        stacklevel=5,
-    )
+def _capture(
+    functions: Sequence[_record.Function],
+    runs: list[_record.Run],
+    known: list[Captured],
+    compose: Callable[[list[_trace.Traced]], Any],
+) -> Captured:
+    """A new program; one of another number than a program before takes the number as an input."""
+    others = [numbers for program in known if (numbers := program.differing_numbers(runs)) is not None]
+    none: list[list[int]] = [[] for _ in runs]
+    fixed = [dataclasses.replace(function, dynamic=_no_dims) for function in functions]
+    for ways, free in [*((functions, numbers) for numbers in others[:1]), (functions, none), (fixed, none)]:
+        try:
+            pairs = [_replay.trace(*each) for each in zip(ways, runs, free, strict=True)]
+            traces = [traced for traced, _ in pairs]
+            return Captured(
+                compose(traces),
+                [noise for traced in traces for noise in traced.noise],
+                [run.extra for run in runs],
+                [template for _, template in pairs],
+                [traced.captured[len(traced.captured) - traced.constants :] for traced in traces],
+            )
+        except UnsupportedError as error:
+            refused = error
+    templates = [_C.Template(run.recording, run.recording, []) for run in runs]
+    return Captured(UnsupportedError(*refused.args), [], [run.extra for run in runs], templates, [[] for _ in runs])
+
+
+def _no_dims(_: int, __: Tensor) -> tuple[int, ...]:
+    return ()
+
+
+@dataclasses.dataclass
+class _Untold:
+    """Stands for a run where functions are traced without one."""
+
+    extra: Any
+
+
+def _find_anew(
+    functions: Sequence[_record.Function], compose: Callable[[list[_trace.Traced]], Any]
+) -> Found:
+    """For what no recording can hold (tensors of a trace, of torch.func's transforms, subclasses): captured at each
+    call, since nothing tells whether the function does what it did before."""
+    traces, extras = [], []
+    for function in functions:
+        seen: list[Any] = []
+
+        def flat(*arguments: Any, function: _record.Function = function, seen: list[Any] = seen) -> list[Tensor]:
+            tensors, extra = function.fn(*arguments)
+            seen.append(extra)
+            return tensors
+
+        traced = _record.trace_untold(function, flat)
+        if any(extra != seen[-1] for extra in seen[-2:]):  # results that are sizes, say: those at hand only
+            seen.clear()
+            traced = _record.trace_untold(function, flat, dynamic=lambda *_: ())
+        traces.append(traced)
+        extras.append(seen[-1])
+    program = Captured(compose(traces), [n for traced in traces for n in traced.noise], extras, [], [])
+    tensors = [tensor for traced in traces for tensor in traced.captured]
+    return Found(program, tensors, [_Untold(extra) for extra in extras])
 
 
 def draw(
@@ -145,7 +193,8 @@ def draw(
         return []
     lead = [] if steps is None and length is None else [length]
     stacks = [torch.empty([*lead, *one.shape(shapes)], dtype=one.dtype) for one in noise]
-    if not lead or _recorder.current() or not all(map(_recorder.is_plain, inputs)) or _is_traced():
+    traced = _C.recording() or _recorder.current() or torch._C._len_torch_dispatch_stack() > 0
+    if not lead or traced or not all(map(_recorder.is_plain, inputs)):
         return [getattr(s, n.draw.method)(*n.draw.arguments) for s, n in zip(stacks, noise, strict=True)]
     for t in steps() if steps is not None else ():
         for stack, one in zip(stacks, noise, strict=True):
@@ -153,28 +202,10 @@ def draw(
     return stacks
 
 
-def _state() -> tuple[Any, ...]:
-    return (
-        torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
-        torch.get_default_dtype(),
-    )
-
-
-def _is_traced() -> bool:
-    return torch._C._len_torch_dispatch_stack() > 0
-
-
-def _named(error: _trace.MutatesCapturedError, around: _guards.Surroundings) -> str:
-    for tensor, path in zip(around.tensors, around.paths, strict=True):
-        if tensor is error.tensor:
-            return f"{error}: {path}: {_trees.describe(tensor)}; keep what changes from step to step in the carry"
-    return f"{error}; keep what changes from step to step in the carry"
-
-
 class _Cache:
     """Captured programs by key, those of other sizes beside each other; the least recently used go."""
 
-    _SIZES = 8
+    _SAME = 8  #: programs of one key
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -193,7 +224,7 @@ class _Cache:
         with self.lock:
             same = self._known.setdefault(key, [])
             same.insert(0, captured)
-            del same[self._SIZES :]
+            del same[self._SAME :]
             self._known.move_to_end(key)
             while len(self._known) > self._limit:
                 self._known.popitem(last=False)

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from weft import _C, _step_functions
 from weft._aten import UnsupportedError
 from weft._operations import Draw, Meta, Operation, OwnDerivative, Ref
+from weft._step_functions import CannotDrawError, ReadsValueError, ShapeFromValuesError
 
 _aten = torch.ops.aten
 _CALL = torch.ops.weft.call.default
@@ -285,6 +286,7 @@ def is_plain(tensor: Tensor) -> bool:
         and tensor.device.type == "cpu"
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
         and not _is_functional(tensor)
+        and not _C.is_recorded(tensor)
     )
 
 
@@ -325,11 +327,11 @@ _VALUE_READERS = {_aten._local_scalar_dense.default, _aten.equal.default, _aten.
 
 def _refuse_values(func: Any, args: Any) -> None:
     if func in _VALUE_READERS:
-        raise _step_functions.ReadsValueError
+        raise ReadsValueError
     if func is _aten.index.Tensor and not any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1]):
         return  # only of a mask the shape is unknown
     if torch.Tag.dynamic_output_shape in func.tags:
-        raise _step_functions.ShapeFromValuesError(str(func))
+        raise ShapeFromValuesError(str(func))
 
 
 _DRAWS: dict[Any, Callable[..., Draw]] = {
@@ -357,7 +359,7 @@ def _draw_of(func: Any, arguments: list[Any]) -> Draw | None:
     if make is None:
         if _step_functions.decomposition(func) is not None:
             return None
-        raise _step_functions.CannotDrawError(str(func))
+        raise CannotDrawError(str(func))
     return make(*arguments)
 
 
@@ -365,6 +367,8 @@ def _draw_of(func: Any, arguments: list[Any]) -> Draw | None:
 def alone() -> Iterator[None]:
     """Within, no mode and no transform of the caller's is active, and his random numbers stay what they are."""
     with contextlib.ExitStack() as stack:
+        if _C.recording():
+            stack.enter_context(_C.Suspended())
         if torch._C._functorch.peek_interpreter_stack() is not None:
             from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
@@ -372,18 +376,18 @@ def alone() -> Iterator[None]:
         if torch._C._len_torch_dispatch_stack() or torch._C._dispatch_tls_is_dispatch_key_included(
             torch._C.DispatchKey.PreDispatch
         ):
-            stack.enter_context(_without_dispatch_modes())
-        stack.enter_context(_without_function_modes())
-        stack.enter_context(_without_traced_modules())
+            stack.enter_context(without_dispatch_modes())
+        stack.enter_context(without_function_modes())
+        stack.enter_context(without_traced_modules())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(_without_autocast_cache())
+        stack.enter_context(without_autocast_cache())
         stack.enter_context(torch.random.fork_rng(devices=[]))
         yield
 
 
 @contextlib.contextmanager
-def _without_dispatch_modes() -> Iterator[None]:
+def without_dispatch_modes() -> Iterator[None]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     with _disable_current_modes():
@@ -391,7 +395,7 @@ def _without_dispatch_modes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_function_modes() -> Iterator[None]:
+def without_function_modes() -> Iterator[None]:
     """A default device stays; outer traces', ours or export's, don't."""
     popped = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
     for mode in reversed(popped):
@@ -407,7 +411,7 @@ def _without_function_modes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_traced_modules() -> Iterator[None]:
+def without_traced_modules() -> Iterator[None]:
     """torch.fx watches the calls of modules; it would count those that are only made here."""
     traced = sys.modules.get("torch.fx._symbolic_trace")
     before = torch.nn.Module.__call__
@@ -422,7 +426,7 @@ def _without_traced_modules() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_autocast_cache() -> Iterator[None]:
+def without_autocast_cache() -> Iterator[None]:
     """A weight that autocast has cast before would come from nowhere."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from weft import _C, _programs, _recorder, _trace, _trees
-from weft._aten import UnsupportedError
+from weft import _C, _programs, _record, _trace, _trees
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -63,11 +62,7 @@ def run(call: Call) -> tuple[Any, Any]:
     """As a program; as a loop where there is no such program, or Weft is switched off."""
     if not _C.active():
         return call.loop()
-    try:
-        return call.run()
-    except UnsupportedError as error:
-        _C.report_fallback(call.what, str(error))
-        return call.loop()
+    return _programs.or_else(call.what, call.run, call.loop)
 
 
 @dataclasses.dataclass
@@ -133,50 +128,39 @@ class Call:
     def run(self) -> tuple[Any, Any]:
         carry = [leaf for leaf in self.carry if leaf is not None]
         xs = [leaf for leaf in self.xs if leaf is not None]
+        key = (self.reverse, len(carry), len(xs))
+        found = _programs.find(self.what, key, [self._function()], lambda traces: self._compose_of(traces[0]))
         shapes: list[Any] = [t.shape for t in carry] + [t.shape[1:] for t in xs]
-        program, captured = _programs.find(self.what, (self.step,), self._key(), shapes, self._capture)
-        noise = _programs.draw(program.noise, shapes, carry + xs, self.order, self.length)
-        results = iter(self._results(program, carry, [*xs, *noise], captured))
-        ys_spec, ys_none = program.extra
+        noise = _programs.draw(found.program.noise, shapes, carry + xs, self.order, self.length)
+        results = iter(self._results(found.program.text, carry, [*xs, *noise], found.inputs))
+        ((ys_spec, ys_none),) = found.extra
         last = [None if leaf is None else next(results) for leaf in self.carry]
         ys = [None if is_none else next(results) for is_none in ys_none]
         return pytree.tree_unflatten(last, self.carry_spec), pytree.tree_unflatten(ys, ys_spec)
+
+    def _function(self) -> _record.Function:
+        """The step, of a carry and one x."""
+
+        def body(carry: Any, x: Any) -> tuple[list[Tensor], Any]:
+            leaves, ys, ys_spec = self.checked_step(carry, x)
+            tensors = [leaf for leaf in (*leaves, *ys) if leaf is not None]
+            return tensors, (ys_spec, [y is None for y in ys])
+
+        spec = pytree.TreeSpec(tuple, None, [self.carry_spec, self.xs_spec])
+        first_dims = {len(self.carry) + i: 1 for i in range(len(self.xs))}
+        what = f"{self.what}: the step"
+        return _record.Function(body, [*self.carry, *self.xs], spec, what, (self.step,), first_dims=first_dims)
 
     def order(self) -> Sequence[int]:
         """The steps, the first taken first."""
         return range(self.length - 1, -1, -1) if self.reverse else range(self.length)
 
-    def _results(
-        self, program: _programs.Captured, carry: list[Tensor], xs: list[Tensor], captured: list[Tensor]
-    ) -> list[Tensor]:
+    def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
         xs = xs or [torch.empty(self.length, 0)]
-        return torch.ops.weft.call(program.text, [*carry, *xs, *captured])
+        return torch.ops.weft.call(program, [*carry, *xs, *others])
 
-    def _key(self) -> tuple[Any, ...]:
-        leaves = (*self.carry, *self.xs)
-        kinds = tuple(None if leaf is None else (leaf.dtype, leaf.dim()) for leaf in leaves)
-        return self.carry_spec, self.xs_spec, kinds, self.reverse
-
-    def _capture(self) -> _programs.Captured:
-        ys_none: list[bool] = []
-        ys_spec = None
-
-        def body(carry: Any, x: Any) -> list[Tensor]:
-            nonlocal ys_none, ys_spec
-            leaves, ys, ys_spec = self.checked_step(carry, x)
-            ys_none = [y is None for y in ys]
-            return [leaf for leaf in (*leaves, *ys) if leaf is not None]
-
-        first = self.order()[0] if isinstance(self.length, int) else 0
-        examples = [None if leaf is None else _slice(leaf, first) for leaf in self.xs]
-        arguments = (
-            pytree.tree_unflatten(self.carry, self.carry_spec),
-            pytree.tree_unflatten(examples, self.xs_spec),
-        )
-        traced = _trace.trace(body, arguments, what=f"{self.what}: the step")
-        carries, xs = _count(self.carry), _count(self.xs)
-        text = self._compose(traced.program, carries, xs + len(traced.noise))
-        return _programs.Captured.of(text, [traced], carries + xs, (ys_spec, ys_none))
+    def _compose_of(self, traced: _trace.Traced) -> Any:
+        return self._compose(traced.program, _count(self.carry), _count(self.xs) + len(traced.noise))
 
     def _compose(self, step: str, carries: int, xs: int) -> Any:
         """The program, or what else `_results` is to find."""
@@ -240,11 +224,3 @@ def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None)
 
 def _count(leaves: list[Tensor | None]) -> int:
     return sum(leaf is not None for leaf in leaves)
-
-
-def _slice(leaf: Tensor, at: int) -> Tensor:
-    """One x, to be looked at; nobody's graph or record has it."""
-    if not _recorder.is_plain(leaf):
-        return leaf[at]
-    with _recorder.alone():
-        return leaf.detach()[at]

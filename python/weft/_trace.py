@@ -30,8 +30,8 @@ from weft._trace_writer import Noise, Run, Traced, Writer
 __all__ = ["LARGEST", "MutatesCapturedError", "Noise", "SideEffectError", "Traced", "UnsupportedError", "trace"]
 
 #: One trace at a time: the random numbers that it must leave as they were are the process's.
-_lock = threading.RLock()
-_fork.hold_across_fork(_lock, _fork.TRACE)
+lock = threading.RLock()
+_fork.hold_across_fork(lock, _fork.TRACE)
 
 
 def trace(
@@ -52,12 +52,12 @@ def trace(
     what it mustn't do, and whatever the function itself raises.
     """
     leaves, spec = pytree.tree_flatten(tuple(arguments))
-    tracer = _Tracer(fn, leaves, spec, what, dynamic or (lambda _, tensor: (0,)))
-    with _lock, _recorder.alone(), _own_functions.traced():
+    tracer = Tracer(fn, leaves, spec, what, dynamic or (lambda _, tensor: (0,)))
+    with lock, _recorder.alone(), _own_functions.traced():
         return tracer.trace()
 
 
-class _Tracer:
+class Tracer:
     def __init__(
         self,
         fn: Callable[..., Any],
@@ -184,7 +184,7 @@ class _Tracer:
             for key, size in zip(self._keys(tensor), tensor.shape, strict=True)
         ]
         if not _recorder.is_plain(tensor) or _is_fake(tensor) or 0 in tensor.shape:
-            result = _numbers(sizes, tensor.dtype)
+            result = numbers(sizes, tensor.dtype)
         else:
             result = tensor.detach()
             for dim, size in enumerate(sizes):
@@ -203,7 +203,7 @@ class _Tracer:
         if isinstance(error, SideEffectError):
             return error
         return RuntimeError(
-            f"{self.what} needs the value of a tensor {_place(error)}, as `if` on a tensor, .item() and int() do. It "
+            f"{self.what} needs the value of a tensor {place(error)}, as `if` on a tensor, .item() and int() do. It "
             "is captured once for all steps, when there are no values yet: use torch.where to choose between values, "
             "weft.while_loop for a loop, or a Python number from outside"
         )
@@ -295,7 +295,7 @@ def _is_traced(tensor: Tensor) -> bool:
     return _is_fake(tensor) or (functional is not None and isinstance(tensor, functional.FunctionalTensor))
 
 
-def _numbers(sizes: list[int], dtype: torch.dtype) -> Tensor:
+def numbers(sizes: list[int], dtype: torch.dtype) -> Tensor:
     """Some numbers, where there are none to be had."""
     if not dtype.is_floating_point:
         return torch.zeros(sizes, dtype=dtype)
@@ -309,9 +309,13 @@ def _type_name(dtype: torch.dtype, sizes: Sequence[Any]) -> str:
     return f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, sizes))}]"
 
 
-def _place(error: BaseException) -> str:
+#: Folders whose frames aren't the user's.
+_OWN = tuple(f"{path}/" for path in (*torch.__path__, *sys.modules["weft"].__path__))
+
+
+def place(error: BaseException) -> str:
     """Where in the user's own code an error came from."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if "/torch/" not in frame.filename and "/weft/" not in frame.filename:
+        if not frame.filename.startswith(_OWN):
             return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"
     return ""

@@ -37,6 +37,9 @@ class Symbols:
             return key.hint
         return _PRIMES[self.keys.index(key)][run]
 
+    def primes(self) -> list[tuple[int, int]]:
+        return list(_PRIMES[: len(self.keys)])
+
     def at_hand(self, size: tuple[int, list[int]]) -> int:
         """A factor times symbols, with the sizes at hand."""
         return math.prod([size[0], *(self.size(self.keys[i], HINT) for i in size[1])])

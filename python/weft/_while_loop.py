@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from weft import _C, _programs, _recorder, _trace, _trees
+from weft import _C, _programs, _record, _recorder, _trace, _trees
 from weft._aten import UnsupportedError
 from weft._scan import checked_carry, tensors
 
@@ -51,11 +51,9 @@ def while_loop(
         return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, carry)
     if not _C.active():
         return _loop(cond, body, carry, max_steps)
-    try:
-        return _run(cond, body, carry, max_steps)
-    except UnsupportedError as error:
-        _C.report_fallback(_WHAT, str(error))
-        return _loop(cond, body, carry, max_steps)
+    return _programs.or_else(
+        _WHAT, lambda: _run(cond, body, carry, max_steps), lambda: _loop(cond, body, carry, max_steps)
+    )
 
 
 def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
@@ -78,29 +76,32 @@ def condition(cond: Callable[[Any], Any], carry: Any) -> Tensor:
 def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
     leaves, spec = tensors(_WHAT, "carry", carry)
     given = [leaf for leaf in leaves if leaf is not None]
-    shapes = [leaf.shape for leaf in given]
-    key = (spec, tuple(None if leaf is None else (leaf.dtype, leaf.dim()) for leaf in leaves), max_steps is None)
 
-    def capture() -> _programs.Captured:
-        def step(carry: Any) -> list[Tensor]:
-            return [leaf for leaf in checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)) if leaf is not None]
+    def tested(carry: Any) -> tuple[list[Tensor], None]:
+        return [condition(cond, carry)], None
 
-        example = pytree.tree_unflatten(leaves, spec)
-        tested = _trace.trace(lambda carry: [condition(cond, carry)], (example,), what=f"{_WHAT}: the condition")
-        traced = _trace.trace(step, (example,), what=f"{_WHAT}: the body")
-        if tested.noise or traced.noise:
+    def step(carry: Any) -> tuple[list[Tensor], None]:
+        return [leaf for leaf in checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)) if leaf is not None], None
+
+    def compose(traces: list[_trace.Traced]) -> str:
+        if any(traced.noise for traced in traces):
             raise UnsupportedError("random numbers in a loop of as many steps as it takes")
-        if tested.sizes[: len(given)] != traced.sizes[: len(given)]:
+        test, following = traces
+        if test.sizes[: len(given)] != following.sizes[: len(given)]:
             raise UnsupportedError("a condition and a body that differ in what sizes they take")
-        compose = _C.while_program if max_steps is None else _C.bounded_while_program
-        text = compose(tested.program, traced.program, len(given), len(tested.captured), len(traced.captured))
-        return _programs.Captured.of(text, [tested, traced], len(given))
+        make = _C.while_program if max_steps is None else _C.bounded_while_program
+        return make(test.program, following.program, len(given), len(test.captured), len(following.captured))
 
-    program, captured = _programs.find(_WHAT, (cond, body), key, shapes, capture)
+    arguments = pytree.TreeSpec(tuple, None, [spec])
+    functions = [
+        _record.Function(tested, leaves, arguments, f"{_WHAT}: the condition", (cond,)),
+        _record.Function(step, leaves, arguments, f"{_WHAT}: the body", (body,)),
+    ]
+    found = _programs.find(_WHAT, max_steps is None, functions, compose)
     if max_steps is None:
-        results = _without_gradient(program.text, [*given, *captured])
+        results = _without_gradient(found.program.text, [*given, *found.inputs])
     else:
-        results = torch.ops.weft.call(program.text, [*given, torch.empty(max_steps, 0), *captured])
+        results = torch.ops.weft.call(found.program.text, [*given, torch.empty(max_steps, 0), *found.inputs])
     following = iter(results)
     return pytree.tree_unflatten([None if leaf is None else next(following) for leaf in leaves], spec)
 

@@ -1,0 +1,160 @@
+// Recordings of Python functions, for weft._record.
+
+#include "recorder/recording.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings/bindings.h"
+
+namespace py = pybind11;
+
+namespace weft::bindings {
+
+namespace {
+
+using recorder::Operation;
+using recorder::Record;
+using recorder::Recording;
+using recorder::Template;
+
+/// A tensor as ("value", its number), any other argument as Python has it. `numbers`: the free ones, by their place in
+/// the record, which an operation's arguments take in order; they become ("number", which, value).
+class Spelling {
+ public:
+  Spelling(Recording& recording, const Operation& operation, const std::vector<size_t>& free)
+      : recording_(recording), word_(operation.first_word), end_(operation.end_word), free_(free) {}
+
+  py::object operator()(const c10::IValue& value) {
+    if (value.isTensor()) return tensor(value.toTensor());
+    if (value.isDouble()) return number(value.toDouble());
+    if (value.isTensorList() || (value.isList() && !value.isIntList() && !value.isSymIntList())) {
+      py::list list;
+      for (const c10::IValue& item : value.toListRef()) list.append((*this)(item));
+      return list;
+    }
+    return torch::jit::toPyObject(value);
+  }
+
+ private:
+  py::object tensor(const at::Tensor& tensor) {
+    if (!tensor.defined()) return py::none();
+    if (auto id = recording_.id(tensor)) return py::make_tuple("value", *id);
+    if (tensor.scalar_type() == at::kDouble) return number(*tensor.const_data_ptr<double>());
+    if (tensor.scalar_type() == at::kBool) return py::bool_(*tensor.const_data_ptr<bool>());
+    return py::int_(*tensor.const_data_ptr<int64_t>());
+  }
+
+  py::object number(double value) {
+    while (word_ < end_ && recording_.record().kinds()[word_] != Record::Kind::kNumber) ++word_;
+    for (size_t i = 0; i < free_.size(); ++i) {
+      if (free_[i] == word_) return ++word_, py::object(py::make_tuple("number", i, value));
+    }
+    ++word_;
+    return py::float_(value);
+  }
+
+  Recording& recording_;
+  size_t word_, end_;
+  const std::vector<size_t>& free_;
+};
+
+/// (operator's name, arguments, grad mode, results' numbers, payload), in order.
+py::list operations(Recording& recording, const std::vector<size_t>& free) {
+  py::list list;
+  for (const Operation& operation : recording.operations()) {
+    size_t count = operation.op ? operation.op->schema().arguments().size() : 2;
+    Spelling spell(recording, operation, free);
+    py::list arguments;
+    for (size_t i = 0; i < count; ++i) arguments.append(spell(recording.arguments()[operation.arguments + i]));
+    py::object name = py::none();
+    if (operation.op) {
+      const auto& full = operation.op->operator_name();
+      name = py::make_tuple(full.name, full.overload_name.empty() ? "default" : full.overload_name);
+    }
+    list.append(py::make_tuple(name, arguments, operation.grad_mode, operation.results, operation.payload));
+  }
+  return list;
+}
+
+py::object failure(const Recording& recording) {
+  if (!recording.failure()) return py::none();
+  const auto& found = *recording.failure();
+  static constexpr const char* kKinds[] = {"reads", "mutates", "unsupported", "unrecordable"};
+  py::object changed = found.changed.defined() ? py::cast(found.changed) : py::none();
+  return py::make_tuple(kKinds[found.kind], found.reason, changed);
+}
+
+/// A context manager: within, nothing is recorded.
+struct Suspended {
+  Recording* before = nullptr;
+};
+
+}  // namespace
+
+void init_recorder(py::module_& m) {
+  py::class_<Recording>(m, "StepRecording")
+      .def(py::init<std::vector<std::pair<int64_t, int64_t>>>(),
+           py::arg("substitutes") = std::vector<std::pair<int64_t, int64_t>>{})
+      .def("enter", &Recording::enter)
+      .def("leave", &Recording::leave)
+      .def(
+          "input",
+          [](Recording& recording, const at::ScalarType& dtype, const std::vector<int64_t>& sizes, bool requires_grad) {
+            return recording.input(dtype, sizes, requires_grad);
+          },
+          py::arg("dtype"), py::arg("sizes"), py::arg("requires_grad"))
+      .def(
+          "input_like",
+          [](Recording& recording, const at::Tensor& like, int64_t first_dim, bool requires_grad) {
+            return recording.input(like.scalar_type(), like.sizes().slice(static_cast<size_t>(first_dim)),
+                                   requires_grad);
+          },
+          py::arg("like"), py::arg("first_dim"), py::arg("requires_grad"))
+      .def("finish", &Recording::finish, py::arg("outputs"))
+      .def("derived",
+           [](Recording& recording, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+              const Recording& part, size_t payload) {
+             return recording.derived(inputs, values, part.record(), payload);
+           })
+      .def("leaks", &Recording::leaks)
+      .def("kept", &Recording::kept)
+      .def("id", &Recording::id, py::arg("tensor"))
+      .def("operations", &operations, py::arg("free_numbers") = std::vector<size_t>{})
+      .def_property_readonly("structure", [](const Recording& r) { return r.record().structure(); })
+      .def_property_readonly("words", [](const Recording& r) { return r.record().words(); })
+      .def_property_readonly("outside", [](const Recording& r) { return r.outside(); })
+      .def_property_readonly("outside_sizes",
+                             [](const Recording& r) {
+                               std::vector<std::vector<int64_t>> sizes;
+                               for (const at::Tensor& tensor : r.outside()) sizes.push_back(r.sizes_of(tensor));
+                               return sizes;
+                             })
+      .def_property_readonly("outputs", [](const Recording& r) { return r.outputs(); })
+      .def_property_readonly("failure", &failure);
+  m.def("recording", []() { return Recording::current() != nullptr; }, "Whether this thread is within a recording.");
+  m.def("is_recorded", [](const at::Tensor& tensor) { return recorder::as_recording(tensor) != nullptr; });
+  py::class_<Suspended>(m, "Suspended")
+      .def(py::init<>())
+      .def("__enter__", [](Suspended& self) { self.before = Recording::suspend(); })
+      .def("__exit__", [](Suspended& self, const py::args&) { Recording::resume(self.before); });
+  py::class_<Template>(m, "Template")
+      .def(py::init([](const Recording& first, const Recording& second,
+                       const std::vector<std::pair<int64_t, int64_t>>& primes) -> std::unique_ptr<Template> {
+             try {
+               return std::make_unique<Template>(first.record(), second.record(), primes);
+             } catch (const Template::Mismatch&) {
+               return nullptr;
+             }
+           }),
+           py::arg("first"), py::arg("second"), py::arg("primes"))
+      .def("free_number", &Template::free_number, py::arg("word"))
+      .def_property_readonly("free", &Template::free)
+      .def("matches", [](const Template& t, const Recording& r) { return t.matches(r.record()); })
+      .def("differing_numbers", [](const Template& t, const Recording& r) { return t.differing_numbers(r.record()); })
+      .def("free_numbers", [](const Template& t, const Recording& r) { return t.free_numbers(r.record()); })
+      .def_property_readonly("bytes", &Template::bytes);
+}
+
+}  // namespace weft::bindings

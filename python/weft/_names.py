@@ -1,0 +1,72 @@
+"""What the user calls a tensor that his function reads from outside, for messages."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_MAX_DEPTH = 6
+
+
+def name_of(tensor: Tensor, functions: tuple[Callable[..., Any], ...]) -> str:
+    """Its path from a variable of the functions', as `norm.running_mean`; "" if it isn't found."""
+    seen: set[int] = set()
+    for function in functions:
+        for path, value in _variables(function):
+            if (found := _path(tensor, value, path, seen, 0)) is not None:
+                return found
+    return ""
+
+
+def _variables(function: Any) -> Iterator[tuple[str, Any]]:
+    """What the function can name: its closure, the globals that its code mentions, its `self`."""
+    if isinstance(function, functools.partial):
+        yield from _variables(function.func)
+        yield from ((f"argument {i}", value) for i, value in enumerate(function.args))
+        yield from function.keywords.items()
+        return
+    receiver = function if isinstance(function, torch.nn.Module) else getattr(function, "__self__", None)
+    if receiver is not None:
+        yield from vars(receiver).items() if not isinstance(receiver, torch.nn.Module) else [("self", receiver)]
+        function = getattr(type(function), "forward", None) if function is receiver else function
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    yield from ((name, function.__globals__[name]) for name in code.co_names if name in function.__globals__)
+    yield from zip(code.co_varnames[-len(function.__defaults__ or ()) :], function.__defaults__ or (), strict=False)
+
+
+def _path(tensor: Tensor, value: Any, path: str, seen: set[int], depth: int) -> str | None:
+    if value is tensor:
+        return path
+    if id(value) in seen or depth > _MAX_DEPTH:
+        return None
+    seen.add(id(value))
+    for step, item in _parts(value):
+        if (found := _path(tensor, item, path + step, seen, depth + 1)) is not None:
+            return found
+    return None
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, torch.nn.Module):
+        named = (*value.named_parameters(), *value.named_buffers())
+        yield from ((f".{name}", item) for name, item in named)
+    if isinstance(value, list | tuple):
+        yield from ((f"[{i}]", item) for i, item in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((f"[{key!r}]", item) for key, item in value.items())
+    elif callable(value) and not isinstance(value, type | torch.nn.Module):
+        yield from ((f".{name}", item) for name, item in _variables(value))
+    elif hasattr(value, "__dict__") and not isinstance(value, type | Tensor) and type(value).__module__ != "builtins":
+        yield from ((f".{name}", item) for name, item in vars(value).items())

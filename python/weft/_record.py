@@ -1,0 +1,201 @@
+"""Runs of a function on tensors that hold nothing and write down what is done to them (pytorch/recorder).
+
+What a run did is the key under which a program is found again: see `_programs`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import _C, _own_functions, _recorder, _trees
+from weft._aten import UnsupportedError
+from weft._names import name_of
+from weft._recorder import MutatesCapturedError, SideEffectError
+from weft._trace import Traced, place, trace
+
+_READS = "weft: reads the value of a recorded tensor"
+
+
+class UnrecordableError(Exception):
+    """The function does what a recording can't hold."""
+
+
+class FailedError(Exception):
+    """The function raised an error of its own, which may be the recording's fault; __cause__ has it."""
+
+
+class ReadsValueError(RuntimeError):
+    """Python asks for a value that only the program will compute."""
+
+
+@dataclasses.dataclass
+class Function:
+    """A function to be recorded, and what it is called with."""
+
+    fn: Callable[..., Any]  #: of `arguments`; gives tensors, and what else is to be known of its result
+    leaves: list[Any]  #: of the arguments: tensors, others as they are
+    spec: pytree.TreeSpec  #: of the tuple of arguments
+    what: str
+    users: tuple[Callable[..., Any], ...] = ()  #: the user's own functions in it
+    dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,)  #: dims that may be symbols
+    first_dims: dict[int, int] = dataclasses.field(default_factory=dict)  #: leaves of which only dims from there on are
+
+
+@dataclasses.dataclass
+class Run:
+    """What a function did."""
+
+    recording: _C.StepRecording
+    extra: Any
+    payloads: list[Any]  #: what replays the derivatives of torch.autograd.Functions
+
+
+def is_recordable(tensors: Sequence[Tensor]) -> bool:
+    """Whether there is nothing at work that wants to see the function's operations, or its arguments', for itself."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return all(_recorder.is_plain(tensor) or _C.is_recorded(tensor) for tensor in tensors)
+
+
+def record(function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | None = None, substitutes: Any = ()) -> Run:
+    """The function, run. `sizes` says for each tensor leaf what its sizes are taken to be.
+
+    Raises:
+        ReadsValueError, SideEffectError: what it mustn't do.
+        UnrecordableError: what a recording can't hold.
+        FailedError: the function raised.
+    """
+    _own_functions.install()
+    recording = _C.StepRecording(list(substitutes))
+    run = Run(recording, None, [])
+    needs_gradient = torch.is_grad_enabled()
+    leaves = list(function.leaves)
+    index = 0
+    for place, leaf in enumerate(leaves):
+        if not isinstance(leaf, Tensor):
+            continue
+        requires = needs_gradient and leaf.is_floating_point()
+        if sizes is None:
+            leaves[place] = recording.input_like(leaf, function.first_dims.get(place, 0), requires)
+        else:
+            leaves[place] = recording.input(leaf.dtype, list(sizes(index, leaf)), requires)
+        index += 1
+    arguments = pytree.tree_unflatten(leaves, function.spec)
+    del leaves
+    variables = _variables(function)
+    try:
+        with _aside(run):
+            outputs, run.extra = function.fn(*arguments)
+            recording.finish(outputs)
+    except Exception as error:
+        raise _explained(function, recording, error) from (
+            error if recording.failure is None and _READS not in str(error) else None
+        )
+    if recording.failure is not None:  # the function took the error for its own
+        raise _explained(function, recording, None)
+    if any(now is not before for (_, now), (_, before) in zip(_variables(function), variables, strict=True)):
+        raise SideEffectError(
+            f"{function.what} has a side effect: it changes a variable that it reads from outside; "
+            "keep what changes from step to step in the carry"
+        )
+    return run
+
+
+def _variables(function: Function) -> list[tuple[str, Any]]:
+    """The variables of the functions around the user's that these share with them."""
+    found = []
+    for user in function.users:
+        code = getattr(user, "__code__", None)
+        for name, cell in zip(code.co_freevars, user.__closure__ or (), strict=True) if code is not None else ():
+            with contextlib.suppress(ValueError):  # not assigned yet
+                found.append((name, cell.cell_contents))
+    return found
+
+
+_state = _own_functions.recording_state
+
+
+@contextlib.contextmanager
+def _aside(run: Run) -> Iterator[None]:
+    """Within, the run is recorded, and nothing else that is at work in this thread sees it."""
+    before, _state.run = getattr(_state, "run", None), run
+    with contextlib.ExitStack() as stack:
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_recorder.without_dispatch_modes())
+        if torch._C._len_torch_function_stack():
+            stack.enter_context(_recorder.without_function_modes())
+        if torch.is_autocast_enabled("cpu"):
+            stack.enter_context(_recorder.without_autocast_cache())
+        if "torch.fx._symbolic_trace" in sys.modules:
+            stack.enter_context(_recorder.without_traced_modules())
+        try:
+            run.recording.enter()
+            yield
+        finally:
+            run.recording.leave()
+            _state.run = before
+
+
+def _explained(function: Function, recording: _C.StepRecording, error: BaseException | None) -> Exception:
+    what = function.what
+    kind, reason, changed = recording.failure or (None, "", None)
+    if kind == "reads" or (error is not None and _READS in str(error)):
+        return ReadsValueError(
+            f"{what} needs the value of a tensor {place(error)}, as `if` on a tensor, .item() and int() do. It "
+            "is captured once for all steps, when there are no values yet: use torch.where to choose between values, "
+            "weft.while_loop for a loop, or a Python number from outside"
+        )
+    if kind == "mutates":
+        name = name_of(changed, function.users)
+        described = f": {name}: {_trees.describe(changed)}" if name else f": {_trees.describe(changed)}"
+        return MutatesCapturedError(
+            f"{what} changes a captured tensor in place ({reason}){described}; "
+            "keep what changes from step to step in the carry",
+            changed,
+        )
+    if kind == "unsupported":
+        return UnsupportedError(reason)
+    if kind == "unrecordable":
+        return UnrecordableError(reason)
+    return error if isinstance(error, UnsupportedError | SideEffectError) else FailedError(str(error))
+
+
+def refuse_leaks(function: Function, run: Run) -> None:
+    """Raises if somebody keeps a tensor of the run: a list that was appended to, an attribute that was set."""
+    if not run.recording.leaks():
+        return
+    gc.collect()
+    if kept := run.recording.kept():
+        raise SideEffectError(
+            f"{function.what} has a side effect: a {_trees.describe(kept[0])} that it computes is kept "
+            "after it returns, as by appending to a list or setting an attribute; return it as part of the "
+            "result instead"
+        )
+
+
+def trace_untold(
+    function: Function, flat: Callable[..., Any], dynamic: Callable[[int, Tensor], Sequence[int]] | None = None
+) -> Traced:
+    """The function traced as it is, without a recording."""
+    leaves = [_slice(leaf, function.first_dims.get(i)) for i, leaf in enumerate(function.leaves)]
+    arguments = pytree.tree_unflatten(leaves, function.spec)
+    return trace(flat, arguments, what=function.what, dynamic=dynamic or function.dynamic)
+
+
+def _slice(leaf: Any, first_dim: int | None) -> Any:
+    """One x, to be looked at; nobody's graph or record has it."""
+    if not isinstance(leaf, Tensor) or not first_dim:
+        return leaf
+    if not _recorder.is_plain(leaf):
+        return leaf[0]
+    with _recorder.alone():
+        return leaf.detach()[0]

@@ -1,0 +1,515 @@
+#include "recorder/recording.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+
+#include "recorder/traits.h"
+
+namespace weft::recorder {
+
+namespace {
+
+thread_local Recording* current_recording = nullptr;
+std::atomic<uint64_t> next_serial{1};
+
+constexpr c10::DispatchKeySet kIncluded({c10::DispatchKey::PrivateUse1, c10::DispatchKey::TESTING_ONLY_GenericMode});
+
+/// Removing a key leaves its backend's bit, with which all tensors would go on being this backend's.
+void include_keys(bool included) {
+  auto keys = c10::impl::tls_local_dispatch_key_set();
+  keys.included_ = included ? keys.included_ | kIncluded
+                            : (keys.included_ - kIncluded).remove_backend(c10::BackendComponent::PrivateUse1Bit);
+  c10::impl::_force_tls_local_dispatch_key_set(keys);
+}
+
+/// What runs within isn't recorded.
+struct NotRecorded {
+  NotRecorded() { include_keys(false); }
+  ~NotRecorded() { include_keys(true); }
+  NotRecorded(const NotRecorded&) = delete;
+  NotRecorded& operator=(const NotRecorded&) = delete;
+};
+
+std::vector<int64_t> contiguous(at::IntArrayRef sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1)) strides[i] = stride;
+  return strides;
+}
+
+constexpr c10::DispatchKeySet kWrapperKeys({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
+                                            c10::DispatchKey::Functionalize, c10::DispatchKey::Batched});
+
+/// Of arguments, in a record.
+enum Tag : int64_t { kNone, kUndefined, kOwn, kOutside, kWrapped, kInt, kBool, kDouble, kInts, kText, kDevice, kList };
+
+/// Of what is no operation; operations have positive numbers.
+enum Part : int64_t { kDerived = -1, kOutputs = -2 };
+
+}  // namespace
+
+Recording::Recording(std::vector<std::pair<int64_t, int64_t>> substitutes)
+    : substitutes_(std::move(substitutes)), serial_(next_serial.fetch_add(1, std::memory_order_relaxed)) {}
+
+Recording::~Recording() {
+  if (entered_) leave();
+}
+
+Recording* Recording::current() { return current_recording; }
+
+void Recording::enter() {
+  register_kernels();
+  before_ = current_recording;
+  current_recording = this;
+  entered_ = true;
+  include_keys(true);
+}
+
+void Recording::leave() {
+  if (!entered_) return;
+  entered_ = false;
+  current_recording = before_;
+  if (before_ == nullptr) include_keys(false);
+}
+
+Recording* Recording::suspend() {
+  Recording* recording = std::exchange(current_recording, nullptr);
+  if (recording != nullptr) include_keys(false);
+  return recording;
+}
+
+void Recording::resume(Recording* recording) {
+  current_recording = recording;
+  if (recording != nullptr) include_keys(true);
+}
+
+// ---- values
+
+at::Tensor Recording::make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t storage) {
+  auto tensor = at::detail::make_tensor<RecordingTensor>(dtype, sizes, strides, serial_, values_++, storage);
+  made_.emplace_back(tensor.getIntrusivePtr());
+  return tensor;
+}
+
+at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad) {
+  auto tensor = make(dtype, sizes, contiguous(sizes), values_);
+  ++inputs_;
+  if (requires_grad) tensor.set_requires_grad(true);
+  record_.fixed(static_cast<int64_t>(dtype) << 1 | static_cast<int64_t>(requires_grad));
+  record_.sizes({sizes.data(), sizes.size()});
+  return tensor;
+}
+
+std::optional<int64_t> Recording::id(const at::Tensor& tensor) {
+  if (auto* own = as_recording(tensor); is_own(own)) return own->id;
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return std::nullopt;
+  return -1 - outside_index(tensor);
+}
+
+int64_t Recording::outside_index(const at::Tensor& tensor) {
+  auto [known, is_new] = outside_index_.emplace(tensor.unsafeGetTensorImpl(), outside_.size());
+  if (!is_new) return known->second;
+  outside_.push_back(tensor);
+  record_.fixed(static_cast<int64_t>(tensor.scalar_type()));
+  record_.fixed(static_cast<int64_t>(tensor.layout()) << 8 | static_cast<int64_t>(tensor.device().type()));
+  if (tensor.unsafeGetTensorImpl()->is_python_dispatch() || tensor.key_set().has_any(kWrapperKeys)) {
+    throw UnrecordableError("a tensor of a transform or of a subclass");
+  }
+  if (tensor.layout() != at::kStrided) throw UnsupportedError("a tensor of layout " + c10::str(tensor.layout()));
+  record_.sizes(sizes_of(tensor));
+  return known->second;
+}
+
+/// A weight's sizes are its own; of data the leading one may be a symbol that the function's inputs have.
+std::vector<int64_t> Recording::sizes_of(const at::Tensor& outside) const {
+  std::vector<int64_t> sizes = outside.sizes().vec();
+  if (sizes.empty() || (outside.requires_grad() && outside.is_leaf() && as_recording(outside) == nullptr)) return sizes;
+  for (auto [size, substitute] : substitutes_) {
+    if (sizes[0] == size) {
+      sizes[0] = substitute;
+      break;
+    }
+  }
+  return sizes;
+}
+
+/// A tensor of the sizes that the recording takes the tensor to have.
+at::Tensor Recording::seen(const at::Tensor& tensor) const {
+  if (!tensor.defined() || is_own(as_recording(tensor)) || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return tensor;
+  }
+  auto sizes = sizes_of(tensor);
+  if (tensor.sizes() == at::IntArrayRef(sizes)) return tensor;
+  return at::empty_strided(sizes, contiguous(sizes), tensor.options().device(c10::kMeta).requires_grad(false));
+}
+
+void Recording::finish(const std::vector<at::Tensor>& outputs) {
+  record_.fixed(kOutputs);
+  for (const at::Tensor& output : outputs) {
+    auto number = id(output);
+    TORCH_CHECK(number.has_value(), "weft internal error: an output that is a number");
+    outputs_.push_back(*number);
+    record_.fixed(*number);
+  }
+}
+
+size_t Recording::leaks() {
+  arguments_.clear();
+  return std::count_if(made_.begin(), made_.end(), [](const auto& tensor) { return !tensor.expired(); });
+}
+
+std::vector<at::Tensor> Recording::kept() const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& made : made_) {
+    if (auto tensor = made.lock()) tensors.emplace_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+// ---- operations
+
+namespace {
+
+/// Of x[i] with integers the shape is known; of a mask, only where the mask is.
+bool has_known_shape(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
+  if (op.schema().name() != "aten::index") return false;
+  for (const c10::IValue& index : arguments[1].toListRef()) {
+    if (!index.isTensor() || !index.toTensor().defined()) continue;
+    auto dtype = index.toTensor().scalar_type();
+    if (dtype == at::kBool || dtype == at::kByte) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+struct Recording::Call {
+  const c10::OperatorHandle& op;
+  const Traits& traits;
+  at::ArrayRef<c10::IValue> arguments;
+  std::vector<int64_t> key;  ///< the operation with its arguments' types
+  std::vector<int64_t> results;
+};
+
+void Recording::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  try {
+    record(op, stack);
+  } catch (const ReadsValueError& error) {
+    failure_ = {Failure::kReadsValue, error.what(), {}};
+    throw;
+  } catch (const MutationError& error) {
+    failure_ = {Failure::kMutates, error.what(), error.tensor};
+    throw;
+  } catch (const UnsupportedError& error) {
+    failure_ = {Failure::kUnsupported, error.what(), {}};
+    throw;
+  } catch (const UnrecordableError& error) {
+    failure_ = {Failure::kUnrecordable, error.what(), {}};
+    throw;
+  }
+}
+
+void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const Traits& traits = traits_of(op);
+  const size_t count = op.schema().arguments().size();
+  if (traits.reads_values && !has_known_shape(op, torch::jit::last(stack, count))) return run_now(op, stack);
+  if (traits.is_lift && !is_own(as_recording(stack.back().toTensor()))) return;
+  // torch.tensor fills memory by itself.
+  if (op.schema().name() == "aten::empty" && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) {
+    NotRecorded guard;
+    return op.callBoxed(&stack);
+  }
+  Call call{op, traits, torch::jit::last(stack, count), {traits.name}, {}};
+  refuse_mutation(call);
+  Operation operation{op, arguments_.size(), record_.words().size(), 0, at::GradMode::is_enabled(), {}};
+  record_.fixed(traits.name << 1 | static_cast<int64_t>(operation.grad_mode));
+  for (const c10::IValue& argument : call.arguments) write(call, argument);
+  arguments_.insert(arguments_.end(), call.arguments.begin(), call.arguments.end());
+  operation.end_word = record_.words().size();
+  push_results(call, stack);
+  operation.results = std::move(call.results);
+  for (int64_t result : operation.results) {
+    if (result >= 0) maker_.emplace(result, operations_.size());
+  }
+  operations_.push_back(std::move(operation));
+}
+
+void Recording::refuse_mutation(Call& call) {
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    if (!call.traits.writes[i] || call.arguments[i].isNone()) continue;
+    std::vector<at::Tensor> changed;
+    if (call.arguments[i].isTensor()) changed.push_back(call.arguments[i].toTensor());
+    if (call.arguments[i].isTensorList()) changed = call.arguments[i].toTensorVector();
+    for (const at::Tensor& tensor : changed) {
+      if (!tensor.defined()) continue;
+      auto* own = as_recording(tensor);
+      if (is_own(own) && own->storage >= 0) {
+        changed_.insert(own->storage);
+        continue;
+      }
+      std::string name = call.op.schema().name();
+      throw MutationError(name.substr(name.find("::") + 2),
+                          is_own(own) ? outside_[static_cast<size_t>(-1 - own->storage)] : tensor);
+    }
+  }
+}
+
+void Recording::write_number(Call& call, const at::Tensor& number) {
+  record_.fixed(kWrapped);
+  record_.fixed(static_cast<int64_t>(number.scalar_type()));
+  call.key.insert(call.key.end(), {kWrapped, static_cast<int64_t>(number.scalar_type())});
+  NotRecorded guard;
+  if (number.scalar_type() == at::kDouble) {
+    record_.number(*number.const_data_ptr<double>());
+  } else if (number.scalar_type() == at::kLong) {
+    record_.size(*number.const_data_ptr<int64_t>());
+  } else if (number.scalar_type() == at::kBool) {
+    record_.fixed(static_cast<int64_t>(*number.const_data_ptr<bool>()));
+  } else {
+    throw UnsupportedError("a number of " + c10::str(number.scalar_type()));
+  }
+}
+
+void Recording::write_tensor(Call& call, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    record_.fixed(kUndefined);
+    call.key.push_back(kUndefined);
+    return;
+  }
+  auto* own = as_recording(tensor);
+  if (!is_own(own) && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return write_number(call, tensor);
+  record_.fixed(is_own(own) ? kOwn : kOutside);
+  call.key.insert(call.key.end(), {kOwn, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
+  if (is_own(own)) {
+    record_.fixed(own->id);
+    call.key.insert(call.key.end(), tensor.sizes().begin(), tensor.sizes().end());
+    call.key.insert(call.key.end(), tensor.strides().begin(), tensor.strides().end());
+    return;
+  }
+  if (own != nullptr) {
+    Recording* outer = before_;
+    while (outer != nullptr && outer->serial_ != own->recording) outer = outer->before_;
+    if (outer == nullptr) throw UnsupportedError("a tensor that an earlier run of a step kept; it never had a value");
+  }
+  record_.fixed(outside_index(tensor));
+  auto sizes = sizes_of(tensor);
+  auto strides = tensor.sizes() == at::IntArrayRef(sizes) ? tensor.strides().vec() : contiguous(sizes);
+  call.key.insert(call.key.end(), sizes.begin(), sizes.end());
+  call.key.insert(call.key.end(), strides.begin(), strides.end());
+}
+
+void Recording::write(Call& call, const c10::IValue& argument) {
+  auto both = [&](Tag tag, int64_t word) {
+    record_.fixed(tag);
+    record_.fixed(word);
+    call.key.insert(call.key.end(), {tag, word});
+  };
+  if (argument.isTensor()) {
+    write_tensor(call, argument.toTensor());
+  } else if (argument.isNone()) {
+    record_.fixed(kNone);
+    call.key.push_back(kNone);
+  } else if (argument.isBool()) {
+    both(kBool, static_cast<int64_t>(argument.toBool()));
+  } else if (argument.isInt() || argument.isSymInt()) {
+    int64_t value = argument.isInt() ? argument.toInt() : argument.toSymInt().guard_int(__FILE__, __LINE__);
+    record_.fixed(kInt);
+    record_.size(value);
+    call.key.insert(call.key.end(), {kInt, value});
+  } else if (argument.isDouble()) {
+    record_.fixed(kDouble);
+    record_.number(argument.toDouble());
+    call.key.push_back(kDouble);
+    if (!call.traits.takes_tensors) call.key.push_back(std::bit_cast<int64_t>(argument.toDouble()));
+  } else if (argument.isIntList() || argument.isSymIntList()) {
+    std::vector<int64_t> values;
+    if (argument.isIntList()) {
+      values = argument.toIntVector();
+    } else {
+      for (const auto& one : argument.toSymIntVector()) values.push_back(one.guard_int(__FILE__, __LINE__));
+    }
+    record_.fixed(kInts);
+    record_.sizes(values);
+    call.key.insert(call.key.end(), {kInts, static_cast<int64_t>(values.size())});
+    call.key.insert(call.key.end(), values.begin(), values.end());
+  } else if (argument.isString()) {
+    std::string text = argument.toStringRef();
+    record_.fixed(kText);
+    record_.text(text);
+    Record spelled;
+    spelled.text(text);
+    call.key.push_back(kText);
+    call.key.insert(call.key.end(), spelled.words().begin(), spelled.words().end());
+  } else if (argument.isDevice()) {
+    both(kDevice, static_cast<int64_t>(argument.toDevice().type()));
+  } else if (argument.isTensorList() || argument.isList()) {
+    auto list = argument.toListRef();
+    both(kList, static_cast<int64_t>(list.size()));
+    for (const c10::IValue& item : list) write(call, item);
+  } else {
+    throw UnsupportedError(call.op.schema().name() + " with a " + argument.tagKind());
+  }
+}
+
+std::shared_ptr<const ResultShapes> Recording::shapes_of(const Call& call) {
+  auto shapes = known_shapes(call.key);
+  if (shapes == nullptr) {
+    std::vector<c10::IValue> arguments;
+    for (const c10::IValue& argument : call.arguments) {
+      if (argument.isTensor()) {
+        arguments.emplace_back(seen(argument.toTensor()));
+      } else if (argument.isTensorList()) {
+        std::vector<at::Tensor> tensors;
+        for (const at::Tensor& tensor : argument.toTensorVector()) tensors.push_back(seen(tensor));
+        arguments.emplace_back(std::move(tensors));
+      } else {
+        arguments.push_back(argument);
+      }
+    }
+    NotRecorded guard;
+    shapes = find_shapes(call.op, arguments, call.key);
+  }
+  return shapes;
+}
+
+void Recording::push_results(Call& call, torch::jit::Stack& stack) {
+  auto shapes = shapes_of(call);
+  for (const auto& [index, shape] : shapes->resized) {
+    auto* own = as_recording(call.arguments[index].toTensor());
+    if (!is_own(own)) continue;
+    own->resize(shape.sizes, shape.strides);
+  }
+  torch::jit::Stack results;
+  for (size_t i = 0; i < shapes->results.size(); ++i) {
+    const Traits::Return& traits = call.traits.returns.at(i);
+    if (traits.is_argument && traits.argument >= 0) {
+      const c10::IValue& argument = call.arguments[static_cast<size_t>(traits.argument)];
+      if (argument.isTensor()) call.results.push_back(id(argument.toTensor()).value_or(-1));
+      results.push_back(argument);
+      continue;
+    }
+    int64_t storage = -1;
+    bool is_view = false;
+    if (traits.argument >= 0 && call.arguments[static_cast<size_t>(traits.argument)].isTensor()) {
+      const at::Tensor& base = call.arguments[static_cast<size_t>(traits.argument)].toTensor();
+      auto* own = as_recording(base);
+      storage = is_own(own) ? own->storage : -1 - outside_index(base);
+      is_view = true;
+    }
+    std::vector<at::Tensor> tensors;
+    for (const ResultShape& shape : shapes->results[i]) {
+      tensors.push_back(push_result(call, shape, is_view ? storage : values_));
+    }
+    if (shapes->is_list[i]) {
+      results.emplace_back(std::move(tensors));
+    } else {
+      results.emplace_back(std::move(tensors[0]));
+    }
+  }
+  torch::jit::drop(stack, call.arguments.size());
+  stack.insert(stack.end(), results.begin(), results.end());
+}
+
+at::Tensor Recording::push_result(Call& call, const ResultShape& shape, int64_t storage) {
+  if (!shape.is_defined) {
+    call.results.push_back(-1);
+    record_.fixed(kUndefined);
+    return {};
+  }
+  record_.fixed(static_cast<int64_t>(shape.dtype));
+  record_.sizes({shape.sizes.data(), shape.sizes.size()});
+  call.results.push_back(values_);
+  return make(shape.dtype, shape.sizes, shape.strides, storage);
+}
+
+std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                           const Record& part, size_t payload) {
+  Operation operation{std::nullopt, arguments_.size(), record_.words().size(), 0, true, {}, payload};
+  record_.fixed(kDerived);
+  for (const auto* list : {&inputs, &values}) {
+    record_.fixed(static_cast<int64_t>(list->size()));
+    for (const at::Tensor& tensor : *list) {
+      auto number = id(tensor);
+      if (!number) throw UnsupportedError("a torch.autograd.Function of a number");
+      record_.fixed(*number);
+    }
+    arguments_.emplace_back(*list);
+  }
+  record_.append(part);
+  operation.end_word = record_.words().size();
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& value : values) {
+    operation.results.push_back(values_);
+    results.push_back(make(value.scalar_type(), value.sizes(), contiguous(value.sizes()), values_));
+  }
+  operations_.push_back(std::move(operation));
+  return results;
+}
+
+// ---- values that are known now
+
+/// An operation that asks for values: right where these come from outside, since they are read anew at every call.
+void Recording::run_now(const c10::OperatorHandle& op, torch::jit::Stack& stack) try {
+  const size_t count = op.schema().arguments().size();
+  torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  for (c10::IValue& argument : arguments) {
+    if (argument.isTensor()) {
+      argument = evaluate(argument.toTensor());
+    } else if (argument.isTensorList()) {
+      std::vector<at::Tensor> tensors;
+      for (const at::Tensor& tensor : argument.toTensorVector()) tensors.push_back(evaluate(tensor));
+      argument = std::move(tensors);
+    }
+  }
+  torch::jit::drop(stack, count);
+  NotRecorded guard;
+  op.callBoxed(&arguments);
+  stack.insert(stack.end(), arguments.begin(), arguments.end());
+} catch (const ReadsValueError&) {
+  if (!op.hasTag(at::Tag::dynamic_output_shape)) throw;
+  throw UnsupportedError(op.schema().name() + ": the shape of its result depends on values");
+}
+
+at::Tensor Recording::evaluate(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  auto* own = as_recording(tensor);
+  if (is_own(own) && changed_.contains(own->storage)) throw ReadsValueError("a value that the step changes");
+  if (is_own(own)) return evaluate(own->id);
+  if (own != nullptr) throw ReadsValueError("a value of an outer step");
+  return tensor;
+}
+
+at::Tensor Recording::evaluate(int64_t value) {
+  auto maker = maker_.find(value);
+  if (maker == maker_.end()) throw ReadsValueError("a value that the step computes");
+  const Operation& operation = operations_[maker->second];
+  if (!operation.op) throw ReadsValueError("a value that the step computes");
+  const auto& schema = operation.op->schema();
+  if (operation.op->hasTag(at::Tag::nondeterministic_seeded) || schema.is_mutable()) {
+    throw ReadsValueError("a value that the step computes");
+  }
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::IValue& argument = arguments_[operation.arguments + i];
+    if (argument.isTensor()) {
+      stack.emplace_back(evaluate(argument.toTensor()));
+    } else if (argument.isTensorList()) {
+      std::vector<at::Tensor> tensors;
+      for (const at::Tensor& tensor : argument.toTensorVector()) tensors.push_back(evaluate(tensor));
+      stack.emplace_back(std::move(tensors));
+    } else {
+      stack.push_back(argument);
+    }
+  }
+  {
+    NotRecorded guard;
+    at::AutoGradMode no_grad(false);
+    operation.op->callBoxed(&stack);
+  }
+  auto at = std::find(operation.results.begin(), operation.results.end(), value) - operation.results.begin();
+  if (stack.size() == 1 && stack[0].isTensorList()) return stack[0].toTensorVector()[static_cast<size_t>(at)];
+  return stack[static_cast<size_t>(at)].toTensor();
+}
+
+}  // namespace weft::recorder

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "operator/aten.h"
+#include "recorder/record.h"
+#include "recorder/recording_tensor.h"
+#include "recorder/result_shapes.h"
+
+namespace weft::recorder {
+
+/// The function asks for a value that is known only when the program runs.
+struct ReadsValueError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The function does what no program can; it can be run as it is.
+struct UnsupportedError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The function's tensors want to see its operations themselves: those of a transform, of a subclass.
+struct UnrecordableError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The function changes a tensor that it didn't make.
+struct MutationError : std::runtime_error {
+  MutationError(std::string op, at::Tensor tensor) : runtime_error(std::move(op)), tensor(std::move(tensor)) {}
+  at::Tensor tensor;  ///< undefined where it is a view of what was changed
+};
+
+/// A recorded operation, as it was called.
+struct Operation {
+  std::optional<c10::OperatorHandle> op;  ///< none for `derived`
+  size_t arguments;                       ///< where they begin among Recording::arguments()
+  size_t first_word, end_word;            ///< its words in the record
+  bool grad_mode;
+  std::vector<int64_t> results;  ///< ids; of an argument that was changed in place its own, -1 of what is no tensor
+  size_t payload = 0;            ///< of `derived`: which
+};
+
+/// Runs of Python code on tensors that hold nothing and write down what is done to them.
+///
+/// Between enter() and leave() all operations of this thread are recorded, whatever tensors they take. Recordings nest;
+/// a tensor of an outer one is a tensor from outside to the inner. Such a tensor (recording_tensor.h) says that it is a
+/// dense tensor on the CPU. Shapes come from the operations' Meta kernels (result_shapes.h).
+class Recording {
+ public:
+  /// `substitutes`: a leading size that a tensor from outside may have, and the size that it is taken to have.
+  explicit Recording(std::vector<std::pair<int64_t, int64_t>> substitutes = {});
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  void enter();
+  void leave();
+  static Recording* current();
+  /// Until `resume` is called with what this gives, this thread's operations are recorded nowhere.
+  static Recording* suspend();
+  static void resume(Recording* recording);
+
+  /// A tensor that the function is given.
+  at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad);
+  /// What the function returned: the record is complete. An output is what id() says of it.
+  void finish(const std::vector<at::Tensor>& outputs);
+  /// Values whose derivative `part` records, of a torch.autograd.Function: they are `values`, but for their derivative.
+  std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                  const Record& part, size_t payload);
+
+  /// How many tensors of the recording somebody still holds. What is needed to replay it is gone afterwards.
+  size_t leaks();
+  /// These.
+  std::vector<at::Tensor> kept() const;
+
+  const Record& record() const { return record_; }
+  const std::vector<at::Tensor>& outside() const { return outside_; }
+  /// The sizes that the recording takes the tensor to have.
+  std::vector<int64_t> sizes_of(const at::Tensor& outside) const;
+  const std::vector<Operation>& operations() const { return operations_; }
+  const std::vector<c10::IValue>& arguments() const { return arguments_; }
+  const std::vector<int64_t>& outputs() const { return outputs_; }
+  int64_t inputs() const { return inputs_; }
+  /// The value's number: from 0 on the inputs and what was computed; -1 - i is the i-th tensor from outside; nullopt for
+  /// a tensor that stands for a number.
+  std::optional<int64_t> id(const at::Tensor& tensor);
+
+  /// Why the recording is of no use, whatever the function makes of the error that it got.
+  struct Failure {
+    enum Kind { kReadsValue, kMutates, kUnsupported, kUnrecordable } kind;
+    std::string reason;
+    at::Tensor changed;
+  };
+  const std::optional<Failure>& failure() const { return failure_; }
+
+  /// The boxed kernel of every operation while a recording is current.
+  void call(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+
+ private:
+  struct Call;  // one in the making
+
+  void record(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  at::Tensor make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t storage);
+  int64_t outside_index(const at::Tensor& tensor);
+  bool is_own(const RecordingTensor* tensor) const { return tensor != nullptr && tensor->recording == serial_; }
+  at::Tensor seen(const at::Tensor& tensor) const;
+  void refuse_mutation(Call& call);
+  void write(Call& call, const c10::IValue& argument);
+  void write_tensor(Call& call, const at::Tensor& tensor);
+  void write_number(Call& call, const at::Tensor& number);
+  void push_results(Call& call, torch::jit::Stack& stack);
+  std::shared_ptr<const ResultShapes> shapes_of(const Call& call);
+  at::Tensor push_result(Call& call, const ResultShape& shape, int64_t storage);
+  void run_now(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  at::Tensor evaluate(const at::Tensor& tensor);
+  at::Tensor evaluate(int64_t id);
+
+  std::vector<std::pair<int64_t, int64_t>> substitutes_;
+  Record record_;
+  std::vector<Operation> operations_;
+  std::vector<c10::IValue> arguments_;
+  std::vector<at::Tensor> outside_;
+  std::unordered_map<const c10::TensorImpl*, int64_t> outside_index_;
+  std::vector<int64_t> outputs_;
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made_;
+  std::unordered_set<int64_t> changed_;        ///< storages that something was written to
+  std::unordered_map<int64_t, size_t> maker_;  ///< by value: its operation
+  int64_t inputs_ = 0, values_ = 0;
+  uint64_t serial_;
+  std::optional<Failure> failure_;
+  Recording* before_ = nullptr;
+  bool entered_ = false;
+};
+
+}  // namespace weft::recorder

@@ -1,0 +1,65 @@
+#include "recorder/recording_tensor.h"
+
+#include "recorder/recording.h"
+
+namespace weft::recorder {
+
+namespace {
+
+/// Found at load (base/fork.h).
+const auto& detach =
+    *new auto(c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "").typed<at::Tensor(const at::Tensor&)>());
+
+constexpr c10::DispatchKeySet kKeys({c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1,
+                                     c10::DispatchKey::ADInplaceOrView});
+
+}  // namespace
+
+RecordingTensor::RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
+                                 uint64_t recording, int64_t id, int64_t storage)
+    : TensorImpl(c10::InferenceMode::is_enabled() ? c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) : kKeys,
+                 c10::scalarTypeToTypeMeta(dtype), c10::Device(c10::kCPU)),
+      recording(recording),
+      id(id),
+      storage(storage) {
+  set_sizes_and_strides(sizes, strides);
+  // numpy(), tolist(), data_ptr() and the like: the message is found again by whoever runs the recording.
+  release_storage_and_set_meta_custom_data_ptr_error_msg_("weft: reads the value of a recorded tensor");
+}
+
+/// For autograd's own copies (saved variables, views under no_grad): the same value.
+c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(
+    const c10::VariableVersion& version_counter, bool allow_tensor_metadata_change) const {
+  auto copy =
+      c10::make_intrusive<RecordingTensor>(c10::typeMetaToScalarType(dtype()), sizes(), strides(), recording, id, storage);
+  copy->set_version_counter(version_counter);
+  copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
+  return copy;
+}
+
+/// With a version counter of its own: Tensor.data, which autograd doesn't follow, as it doesn't follow detach().
+c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
+                                                                             bool allow_tensor_metadata_change) const {
+  if (Recording::current() == nullptr) {
+    return shallow_copy_and_detach(static_cast<const c10::VariableVersion&>(version_counter),
+                                   allow_tensor_metadata_change);
+  }
+  auto self = c10::intrusive_ptr<TensorImpl>::reclaim_copy(const_cast<RecordingTensor*>(this));
+  at::AutoDispatchBelowADInplaceOrView below;
+  auto copy = detach.call(at::Tensor(std::move(self))).unsafeReleaseIntrusivePtr();
+  copy->set_version_counter(std::move(version_counter));
+  copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
+  return copy;
+}
+
+void RecordingTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>&) {
+  throw UnsupportedError("it sets a tensor's data");
+}
+
+RecordingTensor* as_recording(const at::Tensor& tensor) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  if (!impl->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) return nullptr;
+  return dynamic_cast<RecordingTensor*>(impl);
+}
+
+}  // namespace weft::recorder

@@ -1,0 +1,128 @@
+#include "recorder/result_shapes.h"
+
+#include <c10/util/hash.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "base/fork.h"
+#include "recorder/recording.h"
+
+namespace weft::recorder {
+
+namespace {
+
+struct Hash {
+  size_t operator()(const std::vector<int64_t>& key) const {
+    size_t hash = key.size();
+    for (int64_t word : key) hash = c10::hash_combine(hash, static_cast<size_t>(word) * 0x9E3779B97F4A7C15U);
+    return hash;
+  }
+};
+
+/// Bounded: what is beyond the bound is computed again.
+constexpr size_t kMostShapes = 1U << 14U;
+
+struct Cache {
+  std::mutex mutex;
+  std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ResultShapes>, Hash> shapes;
+  Cache() { hold_across_fork(mutex, LockRank::kLookup); }
+};
+
+/// Made at load (base/fork.h).
+Cache& cache = *new Cache();
+
+at::Tensor to_meta(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta).requires_grad(false));
+}
+
+c10::IValue to_meta(const c10::IValue& value) {
+  if (value.isTensor()) return to_meta(value.toTensor());
+  if (value.isDevice()) return c10::Device(c10::kMeta);
+  if (value.isTensorList()) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(to_meta(tensor));
+    return tensors;
+  }
+  if (value.isList()) {
+    auto list = value.toList();
+    c10::impl::GenericList copy(list.elementType());
+    for (const c10::IValue& item : list) copy.push_back(to_meta(item));
+    return copy;
+  }
+  return value;
+}
+
+ResultShape shape_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {false};
+  ResultShape shape;
+  shape.dtype = tensor.scalar_type();
+  shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  return shape;
+}
+
+/// Neither a recording nor anything that the caller's thread has switched on sees what happens here.
+struct Aside {
+  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
+                                        c10::default_excluded_set |
+                                            c10::autograd_dispatch_keyset_with_ADInplaceOrView};
+  at::AutoGradMode no_grad{false};
+};
+
+std::shared_ptr<const ResultShapes> compute(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
+  torch::jit::Stack stack;
+  for (const c10::IValue& argument : arguments) stack.push_back(to_meta(argument));
+  // Factories without a device make a tensor on the CPU otherwise.
+  const auto& parameters = op.schema().arguments();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].name() == "device" && stack[i].isNone()) stack[i] = c10::Device(c10::kMeta);
+    if (parameters[i].name() == "pin_memory") stack[i] = c10::IValue();
+  }
+  const torch::jit::Stack before = stack;
+  {
+    Aside aside;
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  }
+  auto shapes = std::make_shared<ResultShapes>();
+  for (const c10::IValue& result : stack) {
+    auto& found = shapes->results.emplace_back();
+    shapes->is_list.push_back(result.isTensorList());
+    if (result.isTensorList()) {
+      for (const at::Tensor& tensor : result.toTensorVector()) found.push_back(shape_of(tensor));
+    } else if (result.isTensor()) {
+      found.push_back(shape_of(result.toTensor()));
+    } else {
+      throw UnsupportedError(op.schema().name() + ": a result that is no tensor");
+    }
+  }
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!before[i].isTensor() || !arguments[i].toTensor().defined()) continue;
+    const at::Tensor& now = before[i].toTensor();
+    const at::Tensor& then = arguments[i].toTensor();
+    if (now.sizes() != then.sizes() || now.strides() != then.strides()) {
+      shapes->resized.emplace_back(i, shape_of(now));
+    }
+  }
+  return shapes;
+}
+
+}  // namespace
+
+std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key) {
+  std::lock_guard lock(cache.mutex);
+  auto known = cache.shapes.find(key);
+  return known != cache.shapes.end() ? known->second : nullptr;
+}
+
+std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
+                                                const std::vector<int64_t>& key) {
+  auto shapes = compute(op, arguments);
+  std::lock_guard lock(cache.mutex);
+  if (cache.shapes.size() >= kMostShapes) cache.shapes.clear();
+  cache.shapes.emplace(key, shapes);
+  return shapes;
+}
+
+}  // namespace weft::recorder

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "operator/aten.h"
+
+namespace weft::recorder {
+
+/// One result of an operation, or one tensor of a result that is a list.
+struct ResultShape {
+  bool is_defined = true;
+  at::ScalarType dtype = at::kFloat;
+  c10::SmallVector<int64_t, 4> sizes, strides;
+};
+
+/// What an operation gives for arguments of known types.
+struct ResultShapes {
+  std::vector<std::vector<ResultShape>> results;  ///< by return; of one that is no list, one
+  std::vector<bool> is_list;
+  /// Arguments that the operation has given other sizes in place, by number, and these.
+  std::vector<std::pair<size_t, ResultShape>> resized;
+};
+
+/// The shapes of an operation's results that were found before; nullptr if none were. `key` is the operation with its
+/// arguments' types.
+std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key);
+
+/// They by the operation's Meta kernel, mostly Python's, which takes up to a millisecond. `arguments` may hold tensors
+/// of any device.
+std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
+                                                const std::vector<int64_t>& key);
+
+}  // namespace weft::recorder

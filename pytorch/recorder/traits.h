@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "operator/aten.h"
+
+namespace weft::recorder {
+
+/// What the recorder asks of an operation, from its schema and tags.
+struct Traits {
+  int64_t name;         ///< equal for the same operation in every record of this process
+  bool reads_values;    ///< its result is a number or has a shape that depends on numbers
+  bool is_lift;         ///< marks a tensor that was made of Python numbers
+  bool takes_tensors;
+  std::vector<bool> writes;  ///< by argument: changes it in place
+  struct Return {
+    int argument = -1;  ///< that it is, or is a view of
+    bool is_argument = false;
+  };
+  std::vector<Return> returns;
+};
+
+const Traits& traits_of(const c10::OperatorHandle& op);
+
+/// Has operations reach the recorder while a recording is current: those there are, and, at the next call, those that
+/// were defined since.
+void register_kernels();
+
+}  // namespace weft::recorder
