@@ -95,8 +95,7 @@ struct Suspended {
 
 void init_recorder(py::module_& m) {
   py::class_<Recording>(m, "StepRecording")
-      .def(py::init<std::vector<std::pair<int64_t, int64_t>>>(),
-           py::arg("substitutes") = std::vector<std::pair<int64_t, int64_t>>{})
+      .def(py::init<>())
       .def("enter", &Recording::enter)
       .def("leave", &Recording::leave)
       .def(
@@ -112,6 +111,12 @@ void init_recorder(py::module_& m) {
                                    requires_grad);
           },
           py::arg("like"), py::arg("first_dim"), py::arg("requires_grad"))
+      .def(
+          "stand_in",
+          [](Recording& recording, const at::Tensor& tensor, const std::vector<int64_t>& sizes) {
+            return recording.stand_in(tensor, sizes);
+          },
+          py::arg("tensor"), py::arg("sizes"))
       .def("finish", &Recording::finish, py::arg("outputs"))
       .def("derived",
            [](Recording& recording, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
@@ -125,12 +130,7 @@ void init_recorder(py::module_& m) {
       .def_property_readonly("structure", [](const Recording& r) { return r.record().structure(); })
       .def_property_readonly("words", [](const Recording& r) { return r.record().words(); })
       .def_property_readonly("outside", [](const Recording& r) { return r.outside(); })
-      .def_property_readonly("outside_sizes",
-                             [](const Recording& r) {
-                               std::vector<std::vector<int64_t>> sizes;
-                               for (const at::Tensor& tensor : r.outside()) sizes.push_back(r.sizes_of(tensor));
-                               return sizes;
-                             })
+      .def_property_readonly("outside_sizes", &Recording::outside_sizes)
       .def_property_readonly("outputs", [](const Recording& r) { return r.outputs(); })
       .def_property_readonly("failure", &failure);
   m.def("recording", []() { return Recording::current() != nullptr; }, "Whether this thread is within a recording.");

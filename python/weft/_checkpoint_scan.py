@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from weft import _C
+from weft._dynamo import without_dynamo
 from weft._scan import Call, Step, run
 
 
@@ -32,9 +33,10 @@ def checkpoint_scan(
         from weft import _under_dynamo
 
         return _under_dynamo.scan(step, init, xs, reverse=reverse, length=length)
-    call = _Call.of("weft.checkpoint_scan", step, init, xs, reverse, length)
-    call.every = every
-    return run(call)
+    with without_dynamo():
+        call = _Call.of("weft.checkpoint_scan", step, init, xs, reverse, length)
+        call.every = every
+        return run(call)
 
 
 @dataclasses.dataclass

@@ -12,6 +12,8 @@ from torch.utils import _pytree as pytree
 
 from weft import _C, _programs, _record, _trees
 
+from weft._dynamo import without_dynamo
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -40,7 +42,8 @@ def jit(fn: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if torch.compiler.is_dynamo_compiling() or not _C.active():
             return fn(*args, **kwargs)
-        return _programs.or_else("weft.jit", lambda: _run(fn, args, kwargs), lambda: fn(*args, **kwargs))
+        with without_dynamo():
+            return _programs.or_else("weft.jit", lambda: _run(fn, args, kwargs), lambda: fn(*args, **kwargs))
 
     return functools.update_wrapper(call, fn) if hasattr(fn, "__name__") else call
 

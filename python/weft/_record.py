@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from weft import _C, _own_functions, _recorder, _trees
@@ -75,7 +76,7 @@ def record(function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | N
         FailedError: the function raised.
     """
     _own_functions.install()
-    recording = _C.StepRecording(list(substitutes))
+    recording = _C.StepRecording()
     run = Run(recording, None, [])
     needs_gradient = torch.is_grad_enabled()
     leaves = list(function.leaves)
@@ -94,7 +95,12 @@ def record(function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | N
     variables = _variables(function)
     try:
         with _aside(run):
-            outputs, run.extra = function.fn(*arguments)
+            if substitutes:
+                with _Substitute(recording, dict(substitutes)) as substitute:
+                    outputs, run.extra = function.fn(*arguments)
+                outputs = substitute.lift(outputs)
+            else:
+                outputs, run.extra = function.fn(*arguments)
             recording.finish(outputs)
     except Exception as error:
         raise _explained(function, recording, error) from (
@@ -119,6 +125,36 @@ def _variables(function: Function) -> list[tuple[str, Any]]:
             with contextlib.suppress(ValueError):  # not assigned yet
                 found.append((name, cell.cell_contents))
     return found
+
+
+class _Substitute(TorchFunctionMode):
+    """Shows the function tensors from outside in other sizes: their leading one may be a symbol that the function's
+    arguments have. Weights' sizes are their own."""
+
+    def __init__(self, recording: _C.StepRecording, sizes: dict[int, int]) -> None:
+        super().__init__()
+        self.recording, self.sizes = recording, sizes
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*self.lift(args), **self.lift(kwargs or {}))
+
+    def lift(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            return self._lift(argument)
+        if type(argument) in (list, tuple):
+            return type(argument)(self.lift(item) for item in argument)
+        if type(argument) is dict:
+            return {key: self.lift(value) for key, value in argument.items()}
+        return argument
+
+    def _lift(self, tensor: Tensor) -> Tensor:
+        if isinstance(tensor, torch.nn.Parameter) or _C.is_recorded(tensor) or not _recorder.is_plain(tensor):
+            return tensor
+        with torch._C.DisableTorchFunction():
+            shape = list(tensor.shape)
+        if not shape or shape[0] not in self.sizes:
+            return tensor
+        return self.recording.stand_in(tensor, [self.sizes[shape[0]], *shape[1:]])
 
 
 _state = _own_functions.recording_state

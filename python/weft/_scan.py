@@ -12,6 +12,8 @@ from torch.utils import _pytree as pytree
 
 from weft import _C, _programs, _record, _trace, _trees
 
+from weft._dynamo import without_dynamo
+
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -55,7 +57,8 @@ def scan(step: Step, init: Any, xs: Any = None, *, reverse: bool = False, length
         from weft import _under_dynamo
 
         return _under_dynamo.scan(step, init, xs, reverse=reverse, length=length)
-    return run(Call.of("weft.scan", step, init, xs, reverse, length))
+    with without_dynamo():
+        return run(Call.of("weft.scan", step, init, xs, reverse, length))
 
 
 def run(call: Call) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from weft import _C, _programs, _record, _recorder, _trace, _trees
+from weft._dynamo import without_dynamo
 from weft._aten import UnsupportedError
 from weft._scan import checked_carry, tensors
 
@@ -51,9 +52,10 @@ def while_loop(
         return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, carry)
     if not _C.active():
         return _loop(cond, body, carry, max_steps)
-    return _programs.or_else(
-        _WHAT, lambda: _run(cond, body, carry, max_steps), lambda: _loop(cond, body, carry, max_steps)
-    )
+    with without_dynamo():
+        return _programs.or_else(
+            _WHAT, lambda: _run(cond, body, carry, max_steps), lambda: _loop(cond, body, carry, max_steps)
+        )
 
 
 def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:

@@ -49,8 +49,7 @@ enum Part : int64_t { kDerived = -1, kOutputs = -2 };
 
 }  // namespace
 
-Recording::Recording(std::vector<std::pair<int64_t, int64_t>> substitutes)
-    : substitutes_(std::move(substitutes)), serial_(next_serial.fetch_add(1, std::memory_order_relaxed)) {}
+Recording::Recording() : serial_(next_serial.fetch_add(1, std::memory_order_relaxed)) {}
 
 Recording::~Recording() {
   if (entered_) leave();
@@ -101,47 +100,60 @@ at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool re
   return tensor;
 }
 
+RecordingTensor* Recording::own(const at::Tensor& tensor) const {
+  auto* found = as_recording(tensor);
+  return found != nullptr && found->recording == serial_ && !found->stands_for.defined() ? found : nullptr;
+}
+
+at::Tensor Recording::stand_in(const at::Tensor& tensor, at::IntArrayRef sizes) {
+  auto& found = stand_ins_[tensor.unsafeGetTensorImpl()];
+  if (!found.defined()) {
+    auto made = at::detail::make_tensor<RecordingTensor>(tensor.scalar_type(), sizes, contiguous(sizes), serial_, -1, -1);
+    as_recording(made)->stands_for = tensor;
+    if (tensor.requires_grad()) made.set_requires_grad(true);
+    found = std::move(made);
+  }
+  return found;
+}
+
+namespace {
+
+/// A stand-in as the tensor that it stands for.
+at::Tensor original(const at::Tensor& tensor) {
+  auto* found = as_recording(tensor);
+  return found != nullptr && found->stands_for.defined() ? found->stands_for : tensor;
+}
+
+}  // namespace
+
 std::optional<int64_t> Recording::id(const at::Tensor& tensor) {
-  if (auto* own = as_recording(tensor); is_own(own)) return own->id;
+  if (auto* value = own(tensor)) return value->id;
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return std::nullopt;
   return -1 - outside_index(tensor);
 }
 
-int64_t Recording::outside_index(const at::Tensor& tensor) {
+int64_t Recording::outside_index(const at::Tensor& given) {
+  at::Tensor tensor = original(given);
   auto [known, is_new] = outside_index_.emplace(tensor.unsafeGetTensorImpl(), outside_.size());
   if (!is_new) return known->second;
-  outside_.push_back(tensor);
-  record_.fixed(static_cast<int64_t>(tensor.scalar_type()));
-  record_.fixed(static_cast<int64_t>(tensor.layout()) << 8 | static_cast<int64_t>(tensor.device().type()));
   if (tensor.unsafeGetTensorImpl()->is_python_dispatch() || tensor.key_set().has_any(kWrapperKeys)) {
     throw UnrecordableError("a tensor of a transform or of a subclass");
   }
+  outside_.push_back(tensor);
+  record_.fixed(static_cast<int64_t>(tensor.scalar_type()));
+  record_.fixed(static_cast<int64_t>(tensor.layout()) << 8 | static_cast<int64_t>(tensor.device().type()));
   if (tensor.layout() != at::kStrided) throw UnsupportedError("a tensor of layout " + c10::str(tensor.layout()));
-  record_.sizes(sizes_of(tensor));
+  record_.sizes({given.sizes().data(), given.sizes().size()});
   return known->second;
 }
 
-/// A weight's sizes are its own; of data the leading one may be a symbol that the function's inputs have.
-std::vector<int64_t> Recording::sizes_of(const at::Tensor& outside) const {
-  std::vector<int64_t> sizes = outside.sizes().vec();
-  if (sizes.empty() || (outside.requires_grad() && outside.is_leaf() && as_recording(outside) == nullptr)) return sizes;
-  for (auto [size, substitute] : substitutes_) {
-    if (sizes[0] == size) {
-      sizes[0] = substitute;
-      break;
-    }
+std::vector<std::vector<int64_t>> Recording::outside_sizes() const {
+  std::vector<std::vector<int64_t>> sizes;
+  for (const at::Tensor& tensor : outside_) {
+    auto found = stand_ins_.find(tensor.unsafeGetTensorImpl());
+    sizes.push_back((found == stand_ins_.end() ? tensor : found->second).sizes().vec());
   }
   return sizes;
-}
-
-/// A tensor of the sizes that the recording takes the tensor to have.
-at::Tensor Recording::seen(const at::Tensor& tensor) const {
-  if (!tensor.defined() || is_own(as_recording(tensor)) || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    return tensor;
-  }
-  auto sizes = sizes_of(tensor);
-  if (tensor.sizes() == at::IntArrayRef(sizes)) return tensor;
-  return at::empty_strided(sizes, contiguous(sizes), tensor.options().device(c10::kMeta).requires_grad(false));
 }
 
 void Recording::finish(const std::vector<at::Tensor>& outputs) {
@@ -214,7 +226,7 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   const Traits& traits = traits_of(op);
   const size_t count = op.schema().arguments().size();
   if (traits.reads_values && !has_known_shape(op, torch::jit::last(stack, count))) return run_now(op, stack);
-  if (traits.is_lift && !is_own(as_recording(stack.back().toTensor()))) return;
+  if (traits.is_lift && own(stack.back().toTensor()) == nullptr) return;
   // torch.tensor fills memory by itself.
   if (op.schema().name() == "aten::empty" && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) {
     NotRecorded guard;
@@ -243,14 +255,14 @@ void Recording::refuse_mutation(Call& call) {
     if (call.arguments[i].isTensorList()) changed = call.arguments[i].toTensorVector();
     for (const at::Tensor& tensor : changed) {
       if (!tensor.defined()) continue;
-      auto* own = as_recording(tensor);
-      if (is_own(own) && own->storage >= 0) {
-        changed_.insert(own->storage);
+      auto* value = own(tensor);
+      if (value != nullptr && value->storage >= 0) {
+        changed_.insert(value->storage);
         continue;
       }
       std::string name = call.op.schema().name();
       throw MutationError(name.substr(name.find("::") + 2),
-                          is_own(own) ? outside_[static_cast<size_t>(-1 - own->storage)] : tensor);
+                          value != nullptr ? outside_[static_cast<size_t>(-1 - value->storage)] : original(tensor));
     }
   }
 }
@@ -277,26 +289,22 @@ void Recording::write_tensor(Call& call, const at::Tensor& tensor) {
     call.key.push_back(kUndefined);
     return;
   }
-  auto* own = as_recording(tensor);
-  if (!is_own(own) && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return write_number(call, tensor);
-  record_.fixed(is_own(own) ? kOwn : kOutside);
+  auto* value = own(tensor);
+  if (value == nullptr && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return write_number(call, tensor);
+  record_.fixed(value != nullptr ? kOwn : kOutside);
   call.key.insert(call.key.end(), {kOwn, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
-  if (is_own(own)) {
-    record_.fixed(own->id);
-    call.key.insert(call.key.end(), tensor.sizes().begin(), tensor.sizes().end());
-    call.key.insert(call.key.end(), tensor.strides().begin(), tensor.strides().end());
+  call.key.insert(call.key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  call.key.insert(call.key.end(), tensor.strides().begin(), tensor.strides().end());
+  if (value != nullptr) {
+    record_.fixed(value->id);
     return;
   }
-  if (own != nullptr) {
+  if (auto* other = as_recording(original(tensor))) {
     Recording* outer = before_;
-    while (outer != nullptr && outer->serial_ != own->recording) outer = outer->before_;
+    while (outer != nullptr && outer->serial_ != other->recording) outer = outer->before_;
     if (outer == nullptr) throw UnsupportedError("a tensor that an earlier run of a step kept; it never had a value");
   }
   record_.fixed(outside_index(tensor));
-  auto sizes = sizes_of(tensor);
-  auto strides = tensor.sizes() == at::IntArrayRef(sizes) ? tensor.strides().vec() : contiguous(sizes);
-  call.key.insert(call.key.end(), sizes.begin(), sizes.end());
-  call.key.insert(call.key.end(), strides.begin(), strides.end());
 }
 
 void Recording::write(Call& call, const c10::IValue& argument) {
@@ -355,20 +363,8 @@ void Recording::write(Call& call, const c10::IValue& argument) {
 std::shared_ptr<const ResultShapes> Recording::shapes_of(const Call& call) {
   auto shapes = known_shapes(call.key);
   if (shapes == nullptr) {
-    std::vector<c10::IValue> arguments;
-    for (const c10::IValue& argument : call.arguments) {
-      if (argument.isTensor()) {
-        arguments.emplace_back(seen(argument.toTensor()));
-      } else if (argument.isTensorList()) {
-        std::vector<at::Tensor> tensors;
-        for (const at::Tensor& tensor : argument.toTensorVector()) tensors.push_back(seen(tensor));
-        arguments.emplace_back(std::move(tensors));
-      } else {
-        arguments.push_back(argument);
-      }
-    }
     NotRecorded guard;
-    shapes = find_shapes(call.op, arguments, call.key);
+    shapes = find_shapes(call.op, call.arguments, call.key);
   }
   return shapes;
 }
@@ -376,9 +372,7 @@ std::shared_ptr<const ResultShapes> Recording::shapes_of(const Call& call) {
 void Recording::push_results(Call& call, torch::jit::Stack& stack) {
   auto shapes = shapes_of(call);
   for (const auto& [index, shape] : shapes->resized) {
-    auto* own = as_recording(call.arguments[index].toTensor());
-    if (!is_own(own)) continue;
-    own->resize(shape.sizes, shape.strides);
+    if (auto* value = own(call.arguments[index].toTensor())) value->resize(shape.sizes, shape.strides);
   }
   torch::jit::Stack results;
   for (size_t i = 0; i < shapes->results.size(); ++i) {
@@ -393,8 +387,8 @@ void Recording::push_results(Call& call, torch::jit::Stack& stack) {
     bool is_view = false;
     if (traits.argument >= 0 && call.arguments[static_cast<size_t>(traits.argument)].isTensor()) {
       const at::Tensor& base = call.arguments[static_cast<size_t>(traits.argument)].toTensor();
-      auto* own = as_recording(base);
-      storage = is_own(own) ? own->storage : -1 - outside_index(base);
+      auto* value = own(base);
+      storage = value != nullptr ? value->storage : -1 - outside_index(base);
       is_view = true;
     }
     std::vector<at::Tensor> tensors;
@@ -473,11 +467,12 @@ void Recording::run_now(const c10::OperatorHandle& op, torch::jit::Stack& stack)
 
 at::Tensor Recording::evaluate(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
-  auto* own = as_recording(tensor);
-  if (is_own(own) && changed_.contains(own->storage)) throw ReadsValueError("a value that the step changes");
-  if (is_own(own)) return evaluate(own->id);
-  if (own != nullptr) throw ReadsValueError("a value of an outer step");
-  return tensor;
+  auto* value = own(tensor);
+  if (value != nullptr && changed_.contains(value->storage)) throw ReadsValueError("a value that the step changes");
+  if (value != nullptr) return evaluate(value->id);
+  at::Tensor known = original(tensor);
+  if (as_recording(known) != nullptr) throw ReadsValueError("a value of an outer step");
+  return known;
 }
 
 at::Tensor Recording::evaluate(int64_t value) {

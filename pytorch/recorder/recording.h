@@ -53,8 +53,7 @@ struct Operation {
 /// dense tensor on the CPU. Shapes come from the operations' Meta kernels (result_shapes.h).
 class Recording {
  public:
-  /// `substitutes`: a leading size that a tensor from outside may have, and the size that it is taken to have.
-  explicit Recording(std::vector<std::pair<int64_t, int64_t>> substitutes = {});
+  Recording();
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -68,6 +67,8 @@ class Recording {
 
   /// A tensor that the function is given.
   at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad);
+  /// What the function is to see in the place of a tensor from outside: one of other sizes.
+  at::Tensor stand_in(const at::Tensor& tensor, at::IntArrayRef sizes);
   /// What the function returned: the record is complete. An output is what id() says of it.
   void finish(const std::vector<at::Tensor>& outputs);
   /// Values whose derivative `part` records, of a torch.autograd.Function: they are `values`, but for their derivative.
@@ -81,8 +82,8 @@ class Recording {
 
   const Record& record() const { return record_; }
   const std::vector<at::Tensor>& outside() const { return outside_; }
-  /// The sizes that the recording takes the tensor to have.
-  std::vector<int64_t> sizes_of(const at::Tensor& outside) const;
+  /// The sizes that the function sees of them.
+  std::vector<std::vector<int64_t>> outside_sizes() const;
   const std::vector<Operation>& operations() const { return operations_; }
   const std::vector<c10::IValue>& arguments() const { return arguments_; }
   const std::vector<int64_t>& outputs() const { return outputs_; }
@@ -108,8 +109,8 @@ class Recording {
   void record(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   at::Tensor make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t storage);
   int64_t outside_index(const at::Tensor& tensor);
-  bool is_own(const RecordingTensor* tensor) const { return tensor != nullptr && tensor->recording == serial_; }
-  at::Tensor seen(const at::Tensor& tensor) const;
+  /// The tensor as a value of this recording; nullptr for one from outside, and for what stands for such.
+  RecordingTensor* own(const at::Tensor& tensor) const;
   void refuse_mutation(Call& call);
   void write(Call& call, const c10::IValue& argument);
   void write_tensor(Call& call, const at::Tensor& tensor);
@@ -121,7 +122,7 @@ class Recording {
   at::Tensor evaluate(const at::Tensor& tensor);
   at::Tensor evaluate(int64_t id);
 
-  std::vector<std::pair<int64_t, int64_t>> substitutes_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> stand_ins_;
   Record record_;
   std::vector<Operation> operations_;
   std::vector<c10::IValue> arguments_;

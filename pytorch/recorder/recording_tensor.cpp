@@ -32,6 +32,7 @@ c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(
     const c10::VariableVersion& version_counter, bool allow_tensor_metadata_change) const {
   auto copy =
       c10::make_intrusive<RecordingTensor>(c10::typeMetaToScalarType(dtype()), sizes(), strides(), recording, id, storage);
+  copy->stands_for = stands_for;
   copy->set_version_counter(version_counter);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;

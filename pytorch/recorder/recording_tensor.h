@@ -20,6 +20,8 @@ struct RecordingTensor : c10::TensorImpl {
 
   void resize(at::IntArrayRef sizes, at::IntArrayRef strides) { set_sizes_and_strides(sizes, strides); }
 
+  /// The tensor from outside for which this one stands, with other sizes than it has.
+  at::Tensor stands_for;
   uint64_t recording;  ///< its serial number
   int64_t id, storage;
 };
