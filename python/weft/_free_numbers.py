@@ -63,7 +63,8 @@ def _clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
 
 
 def _full(size: list[int], value: Tensor, dtype: Any = None, *_: Any) -> Tensor:
-    return value.to(dtype if dtype is not None else torch.get_default_dtype()).expand(size).clone()
+    zeros = _aten.zeros.default(size, dtype=dtype)  # a dtype is its code here, which Python's functions don't take
+    return zeros + value.to(zeros.dtype)
 
 
 _BINARY = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "remainder", "fmod", "maximum", "minimum")
@@ -83,6 +84,7 @@ _WITH_TENSORS: dict[Any, Callable[..., Any]] = {
     _aten.clamp_max.default: lambda x, high: _clamp(x, None, high),
     _aten.leaky_relu.default: lambda x, slope: torch.where(x > 0, x, x * slope),
     _aten.full.default: _full,
+    _aten.scalar_tensor.default: lambda value, dtype=None, *_: _full([], value, dtype),
     _aten.full_like.default: lambda x, value, *_: value.to(x.dtype).expand(x.shape).clone(),
     _aten.fill_.Scalar: lambda x, value: x.copy_(value),
     _aten.masked_fill.Scalar: lambda x, mask, value: torch.where(mask, value.to(x.dtype), x),

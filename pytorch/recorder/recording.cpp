@@ -23,6 +23,9 @@ void include_keys(bool included) {
   c10::impl::_force_tls_local_dispatch_key_set(keys);
 }
 
+/// What the results' types depend on beside the arguments'.
+int64_t default_dtype() { return static_cast<int64_t>(c10::get_default_dtype_as_scalartype()); }
+
 /// What runs within isn't recorded.
 struct NotRecorded {
   NotRecorded() { include_keys(false); }
@@ -232,7 +235,7 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
     NotRecorded guard;
     return op.callBoxed(&stack);
   }
-  Call call{op, traits, torch::jit::last(stack, count), {traits.name}, {}};
+  Call call{op, traits, torch::jit::last(stack, count), {traits.name, default_dtype()}, {}};
   refuse_mutation(call);
   Operation operation{op, arguments_.size(), record_.words().size(), 0, at::GradMode::is_enabled(), {}};
   record_.fixed(traits.name << 1 | static_cast<int64_t>(operation.grad_mode));
