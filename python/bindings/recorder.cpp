@@ -2,6 +2,8 @@
 
 #include "recorder/recording.h"
 
+#include <ATen/SavedTensorHooks.h>
+
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
@@ -91,6 +93,11 @@ struct Suspended {
   Recording* before = nullptr;
 };
 
+/// A context manager: within, hooks on what autograd saves see nothing.
+struct WithoutSavedTensorHooks {
+  bool before = false;
+};
+
 }  // namespace
 
 void init_recorder(py::module_& m) {
@@ -139,6 +146,13 @@ void init_recorder(py::module_& m) {
       .def(py::init<>())
       .def("__enter__", [](Suspended& self) { self.before = Recording::suspend(); })
       .def("__exit__", [](Suspended& self, const py::args&) { Recording::resume(self.before); });
+  py::class_<WithoutSavedTensorHooks>(m, "WithoutSavedTensorHooks")
+      .def(py::init<>())
+      .def("__enter__",
+           [](WithoutSavedTensorHooks& self) { self.before = at::SavedTensorDefaultHooks::set_tracing(true); })
+      .def("__exit__", [](WithoutSavedTensorHooks& self, const py::args&) {
+        at::SavedTensorDefaultHooks::set_tracing(self.before);
+      });
   py::class_<Template>(m, "Template")
       .def(py::init([](const Recording& first, const Recording& second,
                        const std::vector<std::pair<int64_t, int64_t>>& primes) -> std::unique_ptr<Template> {

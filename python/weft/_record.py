@@ -57,14 +57,20 @@ class Run:
 
     recording: _C.StepRecording
     extra: Any
+    transformed: bool  #: whether transforms of torch.func are at work
     payloads: list[Any]  #: what replays the derivatives of torch.autograd.Functions
 
 
 def is_recordable(tensors: Sequence[Tensor]) -> bool:
     """Whether there is nothing at work that wants to see the function's operations, or its arguments', for itself."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    return all(_recorder.is_plain(tensor) or _C.is_recorded(tensor) or _is_transformed(tensor) for tensor in tensors)
+
+
+def _is_transformed(tensor: Tensor) -> bool:
+    """Whether it is a plain tensor within torch.func's transforms, which see the program's call and not the step."""
+    if not torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
         return False
-    return all(_recorder.is_plain(tensor) or _C.is_recorded(tensor) for tensor in tensors)
+    return _recorder.is_plain(_recorder.unwrapped(tensor))
 
 
 def record(function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | None = None, substitutes: Any = ()) -> Run:
@@ -77,7 +83,7 @@ def record(function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | N
     """
     _own_functions.install()
     recording = _C.StepRecording()
-    run = Run(recording, None, [])
+    run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [])
     needs_gradient = torch.is_grad_enabled()
     leaves = list(function.leaves)
     index = 0
@@ -95,7 +101,7 @@ def record(function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | N
     variables = _variables(function)
     try:
         with _aside(run):
-            if substitutes:
+            if substitutes or run.transformed:
                 with _Substitute(recording, dict(substitutes)) as substitute:
                     outputs, run.extra = function.fn(*arguments)
                 outputs = substitute.lift(outputs)
@@ -129,7 +135,7 @@ def _variables(function: Function) -> list[tuple[str, Any]]:
 
 class _Substitute(TorchFunctionMode):
     """Shows the function tensors from outside in other sizes: their leading one may be a symbol that the function's
-    arguments have. Weights' sizes are their own."""
+    arguments have. Weights' sizes are their own. Tensors of torch.func's transforms are shown as plain ones."""
 
     def __init__(self, recording: _C.StepRecording, sizes: dict[int, int]) -> None:
         super().__init__()
@@ -148,13 +154,16 @@ class _Substitute(TorchFunctionMode):
         return argument
 
     def _lift(self, tensor: Tensor) -> Tensor:
-        if isinstance(tensor, torch.nn.Parameter) or _C.is_recorded(tensor) or not _recorder.is_plain(tensor):
+        if isinstance(tensor, torch.nn.Parameter) or _C.is_recorded(tensor):
             return tensor
         with torch._C.DisableTorchFunction():
             shape = list(tensor.shape)
-        if not shape or shape[0] not in self.sizes:
+            transformed = _is_transformed(tensor)
+        if not transformed and (not shape or shape[0] not in self.sizes or not _recorder.is_plain(tensor)):
             return tensor
-        return self.recording.stand_in(tensor, [self.sizes[shape[0]], *shape[1:]])
+        if not shape:
+            return self.recording.stand_in(tensor, shape)
+        return self.recording.stand_in(tensor, [self.sizes.get(shape[0], shape[0]), *shape[1:]])
 
 
 _state = _own_functions.recording_state
@@ -165,6 +174,10 @@ def _aside(run: Run) -> Iterator[None]:
     """Within, the run is recorded, and nothing else that is at work in this thread sees it."""
     before, _state.run = getattr(_state, "run", None), run
     with contextlib.ExitStack() as stack:
+        if run.transformed:
+            from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+            stack.enter_context(temporarily_clear_interpreter_stack())
         if torch._C._len_torch_dispatch_stack():
             stack.enter_context(_recorder.without_dispatch_modes())
         if torch._C._len_torch_function_stack():

@@ -258,7 +258,7 @@ class Lift(TorchFunctionMode):
             torch._C._functorch._propagate_functional_input_mutation(stand_in, wrapped)
 
     def _is_own(self, tensor: Tensor) -> bool:
-        return self.recorder.owns(_unwrapped(tensor)) or _is_functional(tensor)
+        return self.recorder.owns(unwrapped(tensor)) or _is_functional(tensor)
 
     def _lift(self, tensor: Tensor) -> Tensor:
         if self._is_own(tensor):
@@ -294,7 +294,7 @@ def _is_functional(tensor: Tensor) -> bool:
     return torch._is_functional_tensor(tensor)
 
 
-def _unwrapped(tensor: Tensor) -> Tensor:
+def unwrapped(tensor: Tensor) -> Tensor:
     """What the wrappers of torch.func's transforms, which the function itself may use, hold."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
@@ -369,6 +369,7 @@ def alone() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if _C.recording():
             stack.enter_context(_C.Suspended())
+        stack.enter_context(_C.WithoutSavedTensorHooks())
         if torch._C._functorch.peek_interpreter_stack() is not None:
             from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 

@@ -30,8 +30,8 @@ def scan(step: Step, init: Any, xs: Any = None, *, reverse: bool = False, length
 
     Args:
         step: from a carry and one x to the next carry and a y. It may use any tensor, module or number from outside;
-            gradients reach parameters that it uses. It is run on small tensors when it is first met, and again when
-            something that it depends on has changed; then the program runs without it.
+            gradients reach parameters that it uses. It is run once at every call, on tensors that hold
+            nothing: what it does then is what the program does for all steps.
         init: the first carry: tensors (or numbers) in any pytree, dataclasses and named tuples included. Each step
             must give back the same structure, shapes and dtypes.
         xs: tensors [T, ...] in any pytree; None, with `length`, if the step needs no x, which it then gets as None.

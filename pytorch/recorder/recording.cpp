@@ -1,5 +1,7 @@
 #include "recorder/recording.h"
 
+#include <ATen/SavedTensorHooks.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -65,6 +67,8 @@ void Recording::enter() {
   before_ = current_recording;
   current_recording = this;
   entered_ = true;
+  // What autograd saves here is nobody's but the recording's: hooks of the caller's (checkpointing) would count it.
+  saw_hooks_ = !at::SavedTensorDefaultHooks::set_tracing(true);
   include_keys(true);
 }
 
@@ -72,6 +76,7 @@ void Recording::leave() {
   if (!entered_) return;
   entered_ = false;
   current_recording = before_;
+  if (saw_hooks_) at::SavedTensorDefaultHooks::set_tracing(false);
   if (before_ == nullptr) include_keys(false);
 }
 
@@ -139,7 +144,8 @@ int64_t Recording::outside_index(const at::Tensor& given) {
   at::Tensor tensor = original(given);
   auto [known, is_new] = outside_index_.emplace(tensor.unsafeGetTensorImpl(), outside_.size());
   if (!is_new) return known->second;
-  if (tensor.unsafeGetTensorImpl()->is_python_dispatch() || tensor.key_set().has_any(kWrapperKeys)) {
+  bool is_shown = tensor.is_same(given);  // itself, not by a stand-in
+  if (is_shown && (tensor.unsafeGetTensorImpl()->is_python_dispatch() || tensor.key_set().has_any(kWrapperKeys))) {
     throw UnrecordableError("a tensor of a transform or of a subclass");
   }
   outside_.push_back(tensor);
@@ -475,6 +481,7 @@ at::Tensor Recording::evaluate(const at::Tensor& tensor) {
   if (value != nullptr) return evaluate(value->id);
   at::Tensor known = original(tensor);
   if (as_recording(known) != nullptr) throw ReadsValueError("a value of an outer step");
+  if (known.key_set().has_any(kWrapperKeys)) throw ReadsValueError("a value of a transform");
   return known;
 }
 

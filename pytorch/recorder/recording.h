@@ -136,7 +136,7 @@ class Recording {
   uint64_t serial_;
   std::optional<Failure> failure_;
   Recording* before_ = nullptr;
-  bool entered_ = false;
+  bool entered_ = false, saw_hooks_ = false;
 };
 
 }  // namespace weft::recorder

@@ -151,8 +151,9 @@ std::string compile_module(llvm::Module& module, const std::string& dump, int64_
 /// The module's own text is part of the key, so that a change of code generation can never meet an old object.
 std::string cache_key(const llvm::Module& module) {
   Target target = target_of(runtime::active_isa());
-  return fmt::format("weft {} llvm {} cpu {} features {}\n{}", WEFT_VERSION, LLVM_VERSION_STRING, target.cpu,
-                     target.features, text_of(module));
+  return fmt::format("weft {} llvm {} pipeline {} level {} fusion {} cpu {} features {}\n{}", WEFT_VERSION,
+                     LLVM_VERSION_STRING, kOptions.pipeline, static_cast<int>(kOptions.level),
+                     static_cast<int>(kOptions.fusion), target.cpu, target.features, text_of(module));
 }
 
 std::unique_ptr<Code> link(const std::string& object) {

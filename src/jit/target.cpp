@@ -53,10 +53,10 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target) {
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
   check(found != nullptr, "weft: LLVM has no code generator for {}: {}", triple, error);
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  options.AllowFPOpFusion = kOptions.fusion;
   std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(triple, target.cpu, target.features, options,
                                                                           llvm::Reloc::PIC_, std::nullopt,
-                                                                          llvm::CodeGenOptLevel::Default, true));
+                                                                          kOptions.level, true));
   check(machine != nullptr, "weft: LLVM cannot generate code for {} ({})", triple, target.cpu);
   return machine;
 }
@@ -73,8 +73,8 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, graphs, modules);
   llvm::FunctionPassManager passes;
-  passes.addPass(llvm::EarlyCSEPass());
-  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), true));
+  auto error = builder.parsePassPipeline(passes, kOptions.pipeline);
+  internal_check(!error, "LLVM refuses the pipeline {}", kOptions.pipeline);
   for (llvm::Function& function : module)
     if (!function.isDeclaration()) passes.run(function, functions);
 }

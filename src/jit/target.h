@@ -17,6 +17,14 @@ struct Target {
 };
 Target target_of(runtime::Isa isa);
 
+/// All that decides, beside the module and the target, what machine code comes out: a part of the object cache's key.
+struct Options {
+  const char* pipeline = "early-cse,loop-mssa(licm)";  ///< of a function, in LLVM's words
+  llvm::CodeGenOptLevel level = llvm::CodeGenOptLevel::Default;
+  llvm::FPOpFusion::FPOpFusionMode fusion = llvm::FPOpFusion::Standard;
+};
+inline constexpr Options kOptions;
+
 std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target);
 
 /// The short pipeline before code generation: early CSE, loop-invariant code motion, and no more (an instruction costs

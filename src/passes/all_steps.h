@@ -63,14 +63,24 @@ bool AllSteps::is_possible(const ir::Program& program, const ir::Op& op, F&& var
   switch (op.code) {
     case ir::OpCode::kGather:
       return !varies(op.operands[0]);
-    case ir::OpCode::kScatterAdd:
-    case ir::OpCode::kScatter:
-    case ir::OpCode::kExtern:
-    case ir::OpCode::kPack:
-    case ir::OpCode::kMatmulPacked:
-      return false;
-    default:
+    case ir::OpCode::kBroadcast:
+    case ir::OpCode::kReshape:
+    case ir::OpCode::kTranspose:
+    case ir::OpCode::kSlice:
+    case ir::OpCode::kPad:
+    case ir::OpCode::kConcat:
+    case ir::OpCode::kReverse:
+    case ir::OpCode::kReduceSum:
+    case ir::OpCode::kReduceMax:
+    case ir::OpCode::kMatmul:
+    case ir::OpCode::kOuter:
+    case ir::OpCode::kBatchMatmul:
       return true;
+    default: {
+      // Whatever says nothing of how it is done for all steps stays in the loop.
+      auto kind = ir::info(op.code).op_class;
+      return kind == ir::OpClass::kElementwise || kind == ir::OpClass::kSource;
+    }
   }
 }
 
