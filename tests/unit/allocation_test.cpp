@@ -24,6 +24,10 @@ void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
+// A sanitizer's own wouldn't call the one above, and frees nothing of it.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return refuses_memory ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
