@@ -1,5 +1,6 @@
-// What a fuzz target does with inputs that are the same each time, without libFuzzer and its sanitizers: `make test` has
-// time for that on every change. Usage: <target>_replay CORPUS RUNS; run I can be repeated by itself: CORPUS RUNS I.
+// What a fuzz target does with inputs that are the same each time, without libFuzzer and its sanitizers: `make test`
+// has time for that on every change. Usage: <target>_replay CORPUS RUNS; run I can be repeated by itself: CORPUS RUNS
+// I.
 
 #include <algorithm>
 #include <cstdint>
