@@ -1,6 +1,5 @@
-// What a fuzz target does with inputs that are the same each time, without libFuzzer and its sanitizers: `make test`
-// has time for that on every change. Usage: <target>_replay CORPUS RUNS; run I can be repeated by itself: CORPUS RUNS
-// I.
+// A fuzz target on inputs that are the same each time, without libFuzzer and its sanitizers: `make test` has time for
+// that on every change. Usage: <target>_replay CORPUS RUNS [RUN], the last to repeat one run.
 
 #include <algorithm>
 #include <cstdint>
