@@ -21,10 +21,16 @@ format() {
 }
 
 tidy() {
-  local log status
+  local log status load=()
   log=$(mktemp)
-  git ls-files '*.cpp' ':!tests/fuzz' |
-    xargs -P "$(nproc)" -n 3 clang-tidy-19 -p "$build" --quiet >"$log" 2>/dev/null
+  # Without clang's headers clang-tidy says the same and takes twice as long.
+  if [ -d /usr/lib/llvm-19/include/clang ]; then
+    clang++-19 -std=c++17 -shared -fPIC -fno-rtti -isystem /usr/lib/llvm-19/include scripts/own_code.cpp \
+      -o "$build/own_code.so" || return 1
+    load=("--load=$build/own_code.so")
+  fi
+  git ls-files '*.cpp' ':!tests/fuzz' ':!scripts' |
+    xargs -P "$(nproc)" -n 3 clang-tidy-19 "${load[@]}" -p "$build" --quiet >"$log" 2>/dev/null
   status=$?
   grep -E '(warning|error):' "$log" | sort -u
   rm -f "$log"

@@ -15,8 +15,8 @@ fail() {
 # Package names that this machine lacks, one a line.
 missing_packages() {
   local package
-  for package in g++ llvm-19-dev llvm-19-tools clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19 libomp-19-dev \
-    libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev libzstd-dev chromium; do
+  for package in g++ llvm-19-dev llvm-19-tools clang-19 libclang-19-dev libclang-rt-19-dev clang-format-19 clang-tidy-19 \
+    libomp-19-dev libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev libzstd-dev chromium; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
   done
   # Any Python will do that has its headers and can make an environment; Debian's own keeps both in packages.

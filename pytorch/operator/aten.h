@@ -1,7 +1,7 @@
 #pragma once
 
-// The part of ATen that this folder uses, as one precompiled header: it takes far longer to compile than Weft's own
-// code.
+// The part of ATen that operator and override use, as one precompiled header: it takes far longer to compile than
+// Weft's own code. What one file needs, as autograd.cpp the nodes of the graph, that file includes.
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
@@ -11,11 +11,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/saved_variable.h>
-#include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/library.h>
 
 #include <string>

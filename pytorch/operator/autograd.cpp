@@ -1,5 +1,11 @@
 // The Autograd kernel of weft::call. A node of our own instead of torch::autograd::Function, which functorch refuses.
 
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
+
 #include <algorithm>
 
 #include "operator/call.h"

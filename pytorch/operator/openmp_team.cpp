@@ -1,5 +1,6 @@
 #include "operator/openmp_team.h"
 
+#include <ATen/Parallel.h>
 #include <omp.h>
 
 #if defined(__x86_64__)
@@ -8,7 +9,6 @@
 
 #include "base/fork.h"
 #include "base/thread_sanitizer.h"
-#include "operator/aten.h"
 
 namespace weft::torch_operator {
 namespace {

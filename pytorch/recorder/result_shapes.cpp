@@ -1,5 +1,6 @@
 #include "recorder/result_shapes.h"
 
+#include <ATen/ops/empty_strided.h>
 #include <c10/util/hash.h>
 
 #include <mutex>

@@ -1,4 +1,6 @@
 // No memory inside a parallel region: what a run needs is allocated before, since an exception there ends the process.
+// Not under ThreadSanitizer, whose `new` cannot be replaced.
+#ifndef WEFT_THREAD_SANITIZER
 
 #include <cstdlib>
 #include <cstring>
@@ -24,8 +26,13 @@ void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// A sanitizer's own wouldn't call the one above, and frees nothing of it.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return refuses_memory ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
+// Not inline, where g++ warns of `free` on what `new` gave.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace weft {
 namespace {
@@ -81,3 +88,5 @@ TEST_F(Allocation, AFailureWithoutMemoryForItsMessageIsOutOfMemory) {
 
 }  // namespace
 }  // namespace weft
+
+#endif

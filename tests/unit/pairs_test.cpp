@@ -114,7 +114,7 @@ TEST_P(PairsTest, AgreeWithTheDefinition) {
       for (int64_t i = 0; i < p.k; ++i) numbers[static_cast<size_t>(r * lda + i)] = half();
     std::vector<std::byte> a = left(numbers);
     std::vector<uint16_t> panels = packed(p, weights);
-    std::vector<float> c(static_cast<size_t>(p.rows * ldc),
+    std::vector<float> c(static_cast<size_t>(std::max<int64_t>(p.rows, 1) * ldc),  // some memory to point into
                          p.accumulate ? 0.5f : std::numeric_limits<float>::quiet_NaN());
     if (step == 0)  // each panel alone
       for (int64_t i = 0; i < p.panels(); ++i)
