@@ -1,14 +1,12 @@
 // Recordings of Python functions, for weft._record.
 
-#include "recorder/recording.h"
-
 #include <ATen/SavedTensorHooks.h>
-
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/bindings.h"
+#include "recorder/recording.h"
 
 namespace py = pybind11;
 
@@ -125,11 +123,9 @@ void init_recorder(py::module_& m) {
           },
           py::arg("tensor"), py::arg("sizes"))
       .def("finish", &Recording::finish, py::arg("outputs"))
-      .def("derived",
-           [](Recording& recording, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-              const Recording& part, size_t payload) {
-             return recording.derived(inputs, values, part.record(), payload);
-           })
+      .def("derived", [](Recording& recording, const std::vector<at::Tensor>& inputs,
+                         const std::vector<at::Tensor>& values, const Recording& part,
+                         size_t payload) { return recording.derived(inputs, values, part.record(), payload); })
       .def("leaks", &Recording::leaks)
       .def("kept", &Recording::kept)
       .def("id", &Recording::id, py::arg("tensor"))

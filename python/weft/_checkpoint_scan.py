@@ -49,9 +49,7 @@ class _Call(Call):
             _C.scan_program(step, carries, xs, self.reverse),
         )
 
-    def _results(
-        self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]
-    ) -> list[Tensor]:
+    def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
         """Whole chunks by the one program, what is left over by the other: it comes last, or in reverse first."""
         chunked, plain = program
         every = min(self.every or math.isqrt(self.length - 1) + 1, self.length)

@@ -94,7 +94,5 @@ _WITH_TENSORS: dict[Any, Callable[..., Any]] = {
     _aten.addcmul.default: lambda x, a, b, value=1: x + _scaled(a * b, value),
     _aten.addcdiv.default: lambda x, a, b, value=1: x + _scaled(a / b, value),
 } | {
-    getattr(getattr(_aten, name), "Scalar"): getattr(torch, name)
-    for name in _BINARY[2:]
-    if hasattr(getattr(_aten, name), "Scalar")
+    getattr(_aten, name).Scalar: getattr(torch, name) for name in _BINARY[2:] if hasattr(getattr(_aten, name), "Scalar")
 }

@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
+from torch.utils import _pytree as pytree
 
 from weft import _C, _recorder
 from weft._aten import UnsupportedError
-
 
 recording_state = threading.local()  #: `run`: the recorded run that is under way (_record.Run)
 

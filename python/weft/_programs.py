@@ -156,9 +156,7 @@ class _Untold:
     extra: Any
 
 
-def _find_anew(
-    functions: Sequence[_record.Function], compose: Callable[[list[_trace.Traced]], Any]
-) -> Found:
+def _find_anew(functions: Sequence[_record.Function], compose: Callable[[list[_trace.Traced]], Any]) -> Found:
     """For what no recording can hold (tensors of a trace, of torch.func's transforms, subclasses): captured at each
     call, since nothing tells whether the function does what it did before."""
     traces, extras = [], []

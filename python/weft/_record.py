@@ -73,7 +73,9 @@ def _is_transformed(tensor: Tensor) -> bool:
     return _recorder.is_plain(_recorder.unwrapped(tensor))
 
 
-def record(function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | None = None, substitutes: Any = ()) -> Run:
+def record(
+    function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | None = None, substitutes: Any = ()
+) -> Run:
     """The function, run. `sizes` says for each tensor leaf what its sizes are taken to be.
 
     Raises:
@@ -87,14 +89,14 @@ def record(function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | N
     needs_gradient = torch.is_grad_enabled()
     leaves = list(function.leaves)
     index = 0
-    for place, leaf in enumerate(leaves):
+    for i, leaf in enumerate(leaves):
         if not isinstance(leaf, Tensor):
             continue
         requires = needs_gradient and leaf.is_floating_point()
         if sizes is None:
-            leaves[place] = recording.input_like(leaf, function.first_dims.get(place, 0), requires)
+            leaves[i] = recording.input_like(leaf, function.first_dims.get(i, 0), requires)
         else:
-            leaves[place] = recording.input(leaf.dtype, list(sizes(index, leaf)), requires)
+            leaves[i] = recording.input(leaf.dtype, list(sizes(index, leaf)), requires)
         index += 1
     arguments = pytree.tree_unflatten(leaves, function.spec)
     del leaves

@@ -18,7 +18,7 @@ from weft._aten import UnsupportedError
 from weft._operations import Meta
 from weft._record import Function, Run
 from weft._trace import Tracer, lock, numbers
-from weft._trace_symbols import HINT, MismatchError, Symbols
+from weft._trace_symbols import MismatchError, Symbols
 from weft._trace_writer import Run as TracedRun
 from weft._trace_writer import Traced
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from weft import _C, _programs, _record, _trace, _trees
-
 from weft._dynamo import without_dynamo
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -122,8 +121,9 @@ class Call:
             raise TypeError(f"{self.what}: the step must return (carry, y), but returned a {kind}{count}")
         leaves = checked_carry(f"{self.what}: the step", self.carry_spec, carry, result[0])
         ys, ys_spec = _trees.flatten(result[1])
-        names = _trees.paths("y", result[1])
-        ys = [_trees.as_tensor(y, f"{self.what}: {name}") for name, y in zip(names, ys, strict=True)]
+        if not all(isinstance(y, Tensor) for y in ys):
+            names = _trees.paths("y", result[1])
+            ys = [_trees.as_tensor(y, f"{self.what}: {name}") for name, y in zip(names, ys, strict=True)]
         return leaves, ys, ys_spec
 
     # ---- as a program
@@ -178,8 +178,18 @@ def checked_carry(what: str, spec: pytree.TreeSpec, before: Any, after: Any) -> 
             f"{what} must return a carry of the structure that it got: "
             f"{_trees.structure(spec)} in, {_trees.structure(new_spec)} out"
         )
+    pairs = list(zip(_trees.flatten(before)[0], leaves, strict=True))
+    if all(_is_like(*pair) for pair in pairs):
+        return leaves
     names = _trees.paths("carry", after)
-    return [_next(what, *leaf) for leaf in zip(names, _trees.flatten(before)[0], leaves, strict=True)]
+    return [_next(what, name, *pair) for name, pair in zip(names, pairs, strict=True)]
+
+
+def _is_like(before: Any, after: Any) -> bool:
+    """Whether it is a carry as it must be, as it is."""
+    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+        return False
+    return before.shape == after.shape and before.dtype == after.dtype
 
 
 def _next(what: str, name: str, before: Tensor | None, after: Any) -> Tensor | None:
@@ -216,10 +226,11 @@ def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None)
     if length is None and not known:
         raise ValueError(f"{what}: there are no xs, so length must say how many steps to take")
     total = length if length is not None else known[0]
-    for name, leaf, size in zip(_trees.paths("xs", xs), leaves, sizes, strict=True) if known else ():
-        if size is not None and size != total:
-            against = "length is" if length is not None else "the first has"
-            raise ValueError(f"{what}: {name}: {_trees.describe(leaf)} has {size} steps, but {against} {total}")
+    if any(size != total for size in known):
+        for name, leaf, size in zip(_trees.paths("xs", xs), leaves, sizes, strict=True):
+            if size is not None and size != total:
+                against = "length is" if length is not None else "the first has"
+                raise ValueError(f"{what}: {name}: {_trees.describe(leaf)} has {size} steps, but {against} {total}")
     if isinstance(total, int) and total <= 0:
         raise ValueError(f"{what}: there must be at least one step, but the length is {total}")
     return total

@@ -10,11 +10,16 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 Leaf = Tensor | None
+_LEAF = pytree.treespec_leaf()
 
 
 def flatten(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
     """torch's tree_flatten, to which a dataclass is a tree as well."""
+    if isinstance(tree, Tensor):
+        return [tree], _LEAF
     leaves, spec = pytree.tree_flatten(tree)
+    if all(isinstance(leaf, Tensor) for leaf in leaves):
+        return leaves, spec
     unknown = {type(leaf) for leaf in leaves if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)}
     if not unknown:
         return leaves, spec

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from weft import _C, _programs, _record, _recorder, _trace, _trees
-from weft._dynamo import without_dynamo
 from weft._aten import UnsupportedError
+from weft._dynamo import without_dynamo
 from weft._scan import checked_carry, tensors
 
 _WHAT = "weft.while_loop"
@@ -83,7 +83,9 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
         return [condition(cond, carry)], None
 
     def step(carry: Any) -> tuple[list[Tensor], None]:
-        return [leaf for leaf in checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)) if leaf is not None], None
+        return [
+            leaf for leaf in checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)) if leaf is not None
+        ], None
 
     def compose(traces: list[_trace.Traced]) -> str:
         if any(traced.noise for traced in traces):

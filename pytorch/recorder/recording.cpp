@@ -116,7 +116,8 @@ RecordingTensor* Recording::own(const at::Tensor& tensor) const {
 at::Tensor Recording::stand_in(const at::Tensor& tensor, at::IntArrayRef sizes) {
   auto& found = stand_ins_[tensor.unsafeGetTensorImpl()];
   if (!found.defined()) {
-    auto made = at::detail::make_tensor<RecordingTensor>(tensor.scalar_type(), sizes, contiguous(sizes), serial_, -1, -1);
+    auto made =
+        at::detail::make_tensor<RecordingTensor>(tensor.scalar_type(), sizes, contiguous(sizes), serial_, -1, -1);
     as_recording(made)->stands_for = tensor;
     if (tensor.requires_grad()) made.set_requires_grad(true);
     found = std::move(made);

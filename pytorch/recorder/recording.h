@@ -88,8 +88,8 @@ class Recording {
   const std::vector<c10::IValue>& arguments() const { return arguments_; }
   const std::vector<int64_t>& outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
-  /// The value's number: from 0 on the inputs and what was computed; -1 - i is the i-th tensor from outside; nullopt for
-  /// a tensor that stands for a number.
+  /// The value's number: from 0 on the inputs and what was computed; -1 - i is the i-th tensor from outside; nullopt
+  /// for a tensor that stands for a number.
   std::optional<int64_t> id(const at::Tensor& tensor);
 
   /// Why the recording is of no use, whatever the function makes of the error that it got.

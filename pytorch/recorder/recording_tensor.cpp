@@ -7,8 +7,8 @@ namespace weft::recorder {
 namespace {
 
 /// Found at load (base/fork.h).
-const auto& detach =
-    *new auto(c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "").typed<at::Tensor(const at::Tensor&)>());
+const auto& detach = *new auto(
+    c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "").typed<at::Tensor(const at::Tensor&)>());
 
 constexpr c10::DispatchKeySet kKeys({c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1,
                                      c10::DispatchKey::ADInplaceOrView});
@@ -30,8 +30,8 @@ RecordingTensor::RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at
 /// For autograd's own copies (saved variables, views under no_grad): the same value.
 c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(
     const c10::VariableVersion& version_counter, bool allow_tensor_metadata_change) const {
-  auto copy =
-      c10::make_intrusive<RecordingTensor>(c10::typeMetaToScalarType(dtype()), sizes(), strides(), recording, id, storage);
+  auto copy = c10::make_intrusive<RecordingTensor>(c10::typeMetaToScalarType(dtype()), sizes(), strides(), recording,
+                                                   id, storage);
   copy->stands_for = stands_for;
   copy->set_version_counter(version_counter);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);

@@ -9,8 +9,8 @@ namespace weft::recorder {
 /// operation on it to the recorder.
 struct RecordingTensor : c10::TensorImpl {
   /// `storage`: equal for views of each other; negative for a view of the tensor from outside -1 - storage.
-  RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, uint64_t recording,
-                  int64_t id, int64_t storage);
+  RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, uint64_t recording, int64_t id,
+                  int64_t storage);
 
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version_counter,
                                                          bool allow_tensor_metadata_change) const override;

@@ -67,8 +67,7 @@ ResultShape shape_of(const at::Tensor& tensor) {
 /// Neither a recording nor anything that the caller's thread has switched on sees what happens here.
 struct Aside {
   c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
-                                        c10::default_excluded_set |
-                                            c10::autograd_dispatch_keyset_with_ADInplaceOrView};
+                                        c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView};
   at::AutoGradMode no_grad{false};
 };
 

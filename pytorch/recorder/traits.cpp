@@ -150,8 +150,7 @@ void register_kernels() {
     static std::mutex once;
     std::lock_guard lock(once);
     if (shared.listening == nullptr) {
-      shared.fallthrough =
-          std::make_unique<torch::Library>(torch::Library::IMPL, "_", kAboveAll, __FILE__, __LINE__);
+      shared.fallthrough = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kAboveAll, __FILE__, __LINE__);
       shared.fallthrough->fallback(torch::CppFunction::makeFallthrough());
       // Tells of the operations that there are, too.
       shared.listening = std::make_unique<c10::RegistrationHandleRAII>(

@@ -8,9 +8,9 @@ namespace weft::recorder {
 
 /// What the recorder asks of an operation, from its schema and tags.
 struct Traits {
-  int64_t name;         ///< equal for the same operation in every record of this process
-  bool reads_values;    ///< its result is a number or has a shape that depends on numbers
-  bool is_lift;         ///< marks a tensor that was made of Python numbers
+  int64_t name;       ///< equal for the same operation in every record of this process
+  bool reads_values;  ///< its result is a number or has a shape that depends on numbers
+  bool is_lift;       ///< marks a tensor that was made of Python numbers
   bool takes_tensors;
   std::vector<bool> writes;  ///< by argument: changes it in place
   struct Return {

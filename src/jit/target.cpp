@@ -54,9 +54,8 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target) {
   check(found != nullptr, "weft: LLVM has no code generator for {}: {}", triple, error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = kOptions.fusion;
-  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(triple, target.cpu, target.features, options,
-                                                                          llvm::Reloc::PIC_, std::nullopt,
-                                                                          kOptions.level, true));
+  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
+      triple, target.cpu, target.features, options, llvm::Reloc::PIC_, std::nullopt, kOptions.level, true));
   check(machine != nullptr, "weft: LLVM cannot generate code for {} ({})", triple, target.cpu);
   return machine;
 }

@@ -234,7 +234,8 @@ def slots() -> Case:
 
 def descriptor() -> Case:
     class Computed:
-        values = [0.5]
+        def __init__(self) -> None:
+            self.values = [0.5]
 
         @property
         def scale(self) -> float:
@@ -475,7 +476,7 @@ def test_random_numbers_of_python_and_numpy() -> None:
         found = weft.scan(step, H, X)
         random.seed(seed), np.random.seed(seed)
         a, b = random.random(), float(np.random.rand())
-        torch.testing.assert_close(found, loop(lambda h, x: ((h * a + b) + x, h * a + b), H, X))
+        torch.testing.assert_close(found, loop(lambda h, x, a=a, b=b: ((h * a + b) + x, h * a + b), H, X))
         after = random.random()
         random.seed(seed), random.random()
         assert after == random.random()
@@ -531,7 +532,9 @@ class Surroundings:
             acts = [torch.tanh, torch.sin, torch.sigmoid, torch.relu, nn.functional.softplus, torch.cos]
             self.functions[rng.randrange(2)] = rng.choice(acts)
         elif choice == 2:
-            self.tensors[rng.randrange(3)] = rng.choice([torch.rand(3), torch.rand(1), torch.rand(()), torch.rand(2, 1)])
+            self.tensors[rng.randrange(3)] = rng.choice(
+                [torch.rand(3), torch.rand(1), torch.rand(()), torch.rand(2, 1)]
+            )
         elif choice == 3:
             self.flags[rng.randrange(3)] ^= True
         elif choice == 4:
