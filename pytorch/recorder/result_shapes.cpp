@@ -56,8 +56,9 @@ c10::IValue to_meta(const c10::IValue& value) {
 }
 
 ResultShape shape_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {false};
   ResultShape shape;
+  shape.is_defined = tensor.defined();
+  if (!shape.is_defined) return shape;
   shape.dtype = tensor.scalar_type();
   shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
   shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
