@@ -1,4 +1,4 @@
-"""What Weft costs where there is nothing to gain: its import, and a call of one step.
+"""What Weft costs where there is nothing to gain: its import, a call of one step, and weft.scan of few.
 
 Usage: overhead.py     prints a table; nothing here is asserted, since the times are a few microseconds
 """
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import weft
+from weft import _record, _scan
 
 HIDDEN = 32
 IMPORT = """
@@ -73,6 +74,57 @@ def on_pytorch(run: Callable[[], object]) -> Callable[[], object]:
     return disabled
 
 
+def gru_step() -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    """A GRU step written out: 16 operations."""
+    from_x, from_h = nn.Linear(64, 3 * 128), nn.Linear(128, 3 * 128)
+
+    def step(h: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rx, zx, nx = from_x(x).chunk(3, -1)
+        rh, zh, nh = from_h(h).chunk(3, -1)
+        r, z = torch.sigmoid(rx + rh), torch.sigmoid(zx + zh)
+        n = torch.tanh(nx + r * nh)
+        h = n + z * (h - n)
+        return h, h
+
+    return step
+
+
+def print_scans() -> None:
+    """weft.scan of short sequences beside the loop that it means."""
+    step, h = gru_step(), torch.zeros(8, 128)
+    print("\nweft.scan of a GRU step written out, B = 8, H = 128, microseconds a call")
+    print(f"{'':20}{'weft':>8}{'loop':>8}{'weft/loop':>12}")
+    for grad in (False, True):
+        for length in (1, 2, 4, 8, 16):
+            xs = torch.randn(length, 8, 64)
+
+            def loop(xs: torch.Tensor = xs) -> torch.Tensor:
+                carry, ys = h, []
+                for x in xs:
+                    carry, y = step(carry, x)
+                    ys.append(y)
+                return torch.stack(ys)
+
+            def scan(xs: torch.Tensor = xs) -> torch.Tensor:
+                return weft.scan(step, h, xs)[1]
+
+            with torch.set_grad_enabled(grad):
+                torch.testing.assert_close(scan(), loop())
+                ours, eager = microseconds(scan, loop, rounds=15, calls=40)
+            name = f"T = {length}" + (", with gradients" if grad else "")
+            print(f"{name:20}{ours:8.1f}{eager:8.1f}{ours / eager:12.2f}")
+
+
+def print_recording() -> None:
+    """What it takes to record a step and to find its program, beside one eager execution of the step."""
+    step, h, xs = gru_step(), torch.zeros(8, 128), torch.randn(4, 8, 64)
+    call = _scan.Call.of("weft.scan", step, h, xs, False, None)
+    with torch.no_grad():
+        weft.scan(step, h, xs)
+        find, record, eager = microseconds(call.find, lambda: _record.record(call.function()), lambda: step(h, xs[0]))
+    print(f"\nthe step: recorded in {record:.1f} us, found in {find:.1f}; run by PyTorch in {eager:.1f}")
+
+
 def main() -> None:
     print(f"import weft: {import_milliseconds():.0f} ms beyond import torch")
     print(f"\nT = 1, B = 1, H = {HIDDEN}, {torch.get_num_threads()} threads, microseconds a call")
@@ -81,6 +133,8 @@ def main() -> None:
         for mode, run in calls_of(kind).items():
             ours, eager = microseconds(run, on_pytorch(run))
             print(f"{kind + ' ' + mode:20}{ours:8.1f}{eager:8.1f}{ours / eager:12.2f}")
+    print_scans()
+    print_recording()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ class Free:
 def call(op: Any, arguments: list[Any]) -> Any:
     """`op(*arguments)`. Raises UnsupportedError where a free number can only be a constant."""
     parameters = op._schema.arguments
+    if any(isinstance(item, Free) for a in arguments if isinstance(a, list) for item in a):
+        raise UnsupportedError(f"{op} of numbers that differ from call to call")
     if not any(isinstance(argument, Free) for argument in arguments):
         return _call(op, arguments)
     tensors = [argument for argument in arguments if isinstance(argument, Tensor)]

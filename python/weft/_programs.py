@@ -7,6 +7,7 @@ made of, with this call's sizes and numbers in it, is word for word what the run
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from weft import _C, _fork, _record, _recorder, _replay, _trace
 from weft._aten import UnsupportedError
+from weft._recorder import SideEffectError
 
 Shape = Sequence[Any]
 
@@ -139,10 +141,20 @@ def _capture(
                 [template for _, template in pairs],
                 [traced.captured[len(traced.captured) - traced.constants :] for traced in traces],
             )
-        except UnsupportedError as error:
+        except SideEffectError:
+            raise
+        except Exception as error:  # the function itself has run; what it did is more than a program can hold
+            if "weft internal error" in str(error):
+                raise
             refused = error
     templates = [_C.Template(run.recording, run.recording, []) for run in runs]
-    return Captured(UnsupportedError(*refused.args), [], [run.extra for run in runs], templates, [[] for _ in runs])
+    return Captured(
+        UnsupportedError(str(refused) or type(refused).__name__),
+        [],
+        [run.extra for run in runs],
+        templates,
+        [[] for _ in runs],
+    )
 
 
 def _no_dims(_: int, __: Tensor) -> tuple[int, ...]:
@@ -200,15 +212,32 @@ def draw(
     return stacks
 
 
+def kept() -> dict[str, int]:
+    """How many programs are kept, the most that are, and the bytes that their records and texts take."""
+    programs = _cache.programs()
+    texts = [text for program in programs for text in _texts(program.text)]
+    templates = [template for program in programs for template in program.templates]
+    size = sum(map(len, texts)) + sum(template.bytes for template in templates)
+    return {"programs": len(programs), "most": _cache.limit, "bytes": size}
+
+
+def _texts(text: Any) -> list[str]:
+    return [part for part in (text if isinstance(text, tuple) else (text,)) if isinstance(part, str)]
+
+
 class _Cache:
     """Captured programs by key, those of other sizes beside each other; the least recently used go."""
 
     _SAME = 8  #: programs of one key
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self.lock = threading.RLock()  # what a dropped key or program frees may come back here
         self._known: OrderedDict[Any, list[Captured]] = OrderedDict()
+
+    def programs(self) -> list[Captured]:
+        with self.lock:
+            return [program for same in self._known.values() for program in same]
 
     def get(self, key: Any) -> list[Captured]:
         with self.lock:
@@ -224,9 +253,21 @@ class _Cache:
             same.insert(0, captured)
             del same[self._SAME :]
             self._known.move_to_end(key)
-            while len(self._known) > self._limit:
+            while sum(map(len, self._known.values())) > self.limit:
                 self._known.popitem(last=False)
 
 
-_cache = _Cache(512)
+def _limit() -> int:
+    """The most programs that are kept.
+
+    Raises:
+        ValueError: WEFT_CAPTURED is no positive number.
+    """
+    text = os.environ.get("WEFT_CAPTURED", "512")
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"WEFT_CAPTURED must be a positive number of programs, but is {text!r}")
+    return int(text)
+
+
+_cache = _Cache(_limit())
 _fork.hold_across_fork(_cache.lock, _fork.PROGRAMS)

@@ -121,6 +121,9 @@ class _Replayer(Tracer):
         lift = _Captures(self.captured, captured)
         return TracedRun(recorder, lift, metas, outputs, pytree.treespec_leaf())
 
+    def _find_leaks(self, symbols: Symbols, runs: list[TracedRun]) -> None:
+        """The user's function isn't run here; of its own run the recording tells."""
+
 
 class _Captures:
     """The tensors from outside, and what stood for them in a run."""
@@ -148,12 +151,14 @@ def _operations(run: Run, free: list[int], inputs: list[Tensor], captured: list[
     """What the run did, on other tensors."""
     values = dict(enumerate(inputs))
     outside = len(run.recording.outside)
+    taken: set[int] = set()
 
     def given(argument: Any) -> Any:
         if type(argument) is tuple:
             kind, number, *_ = argument
             if kind == "value":
                 return values[number] if number >= 0 else captured[-1 - number]
+            taken.add(number)
             return _free_numbers.Free(captured[outside + number])
         return [given(item) for item in argument] if type(argument) is list else argument
 
@@ -167,6 +172,8 @@ def _operations(run: Run, free: list[int], inputs: list[Tensor], captured: list[
         for number, tensor in zip(results, _tensors(found), strict=False):
             if number >= 0:
                 values[number] = tensor
+    if len(taken) < len(free):  # within the derivative of a torch.autograd.Function: it would stay what it is now
+        raise UnsupportedError("a number that differs from call to call, in a derivative")
     return [given(("value", number)) for number in run.recording.outputs]
 
 

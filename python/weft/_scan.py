@@ -131,8 +131,7 @@ class Call:
     def run(self) -> tuple[Any, Any]:
         carry = [leaf for leaf in self.carry if leaf is not None]
         xs = [leaf for leaf in self.xs if leaf is not None]
-        key = (self.reverse, len(carry), len(xs))
-        found = _programs.find(self.what, key, [self._function()], lambda traces: self._compose_of(traces[0]))
+        found = self.find()
         shapes: list[Any] = [t.shape for t in carry] + [t.shape[1:] for t in xs]
         noise = _programs.draw(found.program.noise, shapes, carry + xs, self.order, self.length)
         results = iter(self._results(found.program.text, carry, [*xs, *noise], found.inputs))
@@ -141,7 +140,11 @@ class Call:
         ys = [None if is_none else next(results) for is_none in ys_none]
         return pytree.tree_unflatten(last, self.carry_spec), pytree.tree_unflatten(ys, ys_spec)
 
-    def _function(self) -> _record.Function:
+    def find(self) -> _programs.Found:
+        key = (self.reverse, _count(self.carry), _count(self.xs))
+        return _programs.find(self.what, key, [self.function()], lambda traces: self._compose_of(traces[0]))
+
+    def function(self) -> _record.Function:
         """The step, of a carry and one x."""
 
         def body(carry: Any, x: Any) -> tuple[list[Tensor], Any]:

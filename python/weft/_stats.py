@@ -19,15 +19,18 @@ def stats() -> dict[str, Any]:
     `compiled`: programs compiled; `object_cache_hits`: programs taken from the disk instead; `compile_seconds`;
     `calls`: calls of programs; `fallbacks`: how often something ran elsewhere than in Weft's machine code, by reason;
     `extern`: by op, calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, and calls of ATen's
-    operators from inside programs.
+    operators from inside programs. `captured`: how many programs of steps are kept now, the most that are
+    (WEFT_CAPTURED, 512), and the bytes that their records and texts take.
     """
+    from weft import _programs
+
     now = _totals()
     since = {name: value - _start.get(name, 0) for name, value in now.items() if not isinstance(value, dict)}
     for name in ("fallbacks", "extern"):
         before = _start.get(name, {})
         counts = {key: count - before.get(key, 0) for key, count in now[name].items()}
         since[name] = {key: count for key, count in counts.items() if count}
-    return since
+    return since | {"captured": _programs.kept()}
 
 
 def reset_stats() -> None:

@@ -3,6 +3,8 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
@@ -46,6 +48,19 @@ Tensor one_hot(const Tensor& x, int64_t classes) {
   return x.unsqueeze(-1).eq(at::arange(classes)).to(at::kLong);
 }
 
+/// PyTorch's bounds the norms in place, behind autograd's back.
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
+  auto shown = at::broadcast_tensors({a, b});
+  auto scaled = [&](const Tensor& x) { return x / at::linalg_vector_norm(x, 2, dim, true).clamp_min(eps); };
+  return (scaled(shown[0]) * scaled(shown[1])).sum(dim);
+}
+
+Tensor rrelu(const Tensor& x, const at::Scalar& lower, const at::Scalar& upper, bool training,
+             std::optional<at::Generator>) {
+  if (training) throw UnsupportedError("rrelu: random numbers that can't be drawn ahead");
+  return at::where(x.gt(0), x, x * ((lower.toDouble() + upper.toDouble()) / 2));
+}
+
 }  // namespace
 }  // namespace weft::recorder
 
@@ -56,4 +71,6 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   m.impl("rnn_tanh_cell", rnn_cell<at::tanh>);
   m.impl("rnn_relu_cell", rnn_cell<at::relu>);
   m.impl("one_hot", one_hot);
+  m.impl("cosine_similarity", cosine_similarity);
+  m.impl("rrelu", rrelu);
 }

@@ -267,6 +267,9 @@ void Recording::refuse_mutation(Call& call) {
       if (!tensor.defined()) continue;
       auto* value = own(tensor);
       if (value != nullptr && value->storage >= 0) {
+        // The value changes and its derivative doesn't, which no operation out of place does.
+        if (!at::GradMode::is_enabled() && tensor.requires_grad())
+          throw UnsupportedError("a change in place that autograd doesn't see");
         changed_.insert(value->storage);
         continue;
       }

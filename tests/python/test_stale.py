@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import Tensor, nn
 
 import weft
@@ -504,6 +505,44 @@ def test_a_number_that_anneals(step_of: Callable[[float], Step]) -> None:
             step = step_of(float(value))
             torch.testing.assert_close(weft.scan(step, h, xs), loop(step, h, xs))
     assert weft.stats()["compiled"] - before <= 4
+
+
+def test_checkpointing_saves_the_same_twice() -> None:
+    """Also where the forward's call captures the step and the second finds it."""
+    weight = torch.randn(3, 3, requires_grad=True)
+    h, xs = torch.randn(4, 3, requires_grad=True), torch.randn(7, 4, 3)
+
+    def run(h: Tensor, xs: Tensor) -> Tensor:
+        return weft.scan(lambda h, x: (torch.tanh(h @ weight + x) * 1.25, torch.sin(h)), h, xs)[1].sum()
+
+    for _ in range(2):
+        again = torch.utils.checkpoint.checkpoint(run, h, xs, use_reentrant=False)
+        torch.testing.assert_close(
+            torch.autograd.grad(again, [h, weight]), torch.autograd.grad(run(h, xs), [h, weight])
+        )
+
+
+def test_a_derivative_of_its_own_on_a_product() -> None:
+    class Rectified(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.abs()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return gradient * torch.sign(x) * scale[0]
+
+    scale, weight = [2.0], torch.randn(3, 3, requires_grad=True)
+    for scale[0] in (2.0, 3.0, 2.0):  # what the backward reads counts as well
+        compare(lambda h, x: (torch.tanh(h + Rectified.apply(x @ weight)), h))
+
+
+def test_programs_kept_are_bounded_and_shown() -> None:
+    compare(lambda h, x: (h * 0.123 + x, h))
+    kept = weft.stats()["captured"]
+    assert 0 < kept["programs"] <= kept["most"] and kept["bytes"] > 0
 
 
 # ---- random steps over random surroundings, mutated at random
