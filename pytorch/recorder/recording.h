@@ -32,7 +32,7 @@ struct UnrecordableError : std::runtime_error {
 
 /// The function changes a tensor that it didn't make.
 struct MutationError : std::runtime_error {
-  MutationError(std::string op, at::Tensor tensor) : runtime_error(std::move(op)), tensor(std::move(tensor)) {}
+  MutationError(const std::string& op, at::Tensor tensor) : runtime_error(op), tensor(std::move(tensor)) {}
   at::Tensor tensor;  ///< undefined where it is a view of what was changed
 };
 
