@@ -68,7 +68,7 @@ test-fuzz:
 
 .PHONY: test-python
 test-python:
-	@python -m pytest tests/python --numprocesses $(JOBS) --dist loadfile
+	@python -m pytest tests/python --numprocesses $(JOBS) --dist worksteal
 
 .PHONY: nightly
 nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, sanitizers, an hour of fuzzing
