@@ -9,6 +9,7 @@
 #include "operator/call.h"
 #include "operator/extern_call.h"
 #include "operator/openmp_team.h"
+#include "operator/program_table.h"
 #include "override/state.h"
 
 namespace py = pybind11;
@@ -45,6 +46,7 @@ void init_override(py::module_& m) {
   m.def("enter_disabled", &override_kernels::enter_disabled);
   m.def("exit_disabled", &override_kernels::exit_disabled);
   m.def("stats", &stats);
+  m.def("kept_executables", &torch_operator::kept_executables, "How many compiled programs are kept.");
   m.def("team_size", &team_size, py::call_guard<py::gil_scoped_release>());
 }
 

@@ -1,4 +1,4 @@
-"""Operations that the IR doesn't have, as `extern` ops: PyTorch runs them from inside the program.
+"""Derivatives of operations that PyTorch runs from inside a program (`extern` ops).
 
 The derivative of such an operation is found as everybody finds it, by asking autograd: the operation and its backward
 are traced into a program of their own, which the op brings along. That program may hold extern ops again.
@@ -6,151 +6,60 @@ are traced into a program of their own, which the op brings along. That program 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from weft import _trace
-from weft._aten import DTYPES, UnsupportedError
-from weft._operations import Operation, Ref, references
-
-#: A size of both runs as a factor times symbols.
-SizeOf = Callable[[int, int], tuple[int, list[int]]]
-
-_WORDS: dict[Any, str] = {
-    torch.strided: "strided",
-    torch.contiguous_format: "contiguous_format",
-    torch.preserve_format: "preserve_format",
-    torch.channels_last: "channels_last",
-    torch.channels_last_3d: "channels_last_3d",
-} | DTYPES
+from weft._aten import UnsupportedError
+from weft._step_functions import call, operator_of
 
 _MOST_DERIVATIVES = 2  #: how often an op can be differentiated: the derivative's derivative has none
 
 _nesting = 0  # guarded by the lock of _trace
 _derivatives: dict[tuple[Any, ...], str] = {}
 
-
-@dataclasses.dataclass(frozen=True)
-class External:
-    call: str  #: the operator and its arguments, as ops.def says
-    vjp: str  #: the derivative's program, empty where there is none
-    operands: list[int]  #: the recorder's numbers of the tensors
+#: dtype, sizes, which dims are symbols, whether autograd would ask for its derivative
+Type = tuple[torch.dtype, list[int], list[bool], bool]
 
 
-class _Tensors:
-    """The tensors of two runs by the recorder's numbers."""
+def derivative(
+    text: str, name: tuple[str, str], arguments: list[Any], operands: list[Type], results: list[Type]
+) -> str:
+    """The program of the operation's derivative: (operands, results, cotangents of the floating results) -> cotangents
+    of the floating operands; empty if nothing asks for one.
 
-    def __init__(self, first: Sequence[Tensor], second: Sequence[Tensor], size_of: SizeOf) -> None:
-        self.first, self.second, self.size_of = first, second, size_of
+    `text` is the operation's call; among its `arguments` tensors are ("operand", which).
 
-    def sizes(self, number: int) -> list[tuple[int, list[int]]]:
-        a, b = self.first[number].shape, self.second[number].shape
-        return [self.size_of(x, y) for x, y in zip(a, b, strict=True)]
-
-
-def external(
-    op: Operation, other: Operation, first: Sequence[Tensor], second: Sequence[Tensor], size_of: SizeOf, checks: bool
-) -> External:
-    """The operation, which `other` is in the second run. `first` and `second` are the tensors of the runs by number.
-
-    `checks`: whether what failed numerically (a singular matrix) is an error, where the operation can make it one.
-    Raises UnsupportedError for an argument that can't be written down.
+    Raises UnsupportedError where there is a derivative to be had that no program can express.
     """
-    if checks:
-        op, other = _checking(op), _checking(other)
-    for parameter, argument in zip(op.target._schema.arguments, op.arguments, strict=True):
-        if isinstance(parameter.type, torch.TensorType) and isinstance(argument, bool | int | float):
-            raise UnsupportedError(f"{op.target} of a number for a tensor")
-    tensors = _Tensors(first, second, size_of)
-    operands = list(dict.fromkeys(references(op.arguments)))
-    spell = _Speller(tensors, operands)
-    call = f"{op.target}({', '.join(spell(a, b) for a, b in zip(op.arguments, other.arguments, strict=True))})"
-    vjp = _derivative(call, op, operands, tensors)
-    if not vjp and _nesting == 0 and any(result.requires_grad for result in op.results):
-        raise UnsupportedError(f"{op.target}: its derivative is not known")
-    return External(call, vjp, operands)
-
-
-def _checking(op: Operation) -> Operation:
-    """The operation with its argument check_errors, if it has one, true."""
-    names = [parameter.name for parameter in op.target._schema.arguments]
-    arguments = [True if name == "check_errors" else a for name, a in zip(names, op.arguments, strict=True)]
-    return dataclasses.replace(op, arguments=arguments)
-
-
-class _Speller:
-    def __init__(self, tensors: _Tensors, operands: list[int]) -> None:
-        self.tensors, self.operands = tensors, operands
-
-    def __call__(self, a: Any, b: Any) -> str:
-        if isinstance(a, Ref):
-            return f"%{self.operands.index(a.number)}"
-        if isinstance(a, list | tuple):
-            return f"[{', '.join(self(x, y) for x, y in zip(a, b, strict=True))}]"
-        if isinstance(a, bool):
-            return "true" if a else "false"
-        if isinstance(a, int):
-            return self._size(a, b)
-        if a is None or isinstance(a, float):
-            return repr(a)
-        if isinstance(a, str) and "'" not in a:
-            return f"'{a}'"
-        if isinstance(a, torch.device) and a.type == "cpu":
-            return "cpu"
-        try:
-            return _WORDS[a]
-        except (KeyError, TypeError):
-            raise UnsupportedError(f"an argument {a!r} of an operation that PyTorch runs") from None
-
-    def _size(self, a: int, b: int) -> str:
-        factor, symbols = self.tensors.size_of(a, b)
-        return "*".join(([str(factor)] if factor != 1 or not symbols else []) + [self._place(s) for s in symbols])
-
-    def _place(self, symbol: int) -> str:
-        for i, number in enumerate(self.operands):
-            for dim, size in enumerate(self.tensors.sizes(number)):
-                if size == (1, [symbol]):
-                    return f"size({i}, {dim})"
-        raise UnsupportedError("a size that no tensor of the operation has")
-
-
-def _derivative(call: str, op: Operation, operands: list[int], tensors: _Tensors) -> str:
     global _nesting
-    if _nesting == _MOST_DERIVATIVES:
-        return ""
-    sizes = [tensors.sizes(number) for number in operands]
-    key = (call, _nesting, str(sizes), tuple(tensors.first[number].dtype for number in operands))
-    if key not in _derivatives:
+    key = (text, _nesting, str(operands), str(results))
+    if _nesting < _MOST_DERIVATIVES and key not in _derivatives:
         _nesting += 1
         try:
-            _derivatives[key] = _trace_derivative(op, operands, tensors)
-        except (RuntimeError, UnsupportedError):
+            _derivatives[key] = _traced(operator_of(*name), arguments, operands, results)
+        except (RuntimeError, UnsupportedError, NotImplementedError):
             _derivatives[key] = ""  # PyTorch has none, or one that no program can express
         finally:
             _nesting -= 1
-    return _derivatives[key]
+    found = _derivatives.get(key, "")
+    if not found and _nesting == 0 and any(requires_gradient for *_, requires_gradient in results):
+        raise UnsupportedError(f"{operator_of(*name)}: its derivative is not known")
+    return found
 
 
-def _trace_derivative(op: Operation, operands: list[int], tensors: _Tensors) -> str:
-    inputs = [tensors.first[number].detach() for number in operands]
-    outputs = [result.detach() for result in op.results]
-    cotangents = [torch.ones_like(output) for output in outputs if output.is_floating_point()]
-    sizes = [tensors.sizes(number) for number in [*operands, *op.numbers]]
-    sizes += [tensors.sizes(number) for number, r in zip(op.numbers, outputs, strict=True) if r.is_floating_point()]
-
-    def dynamic(leaf: int, _: Tensor) -> list[int]:
-        return [dim for dim, (_, symbols) in enumerate(sizes[leaf]) if symbols]
+def _traced(op: Any, arguments: list[Any], operands: list[Type], results: list[Type]) -> str:
+    floating = [result for result in results if result[0].is_floating_point]
+    types = [*operands, *results, *floating]
 
     def gradients(inputs: list[Tensor], _: list[Tensor], cotangents: list[Tensor]) -> list[Tensor]:
-        computed = _flat(_call(op, dict(zip(operands, inputs, strict=True))))
+        computed = _flat(call(op, op, [_given(argument, inputs) for argument in arguments]))
         pairs = list(zip([t for t in computed if t.is_floating_point()], cotangents, strict=True))
         pairs = [(t, cotangent) for t, cotangent in pairs if t.requires_grad]
         wanted = [x for x in inputs if x.is_floating_point()]
-        if not pairs and any(result.requires_grad for result in op.results):
+        if not pairs and any(requires_gradient for *_, requires_gradient in results):
             raise UnsupportedError("a derivative that functionalisation hides")
         if not pairs:
             return [torch.zeros_like(x) for x in wanted]
@@ -159,32 +68,28 @@ def _trace_derivative(op: Operation, operands: list[int], tensors: _Tensors) -> 
         )
         return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
 
+    def dynamic(leaf: int, _: Tensor) -> list[int]:
+        return [dim for dim, is_symbol in enumerate(types[leaf][2]) if is_symbol]
+
     traced = _trace.trace(
-        gradients, (inputs, outputs, cotangents), what=f"the derivative of {op.target}", dynamic=dynamic
+        gradients, (_like(operands), _like(results), _like(floating)), what=f"the derivative of {op}", dynamic=dynamic
     )
-    of_any_size = [[isinstance(size, str) for size in shape] for shape in traced.sizes[: len(sizes)]]
-    if of_any_size != [[bool(symbols) for _, symbols in shape] for shape in sizes]:
+    of_any_size = [[isinstance(size, str) for size in shape] for shape in traced.sizes[: len(types)]]
+    if of_any_size != [is_symbol for _, _, is_symbol, _ in types]:
         raise UnsupportedError("a derivative for some sizes only")
     if traced.captured or traced.noise:
         raise UnsupportedError("a derivative with numbers of its own")
     return traced.program
 
 
-def _call(op: Operation, tensors: dict[int, Tensor]) -> Any:
-    def fill(argument: Any) -> Any:
-        if isinstance(argument, Ref):
-            return tensors[argument.number]
-        if isinstance(argument, list | tuple):
-            return [fill(item) for item in argument]
-        return argument
+def _like(types: list[Type]) -> list[Tensor]:
+    return [torch.empty(sizes, dtype=dtype) for dtype, sizes, _, _ in types]
 
-    positional, named = [], {}
-    for parameter, argument in zip(op.target._schema.arguments, op.arguments, strict=True):
-        if parameter.kwarg_only:
-            named[parameter.name] = fill(argument)
-        else:
-            positional.append(fill(argument))
-    return op.target(*positional, **named)
+
+def _given(argument: Any, tensors: list[Tensor]) -> Any:
+    if type(argument) is tuple:
+        return tensors[argument[1]]
+    return [_given(item, tensors) for item in argument] if type(argument) is list else argument
 
 
 def _flat(result: Any) -> list[Tensor]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
 from torch.utils import _pytree as pytree
 
-from weft import _C, _recorder
+from weft import _C
 from weft._aten import UnsupportedError
 
 recording_state = threading.local()  #: `run`: the recorded run that is under way (_record.Run)
@@ -24,40 +22,10 @@ def install() -> None:
         _SingleLevelFunction.apply = classmethod(_apply)  # type: ignore[attr-defined]
 
 
-@contextlib.contextmanager
-def traced() -> Iterator[None]:
-    """Within, such functions' calls from under a recorder are recorded; one thread at a time."""
-    if "apply" in _SingleLevelFunction.__dict__:  # within an outer trace
-        yield
-        return
-    _SingleLevelFunction.apply = classmethod(_apply)  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        del _SingleLevelFunction.apply
-
-
 def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     if _C.recording():
         return _recorded(cls, args, kwargs)
-    recorder = _recorder.current()
-    if recorder is None:
-        return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
-    lift = _recorder.current_lift()
-    if lift is None:  # within a torch function: an operator of torch.library with a derivative in Python
-        raise UnsupportedError(f"the torch.autograd.Function {cls.__name__} in an operator")
-    args = tuple(lift.lift(argument) for argument in args)
-    context, results = _forward(cls, args, kwargs)
-    outputs = results if isinstance(results, tuple) else (results,)
-    differentiable = _differentiable(context, outputs)
-    inputs = [x for x in args if isinstance(x, Tensor)]
-    if not differentiable or not any(x.is_floating_point() for x in inputs):
-        return results
-    text = _vjp(cls, args, kwargs, inputs, outputs, differentiable)
-    fresh = recorder.derived(text, inputs, differentiable)
-    replaced = dict(zip(map(id, differentiable), fresh, strict=True))
-    outputs = tuple(replaced.get(id(y), y) for y in outputs)
-    return outputs if isinstance(results, tuple) else outputs[0]
+    return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
 
 
 def _recorded(cls: Any, args: Any, kwargs: Any) -> Any:
@@ -79,8 +47,9 @@ def _recorded(cls: Any, args: Any, kwargs: Any) -> Any:
         raise UnsupportedError(
             f"the torch.autograd.Function {cls.__name__}, whose backward reads more than its forward's"
         )
-    run.payloads.append(lambda inputs, values: _derived(cls, backward, inputs, values, part))
-    fresh = run.recording.derived(inputs, differentiable, part.recording, len(run.payloads) - 1)
+    outputs_from = len(inputs)
+    run.derivatives.append(lambda like: _derivative(cls, backward, [*like, *like[outputs_from:]], part))
+    fresh = run.recording.derived(inputs, differentiable, part.recording, len(run.derivatives) - 1)
     if any(x.requires_grad for x in inputs):
         fresh = [y.requires_grad_() for y in fresh]
     replaced = dict(zip(map(id, differentiable), fresh, strict=True))
@@ -102,17 +71,15 @@ def _as_function(cls: Any, backward: Any, leaves: list[Tensor]) -> Any:
     return _record.Function(flat, list(leaves), pytree.tree_structure(tuple(leaves)), what)
 
 
-def _derived(cls: Any, backward: Any, inputs: list[Tensor], values: list[Tensor], part: Any) -> list[Tensor]:
-    """When the run is replayed: the values, with a program for their derivative."""
-    from weft import _replay
+def _derivative(cls: Any, backward: Any, leaves: list[Tensor], part: Any) -> str:
+    """The program (inputs..., differentiable outputs..., their cotangents...) -> cotangents of the floating inputs. It
+    does the forward again, of which what the backward doesn't need falls away, and what it does is there already."""
+    from weft import _trace
 
-    recorder = _recorder.current()
-    assert recorder is not None
-    leaves = [tensor.detach() for tensor in (*inputs, *values, *values)]
-    traced, template = _replay.trace(_as_function(cls, backward, leaves), part)
+    traced, template = _trace.of_run(_as_function(cls, backward, leaves), part)
     if traced.noise or template.free or traced.constants:
         raise UnsupportedError(f"the backward of {cls.__name__}, which has numbers of its own")
-    return recorder.derived(traced.program, inputs, values)
+    return traced.program
 
 
 def _differentiable(context: _Context, outputs: tuple[Any, ...]) -> list[Tensor]:
@@ -161,26 +128,6 @@ def _backward(cls: Any, args: Any, kwargs: Any, outputs: tuple[Any, ...], differ
 
     backward.outputs = len(differentiable)  # type: ignore[attr-defined]
     return backward
-
-
-def _vjp(
-    cls: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: tuple[Any, ...], differentiable: list[Tensor]
-) -> str:
-    """The program (inputs..., differentiable outputs..., their cotangents...) -> cotangents of the floating inputs. It
-    does the forward again, of which what the backward doesn't need falls away, and what it does is there already."""
-    from weft import _trace
-
-    backward = _backward(cls, args, kwargs, outputs, differentiable)
-    example = (list(inputs), list(differentiable), list(differentiable))
-    try:
-        result = _trace.trace(backward, example, what=f"the backward of {cls.__name__}")
-    except Exception as error:
-        raise UnsupportedError(f"the backward of the torch.autograd.Function {cls.__name__}: {error}") from error
-    if result.captured or result.noise:
-        raise UnsupportedError(
-            f"the torch.autograd.Function {cls.__name__}, whose backward reads more than its forward's"
-        )
-    return result.program
 
 
 class _Context:

@@ -7,6 +7,7 @@ made of, with this call's sizes and numbers in it, is word for word what the run
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import threading
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft import _C, _fork, _record, _recorder, _replay, _trace
+from weft import _C, _fork, _record, _recorder, _trace
 from weft._aten import UnsupportedError
 from weft._recorder import SideEffectError
 
@@ -32,6 +33,13 @@ class Captured:
     extra: list[Any]  #: what the functions returned beside tensors
     templates: list[_C.Template]
     constants: list[list[Tensor]]  #: of each function: tensors that belong to the program, after those from outside
+
+    @functools.cached_property
+    def bytes(self) -> int:
+        texts = self.text if isinstance(self.text, tuple) else (self.text,)
+        size = sum(len(text) for text in texts if isinstance(text, str))
+        size += sum(tensor.nbytes for tensors in self.constants for tensor in tensors)
+        return size + sum(template.bytes for template in self.templates)
 
     def inputs(self, runs: Sequence[_record.Run]) -> list[Tensor]:
         """What the program takes beside arguments and random numbers."""
@@ -132,7 +140,7 @@ def _capture(
     fixed = [dataclasses.replace(function, dynamic=_no_dims) for function in functions]
     for ways, free in [*((functions, numbers) for numbers in others[:1]), (functions, none), (fixed, none)]:
         try:
-            pairs = [_replay.trace(*each) for each in zip(ways, runs, free, strict=True)]
+            pairs = [_trace.of_run(*each) for each in zip(ways, runs, free, strict=True)]
             traces = [traced for traced, _ in pairs]
             return Captured(
                 compose(traces),
@@ -169,23 +177,10 @@ class _Untold:
 
 
 def _find_anew(functions: Sequence[_record.Function], compose: Callable[[list[_trace.Traced]], Any]) -> Found:
-    """For what no recording can hold (tensors of a trace, of torch.func's transforms, subclasses): captured at each
-    call, since nothing tells whether the function does what it did before."""
-    traces, extras = [], []
-    for function in functions:
-        seen: list[Any] = []
-
-        def flat(*arguments: Any, function: _record.Function = function, seen: list[Any] = seen) -> list[Tensor]:
-            tensors, extra = function.fn(*arguments)
-            seen.append(extra)
-            return tensors
-
-        traced = _record.trace_untold(function, flat)
-        if any(extra != seen[-1] for extra in seen[-2:]):  # results that are sizes, say: those at hand only
-            seen.clear()
-            traced = _record.trace_untold(function, flat, dynamic=lambda *_: ())
-        traces.append(traced)
-        extras.append(seen[-1])
+    """For what no recording can hold (tensors of a trace, subclasses): captured at each call, since nothing tells
+    whether the function does what it did before."""
+    traces = [_trace.of_function(function) for function in functions]
+    extras = [traced.extra for traced in traces]
     program = Captured(compose(traces), [n for traced in traces for n in traced.noise], extras, [], [])
     tensors = [tensor for traced in traces for tensor in traced.captured]
     return Found(program, tensors, [_Untold(extra) for extra in extras])
@@ -203,32 +198,28 @@ def draw(
         return []
     lead = [] if steps is None and length is None else [length]
     stacks = [torch.empty([*lead, *one.shape(shapes)], dtype=one.dtype) for one in noise]
-    traced = _C.recording() or _recorder.current() or torch._C._len_torch_dispatch_stack() > 0
+    traced = _C.recording() or torch._C._len_torch_dispatch_stack() > 0
     if not lead or traced or not all(map(_recorder.is_plain, inputs)):
-        return [getattr(s, n.draw.method)(*n.draw.arguments) for s, n in zip(stacks, noise, strict=True)]
+        return [one.draw(stack) for stack, one in zip(stacks, noise, strict=True)]
     for t in steps() if steps is not None else ():
         for stack, one in zip(stacks, noise, strict=True):
-            getattr(stack[t], one.draw.method)(*one.draw.arguments)
+            one.draw(stack[t])
     return stacks
 
 
 def kept() -> dict[str, int]:
-    """How many programs are kept, the most that are, and the bytes that their records and texts take."""
+    """How many captured programs are kept, the most that are, the bytes that their records and texts take; and how many
+    compiled programs are."""
     programs = _cache.programs()
-    texts = [text for program in programs for text in _texts(program.text)]
-    templates = [template for program in programs for template in program.templates]
-    size = sum(map(len, texts)) + sum(template.bytes for template in templates)
-    return {"programs": len(programs), "most": _cache.limit, "bytes": size}
-
-
-def _texts(text: Any) -> list[str]:
-    return [part for part in (text if isinstance(text, tuple) else (text,)) if isinstance(part, str)]
+    size = sum(program.bytes for program in programs)
+    return {"programs": len(programs), "most": _cache.limit, "bytes": size, "executables": _C.kept_executables()}
 
 
 class _Cache:
     """Captured programs by key, those of other sizes beside each other; the least recently used go."""
 
     _SAME = 8  #: programs of one key
+    _BYTES = 1 << 26
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -253,8 +244,11 @@ class _Cache:
             same.insert(0, captured)
             del same[self._SAME :]
             self._known.move_to_end(key)
-            while sum(map(len, self._known.values())) > self.limit:
-                self._known.popitem(last=False)
+            programs = [program for same in self._known.values() for program in same]
+            count, size = len(programs), sum(program.bytes for program in programs)
+            while len(self._known) > 1 and (count > self.limit or size > self._BYTES):
+                _, dropped = self._known.popitem(last=False)
+                count, size = count - len(dropped), size - sum(program.bytes for program in dropped)
 
 
 def _limit() -> int:

@@ -1,6 +1,7 @@
 """Runs of a function on tensors that hold nothing and write down what is done to them (pytorch/recorder).
 
-What a run did is the key under which a program is found again: see `_programs`.
+What a run did is the key under which a program is found again (`_programs`), and what the program is made of
+(`_trace`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import random
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +24,6 @@ from weft import _C, _own_functions, _recorder, _trees
 from weft._aten import UnsupportedError
 from weft._names import name_of
 from weft._recorder import MutatesCapturedError, SideEffectError
-from weft._trace import Traced, place, trace
 
 _READS = "weft: reads the value of a recorded tensor"
 
@@ -58,25 +60,35 @@ class Run:
     recording: _C.StepRecording
     extra: Any
     transformed: bool  #: whether transforms of torch.func are at work
-    payloads: list[Any]  #: what replays the derivatives of torch.autograd.Functions
+    derivatives: list[Callable[[list[Tensor]], str]]  #: of torch.autograd.Functions: tensors like theirs -> a program
+
+    def derivative(self, which: int, like: list[Tensor]) -> str:
+        return self.derivatives[which](like)
+
+
+@dataclasses.dataclass
+class View:
+    """What a function is to see in the place of what it is called with."""
+
+    sizes: list[list[int]]  #: of the tensors among its leaves
+    number: Callable[[Any], Any]  #: for a leaf that is no tensor
+    captured: Callable[[Tensor], Sequence[int] | None]  #: sizes of a stand-in for a tensor from outside; None: itself
 
 
 def is_recordable(tensors: Sequence[Tensor]) -> bool:
     """Whether there is nothing at work that wants to see the function's operations, or its arguments', for itself."""
-    return all(_recorder.is_plain(tensor) or _C.is_recorded(tensor) or _is_transformed(tensor) for tensor in tensors)
+    return all(_recorder.is_plain(tensor) or _C.is_recorded(tensor) or is_transformed(tensor) for tensor in tensors)
 
 
-def _is_transformed(tensor: Tensor) -> bool:
+def is_transformed(tensor: Tensor) -> bool:
     """Whether it is a plain tensor within torch.func's transforms, which see the program's call and not the step."""
     if not torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
         return False
     return _recorder.is_plain(_recorder.unwrapped(tensor))
 
 
-def record(
-    function: Function, sizes: Callable[[int, Tensor], Sequence[int]] | None = None, substitutes: Any = ()
-) -> Run:
-    """The function, run. `sizes` says for each tensor leaf what its sizes are taken to be.
+def record(function: Function, view: View | None = None) -> Run:
+    """The function, run.
 
     Raises:
         ReadsValueError, SideEffectError: what it mustn't do.
@@ -86,25 +98,12 @@ def record(
     _own_functions.install()
     recording = _C.StepRecording()
     run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [])
-    needs_gradient = torch.is_grad_enabled()
-    leaves = list(function.leaves)
-    index = 0
-    for i, leaf in enumerate(leaves):
-        if not isinstance(leaf, Tensor):
-            continue
-        requires = needs_gradient and leaf.is_floating_point()
-        if sizes is None:
-            leaves[i] = recording.input_like(leaf, function.first_dims.get(i, 0), requires)
-        else:
-            leaves[i] = recording.input(leaf.dtype, list(sizes(index, leaf)), requires)
-        index += 1
-    arguments = pytree.tree_unflatten(leaves, function.spec)
-    del leaves
+    arguments = pytree.tree_unflatten(_inputs(function, recording, view), function.spec)
     variables = _variables(function)
     try:
         with _aside(run):
-            if substitutes or run.transformed:
-                with _Substitute(recording, dict(substitutes)) as substitute:
+            if view is not None or run.transformed:
+                with _Substitute(recording, view.captured if view is not None else _transformed_sizes) as substitute:
                     outputs, run.extra = function.fn(*arguments)
                 outputs = substitute.lift(outputs)
             else:
@@ -124,6 +123,22 @@ def record(
     return run
 
 
+def _inputs(function: Function, recording: _C.StepRecording, view: View | None) -> list[Any]:
+    needs_gradient = torch.is_grad_enabled()
+    leaves = list(function.leaves)
+    sizes = iter(view.sizes if view is not None else ())
+    for i, leaf in enumerate(leaves):
+        if not isinstance(leaf, Tensor):
+            leaves[i] = leaf if view is None else view.number(leaf)
+        elif view is None:
+            requires = needs_gradient and leaf.is_floating_point()
+            leaves[i] = recording.input_like(leaf, function.first_dims.get(i, 0), requires)
+        else:
+            requires = needs_gradient and leaf.dtype.is_floating_point
+            leaves[i] = recording.input(leaf.dtype, next(sizes), requires)
+    return leaves
+
+
 def _variables(function: Function) -> list[tuple[str, Any]]:
     """The variables of the functions around the user's that these share with them."""
     found = []
@@ -136,10 +151,9 @@ def _variables(function: Function) -> list[tuple[str, Any]]:
 
 
 class _Substitute(TorchFunctionMode):
-    """Shows the function tensors from outside in other sizes: their leading one may be a symbol that the function's
-    arguments have. Weights' sizes are their own. Tensors of torch.func's transforms are shown as plain ones."""
+    """Shows the function stand-ins for tensors from outside, in other sizes than they have."""
 
-    def __init__(self, recording: _C.StepRecording, sizes: dict[int, int]) -> None:
+    def __init__(self, recording: _C.StepRecording, sizes: Callable[[Tensor], Sequence[int] | None]) -> None:
         super().__init__()
         self.recording, self.sizes = recording, sizes
 
@@ -156,16 +170,31 @@ class _Substitute(TorchFunctionMode):
         return argument
 
     def _lift(self, tensor: Tensor) -> Tensor:
-        if isinstance(tensor, torch.nn.Parameter) or _C.is_recorded(tensor):
+        if _C.is_recorded(tensor):
             return tensor
         with torch._C.DisableTorchFunction():
-            shape = list(tensor.shape)
-            transformed = _is_transformed(tensor)
-        if not transformed and (not shape or shape[0] not in self.sizes or not _recorder.is_plain(tensor)):
-            return tensor
-        if not shape:
-            return self.recording.stand_in(tensor, shape)
-        return self.recording.stand_in(tensor, [self.sizes.get(shape[0], shape[0]), *shape[1:]])
+            if _C.is_recorded(_recorder.unwrapped(tensor)):  # in a transform that the function itself uses
+                return tensor
+            sizes = self.sizes(tensor)
+            return tensor if sizes is None else self.recording.stand_in(tensor, list(sizes))
+
+
+def _transformed_sizes(tensor: Tensor) -> Sequence[int] | None:
+    """Tensors of torch.func's transforms are shown as plain ones."""
+    return tensor.shape if is_transformed(tensor) else None
+
+
+@contextlib.contextmanager
+def randomness_kept() -> Iterator[None]:
+    """Python's and NumPy's random numbers go on as if nothing within had drawn any."""
+    numpy = sys.modules.get("numpy")
+    state, other = random.getstate(), numpy.random.get_state() if numpy is not None else None
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        if numpy is not None:
+            numpy.random.set_state(other)
 
 
 _state = _own_functions.recording_state
@@ -233,20 +262,13 @@ def refuse_leaks(function: Function, run: Run) -> None:
         )
 
 
-def trace_untold(
-    function: Function, flat: Callable[..., Any], dynamic: Callable[[int, Tensor], Sequence[int]] | None = None
-) -> Traced:
-    """The function traced as it is, without a recording."""
-    leaves = [_slice(leaf, function.first_dims.get(i)) for i, leaf in enumerate(function.leaves)]
-    arguments = pytree.tree_unflatten(leaves, function.spec)
-    return trace(flat, arguments, what=function.what, dynamic=dynamic or function.dynamic)
+#: Folders whose frames aren't the user's.
+_OWN = tuple(f"{path}/" for path in (*torch.__path__, *sys.modules["weft"].__path__))
 
 
-def _slice(leaf: Any, first_dim: int | None) -> Any:
-    """One x, to be looked at; nobody's graph or record has it."""
-    if not isinstance(leaf, Tensor) or not first_dim:
-        return leaf
-    if not _recorder.is_plain(leaf):
-        return leaf[0]
-    with _recorder.alone():
-        return leaf.detach()[0]
+def place(error: BaseException) -> str:
+    """Where in the user's own code an error came from."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_OWN):
+            return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"
+    return ""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import operator
+from typing import Any
 
 import sympy
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
-from weft import _C
+from weft import _C, _trace
 from weft._aten import DTYPES, UnsupportedError
 
 _CALL = torch.ops.weft.call.default
@@ -132,11 +134,71 @@ def _expressible(node: fx.Node) -> bool:
     types, region = _Types(), _C.Region()
     try:
         values = {n: region.input(types.of(n)) for n in _tensor_inputs(node)}
-        region.aten(str(node.target), [_argument(a, values) for a in _arguments(node)], types.of(node))
+        _import(region, node, values, types)
     except (UnsupportedError, RuntimeError) as error:
         _raise_if_internal(error)
         return False
     return True
+
+
+def _import(region: _C.Region, node: fx.Node, values: dict[fx.Node, _C.Value], types: _Types) -> _C.Value:
+    """The node's value. An elementwise operation that the IR doesn't have is made of others, as in a step.
+
+    Raises UnsupportedError or RuntimeError for what the IR can't express.
+    """
+    type_ = types.of(node)
+    try:
+        return region.aten(str(node.target), [_argument(a, values) for a in _arguments(node)], type_)
+    except (UnsupportedError, RuntimeError) as error:
+        _raise_if_internal(error)
+        if torch.Tag.pointwise not in node.target.tags:
+            raise
+    text, inputs = _made_of_others(node)
+    (result,) = region.inline_program(text, [values[n] for n in inputs])
+    return result
+
+
+#: By operation and its arguments' types: programs of operations that are made of others; None where there is none.
+_made: dict[Any, str | None] = {}
+_MOST_MADE = 4096
+
+
+def _made_of_others(node: fx.Node) -> tuple[str, list[fx.Node]]:
+    leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+    values = [leaf.meta["val"] if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
+    inputs = [leaf for leaf in leaves if isinstance(leaf, fx.Node) and isinstance(leaf.meta["val"], torch.Tensor)]
+    described = [
+        (v.dtype, tuple(map(str, v.shape))) if isinstance(v, torch.Tensor) else (type(v), str(v)) for v in values
+    ]
+    key = (str(node.target), str(spec), tuple(described))
+    if key not in _made:
+        if len(_made) >= _MOST_MADE:
+            _made.clear()
+        _made[key] = _trace_alone(node.target, values, spec)
+    text = _made[key]
+    if text is None:
+        raise UnsupportedError(f"{node.target}")
+    return text, inputs
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(map(str, value.shape))
+    return type(value), str(value)
+
+
+def _trace_alone(op: Any, values: list[Any], spec: pytree.TreeSpec) -> str | None:
+    def run(*leaves: Any) -> Any:
+        args, kwargs = pytree.tree_unflatten(list(leaves), spec)
+        return op(*args, **kwargs)
+
+    try:
+        traced = _trace.trace(run, values, what=str(op), dynamic=lambda *_: ())
+    except (UnsupportedError, RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        _raise_if_internal(error)
+        return None
+    is_whole = not traced.captured and not traced.noise and _C.is_elementwise(traced.program)
+    return traced.program if is_whole else None
 
 
 def _raise_if_internal(error: Exception) -> None:
@@ -331,8 +393,7 @@ class _Program:
             return
         for n in _tensor_inputs(node):
             self._value(n)
-        arguments = [_argument(a, self.values) for a in _arguments(node)]
-        self.values[node] = self.region.aten(str(node.target), arguments, self.types.of(node))
+        self.values[node] = _import(self.region, node, self.values, self.types)
 
 
 def _replace(graph: fx.Graph, members: list[fx.Node], program: _Program, analysis: _Graph) -> None:

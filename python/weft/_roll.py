@@ -99,7 +99,7 @@ class _Noise:
 
 def _draw(graph: fx.Graph, noise: _Noise) -> fx.Node:
     empty = graph.call_function(torch.empty, (noise.shape,), {"dtype": noise.noise.dtype, "device": "cpu"})
-    return graph.call_method(noise.noise.draw.method, (empty, *noise.noise.draw.arguments))
+    return graph.call_method(noise.noise.method, (empty, *noise.noise.arguments))
 
 
 # ---- nodes as a program
@@ -111,7 +111,7 @@ class _Snippet:
     def __init__(self, traced: _trace.Traced) -> None:
         if traced.captured:
             raise UnsupportedError("a tensor from nowhere")
-        self.text, self.noise, self.spec = traced.program, traced.noise, traced.outputs
+        self.text, self.noise, self.spec = traced.program, traced.noise, traced.extra
 
 
 class _Known:

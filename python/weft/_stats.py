@@ -20,7 +20,8 @@ def stats() -> dict[str, Any]:
     `calls`: calls of programs; `fallbacks`: how often something ran elsewhere than in Weft's machine code, by reason;
     `extern`: by op, calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, and calls of ATen's
     operators from inside programs. `captured`: how many programs of steps are kept now, the most that are
-    (WEFT_CAPTURED, 512), and the bytes that their records and texts take.
+    (WEFT_CAPTURED, 512), the bytes that their records and texts take (64 MB at most), and how many compiled programs
+    are kept in all (WEFT_EXECUTABLES, 1024, at most).
     """
     from weft import _programs
 

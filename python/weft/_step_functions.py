@@ -1,8 +1,4 @@
-"""What a traced function may call, and what stands in for what.
-
-`FUNCTIONS` replaces torch functions whose composite form changes its own tensors in place; `decomposition` says how an
-ATen operation that the IR doesn't have is made of others.
-"""
+"""PyTorch's decompositions: how it makes operations of others, where Weft (pytorch/decompose) has no way of its own."""
 
 from __future__ import annotations
 
@@ -10,159 +6,38 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import torch
-import torch.nn.functional as fn
-from torch import Tensor
 
-from weft import _step_decompositions, _step_reductions
-
-_aten = torch.ops.aten
-
-
-class ReadsValueError(Exception):
-    """Python asked for a tensor's value."""
+def decompose(name: tuple[str, str], arguments: list[Any]) -> Any:
+    """The operation, by name and overload, on all its arguments in order; NotImplemented where there is no way."""
+    op = operator_of(*name)
+    function = _decomposition(op)
+    return NotImplemented if function is None else call(op, function, arguments)
 
 
-class ShapeFromValuesError(Exception):
-    """A result's shape depends on values."""
-
-
-class CannotDrawError(Exception):
-    """Random numbers of a kind that can't be drawn ahead."""
-
-
-def _gru_cell(
-    x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
-) -> Tensor:
-    r_x, z_x, n_x = fn.linear(x, w_ih, b_ih).chunk(3, -1)
-    r_h, z_h, n_h = fn.linear(h, w_hh, b_hh).chunk(3, -1)
-    r, z = torch.sigmoid(r_x + r_h), torch.sigmoid(z_x + z_h)
-    n = torch.tanh(n_x + r * n_h)
-    return (h - n) * z + n
-
-
-def _lstm_cell(
-    x: Tensor, hc: tuple[Tensor, Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
-    b_hh: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    h, c = hc
-    i, f, g, o = (fn.linear(x, w_ih, b_ih) + fn.linear(h, w_hh, b_hh)).chunk(4, -1)
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
-
-
-def _rnn_cell(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    def cell(
-        x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
-    ) -> Tensor:
-        return activation(fn.linear(x, w_ih, b_ih) + fn.linear(h, w_hh, b_hh))
-
-    return cell
-
-
-def _one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
-    """Without a look at the values: an index that is no class is all zeros."""
-    if num_classes < 0:
-        raise ReadsValueError
-    return (x.unsqueeze(-1) == torch.arange(num_classes)).long()
-
-
-def _rrelu(
-    x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
-) -> Tensor:
-    if training:
-        raise CannotDrawError("rrelu")
-    return torch.where(x > 0, x, x * ((lower + upper) / 2))
-
-
-def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    x1, x2 = torch.broadcast_tensors(x1, x2)
-    norms = [torch.linalg.vector_norm(x, dim=dim, keepdim=True).clamp(min=eps) for x in (x1, x2)]
-    return (x1 / norms[0] * (x2 / norms[1])).sum(dim)
-
-
-_rnn_tanh_cell, _rnn_relu_cell = _rnn_cell(torch.tanh), _rnn_cell(torch.relu)
-
-#: By torch function, as TorchFunctionMode sees it.
-FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    _aten.gru_cell.default: _gru_cell,
-    _aten.lstm_cell.default: _lstm_cell,
-    _aten.rnn_tanh_cell.default: _rnn_tanh_cell,
-    _aten.rnn_relu_cell.default: _rnn_relu_cell,
-    fn.one_hot: _one_hot,
-    fn.rrelu: _rrelu,
-    torch.rrelu: _rrelu,
-    torch.cosine_similarity: _cosine_similarity,
-    torch.gru_cell: _gru_cell,
-    torch.lstm_cell: _lstm_cell,
-    torch.rnn_tanh_cell: _rnn_tanh_cell,
-    torch.rnn_relu_cell: _rnn_relu_cell,
-    Tensor.data.__get__: Tensor.detach,  # type: ignore[attr-defined]
-}
-
-_READERS = {Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.data_ptr, Tensor.__dlpack__}
-
-
-def refuse(func: Any, args: Any) -> None:
-    """Raises for what hands a tensor's numbers to Python behind the dispatcher's back."""
-    if func in _READERS:
-        raise ReadsValueError
-
-
-def _unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
-    return [x.select(dim, i) for i in range(x.shape[dim])]
-
-
-def _split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
-    length = x.shape[dim]
-    if size <= 0:
-        return [x.narrow(dim, 0, length)]
-    return [x.narrow(dim, start, min(size, length - start)) for start in range(0, max(length, 1), size)]
-
-
-def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
-
-
-def _native_layer_norm(
-    x: Tensor, shape: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    dims = list(range(x.dim() - len(shape), x.dim()))
-    mean = x.mean(dims, keepdim=True)
-    centred = x - mean
-    rstd = torch.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
-    y = centred * rstd
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias, mean, rstd
-
-
-_TABLE: dict[Any, Callable[..., Any]] = {
-    _aten.native_layer_norm.default: _native_layer_norm,
-    _aten.unbind.int: _unbind,
-    _aten.split.Tensor: _split,
-    _aten.unsafe_split.Tensor: _split,
-    _aten.split_with_sizes.default: _split_with_sizes,
-    _aten.unsafe_split_with_sizes.default: _split_with_sizes,
-}
-
-
-#: Those that are written as such.
-_DECOMPOSITIONS = {**_step_decompositions.TABLE, **_step_reductions.TABLE}
+def call(op: Any, function: Callable[..., Any], arguments: list[Any]) -> Any:
+    """`function` with the arguments of the operation `op`, in the schema's order."""
+    positional, named = [], {}
+    for parameter, argument in zip(op._schema.arguments, arguments, strict=True):
+        if parameter.kwarg_only:
+            named[parameter.name] = argument
+        else:
+            positional.append(argument)
+    return function(*positional, **named)
 
 
 @functools.cache
-def decomposition(func: Any) -> Callable[..., Any] | None:
-    """How the operation is made of others; None where there is no way."""
-    if func in _TABLE:
-        return _TABLE[func]
-    if func in _DECOMPOSITIONS:
-        return _DECOMPOSITIONS[func]
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
-        return func.decompose
-    if func.namespace == "prims":  # what PyTorch's decompositions are written in
-        return getattr(func, "impl_aten", None)
-    return _from_pytorch().get(func)
+def operator_of(name: str, overload: str) -> Any:
+    import torch
+
+    space, base = name.split("::")
+    return getattr(getattr(getattr(torch.ops, space), base), overload)
+
+
+@functools.cache
+def _decomposition(op: Any) -> Callable[..., Any] | None:
+    if op.namespace == "prims":  # what PyTorch's decompositions are written in
+        return getattr(op, "impl_aten", None)
+    return _from_pytorch().get(op)
 
 
 @functools.cache

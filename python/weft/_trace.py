@@ -1,18 +1,16 @@
-"""A function of tensors as a program: traced once, for all sizes of the dims that may differ.
+"""A function of tensors as a program: run once on tensors that hold nothing, for all sizes of the dims that may differ.
 
-The function runs on small tensors of its own (`_recorder`), twice where some sizes are symbols, each time with other
-small primes in their place. What both runs have alike is a number of the program; what differs as a symbol's primes do
-is that symbol. A function that looks at its sizes and does something else for some of them gives two records that don't
-match, and is traced for the sizes at hand.
+Where some sizes are symbols it is run twice, each time with other small primes in their place. What both runs have
+alike is a number of the program; what differs as a symbol's primes do is that symbol. A function that looks at its
+sizes and does something else for some of them gives two records that don't match, and is traced for the sizes at hand.
 """
 
 from __future__ import annotations
 
-import gc
+import contextlib
+import dataclasses
 import sys
 import threading
-import traceback
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,18 +18,52 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from weft import _fork, _own_functions, _recorder, _step_functions
+from weft import _C, _fork, _record, _recorder, _step_functions
 from weft._aten import DTYPES, UnsupportedError
-from weft._operations import Meta
-from weft._recorder import MutatesCapturedError, Recorder, SideEffectError
-from weft._trace_symbols import LARGEST, Key, Symbols
-from weft._trace_writer import Noise, Run, Traced, Writer
+from weft._record import Function, Run, SideEffectError
+from weft._trace_symbols import HINT, LARGEST, Key, Symbols
 
-__all__ = ["LARGEST", "MutatesCapturedError", "Noise", "SideEffectError", "Traced", "UnsupportedError", "trace"]
+__all__ = ["LARGEST", "Noise", "SideEffectError", "Traced", "UnsupportedError", "of_run", "trace"]
 
-#: One trace at a time: the random numbers that it must leave as they were are the process's.
+#: One trace at a time: what lets PyTorch's decompositions run, and Python's random numbers, are the process's.
 lock = threading.RLock()
 _fork.hold_across_fork(lock, _fork.TRACE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """Random numbers that the program takes as an input: `empty(shape).method_(*arguments)`."""
+
+    method: str  #: bernoulli_, uniform_, normal_, exponential_, random_
+    arguments: tuple[float, ...]
+    dtype: torch.dtype
+    sizes: list[tuple[int, list[tuple[int, int]]]]  #: a factor times the sizes of (input, dim)s
+
+    def shape(self, shapes: Sequence[Sequence[Any]]) -> list[Any]:
+        """Its shape, with the shapes of the program's inputs being these."""
+        shape = []
+        for factor, dims in self.sizes:
+            size: Any = factor
+            for leaf, dim in dims:
+                size = size * shapes[leaf][dim]
+            shape.append(size)
+        return shape
+
+    def draw(self, tensor: Tensor) -> Tensor:
+        """Into the tensor."""
+        return getattr(tensor, self.method)(*self.arguments)
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """A program whose inputs are the arguments' tensor leaves, in order, then `noise`, then `captured`."""
+
+    program: str
+    noise: list[Noise]
+    captured: list[Tensor]  #: outside tensors that the function reads
+    extra: Any  #: what the function returned beside tensors; of `trace`, the structure of its result
+    constants: int  #: how many of `captured`, at its end, are tensors of numbers that an operation itself made
+    sizes: list[list[int | str]]  #: of each argument and captured tensor, by dim: a number, or the name of a symbol
 
 
 def trace(
@@ -39,50 +71,71 @@ def trace(
     arguments: Sequence[Any],
     *,
     what: str,
-    dynamic: Callable[[int, Tensor], Sequence[int]] | None = None,
+    dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,),
 ) -> Traced:
     """The program of `fn(*arguments)`.
 
-    Of plain tensors among the arguments numbers are read too, since the function runs on some of them; of others (of
-    FakeTensorMode, of torch.func's transforms) only shape and dtype. `dynamic` says for each tensor leaf which dims may
-    be symbols (by default the leading one); of a fake tensor's dims those are that are SymInts. SymInts may be
+    Arguments may be of FakeTensorMode and of torch.func's transforms. `dynamic` says for each tensor leaf which dims
+    may be symbols (by default the leading one); of a fake tensor's dims those are that are SymInts. SymInts may be
     arguments too, and are numbers to the function.
 
-    Leaves of the result must be tensors. Raises UnsupportedError for what a program can't express, SideEffectError for
-    what it mustn't do, and whatever the function itself raises.
+    Leaves of the result must be tensors or numbers. Raises UnsupportedError for what a program can't express,
+    SideEffectError for what it mustn't do, and whatever the function itself raises.
     """
     leaves, spec = pytree.tree_flatten(tuple(arguments))
-    tracer = Tracer(fn, leaves, spec, what, dynamic or (lambda _, tensor: (0,)))
-    with lock, _recorder.alone(), _own_functions.traced():
-        return tracer.trace()
+
+    def flat(*given: Any) -> tuple[list[Tensor], pytree.TreeSpec]:
+        results, results_spec = pytree.tree_flatten(fn(*given))
+        return [leaf if isinstance(leaf, Tensor) else torch.full((), leaf) for leaf in results], results_spec
+
+    return of_function(Function(flat, leaves, spec, what, dynamic=dynamic))
 
 
-class Tracer:
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        leaves: list[Any],
-        spec: pytree.TreeSpec,
-        what: str,
-        dynamic: Callable[[int, Tensor], Sequence[int]],
-    ) -> None:
-        self.fn, self.leaves, self.spec, self.what = fn, leaves, spec, what
+def of_function(function: Function) -> Traced:
+    """The program of a function that has not been run yet."""
+    with lock, _recorder.alone():
+        return _Tracer(function, None, ()).trace()[0]
+
+
+def of_run(function: Function, run: Run, free: Sequence[int] = ()) -> tuple[Traced, _C.Template]:
+    """The program of the run, for all sizes for which the function does the same, and what it does for those.
+
+    `free`: numbers, by their word in the record, that are inputs of the program: they come after the tensors from
+    outside, as double[]. So do those that differ from run to run by themselves.
+
+    Raises UnsupportedError for what a program can't express.
+    """
+    with lock:
+        return _Tracer(function, run, free).trace()
+
+
+class _Tracer:
+    def __init__(self, function: Function, at_hand: Run | None, free: Sequence[int]) -> None:
+        self.function, self.at_hand, self.free = function, at_hand, list(free)
         self.by_hint = False
-        self.tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        for tensor in self.tensors:
+        self.shapes = [
+            list(leaf.shape[function.first_dims.get(i, 0) :])
+            for i, leaf in enumerate(function.leaves)
+            if isinstance(leaf, Tensor)
+        ]
+        tensors = [leaf for leaf in function.leaves if isinstance(leaf, Tensor)]
+        for tensor in tensors:
             _check_supported(tensor)
-        self.dynamic = {id(t): tuple(dynamic(i, t)) for i, t in enumerate(self.tensors)}
+        self.dims = [_dims(function, i, t, s) for i, (t, s) in enumerate(zip(tensors, self.shapes, strict=True))]
 
-    def trace(self) -> Traced:
+    def trace(self) -> tuple[Traced, _C.Template]:
         for symbols in self._choices():
             try:
                 return self._trace(symbols)
-            except (_step_functions.ReadsValueError, SideEffectError) as error:
-                raise self._explained(error) from None
-            except Exception:
-                if not symbols.keys:
-                    raise
+            except (_record.ReadsValueError, SideEffectError):
+                raise
+            except Exception as error:
+                if symbols.keys:
+                    continue
+                raise _own_error(error) from None
         raise AssertionError
+
+    # ---- sizes
 
     def _choices(self) -> Iterator[Symbols]:
         """All sizes that may be symbols, then with equal ones the same, then one less, then none."""
@@ -100,12 +153,12 @@ class Tracer:
 
     def _all_keys(self) -> list[Key]:
         keys: dict[Key, None] = {}
-        for tensor in self.tensors:
-            for size, key in zip(tensor.shape, self._keys(tensor), strict=True):
+        for shape, dims in zip(self.shapes, self.dims, strict=True):
+            for dim, size in enumerate(shape):
                 if isinstance(size, torch.SymInt):
                     keys.update((key, None) for key in self._outer_keys(size).values())
-                elif key is not None:
-                    keys[key] = None
+                elif dim in dims:
+                    keys[Key(int(size))] = None
         return list(keys)
 
     def _outer_keys(self, size: torch.SymInt) -> dict[Any, Key]:
@@ -114,163 +167,115 @@ class Tracer:
         symbols = sorted(size.node.expr.free_symbols, key=str)
         return {s: Key(int(hints[s]) if s in hints else None, "" if self.by_hint else str(s)) for s in symbols}
 
-    def _number(self, number: Any, symbols: Symbols, run: int) -> Any:
+    def _number(self, number: Any, symbols: Symbols, index: int) -> Any:
         """What the run has for an outer trace's size; anything else is what it is."""
         if not isinstance(number, torch.SymInt):
             return number
         sizes = {}
         for symbol, key in self._outer_keys(number).items():
-            sizes[symbol] = symbols.size(key, run) if key in symbols.keys else key.hint
+            sizes[symbol] = symbols.size(key, index) if key in symbols.keys else key.hint
             if sizes[symbol] is None:
                 raise UnsupportedError(f"the size {number}, which is known only when it runs")
         return int(number.node.expr.subs(sizes))
 
-    def _keys(self, tensor: Tensor) -> list[Key | None]:
-        """For each dim what its symbol is known by; None where its size is a number, or an outer trace's."""
-        keys: list[Key | None] = []
-        plain = all(type(size) is int for size in tensor.shape) and not _is_fake(tensor)
-        dims = self.dynamic.get(id(tensor))
-        for dim, size in enumerate(tensor.shape):
-            if plain and dims is not None and dim in dims and size >= 2:
-                keys.append(Key(int(size)))
-            else:
-                keys.append(None)
-        if plain and dims is None and not isinstance(tensor, torch.nn.Parameter) and tensor.dim() > 0:
-            keys[0] = Key(int(tensor.shape[0]))  # of a captured one: a symbol if an argument's is
-        return keys
+    def _sizes(self, shape: Sequence[Any], dims: Sequence[int], symbols: Symbols, index: int) -> list[int]:
+        sizes = []
+        for dim, size in enumerate(shape):
+            is_symbol = not isinstance(size, torch.SymInt) and dim in dims and Key(int(size)) in symbols.keys
+            sizes.append(symbols.size(Key(int(size)), index) if is_symbol else int(self._number(size, symbols, index)))
+        return sizes
 
-    # ---- one run
-
-    def _trace(self, symbols: Symbols) -> Traced:
-        try:
-            runs = [self._run(symbols, i, functional=False) for i in symbols.runs()]
-        except _recorder.NeedsFunctionalError:
-            runs = [self._run(symbols, i, functional=True) for i in symbols.runs()]
-        traced = Writer(symbols, runs).write()
-        self._find_leaks(symbols, runs)
-        return traced
-
-    def _run(self, symbols: Symbols, index: int, *, functional: bool) -> Run:
-        recorder = Recorder()
-        lift = _recorder.Lift(recorder, self.what, lambda t: self._stand_in(t, symbols, index, captured=True))
-        inputs = [self._stand_in(t, symbols, index, captured=False) for t in self.tensors]
-        metas = [Meta.of(tensor) for tensor in inputs]
-        for tensor in inputs:
-            recorder.add(tensor)
-        given = iter(inputs)
-        leaves = [next(given) if isinstance(a, Tensor) else self._number(a, symbols, index) for a in self.leaves]
-        arguments = pytree.tree_unflatten(leaves, self.spec)
-        fn = _functional(self.fn, lift) if functional else self.fn
-        try:
-            with recorder, lift:
-                leaves, spec = pytree.tree_flatten(fn(*arguments))
-                outputs = [lift.lift(leaf) if isinstance(leaf, Tensor) else torch.full((), leaf) for leaf in leaves]
-                outputs = [_own(recorder, leaf) for leaf in outputs]
-        except _recorder.NeedsFunctionalError:
-            if functional:
-                raise MutatesCapturedError(f"{self.what} changes a captured tensor in place") from None
-            raise
-        except _step_functions.CannotDrawError as error:
-            raise UnsupportedError(f"{error}: random numbers that can't be drawn ahead") from None
-        except _step_functions.ShapeFromValuesError as error:
-            raise UnsupportedError(f"{error}: the shape of its result depends on values") from None
-        _refuse_own_functions(outputs)
-        return Run(recorder, lift, metas, outputs, spec)
-
-    def _stand_in(self, tensor: Tensor, symbols: Symbols, run: int, *, captured: bool) -> Tensor:
+    def _captured_sizes(self, tensor: Tensor, symbols: Symbols, index: int) -> list[int] | None:
+        """What the function is shown of a tensor from outside; None: itself. Its leading size is a symbol if an
+        argument's is; weights' sizes are their own."""
+        shape, is_plain = list(tensor.shape), _recorder.is_plain(tensor)
+        if is_plain and (index == HINT or not symbols.keys or isinstance(tensor, torch.nn.Parameter)):
+            return None
+        if self.at_hand is not None and not is_plain and not _record.is_transformed(tensor):
+            return None  # the recording says what is wrong with it
         _check_supported(tensor)
-        sizes = [
-            symbols.size(key, run) if key in symbols.keys else int(self._number(size, symbols, run))
-            for key, size in zip(self._keys(tensor), tensor.shape, strict=True)
-        ]
-        if not _recorder.is_plain(tensor) or _is_fake(tensor) or 0 in tensor.shape:
-            result = numbers(sizes, tensor.dtype)
-        else:
-            result = tensor.detach()
-            for dim, size in enumerate(sizes):
-                if size != tensor.shape[dim]:
-                    result = result.index_select(dim, torch.arange(size) % tensor.shape[dim])
-            if result.is_inference() or (not captured and result.data_ptr() == tensor.data_ptr()):
-                result = result.clone()
-        if not result.is_floating_point() or (captured and not _may_need_gradient(tensor)):
-            return result
-        result.requires_grad_()
-        return result if captured else result.clone()  # no leaf: a step may change its own arguments
+        is_weight = isinstance(tensor, torch.nn.Parameter) or not shape
+        sizes = self._sizes(shape, () if is_weight or _is_fake(tensor) else (0,), symbols, index)
+        return None if is_plain and sizes == shape else sizes
 
-    # ---- errors
+    # ---- runs
 
-    def _explained(self, error: Exception) -> Exception:
-        if isinstance(error, SideEffectError):
-            return error
-        return RuntimeError(
-            f"{self.what} needs the value of a tensor {place(error)}, as `if` on a tensor, .item() and int() do. It "
-            "is captured once for all steps, when there are no values yet: use torch.where to choose between values, "
-            "weft.while_loop for a loop, or a Python number from outside"
+    def _trace(self, symbols: Symbols) -> tuple[Traced, _C.Template]:
+        indices = symbols.runs()
+        with _record.randomness_kept() if self.at_hand is not None and symbols.keys else contextlib.nullcontext():
+            runs = [self._run(symbols, index) for index in indices]
+        template = self._template(symbols, runs)
+        real = self.at_hand or runs[-1]
+        free = template.free_numbers(real.recording)
+        with _recorder.alone(), torch.autocast("cpu", enabled=False):
+            lowered = self._lowered(runs, list(template.free))
+            at_hand = [key.hint for key in symbols.keys] if HINT in indices else []
+            text, noise, constants, sizes = _C.program_of_runs(lowered, symbols.primes(), at_hand, _extern_derivative)
+            captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
+        del lowered
+        if self.at_hand is None:
+            for run in runs:
+                _record.refuse_leaks(self.function, run)
+        traced = Traced(text, [Noise(*one) for one in noise], captured, real.extra, len(constants), sizes)
+        return traced, template
+
+    def _run(self, symbols: Symbols, index: int) -> Run:
+        if self.at_hand is not None and (index == HINT or not symbols.keys):
+            return self.at_hand
+        view = _record.View(
+            [self._sizes(*each, symbols, index) for each in zip(self.shapes, self.dims, strict=True)],
+            lambda number: self._number(number, symbols, index),
+            lambda tensor: self._captured_sizes(tensor, symbols, index),
         )
+        return _record.record(self.function, view)
 
-    def _find_leaks(self, symbols: Symbols, runs: list[Run]) -> None:
-        """Tensors of the run that somebody keeps: a list that was appended to, an attribute that was set."""
-        references: list[weakref.ref[Tensor]] = []
-        for run in runs:
-            run.outputs, run.lift.stand_ins = [], []
-            references += run.recorder.forget()
-        if not any(reference() is not None for reference in references):
-            return
-        gc.collect()
-        for reference in references:
-            if (tensor := reference()) is not None:
-                sizes = [symbols.hint(size) for size in tensor.shape]
-                raise SideEffectError(
-                    f"{self.what} has a side effect: a {_type_name(tensor.dtype, sizes)} that it computes is kept "
-                    "after it returns, as by appending to a list or setting an attribute; return it as part of the "
-                    "result instead"
-                )
+    def _template(self, symbols: Symbols, runs: list[Run]) -> _C.Template:
+        """What all runs do; it must be the same."""
+        first, second = runs[0].recording, runs[min(1, len(runs) - 1)].recording
+        template = _C.Template(first, second, symbols.primes())
+        if template is None or any(run.extra != runs[0].extra for run in runs):
+            raise _C.MismatchError("what it does depends on sizes")
+        if self.at_hand is None and template.free:
+            raise _C.MismatchError("numbers in it depend on sizes")  # and nobody would ask for them again
+        for word in self.free:
+            template.free_number(word)
+        if not template.matches(runs[-1].recording):
+            raise _C.MismatchError("what it does depends on sizes")
+        return template
 
+    def _lowered(self, runs: list[Run], free: list[int]) -> list[_C.LoweredRun]:
+        def lower(functional: bool) -> list[_C.LoweredRun]:
+            return [
+                _C.LoweredRun(run.recording, free, functional, _step_functions.decompose, run.derivative)
+                for run in runs
+            ]
 
-def _functional(fn: Callable[..., Any], lift: _recorder.Lift) -> Callable[..., Any]:
-    """`fn` without changes in place: those of its own tensors become new tensors."""
-
-    def run(*arguments: Any) -> Any:
-        leaves, spec = pytree.tree_flatten(arguments)
-        result_spec = None
-
-        def flat(*flat_leaves: Any) -> list[Any]:
-            nonlocal result_spec
-            lift.functional = True
-            results, result_spec = pytree.tree_flatten(fn(*pytree.tree_unflatten(list(flat_leaves), spec)))
-            lift.write_back()
-            lift.functional = False
-            return [lift.lift(r) if isinstance(r, Tensor) else torch.full((), r) for r in results]
-
-        results = torch.func.functionalize(flat, remove="mutations")(*leaves)
-        assert result_spec is not None
-        return pytree.tree_unflatten(results, result_spec)
-
-    return run
+        try:
+            return lower(functional=False)
+        except _C.NeedsFunctionalError:
+            return lower(functional=True)
 
 
-def _own(recorder: Recorder, tensor: Tensor) -> Tensor:
-    if not recorder.owns(tensor):
-        raise UnsupportedError("a result that comes from no operation known to PyTorch's dispatcher")
-    return tensor
+def _extern_derivative(*operation: Any) -> str:
+    from weft import _extern
+
+    return _extern.derivative(*operation)
 
 
-def _refuse_own_functions(outputs: list[Tensor]) -> None:
-    """A torch.autograd.Function's backward is Python that no operation tells of."""
-    stack = [t.grad_fn for t in outputs if t.grad_fn is not None]
-    seen = set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, torch.autograd.function.BackwardCFunction):
-            raise UnsupportedError(f"the torch.autograd.Function {node.name()}, whose derivative is its own")
-        stack += [parent for parent, _ in node.next_functions if parent is not None]
+def _own_error(error: Exception) -> BaseException:
+    """A function's own error as it raised it."""
+    if isinstance(error, _record.FailedError) and error.__cause__ is not None:
+        return error.__cause__
+    if isinstance(error, _record.UnrecordableError):
+        return UnsupportedError(str(error))
+    return error
 
 
-def _may_need_gradient(tensor: Tensor) -> bool:
-    return tensor.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+def _dims(function: Function, index: int, tensor: Tensor, shape: Sequence[Any]) -> list[int]:
+    """Which dims of a tensor leaf may be symbols."""
+    if _is_fake(tensor) or not all(type(size) is int for size in shape):
+        return []
+    return [dim for dim in function.dynamic(index, tensor) if dim < len(shape) and shape[dim] >= 2]
 
 
 def _is_fake(tensor: Tensor) -> bool:
@@ -293,29 +298,3 @@ def _is_traced(tensor: Tensor) -> bool:
     """Whether it is one of PyTorch's own subclasses that stand for tensors while these are traced."""
     functional = sys.modules.get("torch._subclasses.functional_tensor")
     return _is_fake(tensor) or (functional is not None and isinstance(tensor, functional.FunctionalTensor))
-
-
-def numbers(sizes: list[int], dtype: torch.dtype) -> Tensor:
-    """Some numbers, where there are none to be had."""
-    if not dtype.is_floating_point:
-        return torch.zeros(sizes, dtype=dtype)
-    count = 1
-    for size in sizes:
-        count *= size
-    return torch.linspace(0.1, 0.9, count).sin().reshape(sizes).to(dtype)
-
-
-def _type_name(dtype: torch.dtype, sizes: Sequence[Any]) -> str:
-    return f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, sizes))}]"
-
-
-#: Folders whose frames aren't the user's.
-_OWN = tuple(f"{path}/" for path in (*torch.__path__, *sys.modules["weft"].__path__))
-
-
-def place(error: BaseException) -> str:
-    """Where in the user's own code an error came from."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(_OWN):
-            return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"
-    return ""

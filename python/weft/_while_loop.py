@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from weft import _C, _programs, _record, _recorder, _trace, _trees
+from weft import _C, _programs, _record, _trace, _trees
 from weft._aten import UnsupportedError
 from weft._dynamo import without_dynamo
 from weft._scan import checked_carry, tensors
@@ -111,7 +111,7 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
 
 
 def _without_gradient(text: str, inputs: list[Tensor]) -> list[Tensor]:
-    if _recorder.current() is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+    if not _C.recording() and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         return list(_NoGradient.apply(text, *inputs))
     return torch.ops.weft.call(text, inputs)
 

@@ -1,9 +1,11 @@
 #include "operator/program_table.h"
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 
 #include "base/fork.h"
+#include "base/settings.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
 
@@ -16,6 +18,9 @@ std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kLookup);
 
 /// By contents; the keys are the programs' own texts. Never destroyed either.
 auto& table = *new std::unordered_map<std::string_view, std::unique_ptr<const CallProgram>>;
+
+/// Counts the calls, to tell which program was called last.
+std::atomic<int64_t> uses{1};
 
 /// This thread's recently used programs by the address of their text. Only interned texts get in; they stay where they
 /// are for ever, so an address cannot come to mean another text.
@@ -66,15 +71,34 @@ const CallProgram& intern(ir::Program program) {
 CallProgram::CallProgram(std::string text, ir::Program program)
     : text_(std::move(text)), program_(std::move(program)), signature_(program_) {}
 
-const engine::Executable& CallProgram::executable() const {
-  if (const auto* ready = executable_.load(std::memory_order_acquire)) return *ready;
+std::shared_ptr<const engine::Executable> CallProgram::executable() const {
+  last_use_.store(uses.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
+  if (auto ready = executable_.load(std::memory_order_acquire)) return ready;
   auto compiled = engine::compile(text_);
+  executable_.store(compiled, std::memory_order_release);
+  free_executables();
+  return compiled;
+}
+
+/// Those asked for longest ago, an eighth at once. What runs still holds its own.
+void CallProgram::free_executables() {
+  std::vector<std::shared_ptr<const engine::Executable>> freed;  // after the lock
   std::lock_guard lock(lookup_mutex());
-  if (!owner_) {
-    owner_ = std::move(compiled);
-    executable_.store(owner_.get(), std::memory_order_release);
+  std::vector<std::pair<int64_t, const CallProgram*>> kept;
+  for (const auto& [text, program] : table) {
+    if (program->executable_.load(std::memory_order_relaxed) != nullptr)
+      kept.emplace_back(program->last_use_.load(std::memory_order_relaxed), program.get());
   }
-  return *owner_;
+  const auto most = static_cast<size_t>(settings().executables);
+  if (kept.size() <= most) return;
+  std::ranges::sort(kept);
+  kept.resize(kept.size() - most + most / 8);
+  for (const auto& [_, program] : kept) freed.push_back(program->executable_.exchange(nullptr));
+}
+
+int64_t kept_executables() {
+  std::lock_guard lock(lookup_mutex());
+  return std::ranges::count_if(table, [](const auto& entry) { return entry.second->is_compiled(); });
 }
 
 const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const {

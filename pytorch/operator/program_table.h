@@ -37,8 +37,9 @@ class CallProgram {
   const std::string& text() const { return text_; }
   const ir::Program& program() const { return program_; }
   const Signature& signature() const { return signature_; }
-  /// Compiled at the first use.
-  const engine::Executable& executable() const;
+  /// Compiled at the first use. At most Settings::executables are kept: those that were asked for last.
+  std::shared_ptr<const engine::Executable> executable() const;
+  bool is_compiled() const { return executable_.load(std::memory_order_relaxed) != nullptr; }
   /// Derived at the first use of each `wanted` (an input each).
   const Derivative& derivative(const std::vector<bool>& wanted) const;
   /// The program of passes::vjp_of_primals.
@@ -50,8 +51,9 @@ class CallProgram {
   std::string text_;
   ir::Program program_;
   Signature signature_;
-  mutable std::atomic<const engine::Executable*> executable_{nullptr};
-  mutable std::shared_ptr<const engine::Executable> owner_;
+  static void free_executables();
+  mutable std::atomic<std::shared_ptr<const engine::Executable>> executable_;
+  mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
   using Derived = std::map<std::vector<bool>, const CallProgram*>;
   const CallProgram& derive(Derived& known, const std::vector<bool>& inputs,
@@ -63,7 +65,10 @@ class CallProgram {
 /// User's error if it doesn't parse.
 const CallProgram& find_program(std::string_view text);
 
-/// The same for a program that is there already.
+/// How many programs have been compiled and are kept.
+int64_t kept_executables();
+
+/// As find_program, for a program that is there already.
 const CallProgram& intern(ir::Program program);
 
 }  // namespace weft::torch_operator

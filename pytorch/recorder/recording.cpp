@@ -95,10 +95,15 @@ void Recording::resume(Recording* recording) {
 
 at::Tensor Recording::make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t storage) {
   auto tensor = at::detail::make_tensor<RecordingTensor>(dtype, sizes, strides, serial_, values_++, storage);
+  if (interceptor_ != nullptr) {
+    metas_.push_back({dtype, sizes.vec()});
+    ++sharers_[storage];
+  }
   made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;
 }
 
+/// input_types() reads this again.
 at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad) {
   auto tensor = make(dtype, sizes, contiguous(sizes), values_);
   ++inputs_;
@@ -155,6 +160,17 @@ int64_t Recording::outside_index(const at::Tensor& given) {
   if (tensor.layout() != at::kStrided) throw UnsupportedError("a tensor of layout " + c10::str(tensor.layout()));
   record_.sizes({given.sizes().data(), given.sizes().size()});
   return known->second;
+}
+
+std::vector<std::pair<at::ScalarType, std::vector<int64_t>>> Recording::input_types() const {
+  std::vector<std::pair<at::ScalarType, std::vector<int64_t>>> types;
+  const int64_t* word = record_.words().data();  // as input() has written them
+  for (int64_t i = 0; i < inputs_; ++i) {
+    auto dtype = static_cast<at::ScalarType>(word[0] >> 1);
+    types.emplace_back(dtype, std::vector<int64_t>(word + 2, word + 2 + word[1]));
+    word += 2 + word[1];
+  }
+  return types;
 }
 
 std::vector<std::vector<int64_t>> Recording::outside_sizes() const {
@@ -216,7 +232,7 @@ struct Recording::Call {
 
 void Recording::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   try {
-    record(op, stack);
+    if (interceptor_ == nullptr || !interceptor_->intercept(op, stack)) record(op, stack);
   } catch (const ReadsValueError& error) {
     failure_ = {Failure::kReadsValue, error.what(), {}};
     throw;
@@ -247,7 +263,9 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   Operation operation{op, arguments_.size(), record_.words().size(), 0, at::GradMode::is_enabled(), {}};
   record_.fixed(traits.name << 1 | static_cast<int64_t>(operation.grad_mode));
   for (const c10::IValue& argument : call.arguments) write(call, argument);
-  arguments_.insert(arguments_.end(), call.arguments.begin(), call.arguments.end());
+  for (const c10::IValue& argument : call.arguments) {
+    arguments_.push_back(interceptor_ == nullptr ? argument : as_it_is(argument));
+  }
   operation.end_word = record_.words().size();
   push_results(call, stack);
   operation.results = std::move(call.results);
@@ -268,7 +286,8 @@ void Recording::refuse_mutation(Call& call) {
       auto* value = own(tensor);
       if (value != nullptr && value->storage >= 0) {
         // The value changes and its derivative doesn't, which no operation out of place does.
-        if (!at::GradMode::is_enabled() && tensor.requires_grad())
+        bool is_seen = at::GradMode::is_enabled() && tensor.requires_grad();
+        if (!is_seen && requires_gradient(value->storage))
           throw UnsupportedError("a change in place that autograd doesn't see");
         changed_.insert(value->storage);
         continue;
@@ -278,6 +297,15 @@ void Recording::refuse_mutation(Call& call) {
                           value != nullptr ? outside_[static_cast<size_t>(-1 - value->storage)] : original(tensor));
     }
   }
+}
+
+/// Whether a tensor that somebody holds in this memory does.
+bool Recording::requires_gradient(int64_t storage) const {
+  return std::ranges::any_of(made_, [&](const auto& made) {
+    auto tensor = made.lock();
+    return tensor.defined() && static_cast<RecordingTensor*>(tensor.get())->storage == storage &&
+           tensor->requires_grad();
+  });
 }
 
 void Recording::write_number(Call& call, const at::Tensor& number) {
@@ -441,7 +469,7 @@ std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs
       if (!number) throw UnsupportedError("a torch.autograd.Function of a number");
       record_.fixed(*number);
     }
-    arguments_.emplace_back(*list);
+    arguments_.push_back(interceptor_ == nullptr ? c10::IValue(*list) : as_it_is(*list));
   }
   record_.append(part);
   operation.end_word = record_.words().size();
@@ -452,6 +480,49 @@ std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs
   }
   operations_.push_back(std::move(operation));
   return results;
+}
+
+std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                           std::string vjp) {
+  auto results = derived(inputs, values, Record(), 0);
+  operations_.back().vjp = std::move(vjp);
+  return results;
+}
+
+bool Recording::shares_memory(const at::Tensor& tensor) const {
+  auto* value = own(tensor);
+  auto found = value != nullptr ? sharers_.find(value->storage) : sharers_.end();
+  return found == sharers_.end() || found->second > 1;
+}
+
+/// The argument with tensors of their own, which stay the values that they are when others are rebound.
+c10::IValue Recording::as_it_is(const c10::IValue& argument) const {
+  if (argument.isTensor()) {
+    auto* value = own(argument.toTensor());
+    if (value == nullptr) return argument;
+    return at::detail::make_tensor<RecordingTensor>(argument.toTensor().scalar_type(), value->sizes(), value->strides(),
+                                                    serial_, value->id, value->storage);
+  }
+  if (argument.isTensorList()) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& tensor : argument.toTensorVector()) tensors.push_back(as_it_is(tensor).toTensor());
+    return tensors;
+  }
+  if (argument.isList() && !argument.isIntList() && !argument.isDoubleList() && !argument.isBoolList()) {
+    auto list = argument.toList();
+    c10::impl::GenericList copy(list.elementType());
+    for (const c10::IValue& item : list) copy.push_back(as_it_is(item));
+    return copy;
+  }
+  return argument;
+}
+
+void Recording::rebind(const at::Tensor& tensor, const at::Tensor& result) {
+  auto* value = own(tensor);
+  auto* next = own(result);
+  TORCH_CHECK(value != nullptr && next != nullptr, "weft internal error: a change of a tensor from outside");
+  value->id = next->id;
+  value->resize(result.sizes(), result.strides());
 }
 
 // ---- values that are known now

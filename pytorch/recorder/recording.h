@@ -44,6 +44,16 @@ struct Operation {
   bool grad_mode;
   std::vector<int64_t> results;  ///< ids; of an argument that was changed in place its own, -1 of what is no tensor
   size_t payload = 0;            ///< of `derived`: which
+  std::string vjp = {};          ///< of `derived`: the derivative's program, where it is known
+};
+
+/// Is asked of every operation before it is recorded.
+class Interceptor {
+ public:
+  virtual ~Interceptor() = default;
+  /// Puts the operation's results in the place of its arguments on the stack, as its kernel does; false where it is to
+  /// be recorded as it is.
+  virtual bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
 };
 
 /// Runs of Python code on tensors that hold nothing and write down what is done to them.
@@ -75,6 +85,26 @@ class Recording {
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   const Record& part, size_t payload);
 
+  /// With the derivative's program, in a run that is being lowered.
+  std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                  std::string vjp);
+
+  // ---- for runs that are being lowered
+
+  void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
+  /// What a value was when it was made; only with an interceptor.
+  struct Meta {
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes;
+  };
+  const std::vector<Meta>& metas() const { return metas_; }
+  /// Whether another tensor of the recording is, or was, a view of this one's memory; only with an interceptor.
+  bool shares_memory(const at::Tensor& tensor) const;
+  /// From here on the tensor is the value that `result` is, as an operation in place makes it.
+  void rebind(const at::Tensor& tensor, const at::Tensor& result);
+
+  // ----
+
   /// How many tensors of the recording somebody still holds. What is needed to replay it is gone afterwards.
   size_t leaks();
   /// These.
@@ -82,6 +112,8 @@ class Recording {
 
   const Record& record() const { return record_; }
   const std::vector<at::Tensor>& outside() const { return outside_; }
+  /// Dtypes and sizes of the inputs.
+  std::vector<std::pair<at::ScalarType, std::vector<int64_t>>> input_types() const;
   /// The sizes that the function sees of them.
   std::vector<std::vector<int64_t>> outside_sizes() const;
   const std::vector<Operation>& operations() const { return operations_; }
@@ -111,7 +143,9 @@ class Recording {
   int64_t outside_index(const at::Tensor& tensor);
   /// The tensor as a value of this recording; nullptr for one from outside, and for what stands for such.
   RecordingTensor* own(const at::Tensor& tensor) const;
+  c10::IValue as_it_is(const c10::IValue& argument) const;
   void refuse_mutation(Call& call);
+  bool requires_gradient(int64_t storage) const;
   void write(Call& call, const c10::IValue& argument);
   void write_tensor(Call& call, const at::Tensor& tensor);
   void write_number(Call& call, const at::Tensor& number);
@@ -135,6 +169,9 @@ class Recording {
   int64_t inputs_ = 0, values_ = 0;
   uint64_t serial_;
   std::optional<Failure> failure_;
+  Interceptor* interceptor_ = nullptr;
+  std::vector<Meta> metas_;                    ///< by value
+  std::unordered_map<int64_t, int> sharers_;   ///< by storage: how many values were made in it
   Recording* before_ = nullptr;
   bool entered_ = false, saw_hooks_ = false;
 };

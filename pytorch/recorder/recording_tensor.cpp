@@ -11,13 +11,14 @@ const auto& detach = *new auto(
     c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "").typed<at::Tensor(const at::Tensor&)>());
 
 constexpr c10::DispatchKeySet kKeys({c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1,
-                                     c10::DispatchKey::ADInplaceOrView});
+                                     c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
+constexpr c10::DispatchKeySet kInferenceKeys({c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutocastCPU});
 
 }  // namespace
 
 RecordingTensor::RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
                                  uint64_t recording, int64_t id, int64_t storage)
-    : TensorImpl(c10::InferenceMode::is_enabled() ? c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) : kKeys,
+    : TensorImpl(c10::InferenceMode::is_enabled() ? kInferenceKeys : kKeys,
                  c10::scalarTypeToTypeMeta(dtype), c10::Device(c10::kCPU)),
       recording(recording),
       id(id),

@@ -72,7 +72,9 @@ struct Aside {
   at::AutoGradMode no_grad{false};
 };
 
-std::shared_ptr<const ResultShapes> compute(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
+}  // namespace
+
+ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   torch::jit::Stack stack;
   for (const c10::IValue& argument : arguments) stack.push_back(to_meta(argument));
   // Factories without a device make a tensor on the CPU otherwise.
@@ -86,10 +88,10 @@ std::shared_ptr<const ResultShapes> compute(const c10::OperatorHandle& op, at::A
     Aside aside;
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   }
-  auto shapes = std::make_shared<ResultShapes>();
+  ResultShapes shapes;
   for (const c10::IValue& result : stack) {
-    auto& found = shapes->results.emplace_back();
-    shapes->is_list.push_back(result.isTensorList());
+    auto& found = shapes.results.emplace_back();
+    shapes.is_list.push_back(result.isTensorList());
     if (result.isTensorList()) {
       for (const at::Tensor& tensor : result.toTensorVector()) found.push_back(shape_of(tensor));
     } else if (result.isTensor()) {
@@ -103,13 +105,11 @@ std::shared_ptr<const ResultShapes> compute(const c10::OperatorHandle& op, at::A
     const at::Tensor& now = before[i].toTensor();
     const at::Tensor& then = arguments[i].toTensor();
     if (now.sizes() != then.sizes() || now.strides() != then.strides()) {
-      shapes->resized.emplace_back(i, shape_of(now));
+      shapes.resized.emplace_back(i, shape_of(now));
     }
   }
   return shapes;
 }
-
-}  // namespace
 
 std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key) {
   std::lock_guard lock(cache.mutex);
@@ -119,7 +119,7 @@ std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key
 
 std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
                                                 const std::vector<int64_t>& key) {
-  auto shapes = compute(op, arguments);
+  auto shapes = std::make_shared<const ResultShapes>(compute_shapes(op, arguments));
   std::lock_guard lock(cache.mutex);
   if (cache.shapes.size() >= kMostShapes) cache.shapes.clear();
   cache.shapes.emplace(key, shapes);

@@ -32,4 +32,7 @@ std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key
 std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
                                                 const std::vector<int64_t>& key);
 
+/// They anew, kept nowhere.
+ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments);
+
 }  // namespace weft::recorder

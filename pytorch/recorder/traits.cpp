@@ -126,7 +126,7 @@ void add_kernels(const OperatorHandle& op) {
   if (!is_composite && !op.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) {
     library(space, DispatchKey::PrivateUse1).impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed>());
   }
-  if (op.hasKernelForDispatchKey(DispatchKey::BackendSelect)) {
+  if (!is_composite && op.hasKernelForDispatchKey(DispatchKey::BackendSelect)) {
     library(space, kAboveAll).impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed>());
   }
 }

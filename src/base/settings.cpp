@@ -25,6 +25,12 @@ int64_t megabytes(const char* name, int64_t fallback) {
   return value.empty() ? fallback : std::clamp<int64_t>(std::atoll(value.c_str()), 0, int64_t{1} << 32) << 20;
 }
 
+/// At least 1.
+int64_t positive(const char* name, int64_t fallback) {
+  std::string value = variable(name);
+  return value.empty() ? fallback : std::max<int64_t>(std::atoll(value.c_str()), 1);
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   std::stringstream stream(text);
@@ -55,6 +61,7 @@ Settings read() {
   s.cache_dir = cache_directory();
   s.arena_bytes = megabytes("WEFT_ARENA_MB", s.arena_bytes);
   s.cache_bytes = megabytes("WEFT_CACHE_MB", s.cache_bytes);
+  s.executables = positive("WEFT_EXECUTABLES", s.executables);
   s.share_all = is_on("WEFT_SHARE_ALL", false);
   s.guard = is_on("WEFT_GUARD", false);
   s.delays = is_on("WEFT_DELAYS", false);

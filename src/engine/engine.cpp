@@ -14,8 +14,16 @@ namespace {
 /// What the engine keeps for the process's life. Never destroyed: threads may still be calling while it exits.
 struct State {
   std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kEngine);
-  std::unordered_map<std::string, std::shared_ptr<const Executable>> executables;
+  std::unordered_map<std::string, std::weak_ptr<const Executable>> executables;
+  size_t live = 0;  ///< of these, at the last look
   Stats counted;
+
+  /// Forgets what nobody holds, now and then.
+  void sweep() {
+    if (executables.size() < 2 * live + 64) return;
+    std::erase_if(executables, [](const auto& entry) { return entry.second.expired(); });
+    live = executables.size();
+  }
 };
 
 State& state = *new State;
@@ -38,12 +46,17 @@ std::shared_ptr<const Executable> compile(std::string_view text) {
   std::string key(text);
   {
     std::lock_guard lock(state.mutex);
-    if (auto found = state.executables.find(key); found != state.executables.end()) return found->second;
+    if (auto found = state.executables.find(key); found != state.executables.end())
+      if (auto executable = found->second.lock()) return executable;
   }
   // Two threads may build the same program at once; the first to finish is kept.
   auto executable = build(text);
   std::lock_guard lock(state.mutex);
-  return state.executables.try_emplace(std::move(key), std::move(executable)).first->second;
+  state.sweep();
+  auto& known = state.executables[std::move(key)];
+  if (auto other = known.lock()) return other;
+  known = executable;
+  return executable;
 }
 
 Stats stats() {

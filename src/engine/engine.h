@@ -27,8 +27,8 @@ class Executable {
   virtual std::string plan(const ir::Bindings& bindings) const = 0;
 };
 
-/// The executable of a program's text, compiled once per process and then found by the text. User's error when the text
-/// doesn't parse.
+/// The executable of a program's text, found by the text as long as somebody holds it, else compiled. User's error when
+/// the text doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
 
 /// What the engine counted since the process began: programs compiled, seconds, cache hits, and for each reason how

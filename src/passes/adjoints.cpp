@@ -137,7 +137,8 @@ void mark_varied(const Program& program, const Block& block, ValueSet& varied) {
 }
 
 std::vector<ValueId> choose_kept(const Program& program, const Block& block, const ValueSet& demanded,
-                                 const ValueSet& available, const ValueSet& pinned, Keep keep) {
+                                 const ValueSet& available, const ValueSet& pinned, const ValueSet& for_derivative,
+                                 Keep keep) {
   // A view would be copied to be kept, so what it looks at is kept where that costs the same.
   constexpr int64_t kPlain = 100;
   constexpr int64_t kView = 101;
@@ -157,7 +158,7 @@ std::vector<ValueId> choose_kept(const Program& program, const Block& block, con
   for (const Op& op : block.ops)
     for (ValueId result : op.results) {
       int number = add(result, info(op.code).op_class == OpClass::kMovement ? kView : kPlain, false);
-      if (is_expensive(op.code, keep)) {
+      if (is_expensive(op.code, keep) && !for_derivative.contains(result)) {
         cut.pin(number);
         continue;
       }

@@ -48,9 +48,11 @@ class Adjoints {
 void mark_varied(const ir::Program& program, const ir::Block& block, ValueSet& varied);
 
 /// Of a block's values, those to keep so that the demanded ones can be had again: kept or recomputed from kept ones.
-/// `available`: values that cost nothing; `pinned`: arguments that cannot be recomputed (other arguments are free).
+/// `available`: values that cost nothing; `pinned`: arguments that cannot be recomputed (other arguments are free);
+/// `for_derivative`: values that only the derivative asks for: computing one where it is needed costs nothing more.
 /// Returns the kept values in the order of their definition.
 std::vector<ir::ValueId> choose_kept(const ir::Program& program, const ir::Block& block, const ValueSet& demanded,
-                                     const ValueSet& available, const ValueSet& pinned, Keep keep);
+                                     const ValueSet& available, const ValueSet& pinned,
+                                     const ValueSet& for_derivative, Keep keep);
 
 }  // namespace weft::passes

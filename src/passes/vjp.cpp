@@ -146,7 +146,7 @@ class Split {
       if (!is_tainted(op)) primal.ops.push_back(op);
     ValueSet available;
     for (ValueId v : outputs_) available.insert(v);
-    for (ValueId v : choose_kept(joint_, primal, demanded_, available, {}, keep)) {
+    for (ValueId v : choose_kept(joint_, primal, demanded_, available, {}, only_for_derivative(primal), keep)) {
       kept_.insert(v);
       if (holds(inputs_, v))
         saved_inputs_.push_back(v);
@@ -155,6 +155,21 @@ class Split {
       else
         residuals_.push_back(v);
     }
+  }
+
+  /// What the forward doesn't read: cos(x) of sin(x), for which x is kept, being there anyway, and not a stack.
+  ValueSet only_for_derivative(const ir::Block& primal) const {
+    ValueSet read, others;
+    for (ValueId v : outputs_) read.insert(v);
+    for (size_t i = primal.ops.size(); i-- > 0;) {
+      const Op& op = primal.ops[i];
+      bool is_read = false;
+      for (ValueId result : op.results) is_read = is_read || read.contains(result);
+      if (is_read) for_each_use(op, [&](ValueId v) { read.insert(v); });
+      for (ValueId result : op.results)
+        if (!is_read) others.insert(result);
+    }
+    return others;
   }
 
   Program backward() {

@@ -156,7 +156,7 @@ class ScanRule {
     }
     region.ops = std::move(forward_.ops);
     const Keep kept = forward_.checkpointed ? Keep::kCheckpoint : outer_.keep();
-    for (ValueId v : choose_kept(program_, region, demanded, available, pinned, kept)) {
+    for (ValueId v : choose_kept(program_, region, demanded, available, pinned, {}, kept)) {
       auto x = stack.find(v);
       map.set(v, backward_.step_of(program_, x != stack.end() ? x->second : forward_.stack_of(program_, v)));
     }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import weft
-from weft import _replay
+from weft import _trace
 
 SCALE = 2.0
 
@@ -23,13 +26,13 @@ SCALE = 2.0
 def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What has been traced, one entry each time."""
     seen: list[str] = []
-    trace = _replay.trace
+    trace = _trace.of_run
 
     def counted(function: Any, *args: Any) -> Any:
         seen.append(function.what)
         return trace(function, *args)
 
-    monkeypatch.setattr(_replay, "trace", counted)
+    monkeypatch.setattr(_trace, "of_run", counted)
     yield seen
 
 
@@ -302,3 +305,37 @@ class TestSurroundings:
         for batch in (4, 60, 30, 7, 64, 129):
             h, x = torch.randn(batch, 2), torch.randn(3, batch, 2)
             torch.testing.assert_close(last(step, h, x), by_hand(step, h, x))
+
+
+def test_executables_are_freed_and_compiled_again() -> None:
+    code = """
+import torch, weft
+h, xs = torch.zeros(3, 4), torch.randn(5, 3, 4)
+for n in [*range(12), *range(12)]:
+    def step(h, x):
+        for _ in range(n):
+            h = torch.tanh(h + x)
+        return h * 0.5 + x, h
+    got, want = weft.scan(step, h, xs)[0], h
+    for x in xs:
+        want, _ = step(want, x)
+    torch.testing.assert_close(got, want)
+kept = weft.stats()["captured"]
+assert kept["programs"] == 12 and kept["executables"] <= 4, kept
+assert weft.stats()["compiled"] == 24, weft.stats()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"WEFT_EXECUTABLES": "4"})
+
+
+def test_autocast_sees_what_a_step_computes() -> None:
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = h @ x.mT  # of recorded tensors alone
+        return (scores @ x).float() * 0.1, scores
+
+    h, xs = torch.randn(3, 4), torch.randn(5, 6, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, theirs = weft.scan(step, h, xs), by_hand(step, h, xs)
+        scores = step(h, xs[0])[1]
+    assert ours[1].dtype == scores.dtype == torch.bfloat16
+    torch.testing.assert_close(ours[1][0], scores, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(ours[0], theirs, rtol=5e-2, atol=5e-2)

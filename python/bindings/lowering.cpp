@@ -1,0 +1,149 @@
+// Recorded runs as programs, for weft._replay.
+
+#include <pybind11/stl.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings/bindings.h"
+#include "lowering/extern_text.h"
+#include "lowering/lowered_run.h"
+#include "lowering/program_of_runs.h"
+
+namespace py = pybind11;
+
+namespace weft::bindings {
+
+namespace {
+
+using lowering::LoweredRun;
+using recorder::Recording;
+
+/// As Python's functions take it: of dtypes and the like Python's objects, not their numbers.
+py::object as_python(const c10::IValue& value, const c10::TypePtr& type) {
+  if (auto optional = type->cast<c10::OptionalType>(); optional && !value.isNone())
+    return as_python(value, optional->getElementType());
+  if (value.isInt() && type->kind() == c10::TypeKind::ScalarTypeType)
+    return py::cast(static_cast<at::ScalarType>(value.toInt()));
+  if (value.isInt() && type->kind() == c10::TypeKind::MemoryFormatType)
+    return py::cast(static_cast<at::MemoryFormat>(value.toInt()));
+  if (value.isInt() && type->kind() == c10::TypeKind::LayoutType)
+    return py::cast(static_cast<at::Layout>(value.toInt()));
+  return torch::jit::toPyObject(value);
+}
+
+py::tuple name_of(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
+  return py::make_tuple(name.name, name.overload_name.empty() ? "default" : name.overload_name);
+}
+
+/// A function of (name, arguments in the schema's order) that gives the results, or NotImplemented.
+auto decompose_with(py::function function) {
+  return [function](const c10::OperatorHandle& op,
+                    const torch::jit::Stack& arguments) -> std::optional<torch::jit::Stack> {
+    py::gil_scoped_acquire gil;
+    py::list given;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      given.append(as_python(arguments[i], op.schema().arguments()[i].real_type()));
+    py::object found = function(name_of(op), given);
+    if (found.is(py::reinterpret_borrow<py::object>(Py_NotImplemented))) return std::nullopt;
+    const auto& returns = op.schema().returns();
+    torch::jit::Stack results;
+    if (returns.size() == 1) {
+      results.push_back(torch::jit::toIValue(found, returns[0].type()));
+    } else {
+      auto several = found.cast<py::sequence>();
+      for (size_t i = 0; i < returns.size(); ++i)
+        results.push_back(torch::jit::toIValue(several[i], returns[i].type()));
+    }
+    return results;
+  };
+}
+
+/// A function of (which, tensors) that gives a program's text.
+auto derivative_with(py::function function) {
+  return [function](size_t payload, const std::vector<at::Tensor>& like) {
+    py::gil_scoped_acquire gil;
+    return function(payload, like).cast<std::string>();
+  };
+}
+
+/// Tensors as ("operand", which), any other argument as Python has it.
+py::object spelled(const lowering::ExternOperation& operation, const c10::IValue& value, const c10::TypePtr& type) {
+  if (value.isTensor()) {
+    if (!value.toTensor().defined()) return py::none();
+    return py::make_tuple("operand", operation.operand(value.toTensor()));
+  }
+  if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
+    py::list list;
+    for (const c10::IValue& item : value.toListRef()) list.append(spelled(operation, item, type));
+    return list;
+  }
+  return as_python(value, type);
+}
+
+py::list types_of(const std::vector<lowering::ExternOperation::Tensor>& tensors) {
+  py::list list;
+  for (const auto& tensor : tensors)
+    list.append(py::make_tuple(tensor.dtype, tensor.sizes, tensor.is_symbol, tensor.requires_gradient));
+  return list;
+}
+
+/// A function of (call, name, arguments, operands, results), the last two as (dtype, sizes, which dims are symbols,
+/// whether autograd would ask for its derivative), that gives a program's text.
+lowering::ExternDerivative extern_derivative_with(const py::function& function) {
+  return [&function](const lowering::ExternOperation& operation) {
+    py::list arguments;
+    for (size_t i = 0; i < operation.arguments.size(); ++i)
+      arguments.append(spelled(operation, operation.arguments[i], operation.op.schema().arguments()[i].real_type()));
+    return function(operation.call, name_of(operation.op), arguments, types_of(operation.operands),
+                    types_of(operation.results))
+        .cast<std::string>();
+  };
+}
+
+/// (text, [(method, arguments, dtype, [(factor, [(input, dim)])])], constants, sizes)
+py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, std::vector<std::pair<int64_t, int64_t>> primes,
+                          std::vector<int64_t> at_hand, const py::function& derivative) {
+  lowering::Symbols symbols(std::move(primes), std::move(at_hand));
+  auto program = lowering::program_of_runs(runs, symbols, extern_derivative_with(derivative));
+  py::list noise;
+  for (const auto& one : program.noise) {
+    py::list arguments;
+    for (const c10::IValue& argument : one.draw.arguments) arguments.append(torch::jit::toPyObject(argument));
+    noise.append(py::make_tuple(one.draw.method, py::tuple(arguments), one.dtype, one.sizes));
+  }
+  return py::make_tuple(program.text, noise, program.constants, program.sizes);
+}
+
+py::object unsupported_error() { return py::module_::import("weft._aten").attr("UnsupportedError"); }
+
+}  // namespace
+
+void init_lowering(py::module_& m) {
+  static py::handle mismatch = py::exception<lowering::Mismatch>(m, "MismatchError").release();
+  static py::handle needs_functional =
+      py::exception<lowering::NeedsFunctionalError>(m, "NeedsFunctionalError").release();
+  py::register_local_exception_translator([](std::exception_ptr error) {
+    try {
+      std::rethrow_exception(std::move(error));
+    } catch (const lowering::Mismatch&) {
+      PyErr_SetString(mismatch.ptr(), "what it does depends on sizes");
+    } catch (const lowering::NeedsFunctionalError& needs) {
+      PyErr_SetString(needs_functional.ptr(), needs.what());
+    } catch (const recorder::UnsupportedError& unsupported) {
+      PyErr_SetString(unsupported_error().ptr(), unsupported.what());
+    }
+  });
+  py::class_<LoweredRun>(m, "LoweredRun", "A recorded run in operations that a program has.")
+      .def(py::init([](Recording& source, std::vector<size_t> free, bool functional, py::function decompose,
+                       py::function derivative) {
+             return std::make_unique<LoweredRun>(
+                 source, std::move(free), functional,
+                 lowering::Callbacks{decompose_with(std::move(decompose)), derivative_with(std::move(derivative))});
+           }),
+           py::arg("source"), py::arg("free"), py::arg("functional"), py::arg("decompose"), py::arg("derivative"));
+  m.def("program_of_runs", &program_of_runs, py::arg("runs"), py::arg("primes"), py::arg("at_hand"),
+        py::arg("derivative"), "What lowered runs of one function have in common, as a program.");
+}
+
+}  // namespace weft::bindings

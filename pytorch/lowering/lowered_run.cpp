@@ -1,0 +1,372 @@
+#include "lowering/lowered_run.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/bernoulli.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "capture/aten_ops.h"
+#include "decompose/decompose.h"
+#include "lowering/draws.h"
+#include "lowering/extern_text.h"
+#include "lowering/free_numbers.h"
+
+namespace weft::lowering {
+
+using c10::IValue;
+using c10::OperatorHandle;
+using recorder::Operation;
+using recorder::Record;
+using recorder::Recording;
+using torch::jit::Stack;
+
+namespace functionalization = at::functionalization::impl;
+
+std::string printed_name(const c10::OperatorName& name) {
+  std::string printed = name.name;
+  if (size_t colons = printed.find("::"); colons != std::string::npos) printed.replace(colons, 2, ".");
+  return printed + "." + (name.overload_name.empty() ? "default" : name.overload_name);
+}
+
+namespace {
+
+/// Makes the tensor need a gradient without being a leaf, which the function may not change in place.
+void require_gradient(const at::Tensor& tensor) {
+  auto node = c10::make_intrusive<torch::autograd::Error>("weft internal error: the derivative of a recorded input",
+                                                       torch::autograd::edge_list());
+  node->add_input_metadata(tensor);
+  torch::autograd::impl::set_gradient_edge(tensor, torch::autograd::Edge(node, 0));
+}
+
+bool is_transformed(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kWrappers(
+      {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+  return tensor.key_set().has_any(kWrappers);
+}
+
+/// Which of the free numbers an operation's arguments are, taken in order.
+class FreeNumbers {
+ public:
+  FreeNumbers(const Record& record, const Operation& operation, const std::vector<size_t>& free)
+      : record_(record), word_(operation.first_word), end_(operation.end_word), free_(free) {}
+
+  std::optional<size_t> operator()(const IValue& argument) {
+    if (argument.isDouble()) return next();
+    if (argument.isTensor()) {
+      const at::Tensor& tensor = argument.toTensor();
+      bool is_number = tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number();
+      return is_number && tensor.scalar_type() == at::kDouble ? next() : std::nullopt;
+    }
+    if (!argument.isList()) return std::nullopt;
+    for (const IValue& item : argument.toListRef()) {
+      if ((*this)(item)) throw recorder::UnsupportedError("a list of numbers that differ from call to call");
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<size_t> next() {
+    while (word_ < end_ && record_.kinds()[word_] != Record::Kind::kNumber) ++word_;
+    auto found = std::find(free_.begin(), free_.end(), word_++);
+    if (found == free_.end()) return std::nullopt;
+    return static_cast<size_t>(found - free_.begin());
+  }
+
+  const Record& record_;
+  size_t word_, end_;
+  const std::vector<size_t>& free_;
+};
+
+std::vector<at::Tensor> tensors_of(const Stack& stack) {
+  std::vector<at::Tensor> tensors;
+  for (const IValue& result : stack) {
+    if (result.isTensorList()) {
+      for (const at::Tensor& each : result.toTensorVector()) tensors.push_back(each);
+    } else {
+      tensors.push_back(result.isTensor() ? result.toTensor() : at::Tensor());
+    }
+  }
+  return tensors;
+}
+
+/// Of x.add_(y) x.add(y): the operation out of place that takes the same arguments.
+std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
+  c10::OperatorName name = op.operator_name();
+  if (!name.name.ends_with('_')) return std::nullopt;
+  name.name.pop_back();
+  if (name.name == "aten::bernoulli" && name.overload_name == "float") name.overload_name = "p";
+  if (name.name == "aten::normal") name.name = "aten::normal_functional";
+  auto found = c10::Dispatcher::singleton().findSchema(name);
+  if (!found || found->schema().is_mutable() || found->schema().returns().size() != 1) return std::nullopt;
+  if (found->schema().arguments().size() != op.schema().arguments().size()) return std::nullopt;
+  return found;
+}
+
+}  // namespace
+
+LoweredRun::LoweredRun(Recording& source, std::vector<size_t> free, bool functional, Callbacks callbacks)
+    : source_(source), free_(std::move(free)), functional_(functional), callbacks_(std::move(callbacks)) {
+  flat_.set_interceptor(this);
+  add_inputs();
+  try {
+    functionalization::FunctionalizationReapplyViewsGuard views_stay_views(true);
+    flat_.enter();
+    replay();
+    flat_.leave();
+  } catch (...) {
+    flat_.leave();
+    rethrow(std::current_exception());
+  }
+  flat_.set_interceptor(nullptr);
+}
+
+/// What an error on its way through PyTorch has lost is known from the recording.
+void LoweredRun::rethrow(std::exception_ptr error) {
+  if (needs_functional_) throw NeedsFunctionalError("a change of a view in place");
+  if (const auto& failure = flat_.failure()) {
+    bool reads = failure->kind == Recording::Failure::kReadsValue;
+    throw recorder::UnsupportedError(reads ? "an operation that looks at values" : failure->reason);
+  }
+  std::rethrow_exception(std::move(error));
+}
+
+void LoweredRun::add_inputs() {
+  for (const auto& [dtype, sizes] : source_.input_types()) {
+    at::Tensor tensor = flat_.input(dtype, sizes, false);
+    if (at::isFloatingType(dtype)) require_gradient(tensor);
+    if (tensor.requires_grad()) requires_gradient_.insert(*flat_.id(tensor));
+    values_.push_back(wrapped(tensor));
+  }
+  inputs_ = flat_.inputs();
+  auto sizes = source_.outside_sizes();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const at::Tensor& outside = source_.outside()[i];
+    bool is_wanted = at::isFloatingType(outside.scalar_type()) && (outside.requires_grad() || is_transformed(outside));
+    at::Tensor tensor = flat_.input(outside.scalar_type(), sizes[i], is_wanted);
+    if (is_wanted) requires_gradient_.insert(*flat_.id(tensor));
+    captured_.push_back(wrapped(tensor));
+  }
+  for (size_t i = 0; i < free_.size(); ++i) captured_.push_back(wrapped(flat_.input(at::kDouble, {}, false)));
+}
+
+// ---- the run's operations
+
+void LoweredRun::replay() {
+  for (const Operation& operation : source_.operations()) replay(operation);
+  // Within the derivative of a torch.autograd.Function a number would stay what it is now.
+  if (taken_.size() < free_.size())
+    throw recorder::UnsupportedError("a number that differs from call to call, in a derivative");
+  std::vector<at::Tensor> outputs;
+  for (int64_t id : source_.outputs()) outputs.push_back(unwrapped(value(id)));
+  flat_.finish(outputs);
+}
+
+void LoweredRun::replay(const Operation& operation) {
+  at::AutoGradMode grad_mode(operation.grad_mode);
+  if (!operation.op) return replay_derived(operation);
+  std::string name = printed_name(operation.op->operator_name());
+  FreeNumbers number_of(source_.record(), operation, free_);
+  Stack stack;
+  std::vector<bool> are_free;
+  const size_t count = operation.op->schema().arguments().size();
+  for (size_t i = 0; i < count; ++i) {
+    const IValue& argument = source_.arguments()[operation.arguments + i];
+    auto number = number_of(argument);
+    are_free.push_back(number.has_value());
+    if (number) taken_.insert(*number);
+    size_t numbers = captured_.size() - free_.size();
+    stack.push_back(number ? IValue(captured_[numbers + *number]) : given(argument));
+  }
+  if (std::ranges::count(are_free, true) == 0) {
+    operation.op->callBoxed(&stack);
+  } else if (!call_with_tensors(*operation.op, name, stack, are_free)) {
+    throw recorder::UnsupportedError(name + " of a number that differs from call to call");
+  }
+  std::vector<at::Tensor> results = tensors_of(stack);
+  for (size_t i = 0; i < std::min(results.size(), operation.results.size()); ++i)
+    keep(operation.results[i], results[i]);
+}
+
+void LoweredRun::replay_derived(const Operation& operation) {
+  std::vector<at::Tensor> lists[2], like;
+  for (size_t i = 0; i < 2; ++i) {
+    for (const at::Tensor& tensor : source_.arguments()[operation.arguments + i].toTensorVector())
+      lists[i].push_back(unwrapped(value(*source_.id(tensor))));
+  }
+  Recording* paused = Recording::suspend();
+  std::string text;
+  try {
+    for (const auto& list : lists) {
+      for (const at::Tensor& tensor : list) like.push_back(at::empty(tensor.sizes(), tensor.scalar_type()));
+    }
+    text = callbacks_.derivative(operation.payload, like);
+  } catch (...) {
+    Recording::resume(paused);
+    throw;
+  }
+  Recording::resume(paused);
+  std::vector<at::Tensor> results = flat_.derived(lists[0], lists[1], std::move(text));
+  for (size_t i = 0; i < results.size(); ++i) {
+    require_gradient(results[i]);
+    keep(operation.results[i], results[i]);
+  }
+}
+
+IValue LoweredRun::given(const IValue& argument) {
+  if (argument.isTensor()) {
+    const at::Tensor& tensor = argument.toTensor();
+    if (!tensor.defined()) return argument;
+    auto id = source_.id(tensor);
+    return id ? IValue(value(*id)) : argument;
+  }
+  if (argument.isTensorList()) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& tensor : argument.toTensorVector()) tensors.push_back(given(tensor).toTensor());
+    return tensors;
+  }
+  if (argument.isList() && !argument.isIntList() && !argument.isDoubleList() && !argument.isBoolList()) {
+    auto list = argument.toList();
+    c10::impl::GenericList copy(list.elementType());
+    for (const IValue& item : list) copy.push_back(given(item));
+    return copy;
+  }
+  return argument;
+}
+
+at::Tensor LoweredRun::value(int64_t id) const {
+  return id >= 0 ? values_.at(static_cast<size_t>(id)) : captured_.at(static_cast<size_t>(-1 - id));
+}
+
+void LoweredRun::keep(int64_t id, const at::Tensor& tensor) {
+  if (id < 0 || !tensor.defined()) return;
+  if (values_.size() <= static_cast<size_t>(id)) values_.resize(static_cast<size_t>(id) + 1);
+  values_[static_cast<size_t>(id)] = wrapped(tensor);
+  auto number = flat_.id(unwrapped(tensor));
+  if (tensor.requires_grad() && number) requires_gradient_.insert(*number);
+}
+
+at::Tensor LoweredRun::wrapped(const at::Tensor& tensor) const {
+  if (!functional_ || functionalization::isFunctionalTensor(tensor)) return tensor;
+  return functionalization::to_functional_tensor(tensor);
+}
+
+at::Tensor LoweredRun::unwrapped(const at::Tensor& tensor) const {
+  if (!functionalization::isFunctionalTensor(tensor)) return tensor;
+  functionalization::sync(tensor);
+  return functionalization::from_functional_tensor(tensor);
+}
+
+// ---- operations as they arrive below autograd
+
+bool LoweredRun::intercept(const OperatorHandle& op, Stack& stack) {
+  std::string name = printed_name(op.operator_name());
+  if (name == "weft.call.default") return false;
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) return draw(op, stack);
+  if (op.schema().is_mutable()) {
+    in_place(op, stack);
+    return true;
+  }
+  return !capture::knows_aten(name) && decompose(op, stack);
+}
+
+/// Random numbers are drawn before the program is run.
+bool LoweredRun::draw(const OperatorHandle& op, Stack& stack) {
+  std::string name = printed_name(op.operator_name());
+  if (is_draw(name)) return false;
+  if (op.schema().is_mutable()) {
+    in_place(op, stack);
+    return true;
+  }
+  if (name == "aten.native_dropout.default") {
+    at::AutoDispatchBelowADInplaceOrView below;
+    at::Tensor x = stack[stack.size() - 3].toTensor();
+    double p = stack[stack.size() - 2].toDouble();
+    at::Tensor mask = at::bernoulli(at::empty(x.sizes(), x.scalar_type()), 1 - p);
+    torch::jit::drop(stack, 3);
+    stack.emplace_back(x * mask * (p < 1 ? 1 / (1 - p) : 0.0));
+    stack.emplace_back(mask.to(at::kBool));
+    return true;
+  }
+  if (decompose(op, stack)) return true;
+  throw recorder::UnsupportedError(name + ": random numbers that can't be drawn ahead");
+}
+
+/// A tensor that nothing shares memory with may change: from here on it is the result of the same operation out of
+/// place.
+void LoweredRun::in_place(const OperatorHandle& op, Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  auto functional = out_of_place(op);
+  if (!functional || !call[0].isTensor() || flat_.shares_memory(call[0].toTensor())) {
+    if (functional_)
+      throw recorder::UnsupportedError(printed_name(op.operator_name()) + ": a change in place within an operation");
+    needs_functional_ = true;
+    throw NeedsFunctionalError(op.schema().name());
+  }
+  at::Tensor tensor = call[0].toTensor();
+  at::AutoDispatchBelowADInplaceOrView below;
+  functional->callBoxed(&call);
+  at::Tensor result = call[0].toTensor();
+  if (result.scalar_type() != tensor.scalar_type()) result = result.to(tensor.scalar_type());
+  flat_.rebind(tensor, result);
+  torch::jit::drop(stack, count);
+  stack.emplace_back(std::move(tensor));
+}
+
+bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
+  std::string name = printed_name(op.operator_name());
+  const size_t count = op.schema().arguments().size();
+  if (decomposing_.contains(name)) return false;
+  Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  Stack results = arguments;
+  at::AutoDispatchBelowADInplaceOrView below;
+  decomposing_.insert(name);
+  if (const c10::KernelFunction* kernel = decompose::find(op.operator_name())) {
+    kernel->callBoxed(op, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &results);
+  } else {
+    auto found = callbacks_.decompose(op, arguments);
+    if (!found) {
+      decomposing_.erase(name);
+      return false;
+    }
+    results = std::move(*found);
+  }
+  decomposing_.erase(name);
+  check_types(op, arguments, results);
+  // What an operation was given is no result of it: autograd gives each result a history of its own.
+  for (IValue& result : results) {
+    if (!result.isTensor() || !result.toTensor().defined()) continue;
+    for (const IValue& argument : arguments) {
+      if (argument.isTensor() && argument.toTensor().is_same(result.toTensor())) result = result.toTensor().clone();
+    }
+  }
+  torch::jit::drop(stack, count);
+  stack.insert(stack.end(), results.begin(), results.end());
+  return true;
+}
+
+/// What an operation is made of may be of another shape or type only by mistake: PyTorch's, or one of the arguments
+/// that the operation itself would refuse. Of what comes beside the first result Meta kernels are not always right.
+void LoweredRun::check_types(const OperatorHandle& op, at::ArrayRef<IValue> arguments, const Stack& results) {
+  if (op.operator_name().name.starts_with("prims::")) return;  // whose Meta kernels say less still
+  Recording* paused = Recording::suspend();
+  recorder::ResultShapes shapes;
+  try {
+    shapes = recorder::compute_shapes(op, arguments);
+  } catch (...) {
+    Recording::resume(paused);
+    throw;
+  }
+  Recording::resume(paused);
+  std::vector<at::Tensor> tensors = tensors_of(results);
+  if (tensors.empty() || !tensors[0].defined() || shapes.results.empty() || shapes.results[0].empty()) return;
+  const auto& expected = shapes.results[0][0];
+  if (expected.is_defined &&
+      (tensors[0].scalar_type() != expected.dtype || tensors[0].sizes() != at::IntArrayRef(expected.sizes)))
+    throw recorder::UnsupportedError(printed_name(op.operator_name()) + ": is made of others as " +
+                                     python_name(tensors[0].scalar_type()) + c10::str(tensors[0].sizes()));
+}
+
+}  // namespace weft::lowering

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "recorder/recording.h"
+
+namespace weft::lowering {
+
+/// The function changes views of its own tensors in place: what it did has to be made functional.
+struct NeedsFunctionalError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// What only Python knows.
+struct Callbacks {
+  /// The operation's results, made of others by PyTorch's decompositions in Python; nullopt where there is no way. Its
+  /// operations are recorded as they are called.
+  std::function<std::optional<torch::jit::Stack>(const c10::OperatorHandle&, const torch::jit::Stack&)> decompose;
+  /// The text of the program for a derivative that the run recorded: which, and tensors like its inputs and values.
+  std::function<std::string(size_t payload, const std::vector<at::Tensor>& like)> derivative;
+};
+
+/// A recorded run once more, in operations that a program has: what the IR has no op for is made of others where there
+/// is a way (pytorch/decompose, then PyTorch's own decompositions), and what changes a tensor in place becomes the
+/// operation that gives a new one.
+class LoweredRun : private recorder::Interceptor {
+ public:
+  /// `free`: numbers of the run, by their word in its record, that are inputs, as double[]. `functional`: under
+  /// functionalisation, which follows changes of views.
+  ///
+  /// Throws NeedsFunctionalError; recorder::UnsupportedError for what no program can express.
+  LoweredRun(recorder::Recording& source, std::vector<size_t> free, bool functional, Callbacks callbacks);
+
+  recorder::Recording& flat() { return flat_; }
+  const recorder::Recording& flat() const { return flat_; }
+  /// The first values are the run's inputs, then the tensors from outside, then the free numbers.
+  int64_t inputs() const { return inputs_; }
+  int64_t captured() const { return flat_.inputs() - inputs_; }
+  /// By value: whether autograd would ask for its derivative.
+  bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
+
+ private:
+  bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
+  bool draw(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  void in_place(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  bool decompose(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  void check_types(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments, const torch::jit::Stack& results);
+
+  void add_inputs();
+  void replay();
+  void replay(const recorder::Operation& operation);
+  void replay_derived(const recorder::Operation& operation);
+  [[noreturn]] void rethrow(std::exception_ptr error);
+  c10::IValue given(const c10::IValue& argument);
+  at::Tensor value(int64_t id) const;
+  void keep(int64_t id, const at::Tensor& tensor);
+  at::Tensor wrapped(const at::Tensor& tensor) const;
+  at::Tensor unwrapped(const at::Tensor& tensor) const;
+
+  recorder::Recording& source_;
+  std::vector<size_t> free_;
+  bool functional_, needs_functional_ = false;
+  Callbacks callbacks_;
+  recorder::Recording flat_;
+  std::vector<at::Tensor> values_;    ///< of the source's values
+  std::vector<at::Tensor> captured_;  ///< of its tensors from outside, then of the free numbers
+  std::set<size_t> taken_;            ///< free numbers that an operation has read
+  std::set<int64_t> requires_gradient_;
+  std::set<std::string> decomposing_;  ///< some of PyTorch's decompositions come back to what they decompose
+  int64_t inputs_ = 0;
+};
+
+/// "aten.add.Tensor", as PyTorch prints it.
+std::string printed_name(const c10::OperatorName& name);
+
+}  // namespace weft::lowering
