@@ -4,6 +4,7 @@ PYBIND11_MODULE(_C, m) {
   m.doc() = "The compiled half of weft. Loading it registers weft::call and the kernels of aten::gru and its kin.";
   weft::bindings::init_capture(m);
   m.attr("__version__") = WEFT_VERSION;
+  weft::bindings::init_decompose(m);
   weft::bindings::init_override(m);
   weft::bindings::init_programs(m);
   weft::bindings::init_recorder(m);

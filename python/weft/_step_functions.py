@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as fn
 from torch import Tensor
 
-from weft import _step_decompositions, _step_reductions
+from weft import _C
 
 _aten = torch.ops.aten
 
@@ -109,60 +109,23 @@ def refuse(func: Any, args: Any) -> None:
         raise ReadsValueError
 
 
-def _unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
-    return [x.select(dim, i) for i in range(x.shape[dim])]
-
-
-def _split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
-    length = x.shape[dim]
-    if size <= 0:
-        return [x.narrow(dim, 0, length)]
-    return [x.narrow(dim, start, min(size, length - start)) for start in range(0, max(length, 1), size)]
-
-
-def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
-
-
-def _native_layer_norm(
-    x: Tensor, shape: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    dims = list(range(x.dim() - len(shape), x.dim()))
-    mean = x.mean(dims, keepdim=True)
-    centred = x - mean
-    rstd = torch.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
-    y = centred * rstd
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias, mean, rstd
-
-
-_TABLE: dict[Any, Callable[..., Any]] = {
-    _aten.native_layer_norm.default: _native_layer_norm,
-    _aten.unbind.int: _unbind,
-    _aten.split.Tensor: _split,
-    _aten.unsafe_split.Tensor: _split,
-    _aten.split_with_sizes.default: _split_with_sizes,
-    _aten.unsafe_split_with_sizes.default: _split_with_sizes,
-}
-
-
-#: Those that are written as such.
-_DECOMPOSITIONS = {**_step_decompositions.TABLE, **_step_reductions.TABLE}
-
-
 @functools.cache
 def decomposition(func: Any) -> Callable[..., Any] | None:
     """How the operation is made of others; None where there is no way."""
-    if func in _TABLE:
-        return _TABLE[func]
-    if func in _DECOMPOSITIONS:
-        return _DECOMPOSITIONS[func]
+    if _C.decomposes(func.name()):
+        return functools.partial(_decompose, func)
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose
     if func.namespace == "prims":  # what PyTorch's decompositions are written in
         return getattr(func, "impl_aten", None)
     return _from_pytorch().get(func)
+
+
+def _decompose(func: Any, *args: Any, **kwargs: Any) -> Any:
+    schema = func._schema
+    rest = schema.arguments[len(args) :]
+    arguments = [*args, *(kwargs.get(a.name, a.default_value) for a in rest)]
+    return _C.decompose(schema.name, schema.overload_name, arguments)
 
 
 @functools.cache

@@ -1,0 +1,100 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/log.h>
+#include <ATen/ops/rsub.h>
+#include <ATen/ops/where.h>
+
+#include <cmath>
+#include <limits>
+
+#include "decompose/decompose.h"
+#include "decompose/parts.h"
+
+namespace weft::decompose {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, const at::Scalar& value) {
+  return x + (value.equal(1) ? a : a * value) * b;
+}
+
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, const at::Scalar& value) {
+  return x + (value.equal(1) ? a : a * value) / b;
+}
+
+/// From whichever end is nearer, as PyTorch does.
+Tensor lerp_by_number(const Tensor& start, const Tensor& end, const at::Scalar& weight) {
+  Tensor s = wide(start), e = wide(end);
+  double w = weight.toDouble();
+  return (std::abs(w) < 0.5 ? s + (e - s) * w : e - (e - s) * (1 - w)).to(start.scalar_type());
+}
+
+Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight) {
+  Tensor s = wide(start), e = wide(end), w = wide(weight);
+  return at::where(w.abs().lt(0.5), s + w * (e - s), e - (e - s) * at::rsub(w, 1)).to(start.scalar_type());
+}
+
+Tensor fmax(const Tensor& a, const Tensor& b) { return at::where(a.ge(b).bitwise_or(b.ne(b)), a, b); }
+
+Tensor fmin(const Tensor& a, const Tensor& b) { return at::where(a.le(b).bitwise_or(b.ne(b)), a, b); }
+
+Tensor hypot(const Tensor& a, const Tensor& b) { return root(a * a + b * b); }
+
+double largest(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+      return std::numeric_limits<c10::Half>::max();
+    case at::kBFloat16:
+      return std::numeric_limits<c10::BFloat16>::max();
+    case at::kFloat:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> above,
+                  std::optional<double> below) {
+  if (!x.is_floating_point()) return x.clone();
+  double limit = largest(x.scalar_type());
+  Tensor result = select(x.ne(x), nan.value_or(0.0), x);
+  result = select(x.eq(kInfinity), above.value_or(limit), result);
+  return select(x.eq(-kInfinity), below.value_or(-limit), result);
+}
+
+Tensor frac(const Tensor& x) { return x - x.trunc(); }
+
+Tensor round_decimals(const Tensor& x, int64_t decimals) {
+  double scale = std::pow(10.0, std::abs(static_cast<double>(decimals)));
+  return decimals >= 0 ? (x * scale).round() / scale : (x / scale).round() * scale;
+}
+
+Tensor logit(const Tensor& given, std::optional<double> eps) {
+  Tensor x = floating(given);
+  if (eps) x = x.clamp(*eps, 1 - *eps);
+  return at::log(x / at::rsub(x, 1));
+}
+
+Tensor signbit(const Tensor& x) {
+  if (!x.is_floating_point()) return x.lt(0);
+  return x.lt(0).bitwise_or(x.eq(0).bitwise_and(x.reciprocal().lt(0)));
+}
+
+}  // namespace
+
+void add_elementwise(Table& table) {
+  table.add("addcmul", "", addcmul);
+  table.add("addcdiv", "", addcdiv);
+  table.add("lerp", "Scalar", lerp_by_number);
+  table.add("lerp", "Tensor", lerp);
+  table.add("fmax", "", fmax);
+  table.add("fmin", "", fmin);
+  table.add("hypot", "", hypot);
+  table.add("nan_to_num", "", nan_to_num);
+  table.add("frac", "", frac);
+  table.add("round", "decimals", round_decimals);
+  table.add("logit", "", logit);
+  table.add("signbit", "", signbit);
+}
+
+}  // namespace weft::decompose

@@ -1,0 +1,119 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/index.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "decompose/decompose.h"
+#include "decompose/parts.h"
+
+namespace weft::decompose {
+namespace {
+
+/// Parts of `sizes` elements each.
+std::vector<Tensor> split_with_sizes(const Tensor& x, at::IntArrayRef sizes, int64_t dim) {
+  std::vector<Tensor> parts;
+  int64_t start = 0;
+  for (int64_t size : sizes) {
+    parts.push_back(x.narrow(dim, start, size));
+    start += size;
+  }
+  return parts;
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
+  int64_t length = x.size(dim);
+  if (size <= 0) return {x.narrow(dim, 0, length)};
+  std::vector<Tensor> parts;
+  for (int64_t start = 0; start < std::max<int64_t>(length, 1); start += size)
+    parts.push_back(x.narrow(dim, start, std::min(size, length - start)));
+  return parts;
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < x.size(dim); ++i) parts.push_back(x.select(dim, i));
+  return parts;
+}
+
+Tensor diagonal(const Tensor& given, int64_t offset, int64_t dim1, int64_t dim2) {
+  Tensor x = given.movedim({dim1, dim2}, {-2, -1});
+  int64_t row = std::max<int64_t>(-offset, 0), column = std::max<int64_t>(offset, 0);
+  int64_t length = std::max<int64_t>(std::min(x.size(-2) - row, x.size(-1) - column), 0);
+  if (length == 0) return x.flatten(-2).narrow(-1, 0, 0);
+  x = x.narrow(-2, row, length).narrow(-1, column, length);
+  if (length == 1) return x.squeeze(-1);
+  // In a row, the diagonal stands at every (length + 1)th place.
+  Tensor padded = at::constant_pad_nd(x.flatten(-2), {0, length});
+  return padded.unflatten(-1, {length, length + 1}).select(-1, 0);
+}
+
+Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  int64_t size = x.size(-1) + std::abs(offset), before = std::max<int64_t>(offset, 0);
+  Tensor row = at::constant_pad_nd(x, {before, size - x.size(-1) - before}).unsqueeze(-2);
+  Tensor index = at::arange(size, at::kLong);
+  Tensor on_it = index.unsqueeze(0).eq(index.unsqueeze(1) + offset);
+  return select(on_it, row, 0).movedim({-2, -1}, {dim1, dim2});
+}
+
+Tensor trace(const Tensor& x) { return decompose::diagonal(x, 0, 0, 1).sum(); }
+
+Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, int64_t dim1, int64_t dim2) {
+  Tensor moved = x.movedim({dim1, dim2}, {-2, -1});
+  Tensor row = at::arange(moved.size(-2), at::kLong), column = at::arange(moved.size(-1), at::kLong).unsqueeze(0);
+  int64_t length = source.size(-1);
+  Tensor spread;
+  if (length > 0) {
+    Tensor place = (row - std::max<int64_t>(-offset, 0)).clamp(0, length - 1);
+    spread = source.index_select(-1, place).unsqueeze(-1);
+  } else {
+    spread = source.sum(-1, true).unsqueeze(-1);
+  }
+  return at::where(column.eq(row.unsqueeze(1) + offset), spread, moved).movedim({-2, -1}, {dim1, dim2});
+}
+
+Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
+  if (x.dim() == 0) return x.reshape({1}).narrow(0, 0, size);
+  int64_t dim = at::maybe_wrap_dim(dimension, x.dim());
+  std::vector<Tensor> windows;
+  for (int64_t start = 0; start <= x.size(dim) - size; start += step) windows.push_back(x.narrow(dim, start, size));
+  return at::stack(windows, dim).movedim(dim + 1, -1);
+}
+
+Tensor take(const Tensor& x, const Tensor& index) {
+  c10::List<OptionalTensor> indices;
+  indices.push_back(index);
+  return at::index(x.reshape({-1}), indices);
+}
+
+Tensor cross(const Tensor& x, const Tensor& y, int64_t dim) {
+  auto shown = at::broadcast_tensors({x, y});
+  const Tensor &a = shown[0], &b = shown[1];
+  return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim);
+}
+
+}  // namespace
+
+void add_movement(Table& table) {
+  table.add("split", "Tensor", split);
+  table.add("unsafe_split", "Tensor", split);
+  table.add("split_with_sizes", "", split_with_sizes);
+  table.add("unsafe_split_with_sizes", "", split_with_sizes);
+  table.add("unbind", "int", unbind);
+  table.add("diagonal", "", diagonal);
+  table.add("diag_embed", "", diag_embed);
+  table.add("trace", "", trace);
+  table.add("diagonal_scatter", "", diagonal_scatter);
+  table.add("unfold", "", unfold);
+  table.add("take", "", take);
+  table.add("linalg_cross", "", cross);
+}
+
+}  // namespace weft::decompose

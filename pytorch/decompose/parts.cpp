@@ -1,0 +1,63 @@
+#include "decompose/parts.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/where.h>
+
+#include <numeric>
+
+namespace weft::decompose {
+
+Tensor number_like(const at::Scalar& number, const Tensor& like) {
+  return at::full({}, number, at::TensorOptions().dtype(like.scalar_type()));
+}
+
+Tensor select(const Tensor& condition, const at::Scalar& x, const Tensor& y) {
+  return at::where(condition, number_like(x, y), y);
+}
+
+Tensor select(const Tensor& condition, const Tensor& x, const at::Scalar& y) {
+  return at::where(condition, x, number_like(y, x));
+}
+
+Tensor wide(const Tensor& x) {
+  bool is_half = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+  return is_half ? x.to(at::kFloat) : x;
+}
+
+Tensor floating(const Tensor& x) { return x.is_floating_point() ? x : x.to(c10::get_default_dtype_as_scalartype()); }
+
+Tensor summable(const Tensor& x, std::optional<at::ScalarType> dtype) {
+  return x.to(dtype.value_or(x.is_floating_point() ? x.scalar_type() : at::kLong));
+}
+
+Tensor root(const Tensor& x) {
+  Tensor zero = x.eq(0);
+  return select(zero, 0.0, at::sqrt(select(zero, 1.0, x)));
+}
+
+Dims dims_of(const Tensor& x, at::OptionalIntArrayRef dims) {
+  Dims result;
+  if (dims.has_value())
+    for (int64_t dim : *dims) result.push_back(at::maybe_wrap_dim(dim, x.dim()));
+  if (result.empty()) {
+    result.resize(static_cast<size_t>(x.dim()));
+    std::iota(result.begin(), result.end(), int64_t{0});
+  }
+  return result;
+}
+
+Tensor reduced(const Tensor& x, at::IntArrayRef dims, bool keepdim, at::ScalarType dtype) {
+  return (keepdim ? x : x.squeeze(dims)).to(dtype);
+}
+
+Tensor positions(const Tensor& x, int64_t dim) {
+  Dims shape(static_cast<size_t>(x.dim()), 1);
+  if (x.dim() > 0) shape[static_cast<size_t>(at::maybe_wrap_dim(dim, x.dim()))] = x.size(dim);
+  return at::arange(x.dim() > 0 ? x.size(dim) : 1, at::kLong).reshape(shape);
+}
+
+}  // namespace weft::decompose

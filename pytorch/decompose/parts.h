@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+
+#include "operator/aten.h"
+
+namespace weft::decompose {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+using Dims = c10::DimVector;
+
+/// A number as a tensor of the dtype of the one beside it.
+Tensor number_like(const at::Scalar& number, const Tensor& like);
+
+/// torch.where whose numbers are of the dtype of the tensor beside them.
+Tensor select(const Tensor& condition, const at::Scalar& x, const Tensor& y);
+Tensor select(const Tensor& condition, const Tensor& x, const at::Scalar& y);
+
+/// f16 and bf16 in f32, where PyTorch's kernels compute in it and round once.
+Tensor wide(const Tensor& x);
+
+/// Integers in the default dtype.
+Tensor floating(const Tensor& x);
+
+/// In `dtype`, or where it isn't given integers in i64, as sums and products of them are.
+Tensor summable(const Tensor& x, std::optional<at::ScalarType> dtype);
+
+/// The square root whose derivative at 0 is 0, as those of norms and deviations are.
+Tensor root(const Tensor& x);
+
+/// The dims that a reduction goes over, none meaning all.
+Dims dims_of(const Tensor& x, at::OptionalIntArrayRef dims);
+
+/// A reduction's result that has kept its dims, in its dtype.
+Tensor reduced(const Tensor& x, at::IntArrayRef dims, bool keepdim, at::ScalarType dtype);
+
+/// 0, 1, ... along `dim` of x, with dims of size 1 in the place of x's others.
+Tensor positions(const Tensor& x, int64_t dim);
+
+}  // namespace weft::decompose
