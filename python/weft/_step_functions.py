@@ -15,12 +15,16 @@ import torch.nn.functional as fn
 from torch import Tensor
 
 from weft import _C
+from weft._aten import UnsupportedError
 
 _aten = torch.ops.aten
 
 
 class ReadsValueError(Exception):
     """Python asked for a tensor's value."""
+
+    def __init__(self, message: str = "a tensor's value is needed before there is one") -> None:
+        super().__init__(message)
 
 
 class ShapeFromValuesError(Exception):
@@ -125,7 +129,10 @@ def _decompose(func: Any, *args: Any, **kwargs: Any) -> Any:
     schema = func._schema
     rest = schema.arguments[len(args) :]
     arguments = [*args, *(kwargs.get(a.name, a.default_value) for a in rest)]
-    return _C.decompose(schema.name, schema.overload_name, arguments)
+    try:
+        return _C.decompose(schema.name, schema.overload_name, arguments)
+    except NotImplementedError as error:
+        raise UnsupportedError(str(error)) from None
 
 
 @functools.cache

@@ -7,14 +7,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from weft._aten import UnsupportedError
+
 # One small and one large, so that what depends on a size in steps (x[:10], n // 8) shows.
 _PRIMES = ((3, 37), (5, 41), (7, 43), (11, 47), (13, 53), (17, 59), (19, 61), (23, 67))
 LARGEST = 37  #: up to this size a trace has looked whatever the sizes at hand are
 HINT = 2  #: the run with the sizes at hand
 
 
-class MismatchError(Exception):
+class MismatchError(UnsupportedError):
     """Two runs with other sizes did different things."""
+
+    def __init__(self, message: str = "it does something else for other sizes") -> None:
+        super().__init__(message)
 
 
 @dataclasses.dataclass(frozen=True)

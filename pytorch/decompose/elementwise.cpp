@@ -1,10 +1,17 @@
+#include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/erfc.h>
 #include <ATen/ops/log.h>
+#include <ATen/ops/log1p.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/rsub.h>
+#include <ATen/ops/special_erfcx.h>
 #include <ATen/ops/where.h>
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "decompose/decompose.h"
 #include "decompose/parts.h"
@@ -75,9 +82,51 @@ Tensor logit(const Tensor& given, std::optional<double> eps) {
   return at::log(x / at::rsub(x, 1));
 }
 
+/// log Phi(x). Each branch gets 0 where it isn't taken: there erfcx overflows and log1p(-1) is infinite, and their
+/// derivatives multiplied by 0 would be NaN.
+Tensor log_ndtr(const Tensor& given) {
+  Tensor x = floating(given);
+  Tensor t = x * (std::numbers::sqrt2 / 2), low = x.lt(1);
+  Tensor left = select(low, t, 0.0), right = select(low, 0.0, t);
+  Tensor tail = at::log(at::special_erfcx(left.neg()) / 2) - left * left;
+  return at::where(low, tail, at::log1p(at::erfc(right) / -2));
+}
+
 Tensor signbit(const Tensor& x) {
   if (!x.is_floating_point()) return x.lt(0);
   return x.lt(0).bitwise_or(x.eq(0).bitwise_and(x.reciprocal().lt(0)));
+}
+
+using MaybeGenerator = std::optional<at::Generator>;
+
+void check_is_default(const MaybeGenerator& generator) {
+  if (generator) refuse("random numbers of a generator of its own");
+}
+
+/// The very uniform numbers that PyTorch's kernel compares with.
+Tensor bernoulli(const Tensor& p, MaybeGenerator generator) {
+  check_is_default(generator);
+  Tensor chance = wide(p);
+  return at::rand(p.sizes(), chance.scalar_type()).lt(chance).to(p.scalar_type());
+}
+
+Tensor drawn(at::IntArrayRef sizes, at::ScalarType dtype, const MaybeGenerator& generator) {
+  check_is_default(generator);
+  return at::randn(sizes, dtype);
+}
+
+/// PyTorch's derivatives by mean and deviation are 0.
+Tensor normal(const Tensor& mean, const Tensor& deviation, MaybeGenerator generator) {
+  auto sizes = at::infer_size(mean.sizes(), deviation.sizes());
+  return drawn(sizes, mean.scalar_type(), generator) * deviation.detach() + mean.detach();
+}
+
+Tensor normal_of_one_deviation(const Tensor& mean, double deviation, MaybeGenerator generator) {
+  return drawn(mean.sizes(), mean.scalar_type(), generator) * deviation + mean.detach();
+}
+
+Tensor normal_of_one_mean(double mean, const Tensor& deviation, MaybeGenerator generator) {
+  return drawn(deviation.sizes(), deviation.scalar_type(), generator) * deviation.detach() + mean;
 }
 
 }  // namespace
@@ -95,6 +144,11 @@ void add_elementwise(Table& table) {
   table.add("round", "decimals", round_decimals);
   table.add("logit", "", logit);
   table.add("signbit", "", signbit);
+  table.add("bernoulli", "", bernoulli);
+  table.add("normal", "Tensor_Tensor", normal);
+  table.add("normal", "Tensor_float", normal_of_one_deviation);
+  table.add("normal", "float_Tensor", normal_of_one_mean);
+  table.add("special_log_ndtr", "", log_ndtr);
 }
 
 }  // namespace weft::decompose

@@ -87,6 +87,14 @@ Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
   return at::stack(windows, dim).movedim(dim + 1, -1);
 }
 
+Tensor as_strided(const Tensor&, at::IntArrayRef, at::IntArrayRef, std::optional<int64_t>) {
+  refuse("as_strided: a program's tensors have no place in memory that it could refer to");
+}
+
+Tensor as_strided_scatter(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef, std::optional<int64_t>) {
+  refuse("as_strided_scatter: a program's tensors have no place in memory that it could refer to");
+}
+
 Tensor take(const Tensor& x, const Tensor& index) {
   c10::List<OptionalTensor> indices;
   indices.push_back(index);
@@ -112,6 +120,9 @@ void add_movement(Table& table) {
   table.add("trace", "", trace);
   table.add("diagonal_scatter", "", diagonal_scatter);
   table.add("unfold", "", unfold);
+  table.add("as_strided", "", as_strided);
+  table.add("as_strided_copy", "", as_strided);
+  table.add("as_strided_scatter", "", as_strided_scatter);
   table.add("take", "", take);
   table.add("linalg_cross", "", cross);
 }

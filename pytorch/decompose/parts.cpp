@@ -11,6 +11,8 @@
 
 namespace weft::decompose {
 
+void refuse(const std::string& reason) { C10_THROW_ERROR(NotImplementedError, reason); }
+
 Tensor number_like(const at::Scalar& number, const Tensor& like) {
   return at::full({}, number, at::TensorOptions().dtype(like.scalar_type()));
 }

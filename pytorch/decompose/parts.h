@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "operator/aten.h"
 
@@ -9,6 +10,10 @@ namespace weft::decompose {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 using Dims = c10::DimVector;
+
+/// For what no program can do: throws c10::NotImplementedError, which callers take for a reason to leave the whole
+/// function to PyTorch.
+[[noreturn]] void refuse(const std::string& reason);
 
 /// A number as a tensor of the dtype of the one beside it.
 Tensor number_like(const at::Scalar& number, const Tensor& like);

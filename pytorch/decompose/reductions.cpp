@@ -71,6 +71,7 @@ std::tuple<Tensor, Tensor> std_mean(const Tensor& x, at::OptionalIntArrayRef dim
           reduced(of.mean, of.dims, keepdim, x.scalar_type())};
 }
 
+/// PyTorch's derivative is that of the first result.
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const OptionalTensor& weight,
                                               const OptionalTensor& bias, double eps) {
   Dims dims;
@@ -81,7 +82,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef s
   Tensor y = centred * rstd;
   if (weight) y = y * *weight;
   if (bias) y = y + *bias;
-  return {y, mean, rstd};
+  return {y, mean.detach(), rstd.detach()};
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
