@@ -149,8 +149,8 @@ def _capture(
                 [template for _, template in pairs],
                 [traced.captured[len(traced.captured) - traced.constants :] for traced in traces],
             )
-        except SideEffectError:
-            raise
+        except SideEffectError as error:  # none of the function's, which has run: of an operation that it is made of
+            refused = UnsupportedError(f"{error.__context__ or error}: changes a tensor in place")
         except Exception as error:  # the function itself has run; what it did is more than a program can hold
             if "weft internal error" in str(error):
                 raise

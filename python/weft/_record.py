@@ -229,6 +229,8 @@ def _explained(function: Function, recording: _C.StepRecording, error: BaseExcep
     what = function.what
     kind, reason, changed = recording.failure or (None, "", None)
     if kind == "reads" or (error is not None and _READS in str(error)):
+        if (reader := _reader_in_pytorch(error)) is not None:
+            return UnsupportedError(f"{reader}: looks at values")
         return ReadsValueError(
             f"{what} needs the value of a tensor {place(error)}, as `if` on a tensor, .item() and int() do. It "
             "is captured once for all steps, when there are no values yet: use torch.where to choose between values, "
@@ -247,6 +249,23 @@ def _explained(function: Function, recording: _C.StepRecording, error: BaseExcep
     if kind == "unrecordable":
         return UnrecordableError(reason)
     return error if isinstance(error, UnsupportedError | SideEffectError) else FailedError(str(error))
+
+
+#: Files of PyTorch in which a user's own reading arrives: operators and methods of tensors.
+_METHODS = tuple(f"{path}/_tensor" for path in torch.__path__)
+_PYTORCH = tuple(f"{path}/" for path in torch.__path__)
+
+
+def _reader_in_pytorch(error: BaseException | None) -> str | None:
+    """The function of PyTorch's, written in Python, that asked for a value, as many do to check their arguments."""
+    frame = None if error is None else error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None:
+        return None
+    code = frame.tb_frame.f_code
+    is_readers = code.co_filename.startswith(_PYTORCH) and not code.co_filename.startswith(_METHODS)
+    return code.co_qualname if is_readers else None
 
 
 def refuse_leaks(function: Function, run: Run) -> None:

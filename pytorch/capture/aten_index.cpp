@@ -174,16 +174,23 @@ ValueId index_copy(const AtenCall& call) {
   int64_t dim = call.dim(1, call.type(x).rank());
   ValueId index = at_least_vector(call, index_argument(call, 2));
   index = wrapped(call, index, call.type(x).shape[static_cast<size_t>(dim)]);
-  Shape shape = call.type(in_front(call, x, dim)).shape;
-  shape[0] = call.type(index).shape[0];
-  ValueId rows = ir::kNoValue;
-  if (call.op == "aten.index_copy.default")
-    rows = in_front(call, at_least_vector(call, call.tensor(3)), dim);
-  else if (call.is_tensor(3))
-    rows = call.expand(call.cast(call.tensor(3), call.result.dtype), shape);
-  else
-    rows = call.builder.constant(call.number(3), ir::Type{call.result.dtype, shape});
+  ValueId rows = in_front(call, at_least_vector(call, call.tensor(3)), dim);
   return call.reshape(with_rows(call, x, dim, index, rows), call.result.shape);
+}
+
+/// By a mask: an index that is there twice fills once, and counts once in the value's derivative.
+ValueId index_fill(const AtenCall& call) {
+  ValueId x = at_least_vector(call, call.tensor(0));
+  const Shape shape = call.type(x).shape;
+  int64_t dim = call.dim(1, static_cast<int64_t>(shape.size()));
+  const Dim size = shape[static_cast<size_t>(dim)];
+  ValueId index = wrapped(call, at_least_vector(call, index_argument(call, 2)), size);
+  ValueId nowhere = call.builder.constant(0.0, ir::Type{DType::kBool, {size}});
+  ValueId there = call.builder.constant(1.0, ir::Type{DType::kBool, call.type(index).shape});
+  ValueId mask = call.builder.broadcast(call.builder.emit(OpCode::kScatter, {nowhere, index, there}), shape, {dim});
+  ValueId value = call.is_tensor(3) ? call.expand(call.cast(call.tensor(3), call.result.dtype), shape)
+                                    : call.builder.constant(call.number(3), ir::Type{call.result.dtype, shape});
+  return call.reshape(call.builder.select(mask, value, x), call.result.shape);
 }
 
 namespace {

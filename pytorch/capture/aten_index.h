@@ -13,8 +13,8 @@ ir::ValueId index_put(const AtenCall& call);
 ir::ValueId scatter(const AtenCall& call);
 ir::ValueId scatter_add(const AtenCall& call);
 ir::ValueId index_add(const AtenCall& call);
-/// index_copy and index_fill.
 ir::ValueId index_copy(const AtenCall& call);
+ir::ValueId index_fill(const AtenCall& call);
 ir::ValueId select_scatter(const AtenCall& call);
 ir::ValueId slice_scatter(const AtenCall& call);
 

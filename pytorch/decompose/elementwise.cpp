@@ -1,7 +1,10 @@
+#include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/erfc.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/log1p.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/special_erfcx.h>
 #include <ATen/ops/where.h>
@@ -94,6 +97,38 @@ Tensor signbit(const Tensor& x) {
   return x.lt(0).bitwise_or(x.eq(0).bitwise_and(x.reciprocal().lt(0)));
 }
 
+using MaybeGenerator = std::optional<at::Generator>;
+
+void check_is_default(const MaybeGenerator& generator) {
+  if (generator) refuse("random numbers of a generator of its own");
+}
+
+/// The very uniform numbers that PyTorch's kernel compares with.
+Tensor bernoulli(const Tensor& p, MaybeGenerator generator) {
+  check_is_default(generator);
+  Tensor chance = wide(p);
+  return at::rand(p.sizes(), chance.scalar_type()).lt(chance).to(p.scalar_type());
+}
+
+Tensor drawn(at::IntArrayRef sizes, at::ScalarType dtype, const MaybeGenerator& generator) {
+  check_is_default(generator);
+  return at::randn(sizes, dtype);
+}
+
+/// PyTorch's derivatives by mean and deviation are 0.
+Tensor normal(const Tensor& mean, const Tensor& deviation, MaybeGenerator generator) {
+  auto sizes = at::infer_size(mean.sizes(), deviation.sizes());
+  return drawn(sizes, mean.scalar_type(), generator) * deviation.detach() + mean.detach();
+}
+
+Tensor normal_of_one_deviation(const Tensor& mean, double deviation, MaybeGenerator generator) {
+  return drawn(mean.sizes(), mean.scalar_type(), generator) * deviation + mean.detach();
+}
+
+Tensor normal_of_one_mean(double mean, const Tensor& deviation, MaybeGenerator generator) {
+  return drawn(deviation.sizes(), deviation.scalar_type(), generator) * deviation.detach() + mean;
+}
+
 }  // namespace
 
 void add_elementwise(Table& table) {
@@ -109,6 +144,10 @@ void add_elementwise(Table& table) {
   table.add("round", "decimals", round_decimals);
   table.add("logit", "", logit);
   table.add("signbit", "", signbit);
+  table.add("bernoulli", "", bernoulli);
+  table.add("normal", "Tensor_Tensor", normal);
+  table.add("normal", "Tensor_float", normal_of_one_deviation);
+  table.add("normal", "float_Tensor", normal_of_one_mean);
   table.add("special_log_ndtr", "", log_ndtr);
 }
 

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "decompose/decompose.h"
 #include "decompose/parts.h"
@@ -72,17 +71,18 @@ std::tuple<Tensor, Tensor> std_mean(const Tensor& x, at::OptionalIntArrayRef dim
           reduced(of.mean, of.dims, keepdim, x.scalar_type())};
 }
 
+/// PyTorch's derivative is that of the first result.
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const OptionalTensor& weight,
                                               const OptionalTensor& bias, double eps) {
-  Dims dims(shape.size());
-  std::iota(dims.begin(), dims.end(), x.dim() - static_cast<int64_t>(shape.size()));
+  Dims dims;
+  for (auto dim = x.dim() - static_cast<int64_t>(shape.size()); dim < x.dim(); ++dim) dims.push_back(dim);
   Tensor mean = x.mean(dims, true);
   Tensor centred = x - mean;
   Tensor rstd = at::rsqrt((centred * centred).mean(dims, true) + eps);
   Tensor y = centred * rstd;
   if (weight) y = y * *weight;
   if (bias) y = y + *bias;
-  return {y, mean, rstd};
+  return {y, mean.detach(), rstd.detach()};
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,

@@ -11,7 +11,7 @@ namespace weft::lowering {
 
 /// A tensor of random numbers that is drawn before the program runs: `empty(shape).method_(*arguments)`.
 struct Draw {
-  std::string method;             ///< bernoulli_, uniform_, normal_, exponential_, random_
+  std::string method;                  ///< bernoulli_, uniform_, normal_, exponential_, random_
   std::vector<c10::IValue> arguments;  ///< numbers
 };
 

@@ -35,14 +35,13 @@ namespace {
 /// Makes the tensor need a gradient without being a leaf, which the function may not change in place.
 void require_gradient(const at::Tensor& tensor) {
   auto node = c10::make_intrusive<torch::autograd::Error>("weft internal error: the derivative of a recorded input",
-                                                       torch::autograd::edge_list());
+                                                          torch::autograd::edge_list());
   node->add_input_metadata(tensor);
   torch::autograd::impl::set_gradient_edge(tensor, torch::autograd::Edge(node, 0));
 }
 
 bool is_transformed(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kWrappers(
-      {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+  constexpr c10::DispatchKeySet kWrappers({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
   return tensor.key_set().has_any(kWrappers);
 }
 

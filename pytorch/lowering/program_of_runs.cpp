@@ -310,8 +310,8 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
   for (size_t i = 0; i < given.size() && is_checked(a); ++i) {
     if (a.op->schema().arguments()[i].name() == "check_errors") given[i] = others[i] = true;
   }
-  ExternOperation operation{*a.op, extern_text(*a.op, given, others, symbols_, operand_sizes, number_of), given,
-                            number_of, {}, {}};
+  ExternOperation operation{
+      *a.op, extern_text(*a.op, given, others, symbols_, operand_sizes, number_of), given, number_of, {}, {}};
   for (int64_t id : operands) operation.operands.push_back(described(id));
   std::vector<ir::Type> types;
   for (int64_t id : a.results) {

@@ -38,8 +38,8 @@ struct ExternOperation {
     bool requires_gradient;
   };
   c10::OperatorHandle op;
-  std::string call;                             ///< as ops.def says of `extern`
-  std::vector<c10::IValue> arguments;           ///< of the first run
+  std::string call;                                  ///< as ops.def says of `extern`
+  std::vector<c10::IValue> arguments;                ///< of the first run
   std::function<size_t(const at::Tensor&)> operand;  ///< which one a tensor among the arguments is
   std::vector<Tensor> operands, results;
 };
@@ -49,8 +49,8 @@ struct ExternOperation {
 using ExternDerivative = std::function<std::string(const ExternOperation&)>;
 
 /// What lowered runs of one function have in common, as a program: what they have alike is in it as it is, what differs
-/// as the symbols' primes do is those symbols. `runs`: one; or two at the primes; or these and a third with the sizes at
-/// hand, which has to bear out what the two say.
+/// as the symbols' primes do is those symbols. `runs`: one; or two at the primes; or these and a third with the sizes
+/// at hand, which has to bear out what the two say.
 ///
 /// Throws Mismatch where the runs did different things; recorder::UnsupportedError for what no program can express.
 RunsProgram program_of_runs(const std::vector<LoweredRun*>& runs, const Symbols& symbols,

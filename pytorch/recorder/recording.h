@@ -170,8 +170,8 @@ class Recording {
   uint64_t serial_;
   std::optional<Failure> failure_;
   Interceptor* interceptor_ = nullptr;
-  std::vector<Meta> metas_;                    ///< by value
-  std::unordered_map<int64_t, int> sharers_;   ///< by storage: how many values were made in it
+  std::vector<Meta> metas_;                   ///< by value
+  std::unordered_map<int64_t, int> sharers_;  ///< by storage: how many values were made in it
   Recording* before_ = nullptr;
   bool entered_ = false, saw_hooks_ = false;
 };

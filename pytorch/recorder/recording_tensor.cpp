@@ -18,8 +18,8 @@ constexpr c10::DispatchKeySet kInferenceKeys({c10::DispatchKey::PrivateUse1, c10
 
 RecordingTensor::RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
                                  uint64_t recording, int64_t id, int64_t storage)
-    : TensorImpl(c10::InferenceMode::is_enabled() ? kInferenceKeys : kKeys,
-                 c10::scalarTypeToTypeMeta(dtype), c10::Device(c10::kCPU)),
+    : TensorImpl(c10::InferenceMode::is_enabled() ? kInferenceKeys : kKeys, c10::scalarTypeToTypeMeta(dtype),
+                 c10::Device(c10::kCPU)),
       recording(recording),
       id(id),
       storage(storage) {

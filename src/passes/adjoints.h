@@ -52,7 +52,7 @@ void mark_varied(const ir::Program& program, const ir::Block& block, ValueSet& v
 /// `for_derivative`: values that only the derivative asks for: computing one where it is needed costs nothing more.
 /// Returns the kept values in the order of their definition.
 std::vector<ir::ValueId> choose_kept(const ir::Program& program, const ir::Block& block, const ValueSet& demanded,
-                                     const ValueSet& available, const ValueSet& pinned,
-                                     const ValueSet& for_derivative, Keep keep);
+                                     const ValueSet& available, const ValueSet& pinned, const ValueSet& for_derivative,
+                                     Keep keep);
 
 }  // namespace weft::passes

@@ -1,0 +1,50 @@
+// Composite functions of PyTorch that look at values. A recorded step doesn't have them yet; that is no fault of the
+// user's, who reads none: it is left to PyTorch, with the reason.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cov_native.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/narrow_native.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor_split_native.h>
+
+#include "decompose/parts.h"
+#include "recorder/recording_tensor.h"
+
+namespace weft::decompose {
+namespace {
+
+bool has_no_value(const OptionalTensor& tensor) { return tensor && recorder::as_recording(*tensor) != nullptr; }
+
+/// No index instead: the result is a view, which may be written to.
+Tensor narrow(const Tensor& x, int64_t dim, const Tensor& start, int64_t length) {
+  if (has_no_value(start)) refuse("narrow: where it starts depends on values");
+  return at::native::narrow_tensor_symint(x, dim, start, length);
+}
+
+std::vector<Tensor> tensor_split(const Tensor& x, const Tensor& indices_or_sections, int64_t dim) {
+  if (has_no_value(indices_or_sections)) refuse("tensor_split: the sizes of its results depend on values");
+  return at::native::tensor_split(x, indices_or_sections, dim);
+}
+
+/// PyTorch asks whether the count of observations less the correction is positive, which without weights is no matter
+/// of values; with them it checks these too.
+Tensor cov(const Tensor& x, int64_t correction, const OptionalTensor& fweights, const OptionalTensor& aweights) {
+  if (has_no_value(fweights) || has_no_value(aweights)) refuse("cov: looks at its weights' values");
+  if (fweights || aweights || x.dim() > 2 || x.scalar_type() == at::kBool)
+    return at::native::cov(x, correction, fweights, aweights);
+  Tensor rows = floating(x.dim() < 2 ? x.reshape({1, -1}) : x);
+  Tensor count = at::ones({rows.size(1)}, rows.scalar_type()).sum();
+  Tensor centred = rows - (rows.sum(1) / count).unsqueeze(1);
+  return (at::mm(centred, centred.t()) / (count - correction).clamp_min(0)).squeeze();
+}
+
+}  // namespace
+}  // namespace weft::decompose
+
+TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
+  using namespace weft::decompose;
+  m.impl("narrow.Tensor", narrow);
+  m.impl("tensor_split.tensor_indices_or_sections", tensor_split);
+  m.impl("cov", cov);
+}
