@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/bindings.h"
+#include "decompose/decompose.h"
 #include "lowering/extern_text.h"
 #include "lowering/lowered_run.h"
 #include "lowering/program_of_runs.h"
@@ -142,6 +143,12 @@ void init_lowering(py::module_& m) {
                  lowering::Callbacks{decompose_with(std::move(decompose)), derivative_with(std::move(derivative))});
            }),
            py::arg("source"), py::arg("free"), py::arg("functional"), py::arg("decompose"), py::arg("derivative"));
+  m.def(
+      "decomposes",
+      [](const std::string& name, const std::string& overload) {
+        return decompose::find({name, overload == "default" ? "" : overload}) != nullptr;
+      },
+      py::arg("name"), py::arg("overload"), "Whether the operation is made of others by Weft's own functions.");
   m.def("program_of_runs", &program_of_runs, py::arg("runs"), py::arg("primes"), py::arg("at_hand"),
         py::arg("derivative"), "What lowered runs of one function have in common, as a program.");
 }

@@ -5,6 +5,8 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+
 #include "bindings/bindings.h"
 #include "recorder/recording.h"
 
@@ -137,6 +139,11 @@ void init_recorder(py::module_& m) {
       .def_property_readonly("outputs", [](const Recording& r) { return r.outputs(); })
       .def_property_readonly("failure", &failure);
   m.def("recording", []() { return Recording::current() != nullptr; }, "Whether this thread is within a recording.");
+  m.def("is_plain", &recorder::is_plain,
+        "Whether the tensor's numbers can be read here: no subclass with operations of its own, no transform's wrapper.");
+  m.def("are_plain", [](const std::vector<at::Tensor>& tensors) {
+    return std::ranges::all_of(tensors, recorder::is_plain);
+  });
   m.def("is_recorded", [](const at::Tensor& tensor) { return recorder::as_recording(tensor) != nullptr; });
   py::class_<Suspended>(m, "Suspended")
       .def(py::init<>())

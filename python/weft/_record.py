@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import operator
 import random
 import sys
 import traceback
@@ -77,6 +78,8 @@ class View:
 
 def is_recordable(tensors: Sequence[Tensor]) -> bool:
     """Whether there is nothing at work that wants to see the function's operations, or its arguments', for itself."""
+    if _C.are_plain(tensors):
+        return True
     return all(_recorder.is_plain(tensor) or _C.is_recorded(tensor) or is_transformed(tensor) for tensor in tensors)
 
 
@@ -101,7 +104,7 @@ def record(function: Function, view: View | None = None) -> Run:
     arguments = pytree.tree_unflatten(_inputs(function, recording, view), function.spec)
     variables = _variables(function)
     try:
-        with _aside(run):
+        with _Aside(run):
             if view is not None or run.transformed:
                 with _Substitute(recording, view.captured if view is not None else _transformed_sizes) as substitute:
                     outputs, run.extra = function.fn(*arguments)
@@ -115,7 +118,7 @@ def record(function: Function, view: View | None = None) -> Run:
         )
     if recording.failure is not None:  # the function took the error for its own
         raise _explained(function, recording, None)
-    if any(now is not before for (_, now), (_, before) in zip(_variables(function), variables, strict=True)):
+    if any(map(operator.is_not, _variables(function), variables)):
         raise SideEffectError(
             f"{function.what} has a side effect: it changes a variable that it reads from outside; "
             "keep what changes from step to step in the carry"
@@ -139,14 +142,15 @@ def _inputs(function: Function, recording: _C.StepRecording, view: View | None) 
     return leaves
 
 
-def _variables(function: Function) -> list[tuple[str, Any]]:
+def _variables(function: Function) -> list[Any]:
     """The variables of the functions around the user's that these share with them."""
     found = []
     for user in function.users:
-        code = getattr(user, "__code__", None)
-        for name, cell in zip(code.co_freevars, user.__closure__ or (), strict=True) if code is not None else ():
-            with contextlib.suppress(ValueError):  # not assigned yet
-                found.append((name, cell.cell_contents))
+        for cell in getattr(user, "__closure__", None) or ():
+            try:
+                found.append(cell.cell_contents)
+            except ValueError:  # not assigned yet
+                found.append(None)
     return found
 
 
@@ -200,29 +204,46 @@ def randomness_kept() -> Iterator[None]:
 _state = _own_functions.recording_state
 
 
-@contextlib.contextmanager
-def _aside(run: Run) -> Iterator[None]:
+class _Aside:
     """Within, the run is recorded, and nothing else that is at work in this thread sees it."""
-    before, _state.run = getattr(_state, "run", None), run
-    with contextlib.ExitStack() as stack:
-        if run.transformed:
-            from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-            stack.enter_context(temporarily_clear_interpreter_stack())
-        if torch._C._len_torch_dispatch_stack():
-            stack.enter_context(_recorder.without_dispatch_modes())
-        if torch._C._len_torch_function_stack():
-            stack.enter_context(_recorder.without_function_modes())
-        if torch.is_autocast_enabled("cpu"):
-            stack.enter_context(_recorder.without_autocast_cache())
-        if "torch.fx._symbolic_trace" in sys.modules:
-            stack.enter_context(_recorder.without_traced_modules())
+    def __init__(self, run: Run) -> None:
+        self.run, self.others = run, _others(run)
+
+    def __enter__(self) -> None:
+        self.before, _state.run = getattr(_state, "run", None), self.run
+        self.stack = contextlib.ExitStack() if self.others else None
         try:
-            run.recording.enter()
-            yield
-        finally:
-            run.recording.leave()
-            _state.run = before
+            for other in self.others:
+                self.stack.enter_context(other())
+            self.run.recording.enter()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+
+    def __exit__(self, *error: Any) -> None:
+        self.run.recording.leave()
+        _state.run = self.before
+        if self.stack is not None:
+            self.stack.__exit__(*error)
+
+
+def _others(run: Run) -> list[Callable[[], Any]]:
+    """What else is at work, each as a context without it."""
+    found: list[Callable[[], Any]] = []
+    if run.transformed:
+        from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+        found.append(temporarily_clear_interpreter_stack)
+    if torch._C._len_torch_dispatch_stack():
+        found.append(_recorder.without_dispatch_modes)
+    if torch._C._len_torch_function_stack():
+        found.append(_recorder.without_function_modes)
+    if torch.is_autocast_enabled("cpu"):
+        found.append(_recorder.without_autocast_cache)
+    if _recorder.modules_are_traced():
+        found.append(_recorder.without_traced_modules)
+    return found
 
 
 def _explained(function: Function, recording: _C.StepRecording, error: BaseException | None) -> Exception:

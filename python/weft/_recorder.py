@@ -25,16 +25,7 @@ class MutatesCapturedError(SideEffectError):
         self.tensor = tensor
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether the tensor's numbers can be read here: no subclass, no transform's wrapper."""
-    return (
-        type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
-        and tensor.layout == torch.strided
-        and tensor.device.type == "cpu"
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        and not torch._is_functional_tensor(tensor)
-        and not _C.is_recorded(tensor)
-    )
+is_plain = _C.is_plain
 
 
 def unwrapped(tensor: Tensor) -> Tensor:
@@ -92,14 +83,20 @@ def without_function_modes() -> Iterator[None]:
             torch._C._push_on_torch_function_stack(mode)
 
 
+def modules_are_traced() -> bool:
+    """Whether torch.fx watches the calls of modules."""
+    traced = sys.modules.get("torch.fx._symbolic_trace")
+    return traced is not None and torch.nn.Module.__call__ is not traced._orig_module_call
+
+
 @contextlib.contextmanager
 def without_traced_modules() -> Iterator[None]:
-    """torch.fx watches the calls of modules; it would count those that are only made here."""
-    traced = sys.modules.get("torch.fx._symbolic_trace")
-    before = torch.nn.Module.__call__
-    if traced is None or before is traced._orig_module_call:
+    """torch.fx would count those that are only made here."""
+    if not modules_are_traced():
         yield
         return
+    before = torch.nn.Module.__call__
+    traced = sys.modules["torch.fx._symbolic_trace"]
     torch.nn.Module.__call__ = traced._orig_module_call
     try:
         yield

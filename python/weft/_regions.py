@@ -17,7 +17,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from weft import _C, _trace
+from weft import _C, _step_functions, _trace
 from weft._aten import DTYPES, UnsupportedError
 
 _CALL = torch.ops.weft.call.default
@@ -151,7 +151,7 @@ def _import(region: _C.Region, node: fx.Node, values: dict[fx.Node, _C.Value], t
         return region.aten(str(node.target), [_argument(a, values) for a in _arguments(node)], type_)
     except (UnsupportedError, RuntimeError) as error:
         _raise_if_internal(error)
-        if torch.Tag.pointwise not in node.target.tags:
+        if not _step_functions.is_made_of_others(node.target):
             raise
     text, inputs = _made_of_others(node)
     (result,) = region.inline_program(text, [values[n] for n in inputs])

@@ -6,12 +6,19 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from weft import _C
+
 
 def decompose(name: tuple[str, str], arguments: list[Any]) -> Any:
     """The operation, by name and overload, on all its arguments in order; NotImplemented where there is no way."""
     op = operator_of(*name)
     function = _decomposition(op)
     return NotImplemented if function is None else call(op, function, arguments)
+
+
+def is_made_of_others(op: Any) -> bool:
+    """Whether there is a way, Weft's or PyTorch's."""
+    return _C.decomposes(op._schema.name, op._overloadname) or _decomposition(op) is not None
 
 
 def call(op: Any, function: Callable[..., Any], arguments: list[Any]) -> Any:

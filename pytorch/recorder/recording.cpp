@@ -25,6 +25,9 @@ void include_keys(bool included) {
   c10::impl::_force_tls_local_dispatch_key_set(keys);
 }
 
+/// Words in most keys.
+constexpr size_t kUsualKey = 32;
+
 /// What the results' types depend on beside the arguments'.
 int64_t default_dtype() { return static_cast<int64_t>(c10::get_default_dtype_as_scalartype()); }
 
@@ -48,6 +51,9 @@ constexpr c10::DispatchKeySet kWrapperKeys({c10::DispatchKey::FuncTorchBatched, 
 
 /// Of arguments, in a record.
 enum Tag : int64_t { kNone, kUndefined, kOwn, kOutside, kWrapped, kInt, kBool, kDouble, kInts, kText, kDevice, kList };
+
+/// Of a value that no operation has made.
+constexpr size_t kNoMaker = SIZE_MAX;
 
 /// Of what is no operation; operations have positive numbers.
 enum Part : int64_t { kDerived = -1, kOutputs = -2 };
@@ -258,7 +264,9 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
     NotRecorded guard;
     return op.callBoxed(&stack);
   }
-  Call call{op, traits, torch::jit::last(stack, count), {traits.name, default_dtype()}, {}};
+  Call call{op, traits, torch::jit::last(stack, count), {}, {}};
+  call.key.reserve(kUsualKey);
+  call.key.insert(call.key.end(), {traits.name, default_dtype()});
   refuse_mutation(call);
   Operation operation{op, arguments_.size(), record_.words().size(), 0, at::GradMode::is_enabled(), {}};
   record_.fixed(traits.name << 1 | static_cast<int64_t>(operation.grad_mode));
@@ -269,8 +277,10 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   operation.end_word = record_.words().size();
   push_results(call, stack);
   operation.results = std::move(call.results);
+  makers_.resize(static_cast<size_t>(values_), kNoMaker);
   for (int64_t result : operation.results) {
-    if (result >= 0) maker_.emplace(result, operations_.size());
+    if (result >= 0 && makers_[static_cast<size_t>(result)] == kNoMaker)
+      makers_[static_cast<size_t>(result)] = operations_.size();
   }
   operations_.push_back(std::move(operation));
 }
@@ -416,6 +426,8 @@ void Recording::push_results(Call& call, torch::jit::Stack& stack) {
     if (auto* value = own(call.arguments[index].toTensor())) value->resize(shape.sizes, shape.strides);
   }
   torch::jit::Stack results;
+  results.reserve(shapes->results.size());
+  call.results.reserve(shapes->results.size());
   for (size_t i = 0; i < shapes->results.size(); ++i) {
     const Traits::Return& traits = call.traits.returns.at(i);
     if (traits.is_argument && traits.argument >= 0) {
@@ -432,15 +444,15 @@ void Recording::push_results(Call& call, torch::jit::Stack& stack) {
       storage = value != nullptr ? value->storage : -1 - outside_index(base);
       is_view = true;
     }
+    if (!shapes->is_list[i]) {
+      results.emplace_back(push_result(call, shapes->results[i][0], is_view ? storage : values_));
+      continue;
+    }
     std::vector<at::Tensor> tensors;
     for (const ResultShape& shape : shapes->results[i]) {
       tensors.push_back(push_result(call, shape, is_view ? storage : values_));
     }
-    if (shapes->is_list[i]) {
-      results.emplace_back(std::move(tensors));
-    } else {
-      results.emplace_back(std::move(tensors[0]));
-    }
+    results.emplace_back(std::move(tensors));
   }
   torch::jit::drop(stack, call.arguments.size());
   stack.insert(stack.end(), results.begin(), results.end());
@@ -561,9 +573,9 @@ at::Tensor Recording::evaluate(const at::Tensor& tensor) {
 }
 
 at::Tensor Recording::evaluate(int64_t value) {
-  auto maker = maker_.find(value);
-  if (maker == maker_.end()) throw ReadsValueError("a value that the step computes");
-  const Operation& operation = operations_[maker->second];
+  auto place = static_cast<size_t>(value);
+  if (place >= makers_.size() || makers_[place] == kNoMaker) throw ReadsValueError("a value that the step computes");
+  const Operation& operation = operations_[makers_[place]];
   if (!operation.op) throw ReadsValueError("a value that the step computes");
   const auto& schema = operation.op->schema();
   if (operation.op->hasTag(at::Tag::nondeterministic_seeded) || schema.is_mutable()) {

@@ -164,8 +164,8 @@ class Recording {
   std::unordered_map<const c10::TensorImpl*, int64_t> outside_index_;
   std::vector<int64_t> outputs_;
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made_;
-  std::unordered_set<int64_t> changed_;        ///< storages that something was written to
-  std::unordered_map<int64_t, size_t> maker_;  ///< by value: its operation
+  std::unordered_set<int64_t> changed_;  ///< storages that something was written to
+  std::vector<size_t> makers_;           ///< by value: its operation
   int64_t inputs_ = 0, values_ = 0;
   uint64_t serial_;
   std::optional<Failure> failure_;

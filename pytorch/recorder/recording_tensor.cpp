@@ -58,6 +58,14 @@ void RecordingTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>&) {
   throw UnsupportedError("it sets a tensor's data");
 }
 
+bool is_plain(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kOthers(
+      {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::FuncTorchBatched,
+       c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
+  return !tensor.key_set().has_any(kOthers) && tensor.layout() == at::kStrided && tensor.device().is_cpu() &&
+         as_recording(tensor) == nullptr;
+}
+
 RecordingTensor* as_recording(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
   if (!impl->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) return nullptr;

@@ -26,6 +26,9 @@ struct RecordingTensor : c10::TensorImpl {
   int64_t id, storage;
 };
 
+/// Whether the tensor's numbers can be read here: no subclass with operations of its own, no transform's wrapper.
+bool is_plain(const at::Tensor& tensor);
+
 /// The tensor as such; nullptr if it is none.
 RecordingTensor* as_recording(const at::Tensor& tensor);
 

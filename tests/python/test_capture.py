@@ -8,6 +8,7 @@ import random
 import aten_cases
 import pytest
 import torch
+import torch.nn.functional as fn
 from aten_cases import floats
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -215,6 +216,44 @@ def residual_stack():
 def test_what_stands_between_two_recurrences_makes_one_program_of_both():
     assert regions_of(residual_stack(), torch.randn(5, 3, 6)) == (1, 1)
     assert not weft.stats()["extern"].keys() & {"aten.tanh.default", "aten.addmm.default", "aten.relu.default"}
+
+
+MADE_OF_OTHERS = {
+    "gelu": fn.gelu,
+    "gelu tanh": lambda x: fn.gelu(x, approximate="tanh"),
+    "elu": fn.elu,
+    "softplus": fn.softplus,
+    "mish": fn.mish,
+    "hardswish": fn.hardswish,
+    "leaky_relu": lambda x: fn.leaky_relu(x, 0.2),
+    "hardtanh": fn.hardtanh,
+    "softshrink": fn.softshrink,
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5),
+    "lerp": lambda x: torch.lerp(x, x * x, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF_OTHERS)
+def test_what_a_step_makes_of_others_joins_a_region_too(name):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.GRU(3, 4), nn.GRU(4, 5)
+
+        def forward(self, x):
+            return self.second(MADE_OF_OTHERS[name](self.first(x)[0]))[0]
+
+    model, x = Model(), torch.randn(6, 2, 3)
+    weft.reset_stats()
+    ours = torch.compile(model, backend="weft")(x)
+    ours_gradients = torch.autograd.grad(ours.square().sum(), list(model.parameters()))
+    extern = weft.stats()["extern"]
+    with weft.disabled():
+        theirs = model(x)
+    theirs_gradients = torch.autograd.grad(theirs.square().sum(), list(model.parameters()))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(ours_gradients, theirs_gradients, rtol=1e-4, atol=1e-5)
+    assert not [op for op in extern if name.split()[0] in op], extern
 
 
 @torch.no_grad()
