@@ -14,15 +14,10 @@ Table filled() {
   return table;
 }
 
-const Table& table() {
-  static const Table table = filled();
-  return table;
-}
-
-[[maybe_unused]] const auto& made_at_load = table();
+const Table kernels = filled();  // at load: no lock of a first use that a fork could find held
 
 }  // namespace
 
-const c10::KernelFunction* find(const c10::OperatorName& name) { return table().find(name); }
+const c10::KernelFunction* find(const c10::OperatorName& name) { return kernels.find(name); }
 
 }  // namespace weft::decompose

@@ -100,11 +100,19 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const OptionalTen
   return {y.to(dtype), mean.squeeze(2).to(dtype), rstd.squeeze(2).to(dtype)};
 }
 
-/// A power's derivative at 0 may be infinite; that of the norm of nothing but zeros is 0.
+/// A power's derivative at 0 may be infinite; that of the norm by an element that is 0 is 0.
 Tensor power_norm(const Tensor& x, at::IntArrayRef dims, const at::Scalar& ord) {
-  Tensor powers = x.abs().pow(ord).sum(dims, true);
-  Tensor zero = powers.eq(0);
-  return select(zero, 0.0, select(zero, 1.0, powers).pow(1 / ord.toDouble()));
+  Tensor size = x.abs(), terms;
+  double order = ord.toDouble();
+  if (order < 1) {
+    Tensor nothing = size.eq(0);
+    terms = select(nothing, order > 0 ? 0.0 : kInfinity, select(nothing, 1.0, size).pow(ord));
+  } else {
+    terms = size.pow(ord);
+  }
+  Tensor powers = terms.sum(dims, true);
+  Tensor zero = powers.eq(order < 0 ? kInfinity : 0.0);
+  return select(zero, 0.0, select(zero, 1.0, powers).pow(1 / order));
 }
 
 Tensor vector_norm(const Tensor& given, const at::Scalar& ord, at::OptionalIntArrayRef dim, bool keepdim,

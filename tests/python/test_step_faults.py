@@ -85,6 +85,12 @@ def test_log_ndtr_far_to_the_left() -> None:
     assert_like_the_loop(torch.special.log_ndtr, x)
 
 
+@pytest.mark.parametrize("order", [-3.5, -1, -0.5, 0.5, 1, 1.5, 2, 3.5])
+def test_a_norm_by_an_element_that_is_zero(order: float) -> None:
+    x = torch.tensor([[0.0, -2.0, 0.5], [1.0, 3.0, -0.5], [0.0, 0.0, 0.0]], dtype=F64)
+    assert_like_the_loop(lambda x: torch.linalg.vector_norm(x, order, 1), x)
+
+
 def test_the_median_of_what_a_mask_leaves() -> None:
     mask = torch.tensor([[True, False, True], [False, False, False]])
     assert_like_the_loop(lambda x: torch.masked.median(x, 1, mask=mask), numbers(2, 3))
