@@ -116,14 +116,16 @@ py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, std::vector<std:
   return py::make_tuple(program.text, noise, program.constants, program.sizes);
 }
 
+/// Classes of Python's, made with the module.
+py::handle mismatch, needs_functional;
+
 py::object unsupported_error() { return py::module_::import("weft._aten").attr("UnsupportedError"); }
 
 }  // namespace
 
 void init_lowering(py::module_& m) {
-  static py::handle mismatch = py::exception<lowering::Mismatch>(m, "MismatchError").release();
-  static py::handle needs_functional =
-      py::exception<lowering::NeedsFunctionalError>(m, "NeedsFunctionalError").release();
+  mismatch = py::exception<lowering::Mismatch>(m, "MismatchError").release();
+  needs_functional = py::exception<lowering::NeedsFunctionalError>(m, "NeedsFunctionalError").release();
   py::register_local_exception_translator([](std::exception_ptr error) {
     try {
       std::rethrow_exception(std::move(error));

@@ -58,58 +58,52 @@ Tensor as(const c10::IValue& number, const c10::IValue& like) {
 
 using Function = Tensor (*)(Arguments);
 
-const std::map<std::string_view, Function>& functions() {
-  static const std::map<std::string_view, Function> table = {
-      {"aten.add.Tensor", [](Arguments a) { return a[0].toTensor() + scaled(a[1].toTensor(), a[2]); }},
-      {"aten.sub.Tensor", [](Arguments a) { return a[0].toTensor() - scaled(a[1].toTensor(), a[2]); }},
-      {"aten.add.Scalar", [](Arguments a) { return a[0].toTensor() + scaled(tensor(a[1], a[0].toTensor()), a[2]); }},
-      {"aten.sub.Scalar", [](Arguments a) { return a[0].toTensor() - scaled(tensor(a[1], a[0].toTensor()), a[2]); }},
-      {"aten.rsub.Scalar", [](Arguments a) { return tensor(a[1], a[0].toTensor()) - scaled(a[0].toTensor(), a[2]); }},
-      {"aten.rsub.Tensor", [](Arguments a) { return a[1].toTensor() - scaled(a[0].toTensor(), a[2]); }},
-      {"aten.mul.Scalar", [](Arguments a) { return a[0].toTensor() * a[1].toTensor(); }},
-      {"aten.div.Scalar", [](Arguments a) { return a[0].toTensor() / a[1].toTensor(); }},
-      {"aten.eq.Scalar", compare<&Tensor::eq>},
-      {"aten.ne.Scalar", compare<&Tensor::ne>},
-      {"aten.lt.Scalar", compare<&Tensor::lt>},
-      {"aten.le.Scalar", compare<&Tensor::le>},
-      {"aten.gt.Scalar", compare<&Tensor::gt>},
-      {"aten.ge.Scalar", compare<&Tensor::ge>},
-      {"aten.remainder.Scalar", [](Arguments a) { return at::remainder(a[0].toTensor(), a[1].toTensor()); }},
-      {"aten.fmod.Scalar", [](Arguments a) { return at::fmod(a[0].toTensor(), a[1].toTensor()); }},
-      {"aten.lerp.Scalar", [](Arguments a) { return at::lerp(a[0].toTensor(), a[1].toTensor(), as(a[2], a[0])); }},
-      {"aten.pow.Tensor_Scalar", [](Arguments a) { return at::pow(a[0].toTensor(), a[1].toTensor()); }},
-      {"aten.pow.Scalar", [](Arguments a) { return at::pow(a[0].toTensor(), a[1].toTensor()); }},
-      {"aten.clamp.default", [](Arguments a) { return clamp(a[0].toTensor(), a[1], a[2]); }},
-      {"aten.clamp_min.default", [](Arguments a) { return clamp(a[0].toTensor(), a[1], {}); }},
-      {"aten.clamp_max.default", [](Arguments a) { return clamp(a[0].toTensor(), {}, a[1]); }},
-      {"aten.leaky_relu.default",
-       [](Arguments a) {
-         return at::where(a[0].toTensor().gt(0), a[0].toTensor(), a[0].toTensor() * a[1].toTensor());
-       }},
-      {"aten.full.default", [](Arguments a) { return full(a[0].toIntVector(), a[1].toTensor(), a[2]); }},
-      {"aten.scalar_tensor.default", [](Arguments a) { return full({}, a[0].toTensor(), a[1]); }},
-      {"aten.full_like.default",
-       [](Arguments a) { return as(a[1], a[0]).expand(a[0].toTensor().sizes()).clone(at::MemoryFormat::Contiguous); }},
-      {"aten.fill.Scalar",
-       [](Arguments a) { return as(a[1], a[0]).expand(a[0].toTensor().sizes()).clone(at::MemoryFormat::Contiguous); }},
-      {"aten.fill_.Scalar", [](Arguments a) { return a[0].toTensor().copy_(as(a[1], a[0])); }},
-      {"aten.masked_fill.Scalar",
-       [](Arguments a) { return at::where(a[1].toTensor(), as(a[2], a[0]), a[0].toTensor()); }},
-      {"aten.where.ScalarOther",
-       [](Arguments a) { return at::where(a[0].toTensor(), a[1].toTensor(), as(a[2], a[1])); }},
-      {"aten.where.ScalarSelf",
-       [](Arguments a) { return at::where(a[0].toTensor(), as(a[1], a[2]), a[2].toTensor()); }},
-      {"aten.addmm.default",
-       [](Arguments a) {
-         return scaled(a[0].toTensor(), a[3]) + scaled(at::matmul(a[1].toTensor(), a[2].toTensor()), a[4]);
-       }},
-      {"aten.addcmul.default",
-       [](Arguments a) { return a[0].toTensor() + scaled(a[1].toTensor() * a[2].toTensor(), a[3]); }},
-      {"aten.addcdiv.default",
-       [](Arguments a) { return a[0].toTensor() + scaled(a[1].toTensor() / a[2].toTensor(), a[3]); }},
-  };
-  return table;
-}
+/// Made at load (base/fork.h).
+const auto& functions = *new const std::map<std::string_view, Function>{
+    {"aten.add.Tensor", [](Arguments a) { return a[0].toTensor() + scaled(a[1].toTensor(), a[2]); }},
+    {"aten.sub.Tensor", [](Arguments a) { return a[0].toTensor() - scaled(a[1].toTensor(), a[2]); }},
+    {"aten.add.Scalar", [](Arguments a) { return a[0].toTensor() + scaled(tensor(a[1], a[0].toTensor()), a[2]); }},
+    {"aten.sub.Scalar", [](Arguments a) { return a[0].toTensor() - scaled(tensor(a[1], a[0].toTensor()), a[2]); }},
+    {"aten.rsub.Scalar", [](Arguments a) { return tensor(a[1], a[0].toTensor()) - scaled(a[0].toTensor(), a[2]); }},
+    {"aten.rsub.Tensor", [](Arguments a) { return a[1].toTensor() - scaled(a[0].toTensor(), a[2]); }},
+    {"aten.mul.Scalar", [](Arguments a) { return a[0].toTensor() * a[1].toTensor(); }},
+    {"aten.div.Scalar", [](Arguments a) { return a[0].toTensor() / a[1].toTensor(); }},
+    {"aten.eq.Scalar", compare<&Tensor::eq>},
+    {"aten.ne.Scalar", compare<&Tensor::ne>},
+    {"aten.lt.Scalar", compare<&Tensor::lt>},
+    {"aten.le.Scalar", compare<&Tensor::le>},
+    {"aten.gt.Scalar", compare<&Tensor::gt>},
+    {"aten.ge.Scalar", compare<&Tensor::ge>},
+    {"aten.remainder.Scalar", [](Arguments a) { return at::remainder(a[0].toTensor(), a[1].toTensor()); }},
+    {"aten.fmod.Scalar", [](Arguments a) { return at::fmod(a[0].toTensor(), a[1].toTensor()); }},
+    {"aten.lerp.Scalar", [](Arguments a) { return at::lerp(a[0].toTensor(), a[1].toTensor(), as(a[2], a[0])); }},
+    {"aten.pow.Tensor_Scalar", [](Arguments a) { return at::pow(a[0].toTensor(), a[1].toTensor()); }},
+    {"aten.pow.Scalar", [](Arguments a) { return at::pow(a[0].toTensor(), a[1].toTensor()); }},
+    {"aten.clamp.default", [](Arguments a) { return clamp(a[0].toTensor(), a[1], a[2]); }},
+    {"aten.clamp_min.default", [](Arguments a) { return clamp(a[0].toTensor(), a[1], {}); }},
+    {"aten.clamp_max.default", [](Arguments a) { return clamp(a[0].toTensor(), {}, a[1]); }},
+    {"aten.leaky_relu.default",
+     [](Arguments a) { return at::where(a[0].toTensor().gt(0), a[0].toTensor(), a[0].toTensor() * a[1].toTensor()); }},
+    {"aten.full.default", [](Arguments a) { return full(a[0].toIntVector(), a[1].toTensor(), a[2]); }},
+    {"aten.scalar_tensor.default", [](Arguments a) { return full({}, a[0].toTensor(), a[1]); }},
+    {"aten.full_like.default",
+     [](Arguments a) { return as(a[1], a[0]).expand(a[0].toTensor().sizes()).clone(at::MemoryFormat::Contiguous); }},
+    {"aten.fill.Scalar",
+     [](Arguments a) { return as(a[1], a[0]).expand(a[0].toTensor().sizes()).clone(at::MemoryFormat::Contiguous); }},
+    {"aten.fill_.Scalar", [](Arguments a) { return a[0].toTensor().copy_(as(a[1], a[0])); }},
+    {"aten.masked_fill.Scalar",
+     [](Arguments a) { return at::where(a[1].toTensor(), as(a[2], a[0]), a[0].toTensor()); }},
+    {"aten.where.ScalarOther", [](Arguments a) { return at::where(a[0].toTensor(), a[1].toTensor(), as(a[2], a[1])); }},
+    {"aten.where.ScalarSelf", [](Arguments a) { return at::where(a[0].toTensor(), as(a[1], a[2]), a[2].toTensor()); }},
+    {"aten.addmm.default",
+     [](Arguments a) {
+       return scaled(a[0].toTensor(), a[3]) + scaled(at::matmul(a[1].toTensor(), a[2].toTensor()), a[4]);
+     }},
+    {"aten.addcmul.default",
+     [](Arguments a) { return a[0].toTensor() + scaled(a[1].toTensor() * a[2].toTensor(), a[3]); }},
+    {"aten.addcdiv.default",
+     [](Arguments a) { return a[0].toTensor() + scaled(a[1].toTensor() / a[2].toTensor(), a[3]); }},
+};
 
 /// The floating dtype in which the numbers come in.
 at::ScalarType dtype_of_numbers(Arguments arguments, const std::vector<bool>& are_free) {
@@ -136,8 +130,8 @@ bool call_with_tensors(const c10::OperatorHandle& op, std::string_view name, tor
     op.callBoxed(&stack);
     return true;
   }
-  auto function = functions().find(name);
-  if (function == functions().end()) return false;
+  auto function = functions.find(name);
+  if (function == functions.end()) return false;
   Tensor result = function->second(stack);
   stack.clear();
   stack.emplace_back(std::move(result));
