@@ -2,6 +2,7 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -80,6 +81,37 @@ py::list operations(Recording& recording, const std::vector<size_t>& free) {
   return list;
 }
 
+/// The leaves, with inputs in the place of tensors. `first_dims`: by place, from which dim on an input has a tensor's.
+py::list inputs_like(Recording& recording, const py::list& leaves, const py::dict& first_dims, bool needs_gradient) {
+  py::list inputs;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    py::object leaf = leaves[i];
+    if (!THPVariable_Check(leaf.ptr())) {
+      inputs.append(leaf);
+      continue;
+    }
+    const at::Tensor& like = THPVariable_Unpack(leaf.ptr());
+    py::int_ place(i);
+    size_t first_dim = first_dims.contains(place) ? first_dims[place].cast<size_t>() : 0;
+    inputs.append(recording.input(like.scalar_type(), like.sizes().slice(first_dim),
+                                  needs_gradient && at::isFloatingType(like.scalar_type())));
+  }
+  return inputs;
+}
+
+/// Whether all are tensors, and each of the size and dtype of its pair.
+bool are_alike(const py::list& first, const py::list& second) {
+  if (first.size() != second.size()) return false;
+  for (size_t i = 0; i < first.size(); ++i) {
+    py::object a = first[i], b = second[i];
+    if (!THPVariable_Check(a.ptr()) || !THPVariable_Check(b.ptr())) return false;
+    const at::Tensor& one = THPVariable_Unpack(a.ptr());
+    const at::Tensor& other = THPVariable_Unpack(b.ptr());
+    if (one.scalar_type() != other.scalar_type() || one.sym_sizes() != other.sym_sizes()) return false;
+  }
+  return true;
+}
+
 py::object failure(const Recording& recording) {
   if (!recording.failure()) return py::none();
   const auto& found = *recording.failure();
@@ -111,13 +143,7 @@ void init_recorder(py::module_& m) {
             return recording.input(dtype, sizes, requires_grad);
           },
           py::arg("dtype"), py::arg("sizes"), py::arg("requires_grad"))
-      .def(
-          "input_like",
-          [](Recording& recording, const at::Tensor& like, int64_t first_dim, bool requires_grad) {
-            return recording.input(like.scalar_type(), like.sizes().slice(static_cast<size_t>(first_dim)),
-                                   requires_grad);
-          },
-          py::arg("like"), py::arg("first_dim"), py::arg("requires_grad"))
+      .def("inputs_like", &inputs_like, py::arg("leaves"), py::arg("first_dims"), py::arg("needs_gradient"))
       .def(
           "stand_in",
           [](Recording& recording, const at::Tensor& tensor, const std::vector<int64_t>& sizes) {
@@ -139,11 +165,12 @@ void init_recorder(py::module_& m) {
       .def_property_readonly("outputs", [](const Recording& r) { return r.outputs(); })
       .def_property_readonly("failure", &failure);
   m.def("recording", []() { return Recording::current() != nullptr; }, "Whether this thread is within a recording.");
-  m.def("is_plain", &recorder::is_plain,
-        "Whether the tensor's numbers can be read here: no subclass with operations of its own, no transform's wrapper.");
-  m.def("are_plain", [](const std::vector<at::Tensor>& tensors) {
-    return std::ranges::all_of(tensors, recorder::is_plain);
-  });
+  m.def(
+      "is_plain", &recorder::is_plain,
+      "Whether the tensor's numbers can be read here: no subclass with operations of its own, no transform's wrapper.");
+  m.def("are_plain",
+        [](const std::vector<at::Tensor>& tensors) { return std::ranges::all_of(tensors, recorder::is_plain); });
+  m.def("are_alike", &are_alike);
   m.def("is_recorded", [](const at::Tensor& tensor) { return recorder::as_recording(tensor) != nullptr; });
   py::class_<Suspended>(m, "Suspended")
       .def(py::init<>())

@@ -47,7 +47,7 @@ class Function:
 
     fn: Callable[..., Any]  #: of `arguments`; gives tensors, and what else is to be known of its result
     leaves: list[Any]  #: of the arguments: tensors, others as they are
-    spec: pytree.TreeSpec  #: of the tuple of arguments
+    spec: pytree.TreeSpec | None  #: of the tuple of arguments; None: these are the leaves
     what: str
     users: tuple[Callable[..., Any], ...] = ()  #: the user's own functions in it
     dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,)  #: dims that may be symbols
@@ -101,7 +101,9 @@ def record(function: Function, view: View | None = None) -> Run:
     _own_functions.install()
     recording = _C.StepRecording()
     run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [])
-    arguments = pytree.tree_unflatten(_inputs(function, recording, view), function.spec)
+    arguments = _inputs(function, recording, view)
+    if function.spec is not None:
+        arguments = pytree.tree_unflatten(arguments, function.spec)
     variables = _variables(function)
     try:
         with _Aside(run):
@@ -128,18 +130,15 @@ def record(function: Function, view: View | None = None) -> Run:
 
 def _inputs(function: Function, recording: _C.StepRecording, view: View | None) -> list[Any]:
     needs_gradient = torch.is_grad_enabled()
-    leaves = list(function.leaves)
-    sizes = iter(view.sizes if view is not None else ())
-    for i, leaf in enumerate(leaves):
-        if not isinstance(leaf, Tensor):
-            leaves[i] = leaf if view is None else view.number(leaf)
-        elif view is None:
-            requires = needs_gradient and leaf.is_floating_point()
-            leaves[i] = recording.input_like(leaf, function.first_dims.get(i, 0), requires)
-        else:
-            requires = needs_gradient and leaf.dtype.is_floating_point
-            leaves[i] = recording.input(leaf.dtype, next(sizes), requires)
-    return leaves
+    if view is None:
+        return recording.inputs_like(function.leaves, function.first_dims, needs_gradient)
+    sizes = iter(view.sizes)
+    return [
+        recording.input(leaf.dtype, next(sizes), needs_gradient and leaf.dtype.is_floating_point)
+        if isinstance(leaf, Tensor)
+        else view.number(leaf)
+        for leaf in function.leaves
+    ]
 
 
 def _variables(function: Function) -> list[Any]:

@@ -145,17 +145,18 @@ class Call:
         return _programs.find(self.what, key, [self.function()], lambda traces: self._compose_of(traces[0]))
 
     def function(self) -> _record.Function:
-        """The step, of a carry and one x."""
+        """The step, of the leaves of a carry and of one x."""
+        carries = len(self.carry)
 
-        def body(carry: Any, x: Any) -> tuple[list[Tensor], Any]:
-            leaves, ys, ys_spec = self.checked_step(carry, x)
-            tensors = [leaf for leaf in (*leaves, *ys) if leaf is not None]
-            return tensors, (ys_spec, [y is None for y in ys])
+        def body(*leaves: Any) -> tuple[list[Tensor], Any]:
+            carry = _trees.unflatten(leaves[:carries], self.carry_spec)
+            x = _trees.unflatten(leaves[carries:], self.xs_spec)
+            after, ys, ys_spec = self.checked_step(carry, x)
+            return [leaf for leaf in (*after, *ys) if leaf is not None], (ys_spec, [y is None for y in ys])
 
-        spec = pytree.TreeSpec(tuple, None, [self.carry_spec, self.xs_spec])
-        first_dims = {len(self.carry) + i: 1 for i in range(len(self.xs))}
+        first_dims = {carries + i: 1 for i in range(len(self.xs))}
         what = f"{self.what}: the step"
-        return _record.Function(body, [*self.carry, *self.xs], spec, what, (self.step,), first_dims=first_dims)
+        return _record.Function(body, [*self.carry, *self.xs], None, what, (self.step,), first_dims=first_dims)
 
     def order(self) -> Sequence[int]:
         """The steps, the first taken first."""
@@ -181,18 +182,22 @@ def checked_carry(what: str, spec: pytree.TreeSpec, before: Any, after: Any) -> 
             f"{what} must return a carry of the structure that it got: "
             f"{_trees.structure(spec)} in, {_trees.structure(new_spec)} out"
         )
-    pairs = list(zip(_trees.flatten(before)[0], leaves, strict=True))
-    if all(_is_like(*pair) for pair in pairs):
+    given = _trees.flatten(before)[0]
+    if _are_alike(given, leaves):
         return leaves
+    pairs = list(zip(given, leaves, strict=True))
     names = _trees.paths("carry", after)
     return [_next(what, name, *pair) for name, pair in zip(names, pairs, strict=True)]
 
 
-def _is_like(before: Any, after: Any) -> bool:
-    """Whether it is a carry as it must be, as it is."""
-    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
-        return False
-    return before.shape == after.shape and before.dtype == after.dtype
+def _are_alike(before: list[Any], after: list[Any]) -> bool:
+    """Whether all are tensors and carries as they must be."""
+    if not torch.compiler.is_dynamo_compiling():
+        return _C.are_alike(before, after)
+    pairs = zip(before, after, strict=True)
+    return all(
+        isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape and a.dtype == b.dtype for a, b in pairs
+    )
 
 
 def _next(what: str, name: str, before: Tensor | None, after: Any) -> Tensor | None:

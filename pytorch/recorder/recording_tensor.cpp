@@ -59,9 +59,9 @@ void RecordingTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>&) {
 }
 
 bool is_plain(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kOthers(
-      {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::FuncTorchBatched,
-       c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
+  constexpr c10::DispatchKeySet kOthers({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
+                                         c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
+                                         c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
   return !tensor.key_set().has_any(kOthers) && tensor.layout() == at::kStrided && tensor.device().is_cpu() &&
          as_recording(tensor) == nullptr;
 }
