@@ -319,6 +319,10 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
   const size_t count = op.schema().arguments().size();
   if (decomposing_.contains(name)) return false;
   Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  // PyTorch itself passes undefined tensors for optional ones, which whoever reads a schema doesn't expect.
+  for (IValue& argument : arguments) {
+    if (argument.isTensor() && !argument.toTensor().defined()) argument = IValue();
+  }
   Stack results = arguments;
   at::AutoDispatchBelowADInplaceOrView below;
   decomposing_.insert(name);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/fork.h"
+#include "recorder/meta_kernels.h"
 #include "recorder/recording.h"
 
 namespace weft::recorder {
@@ -86,7 +87,12 @@ ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IVa
   const torch::jit::Stack before = stack;
   {
     Aside aside;
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+    const c10::DispatchKeySet meta(c10::DispatchKey::Meta);
+    if (const c10::KernelFunction* kernel = meta_kernel(op.operator_name())) {
+      kernel->callBoxed(op, meta, &stack);
+    } else {
+      op.redispatchBoxed(meta, &stack);
+    }
   }
   ResultShapes shapes;
   for (const c10::IValue& result : stack) {

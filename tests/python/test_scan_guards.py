@@ -17,14 +17,15 @@ import torch
 from torch import Tensor, nn
 
 import weft
-from weft import _trace
+from weft import _programs, _trace
 
 SCALE = 2.0
 
 
 @pytest.fixture
 def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What has been traced, one entry each time."""
+    """What has been traced since the test began, one entry each time; what was captured before it is not known."""
+    monkeypatch.setattr(_programs, "_cache", _programs._Cache(512))
     seen: list[str] = []
     trace = _trace.of_run
 
@@ -339,3 +340,20 @@ def test_autocast_sees_what_a_step_computes() -> None:
     assert ours[1].dtype == scores.dtype == torch.bfloat16
     torch.testing.assert_close(ours[1][0], scores, rtol=2e-2, atol=2e-2)
     torch.testing.assert_close(ours[0], theirs, rtol=5e-2, atol=5e-2)
+
+
+def test_the_first_step_does_not_wait_for_dynamo() -> None:
+    """PyTorch's Meta kernels in Python import it, which takes one to two seconds."""
+    script = """
+import sys, torch, weft
+import torch.nn.functional as F
+cell, norm = torch.nn.GRUCell(8, 8), torch.nn.LayerNorm(8)
+def step(h, x):
+    h = norm(cell(x, h))
+    z = torch.sigmoid(h) * F.gelu(x) + F.silu(h).clamp(-1, 1) - h.std(-1, keepdim=True) + F.group_norm(h, 2)
+    return torch.where(z > 0, z, h.exp().log1p()), torch.cat([h.softmax(-1), x.abs().sqrt() ** 2 + z.logsumexp(-1, True)])
+weft.scan(step, torch.zeros(3, 8), torch.randn(5, 3, 8))
+assert not weft.stats()["fallbacks"], weft.stats()
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)

@@ -629,3 +629,31 @@ def as_before() -> Iterator[None]:
     yield
     torch.set_default_dtype(dtype)
     torch.set_autocast_enabled("cpu", False)
+
+
+def test_an_operator_whose_derivative_is_registered_anew() -> None:
+    @torch.library.custom_op("weft_test_stale::square", mutates_args=())
+    def square(x: Tensor, k: float) -> Tensor:
+        return x * x * k
+
+    @square.register_fake
+    def _(x: Tensor, k: float) -> Tensor:
+        return torch.empty_like(x)
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.k = inputs[1]
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.tanh(square(h, 0.5) + x), h
+
+    h, xs = torch.randn(3, 4, requires_grad=True), torch.randn(5, 3, 4)
+    for factor in (2.0, 3.0, 2.0):
+        square.register_autograd(
+            lambda ctx, g, factor=factor: (g * factor * ctx.saved_tensors[0] * ctx.k, None), setup_context=keep
+        )
+        ours = torch.autograd.grad(weft.scan(step, h, xs)[0].sum(), h)[0]
+        last = h
+        for x in xs:
+            last, _ = step(last, x)
+        torch.testing.assert_close(ours, torch.autograd.grad(last.sum(), h)[0])
