@@ -351,7 +351,8 @@ cell, norm = torch.nn.GRUCell(8, 8), torch.nn.LayerNorm(8)
 def step(h, x):
     h = norm(cell(x, h))
     z = torch.sigmoid(h) * F.gelu(x) + F.silu(h).clamp(-1, 1) - h.std(-1, keepdim=True) + F.group_norm(h, 2)
-    return torch.where(z > 0, z, h.exp().log1p()), torch.cat([h.softmax(-1), x.abs().sqrt() ** 2 + z.logsumexp(-1, True)])
+    y = torch.cat([h.softmax(-1), x.abs().sqrt() ** 2 + z.logsumexp(-1, True)])
+    return torch.where(z > 0, z, h.exp().log1p()), y
 weft.scan(step, torch.zeros(3, 8), torch.randn(5, 3, 8))
 assert not weft.stats()["fallbacks"], weft.stats()
 assert "torch._dynamo" not in sys.modules
