@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,22 @@ import torch
 
 import weft
 
+# Workers of pytest-xdist share the cores. Where there are more threads than cores they wait for each other for whole
+# slices of the scheduler's time, which makes a call thirty times slower: one thread each (what a test starts has
+# OMP_NUM_THREADS from the Makefile).
+SHARES_CORES = "PYTEST_XDIST_WORKER" in os.environ
+
 
 @pytest.fixture(autouse=True)
-def _fresh_state():
-    """The same random numbers for every test, and statistics that start at zero."""
+def _fresh_state(request):
+    """The same random numbers for every test, and statistics that start at zero.
+
+    Among workers that share cores one test in eight, always the same ones, has two threads all the same.
+    """
     torch.manual_seed(0)
     weft.reset_stats()
+    if SHARES_CORES:
+        torch.set_num_threads(2 if zlib.crc32(request.node.nodeid.encode()) % 8 == 0 else 1)
     yield
     assert weft._C.enabled(), "a test left weft disabled"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from weft import _command_line
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGE = str(Path(weft.__file__).parent.parent)
@@ -206,13 +207,15 @@ def test_processes_that_the_program_starts_have_weft(tmp_path: Path) -> None:
     assert ours.stdout == plain.stdout.replace("False", "True") and "False" in plain.stdout
 
 
-def test_version_help_and_wrong_command_lines(tmp_path: Path) -> None:
-    def answer(*words: str) -> subprocess.CompletedProcess[str]:
-        return command([sys.executable, "-m", "weft", *words], tmp_path)
-
-    assert answer("--version").stdout.startswith(f"weft {weft.__version__}, PyTorch 2.")
+def test_version_help_and_wrong_command_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = command([sys.executable, "-m", "weft", "--version"], tmp_path)
+    assert started.returncode == 0 and started.stdout.startswith(f"weft {weft.__version__}, PyTorch 2.")
+    monkeypatch.chdir(tmp_path)
     for words in (["--help"], ["run", "--help"]):
-        assert answer(*words).returncode == 0 and answer(*words).stdout.startswith("usage: weft run")
+        assert _command_line.main(words) == 0
+        assert capsys.readouterr().out.startswith("usage: weft run")
     for words, message in (
         ([], "a command is missing"),
         (["rnu", "x.py"], "there is no command 'rnu'"),
@@ -220,11 +223,14 @@ def test_version_help_and_wrong_command_lines(tmp_path: Path) -> None:
         (["run", "-m"], "-m needs the name of a module"),
         (["run", "--stat", "x.py"], "run has no option '--stat'"),
         (["run", "x.py"], f"can't open file '{tmp_path}/x.py': [Errno 2] No such file or directory"),
-        (["run", "."], f"can't find '__main__' module in '{tmp_path}/.'"),
     ):
-        wrong = answer(*words)
-        assert message in wrong.stderr and wrong.stdout == "" and "Traceback" not in wrong.stderr
-        assert wrong.returncode == (1 if words == ["run", "."] else 2)
+        with pytest.raises(SystemExit) as ended:
+            _command_line.main(words)
+        wrong = capsys.readouterr()
+        assert message in wrong.err and wrong.out == "" and ended.value.code == 2
+    folder = command([sys.executable, "-m", "weft", "run", "."], tmp_path)
+    assert f"can't find '__main__' module in '{tmp_path}/.'" in folder.stderr and folder.returncode == 1
+    assert folder.stdout == "" and "Traceback" not in folder.stderr
 
 
 def test_the_command_is_installed_with_the_package() -> None:
