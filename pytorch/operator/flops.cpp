@@ -14,22 +14,14 @@ int64_t elements(const ir::Program& program, ir::ValueId id, const ir::Bindings&
   return ir::evaluate(ir::element_count(program.type(id).shape), symbols);
 }
 
-/// The summed size of a matrix product is K; of `outer`, the leading dims of its operands.
 int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& symbols) {
-  auto last_size = [&](int64_t from_end) {
-    const ir::Shape& shape = program.type(op.operands[0]).shape;
-    return ir::evaluate(shape[shape.size() - from_end], symbols);
-  };
+  if (ir::info(op.code).op_class == ir::OpClass::kProduct) {
+    const ir::Shape& a = program.type(op.operands[0]).shape;
+    int64_t total = 2 * elements(program, op.results[0], symbols);
+    for (size_t dim : ir::summed_dims(op, a.size())) total *= ir::evaluate(a[dim], symbols);
+    return total;
+  }
   switch (op.code) {
-    case ir::OpCode::kMatmul:
-    case ir::OpCode::kMatmulPacked:
-      return 2 * elements(program, op.results[0], symbols) * last_size(1);
-    case ir::OpCode::kBatchMatmul:
-      return 2 * elements(program, op.results[0], symbols) * last_size(op.attr_or("transpose_a", false) ? 2 : 1);
-    case ir::OpCode::kOuter: {
-      const ir::Shape& b = program.type(op.operands[1]).shape;
-      return 2 * elements(program, op.operands[0], symbols) * ir::evaluate(b.back(), symbols);
-    }
     case ir::OpCode::kScan: {
       ir::ScanView scan(op);
       if (scan.ragged) {  // linear in the rows of each step, which come to the packed rows in all steps

@@ -184,25 +184,8 @@ double half_constant(double number, DType dtype) {
 
 /// Whether an op on numbers of a 16-bit type has a result that the type has, whatever they are.
 bool is_exact(OpCode code, DType from, DType to) {
-  switch (code) {
-    case OpCode::kCopy:
-    case OpCode::kStopGradient:
-    case OpCode::kNeg:
-    case OpCode::kAbs:
-    case OpCode::kSign:
-    case OpCode::kRelu:
-    case OpCode::kFloor:
-    case OpCode::kCeil:
-    case OpCode::kTrunc:
-    case OpCode::kRound:
-    case OpCode::kMaximum:
-    case OpCode::kMinimum:
-      return true;
-    case OpCode::kCast:
-      return from == to || from == DType::kBool;
-    default:
-      return false;
-  }
+  if (code == OpCode::kCast) return from == to || from == DType::kBool;
+  return ir::traits_of(code).is_exact16;
 }
 
 }  // namespace

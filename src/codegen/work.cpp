@@ -62,20 +62,11 @@ void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* 
   if (op.results.empty() || passes::is_view(op.code)) return;
   ir::Dim elements = times(elements_of(shape_of(op.results[0], ragged)), repeats);
   ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0], ragged);
-  switch (op.code) {
-    case OpCode::kMatmulPacked:
-    case OpCode::kMatmul:
-      elements = times(elements, first.back());
-      break;
-    case OpCode::kBatchMatmul:
-      elements = times(elements, first[first.size() - (op.attr_or<bool>("transpose_a", false) ? 2 : 1)]);
-      break;
-    case OpCode::kOuter:
-      elements = times(times(elements_of(first), program_.type(op.operands[1]).shape.back()), repeats);
-      break;
-    default:
-      if (passes::is_reduction(op)) elements = times(elements_of(first), repeats);
-      elements = times(elements, ir::Dim(kPerElement));
+  if (info(op.code).op_class == ir::OpClass::kProduct) {
+    for (size_t dim : ir::summed_dims(op, first.size())) elements = times(elements, first[dim]);
+  } else {
+    if (passes::is_reduction(op)) elements = times(elements_of(first), repeats);
+    elements = times(elements, ir::Dim(kPerElement));
   }
   terms_.push_back(schedule_.expression(elements));
 }

@@ -7,10 +7,14 @@
 namespace weft::ir {
 namespace {
 
-constexpr OpInfo kInfos[] = {
-#define WEFT_OP(Enum, text, arity, Class, ...) {text, arity, OpClass::k##Class},
+constexpr auto kInfos = [] {
+  using namespace traits;  // NOLINT(google-build-using-namespace): the words of ops.def
+  return std::to_array<OpInfo>({
+#define WEFT_OP(Enum, text, arity, Class, type_rule, vjp_rule, interpreter, traits) \
+  {text, arity, OpClass::k##Class, traits},
 #include "ir/ops.def"
-};
+  });
+}();
 
 /// Never destroyed: used until the process ends.
 const auto& names = *[] {
@@ -29,6 +33,24 @@ std::optional<OpCode> op_named(std::string_view name) {
   auto it = names.find(name);
   if (it == names.end()) return std::nullopt;
   return it->second;
+}
+
+std::vector<size_t> summed_dims(const Op& product, size_t rank) {
+  std::vector<size_t> dims;
+  switch (traits_of(product.code).contracts) {
+    case Contracts::kNothing:
+      break;
+    case Contracts::kLast:
+      dims.push_back(rank - 1);
+      break;
+    case Contracts::kInner:
+      dims.push_back(rank - (product.attr_or<bool>("transpose_a", false) ? 2 : 1));
+      break;
+    case Contracts::kLeading:
+      for (size_t i = 0; i + 1 < rank; ++i) dims.push_back(i);
+      break;
+  }
+  return dims;
 }
 
 std::span<const Annotation> annotations() {

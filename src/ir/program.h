@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ir/traits.h"
 #include "ir/type.h"
 
 namespace weft::ir {
@@ -31,10 +32,17 @@ struct OpInfo {
   std::string_view name;
   int arity;  ///< -1: any number
   OpClass op_class;
+  OpTraits traits;
 };
 const OpInfo& info(OpCode code);
+inline const OpTraits& traits_of(OpCode code) { return info(code).traits; }
 /// The op of that text name; empty when there is none.
 std::optional<OpCode> op_named(std::string_view name);
+
+struct Op;
+/// The dims of its first operand, of rank `rank`, that a product sums over: an element of the result takes as many
+/// multiplications as they have elements. Empty for other ops.
+std::vector<size_t> summed_dims(const Op& product, size_t rank);
 
 /// An index into Program::values. Ids are never reused; a value is defined once (SSA).
 using ValueId = uint32_t;
@@ -72,8 +80,6 @@ inline constexpr std::string_view kCheckpoint = "vjp.checkpoint";
 inline constexpr int64_t kMaxRank = 16;
 inline constexpr int64_t kMaxRegionDepth = 32;
 inline constexpr int64_t kMaxDim = int64_t{1} << 62;
-
-struct Op;
 
 /// Straight-line ops: a program's body, or a region of a scan, cond or while.
 struct Block {
@@ -147,9 +153,9 @@ struct ScanView {
 /// Inputs of the program that are batch sizes of its ragged scans, and of which.
 std::map<ValueId, Ragged> batch_sizes_inputs(const Program& program);
 
-/// The result types that an op's type rule gives. For ops whose type is declared (constant, iota, cast, broadcast,
-/// reshape, scatter_add) `declared` is checked and returned. Throws the user's error when operands don't fit, e.g.
-/// "matmul: the operands' inner sizes differ, 5 in f32[B,5] and 6 in f32[6,8]".
+/// The result types that an op's type rule gives. For ops whose type is declared (OpTraits::declares) `declared` is
+/// checked and returned. Throws the user's error when operands don't fit, e.g. "matmul: the operands' inner sizes
+/// differ, 5 in f32[B,5] and 6 in f32[6,8]".
 std::vector<Type> infer_types(const Program& program, const Op& op, const std::vector<Type>& declared);
 
 template <typename T>

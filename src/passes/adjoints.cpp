@@ -79,40 +79,7 @@ bool is_expensive(OpCode code, Keep keep) {
   if (keep == Keep::kCheckpoint) return false;
   if (code == OpCode::kScan) return true;
   if (keep == Keep::kMinimal) return false;
-  switch (info(code).op_class) {
-    case OpClass::kProduct:
-    case OpClass::kReduction:
-    case OpClass::kRegion:
-    case OpClass::kOpaque:
-      return true;
-    default:
-      break;
-  }
-  switch (code) {
-    case OpCode::kExp:
-    case OpCode::kExpm1:
-    case OpCode::kLog:
-    case OpCode::kLog2:
-    case OpCode::kLog10:
-    case OpCode::kLog1p:
-    case OpCode::kSqrt:
-    case OpCode::kRsqrt:
-    case OpCode::kTanh:
-    case OpCode::kSigmoid:
-    case OpCode::kSin:
-    case OpCode::kCos:
-    case OpCode::kErf:
-    case OpCode::kErfc:
-    case OpCode::kRem:
-    case OpCode::kAtan2:
-    case OpCode::kPow:
-    case OpCode::kGather:
-    case OpCode::kScatterAdd:
-    case OpCode::kScatter:
-      return true;
-    default:
-      return false;
-  }
+  return ir::traits_of(code).cost == ir::Cost::kDear;
 }
 
 }  // namespace

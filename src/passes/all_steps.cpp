@@ -6,6 +6,7 @@
 namespace weft::passes {
 
 using ir::Attrs;
+using ir::Batching;
 using ir::Op;
 using ir::OpClass;
 using ir::OpCode;
@@ -50,9 +51,10 @@ ValueId AllSteps::stack(ValueId value) {
   return result;
 }
 
-ValueId AllSteps::with_declared(const Op& op, std::vector<ValueId> operands, Attrs attrs) {
-  Type declared = stacked(outside_.type(op.results[0]), length_);
-  return outside_.emit(op.code, std::move(operands), std::move(attrs), &declared);
+ValueId AllSteps::with_type(const Op& op, std::vector<ValueId> operands, Attrs attrs) {
+  const Type declared = stacked(outside_.type(op.results[0]), length_);
+  return outside_.emit(op.code, std::move(operands), std::move(attrs),
+                       ir::traits_of(op.code).declares ? &declared : nullptr);
 }
 
 /// A product with weights that differ from step to step is a batch of products; with rows [R, K] of each step.
@@ -99,49 +101,41 @@ bool AllSteps::emit_ragged(const Op& op) {
 void AllSteps::emit(const Op& op) {
   if (has(op.results[0])) return;
   if (ragged_ && emit_ragged(op)) return;
-  std::vector<ValueId> operands;
-  bool repeats = op.code == OpCode::kBroadcast && !varies(op.operands[0]);
-  bool is_product = op.code == OpCode::kMatmul || op.code == OpCode::kOuter || op.code == OpCode::kGather;
-  if (!is_product && !repeats)
-    for (ValueId v : op.operands) operands.push_back(stack(v));
   Attrs attrs = op.attrs;
   if (op.has("dim")) attrs["dim"] = op.attr<int64_t>("dim") + 1;
-  ValueId result = ir::kNoValue;
-  switch (op.code) {
-    case OpCode::kMatmul:
-      result = matmul(op);
+  stacks_[op.results[0]] = emit_by(ir::traits_of(op.code).batching, op, std::move(attrs));
+}
+
+ValueId AllSteps::emit_by(Batching rule, const Op& op, Attrs attrs) {
+  auto stacks = [&] {
+    std::vector<ValueId> all;
+    for (ValueId v : op.operands) all.push_back(stack(v));
+    return all;
+  };
+  switch (rule) {
+    case Batching::kNone:
       break;
-    case OpCode::kOuter:
-      result = outer(op);
-      break;
-    case OpCode::kGather:
-      result = outside_.emit(op.code, {same(op.operands[0]), stack(op.operands[1])}, std::move(attrs));
-      break;
-    case OpCode::kBroadcast:
-      attrs["dims"] = repeats ? shifted(op.attr<Dims>("dims")) : shifted_behind_zero(op.attr<Dims>("dims"));
-      if (repeats) operands = {same(op.operands[0])};
-      result = with_declared(op, std::move(operands), std::move(attrs));
-      break;
-    case OpCode::kTranspose:
-      attrs["perm"] = shifted_behind_zero(op.attr<Dims>("perm"));
-      result = outside_.emit(op.code, std::move(operands), std::move(attrs));
-      break;
-    case OpCode::kReduceSum:
-    case OpCode::kReduceMax:
+    case Batching::kSame:
+      return with_type(op, stacks(), std::move(attrs));
+    case Batching::kDims:
       attrs["dims"] = shifted(op.attr<Dims>("dims"));
-      result = outside_.emit(op.code, std::move(operands), std::move(attrs));
-      break;
-    case OpCode::kConstant:
-    case OpCode::kIota:
-    case OpCode::kCast:
-    case OpCode::kReshape:
-      result = with_declared(op, std::move(operands), std::move(attrs));
-      break;
-    default:
-      result = outside_.emit(op.code, std::move(operands), std::move(attrs));
-      break;
+      return with_type(op, stacks(), std::move(attrs));
+    case Batching::kPermuted:
+      attrs["perm"] = shifted_behind_zero(op.attr<Dims>("perm"));
+      return with_type(op, stacks(), std::move(attrs));
+    case Batching::kBroadcast: {
+      const bool repeats = !varies(op.operands[0]);
+      attrs["dims"] = repeats ? shifted(op.attr<Dims>("dims")) : shifted_behind_zero(op.attr<Dims>("dims"));
+      return with_type(op, {repeats ? same(op.operands[0]) : stack(op.operands[0])}, std::move(attrs));
+    }
+    case Batching::kMatmul:
+      return matmul(op);
+    case Batching::kOuter:
+      return outer(op);
+    case Batching::kLookup:
+      return with_type(op, {same(op.operands[0]), stack(op.operands[1])}, std::move(attrs));
   }
-  stacks_[op.results[0]] = result;
+  internal_error("{}: has no form for all steps", ir::info(op.code).name);
 }
 
 }  // namespace weft::passes

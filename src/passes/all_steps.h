@@ -44,7 +44,8 @@ class AllSteps {
   bool emit_ragged(const ir::Op& op);
   ir::ValueId matmul(const ir::Op& op);
   ir::ValueId outer(const ir::Op& op);
-  ir::ValueId with_declared(const ir::Op& op, std::vector<ir::ValueId> operands, ir::Attrs attrs);
+  ir::ValueId emit_by(ir::Batching rule, const ir::Op& op, ir::Attrs attrs);
+  ir::ValueId with_type(const ir::Op& op, std::vector<ir::ValueId> operands, ir::Attrs attrs);
 
   ir::Builder& outside_;
   ir::Dim length_;
@@ -60,28 +61,8 @@ bool AllSteps::is_possible(const ir::Program& program, const ir::Op& op, F&& var
     for (ir::ValueId v : *values)
       if (program.type(v).rank() >= ir::kMaxRank) return false;
   if (!op.regions.empty()) return false;
-  switch (op.code) {
-    case ir::OpCode::kGather:
-      return !varies(op.operands[0]);
-    case ir::OpCode::kBroadcast:
-    case ir::OpCode::kReshape:
-    case ir::OpCode::kTranspose:
-    case ir::OpCode::kSlice:
-    case ir::OpCode::kPad:
-    case ir::OpCode::kConcat:
-    case ir::OpCode::kReverse:
-    case ir::OpCode::kReduceSum:
-    case ir::OpCode::kReduceMax:
-    case ir::OpCode::kMatmul:
-    case ir::OpCode::kOuter:
-    case ir::OpCode::kBatchMatmul:
-      return true;
-    default: {
-      // Whatever says nothing of how it is done for all steps stays in the loop.
-      auto kind = ir::info(op.code).op_class;
-      return kind == ir::OpClass::kElementwise || kind == ir::OpClass::kSource;
-    }
-  }
+  const ir::Batching rule = ir::traits_of(op.code).batching;
+  return rule != ir::Batching::kNone && (rule != ir::Batching::kLookup || !varies(op.operands[0]));
 }
 
 template <typename F, typename G>

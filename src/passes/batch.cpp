@@ -21,29 +21,48 @@ bool leads_with(const Program& program, ValueId value, const ir::Dim& batch) {
 
 bool names_dim_zero(const std::vector<int64_t>& dims) { return std::ranges::find(dims, 0) != dims.end(); }
 
-/// Whether the op leaves row i of its result a function of row i of its operands (and of values without rows).
-/// `rowless` holds the region's values without rows: constants, and what else is made of nothing but them.
-bool keeps_rows(const Program& program, const Op& op, const std::set<ValueId>& rowless,
-                const std::set<ValueId>& inside) {
-  auto has_rows = [&](ValueId v) { return inside.contains(v) && !rowless.contains(v); };
-  switch (op.code) {
-    case OpCode::kBroadcast: {
+/// Whether row i of the op's result is a function of row i of its operands and of what has no rows. `has_rows(v)`: v
+/// has rows, and one for each row of the loop.
+template <typename F>
+bool keeps_rows(const Program& program, const Op& op, F&& has_rows) {
+  auto rank = [&](size_t i) { return program.type(op.operands[i]).rank(); };
+  switch (ir::traits_of(op.code).rows) {
+    case ir::Rows::kNever:
+      return false;
+    case ir::Rows::kAlways:
+    case ir::Rows::kFresh:
+      return true;
+    case ir::Rows::kReshaped:
+      return true;
+    case ir::Rows::kBroadcast: {
       const auto& dims = op.attr<std::vector<int64_t>>("dims");
       return !has_rows(op.operands[0]) || (!dims.empty() && dims[0] == 0);
     }
-    case OpCode::kSlice:
-    case OpCode::kPad:
-    case OpCode::kConcat:
-    case OpCode::kReverse:
+    case ir::Rows::kDim:
       return op.attr<int64_t>("dim") != 0;
-    case OpCode::kReduceSum:
-    case OpCode::kReduceMax:
+    case ir::Rows::kDims:
       return !names_dim_zero(op.attr<std::vector<int64_t>>("dims"));
-    case OpCode::kMatmul:
-    case OpCode::kMatmulPacked:
-      return program.type(op.operands[0]).rank() >= 2 && !has_rows(op.operands[1]);
+    case ir::Rows::kProduct:
+      return rank(0) >= 2 && !has_rows(op.operands[1]);
+    case ir::Rows::kBatchProduct:
+      return has_rows(op.operands[0]) && has_rows(op.operands[1]) && rank(0) >= 3;
+    case ir::Rows::kLookup:
+      return has_rows(op.operands[1]) && !has_rows(op.operands[0]);
+  }
+  return false;
+}
+
+/// Whether the machine code of a loop over rows does the op (passes/fuse.h).
+bool has_batched_code(OpCode code) {
+  switch (ir::traits_of(code).rows) {
+    case ir::Rows::kAlways:
+    case ir::Rows::kBroadcast:
+    case ir::Rows::kDim:
+    case ir::Rows::kDims:
+    case ir::Rows::kProduct:
+      return true;
     default:
-      return info(op.code).op_class == OpClass::kElementwise;
+      return false;
   }
 }
 
@@ -54,31 +73,7 @@ bool keeps_rows(const Program& program, const Op& op, const ir::Ragged& ragged) 
   bool reads_rows = false;
   for_each_use(op, [&](ValueId v) { reads_rows = reads_rows || rows(v); });
   if (std::ranges::none_of(op.results, rows)) return !reads_rows;
-  switch (op.code) {
-    // The rows can only lead, so these leave them there.
-    case OpCode::kConstant:
-    case OpCode::kIota:
-    case OpCode::kBroadcast:
-    case OpCode::kReshape:
-    case OpCode::kTranspose:
-    case OpCode::kReduceSum:
-    case OpCode::kReduceMax:
-      return true;
-    case OpCode::kSlice:
-    case OpCode::kPad:
-    case OpCode::kConcat:
-    case OpCode::kReverse:
-      return op.attr<int64_t>("dim") != 0;
-    case OpCode::kMatmul:
-    case OpCode::kMatmulPacked:
-      return rows(op.operands[0]) && program.type(op.operands[0]).rank() >= 2 && !rows(op.operands[1]);
-    case OpCode::kBatchMatmul:
-      return program.type(op.operands[0]).rank() >= 3 && rows(op.operands[0]) && rows(op.operands[1]);
-    case OpCode::kGather:
-      return rows(op.operands[1]) && !rows(op.operands[0]);
-    default:
-      return info(op.code).op_class == OpClass::kElementwise;
-  }
+  return keeps_rows(program, op, rows);
 }
 
 bool is_batched(const Program& program, const Op& scan) {
@@ -90,14 +85,15 @@ bool is_batched(const Program& program, const Op& scan) {
   std::set<ValueId> inside(view.region.args.begin(), view.region.args.end());
   for (ValueId arg : view.region.args)
     if (!leads_with(program, arg, batch)) return false;
-  std::set<ValueId> rowless;
+  std::set<ValueId> rowless;  // constants
+  auto has_rows = [&](ValueId v) { return inside.contains(v) && !rowless.contains(v); };
   for (const Op& op : view.region.ops) {
     for (ValueId result : op.results) inside.insert(result);
     if (op.code == OpCode::kConstant) {
       for (ValueId result : op.results) rowless.insert(result);
       continue;
     }
-    if (!keeps_rows(program, op, rowless, inside)) return false;
+    if (!has_batched_code(op.code) || !keeps_rows(program, op, has_rows)) return false;
     for (ValueId result : op.results)
       if (!leads_with(program, result, batch)) return false;
   }

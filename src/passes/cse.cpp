@@ -90,7 +90,7 @@ class Cse {
   const Op* find(size_t hash, const Op& op) const {
     auto it = table_.find(hash);
     if (it == table_.end()) return nullptr;
-    bool is_free = op.code == OpCode::kConstant || op.code == OpCode::kBroadcast;
+    bool is_free = ir::traits_of(op.code).cost == ir::Cost::kNothing;
     for (const Entry& entry : it->second)
       if ((!is_free || entry.depth == depth_) && !other_rows(entry) && equal(entry.op, op)) return &entry.op;
     return nullptr;

@@ -335,7 +335,7 @@ std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool 
 
 }  // namespace
 
-bool is_view(OpCode code) { return code == OpCode::kConstant || code == OpCode::kBroadcast || code == OpCode::kSlice; }
+bool is_view(OpCode code) { return ir::traits_of(code).codegen == ir::Codegen::kView; }
 
 bool is_reduction(const Op& op) { return info(op.code).op_class == OpClass::kReduction; }
 
@@ -344,25 +344,22 @@ bool is_native(DType dtype) {
 }
 
 Lowering lowering_of(const Program& program, const Op& op) {
-  if (op.code == OpCode::kScan) return Lowering::kScan;
-  if (!op.regions.empty()) return Lowering::kControl;
-  if (op.code == OpCode::kReshape) return Lowering::kAlias;
+  using ir::Codegen;
+  const Codegen way = ir::traits_of(op.code).codegen;
+  if (way == Codegen::kScan) return Lowering::kScan;
+  if (way == Codegen::kRegions) return Lowering::kControl;
+  if (way == Codegen::kAlias) return Lowering::kAlias;
   if (!all_native(program, op)) return Lowering::kCall;
-  if (is_view(op.code) || op.has("ranges")) return Lowering::kView;
+  if (way == Codegen::kView || op.has("ranges")) return Lowering::kView;
   // Division by zero is the user's error in integers, which machine code cannot raise.
   if (divides_integers(program, op) && !op.has("nonzero")) return Lowering::kCall;
-  if (info(op.code).op_class == OpClass::kElementwise) return Lowering::kFused;
-  if (op.code == OpCode::kMatmulPacked) return has_kernel_layout(program, op) ? Lowering::kFused : Lowering::kCall;
-  if (is_reduction(op)) return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
-  if (op.code == OpCode::kPad && op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1)
-    return Lowering::kRowCopy;
-  if (op.code == OpCode::kConcat) {
-    if (op.operands.size() > kMostParts) return Lowering::kCall;
-    if (has_equal_columns(program, op)) return Lowering::kFused;
-    bool last = op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1;
-    return last ? Lowering::kRowCopy : Lowering::kCall;
-  }
-  return Lowering::kCall;
+  if (way == Codegen::kPointwise) return Lowering::kFused;
+  if (way == Codegen::kProduct) return has_kernel_layout(program, op) ? Lowering::kFused : Lowering::kCall;
+  if (way == Codegen::kReduction) return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
+  if ((way != Codegen::kRows && way != Codegen::kJoin) || op.operands.size() > kMostParts) return Lowering::kCall;
+  if (way == Codegen::kJoin && has_equal_columns(program, op)) return Lowering::kFused;
+  const bool last = op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1;
+  return last ? Lowering::kRowCopy : Lowering::kCall;
 }
 
 Shape domain_of(const Program& program, const Op& op, bool batched) {

@@ -26,7 +26,7 @@ enum class Depends : uint8_t {
 /// Work that is done for all steps at once wherever it can be.
 bool must_leave(OpCode code) {
   OpClass op_class = info(code).op_class;
-  return op_class == OpClass::kProduct || op_class == OpClass::kReduction || code == OpCode::kGather;
+  return op_class == OpClass::kProduct || op_class == OpClass::kReduction || ir::traits_of(code).table >= 0;
 }
 
 /// A product of each step's own with far more in its result than in its operands (an outer product of long vectors):
@@ -49,7 +49,7 @@ int percent(OpCode code, bool leaves, bool behind_product) {
 }
 
 /// Free where it is read, but a waste of memory as a value of its own.
-bool is_free_inside(OpCode code) { return code == OpCode::kConstant || code == OpCode::kBroadcast; }
+bool is_free_inside(OpCode code) { return ir::traits_of(code).cost == ir::Cost::kNothing; }
 
 class Hoist {
  public:
@@ -74,7 +74,8 @@ class Hoist {
   /// The operand that an op reads as a whole in every step (weights, a table), which must exist outside for the op to
   /// leave.
   static size_t whole_operand(OpCode code) {
-    return code == OpCode::kMatmul ? 1 : code == OpCode::kGather ? 0 : std::string::npos;
+    const int table = ir::traits_of(code).table;
+    return table < 0 ? std::string::npos : static_cast<size_t>(table);
   }
 
   /// Rows of a ragged scan that are the same in every step, but not the same in every row, so that the packed rows

@@ -108,7 +108,7 @@ class Narrow {
       for (ValueId v : op.operands) operands.push_back(slice_of(builder, v, range));
       Type declared = program_.type(op.results[0]);
       declared.shape[static_cast<size_t>(range.dim)] = ir::Dim(range.limit - range.start);
-      bool declares = op.code == OpCode::kCast;
+      bool declares = ir::traits_of(op.code).declares;
       slices.push_back(builder.emit(op.code, std::move(operands), op.attrs, declares ? &declared : nullptr));
     }
     sliced_.emplace(op.results[0], std::move(slices));

@@ -16,22 +16,7 @@ namespace {
 /// Longer chains of movement have places after so many, which bounds how deep they are followed.
 constexpr int kMostFloating = 12;
 
-bool may_float(OpCode code) {
-  switch (code) {
-    case OpCode::kConstant:
-    case OpCode::kIota:
-    case OpCode::kCast:
-    case OpCode::kBroadcast:
-    case OpCode::kReshape:
-    case OpCode::kTranspose:
-    case OpCode::kSlice:
-    case OpCode::kReverse:
-    case OpCode::kStopGradient:
-      return true;
-    default:
-      return false;
-  }
-}
+bool may_float(OpCode code) { return ir::traits_of(code).may_move; }
 
 }  // namespace
 

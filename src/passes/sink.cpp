@@ -20,23 +20,7 @@ using Dims = std::vector<int64_t>;
 bool is_product(OpCode code) { return info(code).op_class == OpClass::kProduct; }
 
 /// Ops through which a sum over steps may be taken: op(sum of x) = sum of op(x).
-bool is_linear(OpCode code) {
-  switch (code) {
-    case OpCode::kNeg:
-    case OpCode::kAdd:
-    case OpCode::kSub:
-    case OpCode::kBroadcast:
-    case OpCode::kReshape:
-    case OpCode::kTranspose:
-    case OpCode::kSlice:
-    case OpCode::kPad:
-    case OpCode::kConcat:
-    case OpCode::kReverse:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_linear(OpCode code) { return ir::traits_of(code).is_linear; }
 
 /// A summand of a carry that only sums up.
 struct Term {
@@ -331,8 +315,8 @@ class Sink {
     std::vector<ValueId> operands;
     for (ValueId operand : op->operands) operands.push_back(sum(operand));
     ir::Type declared = program_.type(v);
-    bool declares = op->code == OpCode::kBroadcast || op->code == OpCode::kReshape;
-    return after_.emit(op->code, std::move(operands), op->attrs, declares ? &declared : nullptr);
+    return after_.emit(op->code, std::move(operands), op->attrs,
+                       ir::traits_of(op->code).declares ? &declared : nullptr);
   }
 
   /// Sums of parts that the loop has joined anyway are one sum of the whole (a bias's gradient, gate by gate).

@@ -18,7 +18,7 @@ namespace {
 bool is_splat(const Op& op) { return op.code == OpCode::kConstant; }
 
 /// Beside their readers these cost nothing: a body has its own.
-bool is_free(const Op* op) { return op && (op->code == OpCode::kConstant || op->code == OpCode::kBroadcast); }
+bool is_free(const Op* op) { return op && ir::traits_of(op->code).cost == ir::Cost::kNothing; }
 
 /// Whether the op, or one in its regions, multiplies by the value, as it is or transposed.
 bool multiplies_by(const Op& op, ValueId v) {

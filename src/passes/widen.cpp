@@ -16,9 +16,7 @@ using ir::ValueId;
 bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 
 /// Products and sums; a maximum is one of the numbers that there were.
-bool accumulates(OpCode code) {
-  return info(code).op_class == OpClass::kProduct || code == OpCode::kReduceSum || code == OpCode::kScatterAdd;
-}
+bool accumulates(OpCode code) { return ir::traits_of(code).sums; }
 
 void widen_block(Program& program, Block& block) {
   Block out;
