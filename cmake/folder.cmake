@@ -1,8 +1,9 @@
-# A folder is a phase: one static library, whose sources are all .cpp files in it.
-# weft_folder(ir DEPENDS base) makes the target weft_ir from src/ir/*.cpp.
+# A folder is a phase: one static library, whose sources are all .cpp files in it and in its folders.
+# weft_folder(ir DEPENDS base) makes the target weft_ir from src/ir/*.cpp and src/ir/*/*.cpp.
 function(weft_folder name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp
+       ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)
   if(NOT sources)  # a phase whose code is all in headers, or not there yet
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty_${name}.cpp)
     file(TOUCH ${sources})

@@ -7,8 +7,8 @@
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "operator/flops.h"
+#include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
-#include "passes/vjp.h"
 
 namespace py = pybind11;
 

@@ -10,7 +10,7 @@
 
 #include "engine/engine.h"
 #include "operator/signature.h"
-#include "passes/vjp.h"
+#include "passes/differentiation/vjp.h"
 
 namespace weft::torch_operator {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "passes/fuse.h"
+#include "passes/layout/fuse.h"
 #include "runtime/plan.h"
 
 namespace weft::codegen {

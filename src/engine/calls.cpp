@@ -7,7 +7,7 @@
 #include "engine/movement_calls.h"
 #include "engine/thread_scratch.h"
 #include "interpreter/interpreter.h"
-#include "passes/prepack.h"
+#include "passes/layout/prepack.h"
 #include "runtime/kernels.h"
 #include "runtime/share.h"
 

@@ -8,7 +8,7 @@
 #include "engine/inputs.h"
 #include "ir/printer.h"
 #include "jit/jit.h"
-#include "passes/fuse.h"
+#include "passes/layout/fuse.h"
 #include "passes/pass_runner.h"
 #include "runtime/executable.h"
 

@@ -4,7 +4,7 @@
 
 namespace weft::ir {
 
-/// How code generation does an op (passes/fuse.h, lowering_of, which may refuse a special case of a way).
+/// How code generation does an op (passes/layout/fuse.h, lowering_of, which may refuse a special case of a way).
 enum class Codegen : uint8_t {
   kCall,       ///< a kernel of the runtime; where it has none the interpreter's runs, counted in the statistics
   kPointwise,  ///< element by element, in the registers of a loop nest
@@ -34,7 +34,7 @@ enum class Rows : uint8_t {
 };
 
 /// The batching rule: how an op is done for the stacked operands of all steps at once, `f32[B,8]` becoming
-/// `f32[T,B,8]` (passes/all_steps.h). With kNone it stays in the loop.
+/// `f32[T,B,8]` (passes/loops/all_steps.h). With kNone it stays in the loop.
 enum class Batching : uint8_t {
   kNone,
   kSame,       ///< the same op; an attribute `dim` counts the new dim too
@@ -69,10 +69,11 @@ struct OpTraits {
   Batching batching = Batching::kNone;
   Contracts contracts = Contracts::kNothing;
   Cost cost = Cost::kDear;
-  bool declares = false;    ///< the result's type does not follow from the operands: builders and texts declare it
-  bool is_linear = false;   ///< f(x1 + y1, x2 + y2) = f(x1, x2) + f(y1, y2)
-  bool sums = false;        ///< an element of the result sums up many: 16-bit types accumulate in f32
-  bool may_move = false;    ///< cheap movement that loops rolled up from copies may differ in (passes/op_sequence.h)
+  bool declares = false;   ///< the result's type does not follow from the operands: builders and texts declare it
+  bool is_linear = false;  ///< f(x1 + y1, x2 + y2) = f(x1, x2) + f(y1, y2)
+  bool sums = false;       ///< an element of the result sums up many: 16-bit types accumulate in f32
+  bool may_move =
+      false;  ///< cheap movement that loops rolled up from copies may differ in (passes/rolling/op_sequence.h)
   bool is_exact16 = false;  ///< on a 16-bit floating type the result is of that type before any rounding
   int8_t table = -1;        ///< the operand that each row of the result reads as a whole: weights, a table
   /// Machine instructions a vector of results takes (f32, f64, integers), measured by compiling one: what LLVM's time

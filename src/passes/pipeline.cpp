@@ -1,21 +1,21 @@
 // The table of contents: every pass, and the order in which a program is compiled.
 #include <array>
 
-#include "passes/canonicalise.h"
-#include "passes/cse.h"
-#include "passes/dce.h"
-#include "passes/fuse.h"
-#include "passes/hoist.h"
-#include "passes/narrow.h"
+#include "passes/differentiation/drop_derivatives.h"
+#include "passes/differentiation/vjp.h"
+#include "passes/layout/fuse.h"
+#include "passes/layout/prepack.h"
+#include "passes/layout/promote_sums.h"
+#include "passes/loops/hoist.h"
+#include "passes/loops/merge_stacks.h"
+#include "passes/loops/sink.h"
 #include "passes/pass_runner.h"
-#include "passes/prepack.h"
-#include "passes/roll.h"
-#include "passes/separate.h"
-#include "passes/settle.h"
-#include "passes/share.h"
-#include "passes/sink.h"
-#include "passes/vjp.h"
-#include "passes/widen.h"
+#include "passes/rolling/roll.h"
+#include "passes/simplification/canonicalise.h"
+#include "passes/simplification/cse.h"
+#include "passes/simplification/dce.h"
+#include "passes/simplification/push_slices.h"
+#include "passes/simplification/reassociate.h"
 
 namespace weft::passes {
 namespace {
@@ -28,30 +28,41 @@ void differentiate(ir::Program& program) {
 }
 
 constexpr Pass kPasses[] = {
-    {"canonicalise", canonicalise}, {"cse", cse},     {"dce", dce},       {"vjp", differentiate}, {"widen", widen},
-    {"separate", separate},         {"hoist", hoist}, {"narrow", narrow}, {"sink", sink},         {"share", share},
-    {"prepack", prepack},           {"fuse", fuse},   {"settle", settle}, {"roll", roll},
+    {"canonicalise", canonicalise},
+    {"cse", cse},
+    {"dce", dce},
+    {"vjp", differentiate},
+    {"promote_sums", promote_sums},
+    {"reassociate", reassociate},
+    {"hoist", hoist},
+    {"push_slices", push_slices},
+    {"sink", sink},
+    {"merge_stacks", merge_stacks},
+    {"prepack", prepack},
+    {"fuse", fuse},
+    {"drop_derivatives", drop_derivatives},
+    {"roll", roll},
 };
 
 constexpr std::string_view kPipeline[] = {
     // Nothing is differentiated from here on.
-    "settle",
+    "drop_derivatives",
     // f16 and bf16 products in f32, with casts that the passes below see.
-    "widen",
+    "promote_sums",
     // One form for what means the same, so that the passes below see slices and broadcasts where work is least.
     "canonicalise",
     "cse",
     "dce",
     // Sets apart what depends on no carry in sums and products, for hoist.
-    "separate",
+    "reassociate",
     // Out of the loop, to its front: what no carry is needed for. Before sink, so that sink stacks only what the loop
     // makes.
     "hoist",
     // Gates as slices of the loop's own products; what hoist has taken out stays whole.
-    "narrow",
+    "push_slices",
     // Merges what hoist has put side by side outside (a bias added to a projection, broadcasts of broadcasts).
     "canonicalise",
-    // The slices of captured values that narrow has made.
+    // The slices of captured values that push_slices has made.
     "hoist",
     // Out of the loop, to its back: what no carry needs.
     "sink",
@@ -60,7 +71,7 @@ constexpr std::string_view kPipeline[] = {
     "dce",
     // What two of the stacks that sink has made have in common, once. It undoes canonical forms, so it comes after
     // them.
-    "share",
+    "merge_stacks",
     // From here on the program is as it runs: weights in panels, which no pass above looks into, and
     "prepack",
     // without the casts of what is packed as it is, and

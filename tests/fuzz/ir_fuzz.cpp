@@ -14,8 +14,8 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "mutate.h"
+#include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
-#include "passes/vjp.h"
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include "ir/printer.h"
 #include "mutate.h"
 #include "native_run.h"
-#include "passes/vjp.h"
+#include "passes/differentiation/vjp.h"
 #include "random_program.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include "interpreter/interpreter.h"
 #include "ir/printer.h"
 #include "native_run.h"
-#include "passes/vjp.h"
+#include "passes/differentiation/vjp.h"
 #include "programs.h"
 #include "random_program.h"
 #include "runtime/team.h"

@@ -14,7 +14,7 @@
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "native_run.h"
-#include "passes/vjp.h"
+#include "passes/differentiation/vjp.h"
 
 namespace weft {
 namespace {

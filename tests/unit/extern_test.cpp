@@ -10,7 +10,7 @@
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
 #include "native_run.h"
-#include "passes/vjp.h"
+#include "passes/differentiation/vjp.h"
 #include "programs.h"
 #include "random_program.h"
 

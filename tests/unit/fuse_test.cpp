@@ -1,5 +1,5 @@
 // The bounds of what is one loop nest and one function of machine code: programs beyond them are right, and in parts.
-#include "passes/fuse.h"
+#include "passes/layout/fuse.h"
 
 #include <gtest/gtest.h>
 

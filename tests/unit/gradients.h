@@ -5,7 +5,7 @@
 
 #include "interpreter/array.h"
 #include "ir/program.h"
-#include "passes/vjp.h"
+#include "passes/differentiation/vjp.h"
 
 namespace weft::testing {
 

@@ -134,7 +134,7 @@ std::vector<LoopCase> hoist_cases() {
       {});
   cases.back().inside = {OpCode::kScan};
   cases.push_back({"separate_joined_operands",
-                   {"separate", "hoist"},
+                   {"reassociate", "hoist"},
                    ", %big: f64[9,3]",
                    "",
                    adding("%j = concat %xt, %c, %xt {dim = 1} : f64[B,9]  %v = matmul %j, %big : f64[B,3]"),
@@ -142,7 +142,7 @@ std::vector<LoopCase> hoist_cases() {
                    0,
                    {}});
   cases.push_back({"separate_sums",
-                   {"separate", "hoist"},
+                   {"reassociate", "hoist"},
                    "",
                    "",
                    adding("%p = matmul %xt, %w : f64[B,3]  %q = matmul %c, %w : f64[B,3]  %s = add %q, %p : f64[B,3]"

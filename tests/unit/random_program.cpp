@@ -10,7 +10,7 @@
 #include "interpreter/interpreter.h"
 #include "ir/builder.h"
 #include "ir/verifier.h"
-#include "passes/batch.h"
+#include "passes/loops/batch.h"
 
 namespace weft::testing {
 namespace {

@@ -1,6 +1,6 @@
 // roll: scans that were unrolled are found again, and what programs compute stays as it is, to the bit.
 
-#include "passes/roll.h"
+#include "passes/rolling/roll.h"
 
 #include "base/settings.h"
 #include "gradients.h"

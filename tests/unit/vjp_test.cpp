@@ -1,6 +1,6 @@
 // Gradients against finite differences in f64, for every op's rule, for cells, and for random programs; and twice.
 
-#include "passes/vjp.h"
+#include "passes/differentiation/vjp.h"
 
 #include <array>
 #include <fstream>

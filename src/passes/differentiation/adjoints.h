@@ -1,0 +1,58 @@
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "passes/differentiation/vjp.h"
+#include "passes/rewrite.h"
+
+namespace weft::passes {
+
+/// The cotangents of a block's values while its ops are differentiated, last to first. A cotangent that is known to be
+/// zero is absent, and no op is made for it.
+class Adjoints {
+ public:
+  /// The adjoint ops go to `out`. `varied` holds the values that depend on what is differentiated for: only they get
+  /// cotangents.
+  Adjoints(ir::Program& program, ir::Block& out, const ValueSet& varied, Keep keep)
+      : program_(program), builder_(program, out), varied_(varied), keep_(keep) {}
+
+  ir::Program& program() { return program_; }
+  ir::Builder& builder() { return builder_; }
+  const ValueSet& varied() const { return varied_; }
+  Keep keep() const { return keep_; }
+
+  bool wants(ir::ValueId value) const { return varied_.contains(value); }
+  /// kNoValue when it is zero.
+  ir::ValueId cotangent(ir::ValueId value) const;
+  /// The cotangent, a constant where it is zero.
+  ir::ValueId cotangent_or_zero(ir::ValueId value);
+  /// Adds to the value's cotangent; nothing when it is not wanted or `cotangent` is kNoValue.
+  void accumulate(ir::ValueId value, ir::ValueId cotangent);
+  /// All values that have a cotangent, in the order in which they first got one.
+  const std::vector<ir::ValueId>& reached() const { return reached_; }
+
+  /// Differentiates the ops. Scans among them get further ys: what their backward reads.
+  void differentiate(std::vector<ir::Op>& ops);
+
+ private:
+  ir::Program& program_;
+  ir::Builder builder_;
+  const ValueSet& varied_;
+  Keep keep_;
+  std::unordered_map<ir::ValueId, ir::ValueId> cotangents_;
+  std::vector<ir::ValueId> reached_;
+};
+
+/// Adds to `varied` the values of the block that depend, differentiably, on values that are in it.
+void mark_varied(const ir::Program& program, const ir::Block& block, ValueSet& varied);
+
+/// Of a block's values, those to keep so that the demanded ones can be had again: kept or recomputed from kept ones.
+/// `available`: values that cost nothing; `pinned`: arguments that cannot be recomputed (other arguments are free);
+/// `for_derivative`: values that only the derivative asks for: computing one where it is needed costs nothing more.
+/// Returns the kept values in the order of their definition.
+std::vector<ir::ValueId> choose_kept(const ir::Program& program, const ir::Block& block, const ValueSet& demanded,
+                                     const ValueSet& available, const ValueSet& pinned, const ValueSet& for_derivative,
+                                     Keep keep);
+
+}  // namespace weft::passes

@@ -1,0 +1,360 @@
+#include "passes/differentiation/vjp_rules.h"
+
+#include <algorithm>
+#include <numbers>
+
+namespace weft::passes::vjp_rules {
+
+using ir::Attrs;
+using ir::Builder;
+using ir::Op;
+using ir::OpCode;
+using ir::Type;
+using ir::ValueId;
+using Dims = std::vector<int64_t>;
+
+namespace {
+
+constexpr Rule none = nullptr;
+
+/// What the rules of ops with one result read, by short names.
+struct Rule1 {
+  Adjoints& adjoints;
+  Op& op;
+  Builder& b;
+  ValueId ct, y;
+
+  Rule1(Adjoints& a, Op& o) : adjoints(a), op(o), b(a.builder()), ct(a.cotangent(o.results[0])), y(o.results[0]) {}
+  ValueId x(size_t i = 0) const { return op.operands[i]; }
+  bool wants(size_t i) const { return adjoints.wants(x(i)); }
+  void give(size_t i, ValueId cotangent) const { adjoints.accumulate(x(i), cotangent); }
+  Type type(ValueId v) const { return b.type(v); }
+  ValueId like(double value, ValueId v) const { return b.constant(value, type(v)); }
+  ValueId compare(OpCode code, ValueId left, ValueId right) const { return b.binary(code, left, right); }
+};
+
+/// dims of a result that a reduction over `dims` keeps.
+Dims kept_dims(int64_t rank, const Dims& dims) {
+  Dims kept;
+  for (int64_t i = 0; i < rank; ++i)
+    if (!std::binary_search(dims.begin(), dims.end(), i)) kept.push_back(i);
+  return kept;
+}
+
+}  // namespace
+
+Rule rule(OpCode code) {
+  static constexpr Rule kRules[] = {
+#define WEFT_OP(Enum, text, arity, Class, type_rule, vjp_rule, ...) vjp_rule,
+#include "ir/ops.def"
+  };
+  return kRules[static_cast<size_t>(code)];
+}
+
+void copy(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.ct);
+}
+
+void neg(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.neg(r.ct));
+}
+
+void abs(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.mul(r.ct, r.b.unary(OpCode::kSign, r.x())));
+}
+
+void exp(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.mul(r.ct, r.y));
+}
+
+void expm1(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.mul(r.ct, r.b.add(r.y, r.like(1, r.y))));
+}
+
+void log(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.div(r.ct, r.x()));
+}
+
+void log2(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.div(r.ct, r.b.mul(r.x(), r.like(std::numbers::ln2, r.x()))));
+}
+
+void log10(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.div(r.ct, r.b.mul(r.x(), r.like(std::numbers::ln10, r.x()))));
+}
+
+void log1p(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.div(r.ct, r.b.add(r.x(), r.like(1, r.x()))));
+}
+
+void sqrt(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.div(r.ct, r.b.mul(r.y, r.like(2, r.y))));
+}
+
+/// -1/2 x^(-3/2)
+void rsqrt(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId cube = r.b.mul(r.b.mul(r.y, r.y), r.y);
+  r.give(0, r.b.mul(r.b.mul(r.ct, r.like(-0.5, r.y)), cube));
+}
+
+void tanh(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.mul(r.ct, r.b.sub(r.like(1, r.y), r.b.mul(r.y, r.y))));
+}
+
+void sigmoid(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.mul(r.ct, r.b.mul(r.b.sub(r.like(1, r.y), r.y), r.y)));
+}
+
+/// As PyTorch: the cotangent passes unless the result is <= 0 (so it passes where the result is NaN).
+void relu(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId zero = r.like(0, r.y);
+  r.give(0, r.b.select(r.compare(OpCode::kLe, r.y, zero), zero, r.ct));
+}
+
+void sin(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.mul(r.ct, r.b.unary(OpCode::kCos, r.x())));
+}
+
+void cos(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.neg(r.b.mul(r.ct, r.b.unary(OpCode::kSin, r.x()))));
+}
+
+namespace {
+
+/// scale e^(-x^2)
+void bell(const Rule1& r, double scale) {
+  ValueId curve = r.b.unary(OpCode::kExp, r.b.neg(r.b.mul(r.x(), r.x())));
+  r.give(0, r.b.mul(r.ct, r.b.mul(curve, r.like(scale, r.x()))));
+}
+
+}  // namespace
+
+void erf(Adjoints& adjoints, Op& op) { bell(Rule1(adjoints, op), 2 * std::numbers::inv_sqrtpi); }
+void erfc(Adjoints& adjoints, Op& op) { bell(Rule1(adjoints, op), -2 * std::numbers::inv_sqrtpi); }
+
+void cast(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  if (r.wants(0)) r.give(0, r.b.cast(r.ct, r.type(r.x()).dtype));
+}
+
+void add(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.ct);
+  r.give(1, r.ct);
+}
+
+void sub(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.ct);
+  if (r.wants(1)) r.give(1, r.b.neg(r.ct));
+}
+
+void mul(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  if (r.wants(0)) r.give(0, r.b.mul(r.ct, r.x(1)));
+  if (r.wants(1)) r.give(1, r.b.mul(r.ct, r.x(0)));
+}
+
+void div(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId quotient = r.b.div(r.ct, r.x(1));
+  r.give(0, quotient);
+  if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(quotient, r.y)));
+}
+
+void rem(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.ct);
+  if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(r.ct, r.b.unary(OpCode::kTrunc, r.b.div(r.x(0), r.x(1))))));
+}
+
+/// As PyTorch: 0 at the origin.
+void atan2(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId y = r.x(0), x = r.x(1);
+  ValueId square = r.b.add(r.b.mul(y, y), r.b.mul(x, x));
+  ValueId zero = r.like(0, y);
+  ValueId scaled = r.b.select(r.compare(OpCode::kEq, square, zero), zero, r.b.div(r.ct, square));
+  if (r.wants(0)) r.give(0, r.b.mul(scaled, x));
+  if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(scaled, y)));
+}
+
+/// d a = b a^(b-1), 0 where b = 0; d b = a^b log a, 0 where a = 0 and b >= 0.
+void pow(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId a = r.x(0), b = r.x(1);
+  ValueId zero = r.like(0, a);
+  if (r.wants(0)) {
+    ValueId slope = r.b.mul(b, r.b.binary(OpCode::kPow, a, r.b.sub(b, r.like(1, b))));
+    r.give(0, r.b.select(r.compare(OpCode::kEq, b, zero), zero, r.b.mul(r.ct, slope)));
+  }
+  if (r.wants(1)) {
+    ValueId slope = r.b.mul(r.y, r.b.unary(OpCode::kLog, a));
+    ValueId flat = r.b.binary(OpCode::kAnd, r.compare(OpCode::kEq, a, zero), r.compare(OpCode::kGe, b, zero));
+    r.give(1, r.b.select(flat, zero, r.b.mul(r.ct, slope)));
+  }
+}
+
+namespace {
+
+/// The operand that is not chosen (`loses` against the other) gets nothing, a tie half.
+void choice(const Rule1& r, size_t i, OpCode loses) {
+  if (!r.wants(i)) return;
+  ValueId mine = r.x(i), other = r.x(1 - i);
+  ValueId half = r.b.mul(r.ct, r.like(0.5, r.ct));
+  ValueId shared = r.b.select(r.compare(OpCode::kEq, mine, other), half, r.ct);
+  r.give(i, r.b.select(r.compare(loses, mine, other), r.like(0, r.ct), shared));
+}
+
+}  // namespace
+
+void maximum(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  choice(r, 0, OpCode::kLt);
+  choice(r, 1, OpCode::kLt);
+}
+
+void minimum(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  choice(r, 0, OpCode::kGt);
+  choice(r, 1, OpCode::kGt);
+}
+
+void select(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId zero = r.like(0, r.ct);
+  if (r.wants(1)) r.give(1, r.b.select(r.x(0), r.ct, zero));
+  if (r.wants(2)) r.give(2, r.b.select(r.x(0), zero, r.ct));
+}
+
+void broadcast(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.reduce_sum(r.ct, kept_dims(r.type(r.y).rank(), op.attr<Dims>("dims"))));
+}
+
+void reshape(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.reshape(r.ct, r.type(r.x()).shape));
+}
+
+void transpose(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  const Dims& perm = op.attr<Dims>("perm");
+  Dims inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  r.give(0, r.b.transpose(r.ct, std::move(inverse)));
+}
+
+void slice(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  int64_t dim = op.attr<int64_t>("dim");
+  int64_t size = r.type(r.x()).shape[static_cast<size_t>(dim)].constant();
+  Attrs attrs{{"dim", dim}, {"low", op.attr<int64_t>("start")}, {"high", size - op.attr<int64_t>("limit")}};
+  r.give(0, r.b.emit(OpCode::kPad, {r.ct}, std::move(attrs)));
+}
+
+void pad(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  int64_t dim = op.attr<int64_t>("dim");
+  int64_t low = op.attr<int64_t>("low");
+  int64_t size = r.type(r.x()).shape[static_cast<size_t>(dim)].constant();
+  r.give(0, r.b.slice(r.ct, dim, low, low + size));
+}
+
+void concat(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  if (op.operands.size() == 1) return r.give(0, r.ct);  // the only case of a dim that is a symbol
+  int64_t dim = op.attr<int64_t>("dim");
+  int64_t start = 0;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    int64_t size = r.type(r.x(i)).shape[static_cast<size_t>(dim)].constant();
+    if (r.wants(i)) r.give(i, r.b.slice(r.ct, dim, start, start + size));
+    start += size;
+  }
+}
+
+void reverse(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  r.give(0, r.b.emit(OpCode::kReverse, {r.ct}, op.attrs));
+}
+
+void gather(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  Type table = r.type(r.x(0));
+  if (r.wants(0)) r.give(0, r.b.emit(OpCode::kScatterAdd, {r.x(1), r.ct}, {}, &table));
+}
+
+void scatter_add(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  if (r.wants(1)) r.give(1, r.b.emit(OpCode::kGather, {r.ct, r.x(0)}));
+}
+
+/// As PyTorch: each of several updates of one row gets that row's cotangent.
+void scatter(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  ValueId index = r.x(1);
+  if (r.wants(0)) r.give(0, r.b.emit(OpCode::kScatter, {r.ct, index, r.like(0, r.x(2))}));
+  if (r.wants(2)) r.give(2, r.b.emit(OpCode::kGather, {r.ct, index}));
+}
+
+void reduce_sum(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  Type x = r.type(r.x());
+  r.give(0, r.b.broadcast(r.ct, x.shape, kept_dims(x.rank(), op.attr<Dims>("dims"))));
+}
+
+void reduce_max(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  Type x = r.type(r.x());
+  Dims dims = op.attr<Dims>("dims");
+  Dims kept = kept_dims(x.rank(), dims);
+  ValueId ties = r.b.cast(r.compare(OpCode::kEq, r.x(), r.b.broadcast(r.y, x.shape, kept)), x.dtype);
+  ValueId share = r.b.div(r.ct, r.b.reduce_sum(ties, dims));
+  r.give(0, r.b.mul(r.b.broadcast(share, x.shape, kept), ties));
+}
+
+void matmul(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  bool transposed = op.attr_or("transpose_b", false);
+  if (r.wants(0)) r.give(0, r.b.matmul(r.ct, r.x(1), !transposed));
+  if (r.wants(1)) r.give(1, transposed ? r.b.outer(r.ct, r.x(0)) : r.b.outer(r.x(0), r.ct));
+}
+
+void outer(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  if (r.wants(0)) r.give(0, r.b.matmul(r.x(1), r.ct, true));
+  if (r.wants(1)) r.give(1, r.b.matmul(r.x(0), r.ct));
+}
+
+void batch_matmul(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  bool ta = op.attr_or("transpose_a", false);
+  bool tb = op.attr_or("transpose_b", false);
+  auto product = [&](ValueId a, bool transpose_a, ValueId b, bool transpose_b) {
+    Attrs attrs;
+    if (transpose_a) attrs.emplace("transpose_a", true);
+    if (transpose_b) attrs.emplace("transpose_b", true);
+    return r.b.emit(OpCode::kBatchMatmul, {a, b}, std::move(attrs));
+  };
+  ValueId a = r.x(0), b = r.x(1);
+  if (r.wants(0)) r.give(0, ta ? product(b, tb, r.ct, true) : product(r.ct, false, b, !tb));
+  if (r.wants(1)) r.give(1, tb ? product(r.ct, true, a, ta) : product(a, !ta, r.ct, false));
+}
+
+}  // namespace weft::passes::vjp_rules

@@ -1,0 +1,202 @@
+#include "passes/differentiation/vjp_rules.h"
+
+// The derivative of a scan is a scan the other way round. Its carries are the cotangents of the carries, and one sum
+// for each captured value; its xs are the cotangents of the stacks and what the forward kept; its ys are the cotangents
+// of xs.
+namespace weft::passes::vjp_rules {
+namespace {
+
+using ir::Block;
+using ir::kNoValue;
+using ir::Op;
+using ir::Program;
+using ir::ValueId;
+
+/// The values of `block` that get a cotangent when those in `reached` have one (an upper bound).
+void spread_back(const std::vector<Op>& ops, const ValueSet& varied, ValueSet& reached) {
+  for (size_t i = ops.size(); i-- > 0;) {
+    bool any = false;
+    for (ValueId result : ops[i].results) any = any || reached.contains(result);
+    if (!any || !rule(ops[i].code)) continue;
+    for_each_use(ops[i], [&](ValueId v) {
+      if (varied.contains(v)) reached.insert(v);
+    });
+  }
+}
+
+class ScanRule {
+ public:
+  ScanRule(Adjoints& outer, Op& op)
+      : outer_(outer), program_(outer.program()), inner_(program_, adjoint_, outer.varied(), outer.keep()), op_(op) {
+    forward_ = ScanParts(std::move(op));
+  }
+
+  void run() {
+    backward_.length = forward_.length;
+    backward_.ragged = forward_.ragged;
+    backward_.reverse = !forward_.reverse;
+    backward_.checkpointed = forward_.checkpointed;
+    seed();
+    inner_.differentiate(forward_.ops);
+    collect();
+    connect();
+    op_ = std::move(forward_).build();
+    outer_.builder().block().ops.push_back(std::move(backward_).build());
+    for (const auto& [value, cotangent] : found_) outer_.accumulate(value, cotangent);
+  }
+
+ private:
+  /// Carries whose cotangent may be other than zero in some step.
+  std::vector<bool> active_carries() {
+    std::vector<bool> active(forward_.carries.size());
+    ValueSet reached;
+    for (const auto& y : forward_.ys)
+      if (outer_.cotangent(y.stack) != kNoValue) reached.insert(y.out);
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (size_t i = 0; i < active.size(); ++i) {
+        const auto& carry = forward_.carries[i];
+        if (active[i] || !outer_.wants(carry.arg)) continue;
+        if (outer_.cotangent(carry.result) == kNoValue && !reached.contains(carry.arg)) continue;
+        active[i] = changed = true;
+        reached.insert(carry.out);
+      }
+      spread_back(forward_.ops, outer_.varied(), reached);
+      // A carry may go out as it came in, or as another one.
+      for (size_t i = 0; i < active.size(); ++i)
+        changed = changed ||
+                  (!active[i] && outer_.wants(forward_.carries[i].arg) && reached.contains(forward_.carries[i].arg));
+    }
+    return active;
+  }
+
+  /// Cotangents of what a step yields: from the backward scan's carries and xs.
+  void seed() {
+    for (const auto& y : forward_.ys) {
+      ValueId cotangent = outer_.cotangent(y.stack);
+      if (cotangent != kNoValue && outer_.wants(y.out))
+        inner_.accumulate(y.out, backward_.step_of(program_, cotangent));
+    }
+    active_ = active_carries();
+    for (size_t i = 0; i < active_.size(); ++i) {
+      if (!active_[i]) continue;
+      const auto& carry = forward_.carries[i];
+      ir::Type type = program_.type(carry.arg);
+      ValueId arg = program_.new_value(type);
+      ValueId result = program_.new_value(type);
+      backward_.carries.push_back({outer_.cotangent_or_zero(carry.result), arg, kNoValue, result});
+      inner_.accumulate(carry.out, arg);
+    }
+  }
+
+  /// Cotangents of what a step takes: to the backward scan's carries and ys, and from there to the scan's operands.
+  void collect() {
+    size_t next = 0;
+    for (size_t i = 0; i < active_.size(); ++i) {
+      if (!active_[i]) continue;
+      backward_.carries[next].out = inner_.cotangent_or_zero(forward_.carries[i].arg);
+      found_.emplace_back(forward_.carries[i].init, backward_.carries[next++].result);
+    }
+    for (const auto& x : forward_.xs)
+      if (ValueId cotangent = inner_.cotangent(x.arg); cotangent != kNoValue && outer_.wants(x.stack))
+        found_.emplace_back(x.stack, backward_.stack_of(program_, cotangent));
+    inside_ = own_values();
+    std::vector<ValueId> reached = inner_.reached();
+    for (ValueId captured : reached) {
+      if (inside_.contains(captured)) continue;
+      ir::Type type = program_.type(captured);
+      ValueId arg = program_.new_value(type);
+      ValueId result = program_.new_value(type);
+      ValueId sum = inner_.builder().add(arg, inner_.cotangent(captured));
+      backward_.carries.push_back({outer_.builder().constant(0, type), arg, sum, result});
+      found_.emplace_back(captured, result);
+    }
+  }
+
+  ValueSet own_values() const {
+    ValueSet own;
+    for (const auto& carry : forward_.carries) own.insert(carry.arg);
+    for (const auto& x : forward_.xs) own.insert(x.arg);
+    for (const Op& op : forward_.ops)
+      for (ValueId result : op.results) own.insert(result);
+    return own;
+  }
+
+  /// Gives the backward region the forward values that it reads: from stacks that the forward keeps, or recomputed.
+  void connect() {
+    ValueSet demanded;
+    auto demand = [&](ValueId v) {
+      if (inside_.contains(v)) demanded.insert(v);
+    };
+    for_each_use(adjoint_, demand);
+    for (const auto& carry : backward_.carries) demand(carry.out);
+    for (const auto& y : backward_.ys) demand(y.out);
+    Substitution map;
+    keep(demanded, map);
+    recompute(std::move(demanded), map);
+    substitute(adjoint_, map);
+    for (auto& carry : backward_.carries) carry.out = map(carry.out);
+    for (auto& y : backward_.ys) y.out = map(y.out);
+    for (Op& op : adjoint_.ops) backward_.ops.push_back(std::move(op));
+  }
+
+  void keep(const ValueSet& demanded, Substitution& map) {
+    Block region;
+    ValueSet available, pinned;
+    std::unordered_map<ValueId, ValueId> stack;
+    for (const auto& y : forward_.ys) available.insert(y.out);
+    for (const auto& x : forward_.xs) {
+      region.args.push_back(x.arg);
+      stack.emplace(x.arg, x.stack);
+    }
+    for (const auto& carry : forward_.carries) {
+      region.args.push_back(carry.arg);
+      pinned.insert(carry.arg);
+    }
+    region.ops = std::move(forward_.ops);
+    const Keep kept = forward_.checkpointed ? Keep::kCheckpoint : outer_.keep();
+    for (ValueId v : choose_kept(program_, region, demanded, available, pinned, {}, kept)) {
+      auto x = stack.find(v);
+      map.set(v, backward_.step_of(program_, x != stack.end() ? x->second : forward_.stack_of(program_, v)));
+    }
+    forward_.ops = std::move(region.ops);
+  }
+
+  void recompute(ValueSet needed, Substitution& map) {
+    std::vector<const Op*> again;
+    for (size_t i = forward_.ops.size(); i-- > 0;) {
+      const Op& op = forward_.ops[i];
+      bool wanted = false;
+      for (ValueId result : op.results) wanted = wanted || (needed.contains(result) && !map.contains(result));
+      if (!wanted) continue;
+      again.push_back(&op);
+      for_each_use(op, [&](ValueId v) { needed.insert(v); });
+    }
+    for (size_t i = again.size(); i-- > 0;) {
+      Substitution uses = map;
+      std::vector<std::pair<ValueId, ValueId>> kept;  // some results of a scan may be, others not
+      for (ValueId result : again[i]->results)
+        if (map.contains(result)) kept.emplace_back(result, map(result));
+      Op op = clone(program_, *again[i], map);
+      for (const auto& [value, stays] : kept) map.set(value, stays);
+      backward_.ops.push_back(std::move(op));
+    }
+  }
+
+  Adjoints& outer_;
+  Program& program_;
+  Block adjoint_;
+  Adjoints inner_;
+  Op& op_;
+  ScanParts forward_, backward_;
+  std::vector<bool> active_;
+  std::vector<std::pair<ValueId, ValueId>> found_;  ///< values outside, and a summand of their cotangent
+  ValueSet inside_;
+};
+
+}  // namespace
+
+void scan(Adjoints& adjoints, Op& op) { ScanRule(adjoints, op).run(); }
+
+}  // namespace weft::passes::vjp_rules

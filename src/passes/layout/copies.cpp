@@ -1,0 +1,174 @@
+#include "passes/layout/copies.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/builder.h"
+#include "passes/layout/fuse.h"
+#include "passes/rewrite.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::OpCode;
+using ir::Program;
+using ir::ValueId;
+
+/// Whether the op's kernel takes operands with a stride between rows: products over rows and sums down columns.
+bool reads_rows(const Program& program, const Op& op) {
+  if (op.code != OpCode::kOuter && op.code != OpCode::kReduceSum) return false;
+  const ir::Type& type = program.type(op.operands[0]);
+  if (type.dtype != DType::kF32 && type.dtype != DType::kF64) return false;
+  if (op.code == OpCode::kOuter) return true;
+  const auto& dims = op.attr<std::vector<int64_t>>("dims");
+  return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
+}
+
+/// Marks concatenations of one block.
+class RangeMarker {
+ public:
+  RangeMarker(const Program& program, const Block& block, const Definitions& definitions)
+      : program_(program), definitions_(definitions) {
+    for (const Op& op : block.ops) {
+      bool takes_ranges = reads_rows(program, op);
+      for (ValueId operand : op.operands)
+        if (!takes_ranges) other_reads_.insert(operand);
+      for (const Block& region : op.regions) for_each_use(region, [&](ValueId v) { other_reads_.insert(v); });
+    }
+    other_reads_.insert(block.results.begin(), block.results.end());
+  }
+
+  bool wants(const Op& op) const {
+    if (op.code != OpCode::kConcat || other_reads_.contains(op.results[0])) return false;
+    if (op.attr<int64_t>("dim") != program_.type(op.results[0]).rank() - 1) return false;
+    ValueId root = definitions_.columns_of(op.operands[0]);
+    return !definitions_.is_view(root) && program_.type(root).shape.back().is_constant() &&
+           std::ranges::all_of(op.operands, [&](ValueId v) {
+             return definitions_.columns_of(v) == root && program_.type(v).shape.back().is_constant();
+           });
+  }
+
+ private:
+  const Program& program_;
+  const Definitions& definitions_;
+  std::set<ValueId> other_reads_;
+};
+
+class CopyInserter {
+ public:
+  CopyInserter(Program& program, Block& block, Definitions& definitions, bool in_place)
+      : program_(program), block_(block), definitions_(definitions), in_place_(in_place), here_(defined_in(block)) {}
+
+  std::vector<Op> run() {
+    for (Op& op : block_.ops) {
+      prepare(op);
+      ops_.push_back(std::move(op));
+    }
+    std::set<ValueId> seen;
+    for (ValueId& result : block_.results) {
+      const Definitions::Definition* made = here_.contains(result) ? definitions_.find(result) : nullptr;
+      bool owns = made && !definitions_.is_view(result) && made->code != OpCode::kReshape;
+      bool repeated = !seen.insert(result).second;
+      if (!owns || (repeated && !in_place_ && !made->several_places)) result = copy_here(result);
+    }
+    block_.ops = std::move(ops_);
+    return std::move(outside_);
+  }
+
+ private:
+  void prepare(Op& op) {
+    if (op.code == OpCode::kPack && definitions_.is_matrix_slice(op.operands[0])) return;
+    switch (lowering_of(program_, op)) {
+      case Lowering::kView:
+        return;
+      case Lowering::kFused:
+        if (op.code == OpCode::kMatmulPacked && !definitions_.is_row_view(op.operands[0]))
+          op.operands[0] = copy(op.operands[0]);
+        return;
+      default:
+        for (ValueId& operand : op.operands) {
+          bool needs = reads_rows(program_, op) ? !definitions_.is_row_view(operand) : definitions_.is_view(operand);
+          if (needs) operand = copy(operand);
+        }
+    }
+  }
+
+  /// Of a value from around the block once, where it is made.
+  ValueId copy(ValueId value) {
+    if (here_.contains(value)) return copy_here(value);
+    auto [found, fresh] = copied_outside_.try_emplace(value, ir::kNoValue);
+    if (fresh) found->second = append_copy(outside_, value);
+    return found->second;
+  }
+
+  ValueId copy_here(ValueId value) { return append_copy(ops_, value); }
+
+  ValueId append_copy(std::vector<Op>& ops, ValueId value) {
+    Block holder;
+    ValueId result = ir::Builder(program_, holder).unary(OpCode::kCopy, value);
+    definitions_.add(holder.ops[0]);
+    ops.push_back(std::move(holder.ops[0]));
+    return result;
+  }
+
+  Program& program_;
+  Block& block_;
+  Definitions& definitions_;
+  bool in_place_;
+  ValueSet here_;  // made in this block, before copies
+  std::vector<Op> ops_, outside_;
+  std::map<ValueId, ValueId> copied_outside_;
+};
+
+}  // namespace
+
+const Definitions::Definition* Definitions::find(ValueId value) const {
+  auto found = definitions_.find(value);
+  return found == definitions_.end() ? nullptr : &found->second;
+}
+
+void Definitions::add(const Op& op) {
+  bool columns = op.code == OpCode::kSlice && op.attr<int64_t>("dim") == program_.type(op.operands[0]).rank() - 1;
+  Lowering lowering = lowering_of(program_, op);
+  bool several = lowering == Lowering::kFused || lowering == Lowering::kRowCopy;
+  bool view = lowering == Lowering::kView && passes::is_view(op.code);
+  for (ValueId result : op.results) definitions_[result] = {op.code, view, columns && view, several, op.operands};
+  for (const Block& region : op.regions) add(region);
+}
+
+void Definitions::add(const Block& block) {
+  for (const Op& op : block.ops) add(op);
+}
+
+bool Definitions::is_view(ValueId value) const {
+  const Definition* made = find(value);
+  return made && made->view;
+}
+
+ValueId Definitions::columns_of(ValueId value) const {
+  for (const Definition* made = find(value); made && made->last_dim_slice; made = find(value))
+    value = made->operands[0];
+  return value;
+}
+
+bool Definitions::is_row_view(ValueId value) const { return !is_view(columns_of(value)); }
+
+bool Definitions::is_matrix_slice(ValueId value) const {
+  for (const Definition* made = find(value); made && made->view && made->code == OpCode::kSlice; made = find(value))
+    value = made->operands[0];
+  return !is_view(value) && program_.type(value).shape.back().is_constant();
+}
+
+void mark_ranges(const Program& program, Block& block, const Definitions& definitions) {
+  RangeMarker marker(program, block, definitions);
+  for (Op& op : block.ops)
+    if (marker.wants(op)) op.attrs["ranges"] = true;
+}
+
+std::vector<Op> insert_copies(Program& program, Block& block, Definitions& definitions, bool in_place) {
+  return CopyInserter(program, block, definitions, in_place).run();
+}
+
+}  // namespace weft::passes

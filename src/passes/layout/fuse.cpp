@@ -1,0 +1,389 @@
+#include "passes/layout/fuse.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "passes/layout/code_size.h"
+#include "passes/layout/copies.h"
+#include "passes/layout/prepack.h"
+#include "passes/loops/batch.h"
+#include "passes/rewrite.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::OpClass;
+using ir::OpCode;
+using ir::Program;
+using ir::Shape;
+using ir::ValueId;
+
+bool reduces_last_dim_only(const Program& program, const Op& op) {
+  const auto& dims = op.attr<std::vector<int64_t>>("dims");
+  return dims.size() == 1 && dims[0] == program.type(op.operands[0]).rank() - 1;
+}
+
+bool has_equal_columns(const Program& program, const Op& concat) {
+  int64_t last = program.type(concat.results[0]).rank() - 1;
+  if (concat.attr<int64_t>("dim") != last) return false;
+  const Shape& first = program.type(concat.operands[0]).shape;
+  return first.back().is_constant() &&
+         std::ranges::all_of(concat.operands, [&](ValueId v) { return program.type(v).shape == first; });
+}
+
+bool all_native(const Program& program, const Op& op) {
+  auto native = [&](ValueId v) { return is_native(program.type(v).dtype); };
+  return std::ranges::all_of(op.operands, native) && std::ranges::all_of(op.results, native);
+}
+
+/// How many carries, xs and ys a scan has.
+int64_t stacks_of(const Op& scan) {
+  return std::ssize(scan.operands) + std::ssize(scan.results) - scan.attr<int64_t>("carries");
+}
+
+/// Why one function of machine code cannot run this scan; empty if it can.
+std::string unsupported(const Program& program, const Op& scan) {
+  for (const Op& op : scan.regions[0].ops) {
+    Lowering lowering = lowering_of(program, op);
+    if (!all_native(program, op)) return fmt::format("{} on a type without machine code in a scan", info(op.code).name);
+    if (lowering == Lowering::kScan) return "a scan in a scan";
+    if (lowering == Lowering::kCall || lowering == Lowering::kControl)
+      return fmt::format("{} in a scan", info(op.code).name);
+  }
+  for (ValueId arg : scan.regions[0].args)
+    if (!is_native(program.type(arg).dtype)) return "a carry or x of a type without machine code";
+  return "";
+}
+
+bool divides_integers(const Program& program, const Op& op) {
+  return (op.code == OpCode::kDiv || op.code == OpCode::kRem) && !is_floating(program.type(op.results[0]).dtype);
+}
+
+/// Marks integer divisions by a constant that can't fail (fuse's mark `nonzero`): not by 0, nor by -1, by which the
+/// processor divides all numbers but one.
+class DivisorMarker {
+ public:
+  explicit DivisorMarker(const Program& program) : program_(program) {}
+
+  void run(Block& block) {
+    for (Op& op : block.ops) {
+      for (ValueId result : op.results) definition_[result] = &op;
+      for (Block& region : op.regions) run(region);
+      if (divides_integers(program_, op) && is_harmless(op.operands[1])) op.attrs["nonzero"] = true;
+    }
+  }
+
+ private:
+  bool is_harmless(ValueId value) const {
+    auto found = definition_.find(value);
+    while (found != definition_.end() &&
+           (found->second->code == OpCode::kBroadcast || found->second->code == OpCode::kReshape))
+      found = definition_.find(found->second->operands[0]);
+    if (found == definition_.end() || found->second->code != OpCode::kConstant) return false;
+    auto divisor = found->second->attr<double>("value");
+    return divisor != 0 && divisor != -1;
+  }
+
+  const Program& program_;
+  std::map<ValueId, const Op*> definition_;
+};
+
+/// What a value costs where a stage reads it from memory or may have to store it, as code_size counts.
+constexpr int64_t kMemoryAccess = 12;
+
+/// The most that a stage holds. LLVM selects and schedules instructions by basic blocks, a stage is one, and beyond a
+/// few thousand instructions (a few hundred that reach memory) the time grows with the square. Measured: microseconds
+/// an LLVM instruction, of alternating tanh and neg; of tanh whose values all live on; of additions of a new input
+/// each:
+///
+///     instructions   700   1400   2800   5500   11000   21000   42000
+///     tanh, neg       37     41     33     29      47      56     150
+///     live on         61     56     65     52      81     167
+///     inputs          60     66     76    146     281
+///
+/// AVX2 takes 3 times as long and grows from 2800 on, generic x86 takes 7 times.
+constexpr int64_t kLargestStage = 4096;
+
+/// The most stages of a scan that is one function. Of its loops the time grows with the square too (induction
+/// variables, register allocation): with as many as 32, 128, 256, 500 and 1000 stages 4, 5, 6, 18 and 54 ms a pair of
+/// them.
+constexpr int64_t kMostStagesOfFunction = 128;
+
+/// The most carries, xs and ys of such a scan: with as many as 250, 500 and 1000 carries 4, 7 and 13 ms a carry.
+constexpr int64_t kMostStacksOfFunction = 256;
+
+/// Concatenations of more parts are copied by the runtime: one kernel instead of code for each part.
+constexpr size_t kMostParts = 128;
+
+/// Numbers the stages of one block.
+class StageAssigner {
+ public:
+  StageAssigner(Program& program, Block& block, bool batched) : program_(program), block_(block), batched_(batched) {}
+
+  /// The number of stages.
+  int64_t run() {
+    for (Op& op : block_.ops) {
+      for (ValueId result : op.results) definition_[result] = &op;
+      Lowering lowering = lowering_of(program_, op);
+      if (lowering == Lowering::kView || lowering == Lowering::kAlias) continue;
+      int64_t stage = lowering == Lowering::kFused ? place(op) : append(Stage{});
+      op.attrs["stage"] = stage;
+      for (ValueId result : op.results) stage_of_[result] = stage;
+    }
+    return static_cast<int64_t>(stages_.size());
+  }
+
+ private:
+  struct Stage {
+    bool fused = false;
+    Shape domain;
+    int64_t unroll = 0, lanes = 0;  // of its products; 0 without
+    bool has_reduction = false;
+    int64_t size = 0;           // code_size and memory accesses
+    std::set<ValueId> reads{};  // from memory
+  };
+
+  int64_t append(Stage stage) {
+    stages_.push_back(std::move(stage));
+    return static_cast<int64_t>(stages_.size()) - 1;
+  }
+
+  int64_t place(Op& op) {
+    Stage wanted{true, domain_of(program_, op, batched_), 0, 0, is_reduction(op)};
+    if (op.code == OpCode::kMatmulPacked) {
+      wanted.unroll = op.attr<int64_t>("unroll");
+      wanted.lanes = op.attr<int64_t>("lanes");
+    }
+    wanted.size = code_size(program_, op) + kMemoryAccess * accesses_of_results(op);
+    int64_t lower = 0;
+    for (ValueId operand : op.operands) {
+      lower = std::max(lower, earliest(op, operand, wanted));
+      if (ValueId root = root_of(operand); !is_constant(root)) wanted.reads.insert(root);
+    }
+    std::vector<int64_t>& open = open_[wanted.domain];
+    for (auto it = std::ranges::lower_bound(open, lower); it != open.end();) {
+      Stage& stage = stages_[static_cast<size_t>(*it)];
+      if (compatible(stage, wanted) && has_room(*it, wanted)) {
+        join(*it, wanted);
+        return *it;
+      }
+      it = stage.size > kLargestStage / 2 && !has_room(*it, wanted) ? open.erase(it) : it + 1;
+    }
+    int64_t fresh = append(Stage{true, wanted.domain});
+    open.push_back(fresh);
+    join(fresh, wanted);
+    return fresh;
+  }
+
+  /// A concatenation stores part by part.
+  static int64_t accesses_of_results(const Op& op) {
+    return static_cast<int64_t>(op.code == OpCode::kConcat ? op.operands.size() : op.results.size());
+  }
+
+  bool is_read(int64_t stage, ValueId root) const {
+    auto producer = stage_of_.find(root);
+    return (producer == stage_of_.end() || producer->second != stage) &&
+           !stages_[static_cast<size_t>(stage)].reads.contains(root);
+  }
+
+  bool has_room(int64_t index, const Stage& wanted) const {
+    auto further = std::ranges::count_if(wanted.reads, [&](ValueId root) { return is_read(index, root); });
+    return stages_[static_cast<size_t>(index)].size + wanted.size + kMemoryAccess * further <= kLargestStage;
+  }
+
+  void join(int64_t index, const Stage& wanted) {
+    Stage& stage = stages_[static_cast<size_t>(index)];
+    for (ValueId root : wanted.reads) {
+      if (!is_read(index, root)) continue;
+      stage.reads.insert(root);
+      stage.size += kMemoryAccess;
+    }
+    stage.size += wanted.size;
+    stage.unroll = std::max(stage.unroll, wanted.unroll);
+    stage.lanes = std::max(stage.lanes, wanted.lanes);
+    stage.has_reduction = stage.has_reduction || wanted.has_reduction;
+  }
+
+  static bool compatible(const Stage& stage, const Stage& wanted) {
+    if (wanted.unroll != 0 && stage.has_reduction) return false;
+    if (wanted.unroll != 0 && stage.unroll != 0 && (stage.unroll != wanted.unroll || stage.lanes != wanted.lanes))
+      return false;
+    return !wanted.has_reduction || stage.unroll == 0;
+  }
+
+  /// What is read of a value behind views.
+  ValueId root_of(ValueId value) const {
+    for (auto found = definition_.find(value); found != definition_.end(); found = definition_.find(value)) {
+      const Op& def = *found->second;
+      if (def.code != OpCode::kSlice && def.code != OpCode::kBroadcast && def.code != OpCode::kReshape) break;
+      value = def.operands[0];
+    }
+    return value;
+  }
+
+  bool is_constant(ValueId value) const {
+    auto found = definition_.find(value);
+    return found != definition_.end() && found->second->code == OpCode::kConstant;
+  }
+
+  /// The first stage in which `op` can read `value`.
+  int64_t earliest(const Op& op, ValueId value, const Stage& wanted) const {
+    bool elsewhere = op.code == OpCode::kMatmulPacked;  // reads whole rows
+    const Op* slice = nullptr;
+    int64_t slices = 0;
+    auto found = definition_.find(value);
+    while (found != definition_.end()) {
+      const Op& def = *found->second;
+      if (def.code == OpCode::kSlice) {
+        slice = &def;
+        ++slices;
+      } else if (def.code == OpCode::kBroadcast || def.code == OpCode::kReshape) {
+        elsewhere = true;
+      } else {
+        break;
+      }
+      value = def.operands[0];
+      found = definition_.find(value);
+    }
+    auto stage = stage_of_.find(value);
+    if (stage == stage_of_.end()) return 0;
+    const Op& producer = *definition_.at(value);
+    bool reduction = is_reduction(producer);
+    bool concat = producer.code == OpCode::kConcat;
+    bool gates = slices == 1 && producer.code == OpCode::kMatmulPacked && is_gate(producer, *slice);
+    bool same_element = !elsewhere && !reduction && !concat && (slices == 0 || gates) && stages_[stage->second].fused &&
+                        stages_[stage->second].domain == wanted.domain &&
+                        (slices > 0 || producer.attr_or<int64_t>("groups", 1) == 1);
+    return same_element ? stage->second : stage->second + 1;
+  }
+
+  bool is_gate(const Op& product, const Op& slice) const {
+    int64_t width = product.attr<int64_t>("n") / product.attr<int64_t>("groups");
+    return slice.attr<int64_t>("dim") == program_.type(product.results[0]).rank() - 1 &&
+           slice.attr<int64_t>("limit") - slice.attr<int64_t>("start") == width &&
+           slice.attr<int64_t>("start") % width == 0;
+  }
+
+  Program& program_;
+  Block& block_;
+  bool batched_;
+  std::vector<Stage> stages_;
+  std::map<Shape, std::vector<int64_t>> open_;  // stages that may have room, in order
+  std::map<ValueId, const Op*> definition_;
+  std::map<ValueId, int64_t> stage_of_;
+};
+
+/// How the ops of a block are run.
+enum class BlockKind {
+  kStages,  ///< one stage after the other: the program's body, and the steps of a loop
+  kNative,  ///< as one function with the loop around it
+};
+
+/// Returns copies that the block wants of values from around it.
+std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool batched, Definitions& definitions);
+
+/// Chooses how a scan runs, and fuses its region.
+std::vector<Op> fuse_scan(Program& program, Op& scan, Definitions& definitions) {
+  std::string reason = unsupported(program, scan);
+  const bool ragged = scan.has("rows");
+  bool rows = is_batched(program, scan) && (ragged || !has_short_rows(program, scan));
+  if (reason.empty() && ragged && !rows) reason = "rows of a ragged scan that depend on each other";
+  // A ragged scan has no other way to run than one function.
+  if (reason.empty() && !ragged && stacks_of(scan) > kMostStacksOfFunction)
+    reason = fmt::format("more than {} carries, xs and ys in a scan", kMostStacksOfFunction);
+  if (reason.empty() && !ragged && StageAssigner(program, scan.regions[0], rows).run() > kMostStagesOfFunction)
+    reason = fmt::format("more than {} stages in a scan", kMostStagesOfFunction);
+  if (reason.empty()) {
+    if (rows) scan.attrs["batched"] = true;
+    return fuse_block(program, scan.regions[0], BlockKind::kNative, rows, definitions);
+  }
+  if (scan.has("rows")) {
+    scan.attrs["fallback"] = std::move(reason);
+    return {};
+  }
+  scan.attrs["loop"] = std::move(reason);
+  return fuse_block(program, scan.regions[0], BlockKind::kStages, false, definitions);
+}
+
+std::vector<Op> fuse_regions(Program& program, Op& op, Definitions& definitions) {
+  if (op.code == OpCode::kScan) return fuse_scan(program, op, definitions);
+  std::vector<Op> outside;
+  for (Block& region : op.regions)
+    for (Op& copy : fuse_block(program, region, BlockKind::kStages, false, definitions))
+      outside.push_back(std::move(copy));
+  return outside;
+}
+
+std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool batched, Definitions& definitions) {
+  std::vector<Op> ops, outside;
+  const ValueSet here = defined_in(block);
+  for (Op& op : block.ops) {
+    for (Op& copy : fuse_regions(program, op, definitions))
+      (here.contains(copy.operands[0]) ? ops : outside).push_back(std::move(copy));
+    ops.push_back(std::move(op));
+  }
+  block.ops = std::move(ops);
+  if (kind == BlockKind::kStages) mark_ranges(program, block, definitions);
+  for (Op& copy : insert_copies(program, block, definitions, kind == BlockKind::kNative))
+    outside.push_back(std::move(copy));
+  StageAssigner(program, block, batched).run();
+  return outside;
+}
+
+}  // namespace
+
+bool is_view(OpCode code) { return ir::traits_of(code).codegen == ir::Codegen::kView; }
+
+bool is_reduction(const Op& op) { return info(op.code).op_class == OpClass::kReduction; }
+
+bool is_native(DType dtype) {
+  return is_floating(dtype) || dtype == DType::kBool || dtype == DType::kI32 || dtype == DType::kI64;
+}
+
+Lowering lowering_of(const Program& program, const Op& op) {
+  using ir::Codegen;
+  const Codegen way = ir::traits_of(op.code).codegen;
+  if (way == Codegen::kScan) return Lowering::kScan;
+  if (way == Codegen::kRegions) return Lowering::kControl;
+  if (way == Codegen::kAlias) return Lowering::kAlias;
+  if (!all_native(program, op)) return Lowering::kCall;
+  if (way == Codegen::kView || op.has("ranges")) return Lowering::kView;
+  // Division by zero is the user's error in integers, which machine code cannot raise.
+  if (divides_integers(program, op) && !op.has("nonzero")) return Lowering::kCall;
+  if (way == Codegen::kPointwise) return Lowering::kFused;
+  if (way == Codegen::kProduct) return has_kernel_layout(program, op) ? Lowering::kFused : Lowering::kCall;
+  if (way == Codegen::kReduction) return reduces_last_dim_only(program, op) ? Lowering::kFused : Lowering::kCall;
+  if ((way != Codegen::kRows && way != Codegen::kJoin) || op.operands.size() > kMostParts) return Lowering::kCall;
+  if (way == Codegen::kJoin && has_equal_columns(program, op)) return Lowering::kFused;
+  const bool last = op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1;
+  return last ? Lowering::kRowCopy : Lowering::kCall;
+}
+
+Shape domain_of(const Program& program, const Op& op, bool batched) {
+  bool reads_operand = is_reduction(op) || op.code == OpCode::kConcat;
+  Shape shape = program.type(reads_operand ? op.operands[0] : op.results[0]).shape;
+  if (op.code == OpCode::kMatmulPacked) shape.back() = op.attr<int64_t>("n") / op.attr<int64_t>("groups");
+  if (shape.empty() || (batched && shape.size() == 1)) shape.push_back(1);
+  return shape;
+}
+
+void drop_annotations(Block& block) {
+  for (Op& op : block.ops) {
+    for (const ir::Annotation& annotation : ir::annotations())
+      if (annotation.by_fuse)
+        if (auto found = op.attrs.find(annotation.name); found != op.attrs.end()) op.attrs.erase(found);
+    for (Block& region : op.regions) drop_annotations(region);
+  }
+}
+
+void fuse(Program& program) {
+  drop_annotations(program.body);
+  DivisorMarker(program).run(program.body);
+  Definitions definitions(program);
+  fuse_block(program, program.body, BlockKind::kStages, false, definitions);
+}
+
+}  // namespace weft::passes

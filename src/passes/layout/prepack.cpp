@@ -1,0 +1,193 @@
+#include "passes/layout/prepack.h"
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "ir/builder.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::OpCode;
+using ir::Program;
+using ir::ValueId;
+
+constexpr int64_t kMaxVectors = 4;  // the widest panel the micro-kernels take
+constexpr int64_t kLineBytes = 64;  // a unit of a panel is one cache line
+
+/// Who reads a value: ops, and whether a block returns it.
+struct Uses {
+  std::map<ValueId, std::vector<const Op*>> ops;
+  std::set<ValueId> returned;
+};
+
+void collect_uses(const Block& block, Uses& uses) {
+  for (const Op& op : block.ops) {
+    for (ValueId operand : op.operands) uses.ops[operand].push_back(&op);
+    for (const Block& region : op.regions) collect_uses(region, uses);
+  }
+  for (ValueId result : block.results) uses.returned.insert(result);
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// How many equal column groups the product's result is read in; 1 unless every reader is such a slice.
+int64_t column_groups(const Program& program, ValueId result, int64_t columns, const Uses& uses) {
+  if (uses.returned.contains(result)) return 1;
+  auto readers = uses.ops.find(result);
+  if (readers == uses.ops.end()) return 1;
+  int64_t width = 0;
+  for (const Op* reader : readers->second) {
+    if (reader->code != OpCode::kSlice || reader->attr<int64_t>("dim") != program.type(result).rank() - 1) return 1;
+    int64_t start = reader->attr<int64_t>("start"), limit = reader->attr<int64_t>("limit");
+    if (width == 0) width = limit - start;
+    if (width == 0 || limit - start != width || start % width != 0) return 1;
+  }
+  if (columns % width != 0 || columns / width > kMaxVectors) return 1;
+  return columns / width;
+}
+
+/// Units side by side in a panel. In a loop panels stay narrow, so that few units still spread over threads.
+int64_t panel_unroll(int64_t groups, int64_t group_columns, int64_t lanes, bool in_loop) {
+  if (groups > 1) return 1;
+  int64_t units = ceil_div(group_columns, lanes);
+  if (in_loop) return units > 1 ? 2 : 1;
+  for (int64_t unroll : {3, 4, 2})
+    if (units % unroll == 0) return unroll;
+  return units < 3 ? units : 3;
+}
+
+class Prepacker {
+ public:
+  explicit Prepacker(Program& program) : program_(program) { collect_uses(program.body, uses_); }
+
+  void run() { rewrite(program_.body); }
+
+ private:
+  /// Where the pack of a product's weights goes: in front of the products right before that are summed with it, so that
+  /// all are one stage.
+  int64_t place_of_pack(const std::vector<Op>& ops, const Op& product) const {
+    auto place = static_cast<int64_t>(ops.size());
+    if (product.code != OpCode::kMatmulPacked) return place;
+    auto readers = [&](const Op& op) {
+      auto found = uses_.ops.find(op.results[0]);
+      return found == uses_.ops.end() ? std::vector<const Op*>() : found->second;
+    };
+    std::vector<const Op*> wanted = readers(product);
+    if (wanted.size() != 1 || wanted[0]->code != OpCode::kAdd) return place;
+    while (place > 0 && ops[static_cast<size_t>(place) - 1].code == OpCode::kMatmulPacked &&
+           readers(ops[static_cast<size_t>(place) - 1]) == wanted)
+      --place;
+    return place;
+  }
+
+  using Key = std::tuple<ValueId, int64_t, int64_t, bool>;
+
+  /// A block that the ops at hand are in.
+  struct Level {
+    std::set<ValueId> defined;  // so far
+    std::vector<Op> pending;    // packs to stand before the block's op at hand
+  };
+
+  void rewrite(Block& block) {
+    levels_.emplace_back().defined.insert(block.args.begin(), block.args.end());
+    std::vector<Op> ops;
+    for (Op& op : block.ops) {
+      for (Block& region : op.regions) rewrite(region);
+      if (op.code == OpCode::kMatmul && packable(op)) pack(op, levels_.size() > 1);
+      note_cast(op);
+      Level& here = levels_.back();
+      for (Op& pack : here.pending) ops.insert(ops.begin() + place_of_pack(ops, op), std::move(pack));
+      here.pending.clear();
+      here.defined.insert(op.results.begin(), op.results.end());
+      ops.push_back(std::move(op));
+    }
+    block.ops = std::move(ops);
+    levels_.pop_back();
+  }
+
+  void note_cast(const Op& op) {
+    if (op.code == OpCode::kCast && program_.type(op.results[0]).dtype == DType::kF32 &&
+        program_.type(op.operands[0]).dtype == DType::kBF16)
+      narrow_.emplace(op.results[0], op.operands[0]);
+  }
+
+  /// The block that the value is from, if that is not the region at hand: there its panels are made once for all steps.
+  Level* level_for_panels(ValueId value) {
+    for (size_t i = levels_.size(); i-- > 0;)
+      if (levels_[i].defined.contains(value)) return i == 0 || i + 1 < levels_.size() ? &levels_[i] : nullptr;
+    return nullptr;
+  }
+
+  /// The bf16 value that an f32 one is a cast of; kNoValue if it is none.
+  ValueId narrow(ValueId value) const {
+    auto found = narrow_.find(value);
+    return found == narrow_.end() ? ir::kNoValue : found->second;
+  }
+
+  bool packable(const Op& op) {
+    const ir::Type& weights = program_.type(op.operands[1]);
+    bool floating = weights.dtype == DType::kF32 || weights.dtype == DType::kF64;
+    return floating && weights.shape[0].is_constant() && weights.shape[1].is_constant() &&
+           element_count(weights.shape).constant() > 0 && level_for_panels(op.operands[1]) &&
+           program_.type(op.operands[0]).rank() >= 1;
+  }
+
+  void pack(Op& op, bool in_loop) {
+    const ir::Type& weights = program_.type(op.operands[1]);
+    bool transposed = op.attr_or<bool>("transpose_b", false);
+    int64_t columns = weights.shape[transposed ? 0 : 1].constant();
+    int64_t lanes = kLineBytes / size_of(weights.dtype);
+    int64_t groups = column_groups(program_, op.results[0], columns, uses_);
+    int64_t unroll = panel_unroll(groups, columns / groups, lanes, in_loop);
+    ValueId half = narrow(op.operands[1]);
+    bool pairs = half != ir::kNoValue && level_for_panels(half);
+    op.operands[1] = panels({pairs ? half : op.operands[1], groups, unroll, transposed}, lanes);
+    op.code = OpCode::kMatmulPacked;
+    op.attrs = {{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}, {"n", columns}};
+    if (!pairs) return;
+    op.attrs["pairs"] = true;
+    if (ValueId left = narrow(op.operands[0]); left != ir::kNoValue) op.operands[0] = left;
+  }
+
+  ValueId panels(const Key& key, int64_t lanes) {
+    auto [found, fresh] = packed_.try_emplace(key, ir::kNoValue);
+    if (!fresh) return found->second;
+    auto [weights, groups, unroll, transposed] = key;
+    Block holder;
+    ir::Attrs attrs{{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}};
+    if (transposed) attrs["transpose_b"] = true;
+    if (program_.type(weights).dtype == DType::kBF16) attrs["pairs"] = true;
+    found->second = ir::Builder(program_, holder).emit(OpCode::kPack, {weights}, std::move(attrs));
+    level_for_panels(weights)->pending.push_back(std::move(holder.ops[0]));
+    return found->second;
+  }
+
+  Program& program_;
+  Uses uses_;
+  std::vector<Level> levels_;          // the body, and the regions around the op at hand
+  std::map<ValueId, ValueId> narrow_;  // casts of bf16 to f32 so far: result, operand
+  std::map<Key, ValueId> packed_;
+};
+
+}  // namespace
+
+bool has_kernel_layout(const Program& program, const Op& op) {
+  const bool pairs = op.attr_or<bool>("pairs", false), packs = op.code == OpCode::kPack;
+  const ir::Type& from = program.type(op.operands[0]);
+  const DType dtype = pairs ? DType::kF32 : from.dtype;  // what the panels' sums are of
+  if (dtype != DType::kF32 && dtype != DType::kF64) return false;
+  const bool transposed = packs && op.attr_or<bool>("transpose_b", false);
+  const ir::Dim inner = packs ? from.shape[transposed ? 1 : 0] : from.shape.back();
+  const ir::Dim columns = packs ? from.shape[transposed ? 0 : 1] : ir::Dim(op.attr<int64_t>("n"));
+  return inner.is_constant() && inner != ir::Dim(0) && columns != ir::Dim(0) &&
+         op.attr<int64_t>("lanes") == kLineBytes / size_of(dtype) &&
+         op.attr<int64_t>("groups") * op.attr<int64_t>("unroll") <= kMaxVectors;
+}
+
+void prepack(Program& program) { Prepacker(program).run(); }
+
+}  // namespace weft::passes

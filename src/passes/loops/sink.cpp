@@ -1,0 +1,419 @@
+#include "passes/loops/sink.h"
+
+#include <algorithm>
+
+#include "passes/loops/all_steps.h"
+#include "passes/rewrite.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Block;
+using ir::kNoValue;
+using ir::Op;
+using ir::OpClass;
+using ir::OpCode;
+using ir::Program;
+using ir::ValueId;
+using Dims = std::vector<int64_t>;
+
+bool is_product(OpCode code) { return info(code).op_class == OpClass::kProduct; }
+
+/// Ops through which a sum over steps may be taken: op(sum of x) = sum of op(x).
+bool is_linear(OpCode code) { return ir::traits_of(code).is_linear; }
+
+/// A summand of a carry that only sums up.
+struct Term {
+  ValueId value;
+  bool negative;
+};
+
+class Sink {
+ public:
+  /// Ops that follow the scan go to `after`; `zeros` are the constants 0 outside.
+  Sink(Program& program, Block& after, const ValueSet& zeros)
+      : program_(program), after_(program, after), zeros_(zeros) {}
+
+  void run(Op& scan, Substitution& replaced) {
+    parts_ = ScanParts(std::move(scan));
+    index();
+    find_sums();
+    do {
+      choose();
+    } while (drop_bad_sums());
+    if (moves_anything()) move(replaced);
+    scan = std::move(parts_).build();
+  }
+
+ private:
+  const Op* definition(ValueId v) const {
+    return v >= at_.size() || at_[v] < 0 ? nullptr : &parts_.ops[static_cast<size_t>(at_[v])];
+  }
+  bool is_inside(ValueId v) const { return inside_.contains(v); }
+  bool is_sum(size_t carry) const { return !sums_[carry].empty(); }
+  bool is_rows(ValueId v) const { return parts_.ragged && has_rows(program_.type(v), *parts_.ragged); }
+
+  bool is_possible(const Op& op) const {
+    return AllSteps::is_possible(
+        program_, op, parts_.ragged, [&](ValueId v) { return is_inside(v) && !steady_.contains(v); },
+        [&](ValueId v) { return !is_inside(v); });
+  }
+
+  /// A sum over the rows of a ragged scan's step, of which only the sum over all steps can be done behind it: as one
+  /// over all packed rows.
+  bool sums_rows(const Op& op) const {
+    if (op.code != OpCode::kOuter && op.code != OpCode::kReduceSum) return false;
+    return !is_rows(op.results[0]) &&
+           std::ranges::all_of(op.operands, [&](ValueId v) { return is_rows(v) && is_inside(v); });
+  }
+
+  void index() {
+    at_.assign(program_.values.size(), -1);
+    uses_.assign(program_.values.size(), 0);
+    for (size_t i = 0; i < parts_.ops.size(); ++i) {
+      for (ValueId result : parts_.ops[i].results) {
+        at_[result] = static_cast<int32_t>(i);
+        inside_.insert(result);
+      }
+      for_each_use(parts_.ops[i], [&](ValueId v) { ++uses_[v]; });
+    }
+    for (const auto& carry : parts_.carries) {
+      ++uses_[carry.out];
+      inside_.insert(carry.arg);
+    }
+    for (const auto& x : parts_.xs) inside_.insert(x.arg);
+    for (const auto& y : parts_.ys) ++uses_[y.out];
+    if (!parts_.ragged) return;
+    for (const Op& op : parts_.ops) {
+      bool steady = op.results.size() == 1 && !is_rows(op.results[0]);
+      for_each_use(op, [&](ValueId v) { steady = steady && !is_rows(v) && (!is_inside(v) || steady_.contains(v)); });
+      if (steady && op.regions.empty()) steady_.insert(op.results[0]);
+    }
+  }
+
+  /// A carry is a sum when its argument is used once, and the way from there to what goes out adds and subtracts only,
+  /// through values that nothing else reads.
+  std::vector<Term> sum_terms(const ScanParts::Carry& carry) const {
+    std::vector<Term> terms;
+    if (uses_[carry.arg] != 1) return {};
+    ValueId v = carry.out;
+    while (v != carry.arg) {
+      const Op* op = definition(v);
+      if (!op || (op->code != OpCode::kAdd && op->code != OpCode::kSub) || uses_[v] != 1) return {};
+      ValueId a = op->operands[0];
+      ValueId b = op->operands[1];
+      bool through_b = op->code == OpCode::kAdd && leads_to(b, carry.arg);
+      terms.push_back({through_b ? a : b, op->code == OpCode::kSub});
+      v = through_b ? b : a;
+    }
+    return terms;
+  }
+
+  /// Whether additions and subtractions lead from `v` to the carry's argument, on their left or as an operand.
+  bool leads_to(ValueId v, ValueId arg) const {
+    while (v != arg) {
+      const Op* op = definition(v);
+      if (!op || (op->code != OpCode::kAdd && op->code != OpCode::kSub) || uses_[v] != 1) return false;
+      v = op->code == OpCode::kAdd && op->operands[1] == arg ? arg : op->operands[0];
+    }
+    return true;
+  }
+
+  void find_sums() {
+    for (const auto& carry : parts_.carries)  // a sum of its own for each row is no sum over packed rows
+      sums_.push_back(is_rows(carry.arg) ? std::vector<Term>{} : sum_terms(carry));
+  }
+
+  /// Finds what may move (none of its readers has to stay in the loop) and, of that, what does: products, and what is
+  /// computed from them.
+  void choose() {
+    stays_ = ValueSet();
+    moved_ = ValueSet();
+    for (size_t i = 0; i < parts_.carries.size(); ++i)
+      if (!is_sum(i)) stays_.insert(parts_.carries[i].out);
+    for (size_t i = parts_.ops.size(); i-- > 0;) {
+      const Op& op = parts_.ops[i];
+      bool stays = op.results.size() != 1 || !(is_possible(op) || sums_rows(op));
+      for (ValueId result : op.results) stays = stays || stays_.contains(result);
+      if (!stays) continue;
+      for (ValueId result : op.results) stays_.insert(result);
+      for_each_use(op, [&](ValueId v) { stays_.insert(v); });
+    }
+    for (const Op& op : parts_.ops) {
+      if (!may_move(op)) continue;
+      bool moves = is_product(op.code);
+      for (ValueId v : op.operands) moves = moves || moved_.contains(v);
+      if (moves) moved_.insert(op.results[0]);
+    }
+  }
+
+  bool may_move(const Op& op) const { return op.results.size() == 1 && !stays_.contains(op.results[0]); }
+
+  /// Sums that would not gain behind the loop become ordinary carries again. True iff there were such.
+  bool drop_bad_sums() {
+    bool dropped = false;
+    for (auto& terms : sums_) {
+      bool good = std::ranges::all_of(terms, [&](const Term& term) { return sums_well(term.value); });
+      if (good) continue;
+      terms.clear();
+      dropped = true;
+    }
+    return dropped;
+  }
+
+  bool is_x(ValueId v) const {
+    return std::ranges::any_of(parts_.xs, [&](const auto& x) { return x.arg == v; });
+  }
+  bool is_y(ValueId v) const {
+    return std::ranges::any_of(parts_.ys, [&](const auto& y) { return y.out == v; });
+  }
+
+  /// Whether the sum of the value over the steps is better taken behind the loop than in a carry. Marks ops that then
+  /// move.
+  bool sums_well(ValueId v, int depth = 0) {
+    constexpr int kDeepest = 500;  // of sums in sums; far beyond any use of one weight in a step
+    if (depth > kDeepest) return false;
+    if (!is_inside(v) || is_x(v) || is_y(v) || moved_.contains(v)) return true;
+    const Op* op = definition(v);
+    if (!op || !may_move(*op)) return false;
+    bool well = op->code == OpCode::kBroadcast || op->code == OpCode::kPad || op->code == OpCode::kConstant;
+    if (well && op->code != OpCode::kConstant) sums_well(op->operands[0], depth + 1);  // or else it is stacked
+    if (op->code == OpCode::kReduceSum) {
+      // A sum over rows would tie the rows of a batch together; another one's operand may be stacked already.
+      const Dims& dims = op->attr<Dims>("dims");
+      well = std::ranges::find(dims, 0) != dims.end() || is_x(op->operands[0]) || is_y(op->operands[0]);
+    } else if (!well && is_linear(op->code)) {
+      well = true;
+      for (ValueId operand : op->operands) well = well && sums_well(operand, depth + 1);
+    }
+    if (well) moved_.insert(v);
+    return well;
+  }
+
+  bool moves_anything() const {
+    return std::ranges::any_of(sums_, [](const auto& terms) { return !terms.empty(); }) ||
+           std::ranges::any_of(parts_.ys, [&](const auto& y) { return moved_.contains(y.out); });
+  }
+
+  void move(Substitution& replaced) {
+    AllSteps all(after_, parts_, inside_);
+    all_ = &all;
+    for (const auto& x : parts_.xs) all.set(x.arg, x.stack);
+    std::vector<ScanParts::Y> moved_ys;
+    for (const auto& y : parts_.ys)
+      if (moved_.contains(y.out)) moved_ys.push_back(y);
+    std::erase_if(parts_.ys, [&](const auto& y) { return moved_.contains(y.out); });
+    for (const auto& y : parts_.ys) all.set(y.out, y.stack);
+    find_concats();
+    for (const auto& y : moved_ys) replaced.set(y.stack, stack(y.out));
+    for (size_t i = 0; i < sums_.size(); ++i)
+      if (is_sum(i)) replaced.set(parts_.carries[i].result, total(i));
+    size_t next = 0;
+    std::erase_if(parts_.carries, [&](const auto&) { return is_sum(next++); });
+    drop_dead_ops();
+    all_ = nullptr;
+  }
+
+  /// The concatenations that will be stacked: the stack of one of their parts is a slice of theirs, not a stack of its
+  /// own.
+  void find_concats() {
+    ValueSet stacked;
+    for (const auto& y : parts_.ys) stacked.insert(y.out);
+    for (const Op& op : parts_.ops)
+      if (op.results.size() == 1 && moved_.contains(op.results[0]))
+        for (ValueId v : op.operands) stacked.insert(v);
+    for (const Op& op : parts_.ops) {
+      if (op.code != OpCode::kConcat || moved_.contains(op.results[0]) || !stacked.contains(op.results[0])) continue;
+      if (may_move(op) && !is_y(op.results[0])) continue;  // only wanted behind the loop, so it is put together there
+      int64_t start = 0;
+      for (ValueId part : op.operands) {
+        int64_t size = program_.type(part).shape[static_cast<size_t>(op.attr<int64_t>("dim"))].factor;
+        part_of_.push_back({part, op.results[0], op.attr<int64_t>("dim") + shift(part), start, start + size});
+        start += size;
+      }
+    }
+  }
+
+  /// By how much the dims of a value's stack are later.
+  int64_t shift(ValueId v) const { return is_rows(v) ? 0 : 1; }
+
+  struct Part {
+    ValueId value, whole;
+    int64_t dim, start, limit;
+  };
+  const Part* part_of(ValueId v) const {
+    auto it = std::ranges::find(part_of_, v, &Part::value);
+    return it == part_of_.end() ? nullptr : &*it;
+  }
+
+  /// Whether the value's stack should be computed behind the loop, from stacks that are there or smaller.
+  bool recompute_outside(const Op& op) const {
+    auto there = [&](ValueId v) { return !is_inside(v) || all_->has(v); };
+    switch (op.code) {
+      case OpCode::kConstant:
+        return true;
+      case OpCode::kBroadcast:
+        return there(op.operands[0]) ||
+               estimated_bytes(program_.type(op.operands[0])) < estimated_bytes(program_.type(op.results[0]));
+      case OpCode::kConcat:
+        return may_move(op);
+      default:
+        return may_move(op) && std::ranges::all_of(op.operands, there);
+    }
+  }
+
+  /// The stack of a value of the region, or of a value from outside. Works through chains of any length.
+  ValueId stack(ValueId wanted) {
+    std::vector<ValueId> pending = {wanted};
+    while (!pending.empty()) {
+      ValueId v = pending.back();
+      const Op* op = definition(v);
+      if (!is_inside(v) || all_->has(v)) {
+        pending.pop_back();
+      } else if (op && (!parts_.ragged || is_possible(*op)) && (moved_.contains(v) || recompute_outside(*op))) {
+        bool weights_outside = op->code == OpCode::kMatmul && !is_inside(op->operands[1]);
+        size_t before = pending.size();
+        for (size_t i = op->operands.size(); i-- > 0;)
+          if (ValueId operand = op->operands[i]; is_inside(operand) && !all_->has(operand))
+            if (!(weights_outside && i == 1)) pending.push_back(operand);
+        if (pending.size() == before) all_->emit(*op);
+      } else if (const Part* part = part_of(v); part && all_->has(part->whole)) {
+        all_->set(v, after_.slice(all_->stack(part->whole), part->dim, part->start, part->limit));
+      } else if (part) {
+        pending.push_back(part->whole);
+      } else {
+        all_->set(v, parts_.stack_of(program_, v));
+      }
+    }
+    return all_->stack(wanted);
+  }
+
+  /// The dims of a value's stack to sum over, for the sum over all steps of its sums over `dims`.
+  Dims summed_dims(ValueId v, const Dims& dims) const {
+    if (is_rows(v)) return dims;
+    Dims all = {0};
+    for (int64_t dim : dims) all.push_back(dim + 1);
+    return all;
+  }
+
+  /// The sum of a value of the region over all steps.
+  ValueId sum(ValueId v) {
+    const Op* op = definition(v);
+    if (!op || !moved_.contains(v)) return after_.reduce_sum(stack(v), {0});
+    if (op->code == OpCode::kOuter) {
+      ValueId a = stack(op->operands[0]);
+      return after_.outer(a, stack(op->operands[1]));
+    }
+    if (op->code == OpCode::kReduceSum) {
+      return after_.reduce_sum(stack(op->operands[0]), summed_dims(op->operands[0], op->attr<Dims>("dims")));
+    }
+    if (op->code == OpCode::kMatmul && !is_inside(op->operands[1]))
+      return after_.emit(op->code, {sum(op->operands[0]), op->operands[1]}, op->attrs);
+    if (op->code == OpCode::kConcat)
+      if (ValueId whole = sum_of_concat(*op); whole != kNoValue) return whole;
+    if (!is_linear(op->code)) return after_.reduce_sum(stack(v), {0});
+    std::vector<ValueId> operands;
+    for (ValueId operand : op->operands) operands.push_back(sum(operand));
+    ir::Type declared = program_.type(v);
+    return after_.emit(op->code, std::move(operands), op->attrs,
+                       ir::traits_of(op->code).declares ? &declared : nullptr);
+  }
+
+  /// Sums of parts that the loop has joined anyway are one sum of the whole (a bias's gradient, gate by gate).
+  ValueId sum_of_concat(const Op& op) {
+    std::vector<ValueId> parts;
+    Dims dims;
+    for (ValueId v : op.operands) {
+      const Op* part = definition(v);
+      if (!part || part->code != OpCode::kReduceSum || !moved_.contains(v)) return kNoValue;
+      if (!parts.empty() && part->attr<Dims>("dims") != dims) return kNoValue;
+      dims = part->attr<Dims>("dims");
+      parts.push_back(part->operands[0]);
+    }
+    int64_t dim = op.attr<int64_t>("dim");  // as a dim of what is summed
+    for (int64_t reduced : dims)
+      if (reduced <= dim) ++dim;
+    for (const Op& other : parts_.ops) {
+      if (other.code != OpCode::kConcat || other.operands != parts || other.attr<int64_t>("dim") != dim) continue;
+      return after_.reduce_sum(stack(other.results[0]), summed_dims(other.results[0], dims));
+    }
+    return kNoValue;
+  }
+
+  /// What the carry is after the last step.
+  ValueId total(size_t carry) {
+    ValueId result = zeros_.contains(parts_.carries[carry].init) ? kNoValue : parts_.carries[carry].init;
+    for (size_t i = sums_[carry].size(); i-- > 0;) {
+      const Term& term = sums_[carry][i];
+      ValueId value = sum(term.value);
+      if (result == kNoValue)
+        result = term.negative ? after_.neg(value) : value;
+      else
+        result = term.negative ? after_.sub(result, value) : after_.add(result, value);
+    }
+    return result;
+  }
+
+  void drop_dead_ops() {
+    ValueSet live;
+    for (const auto& carry : parts_.carries) live.insert(carry.out);
+    for (const auto& y : parts_.ys) live.insert(y.out);
+    std::vector<Op> ops;
+    for (size_t i = parts_.ops.size(); i-- > 0;) {
+      Op& op = parts_.ops[i];
+      if (std::ranges::none_of(op.results, [&](ValueId v) { return live.contains(v); })) continue;
+      for_each_use(op, [&](ValueId v) { live.insert(v); });
+      ops.push_back(std::move(op));
+    }
+    parts_.ops.assign(std::make_move_iterator(ops.rbegin()), std::make_move_iterator(ops.rend()));
+    std::erase_if(parts_.xs, [&](const auto& x) { return !live.contains(x.arg); });
+  }
+
+  Program& program_;
+  ir::Builder after_;
+  const ValueSet& zeros_;
+  ScanParts parts_;
+  std::vector<int32_t> at_;     ///< value: its op's index in parts_.ops, or -1
+  std::vector<uint32_t> uses_;  ///< value: how often the region uses it
+  ValueSet inside_;
+  std::vector<std::vector<Term>> sums_;  ///< carry: its terms, the last first; none for an ordinary carry
+  ValueSet steady_;                      ///< of a ragged region: computed, without rows, from nothing that varies
+  ValueSet stays_, moved_;
+  std::vector<Part> part_of_;
+  AllSteps* all_ = nullptr;
+};
+
+void sink_block(Program& program, Block& block, Substitution& replaced, ValueSet& zeros) {
+  Block out;
+  for (Op& op : block.ops) {
+    substitute(op, replaced);
+    if (op.code == OpCode::kConstant && op.attr<double>("value") == 0) zeros.insert(op.results[0]);
+    if (op.code == OpCode::kBroadcast && zeros.contains(op.operands[0])) zeros.insert(op.results[0]);
+    if (op.code != OpCode::kScan) {
+      for (Block& region : op.regions) sink_block(program, region, replaced, zeros);
+      out.ops.push_back(std::move(op));
+      continue;
+    }
+    sink_block(program, op.regions[0], replaced, zeros);
+    if (op.attr_or(ir::kCheckpoint, false)) {
+      out.ops.push_back(std::move(op));
+      continue;
+    }
+    Block after;
+    Sink(program, after, zeros).run(op, replaced);
+    out.ops.push_back(std::move(op));
+    for (Op& moved : after.ops) out.ops.push_back(std::move(moved));
+  }
+  block.ops = std::move(out.ops);
+  for (ValueId& v : block.results) v = replaced(v);
+}
+
+}  // namespace
+
+void sink(Program& program) {
+  Substitution replaced;
+  ValueSet zeros;
+  sink_block(program, program.body, replaced, zeros);
+}
+
+}  // namespace weft::passes
