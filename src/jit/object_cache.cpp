@@ -126,8 +126,18 @@ std::string read_file(const Descriptor& folder, const std::string& name) {
   return read_all(file.number(), static_cast<size_t>(info.st_size));
 }
 
+/// Bytes that this process has stored since it last looked at the whole folder; at first, enough to look.
+std::atomic<int64_t> stored_since_look{int64_t{1} << 62};
+
 /// Removes stale temporary files, and objects until the others have room: what was read last stays.
-void make_room(const Descriptor& folder) {
+///
+/// Looking at every object takes a system call each, so it is done once for so many bytes stored, and leaves room for
+/// as many.
+void make_room(const Descriptor& folder, int64_t stored) {
+  constexpr int64_t kParts = 16;
+  const int64_t part = settings().cache_bytes / kParts;
+  if (stored_since_look.fetch_add(stored) + stored < part) return;
+  stored_since_look = 0;
   struct Object {
     std::string name;
     int64_t bytes;
@@ -153,10 +163,11 @@ void make_room(const Descriptor& folder) {
       ::unlinkat(folder.number(), name.c_str(), 0);
     }
   }
-  if (bytes <= settings().cache_bytes) return;
+  const int64_t most = settings().cache_bytes - (objects.size() > kParts ? part : 0);
+  if (bytes <= most) return;
   std::ranges::sort(objects, {}, [](const Object& each) { return std::pair(each.read.tv_sec, each.read.tv_nsec); });
   for (const Object& oldest : objects) {
-    if (bytes <= settings().cache_bytes) return;
+    if (bytes <= most) return;
     if (::unlinkat(folder.number(), oldest.name.c_str(), 0) == 0) bytes -= oldest.bytes;
   }
 }
@@ -193,7 +204,7 @@ void store_object(const std::string& key, const std::string& object) {
   written = file.close() && written;
   if (!written || ::renameat(folder.number(), temporary.c_str(), folder.number(), name.c_str()) != 0)
     ::unlinkat(folder.number(), temporary.c_str(), 0);
-  make_room(folder);
+  make_room(folder, static_cast<int64_t>(header.size() + object.size()));
 }
 
 }  // namespace weft::jit

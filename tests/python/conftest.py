@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -52,6 +53,12 @@ def run_python(tmp_path):
         return result.stdout
 
     return run
+
+
+def pytest_collection_finish():
+    """What is imported by now stays: no collection looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
