@@ -1,6 +1,7 @@
 #include "native_run.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "base/settings.h"
 #include "engine/engine.h"
@@ -37,11 +38,32 @@ void run_guarded(const engine::Executable& executable, const std::vector<Array>&
     std::copy_n(static_cast<const std::byte*>(to[i].data), outputs[i].bytes.size(), outputs[i].bytes.begin());
 }
 
+/// The program compiled, or the one compiled last in this thread if it is the same under the same settings: tests run
+/// one program on many shapes, and compiling takes far longer than running.
+std::shared_ptr<const engine::Executable> compiled(const std::string& text) {
+  struct Last {
+    std::string text, isa;
+    std::vector<std::string> disabled;
+    bool share_all, guard, delays;
+    bool operator==(const Last&) const = default;
+  };
+  thread_local Last last;
+  thread_local std::shared_ptr<const engine::Executable> executable;
+  const Settings& now = settings();
+  Last wanted{text, now.isa, now.disabled, now.share_all, now.guard, now.delays};
+  if (!executable || wanted != last) {
+    executable = nullptr;
+    executable = engine::compile(text);
+    last = std::move(wanted);
+  }
+  return executable;
+}
+
 }  // namespace
 
 std::vector<Array> run_native(const std::string& text, const std::vector<Array>& inputs, const ir::Bindings& bindings,
                               runtime::Team& team) {
-  auto executable = engine::compile(text);
+  auto executable = compiled(text);
   std::vector<runtime::TensorRef> from, to;
   for (const Array& input : inputs)
     from.push_back({const_cast<std::byte*>(input.bytes.data()), input.dtype, input.sizes});
