@@ -82,61 +82,79 @@ struct OpTraits {
 
   // Each returns the traits with one of them set, for ops.def.
   constexpr OpTraits by(Codegen how) const {
-    return with([&](OpTraits& t) { t.codegen = how; });
-  }
-  constexpr OpTraits rows_if(Rows rule) const {
-    return with([&](OpTraits& t) { t.rows = rule; });
-  }
-  constexpr OpTraits batched(Batching rule) const {
-    return with([&](OpTraits& t) { t.batching = rule; });
-  }
-  constexpr OpTraits sums_over(Contracts dims) const {
-    return with([&](OpTraits& t) { t.contracts = dims; });
-  }
-  constexpr OpTraits costs(Cost what) const {
-    return with([&](OpTraits& t) { t.cost = what; });
-  }
-  constexpr OpTraits declared() const {
-    return with([](OpTraits& t) { t.declares = true; });
-  }
-  constexpr OpTraits linear() const {
-    return with([](OpTraits& t) { t.is_linear = true; });
-  }
-  constexpr OpTraits accumulates() const {
-    return with([](OpTraits& t) { t.sums = true; });
-  }
-  constexpr OpTraits moves() const {
-    return with([](OpTraits& t) { t.may_move = true; });
-  }
-  constexpr OpTraits exact16() const {
-    return with([](OpTraits& t) { t.is_exact16 = true; });
-  }
-  constexpr OpTraits reads_whole(int8_t operand) const {
-    return with([&](OpTraits& t) { t.table = operand; });
-  }
-  constexpr OpTraits takes(uint8_t real, uint8_t f64, uint8_t integer) const {
-    return with([&](OpTraits& t) { t.instructions = real, t.instructions_f64 = f64, t.instructions_int = integer; });
-  }
-  constexpr OpTraits takes(uint8_t any) const { return takes(any, any, any); }
-
- private:
-  template <typename Set>
-  constexpr OpTraits with(Set&& set) const {
     OpTraits changed = *this;
-    set(changed);
+    changed.codegen = how;
     return changed;
   }
+  constexpr OpTraits rows_if(Rows rule) const {
+    OpTraits changed = *this;
+    changed.rows = rule;
+    return changed;
+  }
+  constexpr OpTraits batched(Batching rule) const {
+    OpTraits changed = *this;
+    changed.batching = rule;
+    return changed;
+  }
+  constexpr OpTraits sums_over(Contracts dims) const {
+    OpTraits changed = *this;
+    changed.contracts = dims;
+    return changed;
+  }
+  constexpr OpTraits costs(Cost what) const {
+    OpTraits changed = *this;
+    changed.cost = what;
+    return changed;
+  }
+  constexpr OpTraits declared() const {
+    OpTraits changed = *this;
+    changed.declares = true;
+    return changed;
+  }
+  constexpr OpTraits linear() const {
+    OpTraits changed = *this;
+    changed.is_linear = true;
+    return changed;
+  }
+  constexpr OpTraits accumulates() const {
+    OpTraits changed = *this;
+    changed.sums = true;
+    return changed;
+  }
+  constexpr OpTraits moves() const {
+    OpTraits changed = *this;
+    changed.may_move = true;
+    return changed;
+  }
+  constexpr OpTraits exact16() const {
+    OpTraits changed = *this;
+    changed.is_exact16 = true;
+    return changed;
+  }
+  constexpr OpTraits reads_whole(int8_t operand) const {
+    OpTraits changed = *this;
+    changed.table = operand;
+    return changed;
+  }
+  constexpr OpTraits takes(uint8_t real, uint8_t f64, uint8_t integer) const {
+    OpTraits changed = *this;
+    changed.instructions = real;
+    changed.instructions_f64 = f64;
+    changed.instructions_int = integer;
+    return changed;
+  }
+  constexpr OpTraits takes(uint8_t any) const { return takes(any, any, any); }
 };
 
 /// Where the rows of ops.def begin.
 namespace traits {
 
-inline constexpr OpTraits other;  ///< opts out of all
-inline constexpr OpTraits pointwise =
+inline constexpr OpTraits kOther;  ///< opts out of all
+inline constexpr OpTraits kPointwise =
     OpTraits().by(Codegen::kPointwise).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
 /// A kernel of the C or vector library's: operands go through memory.
-inline constexpr OpTraits library = pointwise.costs(Cost::kDear).takes(8);
-inline constexpr OpTraits movement = OpTraits().costs(Cost::kCheap);
+inline constexpr OpTraits kLibrary = kPointwise.costs(Cost::kDear).takes(8);
+inline constexpr OpTraits kMovement = OpTraits().costs(Cost::kCheap);
 
 }  // namespace traits
 
