@@ -14,7 +14,8 @@ Table filled() {
   return table;
 }
 
-const Table kernels = filled();  // at load: no lock of a first use that a fork could find held
+/// Made at load (base/fork.h), never destroyed.
+const Table& kernels = *new Table(filled());
 
 }  // namespace
 
