@@ -1,10 +1,10 @@
 #pragma once
 
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "operator/aten.h"
+#include "recorder/kernel_table.h"
 
 /// ATen operations that the IR has no op for, as others that it has.
 ///
@@ -19,24 +19,7 @@ namespace weft::decompose {
 /// The kernel, of the operation's own schema, that makes the operation of others; nullptr where there is none here.
 const c10::KernelFunction* find(const c10::OperatorName& name);
 
-/// The kernels by operation: filled while the library is loaded, and only read afterwards.
-class Table {
- public:
-  /// `function` is of the schema's types, with int64_t and IntArrayRef for SymInts.
-  template <typename Function>
-  void add(const char* name, const char* overload, Function* function) {
-    kernels_.emplace(c10::OperatorName(std::string("aten::") + name, overload),
-                     c10::KernelFunction::makeFromUnboxedRuntimeFunction(function));
-  }
-
-  const c10::KernelFunction* find(const c10::OperatorName& name) const {
-    auto found = kernels_.find(name);
-    return found == kernels_.end() ? nullptr : &found->second;
-  }
-
- private:
-  std::unordered_map<c10::OperatorName, c10::KernelFunction> kernels_;
-};
+using Table = recorder::KernelTable;
 
 void add_activations(Table& table);
 void add_elementwise(Table& table);

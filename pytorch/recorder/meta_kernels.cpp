@@ -105,7 +105,7 @@
 #include <ATen/ops/threshold_meta_dispatch.h>
 #include <ATen/ops/trunc_meta_dispatch.h>
 
-#include <unordered_map>
+#include "recorder/kernel_table.h"
 
 namespace weft::recorder {
 
@@ -113,21 +113,7 @@ namespace {
 
 using at::Tensor;
 
-class Table {
- public:
-  template <typename Function>
-  void add(const char* name, const char* overload, Function* function) {
-    kernels_.emplace(c10::OperatorName(std::string("aten::") + name, overload),
-                     c10::KernelFunction::makeFromUnboxedRuntimeFunction(function));
-  }
-  const c10::KernelFunction* find(const c10::OperatorName& name) const {
-    auto found = kernels_.find(name);
-    return found == kernels_.end() ? nullptr : &found->second;
-  }
-
- private:
-  std::unordered_map<c10::OperatorName, c10::KernelFunction> kernels_;
-};
+using Table = KernelTable;
 
 Tensor cat(at::TensorList tensors, int64_t dim) { return at::meta::cat(at::ITensorListRef(tensors), dim); }
 
@@ -188,7 +174,15 @@ Tensor masked_fill_tensor(const Tensor& x, const Tensor& mask, const Tensor& val
   return masked_fill(x, mask);
 }
 
-/// As the kernel of the CPU has them: mean and rstd in the input's type, in float32 beside weights that are.
+/// As the CPU's kernels of norms have mean and rstd: in the input's type, in float32 beside parameters of another.
+at::TensorOptions statistics_options(const Tensor& x, const std::optional<Tensor>& weight,
+                                     const std::optional<Tensor>& bias) {
+  bool is_mixed = false;
+  for (const auto* parameter : {&weight, &bias})
+    is_mixed |= parameter->has_value() && (*parameter)->defined() && (*parameter)->scalar_type() != x.scalar_type();
+  return x.options().dtype(is_mixed ? at::kFloat : x.scalar_type());
+}
+
 std::tuple<Tensor, Tensor, Tensor> native_layer_norm(const Tensor& x, at::IntArrayRef shape,
                                                      const std::optional<Tensor>& weight,
                                                      const std::optional<Tensor>& bias, double) {
@@ -198,10 +192,7 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm(const Tensor& x, at::IntArr
               x.sizes());
   std::vector<int64_t> statistics(x.sizes().begin(), x.sizes().end());
   for (size_t i = rank - normalized; i < rank; ++i) statistics[i] = 1;
-  bool is_mixed = false;
-  for (const auto* parameter : {&weight, &bias})
-    is_mixed |= parameter->has_value() && (*parameter)->defined() && (*parameter)->scalar_type() != x.scalar_type();
-  auto options = x.options().dtype(is_mixed ? at::kFloat : x.scalar_type());
+  auto options = statistics_options(x, weight, bias);
   return {contiguous(x.sizes(), x.options()), contiguous(statistics, options), contiguous(statistics, options)};
 }
 
@@ -246,10 +237,7 @@ Tensor logsumexp(const Tensor& x, at::IntArrayRef dims, bool keepdim) {
 std::tuple<Tensor, Tensor, Tensor> native_group_norm(const Tensor& x, const std::optional<Tensor>& weight,
                                                      const std::optional<Tensor>& bias, int64_t n, int64_t, int64_t,
                                                      int64_t groups, double) {
-  bool is_mixed = false;
-  for (const auto* parameter : {&weight, &bias})
-    is_mixed |= parameter->has_value() && (*parameter)->defined() && (*parameter)->scalar_type() != x.scalar_type();
-  auto options = x.options().dtype(is_mixed ? at::kFloat : x.scalar_type());
+  auto options = statistics_options(x, weight, bias);
   const std::array<int64_t, 2> statistics{n, groups};
   return {contiguous(x.sizes(), x.options()), contiguous(statistics, options), contiguous(statistics, options)};
 }

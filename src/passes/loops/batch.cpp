@@ -31,7 +31,6 @@ bool keeps_rows(const Program& program, const Op& op, F&& has_rows) {
       return false;
     case ir::Rows::kAlways:
     case ir::Rows::kFresh:
-      return true;
     case ir::Rows::kReshaped:
       return true;
     case ir::Rows::kBroadcast: {
