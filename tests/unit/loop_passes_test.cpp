@@ -1,4 +1,4 @@
-// hoist, separate and sink on programs made for their cases: what must leave the loop leaves it, and results stay.
+// hoist, reassociate and sink on programs made for their cases: what must leave the loop leaves it, and results stay.
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Stacks that share parts: random ones, after the pass `share` and in machine code, against the interpreter.
+// Stacks that share parts: random ones, after the pass `merge_stacks` and in machine code, against the interpreter.
 
 #include <algorithm>
 #include <cmath>

@@ -144,8 +144,8 @@ TEST(Runner, SkipsWhatIsDisabled) {
 
 TEST(Runner, NamesThePassesThereAre) {
   EXPECT_EQ(testing::error_of([] { passes::find_pass("fold"); }),
-            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, widen, separate, hoist, narrow, sink, share, "
-            "prepack, fuse, settle, roll");
+            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, promote_sums, reassociate, hoist, push_slices, "
+            "sink, merge_stacks, prepack, fuse, drop_derivatives, roll");
 }
 
 }  // namespace
