@@ -16,9 +16,10 @@ ARROWS: dict[str, set[str]] = {
     "interpreter": {"base", "ir"},
     "verify": {"base"},
     "runtime": {"base"},
-    "codegen": {"base", "ir", "passes", "runtime"},
-    "jit": {"base", "ir", "passes", "runtime", "codegen"},
-    "engine": {"base", "ir", "passes", "interpreter", "runtime", "codegen", "jit"},
+    "planning": {"base", "ir", "passes", "runtime"},
+    "codegen": {"base", "ir", "passes", "runtime", "planning"},
+    "jit": {"base", "ir", "passes", "runtime", "planning", "codegen"},
+    "engine": {"base", "ir", "passes", "interpreter", "runtime", "planning", "jit"},
 }
 # What pytorch/ and python/bindings/ may use of src/.
 FROM_PYTORCH = {"base", "ir", "passes", "verify", "runtime", "engine"}

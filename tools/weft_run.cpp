@@ -37,7 +37,7 @@ struct Options {
   std::vector<std::string> dims;
   bool interpreter = false;
   bool compare = false;
-  bool plan = false;
+  bool plan = false, stages = false;
   bool values = false;
   int64_t threads = 0;
   int64_t repeat = 1;
@@ -127,6 +127,7 @@ std::vector<Array> run_engine(const std::string& text, const std::vector<Array>&
   const weft::ir::Program& program = executable->program();
   weft::ir::Bindings bindings = bind(program, inputs);
   if (options.plan) std::cout << executable->plan(bindings);
+  if (options.stages) std::cout << executable->plan_text();
   std::vector<Array> outputs;
   for (weft::ir::ValueId id : program.body.results)
     outputs.emplace_back(program.type(id).dtype, weft::interpreter::sizes_of(program.type(id).shape, bindings));
@@ -189,6 +190,7 @@ int main(int argc, char** argv) {
   app.add_flag("--interpreter", options.interpreter, "run the interpreter, not machine code");
   app.add_flag("--compare", options.compare, "run the interpreter too and print the largest differences");
   app.add_flag("--plan", options.plan, "print the plan of buffers for these sizes");
+  app.add_flag("--stages", options.stages, "print the whole plan: buffers, stages and what they call");
   app.add_option("--threads", options.threads, "threads of machine code; 0 takes the cores");
   app.add_option("--repeat", options.repeat, "runs of machine code, of which the shortest is told");
   app.add_flag("--values", options.values, "print all elements too");

@@ -3,41 +3,7 @@
 namespace weft::codegen {
 
 using ir::Dim;
-using ir::Op;
-using ir::OpCode;
 using llvm::Value;
-
-View resolve(const Schedule& schedule, ir::ValueId value, const ir::Shape& domain) {
-  View view;
-  view.root = value;
-  int64_t rank = schedule.program->type(value).rank();
-  for (int64_t i = 0; i < rank; ++i) view.from.push_back(i);
-  view.start.assign(static_cast<size_t>(rank), 0);
-  for (auto def = schedule.definition.find(value); def != schedule.definition.end();
-       def = schedule.definition.find(view.root)) {
-    const Op& op = *def->second;
-    if (op.code == OpCode::kSlice) {
-      view.start[static_cast<size_t>(op.attr<int64_t>("dim"))] += op.attr<int64_t>("start");
-      view.slice = &op;
-      ++view.slices;
-    } else if (op.code == OpCode::kBroadcast) {
-      std::vector<int64_t> from, start;
-      for (int64_t dim : op.attr<std::vector<int64_t>>("dims")) {
-        from.push_back(view.from[static_cast<size_t>(dim)]);
-        start.push_back(view.start[static_cast<size_t>(dim)]);
-      }
-      view.from = std::move(from);
-      view.start = std::move(start);
-      view.plain = false;
-    } else {
-      break;
-    }
-    view.root = op.operands[0];
-  }
-  return view;
-}
-
-bool has_columns(const View& view, int64_t rank) { return !view.from.empty() && view.from.back() == rank - 1; }
 
 Value* RowIndex::index(size_t dim) {
   size_t leading = domain_.size() - 1;
@@ -51,7 +17,7 @@ Value* RowIndex::index(size_t dim) {
   return cached = index;
 }
 
-std::optional<Dim> RowIndex::uniform_stride(const View& view, const std::vector<Dim>& strides) const {
+std::optional<Dim> RowIndex::uniform_stride(const planning::View& view, const std::vector<Dim>& strides) const {
   size_t leading = domain_.size() - 1;
   std::vector<Dim> of_dim(leading, Dim(0));
   for (size_t j = 0; j < view.from.size(); ++j)
@@ -63,7 +29,7 @@ std::optional<Dim> RowIndex::uniform_stride(const View& view, const std::vector<
   return of_dim[leading - 1];
 }
 
-Value* RowIndex::elements(const View& view) {
+Value* RowIndex::elements(const planning::View& view) {
   const ir::Shape& shape = frame_.type(view.root).shape;
   std::vector<Dim> strides(shape.size(), Dim(1));
   for (size_t j = shape.size(); j-- > 1;) strides[j - 1] = strides[j] * shape[j];

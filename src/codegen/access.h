@@ -5,22 +5,9 @@
 #include <vector>
 
 #include "codegen/frame.h"
+#include "planning/view.h"
 
 namespace weft::codegen {
-
-/// How the elements of a domain find theirs in a value's memory: dim j of the value stands at `start[j]` plus the index
-/// of domain dim `from[j]`, or at `start[j]` alone where from[j] is -1.
-struct View {
-  ir::ValueId root = ir::kNoValue;
-  std::vector<int64_t> from;
-  std::vector<int64_t> start;
-  int64_t slices = 0;  ///< slices on the way, and which op the last was
-  const ir::Op* slice = nullptr;
-  bool plain = true;  ///< nothing but slices on the way
-};
-
-/// Follows broadcasts and slices from `value`, which has the domain's shape, to memory, a constant or a register.
-View resolve(const Schedule& schedule, ir::ValueId value, const ir::Shape& domain);
 
 /// The index of the row at hand, flat over all leading dims of the domain, and for each of them when asked.
 class RowIndex {
@@ -28,19 +15,16 @@ class RowIndex {
   RowIndex(Frame& frame, const ir::Shape& domain, llvm::Value* row) : frame_(frame), domain_(domain), row_(row) {}
   llvm::Value* row() const { return row_; }
   /// Elements between the start of the root's memory and the view's first column in this row.
-  llvm::Value* elements(const View& view);
+  llvm::Value* elements(const planning::View& view);
 
  private:
   llvm::Value* index(size_t dim);
-  std::optional<ir::Dim> uniform_stride(const View& view, const std::vector<ir::Dim>& strides) const;
+  std::optional<ir::Dim> uniform_stride(const planning::View& view, const std::vector<ir::Dim>& strides) const;
 
   Frame& frame_;
   const ir::Shape& domain_;
   llvm::Value* row_;
   std::map<size_t, llvm::Value*> indices_;
 };
-
-/// True iff the view's columns are the columns of a domain of so many dims; false: one element a row.
-bool has_columns(const View& view, int64_t rank);
 
 }  // namespace weft::codegen

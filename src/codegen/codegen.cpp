@@ -16,7 +16,7 @@ std::vector<llvm::Value*> places(Frame& frame, ir::ValueId value) {
   return all;
 }
 
-void generate_rows(Frame& frame, const BlockSchedule& block, const Stage& stage) {
+void generate_rows(Frame& frame, const planning::BlockSchedule& block, const planning::Stage& stage) {
   for (const ir::Op* op : stage.ops)
     for (ir::ValueId result : op->results)
       if (block.stored.contains(result)) frame.targets[result] = places(frame, result);
@@ -28,10 +28,10 @@ void generate_rows(Frame& frame, const BlockSchedule& block, const Stage& stage)
 
 using Kind = runtime::StagePlan::Kind;
 
-void generate_stages(Schedule& schedule, llvm::Module& module, const BlockSchedule& block,
+void generate_stages(planning::Schedule& schedule, llvm::Module& module, const planning::BlockSchedule& block,
                      const std::vector<runtime::StagePlan>& plans) {
   for (size_t i = 0; i < block.stages.size(); ++i) {
-    const Stage& stage = block.stages[i];
+    const planning::Stage& stage = block.stages[i];
     if (plans[i].kind == Kind::kCall) continue;
     if (auto control = schedule.controls.find(stage.ops[0]); control != schedule.controls.end()) {
       for (size_t k = 0; k < plans[i].control.regions.size(); ++k)
@@ -49,7 +49,7 @@ void generate_stages(Schedule& schedule, llvm::Module& module, const BlockSchedu
 
 }  // namespace
 
-std::unique_ptr<llvm::Module> generate(Schedule& schedule, llvm::LLVMContext& context) {
+std::unique_ptr<llvm::Module> generate(planning::Schedule& schedule, llvm::LLVMContext& context) {
   auto module = std::make_unique<llvm::Module>("weft", context);
   generate_stages(schedule, *module, schedule.body, schedule.plan.stages);
   return module;

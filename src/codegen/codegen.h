@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "codegen/schedule.h"
+#include "planning/schedule.h"
 
 namespace weft::codegen {
 
@@ -13,6 +13,6 @@ namespace weft::codegen {
 /// schedule.plan.dims the sizes that they read, in a fixed order. External functions that they call: the micro-kernels
 /// `weft_panels_<dtype>_<vectors>` and, for panels in pairs, `weft_panels_<dtype of the left operand>_pairs_<vectors>`,
 /// `weft_barrier`, `weft_delay`, and `weft_<op>_<dtype>` of runtime/scalar_math.h.
-std::unique_ptr<llvm::Module> generate(Schedule& schedule, llvm::LLVMContext& context);
+std::unique_ptr<llvm::Module> generate(planning::Schedule& schedule, llvm::LLVMContext& context);
 
 }  // namespace weft::codegen

@@ -4,7 +4,7 @@ namespace weft::codegen {
 
 using llvm::Value;
 
-Frame::Frame(Schedule& schedule, llvm::Module& module, const std::string& name)
+Frame::Frame(planning::Schedule& schedule, llvm::Module& module, const std::string& name)
     : schedule(schedule), b(module.getContext()) {
   llvm::Type* pointer = b.getPtrTy();
   llvm::Type* integer = b.getInt64Ty();

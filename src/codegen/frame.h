@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/schedule.h"
+#include "planning/schedule.h"
 
 namespace weft::codegen {
 
@@ -16,9 +16,9 @@ namespace weft::codegen {
 /// in memory where it is read and where it is stored.
 class Frame {
  public:
-  Frame(Schedule& schedule, llvm::Module& module, const std::string& name);
+  Frame(planning::Schedule& schedule, llvm::Module& module, const std::string& name);
 
-  Schedule& schedule;
+  planning::Schedule& schedule;
   llvm::IRBuilder<> b;
   llvm::Value *buffers, *dims, *barrier, *lo, *hi, *unit, *units;
   bool batched = false;

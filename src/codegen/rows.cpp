@@ -96,7 +96,7 @@ struct Product {
 
 class RowStage {
  public:
-  RowStage(Frame& frame, const Stage& stage)
+  RowStage(Frame& frame, const planning::Stage& stage)
       : frame_(frame), stage_(stage), b_(frame.b), columns_(frame, stage.domain.back(), stage.lanes) {
     for (const Op* op : stage.ops) {
       if (op->code == OpCode::kMatmulPacked) add_product(*op);
@@ -228,7 +228,7 @@ class RowStage {
 
   void call_kernel(const Product& product, Value* panel, Value* count, Value* row, Value* rows) {
     const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
-    View left = resolve(frame_.schedule, product.op->operands[0], shape);
+    planning::View left = planning::resolve(frame_.schedule, product.op->operands[0], shape);
     RowIndex index(frame_, shape, row);
     Value* a = frame_.offset(frame_.address(left.root), index.elements(left), size_of(product.left));
     const ir::Shape& root = frame_.type(left.root).shape;
@@ -286,14 +286,14 @@ class RowStage {
   }
 
   void prepare_operand(ValueId operand, RowIndex& index) {
-    View view = resolve(frame_.schedule, operand, stage_.domain);
+    planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
     if (in_stage_.contains(view.root) || is_constant(view.root)) return;
     ViewKey key{view.root, view.from, view.start};
     if (pointers_.contains(key)) return;
     DType dtype = frame_.type(view.root).dtype;
     Value* pointer = frame_.offset(frame_.address(view.root), index.elements(view), size_of(dtype));
     pointers_[key] = pointer;
-    if (has_columns(view, stage_.rank)) return;
+    if (planning::has_columns(view, stage_.rank)) return;
     Value* scalar =
         b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
     scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), emit_from_memory(b_, scalar, dtype));
@@ -305,7 +305,7 @@ class RowStage {
   }
 
   Value* read(ValueId operand) {
-    View view = resolve(frame_.schedule, operand, stage_.domain);
+    planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
     if (is_constant(view.root))
       return emit_constant(b_, *frame_.schedule.definition.at(view.root), frame_.type(view.root).dtype, stage_.lanes);
     if (auto product = products_.find(view.root); product != products_.end()) {
@@ -370,7 +370,7 @@ class RowStage {
   }
 
   Frame& frame_;
-  const Stage& stage_;
+  const planning::Stage& stage_;
   llvm::IRBuilder<>& b_;
   Columns columns_;
   std::map<ValueId, const Op*> in_stage_;
@@ -401,7 +401,7 @@ class RowCopy {
 
   void append(ValueId part) {
     const ir::Shape& shape = frame_.type(part).shape;
-    View view = resolve(frame_.schedule, part, shape);
+    planning::View view = planning::resolve(frame_.schedule, part, shape);
     RowIndex index(frame_, shape, row_);
     Value* from = frame_.offset(frame_.address(view.root), index.elements(view), size_of(whole_.dtype));
     append_columns(shape.back(), [&](Columns& columns) { return columns.load(from, whole_.dtype); });
@@ -442,12 +442,12 @@ Value* end_of_rows(Frame& frame, const ir::Dim& columns, Value* first, Value* la
 
 }  // namespace
 
-UnitRange unit_range(Frame& frame, const Stage& stage) {
+UnitRange unit_range(Frame& frame, const planning::Stage& stage) {
   auto& b = frame.b;
   Value* lanes = frame.i64(stage.lanes);
   Value* all = b.CreateUDiv(b.CreateAdd(frame.size(stage.domain.back()), frame.i64(stage.lanes - 1)), lanes);
-  if (!splits_columns(stage)) return {frame.i64(0), all};
-  const int64_t grain = column_grain(stage);
+  if (!planning::splits_columns(stage)) return {frame.i64(0), all};
+  const int64_t grain = planning::column_grain(stage);
   Value* grains = b.CreateUDiv(b.CreateAdd(all, frame.i64(grain - 1)), frame.i64(grain));
   auto bound = [&](Value* unit) {
     Value* share = b.CreateUDiv(b.CreateMul(grains, unit), frame.units);
@@ -456,13 +456,13 @@ UnitRange unit_range(Frame& frame, const Stage& stage) {
   return {bound(frame.unit), bound(b.CreateAdd(frame.unit, frame.i64(1)))};
 }
 
-void emit_rows(Frame& frame, const Stage& stage, Value* first, Value* last, bool chunked) {
+void emit_rows(Frame& frame, const planning::Stage& stage, Value* first, Value* last, bool chunked) {
   // A row without elements still has its sum.
   if (!stage.has_reduction) last = end_of_rows(frame, stage.domain.back(), first, last);
   RowStage(frame, stage).emit(first, last, chunked);
 }
 
-void emit_row_copy(Frame& frame, const Stage& stage, Value* first, Value* last) {
+void emit_row_copy(Frame& frame, const planning::Stage& stage, Value* first, Value* last) {
   RowCopy copy(frame, *stage.ops[0]);
   last = end_of_rows(frame, frame.type(stage.ops[0]->results[0]).shape.back(), first, last);
   frame.loop(first, last, 1, [&](Value* row) { copy.emit(row); });

@@ -27,7 +27,7 @@ class ScanLoop {
  public:
   ScanLoop(Frame& frame, const Op& op) : frame_(frame), b_(frame.b), view_(op), scan_(frame.schedule.scans.at(&op)) {
     frame_.batched = scan_.block.batched;
-    for (const Stage& stage : scan_.block.stages)
+    for (const planning::Stage& stage : scan_.block.stages)
       for (const Op* made : stage.ops)
         for (ValueId result : made->results) producer_[result] = &stage;
     is_first_unit_ = b_.CreateICmpEQ(frame_.unit, frame_.i64(0));
@@ -125,7 +125,7 @@ class ScanLoop {
     return places;
   }
 
-  bool is_replicated(ValueId value) const { return !splits_columns(*producer(value)); }
+  bool is_replicated(ValueId value) const { return !planning::splits_columns(*producer(value)); }
 
   void emit_stages() {
     for (size_t i = 0; i < scan_.block.stages.size(); ++i) {
@@ -164,9 +164,9 @@ class ScanLoop {
   /// Of rows whose columns are shared it is the unit's own columns.
   void copy_rows(Value* first, Value* last, size_t carry, std::pair<Value*, Value*> place) {
     const ir::Type& type = frame_.type(view_.carry_args[carry]);
-    const Stage* stage = producer(view_.carry_outs[carry]);
+    const planning::Stage* stage = producer(view_.carry_outs[carry]);
     Value* row = row_elements(type);
-    if (!splits_columns(*stage))
+    if (!planning::splits_columns(*stage))
       return copy(place, b_.CreateMul(first, row), b_.CreateMul(b_.CreateSub(last, first), row), type.dtype);
     // Lines of the last dim, made of one or (products for several gates, concatenations) more parts.
     int64_t width = stage->domain.back().constant();
@@ -193,7 +193,7 @@ class ScanLoop {
                     b_.CreateMul(count, frame_.i64(size_of(dtype))));
   }
 
-  const Stage* producer(ValueId value) const {
+  const planning::Stage* producer(ValueId value) const {
     auto found = producer_.find(value);
     internal_check(found != producer_.end(), "%{}, a result of a scan's region, comes from no stage", value);
     return found->second;
@@ -257,7 +257,7 @@ class ScanLoop {
     b_.SetInsertPoint(after);
   }
 
-  void emit_stage(const Stage& stage) {
+  void emit_stage(const planning::Stage& stage) {
     ir::Shape rows = stage.lowering == Lowering::kRowCopy ? frame_.type(stage.ops[0]->results[0]).shape : stage.domain;
     rows.pop_back();
     Value *first = frame_.i64(0), *last = nullptr;
@@ -278,8 +278,8 @@ class ScanLoop {
   Frame& frame_;
   llvm::IRBuilder<>& b_;
   ir::ScanView view_;
-  const ScanBuffers& scan_;
-  std::map<ValueId, const Stage*> producer_;
+  const planning::ScanBuffers& scan_;
+  std::map<ValueId, const planning::Stage*> producer_;
   Value* is_first_unit_ = nullptr;
   Value *time_ = nullptr, *parity_ = nullptr, *is_last_ = nullptr;  // of the step at hand
   Value *offset_ = nullptr, *last_row_ = nullptr;  // of a ragged scan: its first packed row, and its rows of ours

@@ -25,6 +25,8 @@ class Executable {
                    runtime::Team& team) const = 0;
   /// The buffer plan as text, for these sizes of symbols: a line a buffer, the last line the peak in bytes.
   virtual std::string plan(const ir::Bindings& bindings) const = 0;
+  /// The whole plan, of stages too, for any sizes (runtime/plan_text.h).
+  virtual std::string plan_text() const = 0;
 };
 
 /// The executable of a program's text, found by the text as long as somebody holds it, else compiled. User's error when

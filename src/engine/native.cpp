@@ -4,13 +4,14 @@
 #include <functional>
 
 #include "base/settings.h"
-#include "engine/calls.h"
+#include "engine/callbacks.h"
 #include "engine/inputs.h"
 #include "ir/printer.h"
 #include "jit/jit.h"
 #include "passes/layout/fuse.h"
 #include "passes/pass_runner.h"
 #include "runtime/executable.h"
+#include "runtime/plan_text.h"
 
 namespace weft::engine {
 namespace {
@@ -21,14 +22,15 @@ class Native : public Executable {
     passes::drop_annotations(fused_.body);  // a dump of fuse is a program too, but its stages are found anew
     passes::run_passes(fused_, passes::compile_pipeline());
     calls_out_ = calls_out(fused_.body);
-    schedule_ = codegen::schedule(fused_, jit::tile_rows());
+    schedule_ = planning::schedule(fused_, jit::tile_rows());
     jit::Compiled compiled = jit::compile(schedule_, dump_path());
     from_cache_ = compiled.from_cache;
     instructions_ = compiled.instructions;
     code_ = std::move(compiled.code);
-    runtime::Plan plan = schedule_.plan;
-    link(plan.stages, schedule_.body);
-    native_ = std::make_unique<runtime::NativeProgram>(std::move(plan));
+    const auto count = static_cast<size_t>(schedule_.plan.stage_count);
+    runtime::StageCode code{std::vector<runtime::StageFunction>(count), std::vector<runtime::CallFunction>(count)};
+    link(schedule_.plan.stages, schedule_.body, code);
+    native_ = std::make_unique<runtime::NativeProgram>(plan_to_run(), std::move(code));
     checker_ = std::make_unique<InputChecker>(program_, native_->plan().symbols);
   }
 
@@ -56,23 +58,36 @@ class Native : public Executable {
     return runtime::describe(native_->plan(), values);
   }
 
+  std::string plan_text() const override { return runtime::write_plan(native_->plan()); }
+
  private:
+  /// The plan; where passes are verified, as it comes back from its text, which shows that the text says all.
+  runtime::Plan plan_to_run() const {
+    if (!settings().verify) return schedule_.plan;
+    runtime::Plan plan = runtime::read_plan(runtime::write_plan(schedule_.plan));
+    internal_check(plan == schedule_.plan, "the plan of @{} is another one when it is read again", program_.name);
+    return plan;
+  }
+
   static bool calls_out(const ir::Block& block) {
     return std::ranges::any_of(block.ops, [](const ir::Op& op) {
       return op.code == ir::OpCode::kExtern || std::ranges::any_of(op.regions, calls_out);
     });
   }
 
-  /// Gives the stages of a block, and those within them, what they run.
-  void link(std::vector<runtime::StagePlan>& stages, const codegen::BlockSchedule& block) {
+  /// Finds what the stages of a block, and those within them, run.
+  void link(const std::vector<runtime::StagePlan>& stages, const planning::BlockSchedule& block,
+            runtime::StageCode& code) const {
     for (size_t i = 0; i < stages.size(); ++i) {
+      const runtime::StagePlan& stage = stages[i];
       const ir::Op& op = *block.stages[i].ops[0];
-      if (stages[i].kind == runtime::StagePlan::Kind::kCall)
-        stages[i].call = make_call(schedule_, op);
-      else if (stages[i].control.regions.empty())
-        stages[i].function = code_->function(stages[i].symbol);
-      for (size_t k = 0; k < stages[i].control.regions.size(); ++k)
-        link(stages[i].control.regions[k], schedule_.controls.at(&op).blocks[k]);
+      const auto index = static_cast<size_t>(stage.index);
+      if (stage.kind != runtime::StagePlan::Kind::kCall && stage.control.regions.empty())
+        code.functions[index] = code_->function(stage.symbol);
+      else if (std::holds_alternative<runtime::CallbackCall>(stage.call) && stage.control.regions.empty())
+        code.callbacks[index] = make_callback(schedule_, op);
+      for (size_t k = 0; k < stage.control.regions.size(); ++k)
+        link(stage.control.regions[k], schedule_.controls.at(&op).blocks[k], code);
     }
   }
 
@@ -84,8 +99,8 @@ class Native : public Executable {
 
   ir::Program program_;
   ir::Program fused_;
-  bool calls_out_ = false;      ///< PyTorch's operators have threads of their own, unless they are called from a team's
-  codegen::Schedule schedule_;  // points into fused_
+  bool calls_out_ = false;  ///< PyTorch's operators have threads of their own, unless they are called from a team's
+  planning::Schedule schedule_;  // points into fused_
   std::unique_ptr<jit::Code> code_;
   bool from_cache_ = false;
   int64_t instructions_ = 0;

@@ -170,7 +170,7 @@ std::unique_ptr<Code> link(const std::string& object) {
 
 }  // namespace
 
-Compiled compile(codegen::Schedule& schedule, const std::string& dump) {
+Compiled compile(planning::Schedule& schedule, const std::string& dump) {
   std::unique_lock lock(compiler_mutex);
   Compiled result;
   llvm::LLVMContext context;
@@ -189,8 +189,8 @@ Compiled compile(codegen::Schedule& schedule, const std::string& dump) {
   return result;
 }
 
-codegen::TileRows tile_rows() {
-  codegen::TileRows rows{};
+planning::TileRows tile_rows() {
+  planning::TileRows rows{};
   const auto& single = runtime::kernels(runtime::active_isa(), DType::kF32);
   const auto& wide = runtime::kernels(runtime::active_isa(), DType::kF64);
   for (int64_t i = 0; i <= runtime::kMaxVectors; ++i) {

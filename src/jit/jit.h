@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "codegen/schedule.h"
+#include "planning/schedule.h"
 
 namespace weft::jit {
 
@@ -24,9 +24,9 @@ struct Compiled {
 /// Machine code of a schedule for the active ISA, from the object cache if it holds it. Fills schedule.plan.dims.
 /// User's error when LLVM refuses, with what it said. `dump` (a path without ending, or empty) gets .ll, .opt.ll and
 /// .s.
-Compiled compile(codegen::Schedule& schedule, const std::string& dump);
+Compiled compile(planning::Schedule& schedule, const std::string& dump);
 
 /// The row counts that the active ISA's micro-kernels like best.
-codegen::TileRows tile_rows();
+planning::TileRows tile_rows();
 
 }  // namespace weft::jit

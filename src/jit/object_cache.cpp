@@ -126,8 +126,21 @@ std::string read_file(const Descriptor& folder, const std::string& name) {
   return read_all(file.number(), static_cast<size_t>(info.st_size));
 }
 
-/// Bytes that this process has stored since it last looked at the whole folder; at first, enough to look.
-std::atomic<int64_t> stored_since_look{int64_t{1} << 62};
+/// Bytes that this process has stored since it last looked at the whole folder, and which one that was, by its inode
+/// (0: none yet). A mistake of threads that store at once costs one look more or one less.
+std::atomic<int64_t> stored_since_look{0};
+std::atomic<uint64_t> folder_looked_at{0};
+
+/// Whether it is time to look, since `stored` bytes more have been.
+bool is_due(const Descriptor& folder, int64_t stored, int64_t part) {
+  struct stat info{};
+  if (::fstat(folder.number(), &info) != 0) return false;
+  const uint64_t identity = std::hash<std::string>{}(settings().cache_dir) ^ info.st_ino;
+  if (folder_looked_at.exchange(identity) == identity && stored_since_look.fetch_add(stored) + stored < part)
+    return false;
+  stored_since_look = 0;
+  return true;
+}
 
 /// Removes stale temporary files, and objects until the others have room: what was read last stays.
 ///
@@ -136,8 +149,7 @@ std::atomic<int64_t> stored_since_look{int64_t{1} << 62};
 void make_room(const Descriptor& folder, int64_t stored) {
   constexpr int64_t kParts = 16;
   const int64_t part = settings().cache_bytes / kParts;
-  if (stored_since_look.fetch_add(stored) + stored < part) return;
-  stored_since_look = 0;
+  if (!is_due(folder, stored, part)) return;
   struct Object {
     std::string name;
     int64_t bytes;

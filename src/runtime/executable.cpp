@@ -106,7 +106,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   std::optional<GuardedBuffers> guarded;
   if (settings().guard) guarded.emplace(plan_, symbols, sharers(layout->stages)).place(buffers);
   CallCount calls;
-  Run run(plan_, layout->stages, symbols, layout->dims.data(), calls.others == 0, settings().share_all);
+  Run run(plan_, code_, layout->stages, symbols, layout->dims.data(), calls.others == 0, settings().share_all);
   run.run(chosen, buffers);
   if (guarded) guarded->check();
 }

@@ -8,10 +8,10 @@
 
 namespace weft::runtime {
 
-/// A plan whose stages all have their code. Thread-safe: any number of calls at once, each with an arena of its own.
+/// A plan with the code of its stages. Thread-safe: any number of calls at once, each with an arena of its own.
 class NativeProgram {
  public:
-  explicit NativeProgram(Plan plan) : plan_(std::move(plan)) {}
+  NativeProgram(Plan plan, StageCode code) : plan_(std::move(plan)), code_(std::move(code)) {}
 
   const Plan& plan() const { return plan_; }
 
@@ -40,6 +40,7 @@ class NativeProgram {
   std::shared_ptr<const Layout> make_layout(LayoutKey key) const;
 
   Plan plan_;
+  StageCode code_;
   mutable std::vector<std::shared_ptr<const Layout>> layouts_;  // the latest few, the last used first
 };
 

@@ -103,6 +103,8 @@ int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members)
   return buffer.copies + buffer.copies_a_member * (members[static_cast<size_t>(buffer.first)] - 1);
 }
 
+bool ControlPlan::operator==(const ControlPlan& other) const = default;
+
 ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs,
                     const std::vector<int64_t>& members) {
   ArenaLayout layout;

@@ -1,24 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "runtime/calls/kernel_call.h"
+#include "runtime/size.h"
+
 namespace weft::runtime {
-
-/// A size: factor times the values of symbols (indices into Plan::symbols).
-struct DimExpr {
-  int64_t factor = 1;
-  std::vector<int64_t> symbols;
-
-  /// User's error where it exceeds 2^63.
-  int64_t evaluate(const std::vector<int64_t>& values) const;
-};
-
-/// The sum of the terms where it is only to be compared, as a cost: 2^63 - 1 stands for all that is more.
-int64_t estimate(const std::vector<DimExpr>& terms, const std::vector<int64_t>& values);
 
 enum class Storage : uint8_t {
   kInput,
@@ -38,23 +29,31 @@ struct BufferPlan {
   int64_t copies_a_member = 0;  ///< ... and so many more for each further member that shares the stage's columns
   int64_t first = 0, last = 0;  ///< the stages (StagePlan::index) between which it lives, both included; an output is
                                 ///< written from `first`
+
+  bool operator==(const BufferPlan&) const = default;
+  static constexpr auto fields() {
+    using Self = BufferPlan;
+    return std::tuple{Field{"name", &Self::name},
+                      Field{"storage", &Self::storage},
+                      Field{"index", &Self::index},
+                      Field{"element_size", &Self::element_size},
+                      Field{"elements", &Self::elements},
+                      Field{"copies", &Self::copies},
+                      Field{"copies_a_member", &Self::copies_a_member},
+                      Field{"first", &Self::first},
+                      Field{"last", &Self::last}};
+  }
 };
 
 /// Machine code of a stage: does rows lo..hi-1 and, of the columns, share `unit` of `units`.
 using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi,
                                int64_t unit, int64_t units);
 
-struct Plan;
-
-/// What a call stage sees: one member's share of it.
-struct CallContext {
-  const Plan& plan;
-  void* const* buffers;
-  const std::vector<int64_t>& symbols;
-  int64_t thread, threads;
+/// What the stages run that is no plain data, by StagePlan::index. Null or empty where a stage needs none.
+struct StageCode {
+  std::vector<StageFunction> functions;  ///< of kRows and kScan
+  std::vector<CallFunction> callbacks;   ///< of a CallbackCall
 };
-/// Returns false when the inputs are bad (an index out of range): the message goes to `error`, of one thread at a time.
-using CallFunction = std::function<bool(const CallContext& context, std::string& error)>;
 
 /// The work of one step of a scan, as Plan::work: sums of terms.
 struct StepWork {
@@ -63,6 +62,14 @@ struct StepWork {
   std::vector<DimExpr> replicated;  ///< that every member does who shares columns
   int64_t weight_bytes = 0;         ///< that the products read
   int64_t barriers = 0;             ///< when columns are shared
+
+  bool operator==(const StepWork&) const = default;
+  static constexpr auto fields() {
+    using Self = StepWork;
+    return std::tuple{Field{"products", &Self::products}, Field{"split", &Self::split},
+                      Field{"replicated", &Self::replicated}, Field{"weight_bytes", &Self::weight_bytes},
+                      Field{"barriers", &Self::barriers}};
+  }
 };
 
 struct StagePlan;
@@ -72,12 +79,23 @@ struct StagePlan;
 struct ControlPlan {
   /// An x or a y of one step: `buffer` is the step's part of `stack`.
   struct Slice {
-    int64_t buffer, stack;
+    int64_t buffer = 0, stack = 0;
+
+    bool operator==(const Slice&) const = default;
+    static constexpr auto fields() {
+      return std::tuple{Field{"buffer", &Slice::buffer}, Field{"stack", &Slice::stack}};
+    }
   };
   /// `arg` is `init` in the first step, then what was `out` in the step before; `out` is one of the two instances of
   /// `work`, and in a loop's last step `result`. (A while doesn't know it: it copies.)
   struct Carry {
-    int64_t arg, out, init, result, work;
+    int64_t arg = 0, out = 0, init = 0, result = 0, work = 0;
+
+    bool operator==(const Carry&) const = default;
+    static constexpr auto fields() {
+      return std::tuple{Field{"arg", &Carry::arg}, Field{"out", &Carry::out}, Field{"init", &Carry::init},
+                        Field{"result", &Carry::result}, Field{"work", &Carry::work}};
+    }
   };
   std::vector<Slice> slices;
   std::vector<Carry> carries;
@@ -87,15 +105,22 @@ struct ControlPlan {
   std::vector<std::vector<StagePlan>> regions;
   int64_t predicate = -1;     ///< the buffer, one bool
   std::vector<DimExpr> work;  ///< of one step, as Plan::work
+
+  bool operator==(const ControlPlan& other) const;
+  static constexpr auto fields() {
+    using Self = ControlPlan;
+    return std::tuple{Field{"slices", &Self::slices},       Field{"carries", &Self::carries},
+                      Field{"reverse", &Self::reverse},     Field{"regions", &Self::regions},
+                      Field{"predicate", &Self::predicate}, Field{"work", &Self::work}};
+  }
 };
 
 struct StagePlan {
   enum class Kind : uint8_t { kRows, kScan, kCall, kLoop, kCond, kWhile };
   Kind kind = Kind::kRows;
-  int64_t index = 0;   ///< counted over all stages of the plan, those within a stage following it
-  std::string symbol;  ///< of the machine code; of a call, what it does
-  StageFunction function = nullptr;
-  CallFunction call;
+  int64_t index = 0;          ///< counted over all stages of the plan, those within a stage following it
+  std::string symbol;         ///< of the machine code; of a call, the op
+  KernelCall call;            ///< of kCall
   bool outside = false;       ///< a call that must be made by the caller's thread while the team is idle, or one within
   DimExpr rows;               ///< rows of the domain, or of the batch of a scan
   bool splits_rows = true;    ///< false: a scan whose rows depend on each other
@@ -105,12 +130,39 @@ struct StagePlan {
   DimExpr packed;             ///< ... and their sum
   int64_t column_shares = 1;  ///< the most threads that columns can be shared by; 1: they can't
   StepWork step;              ///< of a scan
-  /// Of a scan or loop of no steps: results that are copies of the initial carries (from, to).
-  std::vector<std::pair<int64_t, int64_t>> carry_copies;
+  /// Of a scan or loop of no steps: results that are copies of the initial carries.
+  struct CarryCopy {
+    int64_t from = 0, to = 0;
+
+    bool operator==(const CarryCopy&) const = default;
+    static constexpr auto fields() { return std::tuple{Field{"from", &CarryCopy::from}, Field{"to", &CarryCopy::to}}; }
+  };
+  std::vector<CarryCopy> carry_copies;
   ControlPlan control;
+
+  bool operator==(const StagePlan&) const = default;
+  static constexpr auto fields() {
+    using Self = StagePlan;
+    return std::tuple{Field{"kind", &Self::kind},
+                      Field{"index", &Self::index},
+                      Field{"symbol", &Self::symbol},
+                      Field{"call", &Self::call},
+                      Field{"outside", &Self::outside},
+                      Field{"rows", &Self::rows},
+                      Field{"splits_rows", &Self::splits_rows},
+                      Field{"row_block", &Self::row_block},
+                      Field{"length", &Self::length},
+                      Field{"batch_sizes", &Self::batch_sizes},
+                      Field{"packed", &Self::packed},
+                      Field{"column_shares", &Self::column_shares},
+                      Field{"step", &Self::step},
+                      Field{"carry_copies", &Self::carry_copies},
+                      Field{"control", &Self::control}};
+  }
 };
 
-/// A program as the executable runs it: buffers, and stages one after the other.
+/// A program as the executable runs it: buffers, and stages one after the other. Plain data: it can be printed,
+/// compared and written to a file (plan_text.h), and needs only a StageCode to run.
 struct Plan {
   std::vector<std::string> symbols;
   std::vector<DimExpr> dims;  ///< what machine code finds in `dims`, in order
@@ -118,6 +170,14 @@ struct Plan {
   std::vector<StagePlan> stages;
   int64_t stage_count = 0;    ///< with those within stages
   std::vector<DimExpr> work;  ///< multiply-adds, or as much work, of a call: the sum of these
+
+  bool operator==(const Plan&) const = default;
+  static constexpr auto fields() {
+    using Self = Plan;
+    return std::tuple{Field{"symbols", &Self::symbols},         Field{"dims", &Self::dims},
+                      Field{"buffers", &Self::buffers},         Field{"stages", &Self::stages},
+                      Field{"stage_count", &Self::stage_count}, Field{"work", &Self::work}};
+  }
 };
 
 /// Where each arena buffer lies, so that two that live at the same time never overlap: in the arena, or, with

@@ -238,16 +238,16 @@ void Run::copy(int64_t from, int64_t to, const Member& member) const {
 void Run::run_rows(const StagePlan& stage, const Member& member) {
   const int64_t rows = sizes_of(stage).rows;
   if (member.threads == 1) {
-    if (rows > 0) stage.function(member.buffers, dims_, nullptr, 0, rows, 0, 1);
+    if (rows > 0) function_of(stage)(member.buffers, dims_, nullptr, 0, rows, 0, 1);
     return;
   }
   if (rows < member.threads * stage.row_block && stage.column_shares > 1) {
     int64_t units = std::min(member.threads, stage.column_shares);
-    if (member.thread < units) stage.function(member.buffers, dims_, nullptr, 0, rows, member.thread, units);
+    if (member.thread < units) function_of(stage)(member.buffers, dims_, nullptr, 0, rows, member.thread, units);
     return;
   }
   Share range = rows_of(rows, stage.row_block, member.thread, member.threads);
-  if (range.first < range.last) stage.function(member.buffers, dims_, nullptr, range.first, range.last, 0, 1);
+  if (range.first < range.last) function_of(stage)(member.buffers, dims_, nullptr, range.first, range.last, 0, 1);
 }
 
 void Run::run_scan(const StagePlan& stage, const Member& member) {
@@ -261,14 +261,14 @@ void Run::run_scan(const StagePlan& stage, const Member& member) {
   const int64_t threads = member.threads;
   // A region may have fewer threads than were asked for, never more: each has its memory.
   if (alone_ && threads > 1 && sizes.sharers >= threads)
-    return stage.function(member.buffers, dims_, member.barrier, 0, rows, member.thread, threads);
+    return function_of(stage)(member.buffers, dims_, member.barrier, 0, rows, member.thread, threads);
   if (!stage.splits_rows) {
-    if (member.thread == 0) stage.function(member.buffers, dims_, nullptr, 0, 0, 0, 1);
+    if (member.thread == 0) function_of(stage)(member.buffers, dims_, nullptr, 0, 0, 0, 1);
     return;
   }
   Share range = stage.batch_sizes >= 0 ? share_of_steps(batch_sizes(stage, member), rows, member.thread, threads)
                                        : share_of(rows, 1, member.thread, threads);
-  if (range.first < range.last) stage.function(member.buffers, dims_, nullptr, range.first, range.last, 0, 1);
+  if (range.first < range.last) function_of(stage)(member.buffers, dims_, nullptr, range.first, range.last, 0, 1);
 }
 
 std::span<const int64_t> Run::batch_sizes(const StagePlan& stage, const Member& member) const {
@@ -290,7 +290,11 @@ void Run::run_call(const StagePlan& stage, const Member& member) {
   std::exception_ptr failure;
   try {
     std::string error;
-    if (stage.call({plan_, member.buffers, symbols_, member.thread, member.threads}, error)) return;
+    const CallContext context{member.buffers, symbols_, member.thread, member.threads};
+    const bool is_callback = std::holds_alternative<CallbackCall>(stage.call);
+    if (is_callback ? code_.callbacks[static_cast<size_t>(stage.index)](context, error)
+                    : run_kernel(stage.call, context, error))
+      return;
     failure = std::make_exception_ptr(Error(error));
   } catch (...) {
     failure = std::current_exception();

@@ -30,9 +30,9 @@ class Run {
  public:
   /// `alone`: no other call is under way, so that members may wait for each other inside stages. `share_all`: members
   /// share loops of little work too.
-  Run(const Plan& plan, const std::vector<StageSizes>& sizes, const std::vector<int64_t>& symbols, const int64_t* dims,
-      bool alone, bool share_all)
-      : plan_(plan), sizes_(sizes), symbols_(symbols), dims_(dims), alone_(alone), share_all_(share_all) {}
+  Run(const Plan& plan, const StageCode& code, const std::vector<StageSizes>& sizes,
+      const std::vector<int64_t>& symbols, const int64_t* dims, bool alone, bool share_all)
+      : plan_(plan), code_(code), sizes_(sizes), symbols_(symbols), dims_(dims), alone_(alone), share_all_(share_all) {}
 
   /// Runs all stages, in one parallel region of the team, or in several with what must be `outside` between them.
   /// `buffers` has an entry a buffer of the plan; loops set those of their steps. Throws the first failure of a stage.
@@ -72,8 +72,10 @@ class Run {
   void copy(int64_t from, int64_t to, const Member& member) const;
   void fail(const Member& member, const std::exception_ptr& failure);
   const StageSizes& sizes_of(const StagePlan& stage) const { return sizes_[static_cast<size_t>(stage.index)]; }
+  StageFunction function_of(const StagePlan& stage) const { return code_.functions[static_cast<size_t>(stage.index)]; }
 
   const Plan& plan_;
+  const StageCode& code_;
   const std::vector<StageSizes>& sizes_;
   const std::vector<int64_t>& symbols_;
   const int64_t* dims_;

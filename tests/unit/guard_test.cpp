@@ -79,13 +79,11 @@ TEST_F(Guard, ABufferWrittenBesideIsNamed) {
   auto error_of_run = [](runtime::StageFunction function) {
     runtime::Plan plan;
     plan.buffers.push_back({.name = "sums", .elements = {5, {}}, .copies = 2});
-    runtime::StagePlan stage;
-    stage.function = function;
-    plan.stages.push_back(stage);
+    plan.stages.emplace_back();
     plan.stage_count = 1;
     runtime::SerialTeam team;
     try {
-      runtime::NativeProgram(std::move(plan)).run({}, {}, {}, team);
+      runtime::NativeProgram(std::move(plan), {.functions = {function}, .callbacks = {}}).run({}, {}, {}, team);
     } catch (const std::exception& error) {
       return std::string(error.what());
     }

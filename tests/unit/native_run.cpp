@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/settings.h"
 #include "engine/engine.h"
@@ -53,7 +54,9 @@ std::shared_ptr<const engine::Executable> compiled(const std::string& text) {
   Last wanted{text, now.isa, now.disabled, now.share_all, now.guard, now.delays};
   if (!executable || wanted != last) {
     executable = nullptr;
+    const bool verify = std::exchange(mutable_settings().verify, true);
     executable = engine::compile(text);
+    mutable_settings().verify = verify;
     last = std::move(wanted);
   }
   return executable;

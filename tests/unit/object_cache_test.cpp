@@ -246,7 +246,10 @@ TEST_F(ObjectCache, KeepsWhatWasReadLast) {
 }
 
 TEST_F(ObjectCache, SweepsTemporaryFilesOfTheDead) {
-  fs::path folder = fresh_folder();
+  const fs::path folder = directory_ / "another";  // a folder is looked at when it is first stored to
+  fs::create_directory(folder);
+  fs::permissions(folder, fs::perms::owner_all);
+  mutable_settings().cache_dir = folder;
   const std::string old_name = "0123456789abcdef.o.17.0", new_name = "0123456789abcdef.o.18.0", other = "mine.o.19.0";
   for (const std::string& name : {old_name, new_name, other}) std::ofstream(folder / name) << "half";
   const struct timespec old[] = {{1000, 0}, {1000, 0}};

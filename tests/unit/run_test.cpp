@@ -54,7 +54,7 @@ class RunTest : public ::testing::Test {
     StagePlan stage;
     stage.kind = StagePlan::Kind::kCall;
     stage.index = stages_++;
-    stage.call = std::move(function);
+    code_.callbacks.push_back(std::move(function));
     return stage;
   }
 
@@ -62,6 +62,7 @@ class RunTest : public ::testing::Test {
     StagePlan stage;
     stage.kind = StagePlan::Kind::kLoop;
     stage.index = stages_++;
+    code_.callbacks.emplace_back();
     stage.length.factor = length;
     for (const StagePlan& step : steps) stage.outside = stage.outside || step.outside;
     stage.control.regions.push_back(std::move(steps));
@@ -72,10 +73,11 @@ class RunTest : public ::testing::Test {
     Plan plan;
     plan.stages = std::move(all);
     plan.stage_count = stages_;
-    NativeProgram(std::move(plan)).run({}, {}, {}, team_);
+    NativeProgram(std::move(plan), code_).run({}, {}, {}, team_);
   }
 
   WatchedTeam team_;
+  StageCode code_;
   int64_t stages_ = 0;
   std::atomic<int64_t> calls_inside_ = 0, calls_outside_ = 0;
 };
@@ -108,7 +110,7 @@ TEST_F(RunTest, WithoutSuchCallsOneRegionRunsAll) {
   auto count = [this](const CallContext&, std::string&) { return ++calls_inside_ > 0; };
   plan.stages = {call(count), loop(3, {call(count), loop(2, {call(count)})})};
   plan.stage_count = stages_;
-  NativeProgram(std::move(plan)).run({}, {}, {}, counted);
+  NativeProgram(std::move(plan), code_).run({}, {}, {}, counted);
   EXPECT_EQ(counted.regions, 1);
   EXPECT_EQ(calls_inside_, 3 * (1 + 3 * (1 + 2)));
 }

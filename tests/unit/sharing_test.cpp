@@ -1,6 +1,6 @@
 // Where threads that share columns wait for each other: no barrier too few, and none too many.
 
-#include "codegen/sharing.h"
+#include "planning/sharing.h"
 
 #include <algorithm>
 #include <bit>
@@ -12,7 +12,7 @@
 #include "programs.h"
 #include "shared_steps.h"
 
-namespace weft::codegen {
+namespace weft::planning {
 namespace {
 
 using Arc = std::pair<int64_t, int64_t>;
@@ -47,7 +47,7 @@ TEST(SharingTest, FewestPointsAreFewest) {
 std::string barriers(const std::string& text) {
   ir::Program program = ir::parse(text);
   passes::run_passes(program, passes::compile_pipeline());
-  const Schedule schedule = codegen::schedule(program, TileRows{});
+  const Schedule schedule = planning::schedule(program, TileRows{});
   EXPECT_EQ(schedule.scans.size(), 1u);
   std::string marks;
   for (bool barrier : schedule.scans.begin()->second.barrier_before) marks += barrier ? '|' : '-';
@@ -120,4 +120,4 @@ TEST(SharingTest, BuiltInCellsNeedOne) {
 }
 
 }  // namespace
-}  // namespace weft::codegen
+}  // namespace weft::planning

@@ -2,9 +2,13 @@
 
 #include <vector>
 
-#include "codegen/schedule.h"
+#include "planning/schedule.h"
 
-namespace weft::codegen {
+namespace weft::planning {
+
+/// The product of sizes that are only estimated or not needed where they don't fit: a number that overflows is the
+/// largest there is.
+ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b);
 
 /// Adds up how much work ops are: multiply-adds of products, for other ops a few an element. Numbers
 /// too large for 64 bits count as the largest: loops in loops soon are (while loops are guessed to take 16 steps).
@@ -29,4 +33,4 @@ class WorkCounter {
   std::vector<runtime::DimExpr> terms_;
 };
 
-}  // namespace weft::codegen
+}  // namespace weft::planning

@@ -1,8 +1,8 @@
-#include "codegen/merge_dims.h"
+#include "planning/merge_dims.h"
 
 #include <algorithm>
 
-namespace weft::codegen {
+namespace weft::planning {
 namespace {
 
 using ir::Op;
@@ -40,4 +40,4 @@ void merge_dims(const Schedule& schedule, BlockSchedule& block) {
   }
 }
 
-}  // namespace weft::codegen
+}  // namespace weft::planning

@@ -1,10 +1,10 @@
-#include "codegen/schedule.h"
+#include "planning/schedule.h"
 
 #include <algorithm>
 
-#include "codegen/planner.h"
+#include "planning/planner.h"
 
-namespace weft::codegen {
+namespace weft::planning {
 namespace {
 
 using ir::Block;
@@ -176,4 +176,4 @@ Schedule schedule(const Program& fused, const TileRows& tile_rows) {
   return result;
 }
 
-}  // namespace weft::codegen
+}  // namespace weft::planning

@@ -1,10 +1,10 @@
-#include "engine/thread_scratch.h"
+#include "runtime/thread_scratch.h"
 
 #include <cstdlib>
 #include <memory>
 #include <new>
 
-namespace weft::engine {
+namespace weft::runtime {
 
 void* thread_scratch(int64_t bytes) {
   struct Free {
@@ -20,4 +20,4 @@ void* thread_scratch(int64_t bytes) {
   return memory.get();
 }
 
-}  // namespace weft::engine
+}  // namespace weft::runtime

@@ -8,7 +8,7 @@
 #include "passes/layout/fuse.h"
 #include "runtime/plan.h"
 
-namespace weft::codegen {
+namespace weft::planning {
 
 /// The ops of one stage of a block, in order.
 struct Stage {
@@ -92,4 +92,4 @@ BlockSchedule schedule_block(Schedule& schedule, const ir::Block& block, bool ba
 /// The op whose memory (or register) a value names: views are followed to what they view. An argument gives itself.
 ir::ValueId viewed(const Schedule& schedule, ir::ValueId value);
 
-}  // namespace weft::codegen
+}  // namespace weft::planning

@@ -1,12 +1,13 @@
-#include "codegen/planner.h"
+#include "planning/planner.h"
 
 #include <algorithm>
 
-#include "codegen/merge_dims.h"
-#include "codegen/sharing.h"
-#include "codegen/work.h"
+#include "planning/kernel_choice.h"
+#include "planning/merge_dims.h"
+#include "planning/sharing.h"
+#include "planning/work.h"
 
-namespace weft::codegen {
+namespace weft::planning {
 namespace {
 
 using ir::Block;
@@ -254,6 +255,7 @@ class Planner {
     } else {
       plan.kind = runtime::StagePlan::Kind::kCall;
       plan.symbol = std::string(info(stage.ops[0]->code).name);
+      plan.call = choose_kernel(schedule_, *stage.ops[0]);
     }
     return plan;
   }
@@ -289,7 +291,7 @@ class Planner {
       int64_t init = buffer_of(op.operands[i]), result = buffer_of(op.results[i]);
       control.carries.push_back(
           {buffer_of(body.args[i]), schedule.results.back()[i], init, result, schedule.carries[i]});
-      plan.carry_copies.emplace_back(init, result);
+      plan.carry_copies.push_back({init, result});
     }
     WorkCounter work(schedule_);
     for (const Block& region : op.regions)
@@ -326,7 +328,7 @@ class Planner {
       plan.packed = schedule_.expression(view.ragged->packed);
     }
     for (size_t i = 0; i < view.inits.size(); ++i)
-      plan.carry_copies.emplace_back(buffer_of(view.inits[i]), buffer_of(view.carry_results[i]));
+      plan.carry_copies.push_back({buffer_of(view.inits[i]), buffer_of(view.carry_results[i])});
   }
 
   /// What one step costs, by what threads can share of it.
@@ -363,4 +365,4 @@ class Planner {
 
 void make_plan(Schedule& schedule, const TileRows& tile_rows) { Planner(schedule, tile_rows).run(); }
 
-}  // namespace weft::codegen
+}  // namespace weft::planning

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-namespace weft::engine {
+namespace weft::runtime {
 
 /// Memory of a thread's own, aligned to 64 bytes and kept for its next call. Throws std::bad_alloc.
 void* thread_scratch(int64_t bytes);
 
-}  // namespace weft::engine
+}  // namespace weft::runtime

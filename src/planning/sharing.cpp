@@ -1,11 +1,11 @@
-#include "codegen/sharing.h"
+#include "planning/sharing.h"
 
 #include <algorithm>
 #include <set>
 
-#include "codegen/access.h"
+#include "planning/view.h"
 
-namespace weft::codegen {
+namespace weft::planning {
 namespace {
 
 using ir::Op;
@@ -159,4 +159,4 @@ ColumnSharing share_columns(const Schedule& schedule, const ir::ScanView& view, 
   return SharingAnalysis(schedule, view, block).run();
 }
 
-}  // namespace weft::codegen
+}  // namespace weft::planning

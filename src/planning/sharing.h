@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "codegen/schedule.h"
+#include "planning/schedule.h"
 
-namespace weft::codegen {
+namespace weft::planning {
 
 /// How threads ("units") share the columns of a scan's rows, and where they wait for each other.
 ///
@@ -46,4 +46,4 @@ ColumnSharing share_columns(const Schedule& schedule, const ir::ScanView& view, 
 /// where arcs are longer than 64 points it may be one more than the smallest.
 std::vector<bool> fewest_points(int64_t count, const std::vector<std::pair<int64_t, int64_t>>& arcs);
 
-}  // namespace weft::codegen
+}  // namespace weft::planning

@@ -1,8 +1,8 @@
-#include "codegen/work.h"
+#include "planning/work.h"
 
 #include <algorithm>
 
-namespace weft::codegen {
+namespace weft::planning {
 namespace {
 
 using ir::Op;
@@ -11,19 +11,9 @@ using ir::ValueId;
 
 constexpr int64_t kPerElement = 4;
 
-/// The product of costs. A number that overflows is the largest there is: an estimate refuses no program.
-ir::Dim times(const ir::Dim& a, const ir::Dim& b) {
-  int64_t ignored = 0;
-  if (!__builtin_mul_overflow(a.factor, b.factor, &ignored)) return a * b;
-  ir::Dim most = a, rest = b;
-  most.factor = INT64_MAX;
-  rest.factor = 1;
-  return most * rest;
-}
-
 ir::Dim elements_of(const ir::Shape& shape) {
   ir::Dim count(1);
-  for (const ir::Dim& dim : shape) count = times(count, dim);
+  for (const ir::Dim& dim : shape) count = bounded_product(count, dim);
   return count;
 }
 
@@ -33,6 +23,15 @@ bool is_on_rows(const ir::Program& program, const Op& op, const ir::Ragged& ragg
 }
 
 }  // namespace
+
+ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b) {
+  int64_t ignored = 0;
+  if (!__builtin_mul_overflow(a.factor, b.factor, &ignored)) return a * b;
+  ir::Dim most = a, rest = b;
+  most.factor = INT64_MAX;
+  rest.factor = 1;
+  return most * rest;
+}
 
 ir::Shape WorkCounter::shape_of(ValueId value, const ir::Ragged* ragged) const {
   const ir::Type& type = program_.type(value);
@@ -45,7 +44,7 @@ void WorkCounter::count_scan(const Op& op, const ir::Dim& repeats) {
     if (view.ragged && is_on_rows(program_, inner, *view.ragged))
       count(inner, repeats, &*view.ragged);
     else
-      count(inner, times(repeats, view.length), nullptr);
+      count(inner, bounded_product(repeats, view.length), nullptr);
   }
 }
 
@@ -53,22 +52,22 @@ void WorkCounter::count_regions(const Op& op, const ir::Dim& repeats) {
   constexpr int64_t kStepsOfWhile = 16;
   for (const ir::Block& region : op.regions)
     for (const Op& inner : region.ops)
-      count(inner, op.code == OpCode::kWhile ? times(repeats, ir::Dim(kStepsOfWhile)) : repeats, nullptr);
+      count(inner, op.code == OpCode::kWhile ? bounded_product(repeats, ir::Dim(kStepsOfWhile)) : repeats, nullptr);
 }
 
 void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* ragged) {
   if (op.code == OpCode::kScan) return count_scan(op, repeats);
   if (!op.regions.empty()) return count_regions(op, repeats);
   if (op.results.empty() || passes::is_view(op.code)) return;
-  ir::Dim elements = times(elements_of(shape_of(op.results[0], ragged)), repeats);
+  ir::Dim elements = bounded_product(elements_of(shape_of(op.results[0], ragged)), repeats);
   ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0], ragged);
   if (info(op.code).op_class == ir::OpClass::kProduct) {
-    for (size_t dim : ir::summed_dims(op, first.size())) elements = times(elements, first[dim]);
+    for (size_t dim : ir::summed_dims(op, first.size())) elements = bounded_product(elements, first[dim]);
   } else {
-    if (passes::is_reduction(op)) elements = times(elements_of(first), repeats);
-    elements = times(elements, ir::Dim(kPerElement));
+    if (passes::is_reduction(op)) elements = bounded_product(elements_of(first), repeats);
+    elements = bounded_product(elements, ir::Dim(kPerElement));
   }
   terms_.push_back(schedule_.expression(elements));
 }
 
-}  // namespace weft::codegen
+}  // namespace weft::planning

@@ -1,0 +1,142 @@
+#include <algorithm>
+
+#include "passes/layout/prepack.h"
+#include "planning/kernel_arguments.h"
+
+namespace weft::planning {
+namespace {
+
+using ir::Op;
+using ir::OpCode;
+using ir::Shape;
+using ir::ValueId;
+using runtime::MatrixPlace;
+
+bool has_kernels(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
+
+/// The rows of a value: all dims but the last; slices of columns are followed to the memory that they view.
+MatrixPlace place_of(const Schedule& schedule, ValueId value) {
+  const Shape& shape = schedule.program->type(value).shape;
+  MatrixPlace matrix{.buffer = 0,
+                     .rows = schedule.expression(count_of(shape, 0, shape.size() - 1)),
+                     .columns = shape.back().constant(),
+                     .skip = 0,
+                     .stride = 0};
+  ValueId root = value;
+  while (viewed(schedule, root) != root) {
+    const Op& slice = *schedule.definition.at(root);
+    matrix.skip += slice.attr<int64_t>("start");
+    root = slice.operands[0];
+  }
+  matrix.buffer = schedule.buffer.at(root);
+  matrix.stride = schedule.program->type(root).shape.back().constant();
+  return matrix;
+}
+
+/// The same where columns may be joined from several ranges (fuse's mark), which follow each other.
+std::vector<MatrixPlace> places_of(const Schedule& schedule, ValueId value) {
+  auto found = schedule.definition.find(value);
+  if (found == schedule.definition.end() || !found->second->has("ranges")) return {place_of(schedule, value)};
+  std::vector<MatrixPlace> ranges;
+  for (ValueId part : found->second->operands) ranges.push_back(place_of(schedule, part));
+  return ranges;
+}
+
+bool is_matrix(const Schedule& schedule, ValueId value) {
+  const ir::Type& type = schedule.program->type(value);
+  return type.rank() >= 1 && type.shape.back().is_constant() && has_kernels(type.dtype);
+}
+
+/// Whether dims are the leading ones, in any order.
+bool are_leading(std::vector<int64_t> dims) {
+  std::ranges::sort(dims);
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] != static_cast<int64_t>(i)) return false;
+  return true;
+}
+
+}  // namespace
+
+bool has_buffers(const Schedule& schedule, const Op& op) {
+  return std::ranges::all_of(op.operands, [&](ValueId operand) { return schedule.buffer.contains(operand); });
+}
+
+ir::Dim count_of(const Shape& shape, size_t first, size_t last) {
+  ir::Dim count(1);
+  for (size_t i = first; i < last; ++i) count = count * shape[i];
+  return count;
+}
+
+MaybeCall pack_arguments(const Schedule& schedule, const Op& op) {
+  if (!passes::has_kernel_layout(*schedule.program, op)) return {};
+  const ir::Type& source = schedule.program->type(op.operands[0]);
+  ValueId root = op.operands[0];
+  int64_t row = 0, column = 0;
+  while (viewed(schedule, root) != root) {  // slices
+    const Op& slice = *schedule.definition.at(root);
+    (slice.attr<int64_t>("dim") == 0 ? row : column) += slice.attr<int64_t>("start");
+    root = slice.operands[0];
+  }
+  runtime::PackCall call;
+  call.dtype = source.dtype;
+  call.transposed = op.attr_or<bool>("transpose_b", false);
+  call.pairs = op.attr_or<bool>("pairs", false);
+  call.source = schedule.buffer.at(root);
+  call.destination = schedule.buffer.at(op.results[0]);
+  call.groups = op.attr<int64_t>("groups");
+  call.unroll = op.attr<int64_t>("unroll");
+  call.k = source.shape[call.transposed ? 1 : 0].constant();
+  call.n = source.shape[call.transposed ? 0 : 1].constant() / call.groups;
+  call.ld = schedule.program->type(root).shape[1].constant();
+  call.skip = row * call.ld + column;
+  call.panels = schedule.program->type(op.results[0]).shape[0].constant();
+  return call;
+}
+
+MaybeCall outer_arguments(const Schedule& schedule, const Op& op) {
+  if (!is_matrix(schedule, op.operands[0]) || !is_matrix(schedule, op.operands[1])) return {};
+  return runtime::OuterCall{.dtype = schedule.program->type(op.results[0]).dtype,
+                            .left = places_of(schedule, op.operands[0]),
+                            .right = places_of(schedule, op.operands[1]),
+                            .result = schedule.buffer.at(op.results[0])};
+}
+
+/// Where leading dims are summed away and the kept ones are constant: then the operand is a matrix of the kept columns.
+MaybeCall column_sum_arguments(const Schedule& schedule, const Op& op) {
+  const ir::Type& type = schedule.program->type(op.operands[0]);
+  const auto& dims = op.attr<std::vector<int64_t>>("dims");
+  const ir::Dim kept = count_of(type.shape, dims.size(), type.shape.size());
+  if (!has_kernels(type.dtype) || !kept.is_constant() || !are_leading(dims)) return {};
+  runtime::ColumnSumCall call{.dtype = type.dtype, .operand = {}, .result = schedule.buffer.at(op.results[0])};
+  if (dims.size() + 1 == type.shape.size())
+    call.operand = places_of(schedule, op.operands[0]);
+  else
+    call.operand = {{.buffer = schedule.buffer.at(op.operands[0]),
+                     .rows = schedule.expression(count_of(type.shape, 0, dims.size())),
+                     .columns = kept.constant(),
+                     .skip = 0,
+                     .stride = kept.constant()}};
+  return call;
+}
+
+MaybeCall product_arguments(const Schedule& schedule, const Op& op) {
+  const ir::Type& type = schedule.program->type(op.results[0]);
+  if (!has_buffers(schedule, op) || !has_kernels(type.dtype)) return {};
+  const Shape& a = schedule.program->type(op.operands[0]).shape;
+  const Shape& b = schedule.program->type(op.operands[1]).shape;
+  const bool batched = op.code == OpCode::kBatchMatmul;
+  const bool transpose_a = op.attr_or("transpose_a", false), transpose_b = op.attr_or("transpose_b", false);
+  const size_t leading = batched ? type.shape.size() - 2 : 0;
+  return runtime::ProductCall{.dtype = type.dtype,
+                              .left = schedule.buffer.at(op.operands[0]),
+                              .right = schedule.buffer.at(op.operands[1]),
+                              .result = schedule.buffer.at(op.results[0]),
+                              .batches = schedule.expression(count_of(type.shape, 0, leading)),
+                              .m = schedule.expression(count_of(type.shape, leading, type.shape.size() - 1)),
+                              .n = schedule.expression(b[b.size() - (transpose_b ? 2 : 1)]),
+                              .k = schedule.expression(a[a.size() - (batched && transpose_a ? 2 : 1)]),
+                              .transpose_left = transpose_a,
+                              .transpose_right = transpose_b};
+}
+
+}  // namespace weft::planning

@@ -1,0 +1,178 @@
+#include "planning/kernel_arguments.h"
+#include "planning/work.h"
+
+namespace weft::planning {
+namespace {
+
+using ir::Dim;
+using ir::Op;
+using ir::Shape;
+using ir::ValueId;
+using runtime::CopyCall;
+
+/// How far apart the elements of a dense value are along each dim. Numbers that don't fit are those of a value without
+/// elements, of which nothing is copied.
+std::vector<Dim> steps_of(const Shape& shape) {
+  std::vector<Dim> steps(shape.size(), Dim(1));
+  for (size_t i = shape.size(); i-- > 1;) steps[i - 1] = bounded_product(steps[i], shape[i]);
+  return steps;
+}
+
+size_t dim_of(const Op& op) { return static_cast<size_t>(op.attr<int64_t>("dim")); }
+
+/// Makes a CopyCall: part by part, each a box of elements of the result and what of the source goes there.
+class CopyMaker {
+ public:
+  CopyMaker(const Schedule& schedule, const Op& op) : schedule_(schedule), op_(op) {
+    call_.destination = schedule.buffer.at(op.results[0]);
+    call_.element_size = size_of(schedule.program->type(op.results[0]).dtype);
+  }
+
+  const Shape& source(size_t operand = 0) const { return schedule_.program->type(op_.operands[operand]).shape; }
+  const Shape& result() const { return schedule_.program->type(op_.results[0]).shape; }
+
+  /// `steps`: the source's, for each dim of the result.
+  CopyCall::Part& add(size_t operand, const Shape& box, const std::vector<Dim>& steps) {
+    CopyCall::Part part;
+    part.source = schedule_.buffer.at(op_.operands[operand]);
+    const std::vector<Dim> to = steps_of(result());
+    for (size_t i = 0; i < box.size(); ++i)
+      part.dims.push_back(
+          {schedule_.expression(box[i]), schedule_.expression(steps[i]), schedule_.expression(to[i]), false});
+    call_.parts.push_back(std::move(part));
+    return call_.parts.back();
+  }
+
+  CopyCall take() { return std::move(call_); }
+
+ private:
+  const Schedule& schedule_;
+  const Op& op_;
+  CopyCall call_;
+};
+
+/// A table's rows: its first dim, and the elements of the others.
+struct Table {
+  runtime::DimExpr rows, columns;
+};
+
+Table table_of(const Schedule& schedule, ValueId value) {
+  const Shape& shape = schedule.program->type(value).shape;
+  return {schedule.expression(shape[0]), schedule.expression(count_of(shape, 1, shape.size()))};
+}
+
+bool is_index(const Schedule& schedule, ValueId value) {
+  const DType dtype = schedule.program->type(value).dtype;
+  return dtype == DType::kI32 || dtype == DType::kI64;
+}
+
+runtime::IndexPlace index_of(const Schedule& schedule, ValueId value) {
+  const ir::Type& type = schedule.program->type(value);
+  return {schedule.buffer.at(value), schedule.expression(element_count(type.shape)), type.dtype == DType::kI64};
+}
+
+}  // namespace
+
+MaybeCall transpose_arguments(const Schedule& schedule, const Op& op) {
+  if (!has_buffers(schedule, op)) return {};
+  CopyMaker copy(schedule, op);
+  const std::vector<Dim> source = steps_of(copy.source());
+  std::vector<Dim> steps;
+  for (int64_t dim : op.attr<std::vector<int64_t>>("perm")) steps.push_back(source[static_cast<size_t>(dim)]);
+  copy.add(0, copy.result(), steps);
+  return copy.take();
+}
+
+MaybeCall reverse_arguments(const Schedule& schedule, const Op& op) {
+  if (!has_buffers(schedule, op)) return {};
+  CopyMaker copy(schedule, op);
+  copy.add(0, copy.result(), steps_of(copy.source())).dims[dim_of(op)].reversed = true;
+  return copy.take();
+}
+
+MaybeCall slice_arguments(const Schedule& schedule, const Op& op) {
+  if (!has_buffers(schedule, op)) return {};
+  CopyMaker copy(schedule, op);
+  const std::vector<Dim> steps = steps_of(copy.source());
+  const Dim start = bounded_product(Dim(op.attr<int64_t>("start")), steps[dim_of(op)]);
+  copy.add(0, copy.result(), steps).source_start = schedule.expression(start);
+  return copy.take();
+}
+
+MaybeCall broadcast_arguments(const Schedule& schedule, const Op& op) {
+  if (!has_buffers(schedule, op)) return {};
+  CopyMaker copy(schedule, op);
+  const std::vector<Dim> source = steps_of(copy.source());
+  std::vector<Dim> steps(copy.result().size(), Dim(0));
+  const auto& dims = op.attr<std::vector<int64_t>>("dims");
+  for (size_t i = 0; i < dims.size(); ++i) steps[static_cast<size_t>(dims[i])] = source[i];
+  copy.add(0, copy.result(), steps);
+  return copy.take();
+}
+
+MaybeCall concat_arguments(const Schedule& schedule, const Op& op) {
+  if (!has_buffers(schedule, op)) return {};
+  CopyMaker copy(schedule, op);
+  const Dim step = steps_of(copy.result())[dim_of(op)];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const Shape& part = copy.source(i);
+    copy.add(i, part, steps_of(part)).length = schedule.expression(bounded_product(part[dim_of(op)], step));
+  }
+  return copy.take();
+}
+
+MaybeCall pad_arguments(const Schedule& schedule, const Op& op) {
+  if (!has_buffers(schedule, op)) return {};
+  const Shape& from = schedule.program->type(op.operands[0]).shape;
+  const ir::Type& to = schedule.program->type(op.results[0]);
+  const size_t dim = dim_of(op);
+  Dim rows(1);
+  for (size_t i = 0; i < dim; ++i) rows = bounded_product(rows, to.shape[i]);
+  const Dim inner = steps_of(to.shape)[dim];
+  auto part = [&](const Dim& size) { return schedule.expression(bounded_product(size, inner)); };
+  return runtime::PadCall{.element_size = size_of(to.dtype),
+                          .source = schedule.buffer.at(op.operands[0]),
+                          .destination = schedule.buffer.at(op.results[0]),
+                          .rows = schedule.expression(rows),
+                          .row = part(to.shape[dim]),
+                          .low = part(Dim(op.attr<int64_t>("low"))),
+                          .taken = part(from[dim])};
+}
+
+MaybeCall gather_arguments(const Schedule& schedule, const Op& op) {
+  if (!has_buffers(schedule, op) || !is_index(schedule, op.operands[1])) return {};
+  Table table = table_of(schedule, op.operands[0]);
+  return runtime::GatherCall{.element_size = size_of(schedule.program->type(op.results[0]).dtype),
+                             .table = schedule.buffer.at(op.operands[0]),
+                             .result = schedule.buffer.at(op.results[0]),
+                             .index = index_of(schedule, op.operands[1]),
+                             .rows = std::move(table.rows),
+                             .columns = std::move(table.columns)};
+}
+
+MaybeCall scatter_arguments(const Schedule& schedule, const Op& op) {
+  if (!has_buffers(schedule, op) || !is_index(schedule, op.operands[1])) return {};
+  Table table = table_of(schedule, op.results[0]);
+  return runtime::ScatterCall{.element_size = size_of(schedule.program->type(op.results[0]).dtype),
+                              .table = schedule.buffer.at(op.operands[0]),
+                              .updates = schedule.buffer.at(op.operands[2]),
+                              .result = schedule.buffer.at(op.results[0]),
+                              .index = index_of(schedule, op.operands[1]),
+                              .rows = std::move(table.rows),
+                              .columns = std::move(table.columns)};
+}
+
+MaybeCall scatter_add_arguments(const Schedule& schedule, const Op& op) {
+  const DType dtype = schedule.program->type(op.results[0]).dtype;
+  if (!has_buffers(schedule, op) || !is_index(schedule, op.operands[0])) return {};
+  if (dtype != DType::kF32 && dtype != DType::kF64) return {};
+  Table table = table_of(schedule, op.results[0]);
+  return runtime::ScatterAddCall{.dtype = dtype,
+                                 .updates = schedule.buffer.at(op.operands[1]),
+                                 .result = schedule.buffer.at(op.results[0]),
+                                 .index = index_of(schedule, op.operands[0]),
+                                 .rows = std::move(table.rows),
+                                 .columns = std::move(table.columns)};
+}
+
+}  // namespace weft::planning

@@ -1,0 +1,123 @@
+// Sums and maxima over dims.
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/inline_vector.h"
+#include "runtime/calls/calls.h"
+#include "runtime/kernels.h"
+#include "runtime/movement.h"
+#include "runtime/share.h"
+
+namespace weft::runtime {
+namespace {
+
+using Sizes = InlineVector<int64_t, kMaxCopyDims>;
+
+FoldKernel kernel_of(const FoldCall& call) {
+  const FoldKernels& kernels = fold_kernels(active_isa());
+  const auto& of_types = call.is_sum ? kernels.sum : kernels.max;
+  switch (call.dtype) {
+    case DType::kF32:
+      return of_types[0];
+    case DType::kF64:
+      return of_types[1];
+    case DType::kI32:
+      return of_types[2];
+    case DType::kI64:
+      return of_types[3];
+    default:
+      internal_error("no fold of {}", name_of(call.dtype));
+  }
+}
+
+/// What the fold of nothing is.
+template <typename T>
+void fill(char* out, int64_t count, bool is_sum) {
+  constexpr T kLeast =
+      std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+  std::fill_n(reinterpret_cast<T*>(out), count, is_sum ? T{0} : kLeast);
+}
+
+void fill(const FoldCall& call, char* out, int64_t count) {
+  switch (call.dtype) {
+    case DType::kF32:
+      return fill<float>(out, count, call.is_sum);
+    case DType::kF64:
+      return fill<double>(out, count, call.is_sum);
+    case DType::kI32:
+      return fill<int32_t>(out, count, call.is_sum);
+    default:
+      return fill<int64_t>(out, count, call.is_sum);
+  }
+}
+
+/// A fold over dims of a dense operand, as folds of matrices: the rows are the last folded dim, the columns the kept
+/// one behind it.
+class Fold {
+ public:
+  Fold(const FoldCall& call, const CallContext& context)
+      : call_(call),
+        kernel_(kernel_of(call)),
+        element_size_(size_of(call.dtype)),
+        x_(context.at(call.operand)),
+        out_(context.at(call.result)) {
+    for (const FoldCall::Dim& dim : call.dims) sizes_.push_back(dim.size.evaluate(context.symbols));
+    walked_ = call.dims.size();
+    if (!call.dims.back().folded) columns_ = sizes_[--walked_];
+  }
+
+  void run(const CallContext& context) {
+    if (columns_ == 0) return;
+    int64_t kept = 1;
+    for (size_t i = 0; i < walked_; ++i)
+      if (!call_.dims[i].folded) kept *= sizes_[i];
+    // The outermost kept dim is shared, or where that is too small the columns are.
+    const bool by_columns = columns_ >= 64 * context.threads || kept < context.threads;
+    part_ = {0, columns_};
+    outer_ = {0, kept};
+    if (by_columns)
+      part_ = share_of(columns_, 64 / element_size_, context.thread, context.threads);
+    else
+      outer_ = share_of(kept, 1, context.thread, context.threads);
+    if (part_.first >= part_.last) return;
+    for (int64_t i = outer_.first; i < outer_.last; ++i)
+      fill(call_, out_ + (i * columns_ + part_.first) * element_size_, part_.last - part_.first);
+    if (std::ranges::find(sizes_, 0) != sizes_.end()) return;  // nothing is folded into what was filled
+    descend(0, 0, 0);
+  }
+
+ private:
+  /// `from`: how many elements of the dims so far; `to`: the same of kept ones.
+  void descend(size_t dim, int64_t from, int64_t to) const {
+    if (dim + 1 == walked_) {
+      if (to < outer_.first || to >= outer_.last) return;
+      const char* x = x_ + (from * sizes_[dim] * columns_ + part_.first) * element_size_;
+      char* out = out_ + (to * columns_ + part_.first) * element_size_;
+      kernel_(x, sizes_[dim], columns_, out, part_.last - part_.first);
+      return;
+    }
+    for (int64_t i = 0; i < sizes_[dim]; ++i)
+      descend(dim + 1, from * sizes_[dim] + i, call_.dims[dim].folded ? to : to * sizes_[dim] + i);
+  }
+
+  const FoldCall& call_;
+  FoldKernel kernel_;
+  int64_t element_size_;
+  const char* x_;
+  char* out_;
+  Sizes sizes_;
+  size_t walked_ = 0;  ///< the dims before it are walked, but for the one right before it, which is folded
+  int64_t columns_ = 1;
+  Share part_{0, 0}, outer_{0, 0};
+};
+
+}  // namespace
+
+bool run(const FoldCall& call, const CallContext& context, std::string&) {
+  Fold(call, context).run(context);
+  return true;
+}
+
+}  // namespace weft::runtime

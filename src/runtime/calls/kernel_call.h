@@ -1,0 +1,338 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "base/dtype.h"
+#include "runtime/size.h"
+
+namespace weft::runtime {
+
+// Calls of the runtime's kernels, one struct a kernel, with plain arguments: buffers are indices into Plan::buffers,
+// sizes are expressions over the plan's symbols. A call is printed, compared and written to a file by its fields(). All
+// members of the team make the call, each for its share.
+
+/// Rows of columns in a buffer, a column slice of wider rows perhaps.
+struct MatrixPlace {
+  int64_t buffer = 0;
+  DimExpr rows;
+  int64_t columns = 0, skip = 0, stride = 0;  ///< elements
+
+  bool operator==(const MatrixPlace&) const = default;
+  static constexpr auto fields() {
+    using Self = MatrixPlace;
+    return std::tuple{Field{"buffer", &Self::buffer}, Field{"rows", &Self::rows}, Field{"columns", &Self::columns},
+                      Field{"skip", &Self::skip}, Field{"stride", &Self::stride}};
+  }
+};
+
+/// Lays weights out in panels (PackArgs); with `pairs` those of PairKernels.
+struct PackCall {
+  static constexpr const char* kName = "pack";
+  DType dtype = DType::kF32;
+  int64_t source = 0, destination = 0;
+  int64_t skip = 0;  ///< elements of the source before the first
+  int64_t k = 0, n = 0, groups = 1, unroll = 1, ld = 0, panels = 0;
+  bool transposed = false, pairs = false;
+
+  bool operator==(const PackCall&) const = default;
+  static constexpr auto fields() {
+    using Self = PackCall;
+    return std::tuple{Field{"dtype", &Self::dtype},
+                      Field{"source", &Self::source},
+                      Field{"destination", &Self::destination},
+                      Field{"skip", &Self::skip},
+                      Field{"k", &Self::k},
+                      Field{"n", &Self::n},
+                      Field{"groups", &Self::groups},
+                      Field{"unroll", &Self::unroll},
+                      Field{"ld", &Self::ld},
+                      Field{"panels", &Self::panels},
+                      Field{"transposed", &Self::transposed},
+                      Field{"pairs", &Self::pairs}};
+  }
+};
+
+/// result [M, N] = the sum over rows of left[row][m] * right[row][n]. Columns may be joined from several places.
+struct OuterCall {
+  static constexpr const char* kName = "outer";
+  DType dtype = DType::kF32;
+  std::vector<MatrixPlace> left, right;
+  int64_t result = 0;
+
+  bool operator==(const OuterCall&) const = default;
+  static constexpr auto fields() {
+    using Self = OuterCall;
+    return std::tuple{Field{"dtype", &Self::dtype}, Field{"left", &Self::left}, Field{"right", &Self::right},
+                      Field{"result", &Self::result}};
+  }
+};
+
+/// result [N] = the sum over rows. Columns may be joined from several places.
+struct ColumnSumCall {
+  static constexpr const char* kName = "column_sum";
+  DType dtype = DType::kF32;
+  std::vector<MatrixPlace> operand;
+  int64_t result = 0;
+
+  bool operator==(const ColumnSumCall&) const = default;
+  static constexpr auto fields() {
+    using Self = ColumnSumCall;
+    return std::tuple{Field{"dtype", &Self::dtype}, Field{"operand", &Self::operand}, Field{"result", &Self::result}};
+  }
+};
+
+/// `batches` products [M, K] [K, N] of matrices that lie one behind the other.
+struct ProductCall {
+  static constexpr const char* kName = "product";
+  DType dtype = DType::kF32;
+  int64_t left = 0, right = 0, result = 0;
+  DimExpr batches, m, n, k;
+  bool transpose_left = false, transpose_right = false;
+
+  bool operator==(const ProductCall&) const = default;
+  static constexpr auto fields() {
+    using Self = ProductCall;
+    return std::tuple{Field{"dtype", &Self::dtype},
+                      Field{"left", &Self::left},
+                      Field{"right", &Self::right},
+                      Field{"result", &Self::result},
+                      Field{"batches", &Self::batches},
+                      Field{"m", &Self::m},
+                      Field{"n", &Self::n},
+                      Field{"k", &Self::k},
+                      Field{"transpose_left", &Self::transpose_left},
+                      Field{"transpose_right", &Self::transpose_right}};
+  }
+};
+
+/// A sum or maximum over dims of a dense operand. Dims next to each other of the same kind, kept or folded away, are
+/// one: kinds alternate, and at least one is folded.
+struct FoldCall {
+  static constexpr const char* kName = "fold";
+  struct Dim {
+    DimExpr size;
+    bool folded = false;
+
+    bool operator==(const Dim&) const = default;
+    static constexpr auto fields() { return std::tuple{Field{"size", &Dim::size}, Field{"folded", &Dim::folded}}; }
+  };
+  DType dtype = DType::kF32;
+  bool is_sum = true;  ///< else a maximum
+  int64_t operand = 0, result = 0;
+  std::vector<Dim> dims;
+
+  bool operator==(const FoldCall&) const = default;
+  static constexpr auto fields() {
+    using Self = FoldCall;
+    return std::tuple{Field{"dtype", &Self::dtype}, Field{"is_sum", &Self::is_sum}, Field{"operand", &Self::operand},
+                      Field{"result", &Self::result}, Field{"dims", &Self::dims}};
+  }
+};
+
+/// Element i of `count` is i / step % size: the index along a dim.
+struct IotaCall {
+  static constexpr const char* kName = "iota";
+  DType dtype = DType::kF32;
+  int64_t result = 0;
+  DimExpr count, size, step;
+
+  bool operator==(const IotaCall&) const = default;
+  static constexpr auto fields() {
+    using Self = IotaCall;
+    return std::tuple{Field{"dtype", &Self::dtype}, Field{"result", &Self::result}, Field{"count", &Self::count},
+                      Field{"size", &Self::size}, Field{"step", &Self::step}};
+  }
+};
+
+/// One number: the size.
+struct SizeCall {
+  static constexpr const char* kName = "size";
+  DType dtype = DType::kF32;
+  int64_t result = 0;
+  DimExpr size;
+
+  bool operator==(const SizeCall&) const = default;
+  static constexpr auto fields() {
+    using Self = SizeCall;
+    return std::tuple{Field{"dtype", &Self::dtype}, Field{"result", &Self::result}, Field{"size", &Self::size}};
+  }
+};
+
+/// The quotient of integers, or what remains. Fails on a zero divisor.
+struct DivideCall {
+  static constexpr const char* kName = "divide";
+  DType dtype = DType::kI64;
+  bool remainder = false;
+  int64_t left = 0, right = 0, result = 0;
+  DimExpr count;
+
+  bool operator==(const DivideCall&) const = default;
+  static constexpr auto fields() {
+    using Self = DivideCall;
+    return std::tuple{Field{"dtype", &Self::dtype}, Field{"remainder", &Self::remainder}, Field{"left", &Self::left},
+                      Field{"right", &Self::right}, Field{"result", &Self::result},       Field{"count", &Self::count}};
+  }
+};
+
+/// Strided copies into one result: transposition, reversal, slice, broadcast, each of one part; concatenation of many.
+struct CopyCall {
+  static constexpr const char* kName = "copy";
+  struct Dim {
+    DimExpr size, source_step, destination_step;  ///< steps in elements; a source step of 0 repeats
+    bool reversed = false;                        ///< the source from its last element to its first
+
+    bool operator==(const Dim&) const = default;
+    static constexpr auto fields() {
+      return std::tuple{Field{"size", &Dim::size}, Field{"source_step", &Dim::source_step},
+                        Field{"destination_step", &Dim::destination_step}, Field{"reversed", &Dim::reversed}};
+    }
+  };
+  struct Part {
+    int64_t source = 0;
+    DimExpr source_start{0, {}};  ///< elements before the first
+    DimExpr length{0, {}};        ///< how many elements later the next part starts in the destination
+    std::vector<Dim> dims;
+
+    bool operator==(const Part&) const = default;
+    static constexpr auto fields() {
+      return std::tuple{Field{"source", &Part::source}, Field{"source_start", &Part::source_start},
+                        Field{"length", &Part::length}, Field{"dims", &Part::dims}};
+    }
+  };
+  int64_t element_size = 4, destination = 0;
+  std::vector<Part> parts;
+
+  bool operator==(const CopyCall&) const = default;
+  static constexpr auto fields() {
+    using Self = CopyCall;
+    return std::tuple{Field{"element_size", &Self::element_size}, Field{"destination", &Self::destination},
+                      Field{"parts", &Self::parts}};
+  }
+};
+
+/// `rows` rows of `row` elements: `low` zeros, `taken` elements of the source, zeros.
+struct PadCall {
+  static constexpr const char* kName = "pad";
+  int64_t element_size = 4, source = 0, destination = 0;
+  DimExpr rows, row, low, taken;
+
+  bool operator==(const PadCall&) const = default;
+  static constexpr auto fields() {
+    using Self = PadCall;
+    return std::tuple{Field{"element_size", &Self::element_size},
+                      Field{"source", &Self::source},
+                      Field{"destination", &Self::destination},
+                      Field{"rows", &Self::rows},
+                      Field{"row", &Self::row},
+                      Field{"low", &Self::low},
+                      Field{"taken", &Self::taken}};
+  }
+};
+
+/// Rows of a table by an index of `count` i32 or i64 numbers. Each of the three fails on a number outside 0..rows-1.
+struct IndexPlace {
+  int64_t buffer = 0;
+  DimExpr count;
+  bool is_64_bit = true;
+
+  bool operator==(const IndexPlace&) const = default;
+  static constexpr auto fields() {
+    using Self = IndexPlace;
+    return std::tuple{Field{"buffer", &Self::buffer}, Field{"count", &Self::count},
+                      Field{"is_64_bit", &Self::is_64_bit}};
+  }
+};
+
+/// result row i = table row index[i].
+struct GatherCall {
+  static constexpr const char* kName = "gather";
+  int64_t element_size = 4, table = 0, result = 0;
+  IndexPlace index;
+  DimExpr rows, columns;  ///< of the table
+
+  bool operator==(const GatherCall&) const = default;
+  static constexpr auto fields() {
+    using Self = GatherCall;
+    return std::tuple{Field{"element_size", &Self::element_size},
+                      Field{"table", &Self::table},
+                      Field{"result", &Self::result},
+                      Field{"index", &Self::index},
+                      Field{"rows", &Self::rows},
+                      Field{"columns", &Self::columns}};
+  }
+};
+
+/// result = the table with row index[i] replaced by row i of the updates.
+struct ScatterCall {
+  static constexpr const char* kName = "scatter";
+  int64_t element_size = 4, table = 0, updates = 0, result = 0;
+  IndexPlace index;
+  DimExpr rows, columns;
+
+  bool operator==(const ScatterCall&) const = default;
+  static constexpr auto fields() {
+    using Self = ScatterCall;
+    return std::tuple{Field{"element_size", &Self::element_size},
+                      Field{"table", &Self::table},
+                      Field{"updates", &Self::updates},
+                      Field{"result", &Self::result},
+                      Field{"index", &Self::index},
+                      Field{"rows", &Self::rows},
+                      Field{"columns", &Self::columns}};
+  }
+};
+
+/// result [rows, columns] = at row r the sum of the updates whose index is r.
+struct ScatterAddCall {
+  static constexpr const char* kName = "scatter_add";
+  DType dtype = DType::kF32;
+  int64_t updates = 0, result = 0;
+  IndexPlace index;
+  DimExpr rows, columns;
+
+  bool operator==(const ScatterAddCall&) const = default;
+  static constexpr auto fields() {
+    using Self = ScatterAddCall;
+    return std::tuple{Field{"dtype", &Self::dtype}, Field{"updates", &Self::updates}, Field{"result", &Self::result},
+                      Field{"index", &Self::index}, Field{"rows", &Self::rows},       Field{"columns", &Self::columns}};
+  }
+};
+
+/// No kernel of the runtime: a function that whoever loads the plan gives for this stage (StageCode::callbacks), such
+/// as PyTorch's operator or the interpreter.
+struct CallbackCall {
+  static constexpr const char* kName = "callback";
+
+  bool operator==(const CallbackCall&) const = default;
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+using KernelCall = std::variant<CallbackCall, PackCall, OuterCall, ColumnSumCall, ProductCall, FoldCall, IotaCall,
+                                SizeCall, DivideCall, CopyCall, PadCall, GatherCall, ScatterCall, ScatterAddCall>;
+
+/// What a call sees: one member's share of it.
+struct CallContext {
+  void* const* buffers;
+  const std::vector<int64_t>& symbols;  ///< values
+  int64_t thread, threads;
+
+  /// `bytes` behind the buffer's start. Null where a tensor without elements has no memory.
+  char* at(int64_t buffer, int64_t bytes = 0) const {
+    char* first = static_cast<char*>(buffers[buffer]);
+    return first ? first + bytes : nullptr;
+  }
+};
+
+/// Returns false when the inputs are bad (an index out of range): the message goes to `error`, of one thread at a time.
+using CallFunction = std::function<bool(const CallContext& context, std::string& error)>;
+
+/// Makes the member's share of the call, as a CallFunction does. Allocates no memory but, of each thread once, scratch
+/// (std::bad_alloc). A CallbackCall is not for it (internal error).
+bool run_kernel(const KernelCall& call, const CallContext& context, std::string& error);
+
+}  // namespace weft::runtime
