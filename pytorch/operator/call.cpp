@@ -54,7 +54,8 @@ Tensors call_cpu(std::string_view text, at::TensorList inputs) {
   calls.fetch_add(1, std::memory_order_relaxed);
   try {
     OpenMpTeam team;
-    program.executable()->run({input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()}, team);
+    program.executable()->run(symbols, {input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()},
+                              team);
   } catch (const std::bad_alloc&) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, "weft::call: out of memory while running program @",
                      program.program().name);

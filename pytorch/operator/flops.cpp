@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/parser.h"
-#include "ir/verifier.h"
+#include "ir/binder.h"
 
 namespace weft::torch_operator {
 namespace {

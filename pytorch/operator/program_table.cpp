@@ -74,7 +74,7 @@ CallProgram::CallProgram(std::string text, ir::Program program)
 std::shared_ptr<const engine::Executable> CallProgram::executable() const {
   last_use_.store(uses.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
   if (auto ready = executable_.load(std::memory_order_acquire)) return ready;
-  auto compiled = engine::compile(text_);
+  auto compiled = engine::compile(text_, program_);
   executable_.store(compiled, std::memory_order_release);
   free_executables();
   return compiled;

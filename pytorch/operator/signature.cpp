@@ -62,69 +62,35 @@ std::string describe(const at::Tensor& tensor) {
   return text + ']';
 }
 
-// A plain size differs or not; a symbolic one becomes a guard or, when unbacked, a check at run time.
-bool same(int64_t a, int64_t b) { return a == b; }
-bool same(const c10::SymInt& a, const c10::SymInt& b) { return a.sym_eq(b).expect_true(__FILE__, __LINE__); }
+template <typename Int>
+Int size_at(at::TensorList tensors, ir::Binder::Place place) {
+  const at::Tensor& tensor = tensors[place.input];
+  if constexpr (std::is_same_v<Int, int64_t>)
+    return tensor.sizes()[place.dim];
+  else
+    return tensor.sym_sizes()[place.dim];
+}
 
-at::IntArrayRef sizes_of(const at::Tensor& tensor, int64_t) { return tensor.sizes(); }
-c10::SymIntArrayRef sizes_of(const at::Tensor& tensor, const c10::SymInt&) { return tensor.sym_sizes(); }
+std::vector<Signature::Tensor> with_types(const std::vector<ir::Binder::Tensor>& tensors) {
+  std::vector<Signature::Tensor> result;
+  for (const ir::Binder::Tensor& tensor : tensors) result.push_back({tensor, scalar_type(tensor.type.dtype)});
+  return result;
+}
 
 }  // namespace
 
-Signature::Signature(const ir::Program& program) : program_name_(program.name) {
-  for (ir::ValueId id : program.body.args) {
-    for (const ir::Dim& dim : program.type(id).shape) {
-      if (dim.factor != 1 || dim.symbols.size() != 1) continue;
-      if (std::ranges::find(symbols_, dim.symbols[0]) == symbols_.end()) symbols_.push_back(dim.symbols[0]);
-    }
-  }
-  sources_.assign(symbols_.size(), Place{-1, -1});
-  for (ir::ValueId id : program.body.args) {
-    int input = static_cast<int>(inputs_.size());
-    inputs_.push_back(make_tensor(program, id));
-    for (int dim = 0; const Size& size : inputs_.back().shape) {
-      bool first = size.factor == 1 && size.symbols.size() == 1 && sources_[size.symbols[0]].input < 0;
-      if (first)
-        sources_[size.symbols[0]] = {input, dim};
-      else
-        checks_.push_back({input, dim});
-      ++dim;
-    }
-  }
-  for (ir::ValueId id : program.body.results) outputs_.push_back(make_tensor(program, id));
+bool SymbolicSizes::multiply(c10::SymInt& product, const c10::SymInt& size) {
+  auto left = product.maybe_as_int(), right = size.maybe_as_int();
+  if (left && right && !ir::PlainSizes::multiply(*left, *right)) return false;
+  product = left && right ? c10::SymInt(*left) : product * size;
+  return true;
 }
 
-Signature::Tensor Signature::make_tensor(const ir::Program& program, ir::ValueId id) const {
-  const ir::Type& type = program.type(id);
-  Tensor tensor{scalar_type(type.dtype), {}, type, program.values[id].name};
-  for (const ir::Dim& dim : type.shape) {
-    Size size{dim.factor, {}};
-    for (const std::string& symbol : dim.symbols) {
-      auto found = std::ranges::find(symbols_, symbol);
-      check(found != symbols_.end(), "program @{}: symbol {} is no size of any input", program_name_, symbol);
-      size.symbols.push_back(static_cast<int>(found - symbols_.begin()));
-    }
-    tensor.shape.push_back(std::move(size));
-  }
-  return tensor;
-}
+Signature::Signature(const ir::Program& program)
+    : binder_(program), inputs_(with_types(binder_.inputs())), outputs_(with_types(binder_.outputs())) {}
 
-void Signature::misfit(at::TensorList tensors, int input, const std::string& why) const {
-  const Tensor& expected = inputs_[input];
-  std::string name = expected.name.empty() ? "" : " '" + expected.name + "'";
-  user_error("weft::call: input {}{} of program @{} must be {}{}, but got {}", input, name, program_name_,
-             ir::to_string(expected.type), why, describe(tensors[input]));
-}
-
-void Signature::size_misfit(at::TensorList tensors, Place place) const {
-  std::string why;
-  for (int symbol : inputs_[place.input].shape[place.dim].symbols) {
-    Place source = sources_[symbol];
-    why += fmt::format("{} {} = {} (dim {} of input {}{})", why.empty() ? " with" : " and", symbols_[symbol],
-                       text_of(tensors[source.input].sym_size(source.dim)), source.dim, source.input,
-                       inputs_[source.input].name.empty() ? "" : " '" + inputs_[source.input].name + "'");
-  }
-  misfit(tensors, place.input, why);
+void Signature::misfit(at::TensorList tensors, size_t input, const std::string& why) const {
+  user_error("weft::call: {}{}, but got {}", binder_.requirement(input), why, describe(tensors[input]));
 }
 
 void Signature::too_large(const Tensor& tensor) {
@@ -132,33 +98,31 @@ void Signature::too_large(const Tensor& tensor) {
 }
 
 void Signature::check_kinds(at::TensorList tensors) const {
-  check(tensors.size() == inputs_.size(), "weft::call: program @{} takes {} inputs, but got {}", program_name_,
+  check(tensors.size() == inputs_.size(), "weft::call: program @{} takes {} inputs, but got {}", binder_.program(),
         inputs_.size(), tensors.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
-    int input = static_cast<int>(i);
-    check(tensor.defined(), "weft::call: input {} of program @{} is undefined", i, program_name_);
-    if (tensor.scalar_type() != inputs_[i].dtype) misfit(tensors, input, "");
-    if (tensor.dim() != static_cast<int64_t>(inputs_[i].shape.size())) misfit(tensors, input, "");
+    check(tensor.defined(), "weft::call: input {} of program @{} is undefined", i, binder_.program());
+    if (tensor.scalar_type() != inputs_[i].dtype) misfit(tensors, i, "");
+    if (tensor.dim() != static_cast<int64_t>(inputs_[i].shape.size())) misfit(tensors, i, "");
     check(tensor.layout() == at::kStrided, "weft::call: input {} '{}' of program @{} must be a dense tensor", i,
-          inputs_[i].name, program_name_);
+          inputs_[i].name, binder_.program());
   }
 }
 
-template <typename Int>
-std::vector<Int> Signature::bind_sizes(at::TensorList tensors) const {
+template <typename Arithmetic>
+std::vector<typename Arithmetic::Int> Signature::bind_sizes(at::TensorList tensors) const {
   check_kinds(tensors);
-  std::vector<Int> values;
-  values.reserve(sources_.size());
-  for (Place source : sources_) values.push_back(sizes_of(tensors[source.input], Int())[source.dim]);
-  for (Place place : checks_) {
-    std::optional<Int> expected = evaluate(inputs_[place.input].shape[place.dim], values);
-    if (!expected || !same(sizes_of(tensors[place.input], Int())[place.dim], *expected)) size_misfit(tensors, place);
+  std::vector<typename Arithmetic::Int> values;
+  auto size = [&](ir::Binder::Place place) { return size_at<typename Arithmetic::Int>(tensors, place); };
+  if (auto wrong = binder_.bind<Arithmetic>(size, values)) {
+    auto text = [&](ir::Binder::Place place) { return text_of(size_at<c10::SymInt>(tensors, place)); };
+    misfit(tensors, wrong->input, binder_.sources_of(*wrong, text));
   }
   return values;
 }
 
-template std::vector<int64_t> Signature::bind_sizes(at::TensorList) const;
-template std::vector<c10::SymInt> Signature::bind_sizes(at::TensorList) const;
+template std::vector<int64_t> Signature::bind_sizes<ir::PlainSizes>(at::TensorList) const;
+template std::vector<c10::SymInt> Signature::bind_sizes<SymbolicSizes>(at::TensorList) const;
 
 }  // namespace weft::torch_operator

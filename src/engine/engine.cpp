@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/error.h"
 #include "base/fork.h"
 #include "engine/native.h"
 #include "ir/parser.h"
@@ -28,9 +29,9 @@ struct State {
 
 State& state = *new State;
 
-std::shared_ptr<const Executable> build(std::string_view text) {
+std::shared_ptr<const Executable> build(ir::Program program) {
   auto start = std::chrono::steady_clock::now();
-  NativeResult result = native(ir::parse(text));
+  NativeResult result = native(std::move(program));
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::lock_guard lock(state.mutex);
   ++state.counted.compiled;
@@ -40,23 +41,60 @@ std::shared_ptr<const Executable> build(std::string_view text) {
   return std::move(result.executable);
 }
 
+std::string text_of(const runtime::TensorRef& tensor) {
+  return fmt::format("{}[{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ","));
+}
+
 }  // namespace
 
-std::shared_ptr<const Executable> compile(std::string_view text) {
-  std::string key(text);
+void Executable::run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
+                     runtime::Team& team) const {
+  const ir::Binder& types = binder();
+  check(inputs.size() == types.inputs().size(), "weft::call: program @{} takes {} inputs, but got {}", types.program(),
+        types.inputs().size(), inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ir::Type& type = types.inputs()[i].type;
+    check(inputs[i].dtype == type.dtype && inputs[i].sizes.size() == type.shape.size(), "weft::call: {}, but got {}",
+          types.requirement(i), text_of(inputs[i]));
+  }
+  std::vector<int64_t> symbols;
+  auto size_at = [&](ir::Binder::Place place) { return inputs[place.input].sizes[place.dim]; };
+  if (auto misfit = types.bind<ir::PlainSizes>(size_at, symbols)) {
+    auto text = [&](ir::Binder::Place place) { return std::to_string(size_at(place)); };
+    user_error("weft::call: {}{}, but got {}", types.requirement(misfit->input), types.sources_of(*misfit, text),
+               text_of(inputs[misfit->input]));
+  }
+  run(symbols, inputs, outputs, team);
+}
+
+namespace {
+
+/// The executable that is kept for the text, or that of `make_program`.
+template <typename MakeProgram>
+std::shared_ptr<const Executable> find_or_build(std::string key, MakeProgram make_program) {
   {
     std::lock_guard lock(state.mutex);
     if (auto found = state.executables.find(key); found != state.executables.end())
       if (auto executable = found->second.lock()) return executable;
   }
   // Two threads may build the same program at once; the first to finish is kept.
-  auto executable = build(text);
+  auto executable = build(make_program());
   std::lock_guard lock(state.mutex);
   state.sweep();
   auto& known = state.executables[std::move(key)];
   if (auto other = known.lock()) return other;
   known = executable;
   return executable;
+}
+
+}  // namespace
+
+std::shared_ptr<const Executable> compile(std::string_view text) {
+  return find_or_build(std::string(text), [&] { return ir::parse(text); });
+}
+
+std::shared_ptr<const Executable> compile(std::string_view text, const ir::Program& program) {
+  return find_or_build(std::string(text), [&] { return program; });
 }
 
 Stats stats() {

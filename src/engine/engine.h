@@ -6,7 +6,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "ir/binder.h"
 #include "ir/program.h"
 #include "runtime/team.h"
 #include "runtime/tensor.h"
@@ -19,10 +21,16 @@ class Executable {
   virtual ~Executable() = default;
   /// The program as given, for types and shapes of inputs and outputs.
   virtual const ir::Program& program() const = 0;
-  /// Outputs are dense, of the sizes that the program's types give, allocated by the caller, and overlap nothing.
-  /// User's error when inputs don't fit the program, std::bad_alloc when the arena can't be had.
-  virtual void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
-                   runtime::Team& team) const = 0;
+  /// Checks the inputs of a call, and gives symbols their values.
+  virtual const ir::Binder& binder() const = 0;
+  /// With inputs that fit the program, and binder()'s values of symbols for them. Outputs are dense, of the sizes that
+  /// the program's types give, allocated by the caller, and overlap nothing. std::bad_alloc when the arena can't be
+  /// had.
+  virtual void run(const std::vector<int64_t>& symbols, std::span<const runtime::TensorRef> inputs,
+                   std::span<const runtime::TensorRef> outputs, runtime::Team& team) const = 0;
+  /// The same after checking the inputs. User's error naming the input, what it must be and what it is.
+  void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
+           runtime::Team& team) const;
   /// The buffer plan as text, for these sizes of symbols: a line a buffer, the last line the peak in bytes.
   virtual std::string plan(const ir::Bindings& bindings) const = 0;
   /// The whole plan, of stages too, for any sizes (runtime/plan_text.h).
@@ -32,6 +40,8 @@ class Executable {
 /// The executable of a program's text, found by the text as long as somebody holds it, else compiled. User's error when
 /// the text doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
+/// The same for a program that is parsed already, of that text.
+std::shared_ptr<const Executable> compile(std::string_view text, const ir::Program& program);
 
 /// What the engine counted since the process began: programs compiled, seconds, cache hits, and for each reason how
 /// often something ran through the interpreter instead of machine code.

@@ -5,7 +5,6 @@
 
 #include "base/settings.h"
 #include "engine/callbacks.h"
-#include "engine/inputs.h"
 #include "ir/printer.h"
 #include "jit/jit.h"
 #include "passes/layout/fuse.h"
@@ -18,7 +17,7 @@ namespace {
 
 class Native : public Executable {
  public:
-  explicit Native(ir::Program program) : program_(std::move(program)), fused_(program_) {
+  explicit Native(ir::Program program) : program_(std::move(program)), binder_(program_), fused_(program_) {
     passes::drop_annotations(fused_.body);  // a dump of fuse is a program too, but its stages are found anew
     passes::run_passes(fused_, passes::compile_pipeline());
     calls_out_ = calls_out(fused_.body);
@@ -31,16 +30,18 @@ class Native : public Executable {
     runtime::StageCode code{std::vector<runtime::StageFunction>(count), std::vector<runtime::CallFunction>(count)};
     link(schedule_.plan.stages, schedule_.body, code);
     native_ = std::make_unique<runtime::NativeProgram>(plan_to_run(), std::move(code));
-    checker_ = std::make_unique<InputChecker>(program_, native_->plan().symbols);
+    internal_check(native_->plan().symbols == binder_.symbols(), "@{} has other symbols in its plan", program_.name);
   }
 
   bool from_cache() const { return from_cache_; }
   int64_t instructions() const { return instructions_; }
   const ir::Program& program() const override { return program_; }
 
-  void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
-           runtime::Team& team) const override {
-    std::vector<int64_t> symbols = checker_->values(inputs);
+  const ir::Binder& binder() const override { return binder_; }
+  using Executable::run;
+
+  void run(const std::vector<int64_t>& symbols, std::span<const runtime::TensorRef> inputs,
+           std::span<const runtime::TensorRef> outputs, runtime::Team& team) const override {
     internal_check(outputs.size() == program_.body.results.size(), "@{} has {} outputs, got memory for {}",
                    program_.name, program_.body.results.size(), outputs.size());
     std::vector<const void*> from;
@@ -98,6 +99,7 @@ class Native : public Executable {
   }
 
   ir::Program program_;
+  ir::Binder binder_;
   ir::Program fused_;
   bool calls_out_ = false;  ///< PyTorch's operators have threads of their own, unless they are called from a team's
   planning::Schedule schedule_;  // points into fused_
@@ -105,7 +107,6 @@ class Native : public Executable {
   bool from_cache_ = false;
   int64_t instructions_ = 0;
   std::unique_ptr<runtime::NativeProgram> native_;
-  std::unique_ptr<InputChecker> checker_;
 };
 
 }  // namespace

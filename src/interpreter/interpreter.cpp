@@ -7,7 +7,7 @@
 #include "base/batch_sizes.h"
 #include "base/external.h"
 #include "interpreter/evaluator.h"
-#include "ir/verifier.h"
+#include "ir/binder.h"
 
 namespace weft::interpreter {
 namespace {

@@ -97,46 +97,8 @@ class Verifier {
   std::set<std::string> symbols_;
 };
 
-std::string input_name(const Program& program, size_t i) {
-  const std::string& name = program.values[program.body.args[i]].name;
-  return name.empty() ? fmt::format("input {}", i) : fmt::format("input {} (%{})", i, name);
-}
-
 }  // namespace
 
 void verify(const Program& program) { Verifier(program).run(); }
-
-Bindings bind(const Program& program, const std::vector<std::vector<int64_t>>& sizes) {
-  const auto& inputs = program.body.args;
-  check(sizes.size() == inputs.size(), "@{} takes {} inputs, but got {}", program.name, inputs.size(), sizes.size());
-  Bindings bindings;
-  std::map<std::string, size_t> origins;  // the input that bound each symbol
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Type& type = program.type(inputs[i]);
-    check(type.rank() == static_cast<int64_t>(sizes[i].size()), "{}: expected {}, which has {} dims, but got {} dims",
-          input_name(program, i), to_string(type), type.rank(), sizes[i].size());
-    for (size_t d = 0; d < sizes[i].size(); ++d) {
-      check(sizes[i][d] >= 0, "{}: dim {} has the negative size {}", input_name(program, i), d, sizes[i][d]);
-      const Dim& dim = type.shape[d];
-      if (dim.factor != 1 || dim.symbols.size() != 1) continue;
-      const std::string& symbol = dim.symbols[0];
-      auto [it, fresh] = bindings.emplace(symbol, sizes[i][d]);
-      if (fresh) origins.emplace(symbol, i);
-      check(it->second == sizes[i][d], "{}: dim {} of {} is {}, but {} is {} in {}", input_name(program, i), d,
-            to_string(type), sizes[i][d], symbol, it->second, input_name(program, origins[symbol]));
-    }
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Type& type = program.type(inputs[i]);
-    for (size_t d = 0; d < sizes[i].size(); ++d) {
-      std::optional<int64_t> expected = try_evaluate(type.shape[d], bindings);
-      check(expected.has_value(), "{}: dim {} of {} should be {}, which overflows 64 bits, but is {}",
-            input_name(program, i), d, to_string(type), to_string(type.shape[d]), sizes[i][d]);
-      check(sizes[i][d] == *expected, "{}: dim {} of {} should be {}, but is {}", input_name(program, i), d,
-            to_string(type), *expected, sizes[i][d]);
-    }
-  }
-  return bindings;
-}
 
 }  // namespace weft::ir

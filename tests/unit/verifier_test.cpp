@@ -2,6 +2,7 @@
 
 #include "ir/verifier.h"
 
+#include "ir/binder.h"
 #include "ir/builder.h"
 #include "ir/parser.h"
 #include "programs.h"
@@ -111,12 +112,15 @@ TEST(Bind, SaysWhatDoesNotFit) {
   auto error = [&](const std::vector<std::vector<int64_t>>& sizes) {
     return error_of([&] { ir::bind(program, sizes); });
   };
-  EXPECT_EQ(error({{6, 2}}), "@p takes 2 inputs, but got 1");
-  EXPECT_EQ(error({{6, 2, 1}, {2, 3, 4}}), "input 0 (%a): expected f32[B*T,B], which has 2 dims, but got 3 dims");
-  EXPECT_EQ(error({{6, 2}, {3, 2, 4}}), "input 1: dim 0 of f32[B,T,4] is 3, but B is 2 in input 0 (%a)");
-  EXPECT_EQ(error({{6, 2}, {2, 3, 5}}), "input 1: dim 2 of f32[B,T,4] should be 4, but is 5");
-  EXPECT_EQ(error({{7, 2}, {2, 3, 4}}), "input 0 (%a): dim 0 of f32[B*T,B] should be 6, but is 7");
-  EXPECT_EQ(error({{6, -2}, {2, 3, 4}}), "input 0 (%a): dim 1 has the negative size -2");
+  EXPECT_EQ(error({{6, 2}}), "program @p takes 2 inputs, but got 1");
+  EXPECT_EQ(error({{6, 2, 1}, {2, 3, 4}}), "input 0 'a' of program @p must be f32[B*T,B], but got f32[6,2,1]");
+  EXPECT_EQ(error({{6, 2}, {3, 2, 4}}),
+            "input 1 of program @p must be f32[B,T,4] with B = 2 (dim 1 of input 0 'a'), but got f32[3,2,4]");
+  EXPECT_EQ(error({{6, 2}, {2, 3, 5}}), "input 1 of program @p must be f32[B,T,4], but got f32[2,3,5]");
+  EXPECT_EQ(error({{7, 2}, {2, 3, 4}}),
+            "input 0 'a' of program @p must be f32[B*T,B] with B = 2 (dim 1 of input 0 'a') and T = 3 (dim 1 of input "
+            "1), but got f32[7,2]");
+  EXPECT_EQ(error({{6, -2}, {2, 3, 4}}), "input 0 'a' of program @p must be f32[B*T,B], but got f32[6,-2]");
 }
 
 TEST(Dims, MultiplyAndOverflow) {
