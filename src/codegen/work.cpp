@@ -11,7 +11,7 @@ using ir::ValueId;
 
 constexpr int64_t kPerElement = 4;
 
-/// The product of costs. A number that overflows is the largest there is: an estimate refuses no program.
+/// The product of costs. An overflow gives the largest number, since an estimate must not refuse a program.
 ir::Dim times(const ir::Dim& a, const ir::Dim& b) {
   int64_t ignored = 0;
   if (!__builtin_mul_overflow(a.factor, b.factor, &ignored)) return a * b;
