@@ -22,14 +22,14 @@ using runtime::CallFunction;
 using runtime::Share;
 using runtime::share_of;
 
-/// A matrix in a plan's buffer: rows of columns, a column slice of wider rows perhaps.
+/// A matrix in a buffer of the plan, perhaps a slice of columns of wider rows.
 struct Matrix {
   int64_t buffer;
   runtime::DimExpr rows;
   int64_t columns, skip, stride;  ///< elements
   int64_t element_size;
 
-  /// Null where a matrix without rows has no memory.
+  /// The first element; null if a matrix without rows has no memory.
   void* at(const CallContext& context) const {
     char* first = static_cast<char*>(context.buffers[buffer]);
     return first ? first + skip * element_size : nullptr;
@@ -40,7 +40,7 @@ bool has_kernels(DType dtype) { return dtype == DType::kF32 || dtype == DType::k
 
 const runtime::DTypeKernels& kernels_of(DType dtype) { return runtime::kernels(runtime::active_isa(), dtype); }
 
-/// The rows of a value: all dims but the last; slices of columns are followed to the memory that they view.
+/// A value as a matrix, whose rows are all dims but the last. Follows slices of columns to the memory that they view.
 Matrix matrix_of(const codegen::Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   ir::Dim rows(1);
@@ -57,7 +57,7 @@ Matrix matrix_of(const codegen::Schedule& schedule, ValueId value) {
   return matrix;
 }
 
-/// The same where columns may be joined from several ranges (fuse's mark), which follow each other.
+/// The same for a value that may be several ranges of columns side by side (the mark `ranges` of fuse).
 std::vector<Matrix> matrices_of(const codegen::Schedule& schedule, ValueId value) {
   auto found = schedule.definition.find(value);
   if (found == schedule.definition.end() || !found->second->has("ranges")) return {matrix_of(schedule, value)};
@@ -104,7 +104,7 @@ CallFunction make_pack(const codegen::Schedule& schedule, const Op& op) {
   };
 }
 
-/// One member's share of the product of two matrices, into c.
+/// Computes one member's share of the product of two matrices.
 void run_outer(const runtime::DTypeKernels& kernels, const Matrix& a, const Matrix& b, void* c, int64_t ldc,
                const CallContext& context) {
   runtime::OuterArgs args{a.at(context), b.at(context), c,  a.rows.evaluate(context.symbols), a.columns, b.columns,
@@ -154,8 +154,8 @@ CallFunction make_column_sum(const codegen::Schedule& schedule, const Op& op, st
   };
 }
 
-/// Whether the reduction sums away leading dims and keeps constant ones: then the operand is a matrix of the kept
-/// columns.
+/// Whether the reduction sums over leading dims and the kept dims are constant, so that it sums down the columns of a
+/// matrix.
 bool sums_down_columns(const codegen::Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   std::vector<int64_t> dims = op.attr<std::vector<int64_t>>("dims");
@@ -211,7 +211,7 @@ class Interpreted {
   struct Memory {
     const CallContext& context;
     const ir::Bindings& bindings;
-    std::map<ValueId, interpreter::Array> computed;  // views without memory, and the sizes of those with
+    std::map<ValueId, interpreter::Array> computed;  // views, with their elements; other values, sizes only
   };
 
   interpreter::View view(Memory& memory, ValueId value) const {

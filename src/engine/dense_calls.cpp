@@ -34,7 +34,7 @@ char* at(const CallContext& context, int64_t buffer, int64_t bytes) {
 
 // ---- products
 
-/// `batches` products of matrices that lie one behind the other.
+/// `batches` products of matrices, consecutive in memory.
 struct Products {
   int64_t a, b, c;  ///< buffers
   DimExpr batches, m, n, k;
@@ -59,7 +59,7 @@ struct Products {
     }
   }
 
-  /// Whole products where there are enough, else parts of every one.
+  /// Members share whole products if there are enough of them, else the parts of each.
   void share(const CallContext& context, int64_t batches, int64_t m, int64_t n, Share& all, Share& rows,
              Share& columns) const {
     constexpr int64_t kRowBlock = 8, kEnoughRows = 64;
@@ -101,14 +101,14 @@ CallFunction make_products(const codegen::Schedule& schedule, const Op& op) {
 
 // ---- reductions
 
-/// One dim of the operand, with dims next to it of the same kind: kept or folded away.
+/// Neighbouring dims of the operand as one: either all are folded away, or all are kept.
 struct FoldDim {
   DimExpr size;
   bool folded;
 };
 
-/// A fold over dims of a dense operand, as folds of matrices: from the last folded dim on, rows of the kept columns
-/// behind it.
+/// A fold over dims of a dense operand. It is a loop over folds of matrices: the last folded dim gives the rows, the
+/// kept dims behind it the columns.
 class Reduction {
  public:
   Reduction(std::vector<FoldDim> dims, size_t place, bool is_sum, int64_t element_size)
@@ -123,7 +123,7 @@ class Reduction {
     if (columns == 0) return;
     for (size_t i = 0; i < last; ++i)
       if (!dims_[i].folded) kept *= sizes[i];
-    // The outermost kept dim is shared, or where that is too small the columns are.
+    // Members share the kept dims in front, or the columns if these dims are too small.
     bool by_columns = columns >= 64 * context.threads || kept < context.threads;
     Share part{0, columns}, outer{0, kept};
     if (by_columns)
@@ -133,7 +133,7 @@ class Reduction {
     if (part.first >= part.last) return;
     for (int64_t i = outer.first; i < outer.last; ++i)
       fill(out + (i * columns + part.first) * element_size_, part.last - part.first);
-    if (std::ranges::find(sizes, 0) != sizes.end()) return;  // nothing is folded into what was filled
+    if (std::ranges::find(sizes, 0) != sizes.end()) return;  // a fold over nothing is the neutral element
     Walk walk{sizes, last, columns, part, outer, x, out};
     descend(walk, 0, 0, 0);
   }
@@ -143,14 +143,14 @@ class Reduction {
 
   struct Walk {
     const Sizes& sizes;
-    size_t last;  ///< the dims before it are walked, but for the one right before it, which is folded
+    size_t last;  ///< dim last-1 is folded by the kernel; the dims before that are walked
     int64_t columns;
     Share part, outer;
     const char* x;
     char* out;
   };
 
-  /// `from`: how many elements of the dims so far; `to`: the same of kept ones.
+  /// `from`: the flat index over the dims so far; `to`: the same over the kept ones.
   void descend(const Walk& walk, size_t dim, int64_t from, int64_t to) const {
     if (dim + 1 == walk.last) {
       if (to < walk.outer.first || to >= walk.outer.last) return;
@@ -272,7 +272,7 @@ CallFunction make_size(const codegen::Schedule& schedule, const Op& op) {
 
 // ---- integer division
 
-/// a / b or, with `rest`, a % b; by -1 the least number is itself, and nothing is left.
+/// a / b or, with `rest`, a % b. For b = -1, where the processor would trap on the least number, they are -a and 0.
 template <typename T>
 T quotient(T a, T b, bool rest) {
   if (b == -1) return rest ? T{0} : static_cast<T>(uint64_t{0} - static_cast<uint64_t>(a));

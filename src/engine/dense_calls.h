@@ -5,8 +5,8 @@
 
 namespace weft::engine {
 
-/// Kernels of the runtime for products and reductions of dense operands of any sizes (numbers or symbols), for indices
-/// and for integer division; empty where there is none for the op or its dtype.
+/// The kernel of the runtime for a product or reduction of dense operands of any sizes (numbers or symbols), for
+/// indices (iota, size) or for integer division; empty if there is none for the op or its dtype.
 runtime::CallFunction make_dense(const codegen::Schedule& schedule, const ir::Op& op);
 
 }  // namespace weft::engine

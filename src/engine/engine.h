@@ -20,19 +20,19 @@ class Executable {
   /// The program as given, for types and shapes of inputs and outputs.
   virtual const ir::Program& program() const = 0;
   /// Outputs are dense, of the sizes that the program's types give, allocated by the caller, and overlap nothing.
-  /// User's error when inputs don't fit the program, std::bad_alloc when the arena can't be had.
+  /// User's error if inputs don't fit the program, std::bad_alloc if there is no memory for the arena.
   virtual void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
                    runtime::Team& team) const = 0;
   /// The buffer plan as text, for these sizes of symbols: a line a buffer, the last line the peak in bytes.
   virtual std::string plan(const ir::Bindings& bindings) const = 0;
 };
 
-/// The executable of a program's text, found by the text as long as somebody holds it, else compiled. User's error when
-/// the text doesn't parse.
+/// The executable of a program's text. It is compiled, unless somebody still holds that of the same text. User's error
+/// if the text doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
 
-/// What the engine counted since the process began: programs compiled, seconds, cache hits, and for each reason how
-/// often something ran through the interpreter instead of machine code.
+/// Counts since the process began: programs compiled, seconds, cache hits, and for each reason how often something ran
+/// in the interpreter instead of in machine code.
 struct Stats {
   int64_t compiled = 0;
   int64_t object_cache_hits = 0;  ///< taken from the disk instead of compiled

@@ -9,8 +9,8 @@
 
 namespace weft::engine {
 
-/// Finds the values of a program's symbols from its inputs' sizes, and checks types and sizes, in one pass without
-/// maps.
+/// Binds a program's symbols to values from the sizes of its inputs, and checks types and sizes, in one pass over flat
+/// lists.
 class InputChecker {
  public:
   /// `symbols`: in the order wanted by values().
@@ -25,12 +25,12 @@ class InputChecker {
     int64_t factor;                ///< times ...
     std::vector<int64_t> symbols;  ///< ... these
   };
-  /// Whether a dim is as large as its type says. A product that overflows fits no size, nor do its low bits.
+  /// Whether a dim is as large as its type says. A product that overflows fits no size.
   static bool fits(const Size& size, std::span<const int64_t> values, int64_t given);
   [[noreturn]] void complain(std::span<const runtime::TensorRef> inputs) const;
 
   const ir::Program& program_;
-  std::vector<std::pair<size_t, size_t>> binders_;  ///< for each symbol, the input and dim that are it alone
+  std::vector<std::pair<size_t, size_t>> binders_;  ///< for each symbol, an input and a dim of it that is this symbol
   std::vector<Size> sizes_;
 };
 

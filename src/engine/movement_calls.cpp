@@ -17,7 +17,7 @@ using runtime::CallFunction;
 using runtime::CopyDim;
 using runtime::Share;
 
-// A call may be made in every step of a loop: nothing below allocates.
+// A call may run in every step of a loop, so nothing below allocates.
 using Sizes = InlineVector<int64_t, ir::kMaxRank>;
 using CopyDims = InlineVector<CopyDim, ir::kMaxRank>;
 
@@ -49,7 +49,7 @@ Place place_of(const codegen::Schedule& schedule, ValueId value) {
 
 bool has_elements(const Sizes& sizes) { return std::ranges::find(sizes, 0) == sizes.end(); }
 
-/// Of a tensor without elements: zeros, since what its other dims come to may overflow.
+/// The strides of a dense tensor. Zeros if it has no elements, since the product of its other dims may overflow.
 Sizes strides_of(const Sizes& sizes) {
   if (!has_elements(sizes)) return Sizes(sizes.size(), 0);
   Sizes strides(sizes.size(), 1);
@@ -63,7 +63,7 @@ int64_t product(const Sizes& sizes, size_t first, size_t last) {
   return result;
 }
 
-/// Element `offset` of a value: where a copy begins.
+/// A value from element `offset` on, where a copy begins.
 struct Start {
   const Place& place;
   int64_t offset;
@@ -73,7 +73,7 @@ void copy_share(const CopyDims& dims, Start from, Start to, const CallContext& c
   const int64_t size = to.place.element_size;
   runtime::StridedCopy copy(dims, size);
   Share share = share_of(copy.units(), context);
-  if (share.first == share.last) return;  // what has no elements may have no memory to point into either
+  if (share.first == share.last) return;  // a value without elements may have no memory to point into
   copy.run(from.place.data(context) + from.offset * size, to.place.data(context) + to.offset * size, share.first,
            share.last);
 }
@@ -120,7 +120,7 @@ CallFunction make_broadcast(const Place& from, const Place& to, std::vector<int6
   };
 }
 
-/// Zeros are written by whoever has them in its share of the outer rows; the rows themselves are copied likewise.
+/// Pads: members share the outer rows, and each writes the zeros and copies the elements of its rows.
 CallFunction make_pad(const Place& from, const Place& to, size_t dim, int64_t low) {
   return [=](const CallContext& context, std::string&) {
     Sizes source = from.sizes(context), sizes = to.sizes(context);

@@ -18,7 +18,7 @@ namespace {
 class Native : public Executable {
  public:
   explicit Native(ir::Program program) : program_(std::move(program)), fused_(program_) {
-    passes::drop_annotations(fused_.body);  // a dump of fuse is a program too, but its stages are found anew
+    passes::drop_annotations(fused_.body);  // the text may be a dump of fuse, whose stages are assigned anew
     passes::run_passes(fused_, passes::compile_pipeline());
     calls_out_ = calls_out(fused_.body);
     schedule_ = codegen::schedule(fused_, jit::tile_rows());
@@ -63,7 +63,7 @@ class Native : public Executable {
     });
   }
 
-  /// Gives the stages of a block, and those within them, what they run.
+  /// Sets the functions of a block's stages and of those within them.
   void link(std::vector<runtime::StagePlan>& stages, const codegen::BlockSchedule& block) {
     for (size_t i = 0; i < stages.size(); ++i) {
       const ir::Op& op = *block.stages[i].ops[0];
@@ -84,7 +84,7 @@ class Native : public Executable {
 
   ir::Program program_;
   ir::Program fused_;
-  bool calls_out_ = false;      ///< PyTorch's operators have threads of their own, unless they are called from a team's
+  bool calls_out_ = false;      ///< runs on one thread, so that PyTorch's operators may use the team themselves
   codegen::Schedule schedule_;  // points into fused_
   std::unique_ptr<jit::Code> code_;
   bool from_cache_ = false;
