@@ -17,7 +17,8 @@ namespace {
 /// Tensors of one shape: one for a sum, value and index for a running maximum.
 using Parts = std::vector<Tensor>;
 
-/// Each element along a dim joined with all before it. `combine` is of the parts of earlier and of later elements.
+/// A prefix scan: combines each element along a dim with all before it. `combine` takes the totals of the earlier and
+/// of the later elements.
 template <typename Combine>
 Parts running(Parts parts, int64_t dim, Combine combine) {
   int64_t size = parts[0].dim() > 0 ? parts[0].size(dim) : 1;

@@ -62,7 +62,8 @@ std::string describe(const at::Tensor& tensor) {
   return text + ']';
 }
 
-// A plain size differs or not; a symbolic one becomes a guard or, when unbacked, a check at run time.
+// Plain sizes are compared; a comparison of symbolic sizes becomes a guard or, if they are unbacked, a check at run
+// time.
 bool same(int64_t a, int64_t b) { return a == b; }
 bool same(const c10::SymInt& a, const c10::SymInt& b) { return a.sym_eq(b).expect_true(__FILE__, __LINE__); }
 

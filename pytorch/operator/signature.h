@@ -13,9 +13,8 @@ namespace weft::torch_operator {
 at::ScalarType scalar_type(DType dtype);
 std::optional<DType> dtype_of(at::ScalarType type);
 
-/// A program's input and output types, prepared for calls: symbols are numbers, and where each symbol's value comes
-/// from is known, so that checking a call's inputs walks flat lists. All functions work on SymInts as they do on plain
-/// sizes.
+/// A program's input and output types, prepared for calls. Symbols are numbered, and the input dim that binds each is
+/// known, so that checking the inputs of a call walks flat lists. All functions work on plain sizes and on SymInts.
 class Signature {
  public:
   /// As ir::Dim, symbols as indices.
@@ -57,7 +56,7 @@ class Signature {
     int input, dim;
   };
 
-  /// Nothing where it overflows: low bits that happen to be some tensor's size are none. 0 times anything is 0.
+  /// The size, or none if it overflows: wrapped bits might equal a tensor's size by chance. 0 times anything is 0.
   template <typename Int>
   static std::optional<Int> evaluate(const Size& size, const std::vector<Int>& values) {
     Int result = size.factor;
@@ -71,7 +70,7 @@ class Signature {
   }
   static bool is_zero(int64_t size) { return size == 0; }
   static bool is_zero(const c10::SymInt& size) { return size.maybe_as_int() == 0; }
-  /// False where the product overflows. Products of symbolic sizes are PyTorch's.
+  /// False if the product overflows. PyTorch multiplies symbolic sizes.
   static bool multiply(int64_t& product, int64_t size) { return !__builtin_mul_overflow(product, size, &product); }
   static bool multiply(c10::SymInt& product, const c10::SymInt& size) {
     auto left = product.maybe_as_int(), right = size.maybe_as_int();
@@ -91,7 +90,7 @@ class Signature {
   std::vector<Tensor> inputs_, outputs_;
   std::vector<std::string> symbols_;
   std::vector<Place> sources_;  ///< by symbol
-  std::vector<Place> checks_;   ///< all dims but the sources
+  std::vector<Place> checks_;   ///< all other dims
 };
 
 }  // namespace weft::torch_operator
