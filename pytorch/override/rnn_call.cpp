@@ -16,7 +16,7 @@ using at::Tensor;
 using at::TensorList;
 using Form = RnnConfig::Form;
 
-/// Whether a tensor's Python class handles operators itself and is none of PyTorch's tracing classes, which let any
+/// Whether a tensor's Python class handles operators itself. PyTorch's tracing classes don't count, since they let any
 /// operator through.
 bool of_unknown_subclass(const Tensor& tensor) {
   if (!tensor.key_set().has(c10::DispatchKey::Python)) return false;
@@ -77,8 +77,8 @@ bool is_one_primitive(const RnnCall& call, const RnnConfig& config) {
 
 using DTypes = RnnConfig::DTypes;
 
-/// The types of results under autocast are what PyTorch's composites make of products in the type `low` and states in
-/// their own.
+/// Sets the types under autocast. They are those of PyTorch's composites, where products are of type `low` and states
+/// keep their own.
 void apply_autocast(DTypes& types, DType low, const RnnCall& call, const RnnConfig& config) {
   auto with_low = [&](DType state) { return state == low ? low : DType::kF32; };
   types.rounding = low;
