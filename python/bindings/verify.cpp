@@ -1,4 +1,4 @@
-// The comparison of recurrent layers with what another implementation answered.
+// The comparison of recurrent layers with a recording of another implementation (src/verify).
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
