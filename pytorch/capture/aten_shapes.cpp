@@ -37,7 +37,7 @@ ValueId permuted(const AtenCall& call, ValueId x, std::vector<int64_t> perm) {
 
 namespace {
 
-/// What `value` is the transpose of (the last two dims swapped), or kNoValue when it is none.
+/// If `value` is a transpose (of the last two dims), its operand; else kNoValue.
 ValueId untransposed(const AtenCall& call, ValueId value) {
   const ir::Op* op = transpose_defining(call, value);
   if (!op || call.type(value).rank() < 2) return ir::kNoValue;

@@ -56,7 +56,7 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
   return running({wide(x)}, dim, add)[0].to(x.scalar_type());
 }
 
-/// Of equal elements the later one is taken, and a NaN stays.
+/// A running maximum or minimum. Of equal elements the later one is taken, and a NaN stays.
 template <Tensor (*wins)(const Tensor&, const Tensor&)>
 std::tuple<Tensor, Tensor> running_extremum(const Tensor& x, int64_t dim) {
   auto later = [](const Parts& early, const Parts& late) -> Parts {

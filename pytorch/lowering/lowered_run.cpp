@@ -338,7 +338,7 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
   }
   decomposing_.erase(name);
   check_types(op, arguments, results);
-  // What an operation was given is no result of it: autograd gives each result a history of its own.
+  // A result that is an argument itself is cloned, since autograd gives each result a history of its own.
   for (IValue& result : results) {
     if (!result.isTensor() || !result.toTensor().defined()) continue;
     for (const IValue& argument : arguments) {

@@ -179,7 +179,7 @@ std::vector<int64_t> Writer::ids(Recording& run, at::ArrayRef<IValue> arguments)
 
 // ---- types and inputs
 
-/// Of a value; constants have their sizes.
+/// The sizes of a value; those of constants are numbers.
 std::vector<Size> Writer::sizes(int64_t id) {
   if (id < 0) {
     std::vector<Size> found;

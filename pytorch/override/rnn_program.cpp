@@ -208,7 +208,7 @@ class RnnBuilder {
     }
   }
 
-  /// What a product reads: rounded as autocast says, then in the type that is computed in.
+  /// An operand of a product: rounded to autocast's type, then cast to the type in which the program computes.
   ValueId operand(ValueId value) {
     if (config_.dtypes.rounding) value = builder_.cast(value, *config_.dtypes.rounding);
     return builder_.cast(value, compute_);

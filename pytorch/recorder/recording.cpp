@@ -49,10 +49,10 @@ std::vector<int64_t> contiguous(at::IntArrayRef sizes) {
 constexpr c10::DispatchKeySet kWrapperKeys({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
                                             c10::DispatchKey::Functionalize, c10::DispatchKey::Batched});
 
-/// Of arguments, in a record.
+/// Codes of arguments in a record.
 enum Tag : int64_t { kNone, kUndefined, kOwn, kOutside, kWrapped, kInt, kBool, kDouble, kInts, kText, kDevice, kList };
 
-/// Of a value that no operation has made.
+/// In place of the operation, for a value that no operation has made.
 constexpr size_t kNoMaker = SIZE_MAX;
 
 /// Codes of entries in a record that are no operations; operations have positive numbers.

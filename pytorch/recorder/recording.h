@@ -85,7 +85,7 @@ class Recording {
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   const Record& part, size_t payload);
 
-  /// With the derivative's program, in a run that is being lowered.
+  /// The same in a run that is being lowered, where the derivative is a program.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   std::string vjp);
 

@@ -96,7 +96,7 @@ class OwnTeam : public Team {
   alignas(64) std::atomic<size_t> running_{0};
 };
 
-/// By size. Never destroyed: workers may still sleep in them when the process ends.
+/// The teams by size. Never destroyed: workers may still sleep in them when the process ends.
 struct Teams {
   std::mutex mutex;
   int64_t cores = 0;  // not known yet

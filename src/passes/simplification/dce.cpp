@@ -97,7 +97,7 @@ class Dce {
         sweep_control(op);
   }
 
-  /// Of a cond or while.
+  /// Removes the dead results of a cond, and the dead carries of a while.
   void sweep_control(Op& op) {
     bool loop = op.code == OpCode::kWhile;
     std::vector<bool> dead;
