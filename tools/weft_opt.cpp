@@ -11,6 +11,7 @@
 #include "base/settings.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
+#include "op_table.h"
 #include "passes/pass_runner.h"
 
 namespace {
@@ -19,6 +20,7 @@ struct Options {
   std::vector<std::string> passes;
   bool verify_each = false;
   bool list_passes = false;
+  bool list_ops = false;
   bool canonical = false;
   std::string file;
 };
@@ -33,6 +35,10 @@ std::string read_text(const std::string& file) {
 void run(const Options& options) {
   if (options.list_passes) {
     for (const weft::passes::Pass& pass : weft::passes::all_passes()) std::cout << pass.name << '\n';
+    return;
+  }
+  if (options.list_ops) {
+    std::cout << weft::tools::op_table();
     return;
   }
   if (options.verify_each) weft::mutable_settings().verify = true;
@@ -52,10 +58,11 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_flag("--verify-each", options.verify_each, "verify the program after every pass");
   app.add_flag("--list-passes", options.list_passes, "print the names of all passes and stop");
+  app.add_flag("--list-ops", options.list_ops, "print the op table, columns separated by tabs, and stop");
   app.add_flag("--canonical", options.canonical, "print numbers in place of names");
   app.add_option("file", options.file, "the program's file; - is the standard input");
   CLI11_PARSE(app, argc, argv);
-  if (options.file.empty() && !options.list_passes) {
+  if (options.file.empty() && !options.list_passes && !options.list_ops) {
     std::cerr << "weft-opt: a file is needed, or - for the standard input\n";
     return 2;
   }

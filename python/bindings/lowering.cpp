@@ -1,4 +1,4 @@
-// Recorded runs as programs, for weft._replay.
+// Recorded runs as programs (pytorch/lowering), for Python.
 
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
@@ -19,7 +19,7 @@ namespace {
 using lowering::LoweredRun;
 using recorder::Recording;
 
-/// As Python's functions take it: of dtypes and the like Python's objects, not their numbers.
+/// An argument as Python functions take it: a dtype, layout or memory format as Python's object, not as its number.
 py::object as_python(const c10::IValue& value, const c10::TypePtr& type) {
   if (auto optional = type->cast<c10::OptionalType>(); optional && !value.isNone())
     return as_python(value, optional->getElementType());
@@ -68,7 +68,7 @@ auto derivative_with(py::function function) {
   };
 }
 
-/// Tensors as ("operand", which), any other argument as Python has it.
+/// An argument for Python: a tensor as ("operand", number), any other as Python's object.
 py::object spelled(const lowering::ExternOperation& operation, const c10::IValue& value, const c10::TypePtr& type) {
   if (value.isTensor()) {
     if (!value.toTensor().defined()) return py::none();

@@ -22,8 +22,8 @@ using recorder::Record;
 using recorder::Recording;
 using recorder::Template;
 
-/// A tensor as ("value", its number), any other argument as Python has it. `numbers`: the free ones, by their place in
-/// the record, which an operation's arguments take in order; they become ("number", which, value).
+/// An argument for Python: a tensor as ("value", number), any other as Python's object. `numbers`: the free numbers by
+/// their place in the record; an operation's arguments take them in order and become ("number", which, value).
 class Spelling {
  public:
   Spelling(Recording& recording, const Operation& operation, const std::vector<size_t>& free)
@@ -120,12 +120,12 @@ py::object failure(const Recording& recording) {
   return py::make_tuple(kKinds[found.kind], found.reason, changed);
 }
 
-/// A context manager: within, nothing is recorded.
+/// A context manager that suspends recording.
 struct Suspended {
   Recording* before = nullptr;
 };
 
-/// A context manager: within, hooks on what autograd saves see nothing.
+/// A context manager that switches off the hooks on tensors that autograd saves.
 struct WithoutSavedTensorHooks {
   bool before = false;
 };

@@ -1,4 +1,4 @@
-// The comparison of recurrent layers with what another implementation answered.
+// The comparison of recurrent layers with a recording of another implementation (src/verify).
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -219,8 +219,8 @@ py::list to_python(const verify::Changes& changes) {
   return result;
 }
 
-/// What layers answer to x with the first known change of that name and of a form that begins so; None if there is
-/// none. For tests.
+/// For tests: the results of the layers on x after the first known change of that name whose form begins with `detail`;
+/// None if there is no such change.
 py::object changed_layers(const py::list& layer_list, const Array& x, const std::string& name,
                           const std::string& detail) {
   const std::vector<verify::Layer> layers = layers_of(layer_list);

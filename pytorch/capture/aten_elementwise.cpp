@@ -24,8 +24,8 @@ DType promote(DType a, DType b) {
   return size_of(a) > size_of(b) ? a : b;
 }
 
-/// As at::native::combine_categories: tensors with dims before those without, these before numbers, unless what comes
-/// later is of a higher kind.
+/// Type promotion as in at::native::combine_categories. Tensors with dims take precedence over tensors without, and
+/// these over numbers, unless the lower of two is of a higher kind (floating over integer over bool).
 MaybeDType combine(MaybeDType higher, MaybeDType lower) {
   if (!higher || !lower) return higher ? higher : lower;
   if (is_floating(*higher)) return higher;
@@ -98,7 +98,7 @@ ValueId exp2(const AtenCall& call) { return call.binary(OpCode::kPow, call.const
 
 namespace {
 
-/// The bound where x is beyond it, or where the bound is a NaN.
+/// x clamped at one side: the bound where x is beyond it or the bound is NaN, else x.
 ValueId bounded(const AtenCall& call, ValueId x, size_t bound, OpCode beyond) {
   if (bound >= call.arguments.size() || call.is_none(bound)) return x;
   ValueId limit = call.operand(bound);
@@ -116,7 +116,7 @@ ValueId clamp(const AtenCall& call) {
 ValueId clamp_min(const AtenCall& call) { return bounded(call, call.operand(0), 1, OpCode::kLt); }
 ValueId clamp_max(const AtenCall& call) { return bounded(call, call.operand(0), 1, OpCode::kGt); }
 
-/// Of integers: the bits of either less those of both.
+/// For integers a xor b is (a | b) - (a & b).
 ValueId exclusive_or(const AtenCall& call) {
   ValueId a = call.operand(0);
   ValueId b = call.operand(1);
@@ -138,7 +138,7 @@ ValueId is_inf(const AtenCall& call) {
 
 namespace {
 
-/// Where a rest is not 0 and has another sign than the divisor: floor and trunc of the quotient differ there.
+/// True where floor and trunc of the quotient differ: the remainder is not 0 and has another sign than the divisor.
 ValueId differ(const AtenCall& call, ValueId rest, ValueId divisor) {
   ValueId zero = call.constant(0.0, rest);
   ValueId signs =
@@ -146,7 +146,7 @@ ValueId differ(const AtenCall& call, ValueId rest, ValueId divisor) {
   return call.binary(OpCode::kAnd, call.binary(OpCode::kNe, rest, zero), signs);
 }
 
-/// As c10::div_floor_floating: exact where the quotient rounded first would not be.
+/// As c10::div_floor_floating. Computed from the remainder, since floor of the rounded quotient may be wrong.
 ValueId floor_quotient(const AtenCall& call, ValueId a, ValueId b) {
   ValueId one = call.constant(1.0);
   ValueId rest = call.binary(OpCode::kRem, a, b);
@@ -195,11 +195,11 @@ ValueId other_leg(const AtenCall& call, ValueId x) {
 
 ValueId half(const AtenCall& call, ValueId x) { return call.builder.mul(x, call.constant(0.5)); }
 
-/// `near`, or log(2 x) where x is so large that a square of it might overflow and `near` would be the same.
+/// near(x), or log(2 x) where x is so large that its square might overflow and both are the same.
 template <typename Near>
 ValueId log_of_twice(const AtenCall& call, ValueId x, Near near) {
   ValueId far = call.binary(OpCode::kGt, x, call.constant(call.result.dtype == DType::kF64 ? 1e9 : 1e5));
-  // What is not chosen gets a 1, where all derivatives are finite or chosen.
+  // The branch that is not chosen gets 1 in place of x, so that its derivative is finite.
   ValueId large = call.builder.select(far, x, call.constant(1.0));
   ValueId log = call.builder.add(call.unary(OpCode::kLog, large), call.constant(std::numbers::ln2));
   return call.builder.select(far, log, near(call.builder.select(far, call.constant(1.0), x)));

@@ -2,11 +2,12 @@
 
 #include "capture/aten_ops.h"
 
-/// Elementwise ATen ops that take more than one op of the IR, and what is made of indices alone (arange, eye, tril).
+/// Elementwise ATen ops that take more than one op of the IR, and ops whose values follow from indices (arange, eye,
+/// tril).
 namespace weft::capture {
 
-/// The dtype in which PyTorch computes with arguments 0 and 1, by its rules of promotion; user's error where one of
-/// them is a number that the region can't know.
+/// The dtype in which PyTorch computes with arguments 0 and 1, by its rules of promotion. User's error if one of them
+/// is a number that the region can't know.
 DType promoted_dtype(const AtenCall& call);
 
 template <ir::OpCode Code>
@@ -25,7 +26,7 @@ ir::ValueId power(const AtenCall& call);
 ir::ValueId power_of_tensors(const AtenCall& call);
 ir::ValueId exp2(const AtenCall& call);
 ir::ValueId square(const AtenCall& call);
-/// A value at a bound is inside: the gradient passes there, as PyTorch's does.
+/// A value at a bound is inside, so the gradient passes there, as in PyTorch.
 ir::ValueId clamp(const AtenCall& call);
 ir::ValueId clamp_min(const AtenCall& call);
 ir::ValueId clamp_max(const AtenCall& call);
@@ -35,7 +36,7 @@ ir::ValueId is_inf(const AtenCall& call);
 
 ir::ValueId remainder(const AtenCall& call);
 ir::ValueId floor_divide(const AtenCall& call);
-/// Argument 2 says how: None, "floor" or "trunc".
+/// Argument 2 is the rounding mode: None, "floor" or "trunc".
 ir::ValueId divide_rounded(const AtenCall& call);
 
 ir::ValueId tan(const AtenCall& call);

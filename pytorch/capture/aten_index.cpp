@@ -44,7 +44,7 @@ ValueId wrapped(const AtenCall& call, ValueId index, const Dim& size) {
   return call.builder.select(call.binary(OpCode::kLt, index, filled(call, shape, 0)), from_end, index);
 }
 
-/// An index of several dims as one of all of them; -1 where one is outside its dim, so that it stays the error it is.
+/// Indices of several dims as one flat index. It is -1 if one of them is outside its dim, so that this stays an error.
 class FlatIndex {
  public:
   explicit FlatIndex(const AtenCall& call) : call_(call) {}
@@ -94,7 +94,7 @@ ValueId at_least_vector(const AtenCall& call, ValueId x) {
 
 ValueId flattened(const AtenCall& call, ValueId x) { return call.reshape(x, {element_count(call.type(x).shape)}); }
 
-/// Where the elements of torch.gather and torch.scatter lie in x (argument 0) as one row.
+/// The flat indices into x (argument 0) of the elements of torch.gather and torch.scatter.
 ValueId element_index(const AtenCall& call) {
   Shape shape = call.type(at_least_vector(call, call.tensor(0))).shape;
   ValueId index = at_least_vector(call, index_argument(call, 2));
@@ -109,7 +109,7 @@ ValueId element_index(const AtenCall& call) {
   return flat.result();
 }
 
-/// Parts of dims of x that a smaller shape has.
+/// x cut to a smaller shape, from the beginning of each dim.
 ValueId cut_to(const AtenCall& call, ValueId x, Shape shape) {
   for (size_t d = 0; d < shape.size(); ++d) {
     if (call.type(x).shape[d] == shape[d]) continue;
@@ -119,7 +119,7 @@ ValueId cut_to(const AtenCall& call, ValueId x, Shape shape) {
   return x;
 }
 
-/// Rows of x along a dim replaced by `rows`, which have that dim in front.
+/// x with rows along a dim replaced by `rows`, whose first dim is that dim.
 ValueId with_rows(const AtenCall& call, ValueId x, int64_t dim, ValueId index, ValueId rows) {
   return from_front(call, call.builder.emit(OpCode::kScatter, {in_front(call, x, dim), index, rows}), dim);
 }
@@ -178,7 +178,7 @@ ValueId index_copy(const AtenCall& call) {
   return call.reshape(with_rows(call, x, dim, index, rows), call.result.shape);
 }
 
-/// By a mask: an index that is there twice fills once, and counts once in the value's derivative.
+/// By way of a mask, since an index that occurs twice fills once and counts once in the value's derivative.
 ValueId index_fill(const AtenCall& call) {
   ValueId x = at_least_vector(call, call.tensor(0));
   const Shape shape = call.type(x).shape;
@@ -195,7 +195,8 @@ ValueId index_fill(const AtenCall& call) {
 
 namespace {
 
-/// What x[i, :, j] does: the indexed dims in front as one, the index of it, and where PyTorch puts the result's dims.
+/// x[i, :, j] as a gather: x with its indexed dims first, as one dim; one index for it; and the place of the index's
+/// dims in PyTorch's result.
 struct Indexing {
   Dims perm;           ///< of x: indexed dims, then the rest
   size_t indexed = 0;  ///< how many are indexed
@@ -255,7 +256,7 @@ Indexing indexing_of(const AtenCall& call, ValueId x) {
   return result;
 }
 
-/// How to permute [index dims, rest] so that the index's dims stand at `place`.
+/// The permutation of [index dims, rest] that moves the index's dims to `place`.
 Dims placing(int64_t index_rank, int64_t rank, int64_t place) {
   Dims perm;
   for (int64_t i = 0; i < place; ++i) perm.push_back(index_rank + i);
@@ -282,7 +283,8 @@ ValueId index(const AtenCall& call) {
 
 namespace {
 
-/// Where a mask, behind `skipped` dims, is true the one value that is given for all of its places.
+/// Puts a value where a mask is true; the mask is for the dims after the first `skipped`. There must be one value for
+/// all places of the mask.
 ValueId put_where(const AtenCall& call, ValueId mask, size_t skipped) {
   const Shape shape = call.type(call.tensor(0)).shape;
   size_t rank = call.type(mask).shape.size();

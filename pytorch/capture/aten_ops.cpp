@@ -107,7 +107,7 @@ ValueId unary(const AtenCall& call) {
   return call.builder.unary(Code, call.operand(0));
 }
 
-/// Sums, products and the larger and smaller of bools are or and and.
+/// On bools a sum or maximum is `or`, a product or minimum is `and`.
 OpCode of_dtype(OpCode code, DType dtype) {
   if (dtype != DType::kBool) return code;
   if (code == OpCode::kAdd || code == OpCode::kMaximum) return OpCode::kOr;

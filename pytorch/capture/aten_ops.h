@@ -15,7 +15,7 @@ struct AtenCall {
   const std::vector<Argument>& arguments;  ///< all, in the schema's order
   const ir::Type& result;                  ///< as PyTorch's meta kernel gave it
 
-  /// The argument as what it must be here; user's error if it is something else.
+  /// Argument i as the type that the op requires; user's error if it is of another.
   ir::ValueId tensor(size_t i) const;
   int64_t integer(size_t i) const;
   double number(size_t i) const;
@@ -32,7 +32,7 @@ struct AtenCall {
   int64_t dim(size_t i, int64_t rank) const;
 
   const ir::Type& type(ir::ValueId id) const { return builder.type(id); }
-  /// The value in another dtype, the value itself where it has that already.
+  /// The value cast to a dtype; the value itself if it has that dtype.
   ir::ValueId cast(ir::ValueId value, DType dtype) const;
   /// Broadcast as PyTorch does: trailing dims aligned, size 1 repeats.
   ir::ValueId expand(ir::ValueId value, const ir::Shape& shape) const;
@@ -45,7 +45,7 @@ struct AtenCall {
   ir::ValueId constant(double value, ir::ValueId like) const { return builder.constant(value, ir::Type(type(like))); }
   ir::ValueId unary(ir::OpCode code, ir::ValueId x) const { return builder.unary(code, x); }
   ir::ValueId binary(ir::OpCode code, ir::ValueId a, ir::ValueId b) const { return builder.binary(code, a, b); }
-  /// What a dim is at the call, as one number.
+  /// The value of a dim at the call, as a scalar.
   ir::ValueId size(const ir::Dim& dim, DType dtype) const;
   /// 0, 1, ... along `dim` of `shape`.
   ir::ValueId iota(const ir::Shape& shape, size_t dim, DType dtype) const;
@@ -53,10 +53,10 @@ struct AtenCall {
 
 using Handler = ir::ValueId (*)(const AtenCall&);
 
-/// Whether there is a handler for the op, given with its overload; what arguments it takes is another question.
+/// Whether there is a handler for the op (with its overload). The handler may still refuse the arguments.
 bool knows_aten(std::string_view op);
 
-/// The call's value, of type call.result. User's error, naming op and reason, where the IR can't express it.
+/// Emits the call; its value is of type call.result. User's error, naming op and reason, if the IR can't express it.
 ir::ValueId import_aten(const AtenCall& call);
 
 }  // namespace weft::capture

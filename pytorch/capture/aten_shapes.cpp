@@ -37,7 +37,7 @@ ValueId permuted(const AtenCall& call, ValueId x, std::vector<int64_t> perm) {
 
 namespace {
 
-/// What `value` is the transpose of (the last two dims swapped), or kNoValue when it is none.
+/// If `value` is a transpose (of the last two dims), its operand; else kNoValue.
 ValueId untransposed(const AtenCall& call, ValueId value) {
   const ir::Op* op = transpose_defining(call, value);
   if (!op || call.type(value).rank() < 2) return ir::kNoValue;
@@ -114,7 +114,8 @@ ValueId permute(const AtenCall& call) {
 
 namespace {
 
-/// Elements 0, step, 2 step, ... along a dim: the first of each group of `step`, the last group filled up.
+/// Elements 0, step, 2 step, ... along a dim. The dim is padded to a multiple of `step`, split in groups of `step`, and
+/// the first of each group is taken.
 ValueId every(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   int64_t size = constant_size(call, x, dim);
   int64_t count = size / step + (size % step != 0);
@@ -222,7 +223,7 @@ ValueId roll(const AtenCall& call) {
 
 namespace {
 
-/// `low` and `high` more elements along a dim, fewer where negative.
+/// Pads a dim by `low` and `high` elements; negative numbers remove elements.
 ValueId padded(const AtenCall& call, ValueId x, int64_t dim, int64_t low, int64_t high, double value) {
   if (low < 0 || high < 0) {
     int64_t size = constant_size(call, x, dim);
@@ -272,12 +273,12 @@ ValueId mean(const AtenCall& call) {
 
 namespace {
 
-/// The other way round: the larger the smaller. Exact: of integers the complement, of which the least has one too.
+/// Reverses the order of numbers, exactly: -x for floats, ~x for integers, since -x of the least integer overflows.
 ValueId reversed(const AtenCall& call, ValueId x) {
   return call.unary(is_floating(call.type(x).dtype) ? OpCode::kNeg : OpCode::kNot, x);
 }
 
-/// bool has no order in the IR.
+/// bool as i32, since the IR has no maximum of bools.
 ValueId ordered(const AtenCall& call, ValueId x) {
   return call.type(x).dtype == DType::kBool ? call.cast(x, DType::kI32) : x;
 }
@@ -294,11 +295,11 @@ ValueId has_any(const AtenCall& call, bool negated) {
   ValueId x = call.cast(call.tensor(0), DType::kBool);
   if (negated) x = call.unary(OpCode::kNot, x);
   ValueId count = reduce(call, OpCode::kReduceMax, call.cast(x, DType::kI32), reduced_dims(call, call.type(x).rank()));
-  ValueId some = call.binary(OpCode::kGt, count, call.constant(0, count));  // of nothing it is less than 0
+  ValueId some = call.binary(OpCode::kGt, count, call.constant(0, count));  // over nothing count is below 0
   return call.cast(negated ? call.unary(OpCode::kNot, some) : some, call.result.dtype);
 }
 
-/// The least index of what equals the largest, as the largest of the negated indices.
+/// argmax: the least index of an element that equals the maximum, computed as a maximum of negated indices.
 ValueId index_of_largest(const AtenCall& call, bool smallest) {
   ValueId x = ordered(call, call.tensor(0));
   if (call.is_none(1) || call.type(x).rank() == 0) x = call.reshape(x, {element_count(call.type(x).shape)});
@@ -332,7 +333,8 @@ ValueId mm(const AtenCall& call) { return product(call, call.tensor(0), call.ten
 
 namespace {
 
-/// beta * bias + alpha * product: arguments 0, 3 and 4. With beta 0 the bias doesn't count, NaN or not.
+/// beta * bias + alpha * product; bias, beta and alpha are arguments 0, 3 and 4. With beta 0 the bias is ignored, even
+/// if it is NaN.
 ValueId added(const AtenCall& call, ValueId product) {
   double beta = call.number(3), alpha = call.number(4);
   if (alpha != 1) product = call.builder.mul(product, call.constant(alpha));
@@ -373,7 +375,7 @@ ValueId bmm(const AtenCall& call) { return batch_product(call, call.tensor(0), c
 
 ValueId baddbmm(const AtenCall& call) { return added(call, batch_product(call, call.tensor(1), call.tensor(2))); }
 
-/// (weight, indices, padding_idx, scale_grad_by_freq): no gradient reaches the row that stands for padding.
+/// (weight, indices, padding_idx, scale_grad_by_freq). The row padding_idx of the weight gets no gradient.
 ValueId embedding(const AtenCall& call) {
   check(!call.flag(3), "{}: scales gradients by frequency", call.op);
   ValueId index = call.tensor(1);

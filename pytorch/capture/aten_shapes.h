@@ -5,7 +5,7 @@
 /// The ATen ops that move, reduce and multiply; aten_ops.cpp has the elementwise ones and the table.
 namespace weft::capture {
 
-/// x with its dims permuted; where x is a permuted value itself, that value permuted once or not at all.
+/// x with its dims permuted. If x is a transpose itself, the two permutations become one or none.
 ir::ValueId permuted(const AtenCall& call, ir::ValueId x, std::vector<int64_t> perm);
 
 ir::ValueId view(const AtenCall& call);
@@ -27,7 +27,7 @@ ir::ValueId amax(const AtenCall& call);
 ir::ValueId amin(const AtenCall& call);
 ir::ValueId any(const AtenCall& call);
 ir::ValueId all(const AtenCall& call);
-/// The first of equal ones; a NaN is larger than all, and smaller.
+/// Of equal elements the first one; a NaN counts as the largest (for argmin as the smallest).
 ir::ValueId argmax(const AtenCall& call);
 ir::ValueId argmin(const AtenCall& call);
 ir::ValueId mm(const AtenCall& call);

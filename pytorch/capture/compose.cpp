@@ -26,7 +26,7 @@ ir::Dim fresh_symbol(const ir::Program& program, std::string name) {
   return ir::Dim::symbol(name);
 }
 
-/// A step and what a scan over it takes.
+/// A step, and the inputs and results of a scan over it.
 class StepProgram {
  public:
   StepProgram(std::string_view text, int64_t carries, int64_t xs) : step_(ir::parse(text)), carries_(carries), xs_(xs) {
@@ -51,7 +51,7 @@ class StepProgram {
   const std::vector<ValueId>& inits() const { return inits_; }
   const std::vector<ValueId>& stacks() const { return stacks_; }
 
-  /// One step, where `builder` builds.
+  /// Inlines one step where `builder` builds.
   ir::Builder::StepResults take(ir::Builder& builder, std::span<const ValueId> carries, std::span<const ValueId> xs) {
     std::vector<ValueId> inputs(carries.begin(), carries.end());
     if (xs_ > 0) inputs.insert(inputs.end(), xs.begin(), xs.end());

@@ -6,19 +6,18 @@
 
 namespace weft::capture {
 
-/// The program that runs a step over a sequence.
+/// Makes the program that runs a step over a sequence.
 ///
 /// `step` is a program (carries..., x slices..., captured values...) -> (next carries..., ys...). The result is one
-/// (initial carries..., xs..., captured values...) -> (last carries..., stacked ys...), where every x and y has a
-/// leading dim T more than in the step. Without xs there is an input more, in their place, which says how many steps
-/// there are: f32[T,0], whose slices nobody reads.
+/// (initial carries..., xs..., captured values...) -> (last carries..., stacked ys...). Every x and y has a leading dim
+/// T that it lacks in the step. A step without xs gets one more input in their place, f32[T,0], which binds T.
 ///
 /// User's error unless every next carry has its carry's type.
 std::string scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse);
 
-/// The same for a sequence in chunks: every x and y has two leading dims, [N, K, ...], and its N K steps are taken one
-/// after the other. The backward keeps the N carries before the chunks, and of the other steps what it computes again,
-/// a chunk at a time. An input f32[N,K,0] stands in the place of xs where there are none.
+/// The same for a sequence of N chunks of K steps: every x and y has two leading dims, [N, K, ...]. The backward keeps
+/// the carry before each chunk, and recomputes the steps of one chunk at a time. A step without xs gets an input
+/// f32[N,K,0].
 std::string checkpointed_scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse);
 
 }  // namespace weft::capture

@@ -25,7 +25,7 @@ void collect_symbols(const Program& program, std::set<std::string>& symbols) {
     for (const Dim& dim : value.type.shape) symbols.insert(dim.symbols.begin(), dim.symbols.end());
 }
 
-/// Two programs whose first inputs, the shared ones, are the same values.
+/// Two programs that are inlined into one. Their first inputs, the shared ones, are the same values.
 class Pair {
  public:
   Pair(std::string_view what, std::string_view first, std::string_view second, int64_t shared,
@@ -40,19 +40,19 @@ class Pair {
     unify();
   }
 
-  /// A symbol of neither.
+  /// A symbol that neither program uses.
   Dim fresh(std::string name) {
     while (!taken_.insert(name).second) name += "_";
     return Dim::symbol(name);
   }
 
   std::vector<ValueId> declare_shared(Builder& builder) const { return declare(builder, 0, 0, shared_); }
-  /// The inputs that the programs capture, of the first and then of the second.
+  /// The captured inputs, those of the first program, then those of the second.
   void declare_captured(Builder& builder) {
     for (size_t i = 0; i < 2; ++i) captured_[i] = declare(builder, i, shared_, programs_[i].body.args.size());
   }
 
-  /// One of the programs where `builder` builds.
+  /// Inlines one of the programs where `builder` builds.
   std::vector<ValueId> run(Builder& builder, size_t which, std::span<const ValueId> shared) const {
     std::vector<ValueId> inputs(shared.begin(), shared.end());
     inputs.insert(inputs.end(), captured_[which].begin(), captured_[which].end());
@@ -70,8 +70,8 @@ class Pair {
     return inputs;
   }
 
-  /// Finds what each program's symbols are. Each was traced by itself, so that a size may be a symbol in one and a
-  /// number in the other, or symbols of different names. A symbol of the second that no shared input has is its own.
+  /// Unifies the symbols of the two programs. Each was traced by itself, so a size may be a symbol in one and a number
+  /// in the other, or have different names. A symbol of the second program that no shared input has stays its own.
   void unify() {
     for (size_t i = 0; i < shared_; ++i) {
       check(type(0, i).rank() == type(1, i).rank() && type(0, i).dtype == type(1, i).dtype,

@@ -6,7 +6,7 @@
 
 namespace weft::capture {
 
-/// The program that takes steps as long as a condition holds.
+/// Makes the program that runs a body as long as a condition holds.
 ///
 /// `condition` is a program (carries..., captured values...) -> bool[], `body` one (carries..., captured values...) ->
 /// (next carries...). The result is one (initial carries..., the condition's captured values..., the body's...) ->
@@ -14,14 +14,14 @@ namespace weft::capture {
 std::string while_program(std::string_view condition, std::string_view body, int64_t carries,
                           int64_t captured_by_condition, int64_t captured_by_body);
 
-/// The same in at most so many steps as an input f32[T,0] behind the initial carries has rows. A scan of T conds, so it
-/// has gradients; when the condition has failed, the steps that are left change nothing.
+/// The same in at most T steps, T being bound by an input f32[T,0] behind the initial carries. It is a scan of T conds,
+/// so it has gradients. Once the condition has failed, the remaining steps change nothing.
 std::string bounded_while_program(std::string_view condition, std::string_view body, int64_t carries,
                                   int64_t captured_by_condition, int64_t captured_by_body);
 
-/// The program of one of two functions: (bool[], operands..., what `yes` captures..., what `no` captures...) ->
-/// (results...). `yes` and `no` are programs (operands..., captured values...) -> (results...), of the same types;
-/// `yes` is done where the predicate holds.
+/// Makes the program that runs one of two programs: (bool[], operands..., values that `yes` captures..., values that
+/// `no` captures...) -> (results...). `yes` and `no` are programs (operands..., captured values...) -> (results...)
+/// with the same types of results; `yes` runs if the predicate is true.
 std::string cond_program(std::string_view yes, std::string_view no, int64_t operands, int64_t captured_by_yes,
                          int64_t captured_by_no);
 

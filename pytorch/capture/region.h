@@ -16,8 +16,8 @@ struct Value {
   ir::ValueId id;
 };
 
-/// An argument that the graph has but the region can't know: a symbolic number, a dtype, a memory format. What such
-/// arguments decide is in the result's type already, or the op is refused.
+/// An argument whose value the region can't know: a symbolic number, a dtype, a memory format. Either it only decides
+/// the result's type, which is known, or the op is refused.
 struct Unknown {};
 
 /// An argument of an ATen call; monostate is None. A list of tensors may have None among them.
@@ -28,21 +28,21 @@ using Argument = std::variant<std::monostate, Unknown, bool, int64_t, double, st
 using Size = std::pair<int64_t, std::vector<std::string>>;
 ir::Type make_type(std::string_view dtype, const std::vector<Size>& sizes);
 
-/// Turns a region of an ATen graph into one program: the caller names its inputs, then its nodes in an order in which
-/// each comes after what it reads, then its outputs. Every function throws the user's error on what the IR can't
-/// express; the region is then of no further use.
+/// Turns a region of an ATen graph into one program. The caller gives its inputs, then its nodes in topological order,
+/// then its outputs. Every function throws the user's error for anything that the IR can't express, after which the
+/// region is of no further use.
 class Region {
  public:
   Value input(const ir::Type& type);
-  /// The results of a called program, spliced in: its symbols become what the inputs have in their place.
+  /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in their place.
   std::vector<Value> inline_program(std::string_view text, std::span<const Value> inputs);
   /// One ATen op with one result of type `result`, such as "aten.add.Tensor", all its arguments in the schema's order.
   Value aten(std::string_view op, const std::vector<Argument>& arguments, const ir::Type& result);
-  /// An operator that PyTorch runs (ops.def: extern): `call` names it with its arguments, `vjp` is its derivative's
-  /// program or empty. Results of these types.
+  /// The op `extern` (docs/ir.md), with results of these types. `call` is the operator with its arguments, `vjp` the
+  /// program of its derivative, or empty.
   std::vector<Value> external(std::string call, std::string vjp, std::span<const Value> operands,
                               const std::vector<ir::Type>& results);
-  /// The values, with `vjp` as their derivative by the inputs (ops.def: custom_vjp).
+  /// The op `custom_vjp` (docs/ir.md): the values, with `vjp` as their derivative by the inputs.
   std::vector<Value> custom_vjp(std::string vjp, std::span<const Value> inputs, std::span<const Value> values);
   /// The program's text, verified.
   std::string finish(std::span<const Value> outputs);

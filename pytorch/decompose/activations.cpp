@@ -96,7 +96,7 @@ Tensor glu(const Tensor& x, int64_t dim) {
   return x.narrow(dim, 0, half) * x.narrow(dim, half, half).sigmoid();
 }
 
-/// A row of nothing but -inf becomes zeros.
+/// A row that is all -inf becomes zeros.
 Tensor safe_softmax(const Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype) {
   Tensor nothing = x.eq(-std::numeric_limits<double>::infinity()).all(dim, true);
   return select(nothing, 0.0, select(nothing, 0.0, x).softmax(dim, dtype));

@@ -6,17 +6,17 @@
 #include "operator/aten.h"
 #include "recorder/kernel_table.h"
 
-/// ATen operations that the IR has no op for, as others that it has.
+/// Decompositions: ATen operations that the IR has no op for, as operations that it has.
 ///
-/// PyTorch's own decompositions stand behind these. What is here is what they lack, what they would differentiate to
-/// something else than eager mode does (at a kink, or where an untaken branch overflows), and what is so common in a
-/// step that importing them for it alone would take longer than the capture.
+/// PyTorch's own decompositions are used where there is none here. Those here are missing there; or PyTorch's would
+/// have another derivative than eager mode (at a kink, or where an untaken branch overflows); or the operation is so
+/// common in steps that importing PyTorch's for it would take longer than the capture.
 ///
-/// They run on tensors that hold nothing, so they read no values. Sizes are those at hand but may stand for symbols: a
-/// size may be an operation's integer argument, but no floating-point number where it may be the leading dim's.
+/// They run on tensors without data, so they read no values. A size may stand for a symbol: it may be an integer
+/// argument of an operation, but the leading dim's must not become a floating-point number.
 namespace weft::decompose {
 
-/// The kernel, of the operation's own schema, that makes the operation of others; nullptr where there is none here.
+/// The decomposition of an operation, a kernel of its schema; nullptr if there is none here.
 const c10::KernelFunction* find(const c10::OperatorName& name);
 
 using Table = recorder::KernelTable;

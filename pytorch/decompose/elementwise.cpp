@@ -29,7 +29,7 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, const at::Scal
   return x + (value.equal(1) ? a : a * value) / b;
 }
 
-/// From whichever end is nearer, as PyTorch does.
+/// Interpolates from the nearer end, as PyTorch does.
 Tensor lerp_by_number(const Tensor& start, const Tensor& end, const at::Scalar& weight) {
   Tensor s = wide(start), e = wide(end);
   double w = weight.toDouble();
@@ -103,7 +103,7 @@ void check_is_default(const MaybeGenerator& generator) {
   if (generator) refuse("random numbers of a generator of its own");
 }
 
-/// The very uniform numbers that PyTorch's kernel compares with.
+/// Draws the same uniform numbers as PyTorch's kernel.
 Tensor bernoulli(const Tensor& p, MaybeGenerator generator) {
   check_is_default(generator);
   Tensor chance = wide(p);
@@ -115,7 +115,7 @@ Tensor drawn(at::IntArrayRef sizes, at::ScalarType dtype, const MaybeGenerator& 
   return at::randn(sizes, dtype);
 }
 
-/// PyTorch's derivatives by mean and deviation are 0.
+/// Detached, since in PyTorch the derivatives by mean and deviation are 0.
 Tensor normal(const Tensor& mean, const Tensor& deviation, MaybeGenerator generator) {
   auto sizes = at::infer_size(mean.sizes(), deviation.sizes());
   return drawn(sizes, mean.scalar_type(), generator) * deviation.detach() + mean.detach();

@@ -17,7 +17,7 @@
 namespace weft::decompose {
 namespace {
 
-/// Parts of `sizes` elements each.
+/// Part i has sizes[i] elements.
 std::vector<Tensor> split_with_sizes(const Tensor& x, at::IntArrayRef sizes, int64_t dim) {
   std::vector<Tensor> parts;
   int64_t start = 0;
@@ -50,7 +50,7 @@ Tensor diagonal(const Tensor& given, int64_t offset, int64_t dim1, int64_t dim2)
   if (length == 0) return x.flatten(-2).narrow(-1, 0, 0);
   x = x.narrow(-2, row, length).narrow(-1, column, length);
   if (length == 1) return x.squeeze(-1);
-  // In a row, the diagonal stands at every (length + 1)th place.
+  // In the flattened matrix every (length + 1)th element is on the diagonal.
   Tensor padded = at::constant_pad_nd(x.flatten(-2), {0, length});
   return padded.unflatten(-1, {length, length + 1}).select(-1, 0);
 }

@@ -11,7 +11,7 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 using Dims = c10::DimVector;
 
-/// For what no program can do: throws c10::NotImplementedError, which callers take for a reason to leave the whole
+/// Refuses an operation that no program can do: throws c10::NotImplementedError, on which callers leave the whole
 /// function to PyTorch.
 [[noreturn]] void refuse(const std::string& reason);
 
@@ -22,13 +22,13 @@ Tensor number_like(const at::Scalar& number, const Tensor& like);
 Tensor select(const Tensor& condition, const at::Scalar& x, const Tensor& y);
 Tensor select(const Tensor& condition, const Tensor& x, const at::Scalar& y);
 
-/// f16 and bf16 in f32, where PyTorch's kernels compute in it and round once.
+/// Casts f16 and bf16 to f32, for operations whose kernels in PyTorch compute in f32 and round once.
 Tensor wide(const Tensor& x);
 
-/// Integers in the default dtype.
+/// Casts integers to the default dtype.
 Tensor floating(const Tensor& x);
 
-/// In `dtype`, or where it isn't given integers in i64, as sums and products of them are.
+/// Casts to `dtype`; without one, integers to i64, the dtype of their sums and products.
 Tensor summable(const Tensor& x, std::optional<at::ScalarType> dtype);
 
 /// The square root whose derivative at 0 is 0, as those of norms and deviations are.

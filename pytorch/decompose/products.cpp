@@ -16,7 +16,7 @@
 namespace weft::decompose {
 namespace {
 
-/// beta * x + alpha * product; of x nothing where beta is 0, its NaNs neither.
+/// beta * x + alpha * product. If beta is 0, x is ignored, NaNs included.
 Tensor plus(const Tensor& x, const Tensor& product, const at::Scalar& beta, const at::Scalar& alpha) {
   Tensor scaled = alpha.equal(1) ? product : product * alpha;
   if (beta.equal(0)) return scaled;

@@ -30,7 +30,7 @@ void check(const Tensor& x, const Tensor& q) {
     TORCH_CHECK(element(q, i) >= 0 && element(q, i) <= 1, "quantile() q values must be in the range [0, 1]");
 }
 
-/// Where the quantiles lie in the sorted elements of each row. [..., Q]
+/// The places of the quantiles among the sorted elements of each row: [..., Q].
 Tensor ranks_of(const Tensor& sorted, const Tensor& q, bool ignore_nan) {
   int64_t last = sorted.size(-1) - 1;
   Tensor is_nan = sorted.ne(sorted);
@@ -39,7 +39,7 @@ Tensor ranks_of(const Tensor& sorted, const Tensor& q, bool ignore_nan) {
   return at::where(is_nan.any(-1, true), at::full_like(ranks, last), ranks);  // a NaN stands last
 }
 
-/// Of the last dim. [..., Q]
+/// The quantiles along the last dim: [..., Q].
 Tensor along_rows(const Tensor& x, const Tensor& q, std::string_view interpolation, bool ignore_nan) {
   Tensor sorted = std::get<0>(at::sort(x, -1));
   Tensor ranks = ranks_of(sorted, q, ignore_nan);

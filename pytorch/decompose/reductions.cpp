@@ -71,7 +71,7 @@ std::tuple<Tensor, Tensor> std_mean(const Tensor& x, at::OptionalIntArrayRef dim
           reduced(of.mean, of.dims, keepdim, x.scalar_type())};
 }
 
-/// PyTorch's derivative is that of the first result.
+/// Only the first result has a derivative, as in PyTorch.
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const OptionalTensor& weight,
                                               const OptionalTensor& bias, double eps) {
   Dims dims;
@@ -100,7 +100,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const OptionalTen
   return {y.to(dtype), mean.squeeze(2).to(dtype), rstd.squeeze(2).to(dtype)};
 }
 
-/// A power's derivative at 0 may be infinite; that of the norm by an element that is 0 is 0.
+/// The derivative by an element of 0 is 0, though the derivative of the power there may be infinite.
 Tensor power_norm(const Tensor& x, at::IntArrayRef dims, const at::Scalar& ord) {
   Tensor size = x.abs(), terms;
   double order = ord.toDouble();
@@ -146,7 +146,7 @@ Tensor logsumexp(const Tensor& given, at::IntArrayRef dim, bool keepdim) {
   return reduced(result, dims, keepdim, x.scalar_type());
 }
 
-/// Values and indices; the gradient goes to the element at the index alone.
+/// Values and indices. The gradient goes only to the element at the index.
 template <bool smallest>
 std::tuple<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim) {
   Tensor index = smallest ? at::argmin(x, dim, true) : at::argmax(x, dim, true);
@@ -166,7 +166,7 @@ std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, 
   return {x.amin(dims, keepdim), x.amax(dims, keepdim)};
 }
 
-/// By halves, so that no quotient by an element that may be 0 is in the derivative.
+/// Multiplies halves, so that the derivative has no division by an element, which may be 0.
 Tensor prod(const Tensor& given, int64_t dim, bool keepdim, std::optional<at::ScalarType> dtype) {
   Tensor x = summable(given, dtype);
   auto result = x.scalar_type();

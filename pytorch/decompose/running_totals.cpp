@@ -17,7 +17,8 @@ namespace {
 /// Tensors of one shape: one for a sum, value and index for a running maximum.
 using Parts = std::vector<Tensor>;
 
-/// Each element along a dim joined with all before it. `combine` is of the parts of earlier and of later elements.
+/// A prefix scan: combines each element along a dim with all before it. `combine` takes the totals of the earlier and
+/// of the later elements.
 template <typename Combine>
 Parts running(Parts parts, int64_t dim, Combine combine) {
   int64_t size = parts[0].dim() > 0 ? parts[0].size(dim) : 1;
@@ -55,7 +56,7 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
   return running({wide(x)}, dim, add)[0].to(x.scalar_type());
 }
 
-/// Of equal elements the later one is taken, and a NaN stays.
+/// A running maximum or minimum. Of equal elements the later one is taken, and a NaN stays.
 template <Tensor (*wins)(const Tensor&, const Tensor&)>
 std::tuple<Tensor, Tensor> running_extremum(const Tensor& x, int64_t dim) {
   auto later = [](const Parts& early, const Parts& late) -> Parts {

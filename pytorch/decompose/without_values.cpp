@@ -1,5 +1,5 @@
-// Composite functions of PyTorch that look at values. A recorded step doesn't have them yet; that is no fault of the
-// user's, who reads none: it is left to PyTorch, with the reason.
+// Composite functions of PyTorch that look at values, which a recorded step doesn't have yet. That is not the user's
+// fault, so such a function is left to PyTorch, with the reason.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cov_native.h>

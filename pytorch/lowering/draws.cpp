@@ -6,11 +6,11 @@ namespace weft::lowering {
 
 namespace {
 
-/// How an operation's arguments are those of the method: those at these places, after the given ones.
+/// How an operation's arguments become those of the method: the numbers of the arguments that it takes.
 struct Kind {
   const char* method;
   std::vector<size_t> arguments;
-  bool from_zero = false;  ///< of integers: the smallest one is not said
+  bool from_zero = false;  ///< random integers whose lower bound is not given: it is 0
 };
 
 /// Made at load (base/fork.h).

@@ -15,9 +15,9 @@ struct Draw {
   std::vector<c10::IValue> arguments;  ///< numbers
 };
 
-/// Whether the operation, as PyTorch prints it, is one.
+/// Whether the operation, as PyTorch prints it, draws random numbers.
 bool is_draw(std::string_view op);
-/// It with these arguments, in the schema's order.
+/// The draw that the operation makes with these arguments, in the schema's order.
 Draw make_draw(std::string_view op, at::ArrayRef<c10::IValue> arguments);
 
 }  // namespace weft::lowering

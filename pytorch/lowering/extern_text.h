@@ -9,16 +9,16 @@
 
 namespace weft::lowering {
 
-/// An operation and its arguments as the text of an `extern` op's call (ops.def). `others` are the arguments in a
-/// second run; a size that is a symbol is spelled as the dim of an operand that has it.
+/// An operation and its arguments as the attribute `call` of an `extern` op (docs/ir.md). `others` are the arguments in
+/// a second run, with other sizes. A size that is a symbol is written as `size(i, d)` of an operand that has it.
 ///
-/// Throws recorder::UnsupportedError for an argument that can't be written down, Mismatch where the runs differ.
+/// Throws recorder::UnsupportedError for an argument that can't be written down, Mismatch if the runs differ.
 std::string extern_text(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments,
                         const std::vector<c10::IValue>& others, const Symbols& symbols,
                         const std::vector<std::vector<Size>>& operand_sizes,
                         const std::function<size_t(const at::Tensor&)>& operand_of);
 
-/// Whether values of the type are integers to the dispatcher but none to the user: dtypes, layouts, memory formats.
+/// Whether the type's values are integers for the dispatcher only: dtypes, layouts, memory formats.
 bool is_code(const c10::TypePtr& type);
 
 /// torch.float32

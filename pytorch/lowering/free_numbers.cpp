@@ -1,4 +1,4 @@
-// Operations in which a number, which may differ from call to call, is a tensor.
+// Operations that take a tensor in place of a number that may differ from call to call.
 
 #include "lowering/free_numbers.h"
 
@@ -51,7 +51,7 @@ Tensor full(at::IntArrayRef sizes, const Tensor& value, const c10::IValue& dtype
   return at::zeros(sizes, at::TensorOptions(type)) + value.to(type);
 }
 
-/// Of what the number is in the other's place.
+/// The number as a tensor of the dtype of `like`.
 Tensor as(const c10::IValue& number, const c10::IValue& like) {
   return tensor(number, like.toTensor()).to(like.toTensor().scalar_type());
 }

@@ -6,10 +6,10 @@
 
 namespace weft::lowering {
 
-/// Calls the operation, as PyTorch prints it, with a tensor in the place of some of its numbers: of no dims, of the
-/// dtype that the number has there. False where such a number can only be a constant.
+/// Calls an operation (named as PyTorch prints it) with tensors in place of some of its numbers. Each is a scalar
+/// tensor of the dtype that the number has in the operation. False if one of them can only be a constant.
 ///
-/// `are_free`: by argument, which of them are such tensors.
+/// `are_free`: for each argument, whether it is such a tensor.
 bool call_with_tensors(const c10::OperatorHandle& op, std::string_view name, torch::jit::Stack& stack,
                        const std::vector<bool>& are_free);
 

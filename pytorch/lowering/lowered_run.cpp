@@ -90,7 +90,7 @@ std::vector<at::Tensor> tensors_of(const Stack& stack) {
   return tensors;
 }
 
-/// Of x.add_(y) x.add(y): the operation out of place that takes the same arguments.
+/// The out-of-place variant of an operation in place, with the same arguments: add.Tensor of add_.Tensor.
 std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
   c10::OperatorName name = op.operator_name();
   if (!name.name.ends_with('_')) return std::nullopt;
@@ -121,7 +121,7 @@ LoweredRun::LoweredRun(Recording& source, std::vector<size_t> free, bool functio
   flat_.set_interceptor(nullptr);
 }
 
-/// What an error on its way through PyTorch has lost is known from the recording.
+/// Restores from the recording what an error has lost on its way through PyTorch.
 void LoweredRun::rethrow(std::exception_ptr error) {
   if (needs_functional_) throw NeedsFunctionalError("a change of a view in place");
   if (const auto& failure = flat_.failure()) {
@@ -292,8 +292,8 @@ bool LoweredRun::draw(const OperatorHandle& op, Stack& stack) {
   throw recorder::UnsupportedError(name + ": random numbers that can't be drawn ahead");
 }
 
-/// A tensor that nothing shares memory with may change: from here on it is the result of the same operation out of
-/// place.
+/// An operation that changes a tensor in place, if nothing shares memory with the tensor: from here on the tensor is
+/// the result of the out-of-place variant.
 void LoweredRun::in_place(const OperatorHandle& op, Stack& stack) {
   const size_t count = op.schema().arguments().size();
   Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
@@ -338,7 +338,7 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
   }
   decomposing_.erase(name);
   check_types(op, arguments, results);
-  // What an operation was given is no result of it: autograd gives each result a history of its own.
+  // A result that is an argument itself is cloned, since autograd gives each result a history of its own.
   for (IValue& result : results) {
     if (!result.isTensor() || !result.toTensor().defined()) continue;
     for (const IValue& argument : arguments) {
@@ -350,8 +350,9 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
   return true;
 }
 
-/// What an operation is made of may be of another shape or type only by mistake: PyTorch's, or one of the arguments
-/// that the operation itself would refuse. Of what comes beside the first result Meta kernels are not always right.
+/// Checks that a decomposition gives the shape and type that the operation itself gives. If not, the decomposition is
+/// wrong, or the operation would refuse its arguments. Checks the first result only, since Meta kernels are not always
+/// right about the others.
 void LoweredRun::check_types(const OperatorHandle& op, at::ArrayRef<IValue> arguments, const Stack& results) {
   if (op.operator_name().name.starts_with("prims::")) return;  // whose Meta kernels say less still
   Recording* paused = Recording::suspend();

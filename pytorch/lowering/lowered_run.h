@@ -12,29 +12,28 @@
 
 namespace weft::lowering {
 
-/// The function changes views of its own tensors in place: what it did has to be made functional.
+/// Thrown when the function changes views of its own tensors in place, which takes functionalisation.
 struct NeedsFunctionalError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What only Python knows.
+/// Callbacks for what only Python knows.
 struct Callbacks {
-  /// The operation's results, made of others by PyTorch's decompositions in Python; nullopt where there is no way. Its
-  /// operations are recorded as they are called.
+  /// The operation's results by PyTorch's decompositions in Python, whose operations are recorded as they are called;
+  /// nullopt if there is none.
   std::function<std::optional<torch::jit::Stack>(const c10::OperatorHandle&, const torch::jit::Stack&)> decompose;
   /// The text of the program for a derivative that the run recorded: which, and tensors like its inputs and values.
   std::function<std::string(size_t payload, const std::vector<at::Tensor>& like)> derivative;
 };
 
-/// A recorded run once more, in operations that a program has: what the IR has no op for is made of others where there
-/// is a way (pytorch/decompose, then PyTorch's own decompositions), and what changes a tensor in place becomes the
-/// operation that gives a new one.
+/// Replays a recorded run in operations that a program has. An operation that the IR lacks is decomposed
+/// (pytorch/decompose, then PyTorch's own decompositions). An operation in place becomes its variant out of place.
 class LoweredRun : private recorder::Interceptor {
  public:
-  /// `free`: numbers of the run, by their word in its record, that are inputs, as double[]. `functional`: under
-  /// functionalisation, which follows changes of views.
+  /// `free`: the numbers of the run that become inputs (as double[]), by their words in its record. `functional`:
+  /// replays under functionalisation, which follows changes of views.
   ///
-  /// Throws NeedsFunctionalError; recorder::UnsupportedError for what no program can express.
+  /// Throws NeedsFunctionalError; recorder::UnsupportedError for an operation that no program can express.
   LoweredRun(recorder::Recording& source, std::vector<size_t> free, bool functional, Callbacks callbacks);
 
   recorder::Recording& flat() { return flat_; }

@@ -124,8 +124,8 @@ RunsProgram Writer::write() {
   return std::move(program_);
 }
 
-/// Both runs did the same operations; those are kept that something reads, and all draws, which come in the order in
-/// which a plain loop makes them.
+/// Pairs the operations of both runs, which must be the same. Keeps those that something reads, and all draws, in the
+/// order in which a plain loop makes them.
 void Writer::match() {
   const auto& a = one().operations();
   const auto& b = two().operations();
@@ -148,7 +148,7 @@ void Writer::match() {
   std::ranges::reverse(kept_);
 }
 
-/// Throws unless the run with the sizes at hand came to the shapes that the other two say.
+/// Throws unless the run with the sizes at hand has the shapes that follow from the other two.
 void Writer::bear_out() {
   Recording& real = third_->flat();
   if (real.operations().size() != one().operations().size() || real.metas().size() != one().metas().size())
@@ -179,7 +179,7 @@ std::vector<int64_t> Writer::ids(Recording& run, at::ArrayRef<IValue> arguments)
 
 // ---- types and inputs
 
-/// Of a value; constants have their sizes.
+/// The sizes of a value; those of constants are numbers.
 std::vector<Size> Writer::sizes(int64_t id) {
   if (id < 0) {
     std::vector<Size> found;
@@ -229,7 +229,7 @@ void Writer::add_noise(const Operation& a, const Operation& b) {
   program_.noise.push_back(std::move(noise));
 }
 
-/// Tensors that neither the function nor an operation of its was seen to make: made of Python's numbers.
+/// Constants: tensors that no recorded operation has made, since they are made of Python's numbers.
 void Writer::add_constants() {
   if (one().outside().size() != two().outside().size()) throw Mismatch();
   for (size_t i = 0; i < one().outside().size(); ++i) {
@@ -288,7 +288,7 @@ std::vector<Value> Writer::aten(const Operation& a, const Operation& b) {
   return external(a, b);
 }
 
-/// What the IR has no op for: PyTorch does it, where the program comes to it.
+/// Emits an `extern` op for an operation that the IR lacks.
 std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
   std::vector<int64_t> operands;
   for (int64_t id : ids(one(), arguments_of(one(), a))) {
@@ -335,7 +335,7 @@ ExternOperation::Tensor Writer::described(int64_t id) {
   return tensor;
 }
 
-/// Whether the function raises an error where the operation says that it has failed: nothing else reads that.
+/// Whether the function raises an error if the operation's error code says so (aten._linalg_check_errors).
 bool Writer::is_checked(const Operation& operation) {
   for (const Operation& other : one().operations()) {
     if (name_of(other) != "aten._linalg_check_errors.default") continue;

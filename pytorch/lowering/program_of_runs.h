@@ -19,16 +19,17 @@ struct Noise {
   std::vector<std::pair<int64_t, std::vector<std::pair<size_t, size_t>>>> sizes;
 };
 
-/// The program of a function: its inputs are the function's, then `noise`, then what it captured, then `constants`.
+/// The program of a function. Its inputs are those of the function, then `noise`, then captured tensors, then
+/// `constants`.
 struct RunsProgram {
   std::string text;
   std::vector<Noise> noise;
   std::vector<at::Tensor> constants;  ///< tensors of numbers that operations have made themselves
-  /// Of each input, captured tensor and constant, by dim: a number, or the name of a symbol.
+  /// For each input, captured tensor and constant, and each of its dims: a number, or the name of a symbol.
   std::vector<std::vector<std::variant<int64_t, std::string>>> sizes;
 };
 
-/// An operation that PyTorch is to run from inside a program, whose derivative is asked for.
+/// An operation that becomes an `extern` op and needs a derivative.
 struct ExternOperation {
   /// As the first run has it.
   struct Tensor {
@@ -38,21 +39,22 @@ struct ExternOperation {
     bool requires_gradient;
   };
   c10::OperatorHandle op;
-  std::string call;                                  ///< as ops.def says of `extern`
+  std::string call;                                  ///< the op's attribute `call`
   std::vector<c10::IValue> arguments;                ///< of the first run
-  std::function<size_t(const at::Tensor&)> operand;  ///< which one a tensor among the arguments is
+  std::function<size_t(const at::Tensor&)> operand;  ///< the number of the operand that a tensor argument is
   std::vector<Tensor> operands, results;
 };
 
-/// The text of the derivative's program, empty where there is none that a program can express. Throws
-/// recorder::UnsupportedError where there has to be one.
+/// Makes the text of the derivative's program; empty if no program can express it. Throws recorder::UnsupportedError if
+/// there must be one.
 using ExternDerivative = std::function<std::string(const ExternOperation&)>;
 
-/// What lowered runs of one function have in common, as a program: what they have alike is in it as it is, what differs
-/// as the symbols' primes do is those symbols. `runs`: one; or two at the primes; or these and a third with the sizes
-/// at hand, which has to bear out what the two say.
+/// Generalises lowered runs of one function to a program. In two runs the sizes that may vary are different primes: an
+/// integer that is the same in both is a constant, one that differs is a product of symbols. `runs`: one run; two at
+/// primes; or these and a third at the sizes at hand, which must agree with the other two.
 ///
-/// Throws Mismatch where the runs did different things; recorder::UnsupportedError for what no program can express.
+/// Throws Mismatch if the runs did different things; recorder::UnsupportedError for anything that no program can
+/// express.
 RunsProgram program_of_runs(const std::vector<LoweredRun*>& runs, const Symbols& symbols,
                             const ExternDerivative& derivative);
 

@@ -7,7 +7,7 @@
 
 namespace weft::lowering {
 
-/// Runs with other sizes did different things.
+/// Thrown when runs with different sizes did different things.
 struct Mismatch {};
 
 /// A size as a number times symbols.
@@ -17,14 +17,15 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-/// Which symbols there are: each is a prime in the one run and another in the other.
+/// The symbols: each is one prime in the first run and another prime in the second.
 class Symbols {
  public:
-  /// `at_hand`: what each is in a third run; empty where there is none.
+  /// `at_hand`: the value of each symbol in a third run; empty if there is none.
   Symbols(std::vector<std::pair<int64_t, int64_t>> primes, std::vector<int64_t> at_hand)
       : primes_(std::move(primes)), at_hand_(std::move(at_hand)) {}
 
-  /// What is `first` in the one run and `second` in the other. Throws Mismatch where no product of symbols is both.
+  /// The size that is `first` in the one run and `second` in the other: a number times symbols. Throws Mismatch if
+  /// there is none.
   Size of(int64_t first, int64_t second) const;
   std::vector<Size> of(const std::vector<int64_t>& first, const std::vector<int64_t>& second) const;
   int64_t at_hand(const Size& size) const;

@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 namespace compiled = torch::dynamo::autograd;
 
-/// What a backward needs beside tensors and cotangents; all of it survives a trip through Python as plain values.
+/// The state of a backward beside tensors and cotangents. It consists of plain values, which can pass through Python.
 struct Backward {
   const CallProgram* program = nullptr;
   std::vector<bool> wanted;          ///< by input
@@ -65,8 +65,8 @@ struct CallBackward : Node {
     try {
       saved = unpack(from_residuals);
     } catch (const c10::Error&) {
-      // An output was changed in place since, as in relu_(y), which is no error with PyTorch's own kernels: recompute.
-      // If it was something else, the inputs will say so.
+      // An output may have been changed in place since, as in relu_(y), which is no error with PyTorch's own kernels:
+      // so recompute from the inputs. If an input was changed, unpacking it throws.
       if (!from_residuals || outputs.empty()) throw;
       from_residuals = false;
       saved = unpack(from_residuals);
@@ -83,8 +83,8 @@ struct CallBackward : Node {
 
   std::string name() const override { return "WeftCallBackward"; }
 
-  // Compiled autograd: what a graph of this node depends on, and the node as a call in that graph. The call is opaque
-  // there at first, since sizes are not known yet; AOTAutograd then traces into it.
+  // Compiled autograd: the key of a graph with this node, and the node as a call in that graph. The call is opaque at
+  // first, since sizes are not known yet; AOTAutograd then traces into it.
 
   void compiled_args(compiled::CompiledNodeArgs& args) const override {
     args.collect(backward.program->text());
@@ -131,8 +131,8 @@ struct CallBackward : Node {
     return backward.run(from_residuals, packed.unpack<Tensors>(), gradients);
   }
 
-  /// visit(saved, is_output) for what Backward::run takes as `saved`, in order; inputs that it doesn't read may have
-  /// been changed in place since.
+  /// Calls visit(saved, is_output) for the variables that Backward::run takes as `saved`, in order. It leaves out
+  /// inputs that the backward doesn't read, which may have been changed in place since.
   template <typename Self, typename Visit>
   static void for_each_needed(Self& self, bool from_residuals, Visit visit) {
     if (!from_residuals) {
@@ -152,7 +152,7 @@ struct CallBackward : Node {
   }
 };
 
-/// A program without a derivative runs all the same. Who goes back through it hears why there is none.
+/// The node of a program without a derivative. The forward runs as usual; the backward throws the reason.
 Tensors call_without_derivative(const CallProgram& program, at::TensorList inputs, const std::string& reason) {
   auto node = c10::make_intrusive<torch::autograd::Error>(reason, torch::autograd::collect_next_edges(inputs));
   Tensors results;
@@ -199,8 +199,8 @@ Tensors call_and_record(const CallProgram& program, at::TensorList inputs) {
 
 bool is_dual(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 
-/// Forward mode: the results of the primals, with their tangents from the program of passes::jvp_of_primals. Both calls
-/// may be differentiated in their turn.
+/// Forward mode: the results of the primals, with tangents from the program of passes::jvp_of_primals. Both calls are
+/// differentiable again.
 Tensors call_forward_mode(const CallProgram& program, at::TensorList inputs) {
   program.signature().bind_symbolic(inputs);  // first of all: the errors name the input
   Tensors primals, tangents;

@@ -14,7 +14,7 @@ struct ExternArgument {
   enum class Kind {
     kNone,
     kBool,
-    kInteger,  ///< times the sizes of operands' dims, if there are such
+    kInteger,  ///< a number, perhaps times sizes of dims of operands
     kNumber,
     kText,
     kWord,     ///< of a dtype (f32), a layout, a memory format or a device
@@ -22,7 +22,7 @@ struct ExternArgument {
     kList
   };
   Kind kind = Kind::kNone;
-  int64_t integer = 0;  ///< of a bool 0 or 1, of an operand which
+  int64_t integer = 0;  ///< for a bool 0 or 1, for an operand its number
   double number = 0;
   std::string text;
   std::vector<std::pair<int64_t, int64_t>> sizes;  ///< operand, dim
@@ -35,10 +35,10 @@ struct ExternCall {
   std::vector<ExternArgument> arguments;
 };
 
-/// User's error saying where the text can't be read.
+/// Parses a call. User's error that names the place if the text is malformed.
 ExternCall parse_extern_call(std::string_view text);
 
-/// The argument as the type of the schema's wants it; user's error naming both if it can't be.
+/// Converts the argument to the type of the operator's schema; user's error naming both if it doesn't fit.
 c10::IValue to_value(const ExternArgument& argument, const c10::TypePtr& type, const std::vector<at::Tensor>& operands);
 
 }  // namespace weft::torch_operator

@@ -16,7 +16,7 @@
 namespace weft::torch_operator {
 namespace {
 
-/// What a call's text says, read once.
+/// A call whose text has been parsed.
 struct Prepared {
   std::string name;  ///< as PyTorch prints it, for the statistics
   c10::OperatorHandle op;
@@ -62,7 +62,7 @@ at::Tensor tensor_of(const ExternTensor& tensor) {
   return at::from_blob(tensor.data, sizes, at::TensorOptions(scalar_type(tensor.dtype)));
 }
 
-/// The tensors that an operator has left on the stack, those that it leaves out not counted.
+/// The tensors that an operator has left on the stack, without undefined ones.
 std::vector<at::Tensor> results_of(const torch::jit::Stack& stack, const std::string& name) {
   std::vector<at::Tensor> results;
   for (const c10::IValue& value : stack) {
@@ -75,7 +75,7 @@ std::vector<at::Tensor> results_of(const torch::jit::Stack& stack, const std::st
   return results;
 }
 
-/// Below autograd and autocast, which the program has been through already.
+/// Calls below autograd and autocast, which the program has passed already.
 void run(std::string_view text, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
   const Prepared& call = find(text);
   at::AutoDispatchBelowADInplaceOrView below_autograd;

@@ -39,8 +39,8 @@ int64_t OpenMpTeam::size() const {
   return at::get_num_threads();
 }
 
-/// libgomp is not instrumented: how it hands the region's variables over is hidden from ThreadSanitizer, and the order
-/// that its fork and join make is announced.
+/// libgomp is not instrumented. So ThreadSanitizer does not look at how it passes the region's variables, and is told
+/// of the order that fork and join establish.
 [[gnu::no_sanitize("thread")]] void OpenMpTeam::run(const std::function<void(int64_t, int64_t)>& member) {
   int64_t wanted = size();
   if (wanted <= 1) return member(0, 1);

@@ -22,8 +22,8 @@ auto& table = *new std::unordered_map<std::string_view, std::unique_ptr<const Ca
 /// Counts the calls, to tell which program was called last.
 std::atomic<int64_t> uses{1};
 
-/// This thread's recently used programs by the address of their text. Only interned texts get in; they stay where they
-/// are for ever, so an address cannot come to mean another text.
+/// This thread's recently used programs by the address of their text. Only interned texts are entered. They are never
+/// freed, so an address can't come to mean another text.
 struct RecentProgram {
   const char* address = nullptr;
   const CallProgram* program = nullptr;
@@ -80,7 +80,7 @@ std::shared_ptr<const engine::Executable> CallProgram::executable() const {
   return compiled;
 }
 
-/// Those asked for longest ago, an eighth at once. What runs still holds its own.
+/// Frees the least recently used executables, an eighth of the limit at once. A call that is running holds its own.
 void CallProgram::free_executables() {
   std::vector<std::shared_ptr<const engine::Executable>> freed;  // after the lock
   std::lock_guard lock(lookup_mutex());

@@ -16,11 +16,11 @@ namespace weft::torch_operator {
 
 class CallProgram;
 
-/// Guards the short look-ups of the operator and of those who call it. Never held while parsing, deriving, compiling or
-/// calling out; held across a fork (base/fork.h).
+/// Guards short look-ups, here and in pytorch/override. Never held while parsing, deriving, compiling or calling out;
+/// held across a fork (base/fork.h).
 std::mutex& lookup_mutex();
 
-/// What passes::vjp says, its two programs interned.
+/// The result of passes::vjp, with its two programs interned.
 struct Derivative {
   const CallProgram* forward;
   const CallProgram* backward;
@@ -28,8 +28,8 @@ struct Derivative {
   int64_t residuals;
 };
 
-/// A program that the operator was called with. Lives as long as the process: its text's address is its name.
-/// All functions may be called from several threads at once.
+/// A program that the operator was called with. It is never freed, so the address of its text identifies it. All
+/// functions may be called from several threads at once.
 class CallProgram {
  public:
   CallProgram(std::string text, ir::Program program);
@@ -37,10 +37,10 @@ class CallProgram {
   const std::string& text() const { return text_; }
   const ir::Program& program() const { return program_; }
   const Signature& signature() const { return signature_; }
-  /// Compiled at the first use. At most Settings::executables are kept: those that were asked for last.
+  /// Compiled at the first use. At most Settings::executables are kept, the most recently used ones.
   std::shared_ptr<const engine::Executable> executable() const;
   bool is_compiled() const { return executable_.load(std::memory_order_relaxed) != nullptr; }
-  /// Derived at the first use of each `wanted` (an input each).
+  /// Derived at the first use of each `wanted`: for each input, whether its gradient is asked for.
   const Derivative& derivative(const std::vector<bool>& wanted) const;
   /// The program of passes::vjp_of_primals.
   const CallProgram& of_primals(const std::vector<bool>& wanted) const;

@@ -19,7 +19,7 @@ using Bias = std::optional<Tensor>;
 using Tensors = std::vector<Tensor>;
 namespace composite = at::compositeimplicitautograd;
 
-/// Whether torch.jit.trace is recording: `weft::call` in its graph could not be loaded where there is no Weft.
+/// Whether torch.jit.trace is recording. A graph with `weft::call` could not be loaded without Weft.
 bool jit_is_tracing() {
   return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Tracer) &&
          !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Tracer);
@@ -42,7 +42,7 @@ Tensors step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_
   call.form = RnnConfig::Form::kStep;
   bool traced = is_traced(input) || std::any_of(states.begin(), states.end(), is_traced) ||
                 std::any_of(params.begin(), params.end(), is_traced);
-  if (traced && unsupported(call).empty()) return {};  // a subclass that no tracer has goes on, to be counted
+  if (traced && unsupported(call).empty()) return {};  // a subclass that is no tracer's is counted below
   return try_run(call);
 }
 

@@ -1,6 +1,6 @@
 // Kernels of aten::gru, lstm, rnn_tanh and rnn_relu, on a padded tensor (`input`) and on packed rows (`data`), for CPU
-// and AutogradCPU. What they don't cover runs on PyTorch's composite; calls that PyTorch refuses go there too, for its
-// words.
+// and AutogradCPU. Calls that they don't cover run on PyTorch's composite. So do wrong calls, for which PyTorch has the
+// error messages.
 
 #include <ATen/ops/gru_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/lstm_compositeimplicitautograd_dispatch.h>
@@ -86,7 +86,7 @@ void register_packed(torch::Library& m) {
   m.impl("rnn_relu.data", TORCH_FN((one_state_packed<Cell::kRnnRelu, kRnnReluPacked>)));
 }
 
-/// The outputs, or none where the composite would run; what python/weft/_decompositions.py asks while tracing.
+/// The outputs, or none if the composite would run. Called by python/weft/_decompositions.py while tracing.
 Tensors try_rnn(std::string_view cell, const Tensor& input, TensorList states, TensorList params, bool has_biases,
                 int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
   for (Cell known : {Cell::kGru, Cell::kLstm, Cell::kRnnTanh, Cell::kRnnRelu}) {
@@ -114,5 +114,5 @@ TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) {
   weft::override_kernels::register_padded(m);
   weft::override_kernels::register_packed(m);
 }
-// torch.vmap of a module: weft::call has a rule, PyTorch's composite fails in it where h0 is not mapped over.
+// For torch.vmap of a module: weft::call has a batching rule, while PyTorch's composite fails if h0 is not mapped over.
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) { weft::override_kernels::register_padded(m); }

@@ -16,7 +16,7 @@ using at::Tensor;
 using at::TensorList;
 using Form = RnnConfig::Form;
 
-/// Whether a tensor's Python class handles operators itself and is none of PyTorch's tracing classes, which let any
+/// Whether a tensor's Python class handles operators itself. PyTorch's tracing classes don't count, since they let any
 /// operator through.
 bool of_unknown_subclass(const Tensor& tensor) {
   if (!tensor.key_set().has(c10::DispatchKey::Python)) return false;
@@ -39,7 +39,7 @@ bool fits(const Tensor& tensor, DType dtype, std::initializer_list<c10::SymInt> 
   return own.size() == sizes.size() && std::equal(own.begin(), own.end(), sizes.begin(), equal);
 }
 
-/// What PyTorch says of its processor; asked at the first use, by several threads at once perhaps.
+/// PyTorch's capabilities of this processor; asked for at the first use, perhaps by several threads at once.
 class Answer {
  public:
   explicit constexpr Answer(const char* op) : op_(op) {}
@@ -77,8 +77,8 @@ bool is_one_primitive(const RnnCall& call, const RnnConfig& config) {
 
 using DTypes = RnnConfig::DTypes;
 
-/// The types of results under autocast are what PyTorch's composites make of products in the type `low` and states in
-/// their own.
+/// Sets the types under autocast. They are those of PyTorch's composites, where products are of type `low` and states
+/// keep their own.
 void apply_autocast(DTypes& types, DType low, const RnnCall& call, const RnnConfig& config) {
   auto with_low = [&](DType state) { return state == low ? low : DType::kF32; };
   types.rounding = low;
@@ -117,7 +117,7 @@ std::optional<DTypes> dtypes_of(const RnnCall& call, const RnnConfig& config) {
   return types;
 }
 
-/// Sizes from the first layer's weights and the states; false if they are none of such a module's.
+/// Reads the sizes from the first layer's weights and the states; false if no module has such.
 bool read_sizes(const RnnCall& call, RnnConfig& config) {
   const Tensor &w_ih = call.params[0], &w_hh = call.params[1];
   if (w_ih.dim() != 2 || w_hh.dim() != 2) return false;
@@ -178,7 +178,7 @@ bool params_fit(const RnnCall& call, const RnnConfig& config) {
   return true;
 }
 
-/// Batch sizes that can be read here: those of an ordinary tensor, not of one that stands for another.
+/// The batch sizes, if they can be read: those of an ordinary tensor, not of a tracer's.
 const int64_t* known_batch_sizes(const RnnCall& call) {
   const Tensor& sizes = *call.batch_sizes;
   constexpr c10::DispatchKeySet kWrappers({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,

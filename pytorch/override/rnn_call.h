@@ -22,15 +22,15 @@ struct RnnCall {
   bool drops() const { return train && dropout != 0 && layers > 1; }
 };
 
-/// Why Weft has no kernel for a call; empty when it has, or when the call is none that PyTorch would take.
+/// Why Weft has no kernel for a call; empty if it has one, or if PyTorch would refuse the call.
 std::string unsupported(const RnnCall& call);
 
 /// The configuration of a well-formed call; empty if anything doesn't fit, T = 0 included, which PyTorch refuses. Sizes
 /// but T, B and N are guarded on, so that a trace stays dynamic in these.
 std::optional<RnnConfig> configuration(const RnnCall& call);
 
-/// Whether a packed call's batch sizes are known here (no tracing) and all the same, so that its rows are a dense
-/// [T,B,I].
+/// Whether the batch sizes of a packed call are known (it is not being traced) and all equal, so that its rows are a
+/// dense [T,B,I].
 bool is_uniform(const RnnCall& call);
 
 }  // namespace weft::override_kernels

@@ -104,9 +104,9 @@ class RnnBuilder {
     builder_.ret(std::move(returned));
   }
 
-  /// Whether weights are bf16 where they are multiplied. Then so are the states that they meet and what comes of it, as
-  /// in PyTorch: a product of bf16 numbers on both sides, forward or backward, takes half the time. What else a step
-  /// does with h, it does with all of it.
+  /// Whether weights are bf16 in products. Then the states that they are multiplied with and the results are rounded to
+  /// bf16, as in PyTorch: a product of bf16 with bf16, forward or backward, takes half the time. All other uses of h in
+  /// a step read it unrounded.
   bool rounds_states() const {
     return config_.variant.is_plain() && config_.dtypes.rounding.value_or(config_.dtypes.weights) == DType::kBF16;
   }
@@ -126,7 +126,7 @@ class RnnBuilder {
       if (rounds_states()) next.push_back(body.cast(next[0], DType::kBF16));
       return Builder::StepResults{next, {y}};
     };
-    // Rounded behind the step that made it, not before the one that reads it: there all would wait for it.
+    // Rounded at the end of the step that computes it. At the beginning of the next step all threads would wait for it.
     std::vector<ValueId> init = direction.init;
     if (rounds_states()) init.push_back(builder_.cast(init[0], DType::kBF16));
     std::optional<ir::Ragged> ragged;
@@ -208,7 +208,7 @@ class RnnBuilder {
     }
   }
 
-  /// What a product reads: rounded as autocast says, then in the type that is computed in.
+  /// An operand of a product: rounded to autocast's type, then cast to the type in which the program computes.
   ValueId operand(ValueId value) {
     if (config_.dtypes.rounding) value = builder_.cast(value, *config_.dtypes.rounding);
     return builder_.cast(value, compute_);

@@ -7,7 +7,8 @@
 
 namespace weft::override_kernels {
 
-/// What makes one program: everything about an nn.GRU, nn.LSTM or nn.RNN, or about one step of a cell, but T and B.
+/// The configuration of one program: everything about an nn.GRU, nn.LSTM or nn.RNN, or about one step of a cell, apart
+/// from T and B.
 struct RnnConfig {
   /// A padded sequence [T,B,I]; the rows of a packed one [N,I]; or a single step [B,I], as nn.GRUCell and its kin take.
   enum class Form : uint8_t { kPadded, kPacked, kStep };
@@ -18,7 +19,7 @@ struct RnnConfig {
   int64_t layers = 1, input_size = 1, hidden_size = 1;
   int64_t proj_size = 0;  ///< size of h where an LSTM projects it, else 0
 
-  /// Element types of the inputs, and of the results. What lies between is f64 where x is, else f32.
+  /// Element types of the inputs and of the results. Values between are f64 if x is, else f32.
   struct DTypes {
     DType x = DType::kF32, h = DType::kF32, c = DType::kF32, weights = DType::kF32;
     DType y = DType::kF32, last_h = DType::kF32, last_c = DType::kF32;
@@ -49,7 +50,7 @@ struct RnnConfig {
 /// the second one backwards, their outputs side by side in y. A single step has h [B,H] and returns h', c' alone. What
 /// a variant reads beside its parameters comes last, by layer and direction: restarts bool[T,B], the recurrent mask
 /// [B, size of h], then which h and which c to keep, bool[T,B,size], packed bool[N,size].
-/// Taking the input projection out of the loop is the passes' work.
+/// The input projection is part of the step: the pass hoist moves it out of the loop.
 ir::Program rnn_program(const RnnConfig& config);
 
 }  // namespace weft::override_kernels

@@ -6,19 +6,19 @@
 
 namespace weft::override_kernels {
 
-/// y, hn and, for an LSTM, cn of a call (of a single step h' and c'), or empty if PyTorch's composite is to run:
-/// because Weft is switched off, for a reason that has been counted, or for PyTorch's own words about a call that is
-/// wrong.
+/// Runs a call: y, hn and, for an LSTM, cn (of a single step h' and c'). Empty if PyTorch's composite is to run:
+/// because Weft is switched off, because Weft has no kernel (which has been counted), or because the call is wrong, so
+/// that PyTorch gives the error message.
 std::vector<at::Tensor> try_run(const RnnCall& call);
 
-/// What the layers of a configuration read, the time first.
+/// The inputs of the layers of a configuration, with time as the first dim.
 struct LayerInputs {
   const at::Tensor& sequence;     ///< [T,B,I], packed [N,I], of a single step [B,I]
   const at::Tensor* batch_sizes;  ///< i64[T] if the configuration is packed
   at::TensorList states, params;
   double dropout = 0;  ///< between layers; 0: none
 };
-/// Appends what one direction of one layer reads beside its parameters, in the program's order.
+/// Appends the inputs of one direction of one layer other than its parameters, in the program's order.
 using AppendMasks = std::function<void(std::vector<at::Tensor>& inputs, int64_t direction)>;
 
 /// y and the last states of all layers: in one program or, with dropout, in a program a layer with PyTorch's dropout

@@ -33,7 +33,7 @@ Tensor drawn(c10::SymIntArrayRef sizes, double p, at::ScalarType dtype) {
   return at::empty_symint(sizes, at::TensorOptions(dtype)).bernoulli_(p);
 }
 
-/// What one direction of one layer reads beside its parameters, in the program's order.
+/// Appends the inputs of one direction of one layer other than its parameters, in the program's order.
 void append_masks(Tensors& inputs, const RnnConfig& config, const VariantCall& call, int64_t direction) {
   const CellVariant& variant = config.variant;
   const c10::SymInt batch = call.states[0].sym_size(1);
@@ -51,7 +51,7 @@ void append_masks(Tensors& inputs, const RnnConfig& config, const VariantCall& c
   }
 }
 
-/// Where a direction restarts: the one backwards enters an episode at its last step.
+/// The steps at which each direction restarts. The backward direction enters an episode at its last step.
 Tensors restarts_of(const Tensor& is_init, int64_t directions) {
   Tensors restarts{is_init.contiguous()};
   if (directions == 2) {
@@ -75,7 +75,7 @@ CellVariant::Coupling coupling_named(std::string_view name) {
   user_error("weft::_rnn_variant: coupled is '', 'input' or 'forget', not '{}'", name);
 }
 
-/// Sizes and dtypes, of the parameters: weft::call checks the tensors against the program that comes of it.
+/// Reads sizes and dtypes from the parameters. weft::call checks all tensors against the resulting program.
 void read_tensors(RnnConfig& config, const Tensor& input, TensorList states, TensorList params) {
   const int64_t gates = gates_of(config.cell);
   check(states.size() == carries_of(config.cell), "weft::_rnn_variant: {} takes {} states, not {}",
@@ -132,7 +132,7 @@ Tensors rnn_variant(const Tensor& input, const std::optional<Tensor>& batch_size
   call.recurrent_dropout = recurrent_dropout;
   call.input = batch_first && !batch_sizes ? input.transpose(0, 1).contiguous() : input;
   call.states = states.vec();
-  if (at::autocast::is_autocast_enabled(at::kCPU)) {  // what comes of other layers may be in the lower type
+  if (at::autocast::is_autocast_enabled(at::kCPU)) {  // results of other layers may be of the lower type
     call.input = call.input.to(params[0].scalar_type());
     for (Tensor& state : call.states) state = state.to(params[0].scalar_type());
   }

@@ -17,8 +17,8 @@ struct CellVariant {
   Coupling coupling = Coupling::kNone;
   bool peepholes = false, layer_norm = false;
   double clip = 0;                     ///< of c, without a c of h; 0 for none
-  std::array<double, 2> zoneout{};     ///< of h, c: the old state's share, where no mask decides
-  std::array<bool, 2> zoneout_mask{};  ///< of h, c: a mask decides
+  std::array<double, 2> zoneout{};     ///< of h, c: the old state's share, if there is no mask
+  std::array<bool, 2> zoneout_mask{};  ///< of h, c: a mask chooses between the old state and the new
   bool recurrent_mask = false;         ///< h is masked where it goes into the recurrent product
   bool restarts = false;               ///< the carry may restart from zeros
   /// sigmoid, tanh, relu, hard_sigmoid, identity, or the text of a program of one elementwise function. Empty: the
@@ -46,7 +46,7 @@ struct VariantWeights {
   static std::vector<Parameter> list(Cell cell, const CellVariant& variant, int64_t hidden_size, bool biases);
 };
 
-/// What a step of a variant reads beside x; kNoValue where there is none.
+/// The inputs of a step of a variant other than x; kNoValue if it has none.
 struct StepMasks {
   ir::ValueId restart = ir::kNoValue;                           ///< bool[B]: begin from zeros
   ir::ValueId recurrent = ir::kNoValue;                         ///< [B, size of h]: a factor

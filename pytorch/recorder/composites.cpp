@@ -1,5 +1,5 @@
-// Composite functions of PyTorch that a recording takes apart in its own way: PyTorch's change tensors of their own in
-// place, or look at values.
+// Composite functions of PyTorch that have a definition of their own in a recording, since PyTorch's change tensors in
+// place or look at values.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -42,13 +42,13 @@ Tensor rnn_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tens
   return activation(at::linear(x, w_ih, b_ih) + at::linear(h, w_hh, b_hh));
 }
 
-/// Without a look at the values: an index that is no class is all zeros.
+/// Does not look at the values: an index that is no class gives zeros.
 Tensor one_hot(const Tensor& x, int64_t classes) {
   if (classes < 0) throw ReadsValueError("one_hot without num_classes");
   return x.unsqueeze(-1).eq(at::arange(classes)).to(at::kLong);
 }
 
-/// PyTorch's bounds the norms in place, behind autograd's back.
+/// PyTorch's clamps the norms in place, hidden from autograd.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
   auto shown = at::broadcast_tensors({a, b});
   auto scaled = [&](const Tensor& x) { return x / at::linalg_vector_norm(x, 2, dim, true).clamp_min(eps); };

@@ -1,5 +1,5 @@
-// Tensors from outside that are not dense. Beside a recorded tensor they make PyTorch look for kernels of a backend
-// that nobody has.
+// Tensors from outside that are not dense. Together with a recorded tensor they would make PyTorch dispatch to a
+// backend that has no kernels.
 
 #include "operator/aten.h"
 #include "recorder/recording.h"

@@ -1,5 +1,5 @@
-// Shapes of the operations that steps are mostly made of, by PyTorch's own Meta functions in C++. By way of the
-// dispatcher most of these are functions of Python's, the first of which imports Dynamo: that takes a second.
+// Shapes of the operations that are common in steps, by PyTorch's own Meta functions in C++. Through the dispatcher
+// most of these are Python functions, the first of which imports Dynamo, which takes a second.
 
 #include "recorder/meta_kernels.h"
 
@@ -117,7 +117,7 @@ using Table = KernelTable;
 
 Tensor cat(at::TensorList tensors, int64_t dim) { return at::meta::cat(at::ITensorListRef(tensors), dim); }
 
-/// As relu's and abs's result, which have no Meta function in C++; neither takes bools, nor does this.
+/// For relu and abs, which have no Meta function in C++. Like neg, they refuse bools.
 Tensor like(const Tensor& x) { return at::meta::neg(x); }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
@@ -174,7 +174,8 @@ Tensor masked_fill_tensor(const Tensor& x, const Tensor& mask, const Tensor& val
   return masked_fill(x, mask);
 }
 
-/// As the CPU's kernels of norms have mean and rstd: in the input's type, in float32 beside parameters of another.
+/// The type of mean and rstd in the CPU's kernels of norms: the input's type, or float32 if the parameters have
+/// another.
 at::TensorOptions statistics_options(const Tensor& x, const std::optional<Tensor>& weight,
                                      const std::optional<Tensor>& bias) {
   bool is_mixed = false;
@@ -217,7 +218,7 @@ Tensor hardtanh(const Tensor& x, const at::Scalar&, const at::Scalar&) {
 using Dims = at::OptionalIntArrayRef;
 using Correction = std::optional<at::Scalar>;
 
-/// Sums have the shape of every reduction over `dims`.
+/// The shape is that of the sum over `dims`.
 Tensor deviation(const Tensor& x, Dims dims, const Correction&, bool keepdim) {
   TORCH_CHECK(at::isFloatingType(x.scalar_type()) || at::isComplexType(x.scalar_type()),
               "std and var only support floating point and complex dtypes");

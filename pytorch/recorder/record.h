@@ -8,9 +8,9 @@
 
 namespace weft::recorder {
 
-/// What a run of a function did, word for word: its inputs' types, each operation with its attributes and which values
-/// it read, its results' types, which values it returned. Two runs with the same record computed the same function of
-/// their inputs and of the tensors that they read from outside.
+/// The record of a run of a function, a sequence of words: the types of its inputs; each operation with its attributes,
+/// the values that it read and the types of its results; and the values that the function returned. Two runs with equal
+/// records computed the same function of their inputs and of the tensors that they read from outside.
 class Record {
  public:
   enum class Kind : uint8_t {
@@ -48,21 +48,21 @@ class Record {
   uint64_t structure_ = 0;
 };
 
-/// The records of one function at all sizes: a record in which some sizes are a factor times symbols, and some numbers
-/// may be any.
+/// A pattern for the records of one function at all sizes: a record in which some sizes are a factor times symbols, and
+/// some numbers are free.
 class Template {
  public:
-  /// What was recorded where each symbol had the one or the other prime. The template is that of `first` alone if
-  /// `primes` is empty. Numbers in which they differ are free. Throws Mismatch where the two don't do the same.
+  /// Generalises two records, in which each symbol was one or the other of its two primes. Without `primes` the
+  /// template is `first` alone. Numbers that differ are free. Throws Mismatch if the two did different things.
   struct Mismatch {};
   Template(const Record& first, const Record& second, const std::vector<std::pair<int64_t, int64_t>>& primes);
 
-  /// Lets a number be any; `word` is its place in the record.
+  /// Makes a number free; `word` is its place in the record.
   void free_number(size_t word);
 
-  /// Whether the record is this template with some sizes for its symbols and the free numbers of its own.
+  /// Whether the record is an instance of this template, for some sizes of the symbols and some free numbers.
   bool matches(const Record& record) const;
-  /// Where the record differs from the template in numbers; empty if they match, or if they differ in anything else.
+  /// The places of the numbers in which the record differs; empty if it matches, or if it differs in anything else.
   std::vector<size_t> differing_numbers(const Record& record) const;
   const std::vector<size_t>& free() const { return free_; }
   /// The record's values of the free numbers, in that order.
@@ -80,7 +80,7 @@ class Template {
   };
 
   Word word(int64_t first, int64_t second, Record::Kind kind, const std::vector<std::pair<int64_t, int64_t>>& primes);
-  /// False where the record differs in anything but numbers; the places of those that differ go to `numbers`.
+  /// False if the record differs in anything but numbers. The places of numbers that differ go to `numbers`.
   bool compare(const Record& record, std::vector<size_t>* numbers) const;
   bool bind(const Record& record, std::vector<int64_t>& values) const;
 

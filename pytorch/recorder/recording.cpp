@@ -17,7 +17,7 @@ std::atomic<uint64_t> next_serial{1};
 
 constexpr c10::DispatchKeySet kIncluded({c10::DispatchKey::PrivateUse1, c10::DispatchKey::TESTING_ONLY_GenericMode});
 
-/// Removing a key leaves its backend's bit, with which all tensors would go on being this backend's.
+/// Removing a dispatch key leaves the bit of its backend, which would make all tensors count as this backend's.
 void include_keys(bool included) {
   auto keys = c10::impl::tls_local_dispatch_key_set();
   keys.included_ = included ? keys.included_ | kIncluded
@@ -28,10 +28,10 @@ void include_keys(bool included) {
 /// Words in most keys.
 constexpr size_t kUsualKey = 32;
 
-/// What the results' types depend on beside the arguments'.
+/// The state other than the arguments' types on which the results' types depend.
 int64_t default_dtype() { return static_cast<int64_t>(c10::get_default_dtype_as_scalartype()); }
 
-/// What runs within isn't recorded.
+/// While it lives, this thread's operations are not recorded.
 struct NotRecorded {
   NotRecorded() { include_keys(false); }
   ~NotRecorded() { include_keys(true); }
@@ -49,13 +49,13 @@ std::vector<int64_t> contiguous(at::IntArrayRef sizes) {
 constexpr c10::DispatchKeySet kWrapperKeys({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
                                             c10::DispatchKey::Functionalize, c10::DispatchKey::Batched});
 
-/// Of arguments, in a record.
+/// Codes of arguments in a record.
 enum Tag : int64_t { kNone, kUndefined, kOwn, kOutside, kWrapped, kInt, kBool, kDouble, kInts, kText, kDevice, kList };
 
-/// Of a value that no operation has made.
+/// In place of the operation, for a value that no operation has made.
 constexpr size_t kNoMaker = SIZE_MAX;
 
-/// Of what is no operation; operations have positive numbers.
+/// Codes of entries in a record that are no operations; operations have positive numbers.
 enum Part : int64_t { kDerived = -1, kOutputs = -2 };
 
 }  // namespace
@@ -73,7 +73,7 @@ void Recording::enter() {
   before_ = current_recording;
   current_recording = this;
   entered_ = true;
-  // What autograd saves here is nobody's but the recording's: hooks of the caller's (checkpointing) would count it.
+  // Tensors that autograd saves here belong to the recording. The caller's hooks (checkpointing) must not see them.
   saw_hooks_ = !at::SavedTensorDefaultHooks::set_tracing(true);
   include_keys(true);
 }
@@ -138,7 +138,7 @@ at::Tensor Recording::stand_in(const at::Tensor& tensor, at::IntArrayRef sizes) 
 
 namespace {
 
-/// A stand-in as the tensor that it stands for.
+/// The tensor that a stand-in stands for.
 at::Tensor original(const at::Tensor& tensor) {
   auto* found = as_recording(tensor);
   return found != nullptr && found->stands_for.defined() ? found->stands_for : tensor;
@@ -215,7 +215,7 @@ std::vector<at::Tensor> Recording::kept() const {
 
 namespace {
 
-/// Of x[i] with integers the shape is known; of a mask, only where the mask is.
+/// The shape of x[i] is known if i are integers. If i is a mask, its values must be known.
 bool has_known_shape(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   if (op.schema().name() != "aten::index") return false;
   for (const c10::IValue& index : arguments[1].toListRef()) {
@@ -295,7 +295,7 @@ void Recording::refuse_mutation(Call& call) {
       if (!tensor.defined()) continue;
       auto* value = own(tensor);
       if (value != nullptr && value->storage >= 0) {
-        // The value changes and its derivative doesn't, which no operation out of place does.
+        // It changes the value but not its derivative, which no operation out of place does.
         bool is_seen = at::GradMode::is_enabled() && tensor.requires_grad();
         if (!is_seen && requires_gradient(value->storage))
           throw UnsupportedError("a change in place that autograd doesn't see");
@@ -309,7 +309,7 @@ void Recording::refuse_mutation(Call& call) {
   }
 }
 
-/// Whether a tensor that somebody holds in this memory does.
+/// Whether a live tensor that shares this memory requires a gradient.
 bool Recording::requires_gradient(int64_t storage) const {
   return std::ranges::any_of(made_, [&](const auto& made) {
     auto tensor = made.lock();
@@ -539,7 +539,7 @@ void Recording::rebind(const at::Tensor& tensor, const at::Tensor& result) {
 
 // ---- values that are known now
 
-/// An operation that asks for values: right where these come from outside, since they are read anew at every call.
+/// An operation that asks for values. It is answered if they come from outside, since they are read anew at every call.
 void Recording::run_now(const c10::OperatorHandle& op, torch::jit::Stack& stack) try {
   const size_t count = op.schema().arguments().size();
   torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());

@@ -15,22 +15,22 @@
 
 namespace weft::recorder {
 
-/// The function asks for a value that is known only when the program runs.
+/// Thrown when the function asks for a value that is known only when the program runs.
 struct ReadsValueError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The function does what no program can; it can be run as it is.
+/// Thrown when the function does something that no program can; it must be run as it is.
 struct UnsupportedError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The function's tensors want to see its operations themselves: those of a transform, of a subclass.
+/// Thrown when a tensor of the function handles operations itself: a transform's wrapper, a subclass.
 struct UnrecordableError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The function changes a tensor that it didn't make.
+/// Thrown when the function changes a tensor that it didn't make.
 struct MutationError : std::runtime_error {
   MutationError(const std::string& op, at::Tensor tensor) : runtime_error(op), tensor(std::move(tensor)) {}
   at::Tensor tensor;  ///< undefined where it is a view of what was changed
@@ -47,16 +47,16 @@ struct Operation {
   std::string vjp = {};          ///< of `derived`: the derivative's program, where it is known
 };
 
-/// Is asked of every operation before it is recorded.
+/// Sees every operation before it is recorded.
 class Interceptor {
  public:
   virtual ~Interceptor() = default;
-  /// Puts the operation's results in the place of its arguments on the stack, as its kernel does; false where it is to
-  /// be recorded as it is.
+  /// Either replaces the operation's arguments on the stack by its results, as its kernel does, or returns false to
+  /// have it recorded as it is.
   virtual bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
 };
 
-/// Runs of Python code on tensors that hold nothing and write down what is done to them.
+/// A recording of Python code that runs on tensors without data, which write down the operations on them.
 ///
 /// Between enter() and leave() all operations of this thread are recorded, whatever tensors they take. Recordings nest;
 /// a tensor of an outer one is a tensor from outside to the inner. Such a tensor (recording_tensor.h) says that it is a
@@ -71,28 +71,28 @@ class Recording {
   void enter();
   void leave();
   static Recording* current();
-  /// Until `resume` is called with what this gives, this thread's operations are recorded nowhere.
+  /// Stops recording this thread's operations, until `resume` is called with the result.
   static Recording* suspend();
   static void resume(Recording* recording);
 
   /// A tensor that the function is given.
   at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad);
-  /// What the function is to see in the place of a tensor from outside: one of other sizes.
+  /// A stand-in of other sizes, which the function sees in place of a tensor from outside.
   at::Tensor stand_in(const at::Tensor& tensor, at::IntArrayRef sizes);
-  /// What the function returned: the record is complete. An output is what id() says of it.
+  /// Completes the record with the function's outputs, as id() numbers them.
   void finish(const std::vector<at::Tensor>& outputs);
-  /// Values whose derivative `part` records, of a torch.autograd.Function: they are `values`, but for their derivative.
+  /// The outputs of a torch.autograd.Function: equal to `values`, with the derivative that `part` records.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   const Record& part, size_t payload);
 
-  /// With the derivative's program, in a run that is being lowered.
+  /// The same in a run that is being lowered, where the derivative is a program.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   std::string vjp);
 
   // ---- for runs that are being lowered
 
   void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
-  /// What a value was when it was made; only with an interceptor.
+  /// The tensor that a value was when it was made; only with an interceptor.
   struct Meta {
     at::ScalarType dtype;
     std::vector<int64_t> sizes;
@@ -100,14 +100,14 @@ class Recording {
   const std::vector<Meta>& metas() const { return metas_; }
   /// Whether another tensor of the recording is, or was, a view of this one's memory; only with an interceptor.
   bool shares_memory(const at::Tensor& tensor) const;
-  /// From here on the tensor is the value that `result` is, as an operation in place makes it.
+  /// Makes the tensor stand for the value of `result` from here on, as after an operation in place.
   void rebind(const at::Tensor& tensor, const at::Tensor& result);
 
   // ----
 
-  /// How many tensors of the recording somebody still holds. What is needed to replay it is gone afterwards.
+  /// The number of tensors of the recording that are still held. Frees what replaying the recording needs.
   size_t leaks();
-  /// These.
+  /// Those tensors.
   std::vector<at::Tensor> kept() const;
 
   const Record& record() const { return record_; }
@@ -120,11 +120,11 @@ class Recording {
   const std::vector<c10::IValue>& arguments() const { return arguments_; }
   const std::vector<int64_t>& outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
-  /// The value's number: from 0 on the inputs and what was computed; -1 - i is the i-th tensor from outside; nullopt
-  /// for a tensor that stands for a number.
+  /// The number of a value: inputs and results count from 0; -1 - i is the i-th tensor from outside; nullopt for a
+  /// tensor that stands for a number.
   std::optional<int64_t> id(const at::Tensor& tensor);
 
-  /// Why the recording is of no use, whatever the function makes of the error that it got.
+  /// The error that makes the recording useless, even if the function has caught it.
   struct Failure {
     enum Kind { kReadsValue, kMutates, kUnsupported, kUnrecordable } kind;
     std::string reason;
@@ -141,7 +141,7 @@ class Recording {
   void record(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   at::Tensor make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t storage);
   int64_t outside_index(const at::Tensor& tensor);
-  /// The tensor as a value of this recording; nullptr for one from outside, and for what stands for such.
+  /// The tensor as a value of this recording; nullptr for one from outside or its stand-in.
   RecordingTensor* own(const at::Tensor& tensor) const;
   c10::IValue as_it_is(const c10::IValue& argument) const;
   void refuse_mutation(Call& call);

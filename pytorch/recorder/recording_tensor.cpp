@@ -24,7 +24,7 @@ RecordingTensor::RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at
       id(id),
       storage(storage) {
   set_sizes_and_strides(sizes, strides);
-  // numpy(), tolist(), data_ptr() and the like: the message is found again by whoever runs the recording.
+  // numpy(), tolist(), data_ptr() and the like. The caller that runs the recording replaces the message.
   release_storage_and_set_meta_custom_data_ptr_error_msg_("weft: reads the value of a recorded tensor");
 }
 

@@ -26,10 +26,10 @@ struct RecordingTensor : c10::TensorImpl {
   int64_t id, storage;
 };
 
-/// Whether the tensor's numbers can be read here: no subclass with operations of its own, no transform's wrapper.
+/// Whether the tensor's numbers can be read: it is no subclass with operations of its own and no transform's wrapper.
 bool is_plain(const at::Tensor& tensor);
 
-/// The tensor as such; nullptr if it is none.
+/// The tensor as a recording tensor; nullptr if it is none.
 RecordingTensor* as_recording(const at::Tensor& tensor);
 
 }  // namespace weft::recorder

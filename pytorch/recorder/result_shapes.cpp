@@ -22,7 +22,7 @@ struct Hash {
   }
 };
 
-/// Bounded: what is beyond the bound is computed again.
+/// A bounded cache: shapes beyond the bound are computed again.
 constexpr size_t kMostShapes = 1U << 14U;
 
 struct Cache {
@@ -66,7 +66,7 @@ ResultShape shape_of(const at::Tensor& tensor) {
   return shape;
 }
 
-/// Neither a recording nor anything that the caller's thread has switched on sees what happens here.
+/// Hides what happens here from recordings, and from modes of the caller's thread.
 struct Aside {
   c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
                                         c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView};

@@ -15,11 +15,11 @@ struct ResultShape {
   c10::SmallVector<int64_t, 4> sizes, strides;
 };
 
-/// What an operation gives for arguments of known types.
+/// The types of an operation's results for arguments of known types.
 struct ResultShapes {
-  std::vector<std::vector<ResultShape>> results;  ///< by return; of one that is no list, one
+  std::vector<std::vector<ResultShape>> results;  ///< for each return: the tensors of a list, or one
   std::vector<bool> is_list;
-  /// Arguments that the operation has given other sizes in place, by number, and these.
+  /// Arguments that the operation has resized in place, by number, and their new sizes.
   std::vector<std::pair<size_t, ResultShape>> resized;
 };
 
@@ -27,12 +27,12 @@ struct ResultShapes {
 /// arguments' types.
 std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key);
 
-/// They by the operation's Meta kernel, mostly Python's, which takes up to a millisecond. `arguments` may hold tensors
-/// of any device.
+/// Finds the shapes by the operation's Meta kernel, most of which are Python's and take up to a millisecond.
+/// `arguments` may hold tensors of any device.
 std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
                                                 const std::vector<int64_t>& key);
 
-/// They anew, kept nowhere.
+/// The same without the cache.
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments);
 
 }  // namespace weft::recorder

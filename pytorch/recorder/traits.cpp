@@ -35,7 +35,7 @@ struct Shared {
 
 /// Made at load (base/fork.h), never destroyed.
 Shared& shared = *new Shared();
-/// Counts what makes traits that are kept wrong: operations that are gone.
+/// Counts the removals of operations, which make cached traits invalid.
 std::atomic<int64_t> generation{0};
 std::atomic<bool> has_pending{true};
 

@@ -6,7 +6,7 @@
 
 namespace weft::recorder {
 
-/// What the recorder asks of an operation, from its schema and tags.
+/// What the recorder needs to know of an operation, from its schema and tags.
 struct Traits {
   int64_t name;       ///< equal for the same operation in every record of this process
   bool reads_values;  ///< its result is a number or has a shape that depends on numbers
@@ -22,7 +22,7 @@ struct Traits {
 
 const Traits& traits_of(const c10::OperatorHandle& op);
 
-/// Has operations reach the recorder while a recording is current: those there are, and, at the next call, those that
+/// Routes operations to the recorder while a recording is current: all that are defined, and at later calls those that
 /// were defined since.
 void register_kernels();
 

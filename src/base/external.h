@@ -19,13 +19,13 @@ struct ExternTensor {
 using RunExtern = void (*)(std::string_view call, std::span<const ExternTensor> operands,
                            std::span<const ExternTensor> results);
 
-/// Whoever can run extern ops says so, once, as it is loaded.
+/// Registers the function that runs extern ops; the PyTorch side does so once, as it is loaded.
 void set_extern(RunExtern run);
 
-/// Runs an extern op. User's error naming it where nobody can.
+/// Runs an extern op with the registered function. User's error naming the op if there is none.
 void run_extern(std::string_view call, std::span<const ExternTensor> operands, std::span<const ExternTensor> results);
 
-/// What is called, without its arguments: "aten.sort.default".
+/// The operator's name in `call`, without its arguments: "aten.sort.default".
 std::string_view extern_name(std::string_view call);
 
 }  // namespace weft

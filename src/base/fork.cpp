@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<bool> is_child{false};
 
-/// The registered locks by rank. Its own mutex comes before them all: libraries may be loaded while there are threads.
+/// The registered locks by rank. Its own mutex ranks before them all: a library may be loaded while threads run.
 class Registry {
  public:
   Registry() { pthread_atfork(before, after_in_parent, after_in_child); }

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// What a child of fork finds.
+/// Fork safety.
 ///
 /// A child has one thread, the one that forked. A lock that another thread held at that moment is held in the child for
 /// ever, and what it guards may be half changed. So every lock that a child may need is registered here: a fork takes
@@ -14,15 +14,15 @@ namespace weft {
 /// 1. A thread that holds a registered lock may take another only of a later rank. A fork takes them by rank, so that
 ///    it and that thread cannot wait for each other. Nothing is called under such a lock that waits for other threads.
 /// 2. Registered locks are made while the library is loaded, and never destroyed.
-/// 3. A function-local static that code initialises has a lock of the compiler's, which nobody can hold across a fork.
-///    Such objects are made at load too, at namespace scope; tests/unit/lazy_statics.sh finds those that are not.
+/// 3. A function-local static with a dynamic initialiser has a lock of the compiler's, which cannot be registered. Such
+///    objects are made at load instead, at namespace scope; tests/unit/lazy_statics.sh finds those that are not.
 /// 4. std::atomic<std::shared_ptr> has a lock inside, and is not used.
 ///
-/// A lock that belongs to one call (a Run's) is not registered: a child begins calls of its own. Neither are the locks
-/// of a team, which a child does not use.
+/// A lock that belongs to one call (a Run's) is not registered, since a child begins calls of its own. Nor is a lock of
+/// a team, since a child does not use teams.
 enum class LockRank {
   kLookup,    ///< programs by text, derivatives, warnings given (pytorch/operator, pytorch/override)
-  kEngine,    ///< executables by text, statistics
+  kEngine,    ///< executables by text; statistics
   kCompiler,  ///< LLVM as a whole: compiling, linking, looking up and freeing machine code
   kLayouts,   ///< of buffers, kept from call to call
   kArena,     ///< memory, kept from call to call

@@ -8,7 +8,8 @@
 
 namespace weft {
 
-/// At most N elements, in place: for what is made anew in every step of a loop. Internal error when there are more.
+/// A vector of at most N elements without allocation, for code that makes one in every step of a loop. Internal error
+/// when there are more.
 template <typename T, size_t N>
 class InlineVector {
  public:

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// What the environment says, read once per process. Every variable Weft reads is a field here.
+/// The settings from the environment, read once a process. Every variable that Weft reads is a field here.
 struct Settings {
   bool enabled = true;                     ///< WEFT=0 switches the override kernels off.
   bool strict = false;                     ///< WEFT_STRICT=1: a fallback is an error.
@@ -21,7 +21,7 @@ struct Settings {
   bool share_all = false;                  ///< WEFT_SHARE_ALL=1: threads share work that is too little to be worth it.
   bool guard = false;                      ///< WEFT_GUARD=1: every buffer between pages that fault, and checked.
   bool delays = false;                     ///< WEFT_DELAYS=1: for tests, threads wait at random between stages.
-  bool time_passes = false;                ///< WEFT_TIME=1: seconds a pass to stderr.
+  bool time_passes = false;                ///< WEFT_TIME=1: microseconds of each pass to stderr.
 };
 
 /// The process's settings.

@@ -34,8 +34,8 @@ inline void announce_write([[maybe_unused]] void* data, [[maybe_unused]] int64_t
 #endif
 }
 
-/// Tell ThreadSanitizer of an order that comes from code it does not instrument: what a thread did before the release
-/// of an address happened before what another does after its acquire. Nothing in other builds.
+/// Tell ThreadSanitizer of a happens-before edge made by code that it does not instrument: from a thread's release of
+/// an address to another thread's acquire of it. Nothing in other builds.
 inline void announce_release([[maybe_unused]] void* address) {
 #ifdef WEFT_THREAD_SANITIZER
   __tsan_release(address);

@@ -9,7 +9,7 @@
 
 namespace weft::codegen {
 
-/// The index of the row at hand, flat over all leading dims of the domain, and for each of them when asked.
+/// The index of the row at hand: flat over all leading dims of the domain, or split into an index for each of them.
 class RowIndex {
  public:
   RowIndex(Frame& frame, const ir::Shape& domain, llvm::Value* row) : frame_(frame), domain_(domain), row_(row) {}

@@ -8,7 +8,7 @@ namespace {
 
 using passes::Lowering;
 
-/// The places in memory that a value of the block is stored to.
+/// The addresses that a value of the block is stored to.
 std::vector<llvm::Value*> places(Frame& frame, ir::ValueId value) {
   std::vector<llvm::Value*> all{frame.address(value)};
   if (auto further = frame.schedule.also.find(value); further != frame.schedule.also.end())

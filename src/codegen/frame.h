@@ -12,8 +12,8 @@
 
 namespace weft::codegen {
 
-/// One function of machine code while it is emitted: its arguments (runtime::StageFunction), sizes, and for every value
-/// in memory where it is read and where it is stored.
+/// One function of machine code while it is emitted: its arguments (runtime::StageFunction), sizes, and for each value
+/// in memory the addresses at which it is read and stored.
 class Frame {
  public:
   Frame(planning::Schedule& schedule, llvm::Module& module, const std::string& name);
@@ -23,8 +23,8 @@ class Frame {
   llvm::Value *buffers, *dims, *barrier, *lo, *hi, *unit, *units;
   bool batched = false;
   llvm::Value* backwards = nullptr;            ///< in a scan: whether this step takes panels from the last to the first
-  std::map<ir::ValueId, llvm::Value*> memory;  ///< where a value is read
-  std::map<ir::ValueId, std::vector<llvm::Value*>> targets;  ///< where a value is stored
+  std::map<ir::ValueId, llvm::Value*> memory;  ///< the address at which a value is read
+  std::map<ir::ValueId, std::vector<llvm::Value*>> targets;  ///< the addresses to which a value is stored
 
   const ir::Program& program() const { return *schedule.program; }
   const ir::Type& type(ir::ValueId value) const { return schedule.program->type(value); }
@@ -34,7 +34,8 @@ class Frame {
   llvm::Value* i64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
   /// The start of a plan's buffer, loaded once in the entry block.
   llvm::Value* buffer(int64_t index);
-  /// Where `value` is read; a value of the program's body is found by its buffer, an alias by what it names.
+  /// The address at which `value` is read: the one in `memory`, else its buffer, else (of a reshape) the address of its
+  /// operand.
   llvm::Value* address(ir::ValueId value);
   /// pointer + elements * bytes.
   llvm::Value* offset(llvm::Value* pointer, llvm::Value* elements, int64_t element_bytes);
@@ -42,7 +43,7 @@ class Frame {
   llvm::Value* stack(llvm::Type* type, int64_t count);
   llvm::FunctionCallee runtime_function(const std::string& name, llvm::FunctionType* type);
 
-  /// for (i = begin; i < end; i += step) body(i), with values carried from one turn to the next.
+  /// for (i = begin; i < end; i += step) body(i), with values carried from one iteration to the next (phi nodes).
   using LoopBody = std::function<std::vector<llvm::Value*>(llvm::Value* i, const std::vector<llvm::Value*>& carried)>;
   std::vector<llvm::Value*> loop(llvm::Value* begin, llvm::Value* end, int64_t step, std::vector<llvm::Value*> carried,
                                  const LoopBody& body);

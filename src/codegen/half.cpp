@@ -101,7 +101,7 @@ Value* emit_to_half(IRBuilder<>& b, Value* x, DType dtype) {
     return b.CreateTrunc(b.CreateLShr(bits, number(bits, 16)), with(x, b.getInt16Ty()));
   }
   if (!has_f16c()) return to_f16(b, x);
-  // What has just been rounded is there in the type already.
+  // A value that has just been rounded exists in the type already.
   auto* extended = llvm::dyn_cast<llvm::FPExtInst>(x);
   Value* half = extended && extended->getSrcTy()->getScalarType()->isHalfTy()
                     ? extended->getOperand(0)

@@ -10,13 +10,13 @@ namespace weft::codegen {
 /// always holds numbers that the type has.
 bool is_half(DType dtype);
 
-/// What elements in memory (i16, a vector or one alone) are in registers (f32). Exact; f16 has its NaNs quiet after it.
+/// Converts elements from memory (i16, a vector or a scalar) to registers (f32). Exact; NaNs of f16 become quiet.
 llvm::Value* emit_from_half(llvm::IRBuilder<>& b, llvm::Value* bits, DType dtype);
 
-/// Any f32 rounded to a number of the type, to nearest, ties to even; NaN stays NaN.
+/// Rounds any f32 to a number of the type, to nearest, ties to even; NaN stays NaN.
 llvm::Value* emit_round_to_half(llvm::IRBuilder<>& b, llvm::Value* x, DType dtype);
 
-/// What a register that holds numbers of the type is in memory.
+/// Converts a register that holds numbers of the type to its form in memory.
 llvm::Value* emit_to_half(llvm::IRBuilder<>& b, llvm::Value* x, DType dtype);
 
 }  // namespace weft::codegen

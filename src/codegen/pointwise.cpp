@@ -29,7 +29,7 @@ llvm::AllocaInst* entry_alloca(IRBuilder<>& b, llvm::Type* type) {
   return slot;
 }
 
-/// A function that has no vector form here: the C library's, an element at a time (runtime/scalar_math.cpp).
+/// A function without inline code: calls one of runtime/scalar_math.cpp, which does an element at a time.
 Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const> operands) {
   llvm::Type* type = operands[0]->getType();
   auto* vector = llvm::cast<llvm::FixedVectorType>(type);
@@ -172,7 +172,7 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
   }
 }
 
-/// The number of a 16-bit type that is nearest to the f32 nearest to `number`.
+/// `number` rounded to f32, then to the 16-bit type.
 double half_constant(double number, DType dtype) {
   llvm::APFloat value(static_cast<float>(number));
   bool inexact = false;
@@ -182,7 +182,7 @@ double half_constant(double number, DType dtype) {
   return value.convertToDouble();
 }
 
-/// Whether an op on numbers of a 16-bit type has a result that the type has, whatever they are.
+/// Whether the op's result on any numbers of a 16-bit type is a number of the type, so that it needs no rounding.
 bool is_exact(OpCode code, DType from, DType to) {
   if (code == OpCode::kCast) return from == to || from == DType::kBool;
   return ir::traits_of(code).is_exact16;
@@ -244,7 +244,7 @@ Value* emit_constant(IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lane
   if (const auto* i = std::get_if<int64_t>(&value)) number = static_cast<double>(*i);
   if (const auto* t = std::get_if<bool>(&value)) number = *t ? 1 : 0;
   llvm::Type* type = llvm::FixedVectorType::get(register_type(b, dtype), static_cast<unsigned>(lanes));
-  // By way of f32 into a 16-bit type, as the interpreter stores it.
+  // To a 16-bit type by way of f32, as the interpreter does.
   if (is_half(dtype)) return llvm::ConstantFP::get(type, half_constant(number, dtype));
   if (is_floating(dtype)) return llvm::ConstantFP::get(type, number);
   if (dtype == DType::kBool) return llvm::ConstantInt::get(type, number != 0 ? 1 : 0);

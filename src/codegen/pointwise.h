@@ -13,7 +13,7 @@ llvm::Type* register_type(llvm::IRBuilder<>& b, DType dtype);
 /// The LLVM type of one element in memory: i8 for bool, i16 for f16 and bf16.
 llvm::Type* memory_type(llvm::IRBuilder<>& b, DType dtype);
 
-/// From the type in memory, vectors or single elements, to the type in registers, and back.
+/// Converts a vector or scalar from its type in memory to its type in registers, and back.
 llvm::Value* emit_from_memory(llvm::IRBuilder<>& b, llvm::Value* loaded, DType dtype);
 llvm::Value* emit_to_memory(llvm::IRBuilder<>& b, llvm::Value* value, DType dtype);
 
@@ -22,7 +22,7 @@ llvm::Value* emit_to_memory(llvm::IRBuilder<>& b, llvm::Value* value, DType dtyp
 llvm::Value* emit_elementwise(llvm::IRBuilder<>& b, const ir::Op& op, DType from, DType to,
                               std::span<llvm::Value* const> operands);
 
-/// a vector of `lanes` equal constants.
+/// A vector of `lanes` times the constant's value.
 llvm::Value* emit_constant(llvm::IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lanes);
 
 /// The larger of two vectors, NaN if either is.

@@ -17,8 +17,8 @@ using llvm::Value;
 using passes::is_reduction;
 using passes::Lowering;
 
-constexpr int64_t kChunkBytes = 256 * 1024;  // left operands of one chunk of rows: a share of L2
-constexpr int64_t kFewRows = 4;              // fewer rows than this take ...
+constexpr int64_t kChunkBytes = 256 * 1024;  // of left operands in one chunk of rows: a share of L2
+constexpr int64_t kFewRows = 4;              // with fewer rows than this, a micro-kernel takes ...
 constexpr int64_t kPanelsTogether = 4;       // ... this many panels at once
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -27,7 +27,7 @@ llvm::Type* vector_of(llvm::Type* element, int64_t lanes) {
   return llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
 }
 
-/// The vectors of a row: loads, stores and masks at one column.
+/// Loads, stores and masks of the vector at one column of a row.
 class Columns {
  public:
   Columns(Frame& frame, const ir::Dim& width, int64_t lanes) : frame_(frame), width_(width), lanes_(lanes) {}
@@ -188,7 +188,7 @@ class RowStage {
     }
     Value* scalar = b_.CreateExtractElement(total, uint64_t{0});
     DType dtype = frame_.type(op.results[0]).dtype;
-    if (is_half(dtype)) scalar = emit_round_to_half(b_, scalar, dtype);  // sums are f32 until here
+    if (is_half(dtype)) scalar = emit_round_to_half(b_, scalar, dtype);  // the sum was accumulated in f32
     scalar = emit_to_memory(b_, scalar, dtype);
     for (Value* target : frame_.targets.at(op.results[0]))
       b_.CreateAlignedStore(scalar, frame_.offset(target, row, size_of(dtype)),
@@ -197,8 +197,8 @@ class RowStage {
 
   // ---- products
 
-  /// Panels pass one after the other, each for all blocks of rows; with hardly any rows several at once, whose chains
-  /// of sums then hide each other's latency.
+  /// Loops over the panels, and for each panel over the blocks of rows. With few rows it takes several panels at once,
+  /// so that their chains of additions overlap.
   void emit_panels(Value* first, Value* last, const UnitRange& range) {
     Value* unroll = frame_.i64(stage_.unroll);
     Value* first_panel = b_.CreateUDiv(range.first, unroll);
@@ -344,7 +344,7 @@ class RowStage {
     store(result, value, frame_.size(stage_.domain.back()), frame_.i64(0));
   }
 
-  /// Stores a vector of the row to all targets of `result`, whose rows are `width` wide, behind `skip` columns.
+  /// Stores a vector of the row to all targets of `result`, `skip` columns from the start of rows of `width` columns.
   void store(ValueId result, Value* value, Value* width, Value* skip) {
     auto targets = frame_.targets.find(result);
     if (targets == frame_.targets.end()) return;
@@ -383,7 +383,7 @@ class RowStage {
   std::map<const Op*, Value*> sums_;
 };
 
-/// Rows of a concatenation along the last dim, or of a padding of it.
+/// Emits rows of a concatenation along the last dim, or of a padding of it.
 class RowCopy {
  public:
   RowCopy(Frame& frame, const Op& op) : frame_(frame), op_(op), whole_(frame.type(op.results[0])) {}
@@ -433,7 +433,7 @@ class RowCopy {
   Value* start_ = nullptr;  // the next free column
 };
 
-/// Where rows end: at `first` if they have no elements, however many they are.
+/// The end of the loop over rows: `first` if rows have no elements, so that the loop has no iterations, else `last`.
 Value* end_of_rows(Frame& frame, const ir::Dim& columns, Value* first, Value* last) {
   if (columns == ir::Dim(0)) return first;
   if (columns.is_constant()) return last;
@@ -457,7 +457,7 @@ UnitRange unit_range(Frame& frame, const planning::Stage& stage) {
 }
 
 void emit_rows(Frame& frame, const planning::Stage& stage, Value* first, Value* last, bool chunked) {
-  // A row without elements still has its sum.
+  // A row without elements still has a sum, 0.
   if (!stage.has_reduction) last = end_of_rows(frame, stage.domain.back(), first, last);
   RowStage(frame, stage).emit(first, last, chunked);
 }

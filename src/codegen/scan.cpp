@@ -50,8 +50,9 @@ class ScanLoop {
   }
 
  private:
-  /// The steps of a ragged scan also carry where their rows begin among the packed ones, and how many rows the step
-  /// before had. Rows that end or enter between two steps change buffers there.
+  /// The loop of a ragged scan carries two more numbers from step to step: the first packed row of the step, and the
+  /// number of rows of the step before. Between two steps, rows that end store their carries, rows that enter load
+  /// them.
   void emit_ragged(Value* length, std::vector<Value*> carried) {
     Value* last = b_.CreateSub(length, frame_.i64(1));
     carried.push_back(view_.reverse ? frame_.size(view_.ragged->packed) : frame_.i64(0));
@@ -86,11 +87,12 @@ class ScanLoop {
     time_ = view_.reverse ? b_.CreateSub(last, step) : step;
     parity_ = b_.CreateAnd(step, frame_.i64(1));
     is_last_ = b_.CreateICmpEQ(step, last);
-    // Every other step backwards: what the step before left in the cache, of weights larger than it, is read again.
+    // Every other step takes the panels backwards. If the weights are larger than the cache, it begins with those that
+    // the step before left there.
     frame_.backwards = b_.CreateICmpNE(parity_, frame_.i64(0));
   }
 
-  /// Where the step reads and writes; the carries' places in the next step.
+  /// Sets the addresses at which the step reads and stores. Returns the addresses of the carries in the next step.
   std::vector<Value*> set_addresses(const std::vector<Value*>& current) {
     frame_.targets.clear();
     for (size_t i = 0; i < view_.x_args.size(); ++i)
@@ -115,7 +117,7 @@ class ScanLoop {
     return next;
   }
 
-  /// Where units but the first store ys that every unit computes for itself.
+  /// The addresses to which units other than the first store replicated ys (ColumnSharing).
   std::map<ValueId, Value*> other_units_places() {
     std::map<ValueId, Value*> places;
     for (auto [value, buffer] : scan_.others) {
@@ -137,7 +139,7 @@ class ScanLoop {
 
   // ---- rows that end or enter
 
-  /// Rows first..last-1 had their last step: their carries are results. Of what every unit has, the first writes it.
+  /// Rows first..last-1 had their last step: copies their carries to the results. Unit 0 copies replicated carries.
   void end_rows(const std::vector<Value*>& current, Value* first, Value* last) {
     copy_rows(first, last, [&](size_t i, Value* from, Value* to) {
       Value* end = is_replicated(view_.carry_outs[i]) ? b_.CreateSelect(is_first_unit_, to, from) : to;
@@ -145,7 +147,7 @@ class ScanLoop {
     });
   }
 
-  /// Rows first..last-1 have their first step: they take their initial carries.
+  /// Rows first..last-1 have their first step: copies their initial carries.
   void enter_rows(const std::vector<Value*>& current, Value* first, Value* last) {
     copy_rows(first, last, [&](size_t i, Value* from, Value* to) {
       copy_rows(from, to, i, {frame_.address(view_.inits[i]), current[i]});
@@ -161,14 +163,14 @@ class ScanLoop {
     });
   }
 
-  /// Of rows whose columns are shared it is the unit's own columns.
+  /// Copies rows of a carry; if columns are shared, the unit's own columns of them.
   void copy_rows(Value* first, Value* last, size_t carry, std::pair<Value*, Value*> place) {
     const ir::Type& type = frame_.type(view_.carry_args[carry]);
     const planning::Stage* stage = producer(view_.carry_outs[carry]);
     Value* row = row_elements(type);
     if (!planning::splits_columns(*stage))
       return copy(place, b_.CreateMul(first, row), b_.CreateMul(b_.CreateSub(last, first), row), type.dtype);
-    // Lines of the last dim, made of one or (products for several gates, concatenations) more parts.
+    // A line is a run along the last dim. It has several parts if it holds several gates or is a concatenation.
     int64_t width = stage->domain.back().constant();
     int64_t parts = type.rank() == 1 || width == 0 ? 1 : type.shape.back().constant() / width;
     ir::Shape lines = type.shape;
@@ -215,7 +217,7 @@ class ScanLoop {
     b_.SetInsertPoint(after);
   }
 
-  /// Where a stack holds the step's slice.
+  /// The address of the step's slice of a stack.
   Value* slice(ValueId stack, ValueId of) {
     const ir::Type& type = frame_.type(of);
     Value* skipped = view_.ragged ? b_.CreateMul(offset_, row_elements(type))
@@ -223,7 +225,7 @@ class ScanLoop {
     return frame_.offset(frame_.address(stack), skipped, size_of(type.dtype));
   }
 
-  /// The step's instance of a value's memory: the unit's own of what every unit computes for itself.
+  /// The address of the step's instance of a value; of a replicated value, of the unit's own instance.
   Value* alternate(ValueId value, int64_t buffer) {
     if (!is_replicated(value)) return instance(value, buffer, parity_);
     return instance(value, buffer, b_.CreateAdd(b_.CreateMul(frame_.unit, frame_.i64(2)), parity_));
@@ -282,7 +284,7 @@ class ScanLoop {
   std::map<ValueId, const planning::Stage*> producer_;
   Value* is_first_unit_ = nullptr;
   Value *time_ = nullptr, *parity_ = nullptr, *is_last_ = nullptr;  // of the step at hand
-  Value *offset_ = nullptr, *last_row_ = nullptr;  // of a ragged scan: its first packed row, and its rows of ours
+  Value *offset_ = nullptr, *last_row_ = nullptr;  // of a ragged step: its first packed row, and the end of our rows
 };
 
 }  // namespace

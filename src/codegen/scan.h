@@ -4,15 +4,15 @@
 
 namespace weft::codegen {
 
-/// Emits the whole loop of a scan as the frame's function: steps run inside it, for rows lo..hi-1 of the batch (all
-/// rows when the scan is not batched) and the share unit/units of every stage's columns.
+/// Emits the whole loop of a scan as the frame's function. It runs all steps, for rows lo..hi-1 of the batch (all rows
+/// if the scan is not batched) and share `unit` of `units` of every stage's columns.
 ///
-/// A step of a ragged scan does those of its rows that are ours. A row's carry goes to the result after the row's last
-/// step, where that isn't the last of all.
+/// A step of a ragged scan does the rows of its own that are in lo..hi-1. A row that ends before the last step has its
+/// carry copied to the result then.
 ///
-/// Carries alternate between two buffers, the last step writing the result's own memory; ys are written in place in
-/// their stacks. When columns are shared (units > 1), replicated stages write memory of the unit's own, and units wait
-/// for each other, as ColumnSharing says.
+/// Carries alternate between two buffers; the last step stores to the results. Each y is stored in its place in the
+/// stack. When columns are shared (units > 1), replicated stages store to memory of the unit's own, and barriers stand
+/// where ColumnSharing puts them.
 void emit_scan(Frame& frame, const ir::Op& op);
 
 }  // namespace weft::codegen

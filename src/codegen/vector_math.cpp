@@ -25,7 +25,7 @@ Value* polynomial(IRBuilder<>& b, Value* x, std::span<const double> coefficients
   return sum;
 }
 
-/// What exp needs to know of a type.
+/// The constants of exp for a type.
 struct ExpFormat {
   unsigned bits, mantissa;
   double magic;  // adding it rounds to an integer, which then stands in the low mantissa bits

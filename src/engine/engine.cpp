@@ -12,14 +12,14 @@
 namespace weft::engine {
 namespace {
 
-/// What the engine keeps for the process's life. Never destroyed: threads may still be calling while it exits.
+/// The state of the engine in this process. Never destroyed, since threads may still call while the process exits.
 struct State {
   std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kEngine);
   std::unordered_map<std::string, std::weak_ptr<const Executable>> executables;
-  size_t live = 0;  ///< of these, at the last look
+  size_t live = 0;  ///< how many of these were in use at the last sweep
   Stats counted;
 
-  /// Forgets what nobody holds, now and then.
+  /// Forgets executables that nobody holds, once their number may have doubled.
   void sweep() {
     if (executables.size() < 2 * live + 64) return;
     std::erase_if(executables, [](const auto& entry) { return entry.second.expired(); });

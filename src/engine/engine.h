@@ -37,14 +37,14 @@ class Executable {
   virtual std::string plan_text() const = 0;
 };
 
-/// The executable of a program's text, found by the text as long as somebody holds it, else compiled. User's error when
-/// the text doesn't parse.
+/// The executable of a program's text. It is compiled, unless somebody still holds that of the same text. User's error
+/// if the text doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
 /// The same for a program that is parsed already, of that text.
 std::shared_ptr<const Executable> compile(std::string_view text, const ir::Program& program);
 
-/// What the engine counted since the process began: programs compiled, seconds, cache hits, and for each reason how
-/// often something ran through the interpreter instead of machine code.
+/// Counts since the process began: programs compiled, seconds, cache hits, and for each reason how often something ran
+/// in the interpreter instead of in machine code.
 struct Stats {
   int64_t compiled = 0;
   int64_t object_cache_hits = 0;  ///< taken from the disk instead of compiled

@@ -18,7 +18,7 @@ namespace {
 class Native : public Executable {
  public:
   explicit Native(ir::Program program) : program_(std::move(program)), binder_(program_), fused_(program_) {
-    passes::drop_annotations(fused_.body);  // a dump of fuse is a program too, but its stages are found anew
+    passes::drop_annotations(fused_.body);  // the text may be a dump of fuse, whose stages are assigned anew
     passes::run_passes(fused_, passes::compile_pipeline());
     calls_out_ = calls_out(fused_.body);
     schedule_ = planning::schedule(fused_, jit::tile_rows());
@@ -101,7 +101,7 @@ class Native : public Executable {
   ir::Program program_;
   ir::Binder binder_;
   ir::Program fused_;
-  bool calls_out_ = false;  ///< PyTorch's operators have threads of their own, unless they are called from a team's
+  bool calls_out_ = false;       ///< runs on one thread, so that PyTorch's operators may use the team themselves
   planning::Schedule schedule_;  // points into fused_
   std::unique_ptr<jit::Code> code_;
   bool from_cache_ = false;

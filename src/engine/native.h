@@ -6,7 +6,7 @@
 
 namespace weft::engine {
 
-/// What compiling one program came to.
+/// The result of compiling one program.
 struct NativeResult {
   std::shared_ptr<const Executable> executable;
   bool from_cache = false;

@@ -8,13 +8,13 @@
 
 namespace weft::interpreter {
 
-/// Runs the ops of blocks, keeping every value's memory from one step of a scan to the next.
+/// Runs the ops of blocks. It keeps the memory of every value from one step of a scan to the next.
 class Evaluator {
  public:
   Evaluator(const ir::Program& program, const ir::Bindings& bindings, const Captured& captured)
       : program_(program), bindings_(bindings), captured_(captured) {}
 
-  /// A value's contents: set before, computed before, or captured.
+  /// The contents of a value that was set, computed or captured.
   View view(ir::ValueId id);
   void set(ir::ValueId id, View view);
   void run_ops(const ir::Block& block);
@@ -27,7 +27,7 @@ class Evaluator {
   int64_t value_of(const ir::Dim& dim) const { return ir::evaluate(dim, bindings_); }
 
  private:
-  /// Made on the first use: running one plain op needs none.
+  /// Allocates the tables on first use, since running one plain op needs none.
   void make_room();
 
   const ir::Program& program_;

@@ -80,7 +80,7 @@ void Evaluator::run_kernel(const Call& call) {
 
 namespace {
 
-/// The rows of each step of a ragged scan, and where they begin in the packed rows.
+/// The number of rows of each step of a ragged scan, and the packed row at which they begin.
 struct Steps {
   const ir::Ragged& ragged;
   std::span<const int64_t> batch_sizes;
@@ -110,7 +110,7 @@ View rows_of(const View& all, int64_t first, int64_t count, std::deque<std::vect
 
 }  // namespace
 
-/// Each step is a program of its own on so many rows, which differ in number from those of the step before.
+/// Each step has an evaluator of its own, in which the symbol of the rows is bound to the step's number of rows.
 void Evaluator::run_ragged_scan(const Call& call) {
   ir::ScanView scan(call.op);
   auto carries = static_cast<size_t>(scan.carries);

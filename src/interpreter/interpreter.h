@@ -9,7 +9,7 @@
 
 namespace weft::interpreter {
 
-/// The slow, obvious reference for every op: what other code is compared with, and what runs an op that has no machine
+/// The slow and obvious reference for every op. Tests compare other code with it, and it runs ops that have no machine
 /// code. Elementwise ops compute in the operands' type (f32 for f16 and bf16, rounded once); sums and products of f32
 /// accumulate in f64, of f16 and bf16 in f32, of integers modulo 2^64, in increasing order of index.
 ///

@@ -65,10 +65,10 @@ class Builder {
   std::vector<ValueId> scan(std::vector<ValueId> inits, std::vector<ValueId> xs, Dim length,
                             const std::optional<Ragged>& ragged, bool reverse, const Step& step);
 
-  /// What is done if the predicate is true, and what if not: results of the same types.
+  /// Emits one region of a cond. Both regions give results of the same types.
   using Branch = std::function<std::vector<ValueId>(Builder& body)>;
   std::vector<ValueId> cond(ValueId predicate, const Branch& yes, const Branch& no);
-  /// From the carries to a bool[], and to the next carries. Results: the last carries.
+  /// `condition` emits a bool[] from the carries, `body` the next carries. Results: the last carries.
   using LoopPart = std::function<std::vector<ValueId>(Builder& body, std::span<const ValueId> carries)>;
   std::vector<ValueId> while_loop(std::vector<ValueId> inits, const LoopPart& condition, const LoopPart& body);
 

@@ -20,7 +20,7 @@ Type substitute(const Type& type, const SymbolSizes& sizes) {
 
 namespace {
 
-/// What each symbol of `callee` is for these inputs.
+/// The dim that each symbol of `callee` becomes for these inputs.
 SymbolSizes match(const Program& callee, const Program& caller, std::span<const ValueId> inputs) {
   const std::vector<ValueId>& args = callee.body.args;
   check(args.size() == inputs.size(), "the called program takes {} inputs, not {}", args.size(), inputs.size());

@@ -9,15 +9,15 @@
 
 namespace weft::ir {
 
-/// What a program's symbols are elsewhere.
+/// For each symbol of a program, the dim that stands for it in another program.
 using SymbolSizes = std::map<std::string, Dim>;
 
 /// The dim or type with its symbols replaced. User's error naming a symbol that is not in `sizes`.
 Dim substitute(const Dim& dim, const SymbolSizes& sizes);
 Type substitute(const Type& type, const SymbolSizes& sizes);
 
-/// The ops of `callee` appended where `builder` builds, its symbols being what the inputs have in their place; its
-/// results there. User's error if the inputs don't fit it.
+/// Appends the ops of `callee` where `builder` builds, and returns its results there. The callee's symbols become the
+/// dims that `inputs` have in their place. User's error if the inputs don't fit the callee.
 std::vector<ValueId> inline_program(Builder& builder, const Program& callee, std::span<const ValueId> inputs);
 
 }  // namespace weft::ir

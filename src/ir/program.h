@@ -27,7 +27,7 @@ inline constexpr size_t kOpCount = 0
 #include "ir/ops.def"
     ;
 
-/// One row of ops.def that every phase may ask for.
+/// What any phase may ask of an op's row in ops.def.
 struct OpInfo {
   std::string_view name;
   int arity;  ///< -1: any number
@@ -40,8 +40,8 @@ inline const OpTraits& traits_of(OpCode code) { return info(code).traits; }
 std::optional<OpCode> op_named(std::string_view name);
 
 struct Op;
-/// The dims of its first operand, of rank `rank`, that a product sums over: an element of the result takes as many
-/// multiplications as they have elements. Empty for other ops.
+/// The dims of a product's first operand (of rank `rank`) that it sums over. The product of their sizes is how many
+/// multiplications one element of the result takes. Empty for other ops.
 std::vector<size_t> summed_dims(const Op& product, size_t rank);
 
 /// An index into Program::values. Ids are never reused; a value is defined once (SSA).
@@ -49,31 +49,31 @@ using ValueId = uint32_t;
 inline constexpr ValueId kNoValue = ~ValueId{0};
 
 /// An attribute. Floats print losslessly (`0.1`, `inf`, `nan`), dims as `dim(2*T)`, so that parse(print(p)) == p.
-/// The type rules know every op's attributes and refuse others, but for annotations, which any op may have.
+/// An op's type rule lists its attributes and refuses others. Annotations are allowed beside them (is_annotation).
 using Attr = std::variant<bool, int64_t, double, std::vector<int64_t>, std::string, Dim>;
 using Attrs = std::map<std::string, Attr, std::less<>>;
 
-/// An attribute that says nothing about what an op computes, and what it must be for a later phase to read it.
+/// An attribute that does not change what an op computes but that a later phase reads, and the form it must have.
 struct Annotation {
   std::string_view name;
   std::string_view ops;   ///< the ops that may have it, separated by blanks; empty: any
-  std::string_view type;  ///< of its value, as a message has it
-  bool by_fuse;           ///< written by the pass fuse for code generation; else whoever makes the program may give it
+  std::string_view type;  ///< of its value, as an error message words it
+  bool by_fuse;           ///< the pass fuse writes it, for code generation; false: the program's author may give it
 };
 
-/// The annotations that a phase reads. Those of fuse may stand in a text, since a dump of any pass is a program again
-/// (docs/debugging.md), but nobody relies on what a text says: fuse takes them out before it writes its own, and the
-/// engine before its first pass. Any other name with a `.` is a note that nobody reads.
+/// The annotations that a phase reads. A text may hold those of fuse, since a dump of any pass is a program again
+/// (docs/debugging.md). They are not trusted: the engine drops them before its first pass, fuse before it writes its
+/// own. Any other name with a `.` is a note that nobody reads.
 std::span<const Annotation> annotations();
 
 /// Whether the attribute is an annotation: one of these, or a note.
 bool is_annotation(std::string_view attr);
 
-/// What is wrong with an annotation of that op: that it is another op's, or of another type. Empty if nothing is.
+/// What is wrong with an annotation of this op: it belongs to another op, or is of another type. Empty if nothing is.
 std::string annotation_misfit(OpCode code, std::string_view name, const Attr& value);
 
-/// An annotation of a scan: its backward keeps carries only and computes each step again, and no pass moves work across
-/// the loop's edge, where all steps' values would lie side by side.
+/// An annotation of a scan: its backward keeps the carries only and recomputes each step. No pass moves work out of
+/// such a loop, since moved work needs the values of all steps in memory at the same time.
 inline constexpr std::string_view kCheckpoint = "vjp.checkpoint";
 
 /// Limits that keep programs from arbitrary text bounded; the verifier enforces them.
@@ -119,11 +119,11 @@ struct Program {
   ValueId new_value(Type type, std::string name = "");
 };
 
-/// What makes a scan ragged (ops.def): how many rows each step works on, and what types call them.
+/// What makes a scan ragged (docs/ir.md, scan): how many rows each step works on, and the symbols that name them.
 struct Ragged {
   ValueId batch_sizes;  ///< i64[length]
-  Dim rows;             ///< B, a symbol: a step's number of rows inside the region, all rows outside
-  Dim packed;           ///< N, a symbol: the rows of all steps together
+  Dim rows;             ///< B, a symbol: outside the region the batch's rows, inside it the rows of the step
+  Dim packed;           ///< N, a symbol: the sum of the rows of all steps
 };
 
 /// Whether the type has a ragged scan's rows as its leading dim.
@@ -150,7 +150,7 @@ struct ScanView {
   std::vector<ValueId> carry_results, stacks;  ///< op results
 };
 
-/// Inputs of the program that are batch sizes of its ragged scans, and of which.
+/// The inputs of the program that are batch sizes of a ragged scan, each with the scan's symbols.
 std::map<ValueId, Ragged> batch_sizes_inputs(const Program& program);
 
 /// The result types that an op's type rule gives. For ops whose type is declared (OpTraits::declares) `declared` is

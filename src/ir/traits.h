@@ -4,13 +4,13 @@
 
 namespace weft::ir {
 
-/// How code generation does an op (passes/layout/fuse.h, lowering_of, which may refuse a special case of a way).
+/// How code generation lowers an op. `lowering_of` (passes/layout/fuse.h) takes kCall for the cases that a way lacks.
 enum class Codegen : uint8_t {
-  kCall,       ///< a kernel of the runtime; where it has none the interpreter's runs, counted in the statistics
+  kCall,       ///< a kernel of the runtime, else the interpreter's, which the statistics count
   kPointwise,  ///< element by element, in the registers of a loop nest
-  kView,       ///< no code: whoever reads the result reads the operand's elements in place
+  kView,       ///< no code: readers of the result read the operand's elements in place
   kAlias,      ///< no code: the same memory under another shape
-  kReduction,  ///< along rows, in a loop nest, where it is over the last dim
+  kReduction,  ///< in a loop nest, row by row; only a reduction over the last dim
   kProduct,    ///< the micro-kernel of packed products
   kRows,       ///< rows copied beside zeros
   kJoin,       ///< rows copied beside others; parts of equal width in a loop nest
@@ -18,18 +18,18 @@ enum class Codegen : uint8_t {
   kRegions     ///< regions with stages of their own
 };
 
-/// When row i of a result (its element i of dim 0) is a function of row i of those operands that have rows, and of
-/// all of the others. What says kNever sums over rows, moves them, or hasn't been thought about.
+/// Row independence: when row i of a result (its element i of dim 0) depends on row i only of the operands that have
+/// rows, and on the other operands as a whole. kNever: the op sums over rows or moves them, or nobody has looked.
 enum class Rows : uint8_t {
   kNever,
   kAlways,        ///< elementwise
-  kFresh,         ///< there is no operand: the result's rows are all alike or numbered
-  kReshaped,      ///< if they lead operand and result under the same name (ir/program.h, Ragged)
+  kFresh,         ///< there is no operand: all rows of the result are alike, or numbered
+  kReshaped,      ///< if operand and result have the same symbol for their rows (ir/program.h, Ragged) as dim 0
   kBroadcast,     ///< if dim 0 stays dim 0
-  kDim,           ///< if the attribute `dim` is another than 0
+  kDim,           ///< if the attribute `dim` is not 0
   kDims,          ///< if the attribute `dims` does not name 0
-  kProduct,       ///< if the second operand has no rows, and the first a dim besides
-  kBatchProduct,  ///< if both have rows and two dims besides
+  kProduct,       ///< if the second operand has no rows, and the first has a dim beside its rows
+  kBatchProduct,  ///< if both operands have rows, and two dims beside them
   kLookup         ///< if the first operand, the table, has no rows
 };
 
@@ -38,7 +38,7 @@ enum class Rows : uint8_t {
 enum class Batching : uint8_t {
   kNone,
   kSame,       ///< the same op; an attribute `dim` counts the new dim too
-  kDims,       ///< so does each of the attribute `dims`
+  kDims,       ///< the same op; each of the attribute `dims` counts the new dim too
   kPermuted,   ///< the attribute `perm` keeps the new dim in front
   kBroadcast,  ///< the new dim is repeated or kept
   kMatmul,     ///< more rows; a batch of products if the weights differ from step to step
@@ -54,30 +54,30 @@ enum class Contracts : uint8_t {
   kLeading  ///< a [..., M]: all but the last
 };
 
-/// What doing an op twice costs, beside keeping its result in memory.
+/// What computing an op a second time costs, compared with keeping its result in memory and reading it.
 enum class Cost : uint8_t {
   kNothing,  ///< less than reading it
   kCheap,    ///< about as much as reading it
   kDear      ///< more
 };
 
-/// What phases ask about an op: a column of its row in ops.def. Whoever says nothing opts out: what the default has is
-/// right for any op, if slow.
+/// What phases ask about an op: the last column of its row in ops.def. Each default opts out: it is right for any op,
+/// though slow.
 struct OpTraits {
   Codegen codegen = Codegen::kCall;
   Rows rows = Rows::kNever;
   Batching batching = Batching::kNone;
   Contracts contracts = Contracts::kNothing;
   Cost cost = Cost::kDear;
-  bool declares = false;   ///< the result's type does not follow from the operands: builders and texts declare it
+  bool declares = false;   ///< the result's type does not follow from the operands: builders and text must declare it
   bool is_linear = false;  ///< f(x1 + y1, x2 + y2) = f(x1, x2) + f(y1, y2)
-  bool sums = false;       ///< an element of the result sums up many: 16-bit types accumulate in f32
+  bool sums = false;       ///< an element of the result is a sum of many: 16-bit types accumulate in f32
   bool may_move =
-      false;  ///< cheap movement that loops rolled up from copies may differ in (passes/rolling/op_sequence.h)
-  bool is_exact16 = false;  ///< on a 16-bit floating type the result is of that type before any rounding
-  int8_t table = -1;        ///< the operand that each row of the result reads as a whole: weights, a table
-  /// Machine instructions a vector of results takes (f32, f64, integers), measured by compiling one: what LLVM's time
-  /// is bounded by.
+      false;  ///< cheap movement, in which the copies that `roll` makes a loop of may differ (rolling/op_sequence.h)
+  bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
+  int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
+  /// Machine instructions for one vector of results (f32, f64, integers), measured by compiling one. They bound a
+  /// stage's size, and so LLVM's time.
   uint8_t instructions = 1, instructions_f64 = 1, instructions_int = 1;
 
   // Each returns the traits with one of them set, for ops.def.
@@ -146,13 +146,13 @@ struct OpTraits {
   constexpr OpTraits takes(uint8_t any) const { return takes(any, any, any); }
 };
 
-/// Where the rows of ops.def begin.
+/// What the traits of a row of ops.def start from.
 namespace traits {
 
-inline constexpr OpTraits kOther;  ///< opts out of all
+inline constexpr OpTraits kOther;  ///< opts out of everything
 inline constexpr OpTraits kPointwise =
     OpTraits().by(Codegen::kPointwise).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
-/// A kernel of the C or vector library's: operands go through memory.
+/// An elementwise function of the C or vector library: its operands go through memory.
 inline constexpr OpTraits kLibrary = kPointwise.costs(Cost::kDear).takes(8);
 inline constexpr OpTraits kMovement = OpTraits().costs(Cost::kCheap);
 

@@ -37,7 +37,7 @@ using Shape = std::vector<Dim>;
 /// Values of symbols at a call.
 using Bindings = std::map<std::string, int64_t>;
 
-/// The number a dim stands for, or none where that overflows 64 bits (0 times anything is 0); user's error naming the
+/// The value of a dim under bindings; none if it overflows 64 bits (but 0 times anything is 0). User's error naming the
 /// symbol if one is unbound.
 std::optional<int64_t> try_evaluate(const Dim& dim, const Bindings& bindings);
 

@@ -405,7 +405,7 @@ std::vector<Type> batch_matmul(const RuleInput& in) {
 
 namespace {
 
-/// The panels of `layout` for k steps: in pairs, two steps are side by side.
+/// The shape of the panels of `layout` for an inner size of k. In pairs, two rows of the weights lie side by side.
 Shape panel_shape(const RuleInput& in, const PackLayout& layout, const Dim& k) {
   if (!in.flag("pairs")) return {Dim(layout.panels), k, Dim(layout.width)};
   check(k.is_constant(), "{}: in pairs its inner size must be a number", in.name());
@@ -468,8 +468,8 @@ std::optional<Ragged> ragged_of(const RuleInput& in, const Dim& length) {
   return ragged;
 }
 
-/// In a ragged region the rows are another number in every step: a dim that is more than the rows alone, or stands
-/// behind another, would have a size that no layout follows.
+/// In a ragged region every step has another number of rows. Code generation lays memory out for a leading dim of rows
+/// only: it refuses `f32[2*B,8]` and `f32[8,B]`.
 void check_rows(const Program& program, const Block& region, const Ragged& ragged) {
   auto check_value = [&](ValueId id) {
     Type type = program.type(id);

@@ -4,9 +4,9 @@
 
 namespace weft::ir {
 
-/// Throws the user's error unless: every value is defined once and before its use and does not escape its region, arity
-/// and types follow the op table, a scan's carries have one type in and out, ys and xs agree with its length, and every
-/// symbol occurs alone as a dim of some input (else it could not be bound at a call).
+/// Throws the user's error unless every value is defined once, before its use, and is used inside its region only;
+/// arity and types follow the op table (of a scan: carries keep their type, xs and ys agree with its length); and every
+/// symbol is by itself a dim of some input, since otherwise no call could bind it.
 void verify(const Program& program);
 
 }  // namespace weft::ir

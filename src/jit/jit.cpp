@@ -27,9 +27,9 @@ namespace {
 
 using llvm::orc::LLJIT;
 
-/// Held by whoever is in LLVM, where locks are that no fork can hold: the session's, those of its static objects, and
-/// those of functions that it initialises at their first use. Never destroyed: programs may be compiled and freed while
-/// the process exits.
+/// Held during every use of LLVM, whose own locks can't be held across a fork: those of the session, of its static
+/// objects, and of statics in functions. Never destroyed, since programs may be compiled and freed while the process
+/// exits.
 std::mutex& compiler_mutex = hold_across_fork(*new std::mutex, LockRank::kCompiler);
 
 std::string message_of(llvm::Error error) { return llvm::toString(std::move(error)); }
@@ -54,8 +54,8 @@ void define(llvm::orc::SymbolMap& symbols, LLJIT& jit, const std::string& name, 
   symbols[jit.mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
 }
 
-/// What machine code may call: the micro-kernels of the active ISA and the runtime's functions; nothing else resolves,
-/// but for the few C functions that LLVM itself calls.
+/// The functions that machine code may call: the micro-kernels of the active ISA and the runtime's functions. Nothing
+/// else resolves, apart from the few C functions that LLVM itself calls.
 llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
   llvm::orc::SymbolMap symbols;
   for (DType dtype : {DType::kF32, DType::kF64}) {
@@ -91,7 +91,7 @@ std::unique_ptr<LLJIT> make_session() {
 
 LLJIT* the_session = nullptr;  // never destroyed
 
-/// The one ORC session of the process. Under the lock, as all that is done with it.
+/// The one ORC session of the process. Called, and used, under the lock.
 LLJIT& session() {
   if (!the_session) the_session = make_session().release();
   return *the_session;
@@ -127,7 +127,7 @@ std::string text_of(const llvm::Module& module) {
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
-/// The object of a module, and how many instructions it had.
+/// Compiles a module to an object; adds to `instructions` how many it had.
 std::string compile_module(llvm::Module& module, const std::string& dump, int64_t& instructions) {
   auto machine = target_machine(target_of(runtime::active_isa()));
   module.setTargetTriple(machine->getTargetTriple().str());
@@ -148,7 +148,8 @@ std::string compile_module(llvm::Module& module, const std::string& dump, int64_
   return emit(module, *machine, llvm::CodeGenFileType::ObjectFile);
 }
 
-/// The module's own text is part of the key, so that a change of code generation can never meet an old object.
+/// The key of the object cache. It contains the module's text, so that a change of code generation never meets an old
+/// object.
 std::string cache_key(const llvm::Module& module) {
   Target target = target_of(runtime::active_isa());
   return fmt::format("weft {} llvm {} pipeline {} level {} fusion {} cpu {} features {}\n{}", WEFT_VERSION,
@@ -176,7 +177,7 @@ Compiled compile(planning::Schedule& schedule, const std::string& dump) {
   llvm::LLVMContext context;
   auto module = codegen::generate(schedule, context);
   if (module->empty()) return result;
-  // Before the key is made of the module's text: objects with and without announcements never stand for each other.
+  // Before the key is made, so that objects with and without announcements have different keys.
   if (kThreadSanitizer) announce_accesses(*module, schedule.program->name);
   std::string key = settings().cache_dir.empty() ? "" : cache_key(*module);
   auto object = dump.empty() ? load_object(key) : std::nullopt;

@@ -21,12 +21,12 @@ struct Compiled {
   int64_t instructions = 0;  ///< LLVM instructions handed to code generation
 };
 
-/// Machine code of a schedule for the active ISA, from the object cache if it holds it. Fills schedule.plan.dims.
-/// User's error when LLVM refuses, with what it said. `dump` (a path without ending, or empty) gets .ll, .opt.ll and
-/// .s.
+/// Machine code of a schedule for the active ISA, from the object cache if it is there. Fills schedule.plan.dims.
+/// User's error with LLVM's message if LLVM refuses. `dump`: a path without ending, to which .ll, .opt.ll and .s are
+/// added; or empty.
 Compiled compile(planning::Schedule& schedule, const std::string& dump);
 
-/// The row counts that the active ISA's micro-kernels like best.
+/// The rows of the tiles of the active ISA's micro-kernels.
 planning::TileRows tile_rows();
 
 }  // namespace weft::jit

@@ -59,7 +59,7 @@ uint64_t checksum(std::string_view bytes) {
 
 std::string name_of(const std::string& key) { return fmt::format("{:016x}.o", checksum(key)); }
 
-/// Whether `name` is an object's or, with something behind it, the temporary name of one.
+/// Whether `name` is the name of an object or, if `temporary`, the temporary name of one, which is longer.
 bool is_object(std::string_view name, bool temporary) {
   constexpr size_t kDigits = 16;
   return name.size() >= kDigits + 2 && name.find_first_not_of("0123456789abcdef") == kDigits &&
@@ -70,7 +70,7 @@ std::string header_of(const std::string& key, std::string_view object) {
   return fmt::format("{}{:016x} {} {}\n{}\n", kMagic, checksum(object), object.size(), key.size(), key);
 }
 
-/// Of the user's, and writable to nobody else.
+/// Whether it is the user's, and writable to nobody else.
 bool is_private(const struct stat& info) {
   return info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
@@ -82,7 +82,7 @@ void make_folder(const std::string& path) {
   ::mkdir(path.c_str(), 0700);
 }
 
-/// The cache's folder, or none where there is none that may be trusted.
+/// The cache's folder; none if it can't be trusted.
 Descriptor open_folder() {
   Descriptor folder(::open(settings().cache_dir.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info{};
@@ -101,7 +101,7 @@ bool write_all(int file, const std::string& bytes) {
   return true;
 }
 
-/// The first `size` bytes; fewer where the file ends or fails before.
+/// The first `size` bytes; fewer if the file ends before, or on an error.
 std::string read_all(int file, size_t size) {
   std::string bytes(size, '\0');
   size_t done = 0;
@@ -115,7 +115,8 @@ std::string read_all(int file, size_t size) {
   return bytes;
 }
 
-/// A file of the folder's that may be trusted; empty where there is none. Notes that it was read, for make_room().
+/// The contents of a file of the folder; empty if it is missing or can't be trusted. Sets its access time, for
+/// make_room().
 std::string read_file(const Descriptor& folder, const std::string& name) {
   Descriptor file(::openat(folder.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat info{};
@@ -142,10 +143,10 @@ bool is_due(const Descriptor& folder, int64_t stored, int64_t part) {
   return true;
 }
 
-/// Removes stale temporary files, and objects until the others have room: what was read last stays.
+/// Removes stale temporary files and, until the rest fits, the least recently read objects.
 ///
-/// Looking at every object takes a system call each, so it is done once for so many bytes stored, and leaves room for
-/// as many.
+/// A look takes a system call for each object. So there is one for each sixteenth of the cache's size stored, and it
+/// makes room for another sixteenth.
 void make_room(const Descriptor& folder, int64_t stored) {
   constexpr int64_t kParts = 16;
   const int64_t part = settings().cache_bytes / kParts;
@@ -191,7 +192,7 @@ std::optional<std::string> load_object(const std::string& key) {
   Descriptor folder = open_folder();
   if (!folder) return std::nullopt;
   const std::string bytes = read_file(folder, name_of(key));
-  // The header's length varies with the object's size only in digits: find its end by the key.
+  // The header's length varies with the digits of the object's size, so its end is found by the key.
   size_t end = bytes.find("\n" + key + "\n");
   if (end == std::string::npos) return std::nullopt;
   std::string object = bytes.substr(end + key.size() + 2);

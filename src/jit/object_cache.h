@@ -5,20 +5,20 @@
 
 namespace weft::jit {
 
-/// Objects on disk, one file each, in settings().cache_dir. They are machine code, so nobody but the user may be able
-/// to put one there: the folder must be his own and writable to nobody else, and so must each file. Where that is not
-/// so, or anything fails, an object is compiled each time; that is never an error, and nothing waits.
+/// The object cache on disk: one file for each object, in settings().cache_dir. Objects are machine code, so nobody but
+/// the user may be able to put one there: folder and files must be the user's own and writable to nobody else. If they
+/// are not, or if anything fails, the object is compiled each time. That is never an error, and nothing waits.
 ///
-/// - The folder and the parents it lacks are made with mode 0700. One that is there is used as it is or not at all: its
-///   mode is not changed, since the user may share it on purpose (XDG_CACHE_HOME). It is opened once an access and
-///   checked by its descriptor, and all files are reached through that.
-/// - The folder itself must not be a symbolic link; what is above it may be (~/.cache on another disk), since whoever
-///   changes that can at worst lead to another private folder of the user's.
-/// - Files are opened without following links or waiting (a FIFO), and must be regular. They are written to a temporary
-///   name and renamed, so that a reader meets a whole one. Each begins with a header that holds the whole key and a
-///   checksum of the object: a damaged, foreign or colliding file is ignored.
-/// - Each store looks at the folder: temporary files that an hour ago were left by a process that died are removed, and
-///   so are, beyond settings().cache_bytes, the objects that were not loaded for the longest time.
+/// - The folder and its missing parents are made with mode 0700. An existing folder is used as it is or not at all: its
+///   mode is not changed, since the user may share it on purpose (XDG_CACHE_HOME). Each access opens it once, checks it
+///   by its descriptor, and reaches all files through that.
+/// - The folder itself must not be a symbolic link. Folders above it may be (~/.cache on another disk): whoever can
+///   change these can at worst lead to another private folder of the user's.
+/// - Files are opened without following links and without waiting (a FIFO), and must be regular. They are written to a
+/// temporary name and renamed, so that a reader meets whole files only. Each begins with a header that holds the whole
+/// key and a checksum of the object: a damaged, foreign or colliding file is ignored.
+/// - Once for so many bytes stored, a process looks at the whole folder. It removes temporary files that are more than
+///   an hour old, left by processes that died, and beyond settings().cache_bytes the least recently loaded objects.
 std::optional<std::string> load_object(const std::string& key);
 void store_object(const std::string& key, const std::string& object);
 

@@ -10,14 +10,14 @@
 
 namespace weft::jit {
 
-/// LLVM's CPU and features for an ISA: the host's own when it is the best that the host has, a plain one when it was
+/// LLVM's CPU and features for an ISA: the host's own for the best ISA of the host, a generic CPU for an ISA that was
 /// forced.
 struct Target {
   std::string cpu, features;
 };
 Target target_of(runtime::Isa isa);
 
-/// All that decides, beside the module and the target, what machine code comes out: a part of the object cache's key.
+/// Everything beside the module and the target that machine code depends on: a part of the object cache's key.
 struct Options {
   const char* pipeline = "early-cse,loop-mssa(licm)";  ///< of a function, in LLVM's words
   llvm::CodeGenOptLevel level = llvm::CodeGenOptLevel::Default;
@@ -27,7 +27,7 @@ inline constexpr Options kOptions;
 
 std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target);
 
-/// The short pipeline before code generation: early CSE, loop-invariant code motion, and no more (an instruction costs
+/// Runs the short pipeline before code generation: early CSE and loop-invariant code motion only (an instruction costs
 /// some 30 us, most of it in code generation).
 void optimise(llvm::Module& module, llvm::TargetMachine& machine);
 

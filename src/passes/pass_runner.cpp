@@ -51,7 +51,7 @@ bool is_disabled(std::string_view name) {
   return std::find(disabled.begin(), disabled.end(), name) != disabled.end();
 }
 
-/// A program that a pass has broken is a bug of ours, whatever the words of the verifier.
+/// Verifies after a pass. A program that a pass has broken is an internal error, though the verifier throws the user's.
 void verify_after(const ir::Program& program, std::string_view pass) {
   try {
     ir::verify(program);

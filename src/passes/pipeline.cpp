@@ -20,7 +20,7 @@
 namespace weft::passes {
 namespace {
 
-/// The pass `vjp`: the program of the cotangents of all floating inputs.
+/// The pass `vjp`: makes the program of the cotangents of all floating inputs.
 void differentiate(ir::Program& program) {
   std::vector<bool> wanted;
   for (ir::ValueId input : program.body.args) wanted.push_back(is_floating(program.type(input).dtype));
@@ -45,38 +45,38 @@ constexpr Pass kPasses[] = {
 };
 
 constexpr std::string_view kPipeline[] = {
-    // Nothing is differentiated from here on.
+    // The program is not differentiated any more.
     "drop_derivatives",
-    // f16 and bf16 products in f32, with casts that the passes below see.
+    // Products of f16 and bf16 become products of f32 between casts, which the passes below simplify.
     "promote_sums",
-    // One form for what means the same, so that the passes below see slices and broadcasts where work is least.
+    // The passes below look for the canonical forms.
     "canonicalise",
     "cse",
     "dce",
-    // Sets apart what depends on no carry in sums and products, for hoist.
+    // Separates, in sums and products, the parts that depend on no carry, so that hoist can move them.
     "reassociate",
-    // Out of the loop, to its front: what no carry is needed for. Before sink, so that sink stacks only what the loop
-    // makes.
+    // Moves ops that depend on no carry in front of the loop. Before sink, so that sink stacks only values that the
+    // loop computes.
     "hoist",
-    // Gates as slices of the loop's own products; what hoist has taken out stays whole.
+    // Gates become slices of the loop's products. After hoist, so that a projection leaves the loop as one stack.
     "push_slices",
-    // Merges what hoist has put side by side outside (a bias added to a projection, broadcasts of broadcasts).
+    // Simplifies the ops that hoist has put side by side (a bias added to a projection, broadcasts of broadcasts).
     "canonicalise",
-    // The slices of captured values that push_slices has made.
+    // Moves the slices of captured values that push_slices has made.
     "hoist",
-    // Out of the loop, to its back: what no carry needs.
+    // Moves ops that no carry needs behind the loop.
     "sink",
     "canonicalise",
     "cse",
     "dce",
-    // What two of the stacks that sink has made have in common, once. It undoes canonical forms, so it comes after
+    // Merges stacks that sink has made and that have columns in common. It undoes canonical forms, so it comes after
     // them.
     "merge_stacks",
-    // From here on the program is as it runs: weights in panels, which no pass above looks into, and
+    // Packs weights into panels, which no other pass looks into.
     "prepack",
-    // without the casts of what is packed as it is, and
+    // Removes the casts of weights that were packed without them.
     "dce",
-    // ops in stages, the loop nests of machine code.
+    // Groups ops into stages, the loop nests of machine code.
     "fuse",
 };
 

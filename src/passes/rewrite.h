@@ -12,7 +12,7 @@ namespace weft::passes {
 /// Replacements of values by values; a value that was never set stands for itself.
 class Substitution {
  public:
-  /// The value that stands for `value` in the end (chains are followed).
+  /// The replacement of `value`, through any chain of replacements.
   ir::ValueId operator()(ir::ValueId value) const;
   void set(ir::ValueId from, ir::ValueId to);
   bool contains(ir::ValueId value) const { return value < to_.size() && to_[value] != ir::kNoValue; }

@@ -22,7 +22,7 @@ bool is_loop(const Stage& stage) { return stage.lowering == Lowering::kScan && s
 bool is_native_scan(const Stage& stage) {
   return stage.lowering == Lowering::kScan && !stage.ops[0]->has("loop") && !stage.ops[0]->has("fallback");
 }
-/// Whether stages lie within the stage.
+/// Whether the stage contains stages of its own.
 bool is_control(const Stage& stage) { return stage.lowering == Lowering::kControl || is_loop(stage); }
 
 class Planner {
@@ -68,7 +68,7 @@ class Planner {
     return static_cast<int64_t>(schedule_.plan.buffers.size()) - 1;
   }
 
-  /// Two instances for alternate steps.
+  /// A buffer with two instances, for even and odd steps.
   int64_t add_work(const ir::Type& type, std::string name) {
     int64_t id = add_unnamed(type, Storage::kArena, 0);
     schedule_.plan.buffers.back().copies = 2;
@@ -81,7 +81,8 @@ class Planner {
     schedule_.plan.buffers[static_cast<size_t>(buffer)].last = last;
   }
 
-  /// Numbers a block's stages, and gives what they store buffers; those of the block's results are `results`.
+  /// Numbers a block's stages and adds buffers for the values that they store. `results` are the buffers of the block's
+  /// results, which exist already.
   void add_stages(const Block& block, BlockSchedule& stages, const std::vector<int64_t>& results) {
     std::map<ValueId, std::vector<int64_t>> places;
     for (size_t i = 0; i < results.size(); ++i) places[block.results[i]].push_back(results[i]);
@@ -111,9 +112,9 @@ class Planner {
     ControlSchedule& control = schedule_.controls[&op];
     for (const Block& region : op.regions)
       control.blocks.push_back(schedule_block(schedule_, region, false, tile_rows_));
-    std::vector<int64_t> own;  // live as long as the stage
+    std::vector<int64_t> own;  // buffers that live as long as the stage
     if (op.code == OpCode::kCond) {
-      // What a branch yields is the result.
+      // Both branches store to the buffers of the cond's results.
       std::vector<int64_t> results;
       for (ValueId result : op.results) results.push_back(schedule_.buffer.at(result));
       control.results = {results, results};
@@ -127,7 +128,7 @@ class Planner {
     for (int64_t buffer : own) set_life(buffer, stage.index, stage.last);
   }
 
-  /// The buffers of a scan's or while's steps.
+  /// Adds the buffers for the steps of a scan or while, and returns those that live as long as the loop.
   std::vector<int64_t> add_loop(const Op& op, const Stage& stage, ControlSchedule& control) {
     const Block& body = op.regions.back();
     auto carries = op.code == OpCode::kScan ? static_cast<size_t>(op.attr<int64_t>("carries")) : op.operands.size();
@@ -171,7 +172,8 @@ class Planner {
     schedule_.scans.emplace(&op, std::move(scan));
   }
 
-  /// Memory for each member that shares columns of what each computes for itself.
+  /// When members share columns, each computes the replicated stages for itself: their values get memory for each
+  /// member.
   template <typename AddWork>
   void add_copies_of_members(const ir::ScanView& view, ScanBuffers& scan, AddWork work) {
     auto own = [&](int64_t id) { schedule_.plan.buffers[static_cast<size_t>(id)].copies_a_member = 2; };
@@ -194,7 +196,7 @@ class Planner {
     }
   }
 
-  /// The buffers of reshapes are those of what they reshape.
+  /// A reshape has the buffer of its operand.
   void add_aliases(const Block& block) {
     for (const Op& op : block.ops) {
       if (op.code == OpCode::kReshape) schedule_.buffer[op.results[0]] = schedule_.buffer.at(op.operands[0]);
@@ -203,7 +205,7 @@ class Planner {
     }
   }
 
-  // ---- lives
+  // ---- live ranges
 
   void extend_lives(const BlockSchedule& block) {
     for (const Stage& stage : block.stages) {
@@ -223,12 +225,13 @@ class Planner {
     }
   }
 
-  /// The value is read in the stage at hand: until the end of the stage around that one that stands beside the buffer.
+  /// Extends a live range for a read in the stage at hand. `around_` holds that stage and the stages around it,
+  /// outermost first. The one in the buffer's own block contains the read, and the buffer lives until its end.
   void extend_life(ValueId value) {
     auto found = schedule_.buffer.find(viewed(schedule_, value));
     if (found == schedule_.buffer.end()) return;
     auto buffer = static_cast<size_t>(found->second);
-    if (depth_[buffer] >= around_.size()) return;  // made by a stage within, which comes to it itself
+    if (depth_[buffer] >= around_.size()) return;  // defined in a region of this stage, which is visited by itself
     int64_t& last = schedule_.plan.buffers[buffer].last;
     last = std::max(last, around_[depth_[buffer]]->last);
   }
@@ -331,7 +334,7 @@ class Planner {
       plan.carry_copies.push_back({buffer_of(view.inits[i]), buffer_of(view.carry_results[i])});
   }
 
-  /// What one step costs, by what threads can share of it.
+  /// The cost model's numbers for one step, by how threads can share the work.
   void describe_step(const ScanBuffers& scan, runtime::StagePlan& plan) {
     plan.step.barriers = std::ranges::count(scan.barrier_before, true);
     for (const Stage& stage : scan.block.stages)
@@ -355,10 +358,10 @@ class Planner {
   Schedule& schedule_;
   const Program& program_;
   const TileRows& tile_rows_;
-  int64_t stages_ = 0;                // so far
-  size_t depth_here_ = 0;             // stages around the block at hand
-  std::vector<size_t> depth_;         // of each buffer: the stages around its block
-  std::vector<const Stage*> around_;  // the stage at hand, after those around it
+  int64_t stages_ = 0;                // numbered so far
+  size_t depth_here_ = 0;             // how many stages are around the block at hand
+  std::vector<size_t> depth_;         // for each buffer, how many stages are around its block
+  std::vector<const Stage*> around_;  // the stages around the stage at hand, outermost first, and itself
 };
 
 }  // namespace

@@ -4,9 +4,20 @@
 
 namespace weft::planning {
 
-/// Fills schedule.plan, from the stages of schedule.body: a buffer for everything stored, and the stages' descriptions.
-/// The stages within stages (of loops, branches), which are scheduled here, are numbered where they run: a buffer that
-/// only these use lives between some of them, one from around the stage that is read in it until its last.
+/// Buffer allocation: fills schedule.plan from the stages of schedule.body, with a buffer for each stored value, its
+/// live range, and a description of each stage. Schedules the regions of loops and branches too.
+///
+/// Stages are numbered in the order in which they run; the stages of a loop follow the loop's own number. A live range
+/// is an interval of these numbers:
+///
+///     0        stores %a
+///     1        a loop; its step consists of the stages 2 and 3
+///       2      stores %b
+///       3      reads %a and %b
+///     4
+///
+/// %b, which is used inside the loop only, lives in [2, 3]. %a is read in every step, so it lives until the loop's last
+/// stage: [0, 3], whichever stage of the loop reads it.
 void make_plan(Schedule& schedule, const TileRows& tile_rows);
 
 }  // namespace weft::planning

@@ -32,7 +32,8 @@ class BlockScheduler {
   }
 
  private:
-  /// Whether the op calls a micro-kernel: one that is a call may have panels of any width.
+  /// Whether machine code calls a micro-kernel for the op. (A matmul_packed that is a call may have panels of any
+  /// width.)
   static bool is_product(const Op& op, Lowering lowering) {
     return op.code == OpCode::kMatmulPacked && lowering == Lowering::kFused;
   }
@@ -104,7 +105,7 @@ class BlockScheduler {
         panel_lanes = op->attr<int64_t>("lanes");
       }
     }
-    // Vectors are as wide as the panels of the stage's products, which may be f32 where others are f64.
+    // The stage's vectors have as many lanes as the panels of its products, even if it has values of wider types.
     stage.lanes = panel_lanes != 0 ? panel_lanes : wide ? 8 : 16;
     stage.row_block = std::max<int64_t>(1, (stage.lanes == 8 ? tile_rows_.f64 : tile_rows_.f32)[vectors]);
   }

@@ -14,51 +14,50 @@ namespace weft::planning {
 struct Stage {
   passes::Lowering lowering = passes::Lowering::kFused;
   std::vector<const ir::Op*> ops;
-  ir::Shape domain;       ///< of a fused stage, trailing dims merged perhaps (merge_dims.h)
-  int64_t rank = 0;       ///< dims of the domain, none merged
+  ir::Shape domain;       ///< of a fused stage; merge_dims.h may have merged trailing dims
+  int64_t rank = 0;       ///< the domain's number of dims before merging
   int64_t unroll = 0;     ///< units side by side in its panels; 0 without a product
   int64_t lanes = 16;     ///< elements of one vector
   int64_t row_block = 1;  ///< rows that a product does at once
   bool has_reduction = false;
   int64_t index = 0;  ///< runtime::StagePlan::index
-  int64_t last = 0;   ///< that of the last stage within it, or its own
+  int64_t last = 0;   ///< the index of the last stage within it, or its own
 };
 
-/// Whether threads may share the stage's columns, each computing some of every row (ColumnSharing says how): only of
-/// fused stages whose elements don't need whole rows, and of rows wide enough for two.
+/// Whether threads may share the stage's columns, each computing some columns of every row (ColumnSharing): the stage
+/// is fused, its elements don't need whole rows, and its rows are wide enough for two threads.
 bool splits_columns(const Stage& stage);
 
 /// The most threads that the stage's columns can be shared by; 1 if it doesn't split.
 int64_t column_shares(const Stage& stage);
 
-/// Shares of columns are multiples of so many vectors: what is computed together.
+/// Shares of columns are multiples of this many vectors: of whole panels, and of at least two vectors.
 int64_t column_grain(const Stage& stage);
 
-/// The stages of a block, and which of its values are stored in memory.
+/// The stages of a block, and the values of it that are stored in memory.
 struct BlockSchedule {
   std::vector<Stage> stages;
   std::set<ir::ValueId> stored;
   bool batched = false;
 };
 
-/// Buffers of a scan's own: two instances each, for alternate steps; of what replicated stages store (ColumnSharing),
-/// two for every thread that shares columns.
+/// The buffers that belong to a scan. Each has two instances, for even and odd steps. Buffers of replicated stages
+/// (ColumnSharing) have two for every thread that shares columns.
 struct ScanBuffers {
   BlockSchedule block;
   std::vector<int64_t> carries;            ///< one a carry
-  std::map<ir::ValueId, int64_t> scratch;  ///< values stored within a step that are neither carry nor y
-  /// Values of replicated stages that are ys and no carry: where other threads than the first, which stores the y,
-  /// have theirs.
+  std::map<ir::ValueId, int64_t> scratch;  ///< of values stored within a step that are neither carry nor y
+  /// For ys of replicated stages that are no carries: the buffers of all threads but the first, which stores to the
+  /// stack.
   std::map<ir::ValueId, int64_t> others;
   std::vector<bool> barrier_before;  ///< of each stage, when threads share columns
 };
 
-/// An op whose regions are divided into stages (runtime::ControlPlan): cond, while, and a scan that runs its stages
-/// step by step.
+/// An op whose regions are divided into stages (runtime::ControlPlan): cond, while, and a scan that runs step by step.
 struct ControlSchedule {
   std::vector<BlockSchedule> blocks;          ///< one a region
-  std::vector<int64_t> carries;               ///< two instances of each, for alternate steps
-  std::vector<std::vector<int64_t>> results;  ///< of each region, the buffers that its results are stored to
+  std::vector<int64_t> carries;               ///< buffers with two instances, for even and odd steps
+  std::vector<std::vector<int64_t>> results;  ///< for each region, the buffers of its results
 };
 
 /// A fused program as code generation sees it. Holds pointers into `program`, which must outlive it.
@@ -66,30 +65,30 @@ struct Schedule {
   const ir::Program* program = nullptr;
   std::map<ir::ValueId, const ir::Op*> definition;
   BlockSchedule body;
-  std::map<const ir::Op*, ScanBuffers> scans;  ///< those that are one function
+  std::map<const ir::Op*, ScanBuffers> scans;  ///< the scans that are one function
   std::map<const ir::Op*, ControlSchedule> controls;
-  std::map<ir::ValueId, int64_t> buffer;             ///< of what stages store, and of aliases of it
-  std::map<ir::ValueId, std::vector<int64_t>> also;  ///< further buffers that a value's stage stores it to
+  std::map<ir::ValueId, int64_t> buffer;             ///< of each stored value and of its aliases
+  std::map<ir::ValueId, std::vector<int64_t>> also;  ///< further buffers to which a value is stored
   runtime::Plan plan;                                ///< complete but for stages' functions and calls
 
-  /// The size as the plan's index; the plan's `dims` grow as machine code asks for sizes.
+  /// The size in the plan's form, with symbols as indices into Plan::symbols.
   runtime::DimExpr expression(const ir::Dim& dim) const;
 };
 
-/// The row counts that the micro-kernels like best, by vectors of their panel (1..4).
+/// The number of rows of the micro-kernels' tiles, indexed by the vectors of a panel (1..4).
 struct TileRows {
   int64_t f32[5];
   int64_t f64[5];
 };
 
-/// Assigns buffers and describes stages. plan.stages[i] belongs to body.stages[i], its symbol is `stage_<i>`; those
-/// within it are `stage_<i>_<j>`, or where it has two regions `stage_<i>a_<j>` and `stage_<i>b_<j>`.
+/// Assigns buffers and describes stages. plan.stages[i] belongs to body.stages[i] and has the symbol `stage_<i>`. The
+/// stages within it are `stage_<i>_<j>` or, if it has two regions, `stage_<i>a_<j>` and `stage_<i>b_<j>`.
 Schedule schedule(const ir::Program& fused, const TileRows& tile_rows);
 
 /// Divides a block's ops into stages and finds which values need memory.
 BlockSchedule schedule_block(Schedule& schedule, const ir::Block& block, bool batched, const TileRows& tile_rows);
 
-/// The op whose memory (or register) a value names: views are followed to what they view. An argument gives itself.
+/// The value whose memory or register `value` is read from: follows views. Any other value gives itself.
 ir::ValueId viewed(const Schedule& schedule, ir::ValueId value);
 
 }  // namespace weft::planning

@@ -36,7 +36,7 @@ class SharingAnalysis {
  private:
   const Stage& stage(int64_t index) const { return block_.stages[static_cast<size_t>(index)]; }
 
-  /// The value whose memory `value` names, through views and reshapes.
+  /// The value in whose memory `value` lies: follows views and reshapes.
   ValueId memory_of(ValueId value) const {
     for (;;) {
       value = viewed(schedule_, value);
@@ -49,7 +49,7 @@ class SharingAnalysis {
   void add_read(int64_t reader, const Op& op, ValueId operand) {
     const ValueId memory = memory_of(operand);
     if (auto made = producer_.find(memory); made != producer_.end()) {
-      // Within a stage an element is read where it was made, in registers.
+      // A stage reads its own values in registers, at the element at hand.
       if (made->second == reader || !crosses(reader, op, operand, made->second)) return;
       internal_check(made->second < reader, "stage {} of a scan reads what stage {} makes", reader, made->second);
       arcs_.emplace(made->second + 1, reader);
@@ -68,7 +68,8 @@ class SharingAnalysis {
     if (view_.ragged && view_.reverse) arcs_.emplace(0, reader);
   }
 
-  /// Before which stages something lies after `from` in one step and not after the beginning of `to` in the next.
+  /// The stages before which a barrier lies between the end of stage `from` in one step and the beginning of stage `to`
+  /// in the next.
   Arc around(int64_t from, int64_t to) const {
     if (to >= from) return {0, count_ - 1};  // a whole turn or more
     return from + 1 == count_ ? Arc{0, to} : Arc{from + 1, to};
@@ -86,11 +87,11 @@ class SharingAnalysis {
     return !keeps_columns(view, to);
   }
 
-  /// Trailing dims are one: the columns of a value's memory are not those of its last dim.
+  /// Whether trailing dims are merged: then the domain's columns are not those of a value's last dim.
   static bool is_merged(const Stage& stage) { return static_cast<int64_t>(stage.domain.size()) != stage.rank; }
 
-  /// Whether column c of the reader's domain is column c of the memory's last dim, or of one of the gates there. What
-  /// row it is doesn't matter: a unit has the same columns of all.
+  /// Whether column c of the reader's domain reads column c of the memory's last dim, or column c of one of the gates
+  /// there. Rows don't matter, since a unit has the same columns of all rows.
   bool keeps_columns(const View& view, const Stage& reader) const {
     const ValueId memory = memory_of(view.root);
     if (program().type(memory).rank() == 0 || program().type(view.root).rank() == 0) return false;
@@ -123,9 +124,9 @@ std::vector<bool> fewest_points(int64_t count, const std::vector<Arc>& arcs) {
   if (arcs.empty()) return best;
   auto length = [&](const Arc& arc) { return (arc.second - arc.first + count) % count; };
   const Arc shortest = *std::ranges::min_element(arcs, {}, length);
-  // One point lies in the shortest arc. With it given the circle is cut there and becomes a line, on which the best is
-  // to take arcs in the order of their ends, and the end of each that isn't met yet. (Any cut gives at most one point
-  // too many, so of a long arc some of its points are tried.)
+  // Some chosen point lies in the shortest arc, so each of its points is tried as the first. Cut there, the circle is a
+  // line, on which the greedy choice is optimal: go through the arcs by their ends, and choose the end of each arc that
+  // has no point yet. (Any cut gives at most one point too many, so of a long arc only some points are tried.)
   const int64_t stride = 1 + length(shortest) / 64;
   int64_t least = count + 1;
   for (int64_t tried = 0; tried <= length(shortest); tried += stride) {

@@ -10,8 +10,8 @@ namespace weft::planning {
 /// largest there is.
 ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b);
 
-/// Adds up how much work ops are: multiply-adds of products, for other ops a few an element. Numbers
-/// too large for 64 bits count as the largest: loops in loops soon are (while loops are guessed to take 16 steps).
+/// The cost model's count of work: multiply-adds of products, and a few for each element of other ops. A while is
+/// guessed to take 16 steps. Numbers beyond 64 bits, which nested loops soon reach, count as the largest number.
 class WorkCounter {
  public:
   explicit WorkCounter(const Schedule& schedule) : schedule_(schedule), program_(*schedule.program) {}
@@ -21,10 +21,10 @@ class WorkCounter {
   std::vector<runtime::DimExpr> take() { return std::move(terms_); }
 
  private:
-  /// `repeats` times, or, on the rows of a ragged scan, for all its steps together.
+  /// Counts the op `repeats` times; an op on the rows of a ragged scan once, for the rows of all steps.
   void count(const ir::Op& op, const ir::Dim& repeats, const ir::Ragged* ragged);
   void count_scan(const ir::Op& op, const ir::Dim& repeats);
-  /// Both branches of a cond, and some steps of a while.
+  /// Counts both branches of a cond, and some steps of a while.
   void count_regions(const ir::Op& op, const ir::Dim& repeats);
   ir::Shape shape_of(ir::ValueId value, const ir::Ragged* ragged) const;
 

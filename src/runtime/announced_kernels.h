@@ -1,8 +1,8 @@
 #pragma once
 
-// The kernels of a build for ThreadSanitizer: each announces what it is about to read and write and then calls the
-// kernel of the table. The compiler's pass instruments no vectors wider than 16 bytes, so the kernels themselves are
-// built without it.
+// The kernels of a build for ThreadSanitizer. Each announces the memory that it is about to read and write, then calls
+// the kernel of the table. The kernels themselves are not instrumented, since the compiler's pass leaves out vectors
+// wider than 16 bytes.
 
 #include <algorithm>
 #include <cstddef>

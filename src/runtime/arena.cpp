@@ -18,12 +18,12 @@ constexpr int64_t kLine = 64;
 constexpr int64_t kMappedFrom = 1 << 20;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kHugeFrom = 4 << 20;
-/// How much larger than asked for a block may be: the forward of a layer uses its backward's block, but a small call
-/// doesn't take a large one's from it.
+/// How many times larger than asked for a block may be. So the forward of a layer uses the block of its backward, but a
+/// small call does not take the block of a large one.
 constexpr int64_t kMostLarger = 8;
 
-/// Sizes that blocks come in: four between one power of two and the next, so at most a fifth is wasted, and a program
-/// whose T changes from call to call still finds its blocks again. 0 when the size is beyond all bounds.
+/// The capacity of a block for so many bytes: one of four sizes between a power of two and the next. At most a fifth is
+/// wasted, and a program whose T changes from call to call still finds its blocks again. 0 for an absurd size.
 int64_t capacity_for(int64_t bytes) {
   constexpr int64_t kLeast = 256;
   if (bytes <= kLeast) return kLeast;
@@ -32,8 +32,8 @@ int64_t capacity_for(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-/// Large blocks are mappings of their own: in the heap they would lie between PyTorch's tensors, whose memory could
-/// then not be joined when it is free. What lies beyond the last page that is touched costs nothing.
+/// Large blocks are mappings of their own. On the heap they would lie between PyTorch's tensors and fragment it. Pages
+/// of a mapping that are never touched cost nothing.
 bool is_mapped(int64_t capacity) { return capacity >= kMappedFrom; }
 
 int64_t mapped_size(int64_t capacity) {
@@ -51,7 +51,7 @@ std::byte* map(int64_t capacity) {
   const int64_t before = -reinterpret_cast<intptr_t>(data) & (kHugePage - 1);
   if (before > 0) munmap(data, static_cast<size_t>(before));
   if (before < slack) munmap(data + before + size, static_cast<size_t>(slack - before));
-  madvise(data + before, static_cast<size_t>(size), MADV_HUGEPAGE);  // a wish, may fail
+  madvise(data + before, static_cast<size_t>(size), MADV_HUGEPAGE);  // only a hint: it may fail
   return data + before;
 }
 
@@ -97,7 +97,7 @@ Arena::Block Arena::acquire(int64_t bytes) {
       const int64_t larger = found->first;
       return {this, take(found), larger};
     }
-    // The new block serves the calls of the one just below too: keeping both would only cost memory.
+    // The new block can serve the calls that use the next smaller one. Keeping both would only cost memory.
     if (found != idle_.begin() && std::prev(found)->first >= kPagedFrom &&
         capacity <= kMostLarger * std::prev(found)->first)
       drop(std::prev(found));
@@ -117,7 +117,7 @@ void Arena::release(std::byte* data, int64_t capacity) noexcept {
     give_back(data, capacity);
     return;
   }
-  // The largest go first: they are the ones that fill the limit, and cost the least per byte to get again.
+  // Frees the largest blocks first: they fill the limit, and cost the least per byte to get again.
   while (idle_bytes_ + capacity > limit_) drop(std::prev(idle_.end()));
   try {
     idle_[capacity].push_back(data);

@@ -9,8 +9,8 @@
 
 namespace weft::runtime {
 
-/// Blocks of memory that are used again from call to call, so that the engine's buffers cost no page faults once warm.
-/// Thread-safe. Blocks start at a multiple of 64 bytes, from 64 KiB up of a page; their content is arbitrary.
+/// A pool of blocks of memory, kept from call to call so that a warm call causes no page faults. Thread-safe. Blocks
+/// are aligned to 64 bytes, those of 64 KiB and more to a page; their content is arbitrary.
 class Arena {
  public:
   /// A block, given back when it goes out of scope. Must not outlive its arena.
@@ -51,7 +51,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// At least `bytes`; std::bad_alloc when they can't be had, also once everything kept was given back to the system.
+  /// A block of at least `bytes`. std::bad_alloc if there is no memory even after all idle blocks were freed.
   Block acquire(int64_t bytes);
 
   /// Bytes kept that nobody uses.
@@ -62,7 +62,7 @@ class Arena {
  private:
   friend Arena& process_arena();
   void release(std::byte* data, int64_t capacity) noexcept;
-  /// One of these idle blocks, no longer idle. Under the lock.
+  /// Takes one of these idle blocks into use. Under the lock.
   std::byte* take(std::map<int64_t, std::vector<std::byte*>>::iterator blocks);
   /// Takes one and gives it back to the system.
   void drop(std::map<int64_t, std::vector<std::byte*>>::iterator blocks) noexcept;

@@ -8,8 +8,8 @@
 
 namespace weft::runtime {
 
-/// How a thread treats subnormal numbers: flush results to zero, take operands as zero. Workers follow their caller, as
-/// torch.set_flush_denormal() promises, and get their own mode back afterwards.
+/// Whether a thread flushes subnormal results to zero and takes subnormal operands as zero. Workers take over the mode
+/// of their caller, as torch.set_flush_denormal() promises, and get their own back afterwards.
 class DenormalMode {
  public:
   static DenormalMode of_this_thread() { return DenormalMode(control() & kMask); }

@@ -15,9 +15,9 @@ namespace weft::runtime {
 namespace {
 
 constexpr size_t kLayoutsKept = 16;
-constexpr int64_t kSerialWork = 1 << 16;  // multiply-adds that one thread does before another has woken up
+constexpr int64_t kSerialWork = 1 << 16;  // multiply-adds in the time that it takes to wake up another thread
 
-/// The locks of programs' layouts. A fork holds them all, so there are few: programs whose addresses agree share one.
+/// The locks of programs' layouts. A fork takes them all, so there are few, chosen by a hash of the program's address.
 struct alignas(64) LayoutLock {
   LayoutLock() { hold_across_fork(mutex, LockRank::kLayouts); }
   std::mutex mutex;
@@ -28,8 +28,9 @@ std::mutex& layout_lock(const NativeProgram& program) {
   return layout_locks[std::hash<const void*>()(&program) / alignof(std::max_align_t) % layout_locks.size()].mutex;
 }
 
-/// Engine calls under way: columns are shared only by the one call that is alone (waits inside a loop would otherwise
-/// stand in each other's way). A forked child keeps the calls of threads that it does not have, but shares nothing.
+/// The number of engine calls under way. Threads share columns only in a call that is alone: two calls whose threads
+/// wait for each other inside loops would block each other's cores. In a forked child the count may stay too high,
+/// which does no harm, since a child runs on one thread.
 std::atomic<int64_t> calls_under_way{0};
 
 struct CallCount {
@@ -37,7 +38,7 @@ struct CallCount {
   ~CallCount() { calls_under_way.fetch_sub(1); }
 };
 
-/// Of each stage, as lay_out takes them.
+/// The members that share columns, by stage, as lay_out takes them.
 std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
   std::vector<int64_t> members;
   for (const StageSizes& stage : stages) members.push_back(stage.sharers);
@@ -52,7 +53,7 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(LayoutKey key
     const std::lock_guard lock(mutex);
     if (auto kept = kept_layout(key)) return kept;
   }
-  auto fresh = make_layout(std::move(key));  // other programs' calls need the lock
+  auto fresh = make_layout(std::move(key));  // without the lock, which other programs share
   std::shared_ptr<const Layout> dropped;     // freed after the lock
   const std::lock_guard lock(mutex);
   if (auto kept = kept_layout(fresh->key)) return kept;  // made by another thread meanwhile

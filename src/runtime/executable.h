@@ -15,9 +15,9 @@ class NativeProgram {
 
   const Plan& plan() const { return plan_; }
 
-  /// Runs all stages in one parallel region, a barrier between them, also between those of a loop's step. `inputs` and
-  /// `outputs` are dense; `symbols` gives the values of plan().symbols. User's error when a stage finds bad data (an
-  /// index out of range), std::bad_alloc when the arena can't be had.
+  /// Runs all stages in one parallel region, with a barrier after each, and after each stage of a loop's step. `inputs`
+  /// and `outputs` are dense; `symbols` gives the values of plan().symbols. User's error when a stage finds bad data
+  /// (an index out of range), std::bad_alloc when there is no memory for the arena.
   void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
            const std::vector<int64_t>& symbols, Team& team) const;
 

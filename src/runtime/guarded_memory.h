@@ -9,16 +9,16 @@
 
 namespace weft::runtime {
 
-/// Memory of its own pages between two that fault when touched, for tests that look for accesses past an end. All of it
-/// holds kCanary at first: as a float a NaN, so that what reads it before it is written shows too.
+/// Memory in pages of its own between two pages that fault when touched, for tests that look for accesses out of
+/// bounds. It is filled with kCanary, which is a NaN as a float, so that reads of memory that was not written show too.
 class GuardedMemory {
  public:
   static constexpr std::byte kCanary{0xff};
   enum class Side : uint8_t { kEnd, kStart };
 
-  /// `bytes` bytes right before the page behind them (kEnd; up to `alignment` - 1 bytes of canary may lie between) or
-  /// right behind the page before them (kStart). With no bytes, every access faults. std::bad_alloc when the system
-  /// refuses.
+  /// `bytes` bytes that end at the guard page behind them (kEnd; alignment may leave up to `alignment` - 1 bytes of
+  /// canary between) or start at the guard page before them (kStart). With no bytes, every access faults.
+  /// std::bad_alloc when the system refuses.
   GuardedMemory(int64_t bytes, Side side, int64_t alignment = 1);
   ~GuardedMemory();
   GuardedMemory(GuardedMemory&& other) noexcept;
@@ -30,7 +30,7 @@ class GuardedMemory {
   int64_t bytes() const { return bytes_; }
   /// From here on a write faults.
   void make_read_only();
-  /// Whether the bytes of the same pages before and behind the memory are as they were.
+  /// Whether the canaries before and behind the memory, on its own pages, are unchanged.
   bool is_intact() const;
 
  private:
@@ -40,7 +40,7 @@ class GuardedMemory {
   int64_t bytes_ = 0;
 };
 
-/// The arena of a run with Settings::guard: each buffer in guarded memory of its own, none in another's place.
+/// Replaces the arena of a run with Settings::guard: each buffer has guarded memory of its own, and none share memory.
 class GuardedBuffers {
  public:
   /// `members`: as lay_out takes them.
@@ -54,7 +54,7 @@ class GuardedBuffers {
  private:
   struct Placed {
     size_t buffer;
-    int64_t exact, instance;  ///< bytes of one instance, and with what pads it to a cache line
+    int64_t exact, instance;  ///< bytes of one instance, without and with padding to a cache line
     int64_t instances;
     GuardedMemory memory;
   };

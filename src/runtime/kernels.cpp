@@ -8,7 +8,7 @@
 namespace weft::runtime {
 namespace {
 
-/// What kernels_<isa>.cpp may use, and the operating system saves the registers of.
+/// Whether the CPU has the instructions of kernels_<isa>.cpp, and the operating system saves their registers.
 bool has_features(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -30,9 +30,9 @@ inline constexpr int64_t kMaxVectors = 4;
 using TileKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panel, void* c,
                             int64_t ldc, int64_t accumulate);
 
-/// The same for `count` panels one after another in memory ([panels][k][width]), the part of c of panel p at c + p *
-/// c_step elements. The same bits as one TileKernel call a panel, and up to twice as fast for 1 to 3 rows: the chains
-/// of sums of several panels hide the latency that one row's few chains cannot.
+/// The same for `count` consecutive panels ([panels][k][width]); the columns of panel p are at c + p * c_step elements.
+/// Gives the same bits as a call of TileKernel for each panel. Up to twice as fast for 1 to 3 rows, since the additions
+/// of several panels overlap.
 using PanelsKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count,
                               void* c, int64_t ldc, int64_t c_step, int64_t accumulate);
 
@@ -49,8 +49,8 @@ using PackKernel = void (*)(const PackArgs& args, int64_t first_panel, int64_t l
 
 /// c [M, N] = sum over rows r of a[r][m] * b[r][n] for the rectangle m0..m1-1, n0..n1-1: the op `outer` with leading
 /// dims flattened. Sums over blocks of rows of a fixed size, then over the blocks in order, so the bits don't depend on
-/// the rectangles; their bounds had best be multiples of outer_block_m and outer_block_n. `scratch` has
-/// outer_scratch_bytes and is 64-byte aligned.
+/// how c is cut into rectangles. Fastest if their bounds are multiples of outer_block_m and outer_block_n. `scratch`
+/// has outer_scratch_bytes and is 64-byte aligned.
 struct OuterArgs {
   const void* a;
   const void* b;
@@ -63,10 +63,10 @@ using OuterKernel = void (*)(const OuterArgs& args, int64_t m0, int64_t m1, int6
 /// order, so the bits don't depend on the range of columns.
 using ColumnSumKernel = void (*)(const void* a, int64_t rows, int64_t lda, void* out, int64_t c0, int64_t c1);
 
-/// c [m, n] = op(a) op(b) for the rectangle m0..m1-1, n0..n1-1, of matrices as they lie: a [m, k] or, with transpose_a,
-/// [k, m]; b [k, n] or, with transpose_b, [n, k]; row steps in elements. Sums run over k in order, or, for a transposed
-/// b and hardly any rows, over lanes; the bits don't depend on the rectangle's rows, nor on its columns where n0 is a
-/// multiple of gemm_block_n. `scratch` has max(1, k) * gemm_block_n elements and is 64-byte aligned.
+/// c [m, n] = op(a) op(b) for the rectangle m0..m1-1, n0..n1-1, of matrices that are not packed: a [m, k] or, with
+/// transpose_a, [k, m]; b [k, n] or, with transpose_b, [n, k]; row steps in elements. Sums run over k in order or, for
+/// a transposed b and few rows, over the lanes of a vector. The bits don't depend on the rectangle's rows, nor on its
+/// columns if n0 is a multiple of gemm_block_n. `scratch` has max(1, k) * gemm_block_n elements, 64-byte aligned.
 struct GemmArgs {
   const void* a;
   const void* b;
@@ -79,7 +79,7 @@ using GemmKernel = void (*)(const GemmArgs& args, int64_t m0, int64_t m1, int64_
 struct DTypeKernels {
   TileKernel tile[kMaxVectors + 1];  ///< by vectors, 1..4; [0] is null
   PanelsKernel tile_panels[kMaxVectors + 1];
-  int64_t tile_rows[kMaxVectors + 1];  ///< the row count each kernel likes best (a caller blocks its rows by it)
+  int64_t tile_rows[kMaxVectors + 1];  ///< the rows of each kernel's tile: callers block their rows by it
   PackKernel pack;
   OuterKernel outer;
   ColumnSumKernel column_sum;
@@ -91,23 +91,24 @@ struct DTypeKernels {
 /// The kernels of f32 or f64 (internal error for another type).
 const DTypeKernels& kernels(Isa isa, DType dtype);
 
-/// out[c] = out[c] and x[0][c], ..., x[rows-1][c] together, for c in 0..columns-1; `ld` between rows, in elements. One
-/// column with ld = 1 is one row of so many elements. Over blocks of a fixed size, so the bits don't depend on how
-/// columns are split.
+/// Folds (sums, or takes the maximum of) out[c] and x[0][c], ..., x[rows-1][c] into out[c], for c in 0..columns-1; `ld`
+/// elements between rows. One column with ld = 1 folds a row of `rows` elements. Works on blocks of a fixed size, so
+/// the bits don't depend on how columns are split.
 using FoldKernel = void (*)(const void* x, int64_t rows, int64_t ld, void* out, int64_t columns);
 
-/// Of f32, f64, i32, i64, in this order; integers wrap.
+/// By dtype: f32, f64, i32, i64; integers wrap.
 struct FoldKernels {
   FoldKernel sum[4], max[4];
 };
 const FoldKernels& fold_kernels(Isa isa);
 
-/// Products on bf16 weights, with sums and results in f32: PanelsKernels whose panels hold pairs of steps, [panels][(k
-/// + 1) / 2][width][2], the step after an odd last one being 0. By vectors, as above; a vector has kLanesF32 columns.
+/// Products on bf16 weights, with sums and results in f32. The panels hold pairs of rows of the weights, [panels][(k +
+/// 1) / 2][width][2]; with an odd k the last row is paired with 0. By vectors, as above; a vector has kLanesF32
+/// columns.
 struct PairKernels {
   PanelsKernel f32[kMaxVectors + 1];  ///< for an f32 left operand
   PanelsKernel
-      bf16[kMaxVectors + 1];  ///< for a bf16 one; may take denormals for zeros, where the CPU's own product does
+      bf16[kMaxVectors + 1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
   PackKernel pack;            ///< the panels, of bf16 weights
 };
 const PairKernels& pair_kernels(Isa isa);

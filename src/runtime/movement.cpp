@@ -13,12 +13,12 @@ constexpr int64_t kUnitBytes = 64 << 10;
 /// Elements along each side of a tile: whole cache lines on both sides for every element size.
 constexpr int64_t kTile = 64;
 
-/// Rows that are asked for ahead of their copy: far apart, they are nothing that the hardware would guess.
+/// How many rows ahead of the copy are prefetched: rows that lie far apart are beyond the hardware's prefetcher.
 constexpr int64_t kRowsAhead = 2;
 
 int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
-/// The unsigned integer of that many bytes: elements are moved, never looked at.
+/// The unsigned integer of this size. Elements are moved as integers, whatever their type.
 template <typename Body>
 void with_element(int64_t size, Body body) {
   switch (size) {
@@ -159,7 +159,7 @@ void StridedCopy::copy(const Piece& piece) const {
 void StridedCopy::run(const void* source, void* destination, int64_t begin, int64_t end) const {
   if (begin >= end) return;
   const int64_t across = pieces_of(inner_.size, inner_piece_), down = pieces_of(tile_.size, tile_piece_);
-  // Where unit `begin` lies; then like an odometer.
+  // Finds the place of unit `begin`, then counts up like an odometer.
   InlineVector<int64_t, kMaxCopyDims> at(outer_.size(), 0);
   Piece piece{static_cast<const char*>(source), static_cast<char*>(destination), 0, 0, 0, 0};
   int64_t rest = begin / (across * down);
@@ -211,7 +211,7 @@ StridedCopy transpose_copy(std::span<const int64_t> sizes, std::span<const int64
 
 namespace {
 
-/// Runs `body` with the index as a pointer to its own integers.
+/// Calls `body` with the index as a pointer to integers of its own type.
 template <typename Body>
 auto with_index(const RowIndex& index, Body body) {
   return index.is_64_bit ? body(static_cast<const int64_t*>(index.data))

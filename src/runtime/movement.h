@@ -71,16 +71,16 @@ std::optional<int64_t> first_out_of_range(const RowIndex& index, int64_t rows, i
 std::optional<int64_t> gather_rows(const void* table, int64_t rows, int64_t row_bytes, const RowIndex& index,
                                    void* destination, int64_t begin, int64_t end);
 
-/// result [rows] = the table's rows of `row_bytes` with row index[i] replaced by updates row i, of equal indices by the
-/// last one's. Writes rows row_begin..row_end-1 only, so that threads can share them. Returns an index outside
-/// 0..rows-1, whoever it belongs to, before anything is written.
+/// result [rows] = the table's rows of `row_bytes` with row index[i] replaced by row i of updates; of equal indices the
+/// last one wins. Writes rows row_begin..row_end-1 only, so that threads can share the rows. Returns an index outside
+/// 0..rows-1, whichever thread's rows it is for, before anything is written.
 std::optional<int64_t> scatter_rows(const void* table, const RowIndex& index, const void* updates, void* result,
                                     int64_t rows, int64_t row_bytes, int64_t row_begin, int64_t row_end);
 
 /// table [rows, columns] = the sum of updates [index.count, columns] over rows of equal index, in order of the updates.
-/// Only the rectangle row_begin..row_end-1, column_begin..column_end-1 of the table is written (all of it: where
-/// nothing adds, zeros), so that threads can share the table without any order between them. Returns an index outside
-/// 0..rows-1, whoever it belongs to, before anything is written. T is float or double.
+/// Writes the rectangle row_begin..row_end-1, column_begin..column_end-1 of the table only, and all of it (zeros if
+/// nothing is added), so that threads can share the table without order. Returns an index outside 0..rows-1, whichever
+/// thread's rows it is for, before anything is written. T is float or double.
 template <typename T>
 std::optional<int64_t> scatter_add_rows(const RowIndex& index, const T* updates, T* table, int64_t rows,
                                         int64_t columns, int64_t row_begin, int64_t row_end, int64_t column_begin,

@@ -10,11 +10,11 @@ namespace weft::runtime {
 namespace {
 
 constexpr int64_t kLine = 64;
-constexpr int64_t kHostedFrom = 1 << 20;  // smaller buffers are better kept together, where the caches know them
+constexpr int64_t kHostedFrom = 1 << 20;  // smaller buffers stay together in the arena, which is warm in the caches
 
 bool live_together(const BufferPlan& a, const BufferPlan& b) { return a.first <= b.last && b.first <= a.last; }
 
-/// The arena, or the memory of an output until that is written, and the buffers placed in it.
+/// Memory in which buffers are placed: the arena, or an output's memory until the output is written.
 class Space {
  public:
   Space(const Plan& plan, ArenaLayout& layout, const std::vector<int64_t>& bytes)
@@ -28,7 +28,7 @@ class Space {
         written_(plan.buffers[output].first),
         room_(plan.buffers[output].elements.evaluate(symbol_values) * plan.buffers[output].element_size) {}
 
-  /// Places the buffer where it fits first. False when there is no room for as long as it lives.
+  /// First fit: places the buffer at the lowest free offset. False if there is no room during its live range.
   bool add(size_t buffer) {
     if (plan_.buffers[buffer].last >= written_) return false;
     int64_t offset = 0;
@@ -62,7 +62,7 @@ class Space {
 
 namespace {
 
-/// The factor times the values; nothing where that overflows. Nothing of anything is 0, however much the others are.
+/// The factor times the values; none if that overflows. A factor of 0 gives 0, even if the others overflow.
 std::optional<int64_t> product(const DimExpr& dim, const std::vector<int64_t>& values) {
   int64_t result = dim.factor;
   bool overflow = false;

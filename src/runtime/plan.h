@@ -15,7 +15,7 @@ enum class Storage : uint8_t {
   kInput,
   kOutput,
   kArena,
-  kStep  ///< a part of another buffer, or a whole one, which the loop around its stages sets for each step
+  kStep  ///< a pointer that the loop around it sets at each step, to another buffer or a slice of one
 };
 
 /// Memory that stages read and write.
@@ -25,10 +25,10 @@ struct BufferPlan {
   int64_t index = 0;  ///< which input or output
   int64_t element_size = 4;
   DimExpr elements;
-  int64_t copies = 1;           ///< consecutive instances, each padded to a cache line ...
-  int64_t copies_a_member = 0;  ///< ... and so many more for each further member that shares the stage's columns
-  int64_t first = 0, last = 0;  ///< the stages (StagePlan::index) between which it lives, both included; an output is
-                                ///< written from `first`
+  int64_t copies = 1;           ///< the number of consecutive instances, each padded to a cache line,
+  int64_t copies_a_member = 0;  ///< and how many more there are for each further member that shares columns
+  int64_t first = 0, last = 0;  ///< live range: from the first stage that writes it (StagePlan::index) to the last that
+                                ///< reads it, both included
 
   bool operator==(const BufferPlan&) const = default;
   static constexpr auto fields() {
@@ -45,7 +45,7 @@ struct BufferPlan {
   }
 };
 
-/// Machine code of a stage: does rows lo..hi-1 and, of the columns, share `unit` of `units`.
+/// Machine code of a stage: computes rows lo..hi-1, and share `unit` of `units` of their columns.
 using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi,
                                int64_t unit, int64_t units);
 
@@ -55,13 +55,13 @@ struct StageCode {
   std::vector<CallFunction> callbacks;   ///< of a CallbackCall
 };
 
-/// The work of one step of a scan, as Plan::work: sums of terms.
+/// The work of one step of a scan, in multiply-adds; each field is a sum of terms, as Plan::work.
 struct StepWork {
   std::vector<DimExpr> products;    ///< of products whose columns can be shared
-  std::vector<DimExpr> split;       ///< of other ops whose columns can be
-  std::vector<DimExpr> replicated;  ///< that every member does who shares columns
-  int64_t weight_bytes = 0;         ///< that the products read
-  int64_t barriers = 0;             ///< when columns are shared
+  std::vector<DimExpr> split;       ///< of other ops whose columns can be shared
+  std::vector<DimExpr> replicated;  ///< of ops that each member does for itself when columns are shared
+  int64_t weight_bytes = 0;         ///< bytes of weights that the products read
+  int64_t barriers = 0;             ///< the number of barriers when columns are shared
 
   bool operator==(const StepWork&) const = default;
   static constexpr auto fields() {
@@ -74,10 +74,10 @@ struct StepWork {
 
 struct StagePlan;
 
-/// Stages within a stage: the steps of a loop, each of which first sets the buffers of the step; the choices of a cond;
-/// the condition and body of a while, whose steps set the buffers of carries as a loop's do.
+/// A stage that consists of stages: a loop (a scan that runs step by step), a cond or a while. Before each step a loop
+/// sets the buffers of the step's slices and carries; a while sets those of carries.
 struct ControlPlan {
-  /// An x or a y of one step: `buffer` is the step's part of `stack`.
+  /// An x or a y: at step t `buffer` points to element t of `stack`.
   struct Slice {
     int64_t buffer = 0, stack = 0;
 
@@ -86,8 +86,9 @@ struct ControlPlan {
       return std::tuple{Field{"buffer", &Slice::buffer}, Field{"stack", &Slice::stack}};
     }
   };
-  /// `arg` is `init` in the first step, then what was `out` in the step before; `out` is one of the two instances of
-  /// `work`, and in a loop's last step `result`. (A while doesn't know it: it copies.)
+  /// `arg` points to `init` in the first step, later to the `out` of the step before. `out` points to one of the two
+  /// instances of `work` in turn, in the last step of a loop to `result`. (A while doesn't know its last step: it
+  /// copies.)
   struct Carry {
     int64_t arg = 0, out = 0, init = 0, result = 0, work = 0;
 
@@ -100,10 +101,10 @@ struct ControlPlan {
   std::vector<Slice> slices;
   std::vector<Carry> carries;
   bool reverse = false;  ///< slices are taken from the last to the first
-  /// Of a loop, its step; of a cond, what it does when its predicate is true and when not; of a while, what makes its
-  /// predicate, and its body.
+  /// The stages of each region: of a loop, its step; of a cond, the branches for true and for false; of a while, the
+  /// condition and the body.
   std::vector<std::vector<StagePlan>> regions;
-  int64_t predicate = -1;     ///< the buffer, one bool
+  int64_t predicate = -1;     ///< the buffer of a cond's or while's predicate, one bool
   std::vector<DimExpr> work;  ///< of one step, as Plan::work
 
   bool operator==(const ControlPlan& other) const;
@@ -118,19 +119,19 @@ struct ControlPlan {
 struct StagePlan {
   enum class Kind : uint8_t { kRows, kScan, kCall, kLoop, kCond, kWhile };
   Kind kind = Kind::kRows;
-  int64_t index = 0;          ///< counted over all stages of the plan, those within a stage following it
-  std::string symbol;         ///< of the machine code; of a call, the op
+  int64_t index = 0;          ///< the number of the stage; stages within a stage have the numbers after its own
+  std::string symbol;         ///< the name of the machine code; of a call, the name of its op
   KernelCall call;            ///< of kCall
-  bool outside = false;       ///< a call that must be made by the caller's thread while the team is idle, or one within
+  bool outside = false;       ///< it is or contains a call that the caller's thread makes while the team is idle
   DimExpr rows;               ///< rows of the domain, or of the batch of a scan
   bool splits_rows = true;    ///< false: a scan whose rows depend on each other
-  int64_t row_block = 1;      ///< rows are dealt out in multiples of this
+  int64_t row_block = 1;      ///< each thread gets a multiple of this many rows
   DimExpr length;             ///< steps of a scan or loop
   int64_t batch_sizes = -1;   ///< of a ragged scan: the buffer with the rows of each step, i64[length], ...
   DimExpr packed;             ///< ... and their sum
-  int64_t column_shares = 1;  ///< the most threads that columns can be shared by; 1: they can't
+  int64_t column_shares = 1;  ///< the most threads that can share the columns; 1: they can't be shared
   StepWork step;              ///< of a scan
-  /// Of a scan or loop of no steps: results that are copies of the initial carries.
+  /// For a scan or loop of no steps: its results, each a copy of the initial carry.
   struct CarryCopy {
     int64_t from = 0, to = 0;
 
@@ -165,11 +166,11 @@ struct StagePlan {
 /// compared and written to a file (plan_text.h), and needs only a StageCode to run.
 struct Plan {
   std::vector<std::string> symbols;
-  std::vector<DimExpr> dims;  ///< what machine code finds in `dims`, in order
+  std::vector<DimExpr> dims;  ///< the sizes that machine code gets as the array `dims`
   std::vector<BufferPlan> buffers;
   std::vector<StagePlan> stages;
-  int64_t stage_count = 0;    ///< with those within stages
-  std::vector<DimExpr> work;  ///< multiply-adds, or as much work, of a call: the sum of these
+  int64_t stage_count = 0;    ///< including stages within stages
+  std::vector<DimExpr> work;  ///< the work of a call in multiply-adds: a sum of terms
 
   bool operator==(const Plan&) const = default;
   static constexpr auto fields() {
@@ -180,22 +181,22 @@ struct Plan {
   }
 };
 
-/// Where each arena buffer lies, so that two that live at the same time never overlap: in the arena, or, with
-/// `uses_outputs`, in the memory of an output that is written only after the buffer's last stage.
+/// The memory of each buffer of storage kArena: in the arena or, with `uses_outputs`, in the memory of an output that
+/// is written after the buffer's live range. Buffers with overlapping live ranges never overlap in memory.
 struct ArenaLayout {
-  std::vector<int64_t> offsets;  ///< one a buffer, in bytes; -1 for those that have no memory of the arena's
-  std::vector<int64_t> hosts;    ///< the output's buffer that it lies in; -1: in the arena
+  std::vector<int64_t> offsets;  ///< of each buffer, in bytes; -1 for other storages
+  std::vector<int64_t> hosts;    ///< for each buffer, the buffer of the output that it lies in; -1: in the arena
   int64_t bytes = 0;             ///< of the arena
 };
-/// First fit in order of size; deterministic. Outputs must be aligned to 64 bytes if they are to be used. `members`:
-/// how many share the columns of each stage (by StagePlan::index); empty where none are shared.
+/// Places buffers by first fit, the largest first; deterministic. `uses_outputs` requires outputs aligned to 64 bytes.
+/// `members`: how many members share the columns of each stage (by StagePlan::index); empty if none do.
 ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs,
                     const std::vector<int64_t>& members = {});
 
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
 
-/// How many instances of a buffer there are, with `members` as lay_out takes them.
+/// The number of instances of a buffer, with `members` as lay_out takes them.
 int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members);
 
 /// A line a buffer (name, bytes, offset, stages), then `peak N bytes`: of the arena.

@@ -14,13 +14,14 @@
 namespace weft::runtime {
 namespace {
 
-constexpr double kRowsWhileStreaming = 4;  // weights beyond a core's cache take as long to read as these take to do
+constexpr double kRowsWhileStreaming = 4;  // so many rows take as long to compute as weights beyond the cache to read
 constexpr double kBarrierWork = 16384;     // multiply-adds in the time of a barrier: 25 a ns, 0.2 to 1 us
-constexpr double kRowsToForce = 4;         // a thread, below which Settings::share_all shares columns
+constexpr double kRowsToForce = 4;         // with fewer rows than this a thread, Settings::share_all shares columns
 constexpr int64_t kLine = 64;
-constexpr int64_t kSharedStage = 1 << 14;  // multiply-adds of a stage in a loop that are worth a barrier
+constexpr int64_t kSharedStage = 1 << 14;  // multiply-adds that a stage in a loop needs to be worth a barrier
 
-/// Rows in multiples of `block` where there are plenty; evenly where a whole block more or less would matter.
+/// The thread's share of the rows: multiples of `block` if there are many rows; evenly if there are so few that one
+/// block more or less would matter.
 Share rows_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
   return share_of(count, count < 4 * threads * block ? 1 : block, thread, threads);
 }
@@ -42,8 +43,8 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
   sizes.one_member = estimate(control.work, symbols) < kSharedStage * stages;
 }
 
-/// How many threads should share a scan's columns: all where a step is then done sooner than when threads share rows
-/// (or, of rows that depend on each other, one thread does all), else 1.
+/// How many threads should share a scan's columns: all of them if the cost model finds a step faster so than by rows,
+/// else 1. (By rows, threads split the rows; if rows depend on each other, one thread does all.)
 int64_t sharers_of(const StagePlan& scan, int64_t rows, const std::vector<int64_t>& symbols, int64_t threads) {
   if (threads < 2 || scan.column_shares < threads) return 1;
   const auto all = static_cast<double>(scan.splits_rows ? rows : 1), count = static_cast<double>(threads);
@@ -53,7 +54,8 @@ int64_t sharers_of(const StagePlan& scan, int64_t rows, const std::vector<int64_
   auto work = [&](const std::vector<DimExpr>& terms) { return static_cast<double>(estimate(terms, symbols)); };
   const double product = work(scan.step.products) / all;  // of one row
   const double split = work(scan.step.split), replicated = work(scan.step.replicated);
-  // Weights that stay in the core's own cache from step to step cost nothing beside the arithmetic on them.
+  // Weights that stay in the core's own cache from step to step cost no time to read. Larger ones take as long to read
+  // as some rows take to compute.
   auto rows_worth = [](double done, int64_t weight_bytes) {
     return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, kRowsWhileStreaming);
   };
@@ -77,7 +79,8 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
   }
 }
 
-/// Where a step reads carries, and where it stores the next ones. `bytes`: StageSizes::bytes of these.
+/// Sets the buffers from which a step reads carries and to which it stores the next ones. `bytes`: the entries of
+/// StageSizes::bytes for carries.
 void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bool last, void** buffers) {
   for (const ControlPlan::Carry& carry : loop.carries) {
     buffers[carry.arg] = step == 0 ? buffers[carry.init] : buffers[carry.out];
@@ -107,7 +110,7 @@ void Run::run(Team& team, std::vector<void*>& buffers) {
 
 bool Run::run_region(Stages stages, Team& team, void** buffers) {
   const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size());
-  // All that members need is made here: an exception in a region would end the process.
+  // All memory of the members is allocated here, since an exception in a region would end the process.
   const int64_t most = team.size();
   const size_t count = plan_.buffers.size();
   std::vector<void*> own;
@@ -169,7 +172,8 @@ bool Run::run_stage(const StagePlan& stage, Member& member) {
 bool Run::finish_stage(Member& member) {
   if (!member.barrier) return failed_at_.load(std::memory_order_relaxed) == kNever;
   member.barrier->arrive_and_wait();
-  // A faster member may already have failed in the next stage: only a failure up to here ends all members alike.
+  // A faster member may have failed in the next stage already. Only a failure before this barrier ends the run here, so
+  // that all members end at the same stage.
   return failed_at_.load(std::memory_order_relaxed) > member.position++;
 }
 
@@ -259,7 +263,7 @@ void Run::run_scan(const StagePlan& stage, const Member& member) {
   }
   const int64_t rows = stage.splits_rows ? sizes.rows : 0;
   const int64_t threads = member.threads;
-  // A region may have fewer threads than were asked for, never more: each has its memory.
+  // A region may have fewer threads than were asked for but never more, so there is memory for each member.
   if (alone_ && threads > 1 && sizes.sharers >= threads)
     return function_of(stage)(member.buffers, dims_, member.barrier, 0, rows, member.thread, threads);
   if (!stage.splits_rows) {

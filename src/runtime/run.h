@@ -13,45 +13,46 @@
 
 namespace weft::runtime {
 
-/// A stage's sizes for values of the symbols.
+/// The sizes of a stage, and how threads share it, for given values of the symbols.
 struct StageSizes {
   int64_t rows = 0, length = 0, packed = 0;
-  bool one_member = false;  ///< stages within the stage are too small to share
-  int64_t sharers = 1;      ///< members that share a scan's columns, if they may wait for each other; 1: none
-  /// Of a loop: bytes of one step of each slice, then of an instance of each carry's work.
+  bool one_member = false;  ///< one member runs the stages within this stage, which are too small to share
+  int64_t sharers = 1;      ///< how many members share a scan's columns if they may wait for each other; 1: none
+  /// For a loop: the bytes of one step of each slice, then of one instance of each carry's `work`.
   std::vector<int64_t> bytes;
 };
 
-/// One a stage, by StagePlan::index, for a team of so many threads.
+/// The sizes of all stages, by StagePlan::index, for a team of so many threads.
 std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads);
 
-/// One call of a program: what its members share.
+/// One call of a program: the state that its members share.
 class Run {
  public:
-  /// `alone`: no other call is under way, so that members may wait for each other inside stages. `share_all`: members
+  /// `alone`: no other call is under way, so members may wait for each other inside stages. `share_all`: members
   /// share loops of little work too.
   Run(const Plan& plan, const StageCode& code, const std::vector<StageSizes>& sizes,
       const std::vector<int64_t>& symbols, const int64_t* dims, bool alone, bool share_all)
       : plan_(plan), code_(code), sizes_(sizes), symbols_(symbols), dims_(dims), alone_(alone), share_all_(share_all) {}
 
-  /// Runs all stages, in one parallel region of the team, or in several with what must be `outside` between them.
-  /// `buffers` has an entry a buffer of the plan; loops set those of their steps. Throws the first failure of a stage.
+  /// Runs all stages in one parallel region of the team. If some must run `outside`, there are several regions, and
+  /// these stages run between them. `buffers` has an entry for each buffer of the plan; loops set those of their steps.
+  /// Throws the first failure of a stage.
   void run(Team& team, std::vector<void*>& buffers);
 
  private:
   static constexpr uint64_t kNever = ~uint64_t{0};
 
-  /// `position` counts the barriers that the member has passed, so that all members number the stages they run alike.
+  /// `position` counts the barriers that the member has passed. It numbers the stages in the same way for all members.
   struct Member {
     void** buffers;
     int64_t thread, threads;
-    SpinBarrier* barrier;  ///< null: alone, or the others wait until it has run all stages within one
+    SpinBarrier* barrier;  ///< null if it is alone, or runs all stages within a stage while the others wait
     uint64_t position;
-    Team* team = nullptr;  ///< of the caller's thread between parallel regions: what it runs other stages in
+    Team* team = nullptr;  ///< set for the caller between parallel regions, which it opens on this team
   };
   using Stages = std::span<const StagePlan>;
 
-  /// These return false when a failure has ended the run, for all members in the same place.
+  /// These return false when a failure has ended the run. All members see it after the same stage.
   bool run_stages(Stages stages, Member& member);
   bool run_stage(const StagePlan& stage, Member& member);
   bool run_between_regions(Stages stages, Member& caller);
@@ -66,9 +67,9 @@ class Run {
   void run_scan(const StagePlan& stage, const Member& member);
   void run_call(const StagePlan& stage, const Member& member);
   std::span<const int64_t> batch_sizes(const StagePlan& stage, const Member& member) const;
-  /// Whether the batch sizes of a ragged scan do. All members look at them, and so all find the same.
+  /// Whether the batch sizes of a ragged scan fit its sizes. Every member checks them, so all get the same answer.
   bool fits(const StagePlan& stage, const Member& member);
-  /// The member's share of a whole buffer.
+  /// Copies the member's share of a whole buffer.
   void copy(int64_t from, int64_t to, const Member& member) const;
   void fail(const Member& member, const std::exception_ptr& failure);
   const StageSizes& sizes_of(const StagePlan& stage) const { return sizes_[static_cast<size_t>(stage.index)]; }

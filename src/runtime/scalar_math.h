@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-/// Functions that machine code calls where it has no vector form: in place on x[0..n), the C library's, an element at a
-/// time. `y` is the second operand where there are two, else x again.
+/// Functions that have no inline machine code. They work in place on x[0..n), an element at a time, by the C library.
+/// `y` is the second operand if there are two, else x again.
 extern "C" {
 #define WEFT_SCALAR_FUNCTION(name)                             \
   void weft_##name##_f32(float* x, const float* y, int64_t n); \
@@ -29,7 +29,7 @@ void weft_delay();
 
 namespace weft::runtime {
 
-/// A function of the runtime that machine code may call, by the name it calls it.
+/// A function of the runtime that machine code may call, and its name there.
 struct RuntimeSymbol {
   const char* name;
   void* address;

@@ -6,19 +6,19 @@
 
 namespace weft::runtime {
 
-/// Part of a count of things, first..last-1.
+/// A range of things, first..last-1.
 struct Share {
   int64_t first, last;
 };
 
-/// Share `thread` of `threads` of `count` things dealt out in blocks: all bounds but the last are multiples of `block`.
+/// Share `thread` of `threads` of `count` things. All bounds but the last are multiples of `block`.
 inline Share share_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
   int64_t blocks = (count + block - 1) / block;
   return {std::min(count, blocks * thread / threads * block), std::min(count, blocks * (thread + 1) / threads * block)};
 }
 
-/// Share `thread` of `threads` of the rows of packed sequences, the longest first: about as many steps as each other
-/// share has. `batch_sizes` gives each step's number of rows.
+/// Share `thread` of `threads` of the rows of packed sequences, which are ordered by length, the longest first. All
+/// shares have about the same number of steps in all. `batch_sizes` gives the number of rows of each step.
 inline Share share_of_steps(std::span<const int64_t> batch_sizes, int64_t rows, int64_t thread, int64_t threads) {
   auto steps_before = [&](int64_t row) {
     int64_t steps = 0;
@@ -28,7 +28,7 @@ inline Share share_of_steps(std::span<const int64_t> batch_sizes, int64_t rows, 
   int64_t all = steps_before(rows);
   auto bound = [&](int64_t share) {
     int64_t wanted = all / threads * share + all % threads * share / threads;
-    int64_t low = 0, high = rows;  // the first row with at least so many steps before it
+    int64_t low = 0, high = rows;  // binary search for the first row with at least `wanted` steps before it
     while (low < high) {
       int64_t middle = (low + high) / 2;
       if (steps_before(middle) < wanted)

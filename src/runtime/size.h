@@ -20,12 +20,12 @@ struct DimExpr {
   int64_t factor = 1;
   std::vector<int64_t> symbols;
 
-  /// User's error where it exceeds 2^63.
+  /// The size for these values of the symbols. User's error if it exceeds 2^63.
   int64_t evaluate(const std::vector<int64_t>& values) const;
   bool operator==(const DimExpr&) const = default;
 };
 
-/// The sum of the terms where it is only to be compared, as a cost: 2^63 - 1 stands for all that is more.
+/// The sum of the terms as a cost, which is only compared: at most 2^63 - 1, whatever overflows.
 int64_t estimate(const std::vector<DimExpr>& terms, const std::vector<int64_t>& values);
 
 }  // namespace weft::runtime

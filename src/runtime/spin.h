@@ -17,11 +17,11 @@ inline void pause_core() {
 #endif
 }
 
-/// Looks busily for done() during about `microseconds`; whether it held.
+/// Spins until done() holds, for at most about `microseconds`. Returns whether it held.
 template <typename Done>
 bool spin_for(Done done, double microseconds) {
 #if defined(__x86_64__)
-  constexpr double kTicksPerMicrosecond = 2500;  // of the time stamp counter; 2000 to 4000 on what is around
+  constexpr double kTicksPerMicrosecond = 2500;  // of the time stamp counter; 2000 to 4000 on today's CPUs
   const uint64_t start = __rdtsc();
   const uint64_t limit = static_cast<uint64_t>(microseconds * kTicksPerMicrosecond);
   do {
@@ -35,8 +35,8 @@ bool spin_for(Done done, double microseconds) {
   return done();
 }
 
-/// Waits until done() holds: busy for about 2 us, then giving the core away between looks. A thread that spins longer
-/// than that takes the core from the one it waits for when there are fewer cores than threads.
+/// Waits until done() holds: spins for about 2 us, then yields the core between looks. With fewer cores than threads, a
+/// thread that spun longer would take the core from the thread that it waits for.
 template <typename Done>
 void spin_until(Done done) {
   if (spin_for(done, 2)) return;

@@ -15,10 +15,11 @@
 namespace weft::runtime {
 namespace {
 
-/// True while this thread runs a member: a region inside a region runs serially instead of waiting for itself.
+/// True while this thread runs a member. A nested region then runs serially, since it would wait for itself.
 thread_local bool in_region = false;
 
-/// Long enough to catch the next call of a tight loop, short beside the time slice that others get.
+/// How long an idle worker spins before it sleeps: long enough to catch the next call of a tight loop, short beside a
+/// time slice.
 constexpr double kSpinMicroseconds = 20;
 
 class OwnTeam : public Team {
@@ -50,7 +51,7 @@ class OwnTeam : public Team {
   }
 
  private:
-  /// With fewer threads than wanted when the system refuses more.
+  /// Starts the workers; fewer than wanted if the system refuses more.
   void start_workers() {
     if (tried_) return;
     tried_ = true;
@@ -70,7 +71,7 @@ class OwnTeam : public Team {
       mode_->apply();
       (*member_)(thread, static_cast<int64_t>(started_) + 1);
       if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        const std::lock_guard lock(mutex_);  // so that the caller does not miss it between its look and its sleep
+        const std::lock_guard lock(mutex_);  // or the caller could miss the signal between its check and its sleep
         done_.notify_one();
       }
     }
@@ -95,7 +96,7 @@ class OwnTeam : public Team {
   alignas(64) std::atomic<size_t> running_{0};
 };
 
-/// By size. Never destroyed: workers may still sleep in them when the process ends.
+/// The teams by size. Never destroyed: workers may still sleep in them when the process ends.
 struct Teams {
   std::mutex mutex;
   int64_t cores = 0;  // not known yet

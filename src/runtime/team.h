@@ -13,10 +13,10 @@ class Team {
   virtual ~Team() = default;
   /// The number of threads run() would like to use now.
   virtual int64_t size() const = 0;
-  /// Calls member(thread, threads) once for every thread of one parallel region, all at the same time; `threads` is the
-  /// real size of the region, which can be smaller than size(), never larger. Members must not throw, so they must not
-  /// allocate either, but where they catch what that throws. Every member treats subnormal numbers as the caller does,
-  /// and gets its own mode back afterwards.
+  /// Calls member(thread, threads) once for every thread of one parallel region, all at the same time. `threads` is the
+  /// real size of the region, which can be smaller than size() but not larger. Members must not throw; if they
+  /// allocate, they catch std::bad_alloc. Every member takes over the caller's mode for subnormal numbers, and gets its
+  /// own back afterwards.
   virtual void run(const std::function<void(int64_t thread, int64_t threads)>& member) = 0;
 };
 
@@ -37,14 +37,14 @@ class SpinBarrier {
  public:
   SpinBarrier() = default;
   explicit SpinBarrier(int64_t members) : members_(members) {}
-  /// How many members there are, where only they know. Each says it, the same, before it first arrives.
+  /// Sets the number of members, if only they know it. Each must set it, to the same number, before it first arrives.
   void set_members(int64_t members) { members_.store(members, std::memory_order_relaxed); }
   void arrive_and_wait();
 
  private:
   std::atomic<int64_t> members_{1};
-  /// Arrivals since the beginning; every `members_` of them end a phase. One counter, so that the last to arrive sets
-  /// the others free by arriving: one transfer of a cache line less than with a flag beside it.
+  /// Arrivals since the beginning; every `members_` of them end a phase. With a single counter the last arrival itself
+  /// releases the others, which saves the transfer of a cache line that a separate flag would cost.
   alignas(64) std::atomic<int64_t> arrived_{0};
 };
 

@@ -4,7 +4,7 @@
 
 namespace weft::runtime {
 
-/// Memory of a thread's own, aligned to 64 bytes and kept for its next call. Throws std::bad_alloc.
+/// Scratch memory of the calling thread, aligned to 64 bytes and kept for its next call. Throws std::bad_alloc.
 void* thread_scratch(int64_t bytes);
 
 }  // namespace weft::runtime

@@ -12,7 +12,7 @@ namespace weft::verify {
 struct Precision {
   double unit;      // half the distance of 1 and the next number
   double sum_unit;  // likewise, of the accumulators
-  double floor;     // what is lost where numbers are too small for a full mantissa
+  double floor;     // the rounding error of numbers that are too small for a full mantissa
   double largest;   // above it numbers overflow
 
   /// `dtype` is f16, bf16, f32 or f64.
@@ -23,10 +23,9 @@ struct Precision {
 double round_to_bits(double value, int bits, int smallest = -133);
 double round_to(double value, DType dtype);
 
-/// Numbers computed in float64, and for each what another implementation, which computes the same in another order and
-/// in a given precision, can be off by. A running error analysis: Higham, Accuracy and Stability of Numerical
-/// Algorithms, 2nd ed., sections 3.1 and 3.3; every bound holds for any order of summation, with and without fused
-/// multiply-adds.
+/// Numbers computed in float64, each with a bound of the error of another implementation that computes the same in a
+/// given precision and in any order. A running error analysis: Higham, Accuracy and Stability of Numerical Algorithms,
+/// 2nd ed., sections 3.1 and 3.3; every bound holds for any order of summation, with and without fused multiply-adds.
 struct Values {
   std::vector<double> value;
   std::vector<double> error;
@@ -40,7 +39,7 @@ struct Values {
 struct Sums {
   std::vector<double> value;
   std::vector<double> magnitude;  // the sum of the terms' magnitudes
-  std::vector<double> error;      // what errors of the terms add up to
+  std::vector<double> error;      // the sum of the bounds of the terms' errors
 
   int64_t size() const { return static_cast<int64_t>(value.size()); }
 };

@@ -8,7 +8,7 @@
 
 namespace weft::verify {
 
-/// Layers, and what they are to have answered.
+/// The problem to be explained: layers, and a recording with which they disagree.
 struct Problem {
   std::vector<Layer> layers;
   Recording recording;
@@ -20,11 +20,11 @@ struct Scope {
   int64_t direction = -1;
 };
 
-/// Whether a change is tried with another one. There are many forms of some, and few that people make.
+/// Whether a change is also tried together with another one. Some changes have many forms, of which people make few.
 enum class InPairs { kYes, kLate, kNo };
 
-/// A known difference between implementations, as the change of the layers (or of the order in which what was recorded
-/// is read) that does the same.
+/// A known difference between implementations, as a change that has the same effect: of the layers, or of the order in
+/// which the recording is read.
 struct Change {
   std::string name;    // stable; docs/verify.md lists them
   std::string detail;  // which form of it
@@ -33,7 +33,7 @@ struct Change {
   InPairs in_pairs = InPairs::kYes;
 };
 
-/// All changes that there are for a problem, in the order in which they are preferred; none that changes nothing.
+/// All changes that apply to a problem, the preferred ones first. Changes without an effect are left out.
 std::vector<Change> known_changes(const Problem& problem, const Scope& scope);
 
 // The parts of it: what a cell computes; the elements of its parameters; the order of steps, rows and directions.

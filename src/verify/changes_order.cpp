@@ -21,7 +21,8 @@ void flip_recorded(Recorded& recorded, int64_t steps) {
   for (auto& gate : recorded.gates) flip_time(gate, steps);
 }
 
-// Of a direction that wasn't recorded the results that the next layer reads are turned instead.
+// Reverses a recording in time. Without one, the results of the direction are reversed instead, as the next layer reads
+// them.
 void flip_results(Direction& direction, Recorded& recorded, int64_t steps) {
   if (recorded.h.empty()) direction.flipped = !direction.flipped;
   flip_recorded(recorded, steps);
@@ -73,7 +74,7 @@ void add_time_orders(const Problem& problem, const Scope& scope, std::vector<Cha
       {"time_order", "results in the order of the input", [scope](Problem& changed) { turn_around(changed, scope); }});
   changes.push_back({"time_order", "results in the order of processing", [scope](Problem& changed) {
                        turn_around(changed, scope);
-                       // Of all layers: the sequence is turned before the first and after the last.
+                       // If the change is of all layers, the sequence is turned before the first and after the last.
                        const bool all = scope.layer < 0;
                        edit_recorded(changed, scope, [&](Direction& direction, Recorded& recorded) {
                          if (all) return flip_recorded(recorded, changed.recording.steps);

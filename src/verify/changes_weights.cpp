@@ -93,8 +93,8 @@ Matrix transposed(const double* values, int64_t rows, int64_t columns) {
   return result;
 }
 
-// What somebody reads who takes the buffer of [rows, columns] for the other memory order, and what was written by
-// somebody who did.
+// The two mistakes about the memory order of [rows, columns]: the buffer is row-major but read as column-major, or it
+// was written as column-major and is read as row-major.
 enum class Layout { kReadByColumns, kWrittenByColumns };
 
 void relay(double* values, int64_t rows, int64_t columns, Layout layout) {

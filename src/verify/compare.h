@@ -9,12 +9,12 @@
 
 namespace weft::verify {
 
-/// Where the two first differ by more than rounding explains.
+/// The first place at which the two differ by more than rounding explains.
 struct Place {
   int64_t layer = 0;
   int64_t direction = 0;  // 2: where the two directions are merged
   int64_t step = 0;       // index in time
-  int64_t turn = 0;       // the how manieth step of the direction; `step` unless it runs backwards
+  int64_t turn = 0;       // the step's number in the order of the direction; equal to `step` unless it runs backwards
   std::string quantity;   // r, z, n, i, f, g, o, c, h, hn, cn; y where directions are merged
   int64_t row = 0;
   int64_t unit = 0;
@@ -28,7 +28,7 @@ struct Track {
   int64_t layer = 0;
   int64_t direction = 0;
   std::vector<double>
-      defect;  // [T]: how far one step is off, where that is the most against its bound; NaN: not recorded
+      defect;  // [T]: the error of the element that exceeds its bound the most, by factor; NaN: not recorded
   std::vector<double> bound;  // [T]: what rounding can make of it there
   std::optional<Place> first;
 };
@@ -40,14 +40,14 @@ struct Comparison {
   bool agrees() const { return worst <= 1; }
 };
 
-/// How far what wasn't recorded may be off where it runs on by itself: every step's worst case, or, some times slower
-/// and much closer, sampled (sampling.h).
+/// How to bound the error of values that weren't recorded, which run on from the layers' own values: by the worst case
+/// of every step, or sampled (sampling.h), which is some times slower and much closer.
 enum class Bounds { kWorstCase, kSampled };
 
-/// Takes each recorded step by itself: from the state that was recorded before it the layers compute the next, which
-/// must be the recorded one but for rounding. So the bound is that of one step and holds however many there are, and
-/// one fault is found where it is, not in all steps after. What wasn't recorded (an LSTM's c, lower layers) runs on
-/// from the layers' own values, and its bounds with it.
+/// Compares step by step: from the state that was recorded before a step the layers compute the next state, which must
+/// be the recorded one within rounding. So the bound is that of one step, however many there are, and a fault shows in
+/// the step that has it, not in all later ones. Values that weren't recorded (an LSTM's c, lower layers) run on from
+/// the layers' own values, and so do their bounds.
 ///
 /// Args:
 ///   patience: gives up at the first step where a defect is more than so many times its bound.

@@ -54,10 +54,10 @@ struct Direction {
 /// Which of an LSTM's gates is one minus the other.
 enum class Coupled { kNone, kInput, kForget };
 
-/// What is taken from the state before the first step rather than from the last one. No implementation means to.
+/// The uses of the state that read the initial state instead of the last step's: always a fault.
 enum class Stale { kNone, kProducts, kBlend, kHidden, kCell, kAll };
 
-/// What the directions of a layer compute.
+/// The computation of a layer's directions.
 struct Cell {
   Kind kind = Kind::kGru;
   bool reset_after = true;
@@ -70,12 +70,12 @@ struct Cell {
   std::optional<double> norm_eps;
   std::array<double, 2> zoneout{};  // of h and c: p times the old, 1 - p times the new
 
-  // What only a fault does.
+  // Set by faults only.
   bool swapped_update = false;      // h' = z n + (1 - z) h
   bool bias_outside_reset = false;  // n = g(X_n + b_hn + r W_hn h)
-  double forget_bias = 0;           // added to what goes into the forget gate
+  double forget_bias = 0;           // added to the argument of the forget gate
   Stale stale = Stale::kNone;
-  int operand_bits = 0;  // not 0: what is multiplied with a matrix is rounded to so many
+  int operand_bits = 0;  // if not 0, operands of products are rounded to so many bits
 
   bool operator==(const Cell&) const = default;
 };

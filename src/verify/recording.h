@@ -7,7 +7,7 @@
 
 namespace weft::verify {
 
-/// What is known of one direction of one layer of an implementation; empty where it isn't.
+/// The recorded values of one direction of one layer of an implementation; empty where none were recorded.
 struct Recorded {
   std::vector<double> h;                     // [T, B, P]
   std::vector<double> c;                     // [T, B, H]
@@ -16,7 +16,7 @@ struct Recorded {
   std::vector<double> cn;                    // [B, H]
 };
 
-/// What an implementation was given and what it answered.
+/// A recording of an implementation: its inputs and its results.
 struct Recording {
   int64_t steps = 0;
   int64_t batch = 0;
@@ -28,7 +28,7 @@ struct Recording {
   std::vector<double> merged;                 // [T, B, P]: the last layer's result where nothing else of it is known
 };
 
-/// Runs the layers on x [T, B, I] and writes down all of it.
+/// Runs the layers on x [T, B, I] and records everything.
 Recording record(const std::vector<Layer>& layers, std::vector<double> x, int64_t steps, int64_t batch);
 
 /// Two directions' results [T, B, P] as the layer's.

@@ -14,7 +14,7 @@ struct StepInput {
   const Values& cell;      // [H]: an LSTM's c
 };
 
-/// What it computes: the gates after their activations, and the next state.
+/// The results of a step: the gates after their activations, and the next state.
 struct StepResult {
   std::array<Values, 4> gates;
   Values c;

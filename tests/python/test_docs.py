@@ -49,6 +49,34 @@ def test_files_named_in_the_text_exist(document: str) -> None:
         assert (ROOT / name).exists() or list(ROOT.glob(name)), name
 
 
+#: Pages for those who change the engine: their names are those of the code.
+ENGINE_PAGES = ["docs/add-a-pass.md", "docs/add-an-op.md", "docs/execution.md", "docs/ir.md"]
+
+
+@pytest.fixture(scope="module")
+def words_of_the_code() -> set[str]:
+    folders = ("src", "pytorch", "python", "tools", "tests")
+    texts = [(ROOT / file).read_text(errors="ignore") for file in tracked_files() if file.parts[0] in folders]
+    return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
+@pytest.mark.parametrize("document", ENGINE_PAGES)
+def test_names_of_the_code_exist(document: str, words_of_the_code: set[str]) -> None:
+    """What stands in backticks and is one name, as `name`, `Type` or `space::name`."""
+    prose = re.sub(r"```.*?```", "", (ROOT / document).read_text(), flags=re.S)
+    named = re.findall(r"`(?:[\w]+::)*(\w+)`", prose)
+    assert len(named) > 5
+    assert not {name for name in named if not name.isdigit()} - words_of_the_code
+
+
+@pytest.mark.parametrize("document", ENGINE_PAGES)
+def test_names_are_in_the_files_that_they_are_said_to_be_in(document: str) -> None:
+    """`name` (src/file.h) and `name` in src/file.h."""
+    said = re.findall(r"`(?:[\w]+::)*(\w+)` (?:in |\()((?:src|pytorch)/[\w/.]+\.\w+)", (ROOT / document).read_text())
+    for name, file in said:
+        assert re.search(rf"\b{name}\b", (ROOT / file).read_text()), f"{name} is not in {file}"
+
+
 def test_every_setting_is_documented() -> None:
     source = (ROOT / "src/base/settings.cpp").read_text()
     documented = set(re.findall(r"\bWEFT[A-Z_]*\b", (ROOT / "docs/debugging.md").read_text()))

@@ -106,7 +106,7 @@ void mark_varied(const Program& program, const Block& block, ValueSet& varied) {
 std::vector<ValueId> choose_kept(const Program& program, const Block& block, const ValueSet& demanded,
                                  const ValueSet& available, const ValueSet& pinned, const ValueSet& for_derivative,
                                  Keep keep) {
-  // A view would be copied to be kept, so what it looks at is kept where that costs the same.
+  // Keeping a view would copy it. So of a view and its operand of the same size the operand is kept.
   constexpr int64_t kPlain = 100;
   constexpr int64_t kView = 101;
   MinCut cut;

@@ -47,10 +47,10 @@ class Adjoints {
 /// Adds to `varied` the values of the block that depend, differentiably, on values that are in it.
 void mark_varied(const ir::Program& program, const ir::Block& block, ValueSet& varied);
 
-/// Of a block's values, those to keep so that the demanded ones can be had again: kept or recomputed from kept ones.
-/// `available`: values that cost nothing; `pinned`: arguments that cannot be recomputed (other arguments are free);
-/// `for_derivative`: values that only the derivative asks for: computing one where it is needed costs nothing more.
-/// Returns the kept values in the order of their definition.
+/// Chooses which values of a block to keep, at the least cost in memory, so that each demanded value is kept or can be
+/// recomputed from kept ones. `available`: values that cost nothing to keep. `pinned`: arguments that cannot be
+/// recomputed (other arguments are free). `for_derivative`: values that the forward does not read, so that computing
+/// one in the backward is no second computation. Returns the kept values in the order of their definition.
 std::vector<ir::ValueId> choose_kept(const ir::Program& program, const ir::Block& block, const ValueSet& demanded,
                                      const ValueSet& available, const ValueSet& pinned, const ValueSet& for_derivative,
                                      Keep keep);

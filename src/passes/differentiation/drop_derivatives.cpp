@@ -17,7 +17,7 @@ void settle_block(Block& block, Substitution& replaced) {
     for (Block& region : op.regions) settle_block(region, replaced);
     if (op.code == OpCode::kExtern) op.attrs.erase("vjp");
     if (!is_settled(op)) continue;
-    // What they compute are their last operands.
+    // The results of a custom_vjp are its last operands.
     const size_t skip = op.operands.size() - op.results.size();
     for (size_t i = 0; i < op.results.size(); ++i) replaced.set(op.results[i], op.operands[skip + i]);
   }

@@ -83,8 +83,8 @@ std::set<std::string> symbols_of(const Program& program) {
   return symbols;
 }
 
-/// Splits the joint program in two: what depends on cotangents is the backward; of the rest it takes what is kept or
-/// what can be recomputed.
+/// Splits the joint program in two. The backward gets all ops that depend on cotangents; of the other values that it
+/// reads, some are kept by the forward and the rest recomputed.
 class Split {
  public:
   Split(Program joint, size_t inputs, size_t outputs, Keep keep) : joint_(std::move(joint)) {
@@ -157,7 +157,8 @@ class Split {
     }
   }
 
-  /// What the forward doesn't read: cos(x) of sin(x), for which x is kept, being there anyway, and not a stack.
+  /// Values that the forward doesn't read, such as cos(x) for the derivative of sin(x). The backward computes them from
+  /// x, which is there anyway, so that no stack of them is kept.
   ValueSet only_for_derivative(const ir::Block& primal) const {
     ValueSet read, others;
     for (ValueId v : outputs_) read.insert(v);
@@ -185,7 +186,7 @@ class Split {
       if (!wanted) continue;
       for_each_use(op, [&](ValueId v) { needed.insert(v); });
       ops.push_back(op);
-      for (ValueId& result : ops.back().results)  // of an op that is done again some results may be kept all the same
+      for (ValueId& result : ops.back().results)  // a recomputed op may have results that are kept: these are renamed
         if (kept_.contains(result)) result = program.new_value(Type(joint_.type(result)));
     }
     program.body.ops.assign(std::make_move_iterator(ops.rbegin()), std::make_move_iterator(ops.rend()));
@@ -196,7 +197,7 @@ class Split {
     return program;
   }
 
-  /// A size that no argument of the backward would tell comes from one more saved input.
+  /// A symbol that no argument of the backward binds gets one more saved input, which binds it.
   void bind_symbols(const Program& backward) {
     std::set<std::string> bound;
     auto bind = [&](ValueId v) {

@@ -21,13 +21,13 @@ struct Vjp {
   int64_t residuals = 0;
 };
 
-/// What the forward of a scan keeps. kBalanced: results of products and transcendentals are kept, cheap elementwise
-/// values are recomputed from what is kept anyway. kMinimal: only carries are kept, everything else in a step is
-/// recomputed, but for scans in it. kCheckpoint: these too.
+/// Which values of a step the forward of a scan keeps for the backward. kBalanced: results of products and
+/// transcendentals; cheap elementwise values are recomputed from them. kMinimal: carries and results of scans inside
+/// the step; all else is recomputed. kCheckpoint: carries only.
 enum class Keep { kBalanced, kMinimal, kCheckpoint };
 
-/// Differentiates a program, through scans: the derivative of a scan is a scan the other way round, whose carries are
-/// the cotangents of the carries, with one sum for each captured value, which `sink` then moves behind it.
+/// Differentiates a program, through scans. The derivative of a scan is a scan in the other direction. Its carries are
+/// the cotangents of the carries, and for each captured value a sum, which `sink` later moves out of the loop.
 ///
 ///     %hT, %ys = scan length T carry(%h = %h0) xs(%xt = %x) { %n = tanh (add (matmul %h, %w), %xt) ... }
 /// gives
@@ -37,8 +37,8 @@ enum class Keep { kBalanced, kMinimal, kCheckpoint };
 ///       yield carry((matmul %da, %w {transpose_b = true}), (add %sw, (outer %ht, %da))) ys(%da)
 ///     }
 ///
-/// Works on a program that is canonicalised and hoisted, and leaves both programs tidy. Stands before the pipeline,
-/// which compiles them like any other program.
+/// Canonicalises and hoists the program first, and tidies both results. Stands before the pipeline, which compiles the
+/// results like any other program.
 ///
 /// `wanted[i]`: whether the cotangent of input i is asked for; a wanted input must be floating (user's error
 /// otherwise).

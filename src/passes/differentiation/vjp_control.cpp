@@ -14,7 +14,7 @@ using ir::Op;
 using ir::Program;
 using ir::ValueId;
 
-/// One region of a cond, done again and differentiated.
+/// One region of a cond, recomputed and differentiated.
 class Branch {
  public:
   /// `results`: the cond's, whose cotangents `outer` knows.
@@ -53,9 +53,9 @@ class Branch {
 
 }  // namespace
 
-/// The derivative of a cond is a cond on the same predicate. Each of its regions does a branch again, from what the
-/// branch captures, and then yields the cotangents of what either branch captures. Nothing is kept from the forward:
-/// which values there are depends on the branch.
+/// The derivative of a cond is a cond on the same predicate. Each of its regions recomputes its branch from the values
+/// that the branch captures, and yields the cotangents of the values that either branch captures. Nothing is kept from
+/// the forward, since the values that exist there depend on the branch.
 void cond(Adjoints& adjoints, Op& op) {
   Program& program = adjoints.program();
   std::array<Branch, 2> branches{Branch(adjoints, op.regions[0], op.results),

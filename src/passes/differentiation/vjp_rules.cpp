@@ -17,7 +17,7 @@ namespace {
 
 constexpr Rule none = nullptr;
 
-/// What the rules of ops with one result read, by short names.
+/// Short names for the rules of ops with one result: operands, result, cotangent.
 struct Rule1 {
   Adjoints& adjoints;
   Op& op;

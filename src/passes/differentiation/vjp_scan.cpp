@@ -1,8 +1,8 @@
 #include "passes/differentiation/vjp_rules.h"
 
-// The derivative of a scan is a scan the other way round. Its carries are the cotangents of the carries, and one sum
-// for each captured value; its xs are the cotangents of the stacks and what the forward kept; its ys are the cotangents
-// of xs.
+// The derivative of a scan is a scan in the other direction. Its carries are the cotangents of the carries, and a sum
+// for each captured value. Its xs are the cotangents of the stacks, and the stacks that the forward kept. Its ys are
+// the cotangents of the xs.
 namespace weft::passes::vjp_rules {
 namespace {
 
@@ -175,7 +175,7 @@ class ScanRule {
     }
     for (size_t i = again.size(); i-- > 0;) {
       Substitution uses = map;
-      std::vector<std::pair<ValueId, ValueId>> kept;  // some results of a scan may be, others not
+      std::vector<std::pair<ValueId, ValueId>> kept;  // of a scan, some results may be kept and others not
       for (ValueId result : again[i]->results)
         if (map.contains(result)) kept.emplace_back(result, map(result));
       Op op = clone(program_, *again[i], map);

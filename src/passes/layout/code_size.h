@@ -4,8 +4,8 @@
 
 namespace weft::passes {
 
-/// About how many LLVM instructions one element of a fused op is (codegen/pointwise.cpp, vector_math.cpp), what it
-/// reads from memory and stores there not counted. Compile time goes by it.
+/// About how many LLVM instructions a fused op takes (codegen/pointwise.cpp, vector_math.cpp), without its loads and
+/// stores. Compile time grows with it.
 int64_t code_size(const ir::Program& program, const ir::Op& op);
 
 }  // namespace weft::passes

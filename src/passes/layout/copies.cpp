@@ -95,7 +95,7 @@ class CopyInserter {
     }
   }
 
-  /// Of a value from around the block once, where it is made.
+  /// The copy of a value. One from around the block is copied once, outside, beside its definition.
   ValueId copy(ValueId value) {
     if (here_.contains(value)) return copy_here(value);
     auto [found, fresh] = copied_outside_.try_emplace(value, ir::kNoValue);

@@ -7,14 +7,14 @@
 
 namespace weft::passes {
 
-/// How the values of a program are made, over all its blocks.
+/// How each value of a program, over all its blocks, is computed and stored.
 class Definitions {
  public:
   struct Definition {
     ir::OpCode code;
-    bool view;            ///< nothing stores it: readers address what it is a view of
-    bool last_dim_slice;  ///< of the columns
-    bool several_places;  ///< its stage can store it to more than one place
+    bool view;            ///< it has no memory: readers address its operand
+    bool last_dim_slice;  ///< it is a slice of columns
+    bool several_places;  ///< its stage can store it to more than one buffer
     std::vector<ir::ValueId> operands;
   };
 
@@ -25,11 +25,11 @@ class Definitions {
   void add(const ir::Op& op);
 
   bool is_view(ir::ValueId value) const;
-  /// Whether the value is rows of columns: memory, a slice of the columns of memory, or what mark_ranges has marked.
+  /// Whether the value's rows can be addressed: it has memory, is a slice of columns of memory, or is marked `ranges`.
   bool is_row_view(ir::ValueId value) const;
   /// Whether the value is a slice of a matrix of constant columns, which `pack` reads in place.
   bool is_matrix_slice(ir::ValueId value) const;
-  /// What the value is a slice of columns of.
+  /// The value whose columns this one is a slice of.
   ir::ValueId columns_of(ir::ValueId value) const;
 
  private:
@@ -39,13 +39,13 @@ class Definitions {
   std::map<ir::ValueId, Definition> definitions_;
 };
 
-/// Joined columns of one value's memory that only kernels read which take ranges of columns as they are: the
-/// concatenation becomes a view, marked `ranges`.
+/// Marks a concatenation of column slices of one value as a view (`ranges`), so that it is not copied. All its readers
+/// must be kernels that take several ranges of columns: outer products and sums over rows.
 void mark_ranges(const ir::Program& program, ir::Block& block, const Definitions& definitions);
 
-/// Gives memory of its own, by a copy, to every value of the block that will be read as memory but has none. `in_place`
-/// says that what the block yields is stored by the scan's own code, to as many places as it is yielded to. Returns
-/// copies of values from around the block that it reads: they are to be made there.
+/// Inserts a copy of every value of the block that will be read as memory but has none, such as a broadcast that a
+/// product reads. `in_place`: the block is a scan's region, whose code stores a yielded value to every place that it is
+/// yielded to. Returns copies of values from around the block; the caller inserts them there.
 std::vector<ir::Op> insert_copies(ir::Program& program, ir::Block& block, Definitions& definitions, bool in_place);
 
 }  // namespace weft::passes

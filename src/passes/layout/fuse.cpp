@@ -62,8 +62,8 @@ bool divides_integers(const Program& program, const Op& op) {
   return (op.code == OpCode::kDiv || op.code == OpCode::kRem) && !is_floating(program.type(op.results[0]).dtype);
 }
 
-/// Marks integer divisions by a constant that can't fail (fuse's mark `nonzero`): not by 0, nor by -1, by which the
-/// processor divides all numbers but one.
+/// Marks integer divisions that can't fail as `nonzero`: those by a constant other than 0 and -1. (The processor traps
+/// on the least integer divided by -1.)
 class DivisorMarker {
  public:
   explicit DivisorMarker(const Program& program) : program_(program) {}
@@ -91,13 +91,12 @@ class DivisorMarker {
   std::map<ValueId, const Op*> definition_;
 };
 
-/// What a value costs where a stage reads it from memory or may have to store it, as code_size counts.
+/// The size of the code that loads or stores one value, in the unit of code_size.
 constexpr int64_t kMemoryAccess = 12;
 
-/// The most that a stage holds. LLVM selects and schedules instructions by basic blocks, a stage is one, and beyond a
-/// few thousand instructions (a few hundred that reach memory) the time grows with the square. Measured: microseconds
-/// an LLVM instruction, of alternating tanh and neg; of tanh whose values all live on; of additions of a new input
-/// each:
+/// The largest stage. LLVM selects and schedules instructions by basic blocks, and a stage is one. Beyond a few
+/// thousand instructions (a few hundred loads and stores) its time grows with the square. Measured, in microseconds an
+/// LLVM instruction: alternating tanh and neg; tanh whose values all stay live; additions of a new input each:
 ///
 ///     instructions   700   1400   2800   5500   11000   21000   42000
 ///     tanh, neg       37     41     33     29      47      56     150
@@ -107,15 +106,15 @@ constexpr int64_t kMemoryAccess = 12;
 /// AVX2 takes 3 times as long and grows from 2800 on, generic x86 takes 7 times.
 constexpr int64_t kLargestStage = 4096;
 
-/// The most stages of a scan that is one function. Of its loops the time grows with the square too (induction
-/// variables, register allocation): with as many as 32, 128, 256, 500 and 1000 stages 4, 5, 6, 18 and 54 ms a pair of
-/// them.
+/// The most stages of a scan that is one function. LLVM's time grows with the square of the number of loops too
+/// (induction variables, register allocation): with 32, 128, 256, 500 and 1000 stages it takes 4, 5, 6, 18 and 54 ms a
+/// pair of stages.
 constexpr int64_t kMostStagesOfFunction = 128;
 
-/// The most carries, xs and ys of such a scan: with as many as 250, 500 and 1000 carries 4, 7 and 13 ms a carry.
+/// The most carries, xs and ys of such a scan: with 250, 500 and 1000 carries LLVM takes 4, 7 and 13 ms a carry.
 constexpr int64_t kMostStacksOfFunction = 256;
 
-/// Concatenations of more parts are copied by the runtime: one kernel instead of code for each part.
+/// The most parts of a concatenation in machine code. More parts are copied by one kernel of the runtime.
 constexpr size_t kMostParts = 128;
 
 /// Numbers the stages of one block.
@@ -178,7 +177,7 @@ class StageAssigner {
     return fresh;
   }
 
-  /// A concatenation stores part by part.
+  /// A concatenation has a store for each part.
   static int64_t accesses_of_results(const Op& op) {
     return static_cast<int64_t>(op.code == OpCode::kConcat ? op.operands.size() : op.results.size());
   }
@@ -214,7 +213,7 @@ class StageAssigner {
     return !wanted.has_reduction || stage.unroll == 0;
   }
 
-  /// What is read of a value behind views.
+  /// The value that a view is of, through any number of views.
   ValueId root_of(ValueId value) const {
     for (auto found = definition_.find(value); found != definition_.end(); found = definition_.find(value)) {
       const Op& def = *found->second;
@@ -229,7 +228,7 @@ class StageAssigner {
     return found != definition_.end() && found->second->code == OpCode::kConstant;
   }
 
-  /// The first stage in which `op` can read `value`.
+  /// The earliest stage in which `op` can read `value`: its own if `op` reads the element at hand, else the next.
   int64_t earliest(const Op& op, ValueId value, const Stage& wanted) const {
     bool elsewhere = op.code == OpCode::kMatmulPacked;  // reads whole rows
     const Op* slice = nullptr;
@@ -282,7 +281,7 @@ enum class BlockKind {
   kNative,  ///< as one function with the loop around it
 };
 
-/// Returns copies that the block wants of values from around it.
+/// Returns the copies that the block needs of values from around it.
 std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool batched, Definitions& definitions);
 
 /// Chooses how a scan runs, and fuses its region.
@@ -291,7 +290,7 @@ std::vector<Op> fuse_scan(Program& program, Op& scan, Definitions& definitions) 
   const bool ragged = scan.has("rows");
   bool rows = is_batched(program, scan) && (ragged || !has_short_rows(program, scan));
   if (reason.empty() && ragged && !rows) reason = "rows of a ragged scan that depend on each other";
-  // A ragged scan has no other way to run than one function.
+  // A ragged scan that is not one function can only run in the interpreter.
   if (reason.empty() && !ragged && stacks_of(scan) > kMostStacksOfFunction)
     reason = fmt::format("more than {} carries, xs and ys in a scan", kMostStacksOfFunction);
   if (reason.empty() && !ragged && StageAssigner(program, scan.regions[0], rows).run() > kMostStagesOfFunction)

@@ -14,8 +14,8 @@ namespace weft::passes {
 /// Ops share a stage when they share a domain (the shape they run over) and read each other only at the element at
 /// hand; a product's result may also be read through the slices that its panels interleave. What reads other elements
 /// (the left side of a product, a reduction's result) starts a later stage.
-/// A stage is bounded: LLVM's time grows faster than a loop nest's size. What has no room left starts a later stage
-/// too, and reads through memory what an earlier one has made.
+/// A stage is bounded, since LLVM's time grows faster than the size of a loop nest. An op for which there is no room
+/// starts a later stage too, and reads the values of earlier stages through memory.
 ///
 /// A scan whose region is all machine code is one stage, one function with the loop in it; when its rows are
 /// independent it gets `batched`. Another scan (of a gather, of a scan, of hundreds of stages) gets an attribute `loop`
@@ -23,10 +23,9 @@ namespace weft::passes {
 /// cond and while. A ragged scan that is not all machine code gets `fallback`, and runs in the interpreter.
 ///
 /// Copies are inserted where a value needs memory of its own (a view that is returned, a broadcast that a product
-/// reads). Joined columns of one value that only outer products and sums over rows read are a view too, marked
-/// `ranges`. Integer divisions by a constant, which cannot fail, are marked `nonzero`. Stands last: its attributes
-/// describe the program as it will be generated.
-/// What a text says of the kind is taken out first: nothing but fuse itself vouches for it.
+/// reads). A concatenation of columns of one value that only outer products and sums over rows read is a view too,
+/// marked `ranges`. Integer divisions by a constant, which cannot fail, are marked `nonzero`. Stands last: its
+/// attributes describe the program as it will be generated. Such attributes in the text of a program are dropped first.
 void fuse(ir::Program& program);
 
 /// Takes out the annotations that fuse writes.

@@ -18,7 +18,7 @@ using ir::ValueId;
 constexpr int64_t kMaxVectors = 4;  // the widest panel the micro-kernels take
 constexpr int64_t kLineBytes = 64;  // a unit of a panel is one cache line
 
-/// Who reads a value: ops, and whether a block returns it.
+/// The readers of each value: ops, and whether a block returns it.
 struct Uses {
   std::map<ValueId, std::vector<const Op*>> ops;
   std::set<ValueId> returned;
@@ -34,7 +34,8 @@ void collect_uses(const Block& block, Uses& uses) {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// How many equal column groups the product's result is read in; 1 unless every reader is such a slice.
+/// The number of equal groups of columns (gates) in which the product's result is read; 1 unless every reader is a
+/// slice of one group.
 int64_t column_groups(const Program& program, ValueId result, int64_t columns, const Uses& uses) {
   if (uses.returned.contains(result)) return 1;
   auto readers = uses.ops.find(result);
@@ -50,7 +51,7 @@ int64_t column_groups(const Program& program, ValueId result, int64_t columns, c
   return columns / width;
 }
 
-/// Units side by side in a panel. In a loop panels stay narrow, so that few units still spread over threads.
+/// Units side by side in a panel. In a loop panels stay narrow, so that even a few units can be split among threads.
 int64_t panel_unroll(int64_t groups, int64_t group_columns, int64_t lanes, bool in_loop) {
   if (groups > 1) return 1;
   int64_t units = ceil_div(group_columns, lanes);
@@ -67,8 +68,8 @@ class Prepacker {
   void run() { rewrite(program_.body); }
 
  private:
-  /// Where the pack of a product's weights goes: in front of the products right before that are summed with it, so that
-  /// all are one stage.
+  /// Where the pack of a product's weights goes. Products that are added to each other stay neighbours, so that fuse
+  /// makes one stage of them: the pack goes in front of the first.
   int64_t place_of_pack(const std::vector<Op>& ops, const Op& product) const {
     auto place = static_cast<int64_t>(ops.size());
     if (product.code != OpCode::kMatmulPacked) return place;
@@ -88,8 +89,8 @@ class Prepacker {
 
   /// A block that the ops at hand are in.
   struct Level {
-    std::set<ValueId> defined;  // so far
-    std::vector<Op> pending;    // packs to stand before the block's op at hand
+    std::set<ValueId> defined;  // by ops so far
+    std::vector<Op> pending;    // packs that go before the block's op at hand
   };
 
   void rewrite(Block& block) {
@@ -115,14 +116,15 @@ class Prepacker {
       narrow_.emplace(op.results[0], op.operands[0]);
   }
 
-  /// The block that the value is from, if that is not the region at hand: there its panels are made once for all steps.
+  /// The block that defines the value, unless it is the region at hand (or unless there are no regions): there the
+  /// panels are made once for all steps.
   Level* level_for_panels(ValueId value) {
     for (size_t i = levels_.size(); i-- > 0;)
       if (levels_[i].defined.contains(value)) return i == 0 || i + 1 < levels_.size() ? &levels_[i] : nullptr;
     return nullptr;
   }
 
-  /// The bf16 value that an f32 one is a cast of; kNoValue if it is none.
+  /// The bf16 operand if the value is a cast of bf16 to f32, else kNoValue.
   ValueId narrow(ValueId value) const {
     auto found = narrow_.find(value);
     return found == narrow_.end() ? ir::kNoValue : found->second;
@@ -178,7 +180,7 @@ class Prepacker {
 bool has_kernel_layout(const Program& program, const Op& op) {
   const bool pairs = op.attr_or<bool>("pairs", false), packs = op.code == OpCode::kPack;
   const ir::Type& from = program.type(op.operands[0]);
-  const DType dtype = pairs ? DType::kF32 : from.dtype;  // what the panels' sums are of
+  const DType dtype = pairs ? DType::kF32 : from.dtype;  // of the sums
   if (dtype != DType::kF32 && dtype != DType::kF64) return false;
   const bool transposed = packs && op.attr_or<bool>("transpose_b", false);
   const ir::Dim inner = packs ? from.shape[transposed ? 1 : 0] : from.shape.back();

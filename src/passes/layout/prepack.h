@@ -12,12 +12,11 @@ namespace weft::passes {
 ///     scan { %g = matmul_packed %h, %p {groups = 3, ...} : f32[B,48] }
 ///
 /// A product whose result is only read through equal slices of its columns (gates) interleaves them, so that all gates
-/// of one block of units meet in registers. Only f32 and f64 products with constant inner sizes are packed, and inside
-/// a scan only those whose weights come from outside it: from the program or, in a scan in a scan, from a step of the
-/// outer one, which then packs them.
+/// of one block of units meet in registers. Only f32 and f64 products with constant inner sizes are packed. In a scan
+/// the weights must come from outside of it: from the program's body or, in a nested scan, from a step of the outer
+/// one, which then packs them.
 ///
-/// Weights that are casts of bf16 are packed as bf16, in pairs of steps, and what is left of the product's casts is
-/// dead:
+/// Weights that are casts of bf16 are packed as bf16, two rows of the weights side by side. The casts are dead then:
 ///
 ///     %wf = cast %w : f32[48,16]
 ///     %xf = cast %x : f32[T,B,16]
@@ -29,8 +28,8 @@ namespace weft::passes {
 /// Stands last but for dce and fuse: packing hides the weights' values from every other pass.
 void prepack(ir::Program& program);
 
-/// True iff the panels of a pack or matmul_packed are such as this pass makes, which the micro-kernels take. A
-/// program's text may ask for any others: these the interpreter makes and reads.
+/// True iff the micro-kernels take the panels of this pack or matmul_packed, as they do all that this pass makes. The
+/// text of a program may ask for other panels, on which the interpreter works.
 bool has_kernel_layout(const ir::Program& program, const ir::Op& op);
 
 }  // namespace weft::passes

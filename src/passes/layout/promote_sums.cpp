@@ -15,7 +15,7 @@ using ir::ValueId;
 
 bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 
-/// Products and sums; a maximum is one of the numbers that there were.
+/// Products and sums. A maximum needs no wider type, since it is one of its operands.
 bool accumulates(OpCode code) { return ir::traits_of(code).sums; }
 
 void promote_block(Program& program, Block& block) {

@@ -4,7 +4,7 @@
 
 namespace weft::passes {
 
-/// Does in f32 the sums of products and the sums of f16 and bf16, which accumulate in f32 anyway:
+/// Computes products and sums of f16 and bf16 in f32, in which they accumulate anyway:
 ///
 ///     %y = matmul %x, %w : bf16[B,48]
 /// becomes

@@ -57,7 +57,7 @@ ValueId AllSteps::with_type(const Op& op, std::vector<ValueId> operands, Attrs a
                        ir::traits_of(op.code).declares ? &declared : nullptr);
 }
 
-/// A product with weights that differ from step to step is a batch of products; with rows [R, K] of each step.
+/// A product with weights that differ from step to step becomes a batch of products, each on the rows [R, K] of a step.
 ValueId AllSteps::matmul(const Op& op) {
   ValueId a = stack(op.operands[0]);
   if (!varies(op.operands[1])) return outside_.emit(op.code, {a, same(op.operands[1])}, op.attrs);
@@ -85,7 +85,8 @@ ValueId AllSteps::outer(const Op& op) {
   return outside_.emit(OpCode::kBatchMatmul, {a, b}, {{"transpose_a", true}});
 }
 
-/// Ops on rows stay as they are, on more rows; what has none and is the same in every step is done once.
+/// An op on rows becomes the same op on the packed rows. An op without rows that is the same in every step is done
+/// once.
 bool AllSteps::emit_ragged(const Op& op) {
   Type declared = outside_.type(op.results[0]);
   bool rows = is_rows(op.results[0]);

@@ -7,28 +7,27 @@
 
 namespace weft::passes {
 
-/// Does the work of a scan's steps for all steps at once, outside the scan: an op on `f32[B,8]` becomes the op on
-/// `f32[T,B,8]`. What hoist does before the loop and sink behind it.
+/// Applies the batching rules: emits a scan's op for all steps at once, outside the scan. An op on `f32[B,8]` becomes
+/// the op on `f32[T,B,8]`. hoist uses this before the loop, sink behind it.
 ///
-/// Of a ragged scan an op on rows, `f32[B,8]`, becomes the same op on the packed rows, `f32[N,8]`.
+/// In a ragged scan an op on rows, `f32[B,8]`, becomes the same op on the packed rows, `f32[N,8]`.
 class AllSteps {
  public:
-  /// `outside` is where the ops go; `inside` are the values of the scan's region, all others are the same in every
+  /// The ops go to `outside`. `inside` holds the values of the scan's region; all other values are the same in every
   /// step.
   AllSteps(ir::Builder& outside, const ScanParts& scan, const ValueSet& inside)
       : outside_(outside), length_(scan.length), ragged_(scan.ragged), inside_(inside) {}
 
-  /// Whether the op has a form for all steps; `varies(v)` tells which of its operands differ from step to step (at
-  /// least one).
+  /// Whether the op has a form for all steps. `varies(v)`: operand v differs from step to step; at least one does.
   template <typename F>
   static bool is_possible(const ir::Program& program, const ir::Op& op, F&& varies);
-  /// The same for an op of a scan that may be ragged. `is_captured(v)`: rows that are no step's own but the first of
-  /// all rows, which have no form among the packed ones.
+  /// The same for an op of a scan that may be ragged. `is_captured(v)`: v has rows and comes from outside, so that a
+  /// step reads the first of them. Such a value has no packed form.
   template <typename F, typename G>
   static bool is_possible(const ir::Program& program, const ir::Op& op, const std::optional<ir::Ragged>& ragged,
                           F&& varies, G&& is_captured);
 
-  /// The stack of a value of the region is known.
+  /// Declares the stack of a value of the region.
   void set(ir::ValueId value, ir::ValueId stack) { stacks_[value] = stack; }
   bool has(ir::ValueId value) const { return stacks_.contains(value) || same_.contains(value); }
   /// The stack of a value: one that was set or emitted, or a value from outside repeated for each step.
@@ -52,7 +51,7 @@ class AllSteps {
   std::optional<ir::Ragged> ragged_;
   const ValueSet& inside_;
   std::unordered_map<ir::ValueId, ir::ValueId> stacks_;
-  std::unordered_map<ir::ValueId, ir::ValueId> same_;  ///< of a ragged scan: what has no rows and needs no stack
+  std::unordered_map<ir::ValueId, ir::ValueId> same_;  ///< of a ragged scan: values without rows, done once, unstacked
 };
 
 template <typename F>

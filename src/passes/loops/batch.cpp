@@ -21,8 +21,8 @@ bool leads_with(const Program& program, ValueId value, const ir::Dim& batch) {
 
 bool names_dim_zero(const std::vector<int64_t>& dims) { return std::ranges::find(dims, 0) != dims.end(); }
 
-/// Whether row i of the op's result is a function of row i of its operands and of what has no rows. `has_rows(v)`: v
-/// has rows, and one for each row of the loop.
+/// Whether row i of the op's result depends on row i only of those operands that have rows. `has_rows(v)`: v has one
+/// row for each row of the loop.
 template <typename F>
 bool keeps_rows(const Program& program, const Op& op, F&& has_rows) {
   auto rank = [&](size_t i) { return program.type(op.operands[i]).rank(); };
@@ -51,7 +51,7 @@ bool keeps_rows(const Program& program, const Op& op, F&& has_rows) {
   return false;
 }
 
-/// Whether the machine code of a loop over rows does the op (passes/layout/fuse.h).
+/// Whether the op has machine code in a loop over rows (passes/layout/fuse.h).
 bool has_batched_code(OpCode code) {
   switch (ir::traits_of(code).rows) {
     case ir::Rows::kAlways:

@@ -19,18 +19,18 @@ using ir::ValueId;
 /// How a value of the region depends on the loop.
 enum class Depends : uint8_t {
   kNothing,  ///< the same in every step
-  kStep,     ///< on xs, and computable for all steps at once
+  kStep,     ///< on xs; computable for all steps at once
   kLoop      ///< on a carry, or not computable outside
 };
 
-/// Work that is done for all steps at once wherever it can be.
+/// Ops that are done for all steps at once wherever they can be.
 bool must_leave(OpCode code) {
   OpClass op_class = info(code).op_class;
   return op_class == OpClass::kProduct || op_class == OpClass::kReduction || ir::traits_of(code).table >= 0;
 }
 
-/// A product of each step's own with far more in its result than in its operands (an outer product of long vectors):
-/// all steps' at once would take too much memory.
+/// A product whose result is far larger than its operands, such as an outer product of long vectors. The results of all
+/// steps at once would take too much memory.
 bool grows(const Program& program, const Op& op) {
   constexpr int64_t kMost = 4;
   if (op.code != OpCode::kOuter && op.code != OpCode::kBatchMatmul) return false;
@@ -39,16 +39,16 @@ bool grows(const Program& program, const Op& op) {
   return estimated_bytes(program.type(op.results[0])) / kMost > operands;
 }
 
-/// What reading a stack counts for, in percent of its bytes. One made for its own sake costs a pass over memory, so it
-/// must save some; elementwise work on top of a product is free, and better done outside; slices are better taken
-/// inside.
+/// The cost of reading a stack, in percent of its bytes. A stack that has to be written first costs a pass over memory
+/// (110), so it must save bytes. An elementwise op right behind a product is free outside (100). Slices are better
+/// taken inside (102).
 int percent(OpCode code, bool leaves, bool behind_product) {
   if (leaves) return 101;
   if (!behind_product) return 110;
   return info(code).op_class == OpClass::kMovement ? 102 : 100;
 }
 
-/// Free where it is read, but a waste of memory as a value of its own.
+/// Free where it is read, in the loop; as a stack it would only take memory.
 bool is_free_inside(OpCode code) { return ir::traits_of(code).cost == ir::Cost::kNothing; }
 
 class Hoist {
@@ -71,15 +71,15 @@ class Hoist {
 
   Depends depends(const Op& op) const { return op.results.empty() ? Depends::kLoop : depends(op.results[0]); }
 
-  /// The operand that an op reads as a whole in every step (weights, a table), which must exist outside for the op to
-  /// leave.
+  /// The operand that an op reads as a whole in every step (weights, a table). It must exist outside for the op to
+  /// leave the loop.
   static size_t whole_operand(OpCode code) {
     const int table = ir::traits_of(code).table;
     return table < 0 ? std::string::npos : static_cast<size_t>(table);
   }
 
-  /// Rows of a ragged scan that are the same in every step, but not the same in every row, so that the packed rows
-  /// would have to be picked from them.
+  /// In a ragged scan: rows that are the same in every step but differ from row to row. They have no packed form, short
+  /// of picking rows one by one.
   bool is_captured(ValueId v) const {
     return parts_.ragged && has_rows(program_.type(v), *parts_.ragged) && depends(v) == Depends::kNothing &&
            !repeatable_.contains(v);
@@ -89,8 +89,8 @@ class Hoist {
     return depends(y.out) != Depends::kLoop && !is_captured(y.out) && !stored_.contains(y.out);
   }
 
-  /// What is only added to a carry that only sums up: a product among them (a weight's gradient) is left to sink, which
-  /// makes it one over the rows of all steps.
+  /// Values whose only use is to be added to a carry that is a running sum. A product among them (the gradient of a
+  /// weight) is left to sink, which makes one product over the rows of all steps of it.
   ValueSet summands() const {
     std::unordered_map<ValueId, int> uses;
     for (const Op& op : parts_.ops) for_each_use(op, [&](ValueId v) { ++uses[v]; });
@@ -119,7 +119,7 @@ class Hoist {
           !AllSteps::is_possible(program_, op, parts_.ragged, varies, [&](ValueId v) { return is_captured(v); }) ||
           grows(program_, op) || (op.code == OpCode::kOuter && sums.contains(op.results[0]));
       if (worst == Depends::kStep && stays) worst = Depends::kLoop;
-      // A sum over a ragged scan's rows is another in every step, even if the rows are not.
+      // In a ragged scan a sum over rows differs from step to step even if the rows don't: a step has its own number.
       if (parts_.ragged && worst == Depends::kNothing && !keeps_rows(program_, op, *parts_.ragged))
         worst = Depends::kLoop;
       if (worst == Depends::kNothing && is_free_inside(op.code) && !stays) repeatable_.insert(op.results[0]);
@@ -127,8 +127,8 @@ class Hoist {
     }
   }
 
-  /// Ops that depend on nothing move as they are. A constant or broadcast stays where loop work reads it; a clone goes
-  /// along where work outside reads it too.
+  /// Loop-invariant ops move as they are. A constant or broadcast stays beside its readers in the loop; readers that
+  /// move get a clone outside.
   void move_invariant() {
     ValueSet needed;
     for (const Op& op : parts_.ops) {
@@ -137,7 +137,7 @@ class Hoist {
       if (size_t i = whole_operand(op.code); depends(op) == Depends::kStep && i < op.operands.size())
         needed.insert(op.operands[i]);
     }
-    for (size_t i = parts_.ops.size(); i-- > 0;)  // what a broadcast outside reads is needed outside
+    for (size_t i = parts_.ops.size(); i-- > 0;)  // operands of broadcasts that are needed outside
       if (const Op& op = parts_.ops[i]; is_free_inside(op.code) && needed.contains(op.results[0]))
         for (ValueId v : op.operands) needed.insert(v);
     std::vector<Op> stay;
@@ -159,8 +159,8 @@ class Hoist {
     parts_.ops = std::move(stay);
   }
 
-  /// The stacks that the loop will read: a minimum cut between what must be done outside and what the loop's work
-  /// reads.
+  /// Chooses the stacks that the loop will read: a minimum cut between the ops that must be outside and the values that
+  /// the loop's ops read.
   void choose_stacks() {
     std::unordered_map<ValueId, int> node;
     MinCut cut;
@@ -168,7 +168,7 @@ class Hoist {
     auto cost = [&](ValueId v, int percent) { return estimated_bytes(program_.type(v)) * percent; };
     for (const auto& x : parts_.xs) {
       node[x.arg] = cut.add(cost(x.arg, 100));
-      cut.pin(node[x.arg]);  // it exists outside whatever the loop reads
+      cut.pin(node[x.arg]);  // its stack exists outside in any case
     }
     for (const Op& op : parts_.ops) {
       bool loop = depends(op) == Depends::kLoop;
@@ -194,8 +194,8 @@ class Hoist {
       if (kept[static_cast<size_t>(number)]) read_.insert(value);
   }
 
-  /// Elementwise ys that the loop computes for its own work are stored there: computing them a second time outside
-  /// costs more.
+  /// Elementwise ys that the loop needs itself are computed and stored there: computing them a second time outside
+  /// would cost more.
   void choose_stored() {
     ValueSet live;
     for (const auto& carry : parts_.carries) live.insert(carry.out);
@@ -223,7 +223,7 @@ class Hoist {
       inside.insert(op.results[0]);
       if (depends(op) == Depends::kStep && read_.contains(op.results[0])) outside.insert(op.results[0]);
     }
-    // Free ops that stayed inside (constants, broadcasts) are made for all steps too where the work outside reads them.
+    // Constants and broadcasts stayed inside; those that ops outside read are made for all steps too.
     for (size_t i = parts_.ops.size(); i-- > 0;)
       if (const Op& op = parts_.ops[i]; !op.results.empty() && outside.contains(op.results[0]))
         for (ValueId v : op.operands)
@@ -279,7 +279,7 @@ class Hoist {
   Block& before_;
   ScanParts parts_;
   std::unordered_map<ValueId, Depends> depends_;
-  ValueSet repeatable_;  ///< constants, and broadcasts of what is the same in every step: the same in every row too
+  ValueSet repeatable_;  ///< constants, and broadcasts of loop-invariant values: the same in every step and row
   ValueSet read_;        ///< the region's values whose stacks the loop reads
   ValueSet stored_;      ///< computed in the loop and, if they are ys, stored there
   Substitution replaced_;

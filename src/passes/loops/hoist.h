@@ -4,7 +4,8 @@
 
 namespace weft::passes {
 
-/// Moves out of a scan what does not depend on the carries, and does it for all steps at once:
+/// Loop-invariant code motion for scans: moves ops that do not depend on the carries in front of the loop, where they
+/// are done for all steps at once:
 ///
 ///     %hT = scan length T carry(%h = %h0) xs(%xt = %x) {
 ///       %p = matmul %xt, %w : f32[B,16]
@@ -16,13 +17,14 @@ namespace weft::passes {
 ///     %p = matmul %x, %w : f32[T,B,16]
 ///     %hT = scan length T carry(%h = %h0) xs(%pt = %p) { %a = add %pt, %h ... }
 ///
-/// What depends on nothing in the region moves out as it is; constants and broadcasts stay beside their readers, where
-/// they cost nothing. Of what depends on xs, products, reductions and gathers move out; elementwise work follows when
-/// the loop then reads no more bytes a step, so that a bias rides on the projection, while work that would only make
-/// more stacks stays in the loop, where it fuses for free. Which stacks the loop reads is a minimum cut.
+/// Ops that depend on nothing in the region move out as they are. Constants and broadcasts stay beside their readers,
+/// where they cost nothing. Of the ops that depend on xs, products, reductions and gathers move out. Elementwise ops
+/// follow if the loop then reads no more bytes a step: the addition of a bias follows its projection. Elementwise ops
+/// that would add stacks stay in the loop, where fusion makes them free. A minimum cut chooses the stacks that the loop
+/// reads.
 ///
-/// Stands after canonicalise, which has slices and broadcasts where work is least, and before sink, which then has less
-/// to look at. Inner scans come first: what leaves one may leave the next.
+/// Stands after canonicalise, which puts slices and broadcasts where there is least work, and before sink, which then
+/// has fewer ops to look at. Inner scans come first: an op that leaves one may leave the next too.
 void hoist(ir::Program& program);
 
 }  // namespace weft::passes

@@ -17,15 +17,15 @@ using ir::Program;
 using ir::ValueId;
 using Dims = std::vector<int64_t>;
 
-/// Columns of a shared concatenation, and where they stand in one of the two that it is made of.
+/// Columns start..limit-1 of the merged concatenation, which are the columns from `at` on of one of the original two.
 struct Range {
   int64_t at, start, limit;
 };
 
-/// A step's concatenation and its stack: the y of this index.
+/// A concatenation in the region that is a y of the scan, and its stack.
 struct Stack {
   size_t y;
-  size_t op;  ///< in the region
+  size_t op;  ///< the concatenation's place in the region
   ValueId out, stack;
   std::vector<ValueId> parts;
 };
@@ -43,7 +43,7 @@ class MergeStacks {
   int64_t columns(ValueId v) const { return program_.type(v).shape.back().constant(); }
   int64_t last_dim(ValueId v) const { return program_.type(v).rank() - 1; }
 
-  /// The first pair of stacks of the scan that can be one.
+  /// The first pair of stacks of the scan that can be merged.
   bool share_in(size_t scan) {
     std::vector<Stack> stacks = concatenations(body_.ops[scan]);
     for (const Stack& first : stacks) {
@@ -59,7 +59,7 @@ class MergeStacks {
     return false;
   }
 
-  /// The ys that are concatenations of columns, of a type that the kernels behind the loop know.
+  /// The ys that are concatenations of columns, of the types for which there are kernels behind the loop.
   std::vector<Stack> concatenations(const Op& scan) const {
     const Block& region = scan.regions[0];
     std::vector<Stack> stacks;
@@ -110,8 +110,8 @@ class MergeStacks {
     return sums_rows(op);
   }
 
-  /// Where in the region the two can stand as one: behind all parts, before what reads the second. None when they have
-  /// nothing in common, or when the first is read in the region.
+  /// The place in the region for the merged concatenation: behind the definitions of all parts, before the first reader
+  /// of the second. None if the two share no part, or if the region reads the first.
   std::optional<size_t> place_for(const Block& region, const Stack& first, const Stack& second) const {
     auto in_second = [&](ValueId v) { return std::ranges::find(second.parts, v) != second.parts.end(); };
     if (std::ranges::none_of(first.parts, in_second)) return std::nullopt;
@@ -166,7 +166,7 @@ class MergeStacks {
     rewrite_readers(at, stack, {{first.stack, of_first}, {second.stack, of_second}});
   }
 
-  /// The runs of neighbours that `parts` are in `whole`.
+  /// `parts` as ranges of the columns of `whole`: neighbours in both are one range.
   std::vector<Range> ranges(const std::vector<ValueId>& parts, const std::vector<ValueId>& whole) const {
     std::vector<Range> result;
     int64_t at = 0;
@@ -228,7 +228,7 @@ class MergeStacks {
     return parts.size() == 1 ? parts[0] : builder.concat(parts, last_dim(v));
   }
 
-  /// Several ranges as parts of one size, which machine code joins in one go.
+  /// Cuts several ranges into parts of equal size, since a concatenation of equal parts is one loop nest.
   static std::vector<Range> in_equal_parts(const std::vector<Range>& ranges) {
     constexpr int64_t kMostParts = 16;
     int64_t size = 0;
@@ -241,10 +241,10 @@ class MergeStacks {
     return ranges.size() == 1 ? ranges : parts;
   }
 
-  /// The slices stand in front, so that the products are neighbours and prepack sees them as one sum.
+  /// The slices come first and the products after them, as neighbours, so that prepack keeps them as one sum.
   ValueId sum_of_products(ir::Builder& builder, const Op& op, ValueId stack, const std::vector<Range>& ranges) const {
     bool transposed = op.attr_or("transpose_b", false);
-    // Of weights that are a cast the slices are taken before it, so that prepack sees what they are.
+    // Weights that are a cast are sliced before the cast, so that prepack still sees the cast.
     ValueId weights = op.operands[1];
     DType dtype = program_.type(weights).dtype;
     for (const Op& other : builder.block().ops)

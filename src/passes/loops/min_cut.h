@@ -5,15 +5,15 @@
 
 namespace weft::passes {
 
-/// Chooses the values to keep at the least cost, when others can be recomputed from those that are kept: the minimum
-/// cut of the graph of values. Among cuts of one cost it takes the one nearest the demands, which recomputes least.
+/// Chooses which values to keep, at the least cost, when the others can be recomputed from them: a minimum cut of the
+/// graph of values. Among cuts of equal cost it takes the one nearest the demands, which recomputes least.
 class MinCut {
  public:
-  /// A value and what keeping it costs (>= 0; 0 for what is there anyway). Returns its number.
+  /// Adds a value and the cost of keeping it (>= 0; 0 if it is there anyway). Returns its number.
   int add(int64_t cost);
   /// Recomputing `user` needs `operand`.
   void depends(int user, int operand);
-  /// The value cannot be recomputed: where it is needed, it is kept (or what is computed from it is).
+  /// The value cannot be recomputed: if it is needed, it is kept, or the values computed from it are.
   void pin(int value);
   /// The value is needed: it is kept or recomputed.
   void demand(int value);

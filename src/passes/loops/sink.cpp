@@ -19,10 +19,10 @@ using Dims = std::vector<int64_t>;
 
 bool is_product(OpCode code) { return info(code).op_class == OpClass::kProduct; }
 
-/// Ops through which a sum over steps may be taken: op(sum of x) = sum of op(x).
+/// Linear ops: op(sum of x over steps) = sum of op(x) over steps.
 bool is_linear(OpCode code) { return ir::traits_of(code).is_linear; }
 
-/// A summand of a carry that only sums up.
+/// A summand of a carry that is a running sum.
 struct Term {
   ValueId value;
   bool negative;
@@ -30,7 +30,7 @@ struct Term {
 
 class Sink {
  public:
-  /// Ops that follow the scan go to `after`; `zeros` are the constants 0 outside.
+  /// Ops behind the scan go to `after`. `zeros` holds the values outside that are constants of 0.
   Sink(Program& program, Block& after, const ValueSet& zeros)
       : program_(program), after_(program, after), zeros_(zeros) {}
 
@@ -59,8 +59,8 @@ class Sink {
         [&](ValueId v) { return !is_inside(v); });
   }
 
-  /// A sum over the rows of a ragged scan's step, of which only the sum over all steps can be done behind it: as one
-  /// over all packed rows.
+  /// In a ragged scan: a sum over the rows of a step. Behind the loop there is no such sum for each step, but there is
+  /// the sum over all steps, which is the sum over all packed rows.
   bool sums_rows(const Op& op) const {
     if (op.code != OpCode::kOuter && op.code != OpCode::kReduceSum) return false;
     return !is_rows(op.results[0]) &&
@@ -91,8 +91,9 @@ class Sink {
     }
   }
 
-  /// A carry is a sum when its argument is used once, and the way from there to what goes out adds and subtracts only,
-  /// through values that nothing else reads.
+  /// The summands of a carry that is a running sum; empty if it is none. The chain from the carry's argument to the
+  /// value that it yields must consist of additions and subtractions, and nothing else may read the values of the
+  /// chain.
   std::vector<Term> sum_terms(const ScanParts::Carry& carry) const {
     std::vector<Term> terms;
     if (uses_[carry.arg] != 1) return {};
@@ -120,12 +121,12 @@ class Sink {
   }
 
   void find_sums() {
-    for (const auto& carry : parts_.carries)  // a sum of its own for each row is no sum over packed rows
+    for (const auto& carry : parts_.carries)  // a sum that each row has for itself is no sum over the packed rows
       sums_.push_back(is_rows(carry.arg) ? std::vector<Term>{} : sum_terms(carry));
   }
 
-  /// Finds what may move (none of its readers has to stay in the loop) and, of that, what does: products, and what is
-  /// computed from them.
+  /// Finds the ops that may move, since none of their readers has to stay in the loop. Of these it moves the products,
+  /// and the ops computed from products.
   void choose() {
     stays_ = ValueSet();
     moved_ = ValueSet();
@@ -149,7 +150,7 @@ class Sink {
 
   bool may_move(const Op& op) const { return op.results.size() == 1 && !stays_.contains(op.results[0]); }
 
-  /// Sums that would not gain behind the loop become ordinary carries again. True iff there were such.
+  /// Makes sums that would not gain from moving ordinary carries again. True iff there were such.
   bool drop_bad_sums() {
     bool dropped = false;
     for (auto& terms : sums_) {
@@ -168,18 +169,19 @@ class Sink {
     return std::ranges::any_of(parts_.ys, [&](const auto& y) { return y.out == v; });
   }
 
-  /// Whether the sum of the value over the steps is better taken behind the loop than in a carry. Marks ops that then
-  /// move.
+  /// Whether the sum of the value over the steps is better taken behind the loop than in a carry. Marks the ops that
+  /// move in that case.
   bool sums_well(ValueId v, int depth = 0) {
-    constexpr int kDeepest = 500;  // of sums in sums; far beyond any use of one weight in a step
+    constexpr int kDeepest = 500;  // nesting of sums, far beyond the uses of one weight in a step
     if (depth > kDeepest) return false;
     if (!is_inside(v) || is_x(v) || is_y(v) || moved_.contains(v)) return true;
     const Op* op = definition(v);
     if (!op || !may_move(*op)) return false;
     bool well = op->code == OpCode::kBroadcast || op->code == OpCode::kPad || op->code == OpCode::kConstant;
-    if (well && op->code != OpCode::kConstant) sums_well(op->operands[0], depth + 1);  // or else it is stacked
+    if (well && op->code != OpCode::kConstant) sums_well(op->operands[0], depth + 1);  // if not well, it is stacked
     if (op->code == OpCode::kReduceSum) {
-      // A sum over rows would tie the rows of a batch together; another one's operand may be stacked already.
+      // A sum over rows leaves the loop, where it would make the rows depend on each other. Another sum leaves only if
+      // its operand is a stack already.
       const Dims& dims = op->attr<Dims>("dims");
       well = std::ranges::find(dims, 0) != dims.end() || is_x(op->operands[0]) || is_y(op->operands[0]);
     } else if (!well && is_linear(op->code)) {
@@ -214,8 +216,8 @@ class Sink {
     all_ = nullptr;
   }
 
-  /// The concatenations that will be stacked: the stack of one of their parts is a slice of theirs, not a stack of its
-  /// own.
+  /// Finds the concatenations that will be stacked. The stack of one of their parts is then a slice of the stack of the
+  /// concatenation.
   void find_concats() {
     ValueSet stacked;
     for (const auto& y : parts_.ys) stacked.insert(y.out);
@@ -224,7 +226,7 @@ class Sink {
         for (ValueId v : op.operands) stacked.insert(v);
     for (const Op& op : parts_.ops) {
       if (op.code != OpCode::kConcat || moved_.contains(op.results[0]) || !stacked.contains(op.results[0])) continue;
-      if (may_move(op) && !is_y(op.results[0])) continue;  // only wanted behind the loop, so it is put together there
+      if (may_move(op) && !is_y(op.results[0])) continue;  // needed behind the loop only, so it is concatenated there
       int64_t start = 0;
       for (ValueId part : op.operands) {
         int64_t size = program_.type(part).shape[static_cast<size_t>(op.attr<int64_t>("dim"))].factor;
@@ -234,7 +236,7 @@ class Sink {
     }
   }
 
-  /// By how much the dims of a value's stack are later.
+  /// By how much the dims of a value shift in its stack: f32[B,8] is stacked as f32[T,B,8], but rows as f32[N,8].
   int64_t shift(ValueId v) const { return is_rows(v) ? 0 : 1; }
 
   struct Part {
@@ -246,7 +248,7 @@ class Sink {
     return it == part_of_.end() ? nullptr : &*it;
   }
 
-  /// Whether the value's stack should be computed behind the loop, from stacks that are there or smaller.
+  /// Whether the stack of the op's result should be computed behind the loop, from stacks that exist or are smaller.
   bool recompute_outside(const Op& op) const {
     auto there = [&](ValueId v) { return !is_inside(v) || all_->has(v); };
     switch (op.code) {
@@ -262,7 +264,7 @@ class Sink {
     }
   }
 
-  /// The stack of a value of the region, or of a value from outside. Works through chains of any length.
+  /// The stack of a value of the region or from outside. Not recursive, since chains of ops may be of any length.
   ValueId stack(ValueId wanted) {
     std::vector<ValueId> pending = {wanted};
     while (!pending.empty()) {
@@ -288,7 +290,7 @@ class Sink {
     return all_->stack(wanted);
   }
 
-  /// The dims of a value's stack to sum over, for the sum over all steps of its sums over `dims`.
+  /// The dims of the stack of `v` that a sum over `dims` in each step and then over all steps sums over.
   Dims summed_dims(ValueId v, const Dims& dims) const {
     if (is_rows(v)) return dims;
     Dims all = {0};
@@ -296,7 +298,7 @@ class Sink {
     return all;
   }
 
-  /// The sum of a value of the region over all steps.
+  /// Emits the sum over all steps of a value of the region.
   ValueId sum(ValueId v) {
     const Op* op = definition(v);
     if (!op || !moved_.contains(v)) return after_.reduce_sum(stack(v), {0});
@@ -319,7 +321,8 @@ class Sink {
                        ir::traits_of(op->code).declares ? &declared : nullptr);
   }
 
-  /// Sums of parts that the loop has joined anyway are one sum of the whole (a bias's gradient, gate by gate).
+  /// A concatenation of sums, such as the gradient of a bias gate by gate, as one sum of a concatenation that the loop
+  /// has made of the same parts; kNoValue if there is none.
   ValueId sum_of_concat(const Op& op) {
     std::vector<ValueId> parts;
     Dims dims;
@@ -330,7 +333,7 @@ class Sink {
       dims = part->attr<Dims>("dims");
       parts.push_back(part->operands[0]);
     }
-    int64_t dim = op.attr<int64_t>("dim");  // as a dim of what is summed
+    int64_t dim = op.attr<int64_t>("dim");  // counted as a dim of the summed values
     for (int64_t reduced : dims)
       if (reduced <= dim) ++dim;
     for (const Op& other : parts_.ops) {
@@ -340,7 +343,7 @@ class Sink {
     return kNoValue;
   }
 
-  /// What the carry is after the last step.
+  /// The value of the carry after the last step.
   ValueId total(size_t carry) {
     ValueId result = zeros_.contains(parts_.carries[carry].init) ? kNoValue : parts_.carries[carry].init;
     for (size_t i = sums_[carry].size(); i-- > 0;) {
@@ -377,7 +380,7 @@ class Sink {
   std::vector<uint32_t> uses_;  ///< value: how often the region uses it
   ValueSet inside_;
   std::vector<std::vector<Term>> sums_;  ///< carry: its terms, the last first; none for an ordinary carry
-  ValueSet steady_;                      ///< of a ragged region: computed, without rows, from nothing that varies
+  ValueSet steady_;                      ///< in a ragged region: results without rows that are the same in every step
   ValueSet stays_, moved_;
   std::vector<Part> part_of_;
   AllSteps* all_ = nullptr;

@@ -4,7 +4,8 @@
 
 namespace weft::passes {
 
-/// Moves behind a scan what no carry depends on, and does it for all steps at once. Products whose result is only a y:
+/// Code sinking for scans: moves ops that no carry depends on behind the loop, where they are done for all steps at
+/// once. It moves products whose result is only a y:
 ///
 ///     %hT, %ys = scan length T carry(%h = %h0) xs() {
 ///       %n = ... : f32[B,16]
@@ -20,11 +21,11 @@ namespace weft::passes {
 ///     %dw2 = add %dw, (outer %dg, %ht)      ->     one `outer` of the stacks of %dg and %ht behind the loop
 ///     %db2 = add %db, (reduce_sum %dg {dims = [0]})  ->  one reduce_sum of the stack of %dg
 ///
-/// Stacks are indexed by the step's number whatever the direction, so nothing changes for a reverse scan. Only the
-/// order of summation changes. A sum of elementwise work whose stack is not there anyway stays a carry: a stack of it
-/// would cost more memory than the sum.
+/// Stacks are indexed by the step's number whatever the direction, so a reverse scan is treated alike. Only the order
+/// of summation changes. A sum of elementwise values stays a carry unless their stack is there anyway: a stack of its
+/// own would cost more memory than the sum.
 ///
-/// Stands after hoist (and canonicalise), so that what it stacks are true results of the loop.
+/// Stands after hoist (and canonicalise), so that it stacks only values that the loop itself must compute.
 void sink(ir::Program& program);
 
 }  // namespace weft::passes

@@ -13,11 +13,11 @@ size_t hash_of(const ir::Attr& attr);
 bool same(const ir::Attr& a, const ir::Attr& b);
 bool same(const ir::Attrs& a, const ir::Attrs& b);
 
-/// What an op reads: its operands, then what its regions use of values from outside, in order of use.
+/// The values that an op reads: its operands, then the values from outside that its regions use, in order of use.
 std::vector<ir::ValueId> reads(const ir::Op& op);
 
-/// Whether two ops are the same but for the values that they read: code, attributes, types of operands and results, and
-/// their regions op by op. What they read then corresponds one to one, in the order of reads().
+/// Whether two ops are equal but for the values that they read: code, attributes, types of operands and results, and
+/// regions op by op. The values that they read then correspond one to one, in the order of reads().
 bool same_form(const ir::Program& program, const ir::Op& a, const ir::Op& b);
 /// Equal for ops of the same form.
 size_t form_hash(const ir::Program& program, const ir::Op& op);

@@ -13,7 +13,7 @@ using ir::ValueId;
 
 namespace {
 
-/// Longer chains of movement have places after so many, which bounds how deep they are followed.
+/// The longest chain of floating ops. The next op of a longer chain gets a place, which bounds recursion.
 constexpr int kMostFloating = 12;
 
 bool may_float(OpCode code) { return ir::traits_of(code).may_move; }
@@ -64,7 +64,8 @@ ValueId OpSequence::add_floating(OpCode code, ValueId operand, ir::Attrs attrs, 
   return result;
 }
 
-/// What an op reads as a whole, however it lies or is cast: slices and constants may be another step's.
+/// The value that an op reads as a whole, behind casts and transpositions; kNoValue for slices and constants, which may
+/// differ from step to step.
 ValueId OpSequence::weight(ValueId v) const {
   while (const Op* op = floating(v)) {
     if (op->operands.empty() || op->code == OpCode::kSlice) return kNoValue;

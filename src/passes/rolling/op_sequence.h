@@ -8,31 +8,31 @@
 
 namespace weft::passes {
 
-/// A block's ops as the pass roll reads them. Ops that only move or make values (slices, casts, constants, ...) have no
-/// place of their own: wherever their readers are, they can be done there. The others stand in a row, in the order in
-/// which they ran; a loop that was unrolled is a repetition in that row.
+/// The ops of a block as the pass roll looks at them. The ops that compute form a sequence, in the order in which they
+/// ran; an unrolled loop is a repetition in it. Ops that only move or make values (slices, casts, constants) are
+/// *floating*: they have no place in the sequence, since each can be done wherever its readers are.
 class OpSequence {
  public:
   OpSequence(ir::Program& program, std::vector<ir::Op> ops);
 
-  /// The element that stands for a value whose op has been rolled into a scan; set by the one who rolls.
+  /// For a value whose op has been rolled into a scan: the value that replaces it. Set by RolledWriter.
   std::function<ir::ValueId(ir::ValueId)> element;
 
   size_t size() const { return row_.size(); }
   const ir::Op& op(size_t place) const { return ops_[row_[place]]; }
-  /// What the op reads, as resolve() has it.
+  /// The value that the op at `place` reads, as resolve() gives it.
   ir::ValueId read(size_t place, size_t index) const;
   size_t read_count(size_t place) const { return reads_[place].size(); }
-  /// The place of the op that computes the value, and which of its results it is; -1 for other values.
+  /// The place of the op that computes the value, or -1; and which of the op's results it is.
   int64_t place(ir::ValueId v) const { return v < places_.size() ? places_[v].place : -1; }
   size_t result(ir::ValueId v) const { return places_[v].result; }
-  /// The op without a place that computes the value; null if there is none.
+  /// The floating op that computes the value; null if there is none.
   const ir::Op* floating(ir::ValueId v) const { return v < floating_.size() ? floating_[v] : nullptr; }
   /// The value, or its element if it was rolled.
   ir::ValueId resolve(ir::ValueId v) const { return is_rolled(v) ? element(v) : v; }
   /// The operand of a floating op, resolved; kNoValue if it has none.
   ir::ValueId source(const ir::Op& op) const { return op.operands.empty() ? ir::kNoValue : resolve(op.operands[0]); }
-  /// What the value is moved from by floating ops: the first value that is none's result.
+  /// The value from which floating ops make this one: the first that is no floating op's result.
   ir::ValueId root(ir::ValueId v) const;
 
   bool is_rolled(ir::ValueId v) const { return place(v) >= 0 && rolled_[static_cast<size_t>(place(v))]; }
@@ -40,10 +40,10 @@ class OpSequence {
   /// A new floating op of one result; its value.
   ir::ValueId add_floating(ir::OpCode code, ir::ValueId operand, ir::Attrs attrs, ir::Type type);
 
-  /// Tokens that are equal for ops of the same form and, where `strong`, which read the same weights: values that three
-  /// ops of that form read in the same place.
+  /// A token for each place: equal for ops of the same form and, if `strong`, of the same weights. A weight is a value
+  /// that at least three ops of one form read as the same operand.
   std::vector<size_t> tokens(bool strong) const;
-  /// The ops, back.
+  /// Gives the ops back.
   std::vector<ir::Op> release() { return std::move(ops_); }
 
  private:

@@ -8,7 +8,7 @@ namespace weft::passes {
 namespace {
 
 constexpr size_t kBase = 0x9e3779b97f4a7c15ull;  // odd, so that its powers don't vanish
-/// How often a token may stand in one period and the period still be found from it.
+/// How often a token may occur in one period for the period to be found from it.
 constexpr int kLooksAhead = 12;
 
 }  // namespace

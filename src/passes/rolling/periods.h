@@ -10,19 +10,19 @@ struct Repetition {
   size_t start, period, end;
 };
 
-/// Finds repetitions in a sequence of tokens: what follows a place is compared with what follows the next places where
-/// the same token stands, by hashes of prefixes, in O(log n) each.
+/// Finds repetitions in a sequence of tokens. The tokens behind a place are compared with those behind the next places
+/// of the same token, by hashes of prefixes, in O(log n) a comparison.
 class Periods {
  public:
   explicit Periods(std::vector<size_t> tokens);
 
-  /// The repetitions that begin at a place and go through at least two periods: those that reach farthest first, of
-  /// these the shortest period first.
+  /// The repetitions that begin at a place and have at least two periods, ordered by their ends, the farthest first,
+  /// then by their periods, the shortest first.
   std::vector<Repetition> at(size_t place) const;
 
  private:
   size_t hash(size_t from, size_t length) const;
-  /// How many tokens are the same from two places on.
+  /// The length of the longest common sequence from two places on.
   size_t common(size_t a, size_t b) const;
 
   std::vector<size_t> tokens_;

@@ -23,7 +23,7 @@ constexpr size_t kFewestSteps = 3;
 
 bool is_heavy(const Block& block);
 
-/// Work next to which a loop's own costs are small.
+/// Ops that take so long that the overhead of a loop is small beside them.
 bool is_heavy(const Op& op) {
   OpClass kind = ir::info(op.code).op_class;
   return kind == OpClass::kProduct || kind == OpClass::kRegion || op.code == OpCode::kGather ||
@@ -34,15 +34,15 @@ bool is_heavy(const Block& block) {
   return std::ranges::any_of(block.ops, [](const Op& op) { return is_heavy(op); });
 }
 
-/// Whether the loop is better than its steps one after the other, which fuse with each other and what is around them.
-/// Inside another loop a short one is not: it would keep the other from being one piece of machine code.
+/// Whether the loop is better than the unrolled steps, which fuse with each other and with the ops around them. A short
+/// loop inside another is not: the outer one could not be one function of machine code.
 bool pays(const StepBody& body, const Steps& steps, bool in_loop) {
   constexpr size_t kFewestInLoop = 8;
   constexpr size_t kLongInLoop = 96;
   size_t ops = steps.count * steps.period;
   if (in_loop && steps.count < kFewestInLoop && ops < kLongInLoop) return false;
   if (std::ranges::any_of(body.parts.ops, [](const Op& op) { return is_heavy(op); })) return true;
-  // A polynomial repeats an addition and a product as well; a loop over time reads another slice in each step.
+  // A polynomial repeats an addition and a product too. A loop over time reads another slice in each step.
   bool reads_slices =
       std::ranges::any_of(body.sources, [](const XSource& source) { return source.kind == XSource::Kind::kSlices; });
   constexpr size_t kFew = 8;
@@ -79,7 +79,7 @@ class Sweep {
   }
 
  private:
-  /// The end of the loop that was rolled, or 0.
+  /// The place behind the loop that was rolled, or 0.
   size_t roll_at(const Periods& periods, size_t at) {
     for (const Repetition& each : periods.at(at)) {
       if (!tried_.insert({each.period, each.end}).second) continue;
@@ -91,7 +91,7 @@ class Sweep {
           write_until(steps.start);
           writer_.write(std::move(match.body), steps);
           written_ = steps.end();
-          tried_.clear();  // what is left of a repetition may be a loop of its own
+          tried_.clear();  // the rest of a repetition may be a loop of its own
           return written_;
         }
         steps = match.narrower();
@@ -104,8 +104,8 @@ class Sweep {
     for (; written_ < end; ++written_) writer_.write(sequence_.op(written_));
   }
 
-  /// The repetition together with a step before and after it of the same forms, whatever they read: the first step may
-  /// read other values than the others.
+  /// Extends a repetition by up to a step at each end, as long as the ops have the same forms. They may read other
+  /// values, as the first step does for its carries.
   Repetition extended(Repetition r) const {
     size_t first = r.start - std::min(r.start - written_, r.period);
     size_t last = std::min(r.end + r.period, forms_.size());
@@ -114,8 +114,8 @@ class Sweep {
     return r;
   }
 
-  /// Where a step begins is where the fewest values go from one step to the next: what looks like the end of a step
-  /// before the first, or like the begin of one after the last, would else shift all steps.
+  /// Chooses where a step begins: where the fewest values go from one step to the next. Otherwise ops in front of the
+  /// loop that look like the end of a step would shift all steps.
   Steps aligned(const Repetition& r) const {
     size_t count = (r.end - r.start) / r.period;
     if (count < kFewestSteps) return {r.start, r.period, 0};
@@ -129,10 +129,10 @@ class Sweep {
     return {r.start + best, r.period, count};
   }
 
-  /// How many values are computed before and read after each place of a step in the middle.
+  /// For each place of a step in the middle, how many values are computed before it and read from it on.
   std::vector<size_t> crossings_of(const Steps& steps) const {
     size_t begin = steps.start + (steps.count - kFewestSteps) / 2 * steps.period;
-    std::vector<size_t> last(steps.period, 0);  // where a value of the window's first step is read last
+    std::vector<size_t> last(steps.period, 0);  // the last place that reads a value of the window's first step
     for (size_t place = begin; place < begin + 2 * steps.period; ++place)
       for (size_t i = 0; i < sequence_.read_count(place); ++i) {
         int64_t from = sequence_.place(sequence_.root(sequence_.read(place, i)));
@@ -159,7 +159,7 @@ class Sweep {
 };
 
 bool roll_block(Program& program, Block& block, bool in_loop) {
-  constexpr int kMostSweeps = 4;  // loops of loops of loops
+  constexpr int kMostSweeps = 4;  // one for each level of nested loops
   bool rolled = false;
   for (int i = 0; i < kMostSweeps; ++i) {
     bool again = Sweep(program, block, in_loop).run(/*strong=*/true);
@@ -168,7 +168,7 @@ bool roll_block(Program& program, Block& block, bool in_loop) {
     rolled = true;
   }
   for (Op& op : block.ops) {
-    if (op.has("rows")) continue;  // a ragged scan's steps don't do the same: the number of rows changes
+    if (op.has("rows")) continue;  // the steps of a ragged scan differ in their number of rows
     for (Block& region : op.regions) rolled = roll_block(program, region, /*in_loop=*/true) || rolled;
   }
   return rolled;
@@ -177,7 +177,7 @@ bool roll_block(Program& program, Block& block, bool in_loop) {
 }  // namespace
 
 void roll(Program& program) {
-  // Nothing that was not rolled may change, so dead ops go only where the unrolled steps were.
+  // A program without loops must not change, so dead ops are removed only if a loop was rolled.
   if (roll_block(program, program.body, /*in_loop=*/false)) dce(program);
 }
 

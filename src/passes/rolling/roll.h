@@ -23,15 +23,15 @@ namespace weft::passes {
 ///     } : f32[B,8], f32[9,B,8]
 ///     return %hT, %ys
 ///
-/// A loop is a repetition in the row of ops (periods.h), movement and constants left out; what its steps read decides
-/// whether it is one (step_match.h): at least three steps that do the same. Steps that differ, as the first and the
-/// last may, stay outside. What is read of single steps becomes slices of a stack, a concatenation of all steps' values
-/// is the stack. Loops in loops become scans in scans. What has no loop stays as it is.
+/// A candidate is a repetition in the sequence of ops, without movement and constants (periods.h). It is a loop if the
+/// values that its steps read fit one body (step_match.h) and there are at least three steps. A first or last step that
+/// differs stays outside. Uses of a single step's value become slices of a stack; a concatenation of the values of all
+/// steps becomes the stack. Nested loops become nested scans. All other ops stay as they are.
 ///
-/// Rolled is what makes the program shorter and a loop worth it: a body of products, or of elementwise work on slices.
+/// A loop is rolled only if that pays: its body has products, or elementwise ops on slices, or many ops.
 ///
-/// Runs on what was traced, before anything else and before differentiation, which would make another loop of each
-/// step; it is no part of every compilation.
+/// Runs on traced programs, before everything else: differentiation would add the backward loop, unrolled too. It is
+/// not part of the compile pipeline.
 void roll(ir::Program& program);
 
 }  // namespace weft::passes

@@ -48,7 +48,7 @@ ValueId RolledWriter::element(ValueId v) {
   return elements_[v] = sequence_.add_floating(OpCode::kReshape, slice, {}, Type(program_.type(v)));
 }
 
-/// What is a carry after the last step needs no stack.
+/// The carry after the last step, if the value is that: it needs no stack.
 std::optional<ValueId> RolledWriter::last_carry(ValueId v) const {
   const Loop& loop = loops_[loop_index(v)];
   if (loop.steps.step(sequence_.place(v)) + 1 != loop.steps.count) return std::nullopt;
@@ -151,7 +151,8 @@ ValueId RolledWriter::stack(const XSource& source, const Type& step, int64_t cou
   internal_error("no such source of an x");
 }
 
-/// The whole with its dim split in two, `count` times the stride, and the first of the two in front.
+/// A stack of slices at equal distances, as views: the dim is split in two, `count` times the stride, and the first of
+/// the two goes to the front.
 ValueId RolledWriter::stack_of_slices(const XSource& source, int64_t count, bool reverse) {
   ValueId value = written(source.whole);
   auto dim = static_cast<size_t>(source.dim);
@@ -186,7 +187,7 @@ ValueId RolledWriter::stack_of_slices(const XSource& source, int64_t count, bool
 
 namespace {
 
-/// first + i * stride for all numbers, exactly.
+/// Numbers of which number i is exactly first + i * stride.
 struct Even {
   int64_t first = 0, stride = 0;
 };
@@ -202,7 +203,7 @@ std::optional<Even> evenly_spaced(const std::vector<double>& numbers) {
   return even;
 }
 
-/// What counts the steps is computed, in the few ways in which programs do: t, t / n, t * c.
+/// Numbers that count the steps are computed from iota. Recognised are t, t / n and t * c.
 struct Counter {
   Even even;
   double divisor = 1, factor = 1;
@@ -270,7 +271,7 @@ std::optional<RolledWriter::Member> RolledWriter::member(ValueId v) const {
   return Member{loop, loops_[loop].steps.step(sequence_.place(v))};
 }
 
-/// Whether two values are moved alike from the same value of a step.
+/// Whether the same floating ops make the two values from the same value of a step.
 bool RolledWriter::alike(ValueId a, ValueId b) const {
   while (true) {
     bool rolled = sequence_.is_rolled(a);
@@ -327,7 +328,7 @@ void RolledWriter::join_runs(Op& concat) {
   concat.operands = std::move(joined);
 }
 
-/// The value as the loop's body has it, moved there.
+/// The value in the loop's body; floating ops are repeated there.
 ValueId RolledWriter::in_body(Loop& loop, ValueId v) {
   if (sequence_.is_rolled(v)) return body_value(loop, v);
   const Op& op = *sequence_.floating(v);
@@ -337,7 +338,7 @@ ValueId RolledWriter::in_body(Loop& loop, ValueId v) {
   return copy;
 }
 
-/// What the run's operands are together, from the stack of all steps' values.
+/// The concatenation of the run's operands, from the stack of all steps.
 ValueId RolledWriter::join(const std::vector<ValueId>& operands, const Run& run, int64_t dim) {
   Loop& loop = loops_[run.loop];
   ValueId first = operands[run.first];

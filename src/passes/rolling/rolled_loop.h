@@ -10,8 +10,8 @@
 
 namespace weft::passes {
 
-/// Writes a sequence's ops to a new block, scans in the place of the steps that were rolled. Floating ops are written
-/// before the first op that reads them.
+/// Writes the ops of a sequence to a new block, with scans in place of the steps that were rolled. Floating ops are
+/// written before their first reader.
 class RolledWriter {
  public:
   /// Sets `sequence.element`.
@@ -22,7 +22,7 @@ class RolledWriter {
   void write(const ir::Op& op);
   /// The scan of the steps.
   void write(StepBody&& body, const Steps& steps);
-  /// The value in the new block that stands for one of the sequence; what computes it is written if it isn't yet.
+  /// The value in the new block that stands for one of the sequence. Its op is written if it isn't yet.
   ir::ValueId written(ir::ValueId v);
   /// The new block's ops.
   std::vector<ir::Op> finish();
@@ -34,12 +34,13 @@ class RolledWriter {
     std::vector<std::vector<ir::ValueId>> results;  ///< by place in the step
     size_t index;                                   ///< of the scan in the new block
   };
-  /// A value of one step, moved or as it is.
+  /// A value of one step, perhaps behind floating ops.
   struct Member {
     size_t loop, step;
     bool operator==(const Member&) const = default;
   };
-  /// Operands of a concatenation: `width` values of one step, then those of further steps, evenly spaced.
+  /// Consecutive operands of a concatenation: `width` values of one step, then the same of `count` - 1 further steps at
+  /// equal distances.
   struct Run {
     size_t first, width, count;
     size_t loop;
@@ -75,7 +76,7 @@ class RolledWriter {
   std::vector<int32_t> loop_at_;  ///< by place; -1: none
   std::unordered_map<ir::ValueId, ir::ValueId> elements_;
   ValueSet written_;
-  std::unordered_map<ir::ValueId, ir::ValueId> replaced_;  ///< concatenations by what their operands are together
+  std::unordered_map<ir::ValueId, ir::ValueId> replaced_;  ///< concatenations, and the values that replace them
 };
 
 }  // namespace weft::passes

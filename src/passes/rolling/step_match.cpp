@@ -17,7 +17,7 @@ namespace {
 
 bool is_splat(const Op& op) { return op.code == OpCode::kConstant; }
 
-/// Beside their readers these cost nothing: a body has its own.
+/// Ops that cost nothing beside their readers: each body has its own copies.
 bool is_free(const Op* op) { return op && ir::traits_of(op->code).cost == ir::Cost::kNothing; }
 
 /// Whether the op, or one in its regions, multiplies by the value, as it is or transposed.
@@ -80,7 +80,7 @@ bool StepMatch::match_op(size_t offset) {
       operands.push_back(value);
       continue;
     }
-    // What a region captures is replaced by name: one name must stand for one value.
+    // Captured values of a region are replaced by name, so one name must stand for one value.
     ValueId captured = model_reads[i];
     if (map.contains(captured) && map(captured) != value) return fail(std::move(tuple));
     map.set(captured, value);
@@ -151,7 +151,8 @@ bool StepMatch::is_of_the_step_before(const Tuple& tuple) const {
   return true;
 }
 
-/// From outside in the first step. What it is at the end of each step is matched when all ops have been.
+/// A carry: a value from outside in the first step. The values that the steps yield for it are matched last, when all
+/// ops are in the body.
 ValueId StepMatch::carry(const Tuple& tuple) {
   if (tuple.size() < 2 || is_inside(tuple[0])) return kNoValue;
   ValueId arg = program_.new_value(Type(program_.type(tuple[0])));
@@ -160,13 +161,13 @@ ValueId StepMatch::carry(const Tuple& tuple) {
   return arg;
 }
 
-/// A carry, and an x where a value comes from outside, in more than the first step.
+/// A carry, but in some steps after the first a value from outside, which comes from an x.
 ValueId StepMatch::choice(const Tuple& tuple) {
   if (tuple.size() < steps_.count || is_inside(tuple[0]) || is_weight_) return kNoValue;
   Tuple before = tuple;
   Tuple outside = tuple;
   XSource chosen{.kind = XSource::Kind::kNumbers};
-  int64_t first = -1;  // where the carry is computed in the first step
+  int64_t first = -1;  // the place in the first step that computes the carry
   size_t result = 0;
   for (size_t step = 1; step < tuple.size() && first < 0; ++step) {
     int64_t place = sequence_.place(tuple[step]);
@@ -287,7 +288,7 @@ ValueId StepMatch::numbers(const Tuple& tuple) {
 ValueId StepMatch::values(const Tuple& tuple) {
   if (is_weight_ || program_.type(tuple[0]).rank() >= ir::kMaxRank) return kNoValue;
   XSource source{.kind = XSource::Kind::kValues, .values = tuple};
-  source.values.resize(steps_.count, tuple.back());  // what a carry is after the last step is not read
+  source.values.resize(steps_.count, tuple.back());  // nothing reads a carry's value after the last step
   return add_x(std::move(source), program_.type(tuple[0]));
 }
 
@@ -311,8 +312,9 @@ bool StepMatch::same_outside(ValueId a, ValueId b) const {
   return true;
 }
 
-/// How a value relates to the step that reads it; equal in steps that may have one body. What comes from outside may be
-/// told apart by what it is.
+/// A hash of how a value relates to the step that reads it, such as "result 0 of place 3 of the step before". Steps
+/// that have one body have equal hashes. `tells_outside_apart`: values from outside differ if they are different
+/// values.
 size_t StepMatch::relation(ValueId v, size_t step, bool tells_outside_apart) const {
   size_t hash = 0;
   while (const Op* op = sequence_.floating(v)) {
@@ -349,14 +351,14 @@ Steps StepMatch::narrower() const {
     if (end - begin < failed_.size()) break;
   }
   if (end - begin == failed_.size()) return none;
-  // What a carry is in the first step may be anything from outside.
+  // In the first step a carry may be any value from outside.
   auto step_of = [&](size_t i) {
     int64_t place = sequence_.place(sequence_.root(failed_[i]));
     return steps_.contains(place) ? static_cast<int64_t>(steps_.step(place)) : -1;
   };
   auto first = static_cast<int64_t>(begin);
   if (begin > 0 && step_of(begin) >= 0 && step_of(begin) < first && step_of(begin - 1) < first - 1) --begin;
-  end += steps_.count - failed_.size();  // of a carry's values the last step's is not in the tuple
+  end += steps_.count - failed_.size();  // the tuple of a carry lacks the value of the last step
   if (begin == 0 && end == steps_.count) return none;
   return {steps_.start + begin * steps_.period, steps_.period, end - begin};
 }

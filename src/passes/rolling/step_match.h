@@ -22,7 +22,7 @@ struct Steps {
   size_t offset(int64_t place) const { return (static_cast<size_t>(place) - start) % period; }
 };
 
-/// Where the steps' values of an x come from, one for each step in the order in which the steps ran.
+/// Where the values of an x come from: one for each step, in the order in which the steps ran.
 struct XSource {
   enum class Kind { kSlices, kNumbers, kValues };
   Kind kind;
@@ -33,25 +33,25 @@ struct XSource {
   std::vector<ir::ValueId> values = {};
 };
 
-/// The body that all steps share. Its carries' inits, its xs' sources and what it captures are values of the sequence;
-/// results and stacks are not there yet.
+/// The body that all steps share. The inits of its carries, the sources of its xs and the values that it captures are
+/// values of the sequence; results and stacks don't exist yet.
 struct StepBody {
   ScanParts parts;
   std::vector<XSource> sources;                   ///< of parts.xs
   std::vector<std::vector<ir::ValueId>> results;  ///< by place in the step: what the results are in the body
 };
 
-/// Finds what differs between the steps of a repetition. For what the steps read in one place, a tuple of values, one a
-/// step, there is one value in the body:
+/// Finds one body for the steps of a repetition. The values that the steps read in one place form a tuple, one value a
+/// step. Each tuple becomes one value of the body:
 ///
 /// - the same value from outside in each step: captured
 /// - a value of the same step
 /// - a value from outside in the first step, then a value of the step before: a carry
-/// - now a value of the step before, now one from outside, as teacher forcing by a list has it: a choice of both
+/// - in some steps a value of the step before, in others one from outside (teacher forcing by a list): a choice of both
 /// - slices of one value at places that go up or down evenly, numbers, or any other values from outside: an x
-/// - floating ops of one form: the op on what their operands have in common
+/// - floating ops of one form: that op, on the body's value for the tuple of their operands
 ///
-/// The match is exact: the body, done for each step, is what the ops were.
+/// The match is exact: the body, run for each step, does what the ops did.
 class StepMatch {
  public:
   StepMatch(ir::Program& program, const OpSequence& sequence, Steps steps)
@@ -59,7 +59,7 @@ class StepMatch {
 
   /// True iff the steps have a body.
   bool run();
-  /// After run() has failed: some of the steps, which may have one; no more than two if there is no hope.
+  /// After run() has failed: fewer of the steps, which may have a body; at most two steps if there is no hope.
   Steps narrower() const;
 
   StepBody body;
@@ -110,7 +110,7 @@ class StepMatch {
   std::vector<Pending> pending_;
   std::unordered_map<size_t, std::vector<Known>> known_;
   std::vector<size_t> known_keys_;
-  bool is_weight_ = false;  ///< the tuple at hand is of weights, which are not stacked: that would copy them
+  bool is_weight_ = false;  ///< the tuple at hand is of weights, which are not stacked, since that would copy them
   Tuple failed_;
 };
 

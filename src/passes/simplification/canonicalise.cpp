@@ -89,7 +89,7 @@ class Canonicalise {
     simplifier_.append(std::move(op));
   }
 
-  /// The ops of the only region that a cond can come to.
+  /// Replaces a cond whose predicate is known by the ops of the region that is chosen.
   void take_branch(Op& op, size_t branch) {
     Block& region = op.regions[branch];
     simplifier_.changed = true;
@@ -97,7 +97,7 @@ class Canonicalise {
     for (size_t i = 0; i < op.results.size(); ++i) replace(op.results[i], replaced_(region.results[i]));
   }
 
-  /// What both regions yield is known without them.
+  /// A value that both regions of a cond yield needs no cond.
   void same_in_both(Op& op) {
     Block& yes = op.regions[0];
     Block& no = op.regions[1];
@@ -109,7 +109,7 @@ class Canonicalise {
     }
   }
 
-  /// A carry that goes out as it came in is a value from outside.
+  /// A carry that a step yields as it came in is a captured value.
   void run_while(Op op) {
     Block& body = op.regions[1];
     for (size_t i = op.results.size(); i-- > 0;) {
@@ -123,7 +123,7 @@ class Canonicalise {
     simplifier_.append(std::move(op));
   }
 
-  /// Each step of a stack that repeats one value is that value.
+  /// An x whose stack repeats one value is that value.
   void repeated_xs(ScanParts& parts, Block& region) {
     std::erase_if(parts.xs, [&](const ScanParts::X& x) {
       const Op* op = simplifier_.definition(x.stack);
@@ -147,7 +147,7 @@ class Canonicalise {
     });
   }
 
-  /// A carry that goes out as it came in, or that begins as the constant that it becomes.
+  /// Removes carries that a step yields as they came in, and carries whose init is the constant that every step yields.
   void constant_carries(ScanParts& parts) {
     std::unordered_map<ValueId, const Op*> constants;
     for (const Op& op : parts.ops)
@@ -166,7 +166,7 @@ class Canonicalise {
     });
   }
 
-  /// Ys that are xs, or the same in every step.
+  /// Removes ys that are xs or the same in every step.
   void known_ys(ScanParts& parts) {
     std::unordered_map<ValueId, ValueId> stack;
     for (const auto& x : parts.xs) stack.emplace(x.arg, x.stack);

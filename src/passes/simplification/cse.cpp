@@ -17,7 +17,7 @@ using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
 
-/// What an extern op's derivative is says nothing about what the op computes.
+/// Whether an attribute matters for what the op computes. The derivative of an extern op does not.
 bool counts(const Op& op, std::string_view attr) { return op.code != ir::OpCode::kExtern || attr != "vjp"; }
 
 struct Entry {
@@ -86,7 +86,8 @@ class Cse {
         [&](ValueId v) { return program_.type(v); });
   }
 
-  /// Constants and broadcasts are free beside their readers: a region keeps its own.
+  /// An equal op that is visible here; null if there is none. Constants and broadcasts are free beside their readers,
+  /// so a region keeps its own.
   const Op* find(size_t hash, const Op& op) const {
     auto it = table_.find(hash);
     if (it == table_.end()) return nullptr;
@@ -96,8 +97,8 @@ class Cse {
     return nullptr;
   }
 
-  /// Whether the op stands outside a ragged scan that we are in, and works on all rows there: on a step's rows it may
-  /// come to something else (a sum over them).
+  /// Whether the op is outside a ragged scan that we are in, and works on rows. There it works on all rows, so that its
+  /// result may differ from that of an equal op on a step's rows (a sum over rows does).
   bool other_rows(const Entry& entry) const {
     auto mentions = [&](const ir::Ragged& ragged) {
       auto on_rows = [&](ValueId v) { return mentions_rows(program_.type(v), ragged); };

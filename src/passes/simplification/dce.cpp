@@ -41,7 +41,7 @@ class Dce {
     }
   }
 
-  /// A carry lives when its last value is read, or when a step reads it for something that lives.
+  /// A carry is live if its last value is read, or if a step reads it for a live value.
   void mark_scan(const Op& op) {
     const Block& region = op.regions[0];
     auto carries = static_cast<size_t>(op.attr<int64_t>("carries"));
@@ -72,7 +72,7 @@ class Dce {
     return is_live(op.results[i]) || is_live(op.regions[0].args[i]) || is_live(op.regions[1].args[i]);
   }
 
-  /// A carry lives when its last value is read, or when the condition or what lives of the body reads it.
+  /// A carry is live if its last value is read, or if the condition or a live op of the body reads it.
   void mark_while(const Op& op) {
     const Block& body = op.regions[1];
     live_.insert(op.regions[0].results[0]);
@@ -97,7 +97,7 @@ class Dce {
         sweep_control(op);
   }
 
-  /// Of a cond or while.
+  /// Removes the dead results of a cond, and the dead carries of a while.
   void sweep_control(Op& op) {
     bool loop = op.code == OpCode::kWhile;
     std::vector<bool> dead;

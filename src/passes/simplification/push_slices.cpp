@@ -25,12 +25,13 @@ Range range_of(const Op& slice) {
   return {slice.attr<int64_t>("dim"), slice.attr<int64_t>("start"), slice.attr<int64_t>("limit")};
 }
 
-/// Which slices are all that is read of a value: by slices, or by elementwise ops of which only slices are read.
+/// Finds the values that are only read through slices: by slices, or by elementwise ops that are only read through
+/// slices themselves.
 class SliceReads {
  public:
   SliceReads(const Program& program, const Block& block) : all_(program.values.size()) { visit(block); }
 
-  /// The ranges; empty when more than slices is read (or nothing).
+  /// The ranges of the value that are read; empty if it is read as a whole, or not at all.
   const std::vector<Range>& of(ValueId v) const {
     auto it = ranges_.find(v);
     return it == ranges_.end() || all_[v] ? none_ : it->second;
@@ -56,7 +57,7 @@ class SliceReads {
     }
   }
 
-  /// Ranges along one dim, that together read no element twice.
+  /// Adds a range. Ranges of different dims or that overlap make the value one that is read as a whole.
   void add(ValueId v, const Range& range) {
     if (all_[v]) return;
     auto& ranges = ranges_[v];
@@ -67,7 +68,7 @@ class SliceReads {
     if (ranges.size() > kMost) all_[v] = true;
   }
 
-  std::vector<bool> all_;  ///< value: more than slices is read of it
+  std::vector<bool> all_;  ///< value: it is read as a whole
   std::unordered_map<ValueId, std::vector<Range>> ranges_;
   const std::vector<Range> none_;
 };

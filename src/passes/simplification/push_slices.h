@@ -4,8 +4,8 @@
 
 namespace weft::passes {
 
-/// Does elementwise work on the slices that are read of it, where slices are all that is read, so that gates are slices
-/// of a product and everything behind runs on `f32[B,16]`:
+/// Moves slices before elementwise ops whose result is only read through slices. Gates become slices of a product, and
+/// all ops behind it run on `f32[B,16]`:
 ///
 ///     %g = add %p, %b : f32[B,48]
 ///     %r = slice %g {dim = 1, start = 0, limit = 16} : f32[B,16]

@@ -41,7 +41,8 @@ class Separate {
   }
 
  private:
-  /// Joined operands and sums that were taken apart would keep hoist from seeing that nothing reads them.
+  /// Removes the concatenations and sums that were taken apart. As readers they would keep hoist from moving their
+  /// operands.
   void drop_unread() {
     ValueSet read;
     for (ValueId v : region_.results) read.insert(v);
@@ -101,7 +102,7 @@ class Separate {
     ValueId sum = ir::kNoValue;
     int64_t start = 0;
     for (size_t i = 0; i < parts.size();) {
-      std::vector<ValueId> group;  // neighbours that depend alike
+      std::vector<ValueId> group;  // neighbours of one kind: all depend on a carry, or none does
       int64_t size = 0;
       bool loop = is_loop(parts[i]);
       for (; i < parts.size() && is_loop(parts[i]) == loop; ++i) {
@@ -120,7 +121,7 @@ class Separate {
     return true;
   }
 
-  /// The summands of a value, through sums that nothing else reads.
+  /// Collects the summands of a value, through sums that have no other reader.
   void summands(ValueId v, std::vector<ValueId>& result) const {
     std::vector<ValueId> pending = {v};
     while (!pending.empty()) {
@@ -136,7 +137,7 @@ class Separate {
     }
   }
 
-  /// The sum of broadcasts that repeat alike is the broadcast of the sum, which leaves the loop without its copies.
+  /// A sum of broadcasts with equal dims as the broadcast of the sum. hoist then moves the sum before its repetition.
   ValueId sum_of_broadcasts(std::span<const ValueId> values) {
     std::vector<ValueId> parts;
     const Op* first = values.empty() ? nullptr : definition(values[0], OpCode::kBroadcast);
@@ -161,8 +162,8 @@ class Separate {
     return sum;
   }
 
-  /// Summands that depend on no carry are added first, and among them those that are the same in every step by
-  /// themselves. A sum is looked at where it ends, so each only once.
+  /// Adds the summands that depend on no carry first, and of these the ones that are the same in every step before the
+  /// others. Looks at each sum once, at its last addition.
   bool regroup(const Op& op) {
     if (inner_.contains(op.results[0])) return false;
     std::vector<ValueId> all;
@@ -192,7 +193,7 @@ class Separate {
   ValueSet loop_;    ///< what depends on a carry
   ValueSet step_;    ///< what depends on xs
   ValueSet inside_;  ///< what the region defines
-  ValueSet inner_;   ///< what one sum reads, and nothing else
+  ValueSet inner_;   ///< values that only one sum reads
   std::vector<int32_t> at_;
   Substitution replaced_;
 };

@@ -4,8 +4,8 @@
 
 namespace weft::passes {
 
-/// Sets apart, in the sums and products of a scan's region, what depends on a carry and what does not, so that hoist
-/// can take the latter out:
+/// Regroups the sums and products of a scan's region so that the terms that depend on no carry are computed by
+/// themselves, and hoist can move them out of the loop:
 ///
 ///     %c = concat %xt, %h {dim = 1} : f32[B,24]
 ///     %p = matmul %c, %w {transpose_b = true} : f32[B,48]

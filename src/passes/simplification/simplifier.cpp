@@ -122,15 +122,14 @@ bool is_lossless(DType from, DType to) {
   return to == DType::kF32 && (from == DType::kF16 || from == DType::kBF16);
 }
 
-/// The number as the type holds it; empty when it is not held exactly and the caller is better left alone.
+/// The number rounded to the type; none for types whose constants are not folded.
 std::optional<double> rounded(double value, DType dtype) {
   if (dtype == DType::kF64) return value;
   if (dtype == DType::kF32) return static_cast<double>(static_cast<float>(value));
   return std::nullopt;
 }
 
-/// Sums, differences, products and quotients of floats in double, rounded once more to float, are those of float
-/// arithmetic.
+/// Folds in double. For f32 the result is rounded once more, which gives the results of float arithmetic.
 std::optional<double> folded(OpCode code, double a, double b) {
   switch (code) {
     case OpCode::kNeg:
@@ -173,7 +172,7 @@ std::optional<bool> compared(OpCode code, double a, double b) {
 
 }  // namespace
 
-/// Constant operands of f32 and f64, where the result is the one that the op would have. A constant's elements are its
+/// Folds ops on constants of f32 and f64, where the result is exactly the op's. The elements of a constant are its
 /// number rounded to its type.
 ValueId Simplifier::fold(const Op& op) {
   if (op.operands.empty() || op.operands.size() > 2) return kNoValue;
@@ -286,7 +285,8 @@ ValueId Simplifier::simplify_logic(const Op& op) {
   return kNoValue;
 }
 
-/// Elementwise work on values that are all repeated alike (or are constants) is done before repeating them.
+/// Moves an elementwise op before broadcasts: if all operands are broadcasts with equal dims, or constants, the op
+/// works on what they broadcast.
 ValueId Simplifier::behind_broadcast(const Op& op) {
   const Op* first = nullptr;
   for (ValueId v : op.operands) {

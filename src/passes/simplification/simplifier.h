@@ -9,7 +9,7 @@
 
 namespace weft::passes {
 
-/// The rules of canonicalise on single ops, with what they may ask: how operands are computed.
+/// The rewrite rules of canonicalise for single ops, and the definitions of values that they look up.
 class Simplifier {
  public:
   explicit Simplifier(ir::Program& program) : program_(program) {}
@@ -17,8 +17,8 @@ class Simplifier {
   /// Ops go to this block until another call; returns the block before.
   ir::Block* enter(ir::Block* block);
 
-  /// The value of an op that is not in the block yet (its result exists): a simpler one, or its own, with the op
-  /// appended.
+  /// Simplifies an op that is not in the block yet (its result exists). Returns a simpler value if a rule applies; else
+  /// appends the op and returns its result.
   ir::ValueId add(ir::Op op);
   /// The same for an op with a new result; `declared` where the type must be.
   ir::ValueId make(ir::OpCode code, std::vector<ir::ValueId> operands, ir::Attrs attrs = {},
@@ -32,13 +32,13 @@ class Simplifier {
   const ir::Type& type(ir::ValueId value) const { return program_.type(value); }
   /// The op that computes the value; null for an argument. Valid until the next op is made.
   const ir::Op* definition(ir::ValueId value) const;
-  /// Between these calls ops belong to a ragged scan's region: what is computed outside it from or into values with its
-  /// rows has no definition then, since there it is about all rows, and other dims may stand before them.
+  /// Between these calls ops belong to the region of a ragged scan. Ops outside it that work on its rows are hidden
+  /// from definition() then, since they work on all rows, while the region works on those of a step.
   void enter_ragged(const ir::Ragged& ragged) { ragged_.push_back({ragged, {}}); }
   void leave_ragged() { ragged_.pop_back(); }
   /// The op if it is of this code.
   const ir::Op* definition(ir::ValueId value, ir::OpCode code) const;
-  /// The number that all elements are.
+  /// The number that all elements of the value are, if it is known.
   std::optional<double> splat(ir::ValueId value) const;
 
   bool changed = false;  ///< true iff a rule has applied

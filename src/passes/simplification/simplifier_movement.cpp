@@ -171,7 +171,7 @@ ValueId Simplifier::pad(const Op& op) {
 ValueId Simplifier::concat(Op& op) {
   if (op.operands.size() == 1) return op.operands[0];
   int64_t dim = op.attr<int64_t>("dim");
-  // Concatenations in it, and slices side by side in it, are taken together.
+  // Operands that are concatenations are flattened; neighbouring slices of one value become one slice.
   std::vector<ValueId> parts;
   auto push = [&](ValueId v) {
     const Op* slice_v = definition(v, OpCode::kSlice);
@@ -206,7 +206,8 @@ ValueId Simplifier::concat(Op& op) {
   return make(OpCode::kConcat, std::move(parts), {{"dim", dim}});
 }
 
-/// Sums of slices that lie side by side are one sum (of a bias's gradient, which vjp makes gate by gate).
+/// A concatenation of the sums of neighbouring slices becomes one sum (a bias's gradient, which vjp makes gate by
+/// gate).
 ValueId Simplifier::concat_of_sums(const Op& op) {
   int64_t dim = op.attr<int64_t>("dim");
   const Op* first = definition(op.operands[0], OpCode::kReduceSum);
@@ -265,7 +266,8 @@ ValueId Simplifier::reduce(const Op& op) {
   return kNoValue;
 }
 
-/// Reducing dims that were there before the broadcast is done before it. A sum over n repetitions is a product with n.
+/// Moves a reduction before a broadcast where it reduces dims of the operand. A sum over n repetitions is a product
+/// with n.
 ValueId Simplifier::reduce_of_broadcast(const Op& op, const Op& broadcast) {
   Type result = type(op.results[0]);
   const Dims dims = op.attr<Dims>("dims");
@@ -273,7 +275,7 @@ ValueId Simplifier::reduce_of_broadcast(const Op& op, const Op& broadcast) {
   ValueId x = broadcast.operands[0];
   Dims inner;        // reduced dims of x
   Dim repeated = 1;  // how often each element is summed
-  Dims moved;        // where what stays of x lands in the result
+  Dims moved;        // the result dims of the dims of x that stay
   auto is_reduced = [&](int64_t dim) { return std::binary_search(dims.begin(), dims.end(), dim); };
   for (size_t i = 0; i < placed.size(); ++i)
     if (is_reduced(placed[i]))

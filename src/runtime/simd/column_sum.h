@@ -5,9 +5,9 @@
 namespace weft::runtime {
 namespace {
 
-/// Rows summed one after another before the partial sum is added to the result: bounds the rounding error of long sums.
+/// Rows in a partial sum, which is then added to the result: bounds the rounding error of long sums.
 constexpr int64_t kSumRows = 256;
-/// Columns summed at a time: partial sums stay in the first-level cache, rows are read in long runs.
+/// Columns summed at a time: partial sums stay in the first-level cache, and rows are read in long runs.
 constexpr int64_t kSumColumns = 1024;
 
 /// sum[c] += a[0][c] + ... + a[R-1][c], one row after another.

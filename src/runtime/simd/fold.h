@@ -6,10 +6,10 @@
 namespace weft::runtime {
 namespace {
 
-/// Rows, or vectors of one row, that are folded before they are folded into the result: bounds the rounding error of
+/// Rows, or vectors of one row, in a partial result, which is then folded into the result: bounds the rounding error of
 /// long sums.
 constexpr int64_t kFoldRows = 256;
-/// Columns folded at a time: what comes of them stays in the first-level cache.
+/// Columns folded at a time: their results stay in the first-level cache.
 constexpr int64_t kFoldColumns = 512;
 
 template <typename T>
@@ -19,7 +19,7 @@ struct FoldVector {
   static constexpr int64_t kLanes = kVectorBytes / int64_t{sizeof(T)};
 };
 
-/// Of integers on unsigned ones, which wrap.
+/// Integers are folded as unsigned integers, which wrap.
 template <typename T>
 struct FoldSum {
   static constexpr T kNeutral = T(0);
@@ -48,7 +48,7 @@ struct Lowest<int64_t> {
   static constexpr int64_t kValue = INT64_MIN;
 };
 
-/// A NaN, once there, stays: nothing is greater.
+/// A NaN stays once it is there, since nothing is greater.
 template <typename T>
 struct FoldMax {
   static constexpr T kNeutral = Lowest<T>::kValue;

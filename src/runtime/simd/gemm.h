@@ -7,18 +7,19 @@
 namespace weft::runtime {
 namespace {
 
-// Products of matrices as they lie, for GemmKernel. Which way is taken depends on the whole product's sizes, never on
-// the part at hand, so that the bits don't depend on the split.
+// Products of matrices that are not packed, for GemmKernel. The choice of algorithm depends on the sizes of the whole
+// product, never on the rectangle at hand, so that the bits don't depend on how the product is split.
 
 constexpr int kGemmUnits = 3;
 constexpr int kGemmRows = block_shape(kGemmUnits).rows;
-/// From this many rows on it pays to lay out columns of b.
+/// From this many rows on it pays to copy columns of b into a panel.
 constexpr int64_t kRowsWorthPacking = 24;
 /// Up to this many rows a transposed b is read along its rows, as dot products.
 constexpr int64_t kMostDotRows = 4;
 constexpr int kDotColumns = 4;
 
-/// c[r][0..columns) for R rows (of block()), `columns` of the panel's width being real: the others go through a tile.
+/// c[r][0..columns) for R rows (of block()). If `columns` is less than the panel's width, the result goes through a
+/// tile.
 template <typename T, int Units, bool AlongK>
 void gemm_block(int64_t rows, int64_t k, LeftOperand<T> left, const T* b, int64_t b_step, int64_t columns, T* c,
                 int64_t ldc) {
@@ -135,7 +136,7 @@ void gemm(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, 
   }
   for (int64_t n = n0; n < n1;) {
     const int64_t columns = smaller(kGemmUnits * kUnit, n1 - n);
-    // Whole units first, so that only the last columns are laid out for being few.
+    // Whole units first, so that only the last columns need the copy for a partial unit.
     if (columns >= 3 * kUnit) {
       gemm_panel<T, 3>(args, m0, m1, n, 3 * kUnit, panel);
       n += 3 * kUnit;

@@ -22,7 +22,7 @@ struct OuterSizes {
   static constexpr int64_t kScratchBytes = (kPart + kPanel) * kOuterChunk * int64_t{sizeof(T)};
 };
 
-/// Below these counts of uses, laying out costs more than it gains and the operand is read where it is.
+/// If a packed operand would be used fewer times than this, packing costs more than it gains: it is read in place.
 constexpr int64_t kPanelsWorthPackingA = 4;
 constexpr int64_t kBlocksWorthPackingB = 6;
 
@@ -35,7 +35,7 @@ struct OuterChunk {
   bool accumulate;
 };
 
-/// Asks for the lines of a matrix that is used next, a few at a time.
+/// Prefetches the lines of the matrix that is used next, a few at a time.
 class Prefetcher {
  public:
   template <typename T>
@@ -67,8 +67,8 @@ struct NextChunk {
   Prefetcher a, b;
 };
 
-/// Columns of `a` in one register block: nearly the same for all blocks, so that none is left with a slow column or
-/// two.
+/// Columns of `a` in one register block. All blocks have nearly the same number, so that no slow block of a column or
+/// two is left over.
 inline int64_t columns_of_block(int64_t count) { return ceil_div(count, ceil_div(count, kOuterRows)); }
 
 /// Columns m..m+count-1 of the chunk, in register blocks. 16 rows at a time, so that whole cache lines are used.

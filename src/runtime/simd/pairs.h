@@ -13,8 +13,8 @@ namespace {
 using PairVector __attribute__((vector_size(kVectorBytes))) = uint32_t;
 using UnalignedPairs __attribute__((vector_size(kVectorBytes), aligned(4), may_alias)) = uint32_t;
 
-/// An f32 left operand. A pair is two steps, each with its half of the panel's register: a bf16 is the high half of an
-/// f32. (Both halves at once would not leave registers enough for the sums.)
+/// An f32 left operand. The two steps of a pair are done one after the other, each with its half of the panel's
+/// register, since a bf16 is the high half of an f32. (Both at once would leave too few registers for the sums.)
 struct FloatLeft {
   using Left = float;
   using X = Vector<float>;
@@ -30,11 +30,11 @@ struct FloatLeft {
     return reinterpret_cast<Y>(Part == 0 ? pairs << 16 : pairs & 0xffff0000u);
   }
   [[gnu::always_inline]] static void add(Vector<float>& sum, X x, Y y) { sum += x * y; }
-  using Last = FloatLeft;  ///< of an odd number of steps the last: its first part alone
+  using Last = FloatLeft;  ///< for the last of an odd number of steps, of which only the first part is done
 };
 
 #if defined(__AVX512BF16__)
-/// A bf16 left operand, whose pairs are in memory as they are wanted.
+/// A bf16 left operand. Its pairs lie in memory in the form that the instruction takes.
 struct HalfLeft {
   using Left = uint16_t;
   using X = PairVector;
@@ -57,7 +57,7 @@ struct HalfLeft {
   struct Last;
 };
 
-/// One step without its neighbour, which may be beyond the operand's memory.
+/// A single last step. The second of its pair may be beyond the operand's memory and is not read.
 struct HalfLeft::Last : HalfLeft {
   template <int Part>
   [[gnu::always_inline]] static X left(const uint16_t* a) {
@@ -120,7 +120,7 @@ template <typename Kind, int S, int R>
   }
 }
 
-/// Like PanelsArgs of tile.h; panels are `panel_size` pairs apart, k may be a part of their steps.
+/// Like PanelsArgs of tile.h. Panels are `panel_size` pairs apart; k may be less than the steps that they hold.
 template <typename Kind>
 struct PairsArgs {
   int64_t rows, k;
@@ -181,7 +181,7 @@ void few_pairs(const PairsArgs<Kind>& args, int64_t first) {
     if (first < args.count) few_pairs<Kind, Units, R, P / 2>(args, first);
 }
 
-/// block_shape() of tile.h, but for a register that halves are masked with.
+/// block_shape() of tile.h, smaller by a register, which holds the mask of the halves.
 constexpr BlockShape pairs_shape(int units) { return kVectorBytes == 32 ? BlockShape{2, 6} : block_shape(units); }
 
 template <typename Kind, int Units>
@@ -224,7 +224,7 @@ void tile_pairs(int64_t rows, int64_t k, const void* a, int64_t lda, const void*
                              count, static_cast<float*>(c), ldc, c_step, accumulate != 0});
 }
 
-/// A bf16 left operand where there is no instruction for it: in f32, some rows and steps at a time.
+/// A bf16 left operand on a CPU without the instruction for it: converted to f32, some rows and steps at a time.
 template <int Units>
 void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panels, int64_t count, void* c,
                   int64_t ldc, int64_t c_step, int64_t accumulate) {
@@ -234,7 +234,7 @@ void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, cons
   const auto* a = static_cast<const uint16_t*>(a_data);
   for (int64_t r0 = 0; r0 < rows; r0 += kRows) {
     const int64_t block = smaller(kRows, rows - r0);
-    // No steps at all: zeros are to be written.
+    // Runs once even if there are no steps, to write zeros.
     for (int64_t k0 = 0; k0 < k || k0 == 0; k0 += kSteps) {
       const int64_t steps = smaller(kSteps, k - k0);
       for (int64_t r = 0; r < block; ++r) {
@@ -249,7 +249,7 @@ void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, cons
   }
 }
 
-/// Rows 2i and 2i + 1 of source, [k][ld], side by side.
+/// Interleaves rows 2i and 2i + 1 of source [k][ld].
 inline void interleave_rows(const uint16_t* source, int64_t ld, int64_t count, int64_t k, uint32_t* destination,
                             int64_t destination_step) {
   constexpr int64_t kUnit = Simd<float>::kUnitLanes;
@@ -266,7 +266,7 @@ inline void interleave_rows(const uint16_t* source, int64_t ld, int64_t count, i
   }
 }
 
-/// The same of source [count][ld], whose rows are the columns.
+/// The same for a transposed source [count][ld].
 inline void gather_pairs(const uint16_t* source, int64_t ld, int64_t count, int64_t k, uint32_t* destination,
                          int64_t destination_step) {
   for (int64_t i = 0; i < k; i += 2)
@@ -280,7 +280,7 @@ inline void gather_pairs(const uint16_t* source, int64_t ld, int64_t count, int6
 /// The layout of the op `pack` with pairs.
 inline void pack_pairs(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
   if (args.transposed && args.k % 2 == 0 && args.ld % 2 == 0) {
-    // The pairs are there already: elements of 4 bytes.
+    // The source holds pairs already, which are packed as elements of 4 bytes.
     PackArgs pairs = args;
     pairs.k /= 2;
     pairs.ld /= 2;

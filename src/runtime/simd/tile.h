@@ -29,7 +29,7 @@ struct LeftOperand {
   int64_t row_step, k_step;
 };
 
-/// Asks for the lines of c early: they are far apart, and often no nearer than the last-level cache.
+/// Prefetches the lines of c, which are far apart and often in no cache but the last-level one.
 template <typename T, int S, int R>
 [[gnu::always_inline]] inline void prefetch_rows(const T* c, int64_t ldc) {
 #pragma GCC unroll 32
@@ -70,7 +70,7 @@ template <typename T, int S, int R, bool AlongK>
     a += k_step;
     b += b_step;
   }
-  // Hides that c is still the same, or the addresses of all rows are computed early and spilled.
+  // Hides from the compiler that c is unchanged. Otherwise it computes the addresses of all rows early and spills them.
   asm("" : "+r"(c), "+r"(ldc));
   if (accumulate) {
 #pragma GCC unroll 32
@@ -98,7 +98,7 @@ template <typename T, int S, int R, bool AlongK>
 /// Up to this many rows a block has too few accumulators to hide the latency of an FMA; few_rows_block() has more.
 constexpr int64_t kFewRows = 3;
 
-/// How few rows are computed: strips of `strip` registers of `panels` panels at once.
+/// The register block for few rows: strips of `strip` registers in each of `panels` panels at once.
 struct FewRowsShape {
   int strip, panels;
 };
@@ -213,8 +213,8 @@ void many_rows(const PanelsArgs<T>& args) {
   }
 }
 
-/// Operands of no steps may have no memory. Nothing is read of them then, but their addresses are counted on: those of
-/// the result stand in, which has as many rows and columns.
+/// Operands of no steps may have no memory. Nothing is read from them, but their addresses are still incremented, which
+/// is undefined for null pointers. So the address of the result, which has as many rows and columns, stands in.
 inline void stand_in(int64_t k, const void*& a, int64_t& lda, const void*& panels, const void* c, int64_t ldc) {
   if (k > 0) return;
   a = panels = c;

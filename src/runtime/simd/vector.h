@@ -89,8 +89,8 @@ template <typename T>
   return x - Vector<T>{};
 }
 
-/// Keeps a loaded vector in a register: the compiler would rather load it again for every use than spend a register,
-/// and loads are what a core has two of a cycle.
+/// Keeps a loaded vector in a register. The compiler would load it again for every use, but a core does only two loads
+/// a cycle.
 template <typename V>
 [[gnu::always_inline]] inline void keep_in_register(V& v) {
 #if defined(__x86_64__)

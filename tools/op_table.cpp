@@ -1,0 +1,80 @@
+#include "op_table.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string_view>
+
+#include "ir/program.h"
+
+namespace weft::tools {
+namespace {
+
+/// What ops.def says of an op in names of C++, which no phase keeps at run time.
+struct RowNames {
+  std::string_view op_class, type_rule, vjp_rule;
+};
+
+constexpr RowNames kRowNames[] = {
+#define WEFT_OP(Enum, text, arity, Class, type_rule, vjp_rule, ...) {#Class, #type_rule, #vjp_rule},
+#include "ir/ops.def"
+};
+
+std::string_view name_of(ir::Codegen codegen) {
+  switch (codegen) {
+    case ir::Codegen::kCall:
+      return "call";
+    case ir::Codegen::kPointwise:
+      return "pointwise";
+    case ir::Codegen::kView:
+      return "view";
+    case ir::Codegen::kAlias:
+      return "alias";
+    case ir::Codegen::kReduction:
+      return "reduction";
+    case ir::Codegen::kProduct:
+      return "product";
+    case ir::Codegen::kRows:
+      return "rows";
+    case ir::Codegen::kJoin:
+      return "join";
+    case ir::Codegen::kScan:
+      return "scan";
+    case ir::Codegen::kRegions:
+      return "regions";
+  }
+  return "";
+}
+
+std::string_view name_of(ir::Batching batching) {
+  switch (batching) {
+    case ir::Batching::kNone:
+      return "no";
+    case ir::Batching::kSame:
+    case ir::Batching::kDims:
+    case ir::Batching::kPermuted:
+    case ir::Batching::kBroadcast:
+    case ir::Batching::kMatmul:
+    case ir::Batching::kOuter:
+    case ir::Batching::kLookup:
+      return "yes";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string op_table() {
+  std::string text = "op\toperands\tclass\ttype rule\tderivative\tbatched\tlowering\n";
+  for (size_t i = 0; i < std::size(kRowNames); ++i) {
+    const ir::OpInfo& row = ir::info(static_cast<ir::OpCode>(i));
+    const RowNames& names = kRowNames[i];
+    text += fmt::format("{}\t{}\t{}\t{}{}\t{}\t{}\t{}\n", row.name, row.arity < 0 ? "any" : std::to_string(row.arity),
+                        names.op_class, names.type_rule, row.traits.declares ? ", declared" : "",
+                        names.vjp_rule == "none" ? "no" : names.vjp_rule, name_of(row.traits.batching),
+                        name_of(row.traits.codegen));
+  }
+  return text;
+}
+
+}  // namespace weft::tools
