@@ -9,6 +9,7 @@
 #include <cmath>
 #include <ctime>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "large_programs.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
+#include "runtime/arena_layout.h"
 #include "runtime/run.h"
 
 namespace {
@@ -89,12 +91,12 @@ Program differentiate(const Program& program) {
 }
 
 /// What a call with sizes that were not seen before does: one to warm up, then the mean of several.
-double new_length_us(const weft::runtime::Plan& plan) {
+double new_length_us(const weft::runtime::Plan& plan, const weft::runtime::ArenaPlanner& planner) {
   constexpr int kTimes = 8;
   auto lay_out = [&](int64_t value) {
     const std::vector<int64_t> symbols(plan.symbols.size(), value);
     weft::runtime::stage_sizes(plan, symbols, 2);
-    weft::runtime::lay_out(plan, symbols, true);
+    planner.lay_out(symbols, true);
   };
   lay_out(31);
   Times times;
@@ -120,7 +122,9 @@ Result run(const Kind& kind, int64_t size, const Options& options) {
                         [&] { schedule = weft::codegen::schedule(program, weft::jit::tile_rows()); });
   result.stages = schedule.plan.stage_count;
   result.buffers = std::ssize(schedule.plan.buffers);
-  result.new_length_us = new_length_us(schedule.plan);
+  std::optional<weft::runtime::ArenaPlanner> planner;
+  result.passes.measure("arena", [&] { planner.emplace(schedule.plan); });
+  result.new_length_us = new_length_us(schedule.plan, *planner);
   if (options.compile) result.others.measure("LLVM", [&] { weft::jit::compile(schedule, ""); });
   return result;
 }

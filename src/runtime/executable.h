@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/arena_layout.h"
 #include "runtime/run.h"
 #include "runtime/team.h"
 
@@ -11,7 +12,9 @@ namespace weft::runtime {
 /// A plan whose stages all have their code. Thread-safe: any number of calls at once, each with an arena of its own.
 class NativeProgram {
  public:
-  explicit NativeProgram(Plan plan) : plan_(std::move(plan)) {}
+  explicit NativeProgram(Plan plan) : plan_(std::move(plan)), arena_planner_(plan_) {}
+  NativeProgram(const NativeProgram&) = delete;
+  NativeProgram& operator=(const NativeProgram&) = delete;
 
   const Plan& plan() const { return plan_; }
 
@@ -40,6 +43,7 @@ class NativeProgram {
   std::shared_ptr<const Layout> make_layout(LayoutKey key) const;
 
   Plan plan_;
+  ArenaPlanner arena_planner_;
   mutable std::vector<std::shared_ptr<const Layout>> layouts_;  // the latest few, the last used first
 };
 

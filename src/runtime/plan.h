@@ -120,25 +120,10 @@ struct Plan {
   std::vector<DimExpr> work;  ///< multiply-adds, or as much work, of a call: the sum of these
 };
 
-/// Where each arena buffer lies, so that two that live at the same time never overlap: in the arena, or, with
-/// `uses_outputs`, in the memory of an output that is written only after the buffer's last stage.
-struct ArenaLayout {
-  std::vector<int64_t> offsets;  ///< one a buffer, in bytes; -1 for those that have no memory of the arena's
-  std::vector<int64_t> hosts;    ///< the output's buffer that it lies in; -1: in the arena
-  int64_t bytes = 0;             ///< of the arena
-};
-/// First fit in order of size; deterministic. Outputs must be aligned to 64 bytes if they are to be used. `members`:
-/// how many share the columns of each stage (by StagePlan::index); empty where none are shared.
-ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs,
-                    const std::vector<int64_t>& members = {});
-
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
 
-/// How many instances of a buffer there are, with `members` as lay_out takes them.
+/// How many instances of a buffer there are, with `members` as ArenaPlanner::lay_out takes them.
 int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members);
-
-/// A line a buffer (name, bytes, offset, stages), then `peak N bytes`: of the arena.
-std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values);
 
 }  // namespace weft::runtime
