@@ -1,6 +1,6 @@
 #pragma once
 
-#include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/program.h"
@@ -15,7 +15,7 @@ class Definitions {
     bool view;            ///< nothing stores it: readers address what it is a view of
     bool last_dim_slice;  ///< of the columns
     bool several_places;  ///< its stage can store it to more than one place
-    std::vector<ir::ValueId> operands;
+    ir::ValueId source;   ///< its first operand, if it has any: what a view is of
   };
 
   explicit Definitions(const ir::Program& program) : program_(program) { add(program.body); }
@@ -36,7 +36,7 @@ class Definitions {
   void add(const ir::Block& block);
 
   const ir::Program& program_;
-  std::map<ir::ValueId, Definition> definitions_;
+  std::unordered_map<ir::ValueId, Definition> definitions_;
 };
 
 /// Joined columns of one value's memory that only kernels read which take ranges of columns as they are: the
