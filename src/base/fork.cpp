@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <ranges>
-#include <utility>
+#include <thread>
 #include <vector>
 
 namespace weft {
@@ -18,14 +19,25 @@ class Registry {
  public:
   Registry() { pthread_atfork(before, after_in_parent, after_in_child); }
 
-  void add(std::mutex& mutex, LockRank rank) {
+  /// `inside`: of a gate, whose mutex this is.
+  void add(std::mutex& mutex, LockRank rank, const std::atomic<int64_t>* inside) {
     const std::lock_guard lock(mutex_);
-    auto later = std::ranges::upper_bound(locks_, rank, {}, &Lock::first);
-    locks_.insert(later, {rank, &mutex});
+    auto later = std::ranges::upper_bound(locks_, rank, {}, &Lock::rank);
+    locks_.insert(later, {rank, &mutex, inside});
   }
 
  private:
-  using Lock = std::pair<LockRank, std::mutex*>;
+  struct Lock {
+    LockRank rank;
+    std::mutex* mutex;
+    const std::atomic<int64_t>* inside;
+
+    void take() const {
+      mutex->lock();
+      while (inside != nullptr && inside->load(std::memory_order_acquire) != 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  };
 
   static void before();
   static void after_in_parent();
@@ -33,11 +45,11 @@ class Registry {
 
   void lock_all() {
     mutex_.lock();
-    for (const auto& [rank, mutex] : locks_) mutex->lock();
+    for (const Lock& lock : locks_) lock.take();
   }
 
   void unlock_all() {
-    for (const auto& [rank, mutex] : std::views::reverse(locks_)) mutex->unlock();
+    for (const Lock& lock : std::views::reverse(locks_)) lock.mutex->unlock();
     mutex_.unlock();
   }
 
@@ -65,9 +77,11 @@ void Registry::after_in_child() {
 }  // namespace
 
 std::mutex& hold_across_fork(std::mutex& mutex, LockRank rank) {
-  registry().add(mutex, rank);
+  registry().add(mutex, rank, nullptr);
   return mutex;
 }
+
+ForkGate::ForkGate(LockRank rank) { registry().add(turn_, rank, &inside_); }
 
 bool in_forked_child() { return is_child.load(std::memory_order_relaxed); }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 
 namespace weft {
@@ -22,14 +24,41 @@ namespace weft {
 /// a team, since a child does not use teams.
 enum class LockRank {
   kLookup,    ///< programs by text, derivatives, warnings given (pytorch/operator, pytorch/override)
-  kEngine,    ///< executables by text; statistics
-  kCompiler,  ///< LLVM as a whole: compiling, linking, looking up and freeing machine code
+  kEngine,    ///< executables by text, statistics
+  kCompiler,  ///< LLVM at work on modules, in any number of threads (ForkGate)
+  kLinker,    ///< the session that machine code is linked, looked up and freed in
   kLayouts,   ///< of buffers, kept from call to call
   kArena,     ///< memory, kept from call to call
 };
 
 /// Has every later fork hold `mutex`; returns it.
 std::mutex& hold_across_fork(std::mutex& mutex, LockRank rank);
+
+/// Where threads are at work, any number at once, in a library whose locks no fork can hold: a fork lets those who are
+/// in leave, and keeps others out until it is over. Made while the library is loaded, and never destroyed.
+class ForkGate {
+ public:
+  explicit ForkGate(LockRank rank);
+
+  /// A thread's stay, which takes the place of holding a lock of the rank.
+  class Stay {
+   public:
+    explicit Stay(ForkGate& gate) : gate_(gate) {
+      const std::lock_guard turn(gate.turn_);
+      gate.inside_.fetch_add(1, std::memory_order_acquire);
+    }
+    ~Stay() { gate_.inside_.fetch_sub(1, std::memory_order_release); }
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+
+   private:
+    ForkGate& gate_;
+  };
+
+ private:
+  std::mutex turn_;  // a fork holds it
+  std::atomic<int64_t> inside_{0};
+};
 
 /// True in a child of fork, and in its children. The threads of every team are gone there.
 bool in_forked_child();

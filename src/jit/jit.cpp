@@ -27,10 +27,13 @@ namespace {
 
 using llvm::orc::LLJIT;
 
-/// Held during every use of LLVM, whose own locks can't be held across a fork: those of the session, of its static
-/// objects, and of statics in functions. Never destroyed, since programs may be compiled and freed while the process
-/// exits.
-std::mutex& compiler_mutex = hold_across_fork(*new std::mutex, LockRank::kCompiler);
+/// Where whoever is in LLVM stays or holds the linker's lock: LLVM has locks that no fork can hold, those of its static
+/// objects, and of functions that it initialises at their first use. Threads compile at the same time, each a module
+/// with a context of its own. Never destroyed: programs may be compiled and freed while the process exits.
+ForkGate& compiler = *new ForkGate(LockRank::kCompiler);
+
+/// Of the session. Its own locks, as LLVM's others, nobody holds while a fork holds this one.
+std::mutex& linker_mutex = hold_across_fork(*new std::mutex, LockRank::kLinker);
 
 std::string message_of(llvm::Error error) { return llvm::toString(std::move(error)); }
 
@@ -102,12 +105,12 @@ class OrcCode : public Code {
   OrcCode(LLJIT& jit, llvm::orc::JITDylib& library) : jit_(jit), library_(library) {}
 
   ~OrcCode() override {
-    std::lock_guard lock(compiler_mutex);
+    std::lock_guard lock(linker_mutex);
     llvm::consumeError(jit_.getExecutionSession().removeJITDylib(library_));
   }
 
   runtime::StageFunction function(const std::string& name) const override {
-    std::lock_guard lock(compiler_mutex);  // the first lookup links
+    std::lock_guard lock(linker_mutex);  // the first lookup links
     auto address = jit_.lookup(library_, name);
     if (!address) internal_error("no function {}: {}", name, message_of(address.takeError()));
     return address->toPtr<runtime::StageFunction>();
@@ -159,6 +162,7 @@ std::string cache_key(const llvm::Module& module) {
 
 std::unique_ptr<Code> link(const std::string& object) {
   static std::atomic<int64_t> serial{0};
+  const std::lock_guard lock(linker_mutex);
   LLJIT& jit = session();
   auto& library = unwrap(jit.createJITDylib(fmt::format("program_{}", serial++)));
   library.addToLinkOrder(*jit.getJITDylibByName("weft_runtime"));
@@ -172,7 +176,7 @@ std::unique_ptr<Code> link(const std::string& object) {
 }  // namespace
 
 Compiled compile(planning::Schedule& schedule, const std::string& dump) {
-  std::unique_lock lock(compiler_mutex);
+  const ForkGate::Stay stay(compiler);
   Compiled result;
   llvm::LLVMContext context;
   auto module = codegen::generate(schedule, context);

@@ -10,25 +10,13 @@ using ir::Type;
 using ir::ValueId;
 
 ValueId Substitution::operator()(ValueId value) const {
-  while (contains(value)) value = to_[value];
-  return value;
-}
-
-void Substitution::set(ValueId from, ValueId to) {
-  if (from == to) return;
-  if (from >= to_.size()) to_.resize(from + from / 2 + 16, kNoValue);
-  to_[from] = to;
-}
-
-bool ValueSet::insert(ValueId value) {
-  if (value >= bits_.size()) bits_.resize(value + value / 2 + 64);
-  if (bits_[value]) return false;
-  bits_[value] = true;
-  return true;
-}
-
-void ValueSet::erase(ValueId value) {
-  if (value < bits_.size()) bits_[value] = false;
+  ValueId end = value;
+  while (const ValueId next = to_.get(end)) end = next - 1;
+  while (const ValueId next = to_.get(value)) {
+    if (next - 1 != end) to_[value] = end + 1;
+    value = next - 1;
+  }
+  return end;
 }
 
 ValueSet defined_in(const Block& block) {
@@ -76,12 +64,6 @@ Block clone(Program& program, const Block& block, Substitution& map) {
   return copy;
 }
 
-std::vector<uint32_t> count_uses(const Program& program, const Block& block) {
-  std::vector<uint32_t> counts(program.values.size());
-  for_each_use(block, [&](ValueId v) { ++counts[v]; });
-  return counts;
-}
-
 int64_t estimated_bytes(const Type& type) {
   constexpr int64_t kSymbol = 32;
   constexpr int64_t kMost = int64_t{1} << 40;
@@ -98,13 +80,6 @@ Type stacked(const Type& type, const ir::Dim& length) {
   Type result = type;
   result.shape.insert(result.shape.begin(), length);
   return result;
-}
-
-std::vector<int32_t> definitions(const Program& program, const Block& block) {
-  std::vector<int32_t> index(program.values.size(), -1);
-  for (size_t i = 0; i < block.ops.size(); ++i)
-    for (ValueId result : block.ops[i].results) index[result] = static_cast<int32_t>(i);
-  return index;
 }
 
 ScanParts::ScanParts(Op&& scan) {
@@ -149,17 +124,34 @@ Op ScanParts::build() && {
   return scan;
 }
 
+namespace {
+
+/// The place in `list` of the entry whose `member` is the value, or none. `places` holds, plus one, those of the first
+/// `known` entries; users of the list append to it and take entries out.
+template <typename Entry>
+std::optional<size_t> find_in(const std::vector<Entry>& list, ValueId Entry::* member, ValueId value,
+                              ValueMap<uint32_t>& places, size_t& known) {
+  if (list.size() < known) {
+    places = {};
+    known = 0;
+  }
+  for (; known < list.size(); ++known)
+    if (uint32_t& place = places[list[known].*member]; place == 0) place = static_cast<uint32_t>(known) + 1;
+  const uint32_t place = places.get(value);
+  return place == 0 ? std::nullopt : std::optional<size_t>(place - 1);
+}
+
+}  // namespace
+
 ValueId ScanParts::stack_of(Program& program, ValueId out) {
-  for (const Y& y : ys)
-    if (y.out == out) return y.stack;
+  if (const auto found = find_in(ys, &Y::out, out, y_of_, known_ys_)) return ys[*found].stack;
   ValueId stack = program.new_value(ir::stacked(program.type(out), length, ragged));
   ys.push_back({out, stack});
   return stack;
 }
 
 ValueId ScanParts::step_of(Program& program, ValueId stack) {
-  for (const X& x : xs)
-    if (x.stack == stack) return x.arg;
+  if (const auto found = find_in(xs, &X::stack, stack, x_of_, known_xs_)) return xs[*found].arg;
   ValueId arg = program.new_value(ir::step_of(program.type(stack), ragged));
   xs.push_back({stack, arg});
   return arg;

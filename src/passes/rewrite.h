@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "ir/builder.h"
@@ -9,28 +10,62 @@
 
 namespace weft::passes {
 
+/// A value's T by id, T() where none was set. Takes memory, and time to make, for pages that were written to only: a
+/// pass may have one for each of a thousand loops.
+template <typename T>
+class ValueMap {
+ public:
+  T get(ir::ValueId value) const {
+    const size_t page = value / kPage;
+    return page >= pages_.size() || pages_[page] == kNone ? T() : entries_[pages_[page] + value % kPage];
+  }
+  T& operator[](ir::ValueId value) {
+    const size_t page = value / kPage;
+    if (page >= pages_.size()) pages_.resize(page + 1, kNone);
+    if (pages_[page] == kNone) {
+      pages_[page] = entries_.size();
+      entries_.resize(entries_.size() + kPage);
+    }
+    return entries_[pages_[page] + value % kPage];
+  }
+
+ private:
+  static constexpr size_t kPage = 256, kNone = ~size_t{0};
+
+  std::vector<size_t> pages_;  ///< where in `entries_` each begins
+  std::vector<T> entries_;
+};
+
 /// Replacements of values by values; a value that was never set stands for itself.
 class Substitution {
  public:
-  /// The replacement of `value`, through any chain of replacements.
+  /// The value that stands for `value` in the end (chains are followed, and shortened).
   ir::ValueId operator()(ir::ValueId value) const;
-  void set(ir::ValueId from, ir::ValueId to);
-  bool contains(ir::ValueId value) const { return value < to_.size() && to_[value] != ir::kNoValue; }
+  void set(ir::ValueId from, ir::ValueId to) {
+    if (from != to) to_[from] = to + 1;
+  }
+  bool contains(ir::ValueId value) const { return to_.get(value) != 0; }
 
  private:
-  std::vector<ir::ValueId> to_;
+  mutable ValueMap<ir::ValueId> to_;  ///< the value's id plus one; 0 for none
 };
 
 /// A set of values, as a bitmap over ids.
 class ValueSet {
  public:
-  bool contains(ir::ValueId value) const { return value < bits_.size() && bits_[value]; }
+  bool contains(ir::ValueId value) const { return (words_.get(value / 64) >> (value % 64) & 1) != 0; }
   /// True iff it was not in the set before.
-  bool insert(ir::ValueId value);
-  void erase(ir::ValueId value);
+  bool insert(ir::ValueId value) {
+    uint64_t& word = words_[value / 64];
+    const uint64_t before = std::exchange(word, word | uint64_t{1} << (value % 64));
+    return before != word;
+  }
+  void erase(ir::ValueId value) {
+    if (contains(value)) words_[value / 64] &= ~(uint64_t{1} << (value % 64));
+  }
 
  private:
-  std::vector<bool> bits_;
+  ValueMap<uint64_t> words_;
 };
 
 /// Calls f(value) for each operand, and for each value that the op's regions use or yield.
@@ -61,17 +96,11 @@ void substitute(ir::Block& block, const Substitution& with);
 ir::Op clone(ir::Program& program, const ir::Op& op, Substitution& map);
 ir::Block clone(ir::Program& program, const ir::Block& block, Substitution& map);
 
-/// How often each value is used (index: value), regions included; a block's results count.
-std::vector<uint32_t> count_uses(const ir::Program& program, const ir::Block& block);
-
 /// A guess of how many bytes a value takes, to compare alternatives with: a symbol counts as 32.
 int64_t estimated_bytes(const ir::Type& type);
 
 /// The type of `length` stacked values of the type.
 ir::Type stacked(const ir::Type& type, const ir::Dim& length);
-
-/// Where each value of a block is computed: the index of its op in block.ops, or -1.
-std::vector<int32_t> definitions(const ir::Program& program, const ir::Block& block);
 
 /// A scan as parts that can be edited, and put together again. What belongs together has one index: carries, xs, ys.
 struct ScanParts {
@@ -103,6 +132,11 @@ struct ScanParts {
   ir::ValueId stack_of(ir::Program& program, ir::ValueId out);
   /// The region's argument for a step of this stack; one that is there already is used again.
   ir::ValueId step_of(ir::Program& program, ir::ValueId stack);
+
+ private:
+  /// Places in `ys` by out and in `xs` by stack, of as many as there were at the last look.
+  ValueMap<uint32_t> y_of_, x_of_;
+  size_t known_ys_ = 0, known_xs_ = 0;
 };
 
 }  // namespace weft::passes

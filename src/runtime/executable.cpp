@@ -38,7 +38,7 @@ struct CallCount {
   ~CallCount() { calls_under_way.fetch_sub(1); }
 };
 
-/// The members that share columns, by stage, as lay_out takes them.
+/// Of each stage, as ArenaPlanner::lay_out takes them.
 std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
   std::vector<int64_t> members;
   for (const StageSizes& stage : stages) members.push_back(stage.sharers);
@@ -76,7 +76,7 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKe
   auto fresh = std::make_shared<Layout>();
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.symbols));
   fresh->stages = stage_sizes(plan_, key.symbols, key.threads);
-  fresh->arena = lay_out(plan_, key.symbols, key.uses_outputs, sharers(fresh->stages));
+  fresh->arena = arena_planner_.lay_out(key.symbols, key.uses_outputs, sharers(fresh->stages));
   fresh->key = std::move(key);
   return fresh;
 }

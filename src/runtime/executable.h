@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/arena_layout.h"
 #include "runtime/run.h"
 #include "runtime/team.h"
 
@@ -11,7 +12,10 @@ namespace weft::runtime {
 /// A plan with the code of its stages. Thread-safe: any number of calls at once, each with an arena of its own.
 class NativeProgram {
  public:
-  NativeProgram(Plan plan, StageCode code) : plan_(std::move(plan)), code_(std::move(code)) {}
+  NativeProgram(Plan plan, StageCode code)
+      : plan_(std::move(plan)), code_(std::move(code)), arena_planner_(plan_) {}
+  NativeProgram(const NativeProgram&) = delete;
+  NativeProgram& operator=(const NativeProgram&) = delete;
 
   const Plan& plan() const { return plan_; }
 
@@ -41,6 +45,7 @@ class NativeProgram {
 
   Plan plan_;
   StageCode code_;
+  ArenaPlanner arena_planner_;
   mutable std::vector<std::shared_ptr<const Layout>> layouts_;  // the latest few, the last used first
 };
 

@@ -43,7 +43,7 @@ class GuardedMemory {
 /// Replaces the arena of a run with Settings::guard: each buffer has guarded memory of its own, and none share memory.
 class GuardedBuffers {
  public:
-  /// `members`: as lay_out takes them.
+  /// `members`: as ArenaPlanner::lay_out takes them.
   GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols, const std::vector<int64_t>& members);
 
   /// Sets the entries of the buffers that have memory of the arena's.

@@ -181,25 +181,10 @@ struct Plan {
   }
 };
 
-/// The memory of each buffer of storage kArena: in the arena or, with `uses_outputs`, in the memory of an output that
-/// is written after the buffer's live range. Buffers with overlapping live ranges never overlap in memory.
-struct ArenaLayout {
-  std::vector<int64_t> offsets;  ///< of each buffer, in bytes; -1 for other storages
-  std::vector<int64_t> hosts;    ///< for each buffer, the buffer of the output that it lies in; -1: in the arena
-  int64_t bytes = 0;             ///< of the arena
-};
-/// Places buffers by first fit, the largest first; deterministic. `uses_outputs` requires outputs aligned to 64 bytes.
-/// `members`: how many members share the columns of each stage (by StagePlan::index); empty if none do.
-ArenaLayout lay_out(const Plan& plan, const std::vector<int64_t>& symbol_values, bool uses_outputs,
-                    const std::vector<int64_t>& members = {});
-
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
 
-/// The number of instances of a buffer, with `members` as lay_out takes them.
+/// How many instances of a buffer there are, with `members` as ArenaPlanner::lay_out takes them.
 int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members);
-
-/// A line a buffer (name, bytes, offset, stages), then `peak N bytes`: of the arena.
-std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values);
 
 }  // namespace weft::runtime

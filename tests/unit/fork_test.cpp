@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -124,6 +125,33 @@ TEST_F(ForkTest, RegisteredLocksAreHeldWhileForking) {
     second = call;
   }});
   for (int i = 0; i < kForks; ++i) ASSERT_EQ(in_child([] { return mutex.try_lock() && first == second ? 1 : 0; }), 1);
+}
+
+TEST_F(ForkTest, ForksWaitForThreadsInAGateThatAreInTogether) {
+  static ForkGate& gate = *new ForkGate(LockRank::kCompiler);
+  static std::atomic<int64_t> inside{0};
+  {
+    std::barrier both_are_in(2);
+    auto meet = [&] {
+      const ForkGate::Stay stay(gate);
+      both_are_in.arrive_and_wait();  // for ever, if one kept the other out
+    };
+    std::jthread other(meet);
+    meet();
+  }
+  auto stay_a_while = [](int64_t) {
+    const ForkGate::Stay stay(gate);
+    ++inside;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    --inside;
+  };
+  const Busy busy({stay_a_while, stay_a_while});
+  for (int i = 0; i < kForks; ++i)
+    ASSERT_EQ(in_child([] {
+                const ForkGate::Stay stay(gate);
+                return inside == 0 ? 1 : 0;
+              }),
+              1);
 }
 
 }  // namespace

@@ -134,7 +134,8 @@ void Definitions::add(const Op& op) {
   Lowering lowering = lowering_of(program_, op);
   bool several = lowering == Lowering::kFused || lowering == Lowering::kRowCopy;
   bool view = lowering == Lowering::kView && passes::is_view(op.code);
-  for (ValueId result : op.results) definitions_[result] = {op.code, view, columns && view, several, op.operands};
+  const ValueId source = op.operands.empty() ? ir::kNoValue : op.operands[0];
+  for (ValueId result : op.results) definitions_[result] = {op.code, view, columns && view, several, source};
   for (const Block& region : op.regions) add(region);
 }
 
@@ -148,8 +149,7 @@ bool Definitions::is_view(ValueId value) const {
 }
 
 ValueId Definitions::columns_of(ValueId value) const {
-  for (const Definition* made = find(value); made && made->last_dim_slice; made = find(value))
-    value = made->operands[0];
+  for (const Definition* made = find(value); made && made->last_dim_slice; made = find(value)) value = made->source;
   return value;
 }
 
@@ -157,7 +157,7 @@ bool Definitions::is_row_view(ValueId value) const { return !is_view(columns_of(
 
 bool Definitions::is_matrix_slice(ValueId value) const {
   for (const Definition* made = find(value); made && made->view && made->code == OpCode::kSlice; made = find(value))
-    value = made->operands[0];
+    value = made->source;
   return !is_view(value) && program_.type(value).shape.back().is_constant();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/program.h"
@@ -12,10 +12,10 @@ class Definitions {
  public:
   struct Definition {
     ir::OpCode code;
-    bool view;            ///< it has no memory: readers address its operand
-    bool last_dim_slice;  ///< it is a slice of columns
-    bool several_places;  ///< its stage can store it to more than one buffer
-    std::vector<ir::ValueId> operands;
+    bool view;            ///< nothing stores it: readers address what it is a view of
+    bool last_dim_slice;  ///< of the columns
+    bool several_places;  ///< its stage can store it to more than one place
+    ir::ValueId source;   ///< its first operand, if it has any: what a view is of
   };
 
   explicit Definitions(const ir::Program& program) : program_(program) { add(program.body); }
@@ -36,7 +36,7 @@ class Definitions {
   void add(const ir::Block& block);
 
   const ir::Program& program_;
-  std::map<ir::ValueId, Definition> definitions_;
+  std::unordered_map<ir::ValueId, Definition> definitions_;
 };
 
 /// Marks a concatenation of column slices of one value as a view (`ranges`), so that it is not copied. All its readers

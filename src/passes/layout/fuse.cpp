@@ -1,11 +1,12 @@
 #include "passes/layout/fuse.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <unordered_map>
 
 #include "passes/layout/code_size.h"
 #include "passes/layout/copies.h"
+#include "passes/layout/fusion_groups.h"
 #include "passes/layout/prepack.h"
 #include "passes/loops/batch.h"
 #include "passes/rewrite.h"
@@ -88,7 +89,7 @@ class DivisorMarker {
   }
 
   const Program& program_;
-  std::map<ValueId, const Op*> definition_;
+  std::unordered_map<ValueId, const Op*> definition_;
 };
 
 /// The size of the code that loads or stores one value, in the unit of code_size.
@@ -117,28 +118,32 @@ constexpr int64_t kMostStacksOfFunction = 256;
 /// The most parts of a concatenation in machine code. More parts are copied by one kernel of the runtime.
 constexpr size_t kMostParts = 128;
 
+/// How the ops of a block are run.
+enum class BlockKind {
+  kStages,  ///< one stage after the other: the program's body, and the steps of a loop
+  kNative,  ///< as one function with the loop around it
+};
+
 /// Numbers the stages of one block.
 class StageAssigner {
  public:
-  StageAssigner(Program& program, Block& block, bool batched) : program_(program), block_(block), batched_(batched) {}
+  StageAssigner(Program& program, Block& block, BlockKind kind, bool batched)
+      : program_(program), block_(block), groups_(program, block, batched, kind == BlockKind::kStages) {}
 
   /// The number of stages.
   int64_t run() {
-    for (Op& op : block_.ops) {
-      for (ValueId result : op.results) definition_[result] = &op;
-      Lowering lowering = lowering_of(program_, op);
+    for (size_t i = 0; i < block_.ops.size(); ++i) {
+      const Lowering lowering = groups_.lowering(i);
       if (lowering == Lowering::kView || lowering == Lowering::kAlias) continue;
-      int64_t stage = lowering == Lowering::kFused ? place(op) : append(Stage{});
-      op.attrs["stage"] = stage;
-      for (ValueId result : op.results) stage_of_[result] = stage;
+      const int64_t stage = lowering == Lowering::kFused ? place(i) : append(Stage{});
+      block_.ops[i].attrs["stage"] = stage;
+      for (ValueId result : block_.ops[i].results) stage_of_[result] = stage + 1;
     }
     return static_cast<int64_t>(stages_.size());
   }
 
  private:
   struct Stage {
-    bool fused = false;
-    Shape domain;
     int64_t unroll = 0, lanes = 0;  // of its products; 0 without
     bool has_reduction = false;
     int64_t size = 0;           // code_size and memory accesses
@@ -150,8 +155,13 @@ class StageAssigner {
     return static_cast<int64_t>(stages_.size()) - 1;
   }
 
-  int64_t place(Op& op) {
-    Stage wanted{true, domain_of(program_, op, batched_), 0, 0, is_reduction(op)};
+  /// The first stage of the op's group, not before what it reads, that it fits into. Few are tried: those that have no
+  /// room for most ops are no longer among them.
+  int64_t place(size_t index) {
+    constexpr int kMostTried = 16;
+    const Op& op = block_.ops[index];
+    Stage wanted;
+    wanted.has_reduction = is_reduction(op);
     if (op.code == OpCode::kMatmulPacked) {
       wanted.unroll = op.attr<int64_t>("unroll");
       wanted.lanes = op.attr<int64_t>("lanes");
@@ -159,11 +169,14 @@ class StageAssigner {
     wanted.size = code_size(program_, op) + kMemoryAccess * accesses_of_results(op);
     int64_t lower = 0;
     for (ValueId operand : op.operands) {
-      lower = std::max(lower, earliest(op, operand, wanted));
-      if (ValueId root = root_of(operand); !is_constant(root)) wanted.reads.insert(root);
+      const FusionGroups::Read read = groups_.read(index, operand);
+      if (const int64_t made = stage_of_.get(read.root) - 1; read.producer >= 0 && made >= 0)
+        lower = std::max(lower, read.same_element ? made : made + 1);
+      if (!groups_.is_constant(read.root)) wanted.reads.insert(read.root);
     }
-    std::vector<int64_t>& open = open_[wanted.domain];
-    for (auto it = std::ranges::lower_bound(open, lower); it != open.end();) {
+    std::vector<int64_t>& open = open_[groups_.group(index)];
+    auto it = std::ranges::lower_bound(open, lower);
+    for (int tried = 0; tried < kMostTried && it != open.end(); ++tried) {
       Stage& stage = stages_[static_cast<size_t>(*it)];
       if (compatible(stage, wanted) && has_room(*it, wanted)) {
         join(*it, wanted);
@@ -171,7 +184,7 @@ class StageAssigner {
       }
       it = stage.size > kLargestStage / 2 && !has_room(*it, wanted) ? open.erase(it) : it + 1;
     }
-    int64_t fresh = append(Stage{true, wanted.domain});
+    int64_t fresh = append(Stage{});
     open.push_back(fresh);
     join(fresh, wanted);
     return fresh;
@@ -183,9 +196,7 @@ class StageAssigner {
   }
 
   bool is_read(int64_t stage, ValueId root) const {
-    auto producer = stage_of_.find(root);
-    return (producer == stage_of_.end() || producer->second != stage) &&
-           !stages_[static_cast<size_t>(stage)].reads.contains(root);
+    return stage_of_.get(root) - 1 != stage && !stages_[static_cast<size_t>(stage)].reads.contains(root);
   }
 
   bool has_room(int64_t index, const Stage& wanted) const {
@@ -213,72 +224,12 @@ class StageAssigner {
     return !wanted.has_reduction || stage.unroll == 0;
   }
 
-  /// The value that a view is of, through any number of views.
-  ValueId root_of(ValueId value) const {
-    for (auto found = definition_.find(value); found != definition_.end(); found = definition_.find(value)) {
-      const Op& def = *found->second;
-      if (def.code != OpCode::kSlice && def.code != OpCode::kBroadcast && def.code != OpCode::kReshape) break;
-      value = def.operands[0];
-    }
-    return value;
-  }
-
-  bool is_constant(ValueId value) const {
-    auto found = definition_.find(value);
-    return found != definition_.end() && found->second->code == OpCode::kConstant;
-  }
-
-  /// The earliest stage in which `op` can read `value`: its own if `op` reads the element at hand, else the next.
-  int64_t earliest(const Op& op, ValueId value, const Stage& wanted) const {
-    bool elsewhere = op.code == OpCode::kMatmulPacked;  // reads whole rows
-    const Op* slice = nullptr;
-    int64_t slices = 0;
-    auto found = definition_.find(value);
-    while (found != definition_.end()) {
-      const Op& def = *found->second;
-      if (def.code == OpCode::kSlice) {
-        slice = &def;
-        ++slices;
-      } else if (def.code == OpCode::kBroadcast || def.code == OpCode::kReshape) {
-        elsewhere = true;
-      } else {
-        break;
-      }
-      value = def.operands[0];
-      found = definition_.find(value);
-    }
-    auto stage = stage_of_.find(value);
-    if (stage == stage_of_.end()) return 0;
-    const Op& producer = *definition_.at(value);
-    bool reduction = is_reduction(producer);
-    bool concat = producer.code == OpCode::kConcat;
-    bool gates = slices == 1 && producer.code == OpCode::kMatmulPacked && is_gate(producer, *slice);
-    bool same_element = !elsewhere && !reduction && !concat && (slices == 0 || gates) && stages_[stage->second].fused &&
-                        stages_[stage->second].domain == wanted.domain &&
-                        (slices > 0 || producer.attr_or<int64_t>("groups", 1) == 1);
-    return same_element ? stage->second : stage->second + 1;
-  }
-
-  bool is_gate(const Op& product, const Op& slice) const {
-    int64_t width = product.attr<int64_t>("n") / product.attr<int64_t>("groups");
-    return slice.attr<int64_t>("dim") == program_.type(product.results[0]).rank() - 1 &&
-           slice.attr<int64_t>("limit") - slice.attr<int64_t>("start") == width &&
-           slice.attr<int64_t>("start") % width == 0;
-  }
-
   Program& program_;
   Block& block_;
-  bool batched_;
+  FusionGroups groups_;
   std::vector<Stage> stages_;
-  std::map<Shape, std::vector<int64_t>> open_;  // stages that may have room, in order
-  std::map<ValueId, const Op*> definition_;
-  std::map<ValueId, int64_t> stage_of_;
-};
-
-/// How the ops of a block are run.
-enum class BlockKind {
-  kStages,  ///< one stage after the other: the program's body, and the steps of a loop
-  kNative,  ///< as one function with the loop around it
+  std::unordered_map<uint32_t, std::vector<int64_t>> open_;  // stages of each group that may have room, in order
+  ValueMap<int64_t> stage_of_;                               // plus one; 0 for none
 };
 
 /// Returns the copies that the block needs of values from around it.
@@ -293,7 +244,8 @@ std::vector<Op> fuse_scan(Program& program, Op& scan, Definitions& definitions) 
   // A ragged scan that is not one function can only run in the interpreter.
   if (reason.empty() && !ragged && stacks_of(scan) > kMostStacksOfFunction)
     reason = fmt::format("more than {} carries, xs and ys in a scan", kMostStacksOfFunction);
-  if (reason.empty() && !ragged && StageAssigner(program, scan.regions[0], rows).run() > kMostStagesOfFunction)
+  if (reason.empty() && !ragged &&
+      StageAssigner(program, scan.regions[0], BlockKind::kNative, rows).run() > kMostStagesOfFunction)
     reason = fmt::format("more than {} stages in a scan", kMostStagesOfFunction);
   if (reason.empty()) {
     if (rows) scan.attrs["batched"] = true;
@@ -328,7 +280,7 @@ std::vector<Op> fuse_block(Program& program, Block& block, BlockKind kind, bool 
   if (kind == BlockKind::kStages) mark_ranges(program, block, definitions);
   for (Op& copy : insert_copies(program, block, definitions, kind == BlockKind::kNative))
     outside.push_back(std::move(copy));
-  StageAssigner(program, block, batched).run();
+  StageAssigner(program, block, kind, batched).run();
   return outside;
 }
 

@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <unordered_map>
 
 #include "passes/rewrite.h"
 
@@ -25,76 +27,221 @@ struct Range {
 /// A concatenation in the region that is a y of the scan, and its stack.
 struct Stack {
   size_t y;
-  size_t op;  ///< the concatenation's place in the region
   ValueId out, stack;
   std::vector<ValueId> parts;
+  size_t at;      ///< where in the region it stands
+  size_t reader;  ///< the first op of the region that reads it, or the number of ops
+  bool merged = false;
+};
+
+/// A block's ops while some are taken out and others put in front of them: places stay what they were.
+class EditedOps {
+ public:
+  explicit EditedOps(std::vector<Op>& ops) : ops_(ops), gone_(ops.size()) {}
+
+  Op& at(size_t place) { return ops_[place]; }
+  std::vector<Op>& before(size_t place) { return before_[place]; }
+  void take_out(size_t place) { gone_[place] = true; }
+  bool is_gone(size_t place) const { return gone_[place]; }
+
+  /// The op that makes the value, at the place or put in front of it.
+  void take_out(size_t place, ValueId result) {
+    if (place < ops_.size() && std::ranges::count(ops_[place].results, result) != 0) return take_out(place);
+    std::erase_if(before_[place], [&](const Op& op) { return op.results[0] == result; });
+  }
+
+  /// Calls f for the op at the place, if it is there, and for those put in front of it.
+  template <typename F>
+  void for_each_at(size_t place, F&& f) const {
+    if (auto found = before_.find(place); found != before_.end())
+      for (const Op& op : found->second) f(op);
+    if (!gone_[place]) f(ops_[place]);
+  }
+
+  /// Writes the block anew, with these replacements.
+  void finish(const Substitution& replaced) {
+    std::vector<Op> result;
+    for (size_t i = 0; i <= ops_.size(); ++i) {
+      if (auto found = before_.find(i); found != before_.end())
+        std::ranges::move(found->second, std::back_inserter(result));
+      if (i < ops_.size() && !gone_[i]) result.push_back(std::move(ops_[i]));
+    }
+    for (Op& op : result) substitute(op, replaced);
+    ops_ = std::move(result);
+  }
+
+ private:
+  std::vector<Op>& ops_;
+  std::vector<bool> gone_;
+  std::unordered_map<size_t, std::vector<Op>> before_;
+};
+
+/// The stacks of one scan, and which of them have a part in common.
+class StacksOfScan {
+ public:
+  StacksOfScan(const Program& program, const Op& scan) : program_(program) {
+    const Block& region = scan.regions[0];
+    find_stacks(scan);
+    if (all.size() < 2) return;
+    for (size_t i = 0; i < region.ops.size(); ++i) {
+      for (ValueId result : region.ops[i].results) defined_[result] = static_cast<uint32_t>(i) + 1;
+      for_each_use(region.ops[i], [&](ValueId v) {
+        if (uint32_t& reader = reader_[v]; reader == 0) reader = static_cast<uint32_t>(i) + 1;
+      });
+    }
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (const uint32_t reader = reader_.get(all[i].out); reader != 0) all[i].reader = reader - 1;
+      for (ValueId part : all[i].parts) with_part_[part].push_back(i);
+    }
+  }
+
+  std::vector<Stack> all;
+
+  /// Others that have a part in common with the stack, in order; of very many the first.
+  std::vector<size_t> related(size_t stack) const {
+    constexpr size_t kMost = 64;
+    std::vector<size_t> found;
+    for (ValueId part : all[stack].parts) {
+      const std::vector<size_t>& others = with_part_.at(part);
+      found.insert(found.end(), others.begin(), others.begin() + static_cast<int64_t>(std::min(others.size(), kMost)));
+    }
+    std::ranges::sort(found);
+    found.erase(std::ranges::unique(found).begin(), found.end());
+    std::erase_if(found, [&](size_t other) { return other == stack || all[other].merged; });
+    if (found.size() > kMost) found.resize(kMost);
+    return found;
+  }
+
+  /// Where in the region the two can stand as one: behind all parts, before what reads the second. None when the first
+  /// is read in the region.
+  std::optional<size_t> place_for(const Stack& first, const Stack& second) const {
+    if (reader_.get(first.out) != 0) return std::nullopt;
+    size_t place = 0;
+    for (const Stack* stack : {&first, &second})
+      for (ValueId part : stack->parts) place = std::max<size_t>(place, defined_.get(part));
+    if (place > second.reader) return std::nullopt;
+    return place;
+  }
+
+  /// The second stands for both now.
+  void merge(size_t first, size_t second, size_t place, ValueId out, ValueId stack, std::vector<ValueId> parts) {
+    all[first].merged = true;
+    for (ValueId part : all[first].parts) with_part_[part].push_back(second);
+    all[second] = {all[second].y, out, stack, std::move(parts), place, place};
+    reader_[out] = static_cast<uint32_t>(place) + 1;
+  }
+
+ private:
+  int64_t last_dim(ValueId v) const { return program_.type(v).rank() - 1; }
+
+  /// The ys that are concatenations of columns, of a type that the kernels behind the loop know.
+  void find_stacks(const Op& scan) {
+    const Block& region = scan.regions[0];
+    ValueMap<uint32_t> yielded, concats;
+    for (ValueId out : region.results) ++yielded[out];
+    for (size_t i = 0; i < region.ops.size(); ++i)
+      if (region.ops[i].code == OpCode::kConcat) concats[region.ops[i].results[0]] = static_cast<uint32_t>(i) + 1;
+    for (auto y = static_cast<size_t>(scan.attr<int64_t>("carries")); y < region.results.size(); ++y) {
+      const ValueId out = region.results[y];
+      const DType dtype = program_.type(out).dtype;
+      const uint32_t made = concats.get(out);
+      if (made == 0 || (dtype != DType::kF32 && dtype != DType::kF64) || yielded.get(out) != 1) continue;
+      const Op& op = region.ops[made - 1];
+      if (op.attr<int64_t>("dim") != last_dim(out)) continue;
+      auto has_columns = [&](ValueId v) {
+        const ir::Dim& columns = program_.type(v).shape.back();
+        return columns.is_constant() && columns.constant() > 0;
+      };
+      std::vector<ValueId> sorted = op.operands;
+      std::ranges::sort(sorted);
+      if (std::ranges::all_of(op.operands, has_columns) && std::ranges::adjacent_find(sorted) == sorted.end())
+        all.push_back({y, out, scan.results[y], op.operands, made - 1, region.ops.size()});
+    }
+  }
+
+  const Program& program_;
+  ValueMap<uint32_t> defined_, reader_;  ///< places in the region plus one
+  std::unordered_map<ValueId, std::vector<size_t>> with_part_;
 };
 
 class MergeStacks {
  public:
-  explicit MergeStacks(Program& program) : program_(program), body_(program.body) {}
+  explicit MergeStacks(Program& program) : program_(program), body_(program.body), edited_(body_.ops) {}
 
   void run() {
     for (size_t i = 0; i < body_.ops.size(); ++i)
-      while (body_.ops[i].code == OpCode::kScan && share_in(i)) continue;
+      if (body_.ops[i].code == OpCode::kScan) merge_in(i);
+    if (!changed_) return;
+    edited_.finish(replaced_);
+    for (ValueId& v : body_.results) v = replaced_(v);
   }
 
  private:
   int64_t columns(ValueId v) const { return program_.type(v).shape.back().constant(); }
   int64_t last_dim(ValueId v) const { return program_.type(v).rank() - 1; }
 
-  /// The first pair of stacks of the scan that can be merged.
-  bool share_in(size_t scan) {
-    std::vector<Stack> stacks = concatenations(body_.ops[scan]);
-    for (const Stack& first : stacks) {
-      if (!is_read_in_ranges(first)) continue;
-      for (const Stack& second : stacks) {
-        if (second.out == first.out || !is_read_here(second.stack)) continue;
-        if (std::optional<size_t> place = place_for(body_.ops[scan].regions[0], first, second)) {
-          join(scan, first, second, *place);
-          return true;
-        }
+  /// Merges pairs of the scan's stacks while there are such. The first stacks come first, again whenever one that they
+  /// have a part in common with has become another.
+  void merge_in(size_t scan) {
+    StacksOfScan stacks(program_, body_.ops[scan]);
+    if (stacks.all.size() < 2) return;
+    find_readers();
+    Block& region = body_.ops[scan].regions[0];
+    EditedOps ops(region.ops);
+    Substitution inside;
+    std::set<size_t> untried;
+    for (size_t i = 0; i < stacks.all.size(); ++i) untried.insert(i);
+    std::set<size_t> merged;  // ys that are no more
+    while (!untried.empty()) {
+      const size_t first = *untried.begin();
+      untried.erase(untried.begin());
+      if (stacks.all[first].merged || !is_read_in_ranges(stacks.all[first])) continue;
+      for (size_t second : stacks.related(first)) {
+        const std::optional<size_t> place = stacks.place_for(stacks.all[first], stacks.all[second]);
+        if (!place || !is_read_here(stacks.all[second].stack)) continue;
+        merged.insert(stacks.all[first].y);
+        join(scan, stacks, first, second, *place, ops, inside);
+        for (size_t other : stacks.related(second)) untried.insert(other);
+        break;
       }
     }
-    return false;
+    if (merged.empty()) return;
+    changed_ = true;
+    ops.finish(inside);
+    for (std::vector<ValueId>* results : {&region.results, &body_.ops[scan].results}) {
+      size_t y = 0;
+      std::erase_if(*results, [&](ValueId) { return merged.contains(y++); });
+    }
   }
 
-  /// The ys that are concatenations of columns, of the types for which there are kernels behind the loop.
-  std::vector<Stack> concatenations(const Op& scan) const {
-    const Block& region = scan.regions[0];
-    std::vector<Stack> stacks;
-    auto carries = static_cast<size_t>(scan.attr<int64_t>("carries"));
-    for (size_t y = carries; y < region.results.size(); ++y) {
-      ValueId out = region.results[y];
-      DType dtype = program_.type(out).dtype;
-      if (dtype != DType::kF32 && dtype != DType::kF64) continue;
-      if (std::ranges::count(region.results, out) != 1) continue;
-      for (size_t i = 0; i < region.ops.size(); ++i) {
-        const Op& op = region.ops[i];
-        if (op.code != OpCode::kConcat || op.results[0] != out || op.attr<int64_t>("dim") != last_dim(out)) continue;
-        bool constant = std::ranges::all_of(
-            op.operands, [&](ValueId v) { return program_.type(v).shape.back().is_constant() && columns(v) > 0; });
-        std::vector<ValueId> sorted = op.operands;
-        std::ranges::sort(sorted);
-        if (constant && std::ranges::adjacent_find(sorted) == sorted.end())
-          stacks.push_back({y, i, out, scan.results[y], op.operands});
-      }
+  /// Which ops of the body read which scan's results, and what is read elsewhere: in regions, or returned.
+  void find_readers() {
+    if (found_readers_) return;
+    found_readers_ = true;
+    ValueSet stacks;
+    for (ValueId v : body_.results) elsewhere_.insert(v);
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      const Op& op = body_.ops[i];
+      if (op.code == OpCode::kScan)
+        for (ValueId result : op.results) stacks.insert(result);
+      if (op.code == OpCode::kCast) cast_of_.emplace(op.results[0], op.operands[0]);
+      if (!op.regions.empty()) for_each_use(op, [&](ValueId v) { elsewhere_.insert(v); });
+      for (ValueId v : op.operands)
+        if (stacks.contains(v) && (readers_[v].empty() || readers_[v].back() != i)) readers_[v].push_back(i);
     }
-    return stacks;
   }
 
   /// Whether it is read by ops of the body alone: not returned, and in no region.
-  bool is_read_here(ValueId v) const {
-    bool here = std::ranges::find(body_.results, v) == body_.results.end();
-    for (const Op& op : body_.ops)
-      if (!op.regions.empty()) for_each_use(op, [&](ValueId used) { here = here && used != v; });
-    return here;
-  }
+  bool is_read_here(ValueId v) const { return !elsewhere_.contains(v); }
 
-  bool is_read_in_ranges(const Stack& stack) const {
-    return is_read_here(stack.stack) && std::ranges::all_of(body_.ops, [&](const Op& op) {
-             return std::ranges::find(op.operands, stack.stack) == op.operands.end() || reads_ranges(op, stack.stack);
-           });
+  bool is_read_in_ranges(const Stack& stack) {
+    bool ranges = is_read_here(stack.stack);
+    for (size_t reader : readers_[stack.stack])
+      edited_.for_each_at(reader, [&](const Op& op) {
+        const bool reads = std::ranges::find(op.operands, stack.stack) != op.operands.end();
+        ranges = ranges && (!reads || reads_ranges(op, stack.stack));
+      });
+    return ranges;
   }
 
   bool sums_rows(const Op& op) const {
@@ -110,30 +257,9 @@ class MergeStacks {
     return sums_rows(op);
   }
 
-  /// The place in the region for the merged concatenation: behind the definitions of all parts, before the first reader
-  /// of the second. None if the two share no part, or if the region reads the first.
-  std::optional<size_t> place_for(const Block& region, const Stack& first, const Stack& second) const {
-    auto in_second = [&](ValueId v) { return std::ranges::find(second.parts, v) != second.parts.end(); };
-    if (std::ranges::none_of(first.parts, in_second)) return std::nullopt;
-    size_t place = 0;
-    size_t reader = region.ops.size();
-    for (size_t i = region.ops.size(); i-- > 0;) {
-      const Op& op = region.ops[i];
-      bool reads_first = false;
-      for_each_use(op, [&](ValueId v) {
-        reads_first = reads_first || v == first.out;
-        if (v == second.out) reader = i;
-      });
-      if (reads_first) return std::nullopt;
-      for (ValueId v : op.results)
-        if (in_second(v) || std::ranges::find(first.parts, v) != first.parts.end()) place = std::max(place, i + 1);
-    }
-    if (place > reader) return std::nullopt;
-    return place;
-  }
-
-  void join(size_t at, const Stack& first, const Stack& second, size_t place) {
-    Op& scan = body_.ops[at];
+  void join(size_t scan, StacksOfScan& stacks, size_t first_index, size_t second_index, size_t place, EditedOps& ops,
+            Substitution& inside) {
+    const Stack first = stacks.all[first_index], second = stacks.all[second_index];
     std::vector<ValueId> parts;
     for (ValueId v : first.parts)
       if (std::ranges::find(second.parts, v) == second.parts.end()) parts.push_back(v);
@@ -142,28 +268,22 @@ class MergeStacks {
     std::vector<Range> of_second = ranges(second.parts, parts);
 
     Block holder;
-    ir::Builder inside(program_, holder);
-    ValueId whole = inside.concat(parts, last_dim(second.out));
-    ValueId slice = inside.slice(whole, last_dim(whole), of_second[0].start, of_second[0].limit);
-    Substitution replaced;
-    replaced.set(second.out, slice);
-    Block& region = scan.regions[0];
-    std::vector<Op> ops;
-    for (size_t i = 0; i <= region.ops.size(); ++i) {
-      if (i == place) std::ranges::move(holder.ops, std::back_inserter(ops));
-      if (i == region.ops.size() || i == first.op || i == second.op) continue;
-      substitute(region.ops[i], replaced);
-      ops.push_back(std::move(region.ops[i]));
-    }
-    region.ops = std::move(ops);
-    region.results[second.y] = whole;
+    ir::Builder builder(program_, holder);
+    ValueId whole = builder.concat(parts, last_dim(second.out));
+    ValueId slice = builder.slice(whole, last_dim(whole), of_second[0].start, of_second[0].limit);
+    inside.set(second.out, slice);
+    ops.take_out(first.at, first.out);
+    ops.take_out(second.at, second.out);
+    std::vector<Op>& before = ops.before(place);
+    before.insert(before.begin(), std::make_move_iterator(holder.ops.begin()),
+                  std::make_move_iterator(holder.ops.end()));
+    body_.ops[scan].regions[0].results[second.y] = whole;
     ir::Type type = program_.type(second.stack);
     type.shape.back() = program_.type(whole).shape.back();
     ValueId stack = program_.new_value(std::move(type));
-    scan.results[second.y] = stack;
-    region.results.erase(region.results.begin() + static_cast<int64_t>(first.y));
-    scan.results.erase(scan.results.begin() + static_cast<int64_t>(first.y));
-    rewrite_readers(at, stack, {{first.stack, of_first}, {second.stack, of_second}});
+    body_.ops[scan].results[second.y] = stack;
+    stacks.merge(first_index, second_index, place, whole, stack, std::move(parts));
+    rewrite_readers(stack, {{first.stack, of_first}, {second.stack, of_second}});
   }
 
   /// `parts` as ranges of the columns of `whole`: neighbours in both are one range.
@@ -186,40 +306,48 @@ class MergeStacks {
     return result;
   }
 
-  void rewrite_readers(size_t scan, ValueId stack, const std::map<ValueId, std::vector<Range>>& old) {
-    Block out;
-    ir::Builder builder(program_, out);
+  void rewrite_readers(ValueId stack, const std::map<ValueId, std::vector<Range>>& old) {
+    std::set<size_t> places;
+    for (const auto& [value, columns_read] : old)
+      if (auto found = readers_.find(value); found != readers_.end())
+        places.insert(found->second.begin(), found->second.end());
     std::map<ValueId, ValueId> joined;
     std::map<Dims, ValueId> sums;
-    Substitution replaced;
-    for (size_t i = 0; i < body_.ops.size(); ++i) {
-      Op& op = body_.ops[i];
-      auto read =
-          i <= scan ? op.operands.end() : std::ranges::find_if(op.operands, [&](ValueId v) { return old.contains(v); });
-      if (i > scan) substitute(op, replaced);
-      if (i <= scan || read == op.operands.end()) {
-        out.ops.push_back(std::move(op));
-        continue;
-      }
-      const std::vector<Range>& columns_read = old.at(*read);
-      if (sums_rows(op)) {
-        ValueId& sum = sums.try_emplace(op.attr<Dims>("dims"), ir::kNoValue).first->second;
-        if (sum == ir::kNoValue) sum = builder.reduce_sum(stack, op.attr<Dims>("dims"));
-        replaced.set(op.results[0], columns_of(builder, sum, in_equal_parts(columns_read)));
-      } else if (op.code == OpCode::kMatmul && columns_read.size() > 1) {
-        replaced.set(op.results[0], sum_of_products(builder, op, stack, columns_read));
-      } else {
-        for (ValueId& v : op.operands) {
-          if (!old.contains(v)) continue;
-          ValueId& view = joined.try_emplace(v, ir::kNoValue).first->second;
-          if (view == ir::kNoValue) view = columns_of(builder, stack, old.at(v));
-          v = view;
-        }
-        out.ops.push_back(std::move(op));
-      }
+    for (size_t place : places) {
+      Block out;
+      ir::Builder builder(program_, out);
+      for (Op& op : edited_.before(place))
+        if (rewrite_reader(op, stack, old, builder, joined, sums)) out.ops.push_back(std::move(op));
+      if (!edited_.is_gone(place) && !rewrite_reader(edited_.at(place), stack, old, builder, joined, sums))
+        edited_.take_out(place);
+      edited_.before(place) = std::move(out.ops);
     }
-    body_.ops = std::move(out.ops);
-    for (ValueId& v : body_.results) v = replaced(v);
+    readers_[stack].assign(places.begin(), places.end());
+  }
+
+  /// Makes what the op needs of the new stack. False if other ops do its work now.
+  bool rewrite_reader(Op& op, ValueId stack, const std::map<ValueId, std::vector<Range>>& old, ir::Builder& builder,
+                      std::map<ValueId, ValueId>& joined, std::map<Dims, ValueId>& sums) {
+    auto read = std::ranges::find_if(op.operands, [&](ValueId v) { return old.contains(v); });
+    if (read == op.operands.end()) return true;
+    const std::vector<Range>& columns_read = old.at(*read);
+    if (sums_rows(op)) {
+      ValueId& sum = sums.try_emplace(op.attr<Dims>("dims"), ir::kNoValue).first->second;
+      if (sum == ir::kNoValue) sum = builder.reduce_sum(stack, op.attr<Dims>("dims"));
+      replaced_.set(op.results[0], columns_of(builder, sum, in_equal_parts(columns_read)));
+      return false;
+    }
+    if (op.code == OpCode::kMatmul && columns_read.size() > 1) {
+      replaced_.set(op.results[0], sum_of_products(builder, op, stack, columns_read));
+      return false;
+    }
+    for (ValueId& v : op.operands) {
+      if (!old.contains(v)) continue;
+      ValueId& view = joined.try_emplace(v, ir::kNoValue).first->second;
+      if (view == ir::kNoValue) view = columns_of(builder, stack, old.at(v));
+      v = view;
+    }
+    return true;
   }
 
   ValueId columns_of(ir::Builder& builder, ValueId v, const std::vector<Range>& ranges) const {
@@ -247,8 +375,7 @@ class MergeStacks {
     // Weights that are a cast are sliced before the cast, so that prepack still sees the cast.
     ValueId weights = op.operands[1];
     DType dtype = program_.type(weights).dtype;
-    for (const Op& other : builder.block().ops)
-      if (other.code == OpCode::kCast && other.results[0] == op.operands[1]) weights = other.operands[0];
+    if (auto cast = cast_of_.find(weights); cast != cast_of_.end()) weights = cast->second;
     std::vector<std::pair<ValueId, ValueId>> factors;
     for (const Range& range : ranges) {
       ValueId a = builder.slice(stack, last_dim(stack), range.start, range.limit);
@@ -264,6 +391,12 @@ class MergeStacks {
 
   Program& program_;
   Block& body_;
+  EditedOps edited_;
+  Substitution replaced_;
+  bool changed_ = false, found_readers_ = false;
+  std::unordered_map<ValueId, std::vector<size_t>> readers_;  ///< of scans' results: places in the body
+  ValueSet elsewhere_;                                        ///< what is read in regions, or returned
+  std::unordered_map<ValueId, ValueId> cast_of_;
 };
 
 }  // namespace

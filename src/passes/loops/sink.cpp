@@ -1,6 +1,8 @@
 #include "passes/loops/sink.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
 
 #include "passes/loops/all_steps.h"
 #include "passes/rewrite.h"
@@ -38,16 +40,15 @@ class Sink {
     parts_ = ScanParts(std::move(scan));
     index();
     find_sums();
-    do {
-      choose();
-    } while (drop_bad_sums());
+    choose_sums();
     if (moves_anything()) move(replaced);
     scan = std::move(parts_).build();
   }
 
  private:
   const Op* definition(ValueId v) const {
-    return v >= at_.size() || at_[v] < 0 ? nullptr : &parts_.ops[static_cast<size_t>(at_[v])];
+    const uint32_t at = at_.get(v);
+    return at == 0 ? nullptr : &parts_.ops[at - 1];
   }
   bool is_inside(ValueId v) const { return inside_.contains(v); }
   bool is_sum(size_t carry) const { return !sums_[carry].empty(); }
@@ -68,11 +69,9 @@ class Sink {
   }
 
   void index() {
-    at_.assign(program_.values.size(), -1);
-    uses_.assign(program_.values.size(), 0);
     for (size_t i = 0; i < parts_.ops.size(); ++i) {
       for (ValueId result : parts_.ops[i].results) {
-        at_[result] = static_cast<int32_t>(i);
+        at_[result] = static_cast<uint32_t>(i) + 1;
         inside_.insert(result);
       }
       for_each_use(parts_.ops[i], [&](ValueId v) { ++uses_[v]; });
@@ -81,8 +80,14 @@ class Sink {
       ++uses_[carry.out];
       inside_.insert(carry.arg);
     }
-    for (const auto& x : parts_.xs) inside_.insert(x.arg);
-    for (const auto& y : parts_.ys) ++uses_[y.out];
+    for (const auto& x : parts_.xs) {
+      inside_.insert(x.arg);
+      xs_.insert(x.arg);
+    }
+    for (const auto& y : parts_.ys) {
+      ++uses_[y.out];
+      ys_.insert(y.out);
+    }
     if (!parts_.ragged) return;
     for (const Op& op : parts_.ops) {
       bool steady = op.results.size() == 1 && !is_rows(op.results[0]);
@@ -96,11 +101,11 @@ class Sink {
   /// chain.
   std::vector<Term> sum_terms(const ScanParts::Carry& carry) const {
     std::vector<Term> terms;
-    if (uses_[carry.arg] != 1) return {};
+    if (uses_.get(carry.arg) != 1) return {};
     ValueId v = carry.out;
     while (v != carry.arg) {
       const Op* op = definition(v);
-      if (!op || (op->code != OpCode::kAdd && op->code != OpCode::kSub) || uses_[v] != 1) return {};
+      if (!op || (op->code != OpCode::kAdd && op->code != OpCode::kSub) || uses_.get(v) != 1) return {};
       ValueId a = op->operands[0];
       ValueId b = op->operands[1];
       bool through_b = op->code == OpCode::kAdd && leads_to(b, carry.arg);
@@ -114,7 +119,7 @@ class Sink {
   bool leads_to(ValueId v, ValueId arg) const {
     while (v != arg) {
       const Op* op = definition(v);
-      if (!op || (op->code != OpCode::kAdd && op->code != OpCode::kSub) || uses_[v] != 1) return false;
+      if (!op || (op->code != OpCode::kAdd && op->code != OpCode::kSub) || uses_.get(v) != 1) return false;
       v = op->code == OpCode::kAdd && op->operands[1] == arg ? arg : op->operands[0];
     }
     return true;
@@ -150,7 +155,19 @@ class Sink {
 
   bool may_move(const Op& op) const { return op.results.size() == 1 && !stays_.contains(op.results[0]); }
 
-  /// Makes sums that would not gain from moving ordinary carries again. True iff there were such.
+  /// A sum that becomes an ordinary carry may take what others add up along: all are looked at again, though not as
+  /// often as there are sums.
+  void choose_sums() {
+    constexpr int kMostRounds = 8;
+    choose();
+    for (int round = 0; drop_bad_sums(); ++round) {
+      if (round == kMostRounds)
+        for (auto& terms : sums_) terms.clear();
+      choose();
+    }
+  }
+
+  /// Sums that would not gain behind the loop become ordinary carries again. True iff there were such.
   bool drop_bad_sums() {
     bool dropped = false;
     for (auto& terms : sums_) {
@@ -162,12 +179,8 @@ class Sink {
     return dropped;
   }
 
-  bool is_x(ValueId v) const {
-    return std::ranges::any_of(parts_.xs, [&](const auto& x) { return x.arg == v; });
-  }
-  bool is_y(ValueId v) const {
-    return std::ranges::any_of(parts_.ys, [&](const auto& y) { return y.out == v; });
-  }
+  bool is_x(ValueId v) const { return xs_.contains(v); }
+  bool is_y(ValueId v) const { return ys_.contains(v); }
 
   /// Whether the sum of the value over the steps is better taken behind the loop than in a carry. Marks the ops that
   /// move in that case.
@@ -202,8 +215,11 @@ class Sink {
     all_ = &all;
     for (const auto& x : parts_.xs) all.set(x.arg, x.stack);
     std::vector<ScanParts::Y> moved_ys;
-    for (const auto& y : parts_.ys)
-      if (moved_.contains(y.out)) moved_ys.push_back(y);
+    for (const auto& y : parts_.ys) {
+      if (!moved_.contains(y.out)) continue;
+      moved_ys.push_back(y);
+      ys_.erase(y.out);
+    }
     std::erase_if(parts_.ys, [&](const auto& y) { return moved_.contains(y.out); });
     for (const auto& y : parts_.ys) all.set(y.out, y.stack);
     find_concats();
@@ -225,12 +241,14 @@ class Sink {
       if (op.results.size() == 1 && moved_.contains(op.results[0]))
         for (ValueId v : op.operands) stacked.insert(v);
     for (const Op& op : parts_.ops) {
-      if (op.code != OpCode::kConcat || moved_.contains(op.results[0]) || !stacked.contains(op.results[0])) continue;
+      if (op.code != OpCode::kConcat) continue;
+      concats_.try_emplace({op.operands, op.attr<int64_t>("dim")}, op.results[0]);
+      if (moved_.contains(op.results[0]) || !stacked.contains(op.results[0])) continue;
       if (may_move(op) && !is_y(op.results[0])) continue;  // needed behind the loop only, so it is concatenated there
       int64_t start = 0;
       for (ValueId part : op.operands) {
         int64_t size = program_.type(part).shape[static_cast<size_t>(op.attr<int64_t>("dim"))].factor;
-        part_of_.push_back({part, op.results[0], op.attr<int64_t>("dim") + shift(part), start, start + size});
+        part_of_.try_emplace(part, Part{op.results[0], op.attr<int64_t>("dim") + shift(part), start, start + size});
         start += size;
       }
     }
@@ -240,12 +258,12 @@ class Sink {
   int64_t shift(ValueId v) const { return is_rows(v) ? 0 : 1; }
 
   struct Part {
-    ValueId value, whole;
+    ValueId whole;
     int64_t dim, start, limit;
   };
   const Part* part_of(ValueId v) const {
-    auto it = std::ranges::find(part_of_, v, &Part::value);
-    return it == part_of_.end() ? nullptr : &*it;
+    auto it = part_of_.find(v);
+    return it == part_of_.end() ? nullptr : &it->second;
   }
 
   /// Whether the stack of the op's result should be computed behind the loop, from stacks that exist or are smaller.
@@ -336,11 +354,9 @@ class Sink {
     int64_t dim = op.attr<int64_t>("dim");  // counted as a dim of the summed values
     for (int64_t reduced : dims)
       if (reduced <= dim) ++dim;
-    for (const Op& other : parts_.ops) {
-      if (other.code != OpCode::kConcat || other.operands != parts || other.attr<int64_t>("dim") != dim) continue;
-      return after_.reduce_sum(stack(other.results[0]), summed_dims(other.results[0], dims));
-    }
-    return kNoValue;
+    auto whole = concats_.find({parts, dim});
+    if (whole == concats_.end()) return kNoValue;
+    return after_.reduce_sum(stack(whole->second), summed_dims(whole->second, dims));
   }
 
   /// The value of the carry after the last step.
@@ -376,13 +392,15 @@ class Sink {
   ir::Builder after_;
   const ValueSet& zeros_;
   ScanParts parts_;
-  std::vector<int32_t> at_;     ///< value: its op's index in parts_.ops, or -1
-  std::vector<uint32_t> uses_;  ///< value: how often the region uses it
+  ValueMap<uint32_t> at_;    ///< value: its op's index in parts_.ops plus one, or 0
+  ValueMap<uint32_t> uses_;  ///< value: how often the region uses it
   ValueSet inside_;
   std::vector<std::vector<Term>> sums_;  ///< carry: its terms, the last first; none for an ordinary carry
   ValueSet steady_;                      ///< in a ragged region: results without rows that are the same in every step
   ValueSet stays_, moved_;
-  std::vector<Part> part_of_;
+  ValueSet xs_, ys_;  ///< the region's arguments that are xs; what it yields as ys
+  std::unordered_map<ValueId, Part> part_of_;
+  std::map<std::pair<std::vector<ValueId>, int64_t>, ValueId> concats_;  ///< the first of these parts along this dim
   AllSteps* all_ = nullptr;
 };
 

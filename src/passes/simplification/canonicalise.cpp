@@ -21,11 +21,32 @@ class Canonicalise {
 
   /// One sweep; true iff something changed.
   bool run() {
+    find_inner_pad_sums();
     run(program_.body);
     return simplifier_.changed;
   }
 
  private:
+  void find_inner_pad_sums() {
+    ValueMap<uint32_t> uses;
+    ValueSet pads, adds;
+    for_each_use(program_.body, [&](ValueId v) { ++uses[v]; });
+    find_inner_pad_sums(program_.body, uses, pads, adds);
+  }
+
+  void find_inner_pad_sums(const Block& block, const ValueMap<uint32_t>& uses, ValueSet& pads, ValueSet& adds) {
+    for (const Op& op : block.ops) {
+      for (const Block& region : op.regions) find_inner_pad_sums(region, uses, pads, adds);
+      if (op.code == OpCode::kPad) pads.insert(op.results[0]);
+      if (op.code != OpCode::kAdd) continue;
+      adds.insert(op.results[0]);
+      for (size_t i = 0; i < 2; ++i)
+        if (const ValueId sum = op.operands[i];
+            adds.contains(sum) && uses.get(sum) == 1 && pads.contains(op.operands[1 - i]))
+          simplifier_.inner_pad_sums.insert(sum);
+    }
+  }
+
   void run(Block& block) {
     Block out;
     Block* before = simplifier_.enter(&out);

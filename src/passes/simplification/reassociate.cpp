@@ -18,14 +18,15 @@ using ir::ValueId;
 class Separate {
  public:
   Separate(Program& program, Block& region, int64_t carries)
-      : program_(program), region_(region), builder_(program, out_), uses_(count_uses(program, region)) {
+      : program_(program), region_(region), builder_(program, out_) {
+    for_each_use(region, [&](ValueId v) { ++uses_[v]; });
     for (int64_t i = 0; i < carries; ++i) loop_.insert(region.args[static_cast<size_t>(i)]);
     for (size_t i = static_cast<size_t>(carries); i < region.args.size(); ++i) step_.insert(region.args[i]);
     inside_ = defined_in(region);
     for (const Op& op : region.ops)
       if (op.code == OpCode::kAdd)
         for (ValueId v : op.operands)
-          if (uses_[v] == 1) inner_.insert(v);
+          if (uses(v) == 1) inner_.insert(v);
   }
 
   void run() {
@@ -58,6 +59,12 @@ class Separate {
 
   bool is_loop(ValueId v) const { return loop_.contains(v); }
 
+  /// How often a value is read; what is made here stands for one reader's.
+  uint32_t uses(ValueId v) const {
+    const uint32_t known = uses_.get(v);
+    return known == 0 ? 1 : known;
+  }
+
   void push(Op op) {
     bool loop = false;
     bool step = false;
@@ -68,15 +75,15 @@ class Separate {
     for (ValueId result : op.results) {
       if (loop) loop_.insert(result);
       if (step) step_.insert(result);
-      if (result >= at_.size()) at_.resize(result + result / 2 + 16, -1);
-      at_[result] = static_cast<int32_t>(out_.ops.size());
+      at_[result] = static_cast<uint32_t>(out_.ops.size()) + 1;
     }
     out_.ops.push_back(std::move(op));
   }
 
   const Op* definition(ValueId v, OpCode code) const {
-    if (v >= at_.size() || at_[v] < 0) return nullptr;
-    const Op& op = out_.ops[static_cast<size_t>(at_[v])];
+    const uint32_t at = at_.get(v);
+    if (at == 0) return nullptr;
+    const Op& op = out_.ops[at - 1];
     return op.code == code ? &op : nullptr;
   }
 
@@ -115,8 +122,7 @@ class Separate {
       sum = sum == ir::kNoValue ? product : entered(builder_.add(sum, product));
       start += size;
     }
-    uses_.resize(program_.values.size(), 1);
-    uses_[sum] = op.results[0] < uses_.size() ? uses_[op.results[0]] : 1;
+    uses_[sum] = uses(op.results[0]);
     replaced_.set(op.results[0], sum);
     return true;
   }
@@ -128,7 +134,7 @@ class Separate {
       ValueId each = pending.back();
       pending.pop_back();
       const Op* op = definition(each, OpCode::kAdd);
-      if (op && uses_[each] == 1) {
+      if (op && uses(each) == 1) {
         pending.push_back(op->operands[1]);
         pending.push_back(op->operands[0]);
       } else {
@@ -158,7 +164,6 @@ class Separate {
   ValueId sum_of(std::span<const ValueId> values) {
     ValueId sum = ir::kNoValue;
     for (ValueId v : values) sum = sum == ir::kNoValue ? v : entered(builder_.add(sum, v));
-    uses_.resize(program_.values.size(), 1);
     return sum;
   }
 
@@ -180,7 +185,7 @@ class Separate {
       if (part != ir::kNoValue) sums.push_back(part);
     sums.insert(sums.end(), in_loop.begin(), in_loop.end());
     ValueId sum = sum_of(sums);
-    uses_[sum] = uses_[op.results[0]];
+    uses_[sum] = uses(op.results[0]);
     replaced_.set(op.results[0], sum);
     return true;
   }
@@ -189,12 +194,12 @@ class Separate {
   Block& region_;
   Block out_;
   ir::Builder builder_;
-  std::vector<uint32_t> uses_;
-  ValueSet loop_;    ///< what depends on a carry
-  ValueSet step_;    ///< what depends on xs
-  ValueSet inside_;  ///< what the region defines
-  ValueSet inner_;   ///< values that only one sum reads
-  std::vector<int32_t> at_;
+  ValueMap<uint32_t> uses_;  ///< value: how often the region reads it
+  ValueSet loop_;            ///< what depends on a carry
+  ValueSet step_;            ///< what depends on xs
+  ValueSet inside_;          ///< what the region defines
+  ValueSet inner_;           ///< what one sum reads, and nothing else
+  ValueMap<uint32_t> at_;    ///< value: its op's index in out_ plus one, or 0
   Substitution replaced_;
 };
 

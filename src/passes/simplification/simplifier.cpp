@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace weft::passes {
 
@@ -311,53 +312,82 @@ ValueId Simplifier::behind_broadcast(const Op& op) {
   return make(OpCode::kBroadcast, {inner}, std::move(attrs), &result);
 }
 
-namespace {
+std::optional<int64_t> Simplifier::padded_dim(ValueId value) const {
+  const Op* op = definition(value);
+  if (op && op->code == OpCode::kPad) return op->attr<int64_t>("dim");
+  auto found = pad_sums_.find(value);
+  return op && found != pad_sums_.end() ? std::optional(found->second) : std::nullopt;
+}
 
-/// A summand that is zero but for start..limit-1 of a dim.
-struct Piece {
-  int64_t start, limit;
-  ValueId value;
-};
-
-}  // namespace
-
-/// A sum of pads along one dim, whose inner ranges are equal or lie side by side, is one pad of a concatenation.
-ValueId Simplifier::sum_of_pads(const Op& op) {
-  constexpr size_t kMost = 64;
+/// The pads in a sum of them; empty where one is not known here.
+std::vector<Simplifier::Piece> Simplifier::pieces_of(const Op& sum, int64_t dim) const {
   std::vector<Piece> pieces;
-  std::optional<int64_t> dim;
-  std::vector<ValueId> pending = {op.operands[1], op.operands[0]};
+  std::vector<ValueId> pending = {sum.operands[1], sum.operands[0]};
   while (!pending.empty()) {
-    ValueId v = pending.back();
+    const Op* each = definition(pending.back());
     pending.pop_back();
-    const Op* each = definition(v);
-    if (!each || pieces.size() + pending.size() > kMost) return kNoValue;
+    if (!each) return {};
     if (each->code == OpCode::kAdd) {
       pending.push_back(each->operands[1]);
       pending.push_back(each->operands[0]);
       continue;
     }
-    if (each->code != OpCode::kPad || each->attr<int64_t>("dim") != dim.value_or(each->attr<int64_t>("dim")))
-      return kNoValue;
-    dim = each->attr<int64_t>("dim");
     int64_t low = each->attr<int64_t>("low");
-    pieces.push_back({low, low + type(each->operands[0]).shape[static_cast<size_t>(*dim)].factor, each->operands[0]});
+    pieces.push_back({low, low + type(each->operands[0]).shape[static_cast<size_t>(dim)].factor, each->operands[0]});
   }
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.start < b.start; });
-  for (size_t i = 1; i < pieces.size(); ++i) {
-    bool same = pieces[i].start == pieces[i - 1].start && pieces[i].limit == pieces[i - 1].limit;
-    if (!same && pieces[i].start != pieces[i - 1].limit) return kNoValue;
+  return pieces;
+}
+
+/// Pads along one dim, whose inner ranges are equal or lie side by side, are one pad of a concatenation in their sum.
+ValueId Simplifier::sum_of_pads(const Op& op) {
+  constexpr size_t kFew = 64;
+  const std::optional<int64_t> dim = padded_dim(op.operands[0]);
+  if (!dim || padded_dim(op.operands[1]) != dim) return kNoValue;
+  if (inner_pad_sums.contains(op.results[0])) {
+    pad_sums_.emplace(op.results[0], *dim);
+    return kNoValue;
   }
+  std::vector<std::vector<Piece>> runs;
+  std::map<int64_t, size_t> run_to;  // the last run that ends there
+  const std::vector<Piece> pieces = pieces_of(op, *dim);
+  for (const Piece& piece : pieces) {
+    auto same = run_to.find(piece.limit), before = run_to.find(piece.start);
+    size_t run = runs.size();
+    if (same != run_to.end() && runs[same->second].back().start == piece.start)
+      run = same->second;
+    else if (before != run_to.end())
+      run = before->second;
+    if (run == runs.size())
+      runs.emplace_back();
+    else
+      run_to.erase(runs[run].back().limit);
+    runs[run].push_back(piece);
+    run_to[piece.limit] = run;
+  }
+  if (runs.size() == pieces.size() || runs.size() > kFew) {
+    if (pieces.size() <= kFew) pad_sums_.emplace(op.results[0], *dim);  // what is added later may lie between
+    return kNoValue;
+  }
+  ValueId sum = kNoValue;
+  for (const std::vector<Piece>& run : runs) {
+    const ValueId pad = pad_of_pieces(op, *dim, run);
+    sum = sum == kNoValue ? pad : make(OpCode::kAdd, {sum, pad});
+  }
+  return sum;
+}
+
+ValueId Simplifier::pad_of_pieces(const Op& op, int64_t dim, const std::vector<Piece>& pieces) {
   std::vector<ValueId> parts;
   for (size_t i = 0; i < pieces.size(); ++i)
     if (i > 0 && pieces[i].start == pieces[i - 1].start && pieces[i].limit == pieces[i - 1].limit)
       parts.back() = make(OpCode::kAdd, {parts.back(), pieces[i].value});
     else
       parts.push_back(pieces[i].value);
-  int64_t size = type(op.results[0]).shape[static_cast<size_t>(*dim)].factor;
-  ValueId joined = make(OpCode::kConcat, std::move(parts), {{"dim", *dim}});
+  int64_t size = type(op.results[0]).shape[static_cast<size_t>(dim)].factor;
+  ValueId joined = make(OpCode::kConcat, std::move(parts), {{"dim", dim}});
   return make(OpCode::kPad, {joined},
-              {{"dim", *dim}, {"low", pieces.front().start}, {"high", size - pieces.back().limit}});
+              {{"dim", dim}, {"low", pieces.front().start}, {"high", size - pieces.back().limit}});
 }
 
 }  // namespace weft::passes

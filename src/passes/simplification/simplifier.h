@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "passes/rewrite.h"
@@ -41,6 +42,10 @@ class Simplifier {
   /// The number that all elements of the value are, if it is known.
   std::optional<double> splat(ir::ValueId value) const;
 
+  /// Adds that one op reads, which adds a pad to them (as the gradients of slices are added up): the last of such a
+  /// sum is simplified as a whole, or else each of its parts would be copied once for each that follows.
+  ValueSet inner_pad_sums;
+
   bool changed = false;  ///< true iff a rule has applied
 
  private:
@@ -51,7 +56,16 @@ class Simplifier {
   ir::ValueId simplify_logic(const ir::Op& op);
   ir::ValueId fold(const ir::Op& op);
   ir::ValueId behind_broadcast(const ir::Op& op);
+  /// A summand that is zero but for start..limit-1 of a dim.
+  struct Piece {
+    int64_t start, limit;
+    ir::ValueId value;
+  };
   ir::ValueId sum_of_pads(const ir::Op& op);
+  std::vector<Piece> pieces_of(const ir::Op& sum, int64_t dim) const;
+  ir::ValueId pad_of_pieces(const ir::Op& op, int64_t dim, const std::vector<Piece>& pieces);
+  /// The dim of a pad, or of a sum of pads that is one of `pad_sums_`.
+  std::optional<int64_t> padded_dim(ir::ValueId value) const;
   ir::ValueId broadcast(const ir::Op& op);
   ir::ValueId reshape(const ir::Op& op);
   ir::ValueId transpose(const ir::Op& op);
@@ -78,8 +92,9 @@ class Simplifier {
   bool is_hidden(const Place& place) const;
   ir::Program& program_;
   ir::Block* block_ = nullptr;
-  std::vector<Place> places_;         ///< where each value is computed
-  std::vector<RaggedRegion> ragged_;  ///< that the block at hand is in
+  std::vector<Place> places_;                          ///< where each value is computed
+  std::vector<RaggedRegion> ragged_;                   ///< that the block at hand is in
+  std::unordered_map<ir::ValueId, int64_t> pad_sums_;  ///< sums of pads, and their dim
 };
 
 }  // namespace weft::passes

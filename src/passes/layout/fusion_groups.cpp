@@ -1,0 +1,114 @@
+#include "passes/layout/fusion_groups.h"
+
+#include <numeric>
+#include <utility>
+
+namespace weft::passes {
+
+using ir::Op;
+using ir::OpCode;
+using ir::Shape;
+using ir::ValueId;
+
+namespace {
+
+/// A stage over fewer elements is done sooner than the threads have met at a barrier behind it.
+constexpr int64_t kTinyDomain = 1024;
+
+bool is_panels(const Op& op, ValueId operand) { return op.code == OpCode::kMatmulPacked && operand != op.operands[0]; }
+
+}  // namespace
+
+FusionGroups::FusionGroups(const ir::Program& program, const ir::Block& block, bool batched, bool along_dependences)
+    : program_(program), block_(block) {
+  std::map<Shape, uint32_t> known;
+  ops_.reserve(block.ops.size());
+  for (const Op& op : block.ops) {
+    for (ValueId result : op.results) definition_[result] = static_cast<uint32_t>(ops_.size()) + 1;
+    FusedOp& fused = ops_.emplace_back(lowering_of(program, op), 0, 0);
+    if (fused.lowering != Lowering::kFused) continue;
+    const auto [found, fresh] = known.try_emplace(domain_of(program, op, batched), static_cast<uint32_t>(known.size()));
+    fused.domain = fused.group = found->second;
+    if (!fresh) continue;
+    const ir::Dim elements = element_count(found->first);
+    domains_.push_back(found->first);
+    tiny_.push_back(elements.is_constant() && elements.constant() <= kTinyDomain);
+  }
+  if (along_dependences) join_dependent();
+}
+
+uint32_t FusionGroups::leader(uint32_t op) {
+  while (parent_[op] != op) op = parent_[op] = parent_[parent_[op]];
+  return op;
+}
+
+/// The earlier op stands for both.
+void FusionGroups::unite(uint32_t a, uint32_t b) {
+  a = leader(a);
+  b = leader(b);
+  parent_[std::max(a, b)] = std::min(a, b);
+}
+
+void FusionGroups::join_dependent() {
+  parent_.resize(ops_.size());
+  std::iota(parent_.begin(), parent_.end(), 0);
+  // The first op that reads elements of a value over a domain: others share its loads, or those of cache lines beside.
+  std::map<std::pair<ValueId, uint32_t>, uint32_t> readers;
+  for (uint32_t i = 0; i < ops_.size(); ++i) {
+    if (ops_[i].lowering != Lowering::kFused) continue;
+    for (ValueId operand : block_.ops[i].operands) {
+      const Read read = this->read(i, operand);
+      if (read.same_element)
+        unite(i, static_cast<uint32_t>(read.producer));
+      else if (!read.repeats && !is_constant(read.root) && !is_panels(block_.ops[i], operand))
+        unite(i, readers.try_emplace({read.root, ops_[i].domain}, i).first->second);
+    }
+  }
+  // A tiny domain is the group of all its ops.
+  for (uint32_t i = 0; i < ops_.size(); ++i)
+    if (ops_[i].lowering == Lowering::kFused)
+      ops_[i].group = tiny_[ops_[i].domain] ? ops_[i].domain : static_cast<uint32_t>(domains_.size()) + leader(i);
+}
+
+bool FusionGroups::is_constant(ValueId root) const {
+  const uint32_t made = definition_.get(root);
+  return made != 0 && block_.ops[made - 1].code == OpCode::kConstant;
+}
+
+FusionGroups::Read FusionGroups::read(size_t op, ValueId operand) const {
+  bool elsewhere = block_.ops[op].code == OpCode::kMatmulPacked;  // reads whole rows
+  bool repeats = false;
+  const Op* slice = nullptr;
+  int64_t slices = 0;
+  uint32_t made = definition_.get(operand);
+  for (; made != 0; made = definition_.get(operand)) {
+    const Op& def = block_.ops[made - 1];
+    if (def.code == OpCode::kSlice) {
+      slice = &def;
+      ++slices;
+    } else if (def.code == OpCode::kBroadcast || def.code == OpCode::kReshape) {
+      elsewhere = true;
+      repeats = repeats || def.code == OpCode::kBroadcast;
+    } else {
+      break;
+    }
+    operand = def.operands[0];
+  }
+  if (made == 0) return {operand, -1, false, repeats};
+  const Op& producer = block_.ops[made - 1];
+  const bool gates = slices == 1 && producer.code == OpCode::kMatmulPacked && is_gate(producer, *slice);
+  const bool same_element = !elsewhere && !is_reduction(producer) && producer.code != OpCode::kConcat &&
+                            (slices == 0 || gates) && ops_[made - 1].lowering == Lowering::kFused &&
+                            ops_[made - 1].domain == ops_[op].domain &&
+                            (slices > 0 || producer.attr_or<int64_t>("groups", 1) == 1);
+  return {operand, static_cast<int32_t>(made) - 1, same_element, repeats};
+}
+
+bool FusionGroups::is_gate(const Op& product, const Op& slice) const {
+  int64_t width = product.attr<int64_t>("n") / product.attr<int64_t>("groups");
+  return slice.attr<int64_t>("dim") == program_.type(product.results[0]).rank() - 1 &&
+         slice.attr<int64_t>("limit") - slice.attr<int64_t>("start") == width &&
+         slice.attr<int64_t>("start") % width == 0;
+}
+
+}  // namespace weft::passes

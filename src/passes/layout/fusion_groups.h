@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "passes/layout/fuse.h"
+#include "passes/rewrite.h"
+
+namespace weft::passes {
+
+/// The ops of one block as fusion sees them: what each runs over, and what it reads behind views.
+class FusionGroups {
+ public:
+  /// `along_dependences`: only ops that depend on each other, or read the same, are of one group; else all that run
+  /// over the same domain are.
+  FusionGroups(const ir::Program& program, const ir::Block& block, bool batched, bool along_dependences);
+
+  struct Read {
+    ir::ValueId root;   ///< what is read, behind views
+    int32_t producer;   ///< the op of the block that makes it, or -1
+    bool same_element;  ///< each element is read where the producer, which has the same domain, has just made it
+    bool repeats;       ///< elements are read more than once each: through a broadcast
+  };
+  Read read(size_t op, ir::ValueId operand) const;
+
+  Lowering lowering(size_t op) const { return ops_[op].lowering; }
+  /// The domain as a number. Of fused ops.
+  uint32_t domain(size_t op) const { return ops_[op].domain; }
+  /// Ops of other groups are in other stages. Of fused ops.
+  uint32_t group(size_t op) const { return ops_[op].group; }
+  bool is_constant(ir::ValueId root) const;
+
+ private:
+  struct FusedOp {
+    Lowering lowering;
+    uint32_t domain, group;
+  };
+  /// The domains that are so small that a stage of its own costs more than what it does.
+  bool is_tiny(uint32_t domain) const { return tiny_[domain]; }
+  bool is_gate(const ir::Op& product, const ir::Op& slice) const;
+  void join_dependent();
+  uint32_t leader(uint32_t op);
+  void unite(uint32_t a, uint32_t b);
+
+  const ir::Program& program_;
+  const ir::Block& block_;
+  std::vector<FusedOp> ops_;
+  std::vector<ir::Shape> domains_;
+  std::vector<bool> tiny_;
+  std::vector<uint32_t> parent_;   ///< of a group's ops, on the way to one that stands for all
+  ValueMap<uint32_t> definition_;  ///< the value's op plus one, or 0
+};
+
+}  // namespace weft::passes

@@ -1,0 +1,188 @@
+#include "runtime/arena_layout.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace weft::runtime {
+namespace {
+
+constexpr int64_t kHostedFrom = 1 << 20;  // smaller buffers are better kept together, where the caches know them
+
+/// The most buffers that are placed anew at each new size: first fit compares each with all others, 128 in 10 us.
+constexpr size_t kFew = 128;
+
+/// Of many buffers so many are tried in so many outputs, and the others lie in the arena.
+constexpr size_t kMostHosted = 64, kMostHosts = 8;
+
+bool live_together(const BufferPlan& a, const BufferPlan& b) { return a.first <= b.last && b.first <= a.last; }
+
+/// The arena, or the memory of an output until that is written, and the buffers placed in it.
+class Space {
+ public:
+  Space(const Plan& plan, ArenaLayout& layout) : plan_(plan), layout_(layout) {}
+  Space(const Plan& plan, ArenaLayout& layout, size_t output, const std::vector<int64_t>& symbol_values)
+      : plan_(plan),
+        layout_(layout),
+        output_(static_cast<int64_t>(output)),
+        written_(plan.buffers[output].first),
+        room_(plan.buffers[output].elements.evaluate(symbol_values) * plan.buffers[output].element_size) {}
+
+  /// Places the buffer where it fits first. False when there is no room for as long as it lives.
+  bool add(size_t buffer, int64_t bytes) {
+    if (plan_.buffers[buffer].last >= written_) return false;
+    int64_t offset = 0;
+    for (const Placed& other : placed_) {
+      if (!live_together(plan_.buffers[buffer], plan_.buffers[other.buffer])) continue;
+      if (offset + bytes <= other.offset) break;
+      offset = std::max(offset, other.offset + other.bytes);
+    }
+    if (offset + bytes > room_) return false;
+    layout_.offsets[buffer] = offset;
+    layout_.hosts[buffer] = output_;
+    end_ = std::max(end_, offset + bytes);
+    placed_.insert(std::ranges::upper_bound(placed_, offset, {}, &Placed::offset), {buffer, offset, bytes});
+    return true;
+  }
+
+  int64_t end() const { return end_; }
+
+ private:
+  struct Placed {
+    size_t buffer;
+    int64_t offset, bytes;
+  };
+
+  const Plan& plan_;
+  ArenaLayout& layout_;
+  int64_t output_ = -1;
+  int64_t written_ = INT64_MAX;  ///< the stage that writes the output
+  int64_t room_ = INT64_MAX;
+  int64_t end_ = 0;
+  std::vector<Placed> placed_;  ///< by offset
+};
+
+/// Bytes at symbols of a middling size, to compare buffers by: at least one, at most 2^40, of which thousands add up.
+int64_t middling_bytes(const BufferPlan& buffer) {
+  constexpr int64_t kSymbol = 32, kMost = int64_t{1} << 40;
+  int64_t bytes = std::min(buffer.elements.factor, kMost) * buffer.element_size;
+  for (size_t i = 0; i < buffer.elements.symbols.size() && bytes < kMost; ++i) bytes *= kSymbol;
+  return std::clamp<int64_t>(bytes, 1, kMost) * (buffer.copies + buffer.copies_a_member);
+}
+
+}  // namespace
+
+ArenaPlanner::ArenaPlanner(const Plan& plan) : plan_(plan) {
+  using Size = std::tuple<int64_t, int64_t, std::vector<int64_t>>;
+  std::map<Size, uint32_t> known;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const BufferPlan& buffer = plan.buffers[i];
+    if (buffer.storage != Storage::kArena) continue;
+    const Size size = {buffer.element_size, buffer.elements.factor, buffer.elements.symbols};
+    const auto [found, fresh] = known.try_emplace(size, static_cast<uint32_t>(classes_.size()));
+    if (fresh) classes_.push_back(i);
+    arena_.push_back(i);
+    class_of_.push_back(found->second);
+  }
+  if (arena_.size() > kFew) stack_buffers();
+}
+
+void ArenaPlanner::stack_buffers() {
+  std::vector<Reservation> wanted;
+  for (size_t i : arena_)
+    wanted.push_back({middling_bytes(plan_.buffers[i]), plan_.buffers[i].first, plan_.buffers[i].last});
+  stacking_ = stack(wanted);
+  large_.resize(arena_.size());
+  std::iota(large_.begin(), large_.end(), 0);
+  std::ranges::stable_sort(large_, std::greater<>(), [&](uint32_t i) { return wanted[i].bytes; });
+  large_.resize(kMostHosted);
+  for (size_t i = 0; i < plan_.buffers.size(); ++i)
+    if (plan_.buffers[i].storage == Storage::kOutput) hosts_.push_back(i);
+  std::ranges::stable_sort(hosts_, std::greater<>(), [&](size_t i) { return middling_bytes(plan_.buffers[i]); });
+  hosts_.resize(std::min(hosts_.size(), kMostHosts));
+}
+
+std::vector<int64_t> ArenaPlanner::sizes(const std::vector<int64_t>& symbol_values,
+                                         const std::vector<int64_t>& members) const {
+  std::vector<int64_t> of_class;
+  for (size_t buffer : classes_) of_class.push_back(instance_bytes(plan_.buffers[buffer], symbol_values));
+  std::vector<int64_t> bytes(arena_.size());
+  for (size_t i = 0; i < arena_.size(); ++i)
+    bytes[i] = of_class[class_of_[i]] * instances(plan_.buffers[arena_[i]], members);
+  return bytes;
+}
+
+ArenaLayout ArenaPlanner::lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
+                                  const std::vector<int64_t>& members) const {
+  ArenaLayout layout;
+  layout.offsets.assign(plan_.buffers.size(), -1);
+  layout.hosts.assign(plan_.buffers.size(), -1);
+  std::vector<int64_t> bytes = sizes(symbol_values, members);
+  if (arena_.size() > kFew)
+    place_many(symbol_values, uses_outputs, std::move(bytes), layout);
+  else
+    place_few(symbol_values, uses_outputs, bytes, layout);
+  return layout;
+}
+
+void ArenaPlanner::place_few(const std::vector<int64_t>& symbol_values, bool uses_outputs,
+                             const std::vector<int64_t>& bytes, ArenaLayout& layout) const {
+  std::vector<size_t> order(arena_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
+  Space arena(plan_, layout);
+  std::vector<Space> outputs;
+  for (size_t i = 0; uses_outputs && i < plan_.buffers.size(); ++i)
+    if (plan_.buffers[i].storage == Storage::kOutput) outputs.emplace_back(plan_, layout, i, symbol_values);
+  for (size_t i : order) {
+    auto takes = [&](Space& space) { return space.add(arena_[i], bytes[i]); };
+    if (bytes[i] < kHostedFrom || std::ranges::none_of(outputs, takes)) takes(arena);
+  }
+  layout.bytes = arena.end();
+}
+
+void ArenaPlanner::place_many(const std::vector<int64_t>& symbol_values, bool uses_outputs, std::vector<int64_t> bytes,
+                              ArenaLayout& layout) const {
+  std::vector<Space> outputs;
+  for (size_t i = 0; uses_outputs && i < hosts_.size(); ++i)
+    outputs.emplace_back(plan_, layout, hosts_[i], symbol_values);
+  for (uint32_t i : large_)
+    if (bytes[i] >= kHostedFrom &&
+        std::ranges::any_of(outputs, [&](Space& space) { return space.add(arena_[i], bytes[i]); }))
+      bytes[i] = 0;
+  std::vector<int64_t> offsets(arena_.size());
+  layout.bytes = stacking_.offsets(bytes, offsets);
+  for (size_t i = 0; i < arena_.size(); ++i)
+    if (layout.hosts[arena_[i]] < 0) layout.offsets[arena_[i]] = offsets[i];
+}
+
+namespace {
+
+std::string host_name(const Plan& plan, int64_t host) {
+  return host < 0 ? "" : fmt::format(" of output {}", plan.buffers[static_cast<size_t>(host)].index);
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values) {
+  ArenaLayout layout = ArenaPlanner(plan).lay_out(symbol_values, true);
+  std::string text;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const BufferPlan& buffer = plan.buffers[i];
+    int64_t bytes = instance_bytes(buffer, symbol_values) * buffer.copies;
+    if (buffer.storage == Storage::kArena)
+      text += fmt::format("{}: {} bytes at {}{}, stages {} to {}\n", buffer.name, bytes, layout.offsets[i],
+                          host_name(plan, layout.hosts[i]), buffer.first, buffer.last);
+    else if (buffer.storage == Storage::kStep)
+      text += fmt::format("{}: {} bytes a step, stages {} to {}\n", buffer.name, bytes, buffer.first, buffer.last);
+    else
+      text += fmt::format("{}: {} bytes, {} {}\n", buffer.name, bytes,
+                          buffer.storage == Storage::kInput ? "input" : "output", buffer.index);
+  }
+  return text + fmt::format("peak {} bytes\n", layout.bytes);
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/plan.h"
+#include "runtime/stacking.h"
+
+namespace weft::runtime {
+
+/// Where each arena buffer lies, so that two that live at the same time never overlap: in the arena, or, with
+/// `uses_outputs`, in the memory of an output that is written only after the buffer's last stage.
+struct ArenaLayout {
+  std::vector<int64_t> offsets;  ///< one a buffer, in bytes; -1 for those that have no memory of the arena's
+  std::vector<int64_t> hosts;    ///< the output's buffer that it lies in; -1: in the arena
+  int64_t bytes = 0;             ///< of the arena
+};
+
+/// Lays out the buffers of one plan for any values of its symbols; deterministic.
+///
+/// Few buffers are placed anew for other values: first fit in order of size. Of many, which lies upon which is worked
+/// out once, for symbols of a middling size; other values only move the offsets, in time linear in the buffers.
+class ArenaPlanner {
+ public:
+  /// The plan must outlive it.
+  explicit ArenaPlanner(const Plan& plan);
+
+  /// Outputs must be aligned to 64 bytes if they are to be used. `members`: how many share the columns of each stage
+  /// (by StagePlan::index); empty where none are shared. User's error where a size exceeds 2^61 bytes.
+  ArenaLayout lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
+                      const std::vector<int64_t>& members = {}) const;
+
+ private:
+  std::vector<int64_t> sizes(const std::vector<int64_t>& symbol_values, const std::vector<int64_t>& members) const;
+  void place_few(const std::vector<int64_t>& symbol_values, bool uses_outputs, const std::vector<int64_t>& bytes,
+                 ArenaLayout& layout) const;
+  void place_many(const std::vector<int64_t>& symbol_values, bool uses_outputs, std::vector<int64_t> bytes,
+                  ArenaLayout& layout) const;
+  void stack_buffers();
+
+  const Plan& plan_;
+  std::vector<size_t> arena_;       ///< the buffers with memory of the arena's; what follows is by index in this list
+  std::vector<uint32_t> class_of_;  ///< by size
+  std::vector<size_t> classes_;     ///< a buffer of each class
+
+  // Of many buffers:
+  Stacking stacking_;
+  std::vector<uint32_t> large_;  ///< the largest, which an output may host
+  std::vector<size_t> hosts_;    ///< the largest outputs
+};
+
+/// A line a buffer (name, bytes, offset, stages), then `peak N bytes`: of the arena.
+std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values);
+
+}  // namespace weft::runtime
