@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from weft.verification._report import Change, Diagnosis, OwnDtype, Place, Report, Side, Track
+from weft.verification import Change, Diagnosis, OwnDtype, Place, Report, Side, Track
 
 SCRIPT = "<script>alert(1)</script>"
 

@@ -13,8 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from weft import _file_commands
-from weft._command_line import main
+from weft._command_line import file_commands, main
 
 
 @pytest.fixture(autouse=True)
@@ -131,5 +130,5 @@ def test_an_interrupt_ends_a_long_search() -> None:
 
 def test_a_device_is_written_to() -> None:
     save("a.pt", nn.GRU(3, 4))
-    assert _file_commands.main("verify", ["a.pt", "a.pt", "--output", os.devnull]) == 0
+    assert file_commands.main("verify", ["a.pt", "a.pt", "--output", os.devnull]) == 0
     assert Path(os.devnull).is_char_device()

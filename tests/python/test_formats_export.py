@@ -196,7 +196,7 @@ def test_written_programs_run(name, tmp_path):
     module = MODULES[name]()
     path = tmp_path / "model.pt2"
     notes = formats.write(formats.layers_of_module(module), path)
-    assert bool(notes) == isinstance(module, weft.nn._modules._Variant)
+    assert bool(notes) == isinstance(module, weft.nn._variant.Variant)
     check_is(formats.read(path), module)
     module = module.eval()
     module.batch_first = False

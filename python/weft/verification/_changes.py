@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from weft.formats import Activation
 from weft.verification import _rearrangements
-from weft.verification._report import Change
+from weft.verification._results import Change
 from weft.verification._where import Text, Where
 
 

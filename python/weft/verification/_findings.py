@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.formats import Layer, Source
-from weft.verification import _changes, _report, _sides
-from weft.verification._report import Diagnosis, Place, Track
+from weft.verification import _changes, _sides
+from weft.verification._results import Diagnosis, Place, Side, Track
 from weft.verification._where import Where
 
 
@@ -99,7 +99,7 @@ def merged(diagnoses: list[Diagnosis], layers: int) -> list[Diagnosis]:
     return diagnoses
 
 
-def side_of(source: Source) -> _report.Side:
+def side_of(source: Source) -> Side:
     if source.trace is not None:
         trace = source.trace
         shapes = f"x {list(trace.x.shape)}, y {list(trace.y.shape)}"
@@ -107,4 +107,4 @@ def side_of(source: Source) -> _report.Side:
         lines, dtype = [", ".join([f"trace: {shapes}", *extra])], trace.y.dtype
     else:
         lines, dtype = [_sides.describe(layer) for layer in source.layers], _sides.dtype_of(source.layers)
-    return _report.Side(source.path, source.format, str(dtype).removeprefix("torch."), lines, source.notes)
+    return Side(source.path, source.format, str(dtype).removeprefix("torch."), lines, source.notes)

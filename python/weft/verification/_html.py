@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from weft.verification import _plots, _svg
-from weft.verification._report import Change, Diagnosis, Place, Report, Side, Track
+from weft.verification._results import Change, Diagnosis, Place, Results, Side, Track
 from weft.verification._style import CSS
 
 _PLOTS = 8  #: more are folded away
@@ -26,7 +26,7 @@ what rounding explains of a step</span>
 </div>"""
 
 
-def to_html(report: Report) -> str:
+def to_html(report: Results) -> str:
     """The page: text that is ready to be written to a file in UTF-8."""
     verdict = "agree" if report.agrees else "differ"
     title = f"{verdict}: {_text(report.reference.path)} and {_text(report.candidate.path)}"
@@ -83,7 +83,7 @@ def _list(lines: Iterable[str]) -> str:
     return '<div class="card">' + "".join(f"<p>{_text(line)}</p>" for line in lines) + "</div>"
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: Results) -> str:
     if report.agrees:
         kind, sign, title = "agree", "=", "They agree"
         sentence = "At every step the two are within what rounding explains."
@@ -100,7 +100,7 @@ def _verdict(report: Report) -> str:
     )
 
 
-def _main(report: Report) -> Diagnosis | None:
+def _main(report: Results) -> Diagnosis | None:
     """The diagnosis that the page begins with."""
     return next((found for found in report.diagnoses if found.changes), None)
 
@@ -138,7 +138,7 @@ def _where(place: Place) -> str:
     return f'<div class="card">{_facts(facts)}{_facts(values, "value")}</div>'
 
 
-def _why(report: Report) -> str:
+def _why(report: Results) -> str:
     return "\n".join(_diagnosis(found, said=found is _main(report)) for found in report.diagnoses)
 
 
@@ -178,7 +178,7 @@ def _change(change: Change, side: str, alone: bool) -> str:
     return f'<div class="change{" alone" if alone else ""}">{title}<p>{meaning}</p>{code}</div>'
 
 
-def _figures(report: Report) -> str:
+def _figures(report: Results) -> str:
     tracks = [track for track in _plots.differing_first(report) if _plots.steps_of(track)]
     columns = max(60, min(_COLUMNS, 10 * _COLUMNS // len(tracks)))
     differing = sum(track.first is not None for track in tracks)
@@ -225,7 +225,7 @@ def _table(tracks: Sequence[Track]) -> str:
     )
 
 
-def _sides(report: Report) -> str:
+def _sides(report: Results) -> str:
     own = _plots.own_dtype(report)
     return f'<div class="sides">{_side("Reference", report.reference)}{_side("Candidate", report.candidate)}</div>' + (
         f'<p class="more">{_text(_plots.capitalised(own))}</p>' if own else ""

@@ -7,13 +7,13 @@ import json
 import math
 from typing import Any
 
-from weft.verification._report import Place, Report
+from weft.verification._results import Place, Results
 
 #: Of the format. What is only added does not change it.
 VERSION = 1
 
 
-def to_json(report: Report) -> str:
+def to_json(report: Results) -> str:
     """One object, indented, in ASCII. Not-a-number and infinities, which JSON lacks, are the strings "NaN", "Infinity"
     and "-Infinity"."""
     return json.dumps({"version": VERSION, "agrees": report.agrees, **_plain(report)}, indent=1, allow_nan=False)

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 
-from weft.verification._report import Place, Report, Track
+from weft.verification._results import Place, Results, Track
 
 #: More decades than that below the largest value say nothing any more.
 _DECADES = 20
@@ -107,7 +107,7 @@ def step_ticks(steps: int, most: int) -> list[int]:
     return list(range(0, steps, stride))
 
 
-def differing_first(report: Report) -> list[Track]:
+def differing_first(report: Results) -> list[Track]:
     return sorted(report.tracks, key=lambda track: track.first is None)
 
 
@@ -163,7 +163,7 @@ def times_bound(place: Place) -> str:
     return f"{number(place.difference / place.bound, 2)} times what rounding explains"
 
 
-def own_dtype(report: Report) -> str:
+def own_dtype(report: Results) -> str:
     """A sentence; "" if it wasn't tried."""
     own = report.own_dtype
     if own is None:

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from weft import _C, formats
-from weft._aten import DTYPES
+from weft._base.dtypes import DTYPES
 from weft.formats import FormatError, Layer, Trace
 
 

@@ -8,7 +8,7 @@ from html import escape
 
 from weft.verification import _plots
 from weft.verification._plots import Column, Scale
-from weft.verification._report import Track
+from weft.verification._results import Track
 
 _HEIGHT = 1000  #: of the drawing; its width is the number of columns
 _BAND = 0.12  #: of the height: the place for 0, and for NaN and infinities

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from weft.verification import _plots
 from weft.verification._plots import Column, Scale
-from weft.verification._report import Change, Diagnosis, Place, Report, Side, Track
+from weft.verification._results import Change, Diagnosis, Place, Results, Side, Track
 
 _HEIGHT = 8  #: rows of the plot's logarithmic part
 _ONE_LINERS = 6  #: tracks that differ, beside the one in the plot, which get a line each
@@ -20,7 +20,7 @@ _BOTH = "◆"
 _CODES = {"bold": "1", "●": "33", "×": "36", "◆": "35", "─": "2"}
 
 
-def to_text(report: Report, width: int | None = None, color: bool = False) -> str:
+def to_text(report: Results, width: int | None = None, color: bool = False) -> str:
     """Lines without a newline at the end. The first says whether the two agree.
 
     width: columns, the terminal's if not given. Only lines of configuration may be longer: they are meant to be copied.
@@ -54,7 +54,7 @@ def _wrapped(text: str, width: int, indent: str = "", hanging: str | None = None
     return textwrap.wrap(_plots.printable(text), width, initial_indent=indent, subsequent_indent=following)
 
 
-def _headline(report: Report, width: int, paint: _Paint) -> list[str]:
+def _headline(report: Results, width: int, paint: _Paint) -> list[str]:
     if report.agrees:
         lines = _wrapped("agree: at every step within what rounding explains", width)
     elif report.first is None:
@@ -98,7 +98,7 @@ def _names(changes: Sequence[Change]) -> str:
     return " + ".join(f"{change.name} ({change.detail})" if change.detail else change.name for change in changes)
 
 
-def _tracks(report: Report, width: int, paint: _Paint) -> list[str]:
+def _tracks(report: Results, width: int, paint: _Paint) -> list[str]:
     """The first that differs as a plot, some more as a line each, those that agree in one."""
     tracks = [track for track in _plots.differing_first(report) if _plots.steps_of(track)]
     if not tracks:
@@ -216,7 +216,7 @@ def _agreeing(tracks: list[Track], width: int) -> list[str]:
     return _wrapped(f"every step by itself agrees: {names}{size}", width, "  ", "    ")
 
 
-def _sides(report: Report, width: int, paint: _Paint) -> list[str]:
+def _sides(report: Results, width: int, paint: _Paint) -> list[str]:
     lines = []
     for role, side in (("reference", report.reference), ("candidate", report.candidate)):
         lines += _side(role, side, width)

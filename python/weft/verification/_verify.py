@@ -16,13 +16,14 @@ from torch import Tensor
 
 from weft import _C, formats
 from weft.formats import FormatError, Layer, Source, Trace
-from weft.verification import _report, _sides
+from weft.verification import _sides
 from weft.verification._biases import settled
 from weft.verification._findings import diagnoses_of, first_of, merged, side_of, tracks_of
 from weft.verification._own_dtype import own_dtype
 from weft.verification._pairs import Pair, paired
 from weft.verification._recording import recording_of
-from weft.verification._report import Diagnosis, Report, Track
+from weft.verification._report import Report
+from weft.verification._results import Diagnosis, OwnDtype, Track
 from weft.verification._search import explained
 from weft.verification._sides import Input, Side
 
@@ -164,7 +165,7 @@ def _two_models(reference: Source, candidate: Source, given: Input | None, seed:
     pairs, problems = paired(reference.layers, candidate.layers)
     tracks: list[Track] = []
     diagnoses: list[Diagnosis] = []
-    own: list[_report.OwnDtype] = []
+    own: list[OwnDtype] = []
     label = ""
     notes: list[str] = []
     for index, pair in enumerate(pairs):
