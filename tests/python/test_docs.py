@@ -22,11 +22,12 @@ def tracked_files() -> list[Path]:
 
 
 def test_the_folder_list_of_the_architecture_is_the_tree() -> None:
+    """Folders and the folders in them, and the packages of Python in theirs."""
     listed = re.findall(r"^\| `([a-z_/]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
     present = {
         Path(*file.parts[:depth])
         for file in tracked_files()
-        for depth in (1, 2)
+        for depth in ((1, 2, 3) if file.parts[:2] == ("python", "weft") else (1, 2))
         if len(file.parts) > depth and not file.parts[0].startswith(".")
     }
     assert sorted(listed) == sorted(str(folder) for folder in present)
