@@ -10,7 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# What a package of weft (or a module at its top) may import beside itself and weft._C. Nobody imports weft itself.
+# Where packages of weft lie.
+ROOTS = {"python/weft": "weft", "verification/python": "weft"}
+EXTENSIONS = {"weft._C", "weft.verification._C"}
+# What a package (or a module at the top) may import beside itself and weft._C. Nobody imports weft itself.
 ARROWS: dict[str, set[str]] = {
     "_base": set(),
     "_capture": {"_base"},
@@ -19,9 +22,9 @@ ARROWS: dict[str, set[str]] = {
     "_dynamo": {"_base", "_capture"},
     "backend": {"_base", "_capture", "_control", "_dynamo"},
     "nn": {"_base", "_capture"},
-    "formats": {"_base", "_capture", "nn"},
-    "verification": {"_base", "_capture", "nn", "formats"},
-    "_command_line": {"_base", "_capture", "formats", "verification"},
+    "formats": {"_base", "nn"},
+    "verification": {"_base", "nn", "formats"},
+    "_command_line": {"_base", "_capture", "verification"},
     "__main__": {"_command_line"},
 }
 
@@ -31,9 +34,10 @@ Imports = dict[str, list[tuple[str, int]]]  # by module: each module that it imp
 def modules(root: Path) -> dict[str, Path]:
     """The files of weft by the names under which they are imported."""
     found = {}
-    for file in sorted((root / "python/weft").rglob("*.py")):
-        parts = file.relative_to(root / "python").with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    for folder, package in ROOTS.items():
+        for file in sorted((root / folder).rglob("*.py")):
+            parts = (package, *file.relative_to(root / folder).with_suffix("").parts)
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     return found
 
 
@@ -46,11 +50,11 @@ def imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[tuple[str, in
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             full = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if name in known or name == "weft._C" else str(node.module) for name in full]
+            names = [name if name in known or name in EXTENSIONS else str(node.module) for name in full]
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
             names = [argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)]
         for name in names:
-            if name.split(".")[0] == "weft" and name != "weft._C":
+            if name.split(".")[0] == "weft" and name not in EXTENSIONS:
                 yield name, node.lineno
 
 

@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import weft
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    from pip._vendor import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -21,6 +28,17 @@ def write(root: Path, modules: dict[str, str]) -> None:
         path = root / "python/weft" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def test_the_wheel_has_the_modules_that_are_imported_here() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]["wheel"]["packages"]
+    packed = {
+        Path(package) / file.relative_to(ROOT / folder)
+        for package, folder in settings.items()
+        for file in (ROOT / folder).rglob("*.py")
+    }
+    here = Path(weft.__file__).parent
+    assert packed == {file.relative_to(here.parent) for file in here.rglob("*.py")}
 
 
 def test_this_tree_is_clean() -> None:
@@ -37,6 +55,8 @@ def test_this_tree_is_clean() -> None:
         ("_dynamo/a", 'x = importlib.import_module("weft.nn")', "_dynamo may only use _base, _capture"),
         ("nn/a", "from weft import scan", "weft itself is for users; take it from where it is defined"),
         ("nn/a", "import weft", "weft itself is for users; take it from where it is defined"),
+        ("_capture/a", "from weft.formats import read", "_capture may only use _base"),
+        ("nn/a", "import weft.verification", "nn may only use _base, _capture"),
     ],
 )
 def test_a_wrong_import_is_named(tmp_path: Path, module: str, line: str, reason: str) -> None:

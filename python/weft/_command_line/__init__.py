@@ -1,7 +1,7 @@
 """The command `weft`, which is also `python -m weft`.
 
 `weft run script.py arguments` does what `python script.py arguments` does, with Weft imported before the script's first
-line; so for a script that knows nothing of Weft. `weft verify` and `weft convert` are in `file_commands`.
+line; so for a script that knows nothing of Weft. `weft verify` and `weft convert` are in `weft.verification`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case ["run", *rest]:
             run(rest)
         case ["verify" | "convert" as command, *rest]:
-            return importlib.import_module("weft._command_line.file_commands").main(command, rest)
+            return importlib.import_module("weft.verification._commands").main(command, rest)
         case []:
             wrong("a command is missing: run, verify, convert, --version or --help")
         case [word, *_]:

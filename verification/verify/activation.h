@@ -6,8 +6,8 @@
 
 namespace weft::verify {
 
-/// An elementwise function by the names of python/weft/formats/_layers.py, with its parameters (unused ones don't
-/// matter).
+/// An elementwise function by the names of verification/python/formats/_layers.py, with its parameters (unused ones
+/// don't matter).
 struct Activation {
   enum class Kind {
     kSigmoid,

@@ -89,7 +89,7 @@ def traced(function: Callable[..., Any], input: Input, dtype: torch.dtype) -> Tr
 
 
 def engine(layers: Sequence[Layer]) -> list[dict[str, Any]]:
-    """Layers as src/verify takes them."""
+    """Layers as verification/verify takes them."""
     return [_for_engine(layer) for layer in layers]
 
 

@@ -430,7 +430,7 @@ def test_shapes_of_a_trace_that_do_not_fit(tmp_path):
 def test_the_document_names_every_format_extension_and_option():
     from weft.formats._registry import FORMATS
 
-    text = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
+    text = (Path(__file__).resolve().parents[3] / "docs" / "formats.md").read_text()
     for format in FORMATS:
         row = next(row for row in text.splitlines() if row.startswith(f"| `{format.name}` |"))
         assert all(f" {extension}" in row for extension in format.extensions), (format.name, row)

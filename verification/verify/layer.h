@@ -11,7 +11,7 @@
 
 namespace weft::verify {
 
-/// What recurrent layers compute, in the layout and by the equations of python/weft/formats/_layers.py.
+/// What recurrent layers compute, in the layout and by the equations of verification/python/formats/_layers.py.
 enum class Kind { kGru, kLstm, kRnn };
 
 /// Gates of a cell: 3, 4 or 1.

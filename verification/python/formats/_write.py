@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft._base.atomic_files import replacing
+from weft.formats._atomic import replacing
 from weft.formats._layers import FormatError, Layer, Source, Trace
 from weft.formats._registry import by_extension, by_name
 from weft.formats._sniff import first_line

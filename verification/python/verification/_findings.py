@@ -1,4 +1,4 @@
-"""From what src/verify says to a report's parts."""
+"""From what verification/verify says to a report's parts."""
 
 from __future__ import annotations
 

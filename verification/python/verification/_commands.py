@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from weft import formats
-from weft._base.atomic_files import replacing
 from weft.formats import FormatError
+from weft.formats._atomic import replacing
 from weft.formats._registry import FORMATS
 
 _FORMATS = ", ".join(format.name for format in FORMATS)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import _C
 from weft._base.dtypes import DTYPES
-from weft.verification import _sides
+from weft.verification import _C, _sides
 from weft.verification._findings import diagnoses_of
 from weft.verification._pairs import Pair
 from weft.verification._results import Change, Diagnosis

@@ -2,10 +2,10 @@
 
 For each source a model with random weights is made, run and saved by its framework; `weft.formats` converts it to each
 destination, whose framework loads the result and runs it on the same input. A cell is the largest difference. Burn
-isn't a Python package: its records are run by tests/python/layer_reference.py, and marked.
+isn't a Python package: its records are run by verification/tests/python/layer_reference.py, and marked.
 
-    python scripts/format_matrix.py            prints the table
-    python scripts/format_matrix.py --write    and puts it into docs/formats.md
+    python verification/scripts/format_matrix.py            prints the table
+    python verification/scripts/format_matrix.py --write    and puts it into docs/formats.md
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 import weft.nn
 from weft import formats
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "formats.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 #: Of a column: the cells, how many layers, how many directions.
 KINDS: dict[str, list[tuple[str, int, int]]] = {
     "GRU": [("GRU", 1, 1)],

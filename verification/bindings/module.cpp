@@ -1,4 +1,5 @@
-// The comparison of recurrent layers with what another implementation answered.
+// The extension module weft/verification/_C: the comparison of recurrent layers with what another implementation
+// answered.
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -6,13 +7,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "bindings/bindings.h"
 #include "verify/compare.h"
 #include "verify/diagnose.h"
 
 namespace py = pybind11;
 
-namespace weft::bindings {
+namespace weft {
 namespace {
 
 using Array = py::array_t<double, py::array::c_style | py::array::forcecast>;
@@ -260,8 +260,11 @@ py::list diagnose(const py::list& layer_list, const verify::Recording& recording
 }
 
 }  // namespace
+}  // namespace weft
 
-void init_verify(py::module_& m) {
+PYBIND11_MODULE(_C, m) {
+  using namespace weft;
+  m.doc() = "The compiled half of weft.verification.";
   py::class_<verify::Recording>(m, "Recording", "What an implementation was given and what it answered.")
       .def(
           "in_precision_of",
@@ -282,5 +285,3 @@ void init_verify(py::module_& m) {
   m.def("changed_layers", &changed_layers, py::arg("layers"), py::arg("x"), py::arg("name"), py::arg("detail"));
   m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"), py::arg("pairs") = true);
 }
-
-}  // namespace weft::bindings

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from weft import _C
 from weft._base.dtypes import DTYPES
 from weft.formats import FormatError, Layer
 from weft.formats._stacks import stacks_of
-from weft.verification import _sides
+from weft.verification import _C, _sides
 from weft.verification._pairs import Pair
 from weft.verification._results import OwnDtype
 from weft.verification._where import without_states

@@ -122,8 +122,8 @@ def test_other_weights_are_no_known_fault() -> None:
 
 
 def test_what_is_found_can_be_written_in_every_form() -> None:
-    """Reports as they are, not as tests/python/report_cases.py thinks that they are."""
-    schema = json.loads((Path(__file__).resolve().parents[2] / "docs/verify.schema.json").read_text())
+    """Reports as they are, not as report_cases.py thinks that they are."""
+    schema = json.loads((Path(__file__).resolve().parents[3] / "docs/verify.schema.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
     for fault in FAULTS:
         case = random_case(3, fault)

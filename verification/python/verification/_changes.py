@@ -1,7 +1,7 @@
 """Known differences in words: what somebody did who gets these numbers, and how to do the same here.
 
-The names and their forms come from src/verify/changes*.cpp; docs/verify.md lists them. Here are those of what a cell
-computes; `_rearrangements` has those of parameters, steps, rows and directions.
+The names and their forms come from verification/verify/changes*.cpp; docs/verify.md lists them. Here are those of what
+a cell computes; `_rearrangements` has those of parameters, steps, rows and directions.
 """
 
 from __future__ import annotations

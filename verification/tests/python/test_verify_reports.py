@@ -22,7 +22,7 @@ from weft.verification._html import to_html
 from weft.verification._json import to_json
 from weft.verification._text import to_text
 
-SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs/verify.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs/verify.schema.json").read_text())
 EVERY = pytest.mark.parametrize("name", report_cases.ALL)
 
 

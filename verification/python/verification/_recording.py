@@ -1,4 +1,4 @@
-"""A trace as src/verify compares it."""
+"""A trace as verification/verify compares it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from weft import _C, formats
+from weft import formats
 from weft._base.dtypes import DTYPES
 from weft.formats import FormatError, Layer, Trace
+from weft.verification import _C
 
 
 def recording_of(layers: Sequence[Layer], trace: Trace) -> Any:

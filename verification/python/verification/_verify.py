@@ -1,6 +1,6 @@
 """`weft.verify`: two implementations on one input, the first difference, and what explains it.
 
-Here the sides are read and brought to one form; what is compared and how is in src/verify.
+Here the sides are read and brought to one form; what is compared and how is in verification/verify.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft import _C, formats
+from weft import formats
 from weft.formats import FormatError, Layer, Source, Trace
-from weft.verification import _sides
+from weft.verification import _C, _sides
 from weft.verification._biases import settled
 from weft.verification._findings import diagnoses_of, first_of, merged, side_of, tracks_of
 from weft.verification._own_dtype import own_dtype

@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from weft._command_line import file_commands, main
+from weft._command_line import main
+from weft.verification import _commands
 
 
 @pytest.fixture(autouse=True)
@@ -130,5 +131,5 @@ def test_an_interrupt_ends_a_long_search() -> None:
 
 def test_a_device_is_written_to() -> None:
     save("a.pt", nn.GRU(3, 4))
-    assert file_commands.main("verify", ["a.pt", "a.pt", "--output", os.devnull]) == 0
+    assert _commands.main("verify", ["a.pt", "a.pt", "--output", os.devnull]) == 0
     assert Path(os.devnull).is_char_device()

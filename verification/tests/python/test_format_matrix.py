@@ -1,4 +1,4 @@
-"""Every format converted to every other, saved and run by the frameworks themselves; see scripts/format_matrix.py."""
+"""Every format converted to every other, saved and run by the frameworks; see verification/scripts/format_matrix.py."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ for package in ("onnxruntime", "keras", "flax"):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"needs {package}", allow_module_level=True)
 
-ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("format_matrix", ROOT / "scripts" / "format_matrix.py")
+ROOT = Path(__file__).resolve().parents[3]
+spec = importlib.util.spec_from_file_location("format_matrix", ROOT / "verification" / "scripts" / "format_matrix.py")
 assert spec is not None and spec.loader is not None
 matrix = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(matrix)
