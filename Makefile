@@ -68,7 +68,7 @@ test-fuzz:
 
 .PHONY: test-python
 test-python:
-	@OMP_NUM_THREADS=1 python -m pytest tests/python --numprocesses $(JOBS) --dist worksteal
+	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 .PHONY: nightly
 nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, all ops of PyTorch in a step, sanitizers, an hour of fuzzing

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 import weft
-from weft import _record, _scan
+from weft._capture.record import record
+from weft._control.scan_call import Call
 
 HIDDEN = 32
 IMPORT = """
@@ -118,11 +119,11 @@ def print_scans() -> None:
 def print_recording() -> None:
     """What it takes to record a step and to find its program, beside one eager execution of the step."""
     step, h, xs = gru_step(), torch.zeros(8, 128), torch.randn(4, 8, 64)
-    call = _scan.Call.of("weft.scan", step, h, xs, False, None)
+    call = Call.of("weft.scan", step, h, xs, False, None)
     with torch.no_grad():
         weft.scan(step, h, xs)
-        find, record, eager = microseconds(call.find, lambda: _record.record(call.function()), lambda: step(h, xs[0]))
-    print(f"\nthe step: recorded in {record:.1f} us, found in {find:.1f}; run by PyTorch in {eager:.1f}")
+        find, recording, eager = microseconds(call.find, lambda: record(call.function()), lambda: step(h, xs[0]))
+    print(f"\nthe step: recorded in {recording:.1f} us, found in {find:.1f}; run by PyTorch in {eager:.1f}")
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 # A folder is a phase: one static library, whose sources are all .cpp files in it and in its folders.
-# weft_folder(ir DEPENDS base) makes the target weft_ir from src/ir/*.cpp and src/ir/*/*.cpp.
+# In src, weft_folder(ir DEPENDS base) makes the target weft_ir from src/ir/*.cpp and src/ir/*/*.cpp; its headers are
+# included as "ir/...".
 function(weft_folder name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp
@@ -9,7 +10,7 @@ function(weft_folder name)
     file(TOUCH ${sources})
   endif()
   add_library(weft_${name} STATIC ${sources})
-  target_include_directories(weft_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(weft_${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
   set_target_properties(weft_${name} PROPERTIES LINKER_LANGUAGE CXX)
   foreach(dependency IN LISTS ARG_DEPENDS)
     target_link_libraries(weft_${name} PUBLIC weft_${dependency})

@@ -8,21 +8,27 @@ import re
 import sys
 from pathlib import Path
 
-# What a folder may include beside itself.
+# What a folder of src may include beside itself.
 ARROWS: dict[str, set[str]] = {
     "base": set(),
     "ir": {"base"},
     "passes": {"base", "ir"},
     "interpreter": {"base", "ir"},
-    "verify": {"base"},
     "runtime": {"base"},
     "planning": {"base", "ir", "passes", "runtime"},
     "codegen": {"base", "ir", "passes", "runtime", "planning"},
     "jit": {"base", "ir", "passes", "runtime", "planning", "codegen"},
     "engine": {"base", "ir", "passes", "interpreter", "runtime", "planning", "jit"},
 }
-# What pytorch/ and python/bindings/ may use of src/.
-FROM_PYTORCH = {"base", "ir", "passes", "verify", "runtime", "engine"}
+# What the folders around src may use of it, and of each other.
+AROUND: dict[str, set[str]] = {
+    "pytorch": {"base", "ir", "passes", "runtime", "engine"},
+    "python/bindings": {"base", "ir", "passes", "runtime", "engine"},
+    "verification/verify": {"base"},
+    "verification/bindings": {"base", "verify"},
+}
+KNOWN = {*ARROWS, "verify"}
+WITHOUT_TORCH = {*ARROWS, "verification/verify"}
 SUFFIXES = {".h", ".hpp", ".cpp", ".def", ".inc"}
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2|pybind11)/|^Python\.h$")
 LLVM = re.compile(r"^(llvm|llvm-c|clang)/")
@@ -31,23 +37,22 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
 def fault(folder: str, header: str) -> str | None:
-    """What is wrong with `folder` (a phase, or `pytorch`) including `header`; None when nothing is."""
-    in_src = folder in ARROWS
-    allowed = ARROWS[folder] | {folder} if in_src else FROM_PYTORCH
-    if in_src and TORCH.search(header):
-        return "src/ never includes torch"
+    """What is wrong with `folder` (of ARROWS or AROUND) including `header`; None when nothing is."""
+    allowed = ARROWS[folder] if folder in ARROWS else AROUND[folder]
+    if folder in WITHOUT_TORCH and TORCH.search(header):
+        return f"{folder} never includes torch"
     if LLVM.search(header) and folder not in LLVM_FOLDERS:
         return "only codegen and jit see LLVM"
     target = header.split("/")[0]
-    if target in ARROWS and target not in allowed:
-        return f"{folder} may only use {', '.join(sorted(allowed - {folder})) or 'nothing'}"
+    if target in KNOWN and target != folder.split("/")[-1] and target not in allowed:
+        return f"{folder} may only use {', '.join(sorted(allowed)) or 'nothing'}"
     return None
 
 
 def faults(root: Path) -> list[str]:
     """One line for each include under `root` that points the wrong way."""
     owners = [(folder, root / "src" / folder) for folder in ARROWS]
-    owners += [("pytorch", root / "pytorch"), ("pytorch", root / "python" / "bindings")]
+    owners += [(folder, root / folder) for folder in AROUND]
     found = [
         f"src/{folder.name}: not in the list of phases (scripts/check_includes.py)"
         for folder in sorted((root / "src").iterdir())

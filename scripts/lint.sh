@@ -39,6 +39,7 @@ tidy() {
 
 step "clang-format" format
 step "include directions" .venv/bin/python scripts/check_includes.py
+step "import directions" .venv/bin/python scripts/check_imports.py
 step "ruff check" .venv/bin/ruff check .
 step "ruff format" .venv/bin/ruff format --check -q .
 step "clang-tidy" tidy

@@ -14,7 +14,7 @@ left_out='LongChains*:FuseBound*:VectorMath*:Roll.Random*'
 [ "$what" = address ] || left_out+=':*Vjp*:Interpreter*:*Text*:*Verif*:*TypeRule*:*Pass*:*HalfConversion*:*Guard*'
 tests=${3:-*}-$left_out
 sanitizers=thread targets=(weft_unit_tests)
-[ "$what" = thread ] || { sanitizers=address,undefined && targets+=(weft-opt weft-run); }
+[ "$what" = thread ] || { sanitizers=address,undefined && targets+=(weft_verify_unit_tests weft-opt weft-run); }
 launcher=()
 ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 # Not a release build: programs are verified after every pass.
@@ -45,4 +45,7 @@ for ((shard = 0; shard < jobs; ++shard)); do
   tail -60 "$build/shard$shard.log"
 done
 [ $failed = 0 ] || { echo "sanitize: $what FAILED, see $build/shard*.log" && exit 1; }
-if [ "$what" = address ]; then lit -sv "$build/tests/golden"; fi
+if [ "$what" = address ]; then
+  "$build/verification/weft_verify_unit_tests" --gtest_brief=1
+  lit -sv "$build/tests/golden"
+fi

@@ -1,4 +1,4 @@
-// Recorded runs as programs (pytorch/lowering), for Python.
+// Recorded runs as programs (pytorch/lowering), for weft._capture.trace.
 
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
@@ -119,7 +119,7 @@ py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, std::vector<std:
 /// Classes of Python's, made with the module.
 py::handle mismatch, needs_functional;
 
-py::object unsupported_error() { return py::module_::import("weft._aten").attr("UnsupportedError"); }
+py::object unsupported_error() { return py::module_::import("weft._base.errors").attr("UnsupportedError"); }
 
 }  // namespace
 

@@ -8,5 +8,4 @@ PYBIND11_MODULE(_C, m) {
   weft::bindings::init_programs(m);
   weft::bindings::init_recorder(m);
   weft::bindings::init_lowering(m);
-  weft::bindings::init_verify(m);
 }

@@ -1,4 +1,4 @@
-// Recordings of Python functions, for weft._record.
+// Recordings of Python functions, for weft._capture.record.
 
 #include <ATen/SavedTensorHooks.h>
 #include <pybind11/stl.h>

@@ -1,7 +1,7 @@
 """Weft: a compiler for recurrent networks behind PyTorch.
 
 Importing it is all there is to do: `nn.GRU`, `nn.LSTM` and `nn.RNN` on the CPU then run on Weft, in eager mode and
-under every `torch.compile` backend. What that changes in PyTorch's process-wide state is listed in `weft._pytorch`, and
+under every `torch.compile` backend. What that changes in PyTorch's process-wide state is listed in `weft._patches`, and
 `weft.disable()` takes it back. `weft.nn` has what PyTorch's modules lack.
 """
 
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from weft import _C  # isort: skip
-from weft._associative_scan import associative_scan
-from weft._checkpoint_scan import checkpoint_scan
-from weft._jit import jit
-from weft._pytorch import disable, disabled, enable
-from weft._scan import scan
-from weft._stats import reset_stats, stats
-from weft._while_loop import while_loop
+from weft._capture.stats import reset_stats, stats
+from weft._control.associative_scan import associative_scan
+from weft._control.checkpoint_scan import checkpoint_scan
+from weft._control.jit import jit
+from weft._control.scan import scan
+from weft._control.while_loop import while_loop
+from weft._patches.switch import disable, disabled, enable
 
 __all__ = [
     "__version__",

@@ -21,8 +21,12 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch.fx.graph import _BoxedCodeGen
 
-from weft import _buffers, _higher_order, _regions, _roll
-from weft._stats import extern
+from weft._capture.stats import extern
+from weft._control import higher_order
+from weft._dynamo.regions import cleanup
+from weft._dynamo.regions.fuse import fuse_regions
+from weft._dynamo.rolling.buffers import replace_buffers
+from weft._dynamo.rolling.roll import roll
 
 __all__ = ["BackendStats", "stats", "weft"]
 
@@ -67,10 +71,10 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
     stats.frames += 1
     try:
         if options.get("roll", True):
-            _buffers.replace_buffers(graph_module.graph)
-            stats.rolled += _roll.roll(graph_module.graph)
+            replace_buffers(graph_module.graph)
+            stats.rolled += roll(graph_module.graph)
             graph_module.recompile()
-        with _higher_order.in_backend():
+        with higher_order.in_backend():
             return aot_autograd(
                 fw_compiler=compile_graph,
                 bw_compiler=compile_graph,
@@ -97,10 +101,10 @@ def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = N
 def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, capture: bool) -> Compiled:
     """One of AOTAutograd's graphs, in the boxed convention: arguments are freed as soon as they have been used."""
     graph = graph_module.graph
-    _regions.tidy(graph)
-    _regions.drop_unused_outputs(graph)
+    cleanup.tidy(graph)
+    cleanup.drop_unused_outputs(graph)
     if capture:
-        stats.regions += _regions.fuse_regions(graph)
+        stats.regions += fuse_regions(graph)
     _count(graph)
     graph.set_codegen(_BoxedCodeGen())
     graph_module.recompile()

@@ -1,5 +1,5 @@
 // weft::call under the older vmap, which torch.autograd.grad(is_grads_batched=True) and
-// gradcheck(check_batched_grad=True) still use. torch.func's has its rule in python/weft/_vmap.py.
+// gradcheck(check_batched_grad=True) still use. torch.func's has its rule in python/weft/_patches/vmap.py.
 
 #include <ATen/LegacyVmapTransforms.h>
 #include <ATen/ops/stack.h>

@@ -1,5 +1,5 @@
 // The operator weft::call and its kernels for CPU and Meta. The one for Autograd is in autograd.cpp; vmap's in
-// python/weft/_vmap.py.
+// python/weft/_patches/vmap.py.
 
 #include "operator/call.h"
 

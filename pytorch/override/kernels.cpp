@@ -86,7 +86,7 @@ void register_packed(torch::Library& m) {
   m.impl("rnn_relu.data", TORCH_FN((one_state_packed<Cell::kRnnRelu, kRnnReluPacked>)));
 }
 
-/// The outputs, or none if the composite would run. Called by python/weft/_decompositions.py while tracing.
+/// The outputs, or none if the composite would run. Called by python/weft/_patches/rnn_decompositions.py while tracing.
 Tensors try_rnn(std::string_view cell, const Tensor& input, TensorList states, TensorList params, bool has_biases,
                 int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
   for (Cell known : {Cell::kGru, Cell::kLstm, Cell::kRnnTanh, Cell::kRnnRelu}) {

@@ -14,7 +14,9 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import weft
-from weft import _regions, backend
+from weft import backend
+from weft._dynamo.regions.partition import Partition
+from weft._dynamo.regions.program import RegionProgram
 
 aten = torch.ops.aten
 
@@ -29,13 +31,13 @@ def fresh():
 def program_of(f, inputs):
     """All of f as one program: its text and which of the inputs it takes."""
     module = make_fx(f, tracing_mode="fake")(*inputs)
-    graph = _regions._Graph(module.graph)
+    graph = Partition(module.graph)
     members = [n for n in module.graph.nodes if n.op == "call_function"]
     refused = [str(n.target) for n in members if n not in graph.expressible]
     assert not refused, refused
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     graph.views, graph.members = set(), set(members)
-    program = _regions._Program(graph, members)
+    program = RegionProgram(graph, members)
     return program.text, [placeholders.index(n) for n in program.inputs]
 
 

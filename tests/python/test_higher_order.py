@@ -10,7 +10,7 @@ from torch._higher_order_ops.scan import scan as torch_scan
 from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
 
 import weft
-from weft._while_loop import while_loop
+from weft._control.while_loop import while_loop
 
 BACKENDS = ["weft", "aot_eager", "inductor"]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FROM_PYTORCH = "pytorch may only use base, engine, ir, passes, runtime, verify"
 
 
 def check(root: Path) -> subprocess.CompletedProcess[str]:
@@ -28,15 +27,23 @@ def test_this_tree_is_clean() -> None:
         ("src/ir/a.cpp", '#include "passes/dce.h"', "ir may only use base"),
         ("src/base/a.h", '#include "ir/type.h"', "base may only use nothing"),
         ("src/runtime/a.cpp", '#  include "ir/type.h"', "runtime may only use base"),
-        ("src/engine/a.cpp", "#include <torch/library.h>", "src/ never includes torch"),
-        ("src/ir/ops.def", "#include <ATen/ATen.h>", "src/ never includes torch"),
+        ("src/engine/a.cpp", "#include <torch/library.h>", "engine never includes torch"),
+        ("src/ir/ops.def", "#include <ATen/ATen.h>", "ir never includes torch"),
         ("src/engine/a.cpp", "#include <llvm/IR/Module.h>", "only codegen and jit see LLVM"),
         (
             "pytorch/operator/a.cpp",
             '#include "codegen/codegen.h"',
-            FROM_PYTORCH,
+            "pytorch may only use base, engine, ir, passes, runtime",
         ),
-        ("python/bindings/a.cpp", '#include "jit/jit.h"', FROM_PYTORCH),
+        (
+            "python/bindings/a.cpp",
+            '#include "verify/compare.h"',
+            "python/bindings may only use base, engine, ir, passes, runtime",
+        ),
+        ("src/engine/a.cpp", '#include "verify/compare.h"', "engine may only use base, codegen, interpreter, ir, jit"),
+        ("verification/verify/a.cpp", '#include "ir/type.h"', "verification/verify may only use base"),
+        ("verification/verify/a.cpp", "#include <ATen/ATen.h>", "verification/verify never includes torch"),
+        ("verification/bindings/a.cpp", '#include "ir/type.h"', "verification/bindings may only use base, verify"),
     ],
 )
 def test_a_wrong_include_is_named(tmp_path: Path, file: str, line: str, reason: str) -> None:
@@ -45,7 +52,7 @@ def test_a_wrong_include_is_named(tmp_path: Path, file: str, line: str, reason: 
     (tmp_path / file).write_text(f"// a file\n{line}\n")
     done = check(tmp_path)
     assert done.returncode == 1
-    assert f"{file}:2: includes" in done.stdout and done.stdout.strip().endswith(reason)
+    assert f"{file}:2: includes" in done.stdout and reason in done.stdout
 
 
 def test_a_new_phase_must_be_listed(tmp_path: Path) -> None:

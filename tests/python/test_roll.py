@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, fx, nn
 
 import weft
-from weft import _roll, backend
+from weft import backend
+from weft._dynamo.rolling.roll import roll
 
 
 @pytest.fixture(autouse=True)
@@ -464,7 +465,7 @@ def programs_of(model: nn.Module, x: Tensor) -> list[str]:
     programs: list[str] = []
 
     def record(graph_module: fx.GraphModule, _: Any) -> Any:
-        _roll.roll(graph_module.graph)
+        roll(graph_module.graph)
         programs.extend(node.args[0] for node in graph_module.graph.nodes if node.target is torch.ops.weft.call.default)
         graph_module.recompile()
         return graph_module

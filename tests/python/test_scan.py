@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import weft
-from weft import _trees
+from weft._base import trees
 
 
 def loop(step: Any, init: Any, xs: Any, reverse: bool = False, length: int | None = None) -> tuple[Any, Any]:
     """The oracle, written out once more."""
-    leaves, spec = _trees.flatten(xs)
+    leaves, spec = trees.flatten(xs)
     steps = length if length is not None else next(leaf.shape[0] for leaf in leaves if leaf is not None)
     carry, ys = init, []
     for t in reversed(range(steps)) if reverse else range(steps):
@@ -28,8 +28,8 @@ def loop(step: Any, init: Any, xs: Any, reverse: bool = False, length: int | Non
         ys.append(y)
     if reverse:
         ys.reverse()
-    _, y_spec = _trees.flatten(ys[0])
-    columns = zip(*[_trees.flatten(y)[0] for y in ys], strict=True)
+    _, y_spec = trees.flatten(ys[0])
+    columns = zip(*[trees.flatten(y)[0] for y in ys], strict=True)
     return carry, pytree.tree_unflatten([torch.stack([torch.as_tensor(v) for v in c]) for c in columns], y_spec)
 
 
@@ -39,7 +39,7 @@ def assert_same(step: Any, init: Any, xs: Any, *wanted: Tensor, native: bool = T
     results = []
     for run in (weft.scan, loop):
         torch.manual_seed(3)
-        leaves = [t for t in _trees.flatten(run(step, init, xs, **options))[0] if isinstance(t, Tensor)]
+        leaves = [t for t in trees.flatten(run(step, init, xs, **options))[0] if isinstance(t, Tensor)]
         total = sum(
             (leaf.float() * torch.linspace(0.5, 1.5, leaf.numel()).reshape(leaf.shape)).sum() for leaf in leaves
         )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import weft
-from weft import _programs, _trace
+from weft._capture import programs, trace
 
 SCALE = 2.0
 
@@ -25,15 +25,15 @@ SCALE = 2.0
 @pytest.fixture
 def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What has been traced since the test began, one entry each time; what was captured before it is not known."""
-    monkeypatch.setattr(_programs, "_cache", _programs._Cache(512))
+    monkeypatch.setattr(programs, "_cache", programs._Cache(512))
     seen: list[str] = []
-    trace = _trace.of_run
+    of_run = trace.of_run
 
     def counted(function: Any, *args: Any) -> Any:
         seen.append(function.what)
-        return trace(function, *args)
+        return of_run(function, *args)
 
-    monkeypatch.setattr(_trace, "of_run", counted)
+    monkeypatch.setattr(trace, "of_run", counted)
     yield seen
 
 

@@ -17,14 +17,17 @@ from torch import nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-from weft import _programs, _record, _trace
+from weft._base.errors import FailedError, UnsupportedError
+from weft._capture import programs
+from weft._capture.runs import Function
+from weft._capture.trace import trace
 
 
 def run(f, inputs):
     """The leaves of f's result, by way of a program."""
     leaves, spec = pytree.tree_flatten(tuple(inputs))
-    function = _record.Function(lambda *given: (call(f, given), None), leaves, spec, "the step", (f,))
-    found = _programs.find("the step", None, [function], lambda traces: traces[0].program)
+    function = Function(lambda *given: (call(f, given), None), leaves, spec, "the step", (f,))
+    found = programs.find("the step", None, [function], lambda traces: traces[0].program)
     if found.program.noise:
         pytest.skip("draws random numbers")
     leaves = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -487,13 +490,13 @@ def test_indexing(name):
 def test_an_index_out_of_range_is_an_error():
     x = numbers((3, 5))
     for f in [lambda x, i: x.gather(1, i), lambda x, i: x[:, i[0]], lambda x, i: x[i[0] * 0, i[0]]]:
-        program = _trace.trace(f, (x, torch.tensor([[1]])), what="the step").program
+        program = trace(f, (x, torch.tensor([[1]])), what="the step").program
         torch.ops.weft.call(program, [x, torch.tensor([[4]])])
         for bad in (5, -6):
             with pytest.raises(RuntimeError, match="out of bounds"):
                 torch.ops.weft.call(program, [x, torch.tensor([[bad]])])
     i = integers((3,))
-    program = _trace.trace(lambda i, j: i // j, (i, i * 0 + 1), what="the step").program
+    program = trace(lambda i, j: i // j, (i, i * 0 + 1), what="the step").program
     with pytest.raises(RuntimeError, match="integer division by zero"):
         torch.ops.weft.call(program, [i, torch.tensor([1, 0, 1])])
 
@@ -931,7 +934,7 @@ def test_samples_of_pytorch(op, record_property):
             continue
         try:
             run(f, tensors)
-        except (_trace.UnsupportedError, _record.FailedError, RuntimeError) as error:
+        except (UnsupportedError, FailedError, RuntimeError) as error:
             assert "internal error" not in str(error)
             refused.add(str(error).split("\n")[0])
             continue

@@ -77,7 +77,9 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
     """The program of a callable of one [B,H]: y = f(x)."""
     from torch.fx.experimental.proxy_tensor import make_fx  # imports what `import weft` must not wait for
 
-    from weft import _C, _regions
+    from weft import _C
+    from weft._base.errors import UnsupportedError, raise_if_internal
+    from weft._capture import aten_nodes
 
     label = getattr(function, "__name__", None) or type(function).__name__
 
@@ -98,7 +100,7 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
     except Exception as error:
         raise refused(f"tracing it failed: {error}") from error
 
-    types, region, values = _regions._Types(), _C.Region(), {}
+    types, region, values = aten_nodes.Types(), _C.Region(), {}
     try:
         for node in graph.nodes:
             if node.op == "placeholder":
@@ -110,10 +112,10 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
             elif node.target is operator.getitem:
                 raise refused(f"{node.args[0].target} returns several tensors")
             elif isinstance(node.meta.get("val"), Tensor):
-                arguments = [_regions._argument(a, values) for a in _regions._arguments(node)]
+                arguments = [aten_nodes.argument(a, values) for a in aten_nodes.arguments(node)]
                 values[node] = region.aten(str(node.target), arguments, types.of(node))
-    except (_regions.UnsupportedError, RuntimeError) as error:
-        _regions._raise_if_internal(error)
+    except (UnsupportedError, RuntimeError) as error:
+        raise_if_internal(error)
         raise refused(error) from error
 
     (x,) = graph.find_nodes(op="placeholder")

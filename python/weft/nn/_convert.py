@@ -11,9 +11,10 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from weft.nn import _options
-from weft.nn._modules import GRU, LSTM, RNN, _Variant
+from weft.nn._modules import GRU, LSTM, RNN
+from weft.nn._variant import Variant
 
-_CLASSES: dict[type[nn.RNNBase], type[_Variant]] = {nn.GRU: GRU, nn.LSTM: LSTM, nn.RNN: RNN}
+_CLASSES: dict[type[nn.RNNBase], type[Variant]] = {nn.GRU: GRU, nn.LSTM: LSTM, nn.RNN: RNN}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,10 +92,10 @@ def convert(model: nn.Module, **options: Any) -> ConvertReport:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"weft.nn.convert: expected a torch.nn.Module, got: {type(model).__name__}")
-    found: list[tuple[str, nn.RNNBase, type[_Variant]]] = []
+    found: list[tuple[str, nn.RNNBase, type[Variant]]] = []
     skipped: dict[str, str] = {}
     for name, module in model.named_modules():
-        if isinstance(module, _Variant):
+        if isinstance(module, Variant):
             skipped[name] = "is a weft.nn module already"
         elif isinstance(module, nn.RNNBase):
             plain = parametrize.type_before_parametrizations(module)
@@ -108,7 +109,7 @@ def convert(model: nn.Module, **options: Any) -> ConvertReport:
     return ConvertReport(model, [Converted(name, target.kind, module) for name, module, target in found], skipped)
 
 
-def _check(found: list[tuple[str, nn.RNNBase, type[_Variant]]], options: dict[str, Any]) -> None:
+def _check(found: list[tuple[str, nn.RNNBase, type[Variant]]], options: dict[str, Any]) -> None:
     known = set().union(*_options.OPTIONS.values())
     for option in options:
         if option not in known:
@@ -125,7 +126,7 @@ def _check(found: list[tuple[str, nn.RNNBase, type[_Variant]]], options: dict[st
         _options.programs(own | options)
 
 
-def _become(module: nn.RNNBase, target: type[_Variant], options: dict[str, Any]) -> None:
+def _become(module: nn.RNNBase, target: type[Variant], options: dict[str, Any]) -> None:
     if parametrize.is_parametrized(module):
         # parametrize has put a class between the module and its own, with a property for each parameter.
         between = type(module)
@@ -133,7 +134,7 @@ def _become(module: nn.RNNBase, target: type[_Variant], options: dict[str, Any])
         module.__class__ = type(f"Parametrized{target.__name__}", (target,), body)
     else:
         module.__class__ = target
-    assert isinstance(module, _Variant)
+    assert isinstance(module, Variant)
     weight = module._flat_weights[0]
     module._set_variant(options)
     with torch.no_grad():

@@ -1,0 +1,18 @@
+# The build folder's python/ is the package as installed: PYTHONPATH=build/python runs it without an installation.
+# weft_link_package(weft/formats FROM folder) makes each file of the folder importable there.
+function(weft_link_package package)
+  cmake_parse_arguments(ARG "" "FROM" "" ${ARGN})
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${ARG_FROM}
+       ${ARG_FROM}/*.py ${ARG_FROM}/*.pyi ${ARG_FROM}/py.typed)
+  foreach(file IN LISTS files)
+    get_filename_component(folder ${CMAKE_BINARY_DIR}/python/${package}/${file} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
+    file(CREATE_LINK ${ARG_FROM}/${file} ${CMAKE_BINARY_DIR}/python/${package}/${file} SYMBOLIC)
+  endforeach()
+endfunction()
+
+# A module that was moved or deleted must not stay importable: all links are made anew.
+file(GLOB_RECURSE weft_links ${CMAKE_BINARY_DIR}/python/weft/*.py)
+foreach(link IN LISTS weft_links)
+  file(REMOVE ${link})
+endforeach()

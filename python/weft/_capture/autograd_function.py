@@ -1,0 +1,145 @@
+"""torch.autograd.Function within a traced function: its forward is traced as it is, its backward as a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
+from torch.utils import _pytree as pytree
+
+from weft import _C
+from weft._base.errors import UnsupportedError
+from weft._capture.runs import Backward, Function, Run, under_way
+
+Record = Callable[[Function], Run]
+
+
+def install(record: Record) -> None:
+    """From here on such functions' calls within a recording are recorded; `record` records their backward."""
+    if "apply" in _SingleLevelFunction.__dict__:
+        return
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if _C.recording():
+            return _recorded(record, cls, args, kwargs)
+        return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
+
+    _SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
+
+
+def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
+    """Its forward's operations are recorded as they come; then, as one operation that changes nothing but the
+    derivative, what its backward does."""
+    run = under_way.run
+    context, results = _forward(cls, args, kwargs)
+    outputs = results if isinstance(results, tuple) else (results,)
+    differentiable = _differentiable(context, outputs)
+    inputs = [x for x in args if isinstance(x, Tensor)]
+    if not torch.is_grad_enabled() or not differentiable or not any(x.is_floating_point() for x in inputs):
+        return results
+    backward = _backward(cls, args, kwargs, outputs, differentiable)
+    outputs_from = len(inputs)
+
+    def function(like: list[Tensor]) -> Function:  # keeps none of this call's tensors
+        return _as_function(cls, backward, [*like, *like[outputs_from:]])
+
+    part = record(function([*inputs, *differentiable]))
+    if part.recording.outside:
+        raise UnsupportedError(
+            f"the torch.autograd.Function {cls.__name__}, whose backward reads more than its forward's"
+        )
+    run.backwards.append(Backward(cls.__name__, function, part))
+    fresh = run.recording.derived(inputs, differentiable, part.recording, len(run.backwards) - 1)
+    if any(x.requires_grad for x in inputs):
+        fresh = [y.requires_grad_() for y in fresh]
+    replaced = dict(zip(map(id, differentiable), fresh, strict=True))
+    outputs = tuple(replaced.get(id(y), y) for y in outputs)
+    return outputs if isinstance(results, tuple) else outputs[0]
+
+
+def _as_function(cls: Any, backward: Any, leaves: list[Tensor]) -> Function:
+    inputs = len(leaves) - 2 * backward.outputs
+    ends = (inputs, inputs + backward.outputs)
+
+    def flat(*tensors: Tensor) -> tuple[list[Tensor], None]:
+        first, second, third = tensors[: ends[0]], tensors[ends[0] : ends[1]], tensors[ends[1] :]
+        return backward(list(first), list(second), list(third)), None
+
+    what = f"the backward of {cls.__name__}"
+    return Function(flat, list(leaves), pytree.tree_structure(tuple(leaves)), what)
+
+
+def _differentiable(context: _Context, outputs: tuple[Any, ...]) -> list[Tensor]:
+    return [
+        y
+        for y in outputs
+        if isinstance(y, Tensor) and y.is_floating_point() and id(y) not in context.not_differentiable
+    ]
+
+
+def _forward(cls: Any, args: Any, kwargs: Any) -> tuple[_Context, Any]:
+    context = _Context(tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args))
+    with torch.no_grad():
+        if _is_setup_context_defined(cls.setup_context):
+            results = cls.forward(*args, **kwargs)
+            cls.setup_context(context, args, results)
+        else:
+            results = cls.forward(context, *args, **kwargs)
+    return context, results
+
+
+def _backward(cls: Any, args: Any, kwargs: Any, outputs: tuple[Any, ...], differentiable: list[Tensor]) -> Any:
+    """(inputs, differentiable outputs, their cotangents) -> cotangents of the floating inputs."""
+    are_tensors = [isinstance(a, Tensor) for a in args]
+    others = [None if isinstance(a, Tensor) else a for a in args]  # it outlives the tensors
+    wanted = {id(y) for y in differentiable}
+    places = [i for i, y in enumerate(outputs) if id(y) in wanted]
+
+    def backward(inputs: list[Tensor], ys: list[Tensor], cotangents: list[Tensor]) -> list[Tensor]:
+        given = iter(inputs)
+        again = tuple(next(given) if is_tensor else a for a, is_tensor in zip(others, are_tensors, strict=True))
+        context, results = _forward(cls, again, kwargs)
+        results = results if isinstance(results, tuple) else (results,)
+        # A saved output is the output itself, so that it has a derivative in its turn.
+        own = {id(results[place]): y for place, y in zip(places, ys, strict=True)}
+        context.saved_tensors = tuple(own.get(id(tensor), tensor) for tensor in context.saved_tensors)
+        gradients: list[Any] = [
+            torch.zeros_like(y) if isinstance(y, Tensor) and context.materialise else None for y in results
+        ]
+        for place, cotangent in zip(places, cotangents, strict=True):
+            gradients[place] = cotangent
+        found = cls.backward(context, *gradients)
+        found = found if isinstance(found, tuple) else (found,)
+        pairs = [(x, g) for x, g in zip(again, found, strict=False) if isinstance(x, Tensor) and x.is_floating_point()]
+        return [torch.zeros_like(x) if g is None else g.to(x.dtype).expand(x.shape) for x, g in pairs]
+
+    backward.outputs = len(differentiable)  # type: ignore[attr-defined]
+    return backward
+
+
+class _Context:
+    """What a Function's forward and backward see as ctx."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Tensor | None, ...] = ()
+        self.not_differentiable: set[int] = set()
+        self.materialise = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        pass
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        self.not_differentiable.update(map(id, tensors))
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        raise UnsupportedError("a torch.autograd.Function that changes its inputs in place")
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self.materialise = value

@@ -1,0 +1,106 @@
+"""Derivatives of operations that PyTorch runs from inside a program (`extern` ops).
+
+The derivative of such an operation is found as everybody finds it, by asking autograd: the operation and its backward
+are traced into a program of their own, which the op brings along. That program may hold extern ops again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weft._base.errors import UnsupportedError
+from weft._capture.decompositions import call, operator_of
+from weft._capture.traced import Traced
+
+_MOST_DERIVATIVES = 2  #: how often an op can be differentiated: the derivative's derivative has none
+
+_nesting = 0  # guarded by the lock of `trace`
+_derivatives: dict[tuple[Any, ...], str] = {}
+
+#: dtype, sizes, which dims are symbols, whether autograd would ask for its derivative
+Type = tuple[torch.dtype, list[int], list[bool], bool]
+
+
+def derivative(
+    trace: Callable[..., Traced],
+    text: str,
+    name: tuple[str, str],
+    arguments: list[Any],
+    operands: list[Type],
+    results: list[Type],
+) -> str:
+    """The program of the operation's derivative: (operands, results, cotangents of the floating results) -> cotangents
+    of the floating operands; empty if nothing asks for one.
+
+    `text` is the operation's call; among its `arguments` tensors are ("operand", which). `trace` is the tracer, in the
+    middle of whose work this is asked.
+
+    Raises UnsupportedError where there is a derivative to be had that no program can express.
+    """
+    global _nesting
+    key = (text, _nesting, str(operands), str(results))
+    if _nesting < _MOST_DERIVATIVES and key not in _derivatives:
+        _nesting += 1
+        try:
+            _derivatives[key] = _traced(trace, operator_of(*name), arguments, operands, results)
+        except (RuntimeError, UnsupportedError, NotImplementedError):
+            _derivatives[key] = ""  # PyTorch has none, or one that no program can express
+        finally:
+            _nesting -= 1
+    found = _derivatives.get(key, "")
+    if not found and _nesting == 0 and any(requires_gradient for *_, requires_gradient in results):
+        raise UnsupportedError(f"{operator_of(*name)}: its derivative is not known")
+    return found
+
+
+def _traced(
+    trace: Callable[..., Traced], op: Any, arguments: list[Any], operands: list[Type], results: list[Type]
+) -> str:
+    floating = [result for result in results if result[0].is_floating_point]
+    types = [*operands, *results, *floating]
+
+    def gradients(inputs: list[Tensor], _: list[Tensor], cotangents: list[Tensor]) -> list[Tensor]:
+        computed = _flat(call(op, op, [_given(argument, inputs) for argument in arguments]))
+        pairs = list(zip([t for t in computed if t.is_floating_point()], cotangents, strict=True))
+        pairs = [(t, cotangent) for t, cotangent in pairs if t.requires_grad]
+        wanted = [x for x in inputs if x.is_floating_point()]
+        if not pairs and any(requires_gradient for *_, requires_gradient in results):
+            raise UnsupportedError("a derivative that functionalisation hides")
+        if not pairs:
+            return [torch.zeros_like(x) for x in wanted]
+        found = torch.autograd.grad(
+            [t for t, _ in pairs], wanted, [c for _, c in pairs], create_graph=True, allow_unused=True
+        )
+        return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
+
+    def dynamic(leaf: int, _: Tensor) -> list[int]:
+        return [dim for dim, is_symbol in enumerate(types[leaf][2]) if is_symbol]
+
+    traced = trace(
+        gradients, (_like(operands), _like(results), _like(floating)), what=f"the derivative of {op}", dynamic=dynamic
+    )
+    of_any_size = [[isinstance(size, str) for size in shape] for shape in traced.sizes[: len(types)]]
+    if of_any_size != [is_symbol for _, _, is_symbol, _ in types]:
+        raise UnsupportedError("a derivative for some sizes only")
+    if traced.captured or traced.noise:
+        raise UnsupportedError("a derivative with numbers of its own")
+    return traced.program
+
+
+def _like(types: list[Type]) -> list[Tensor]:
+    return [torch.empty(sizes, dtype=dtype) for dtype, sizes, _, _ in types]
+
+
+def _given(argument: Any, tensors: list[Tensor]) -> Any:
+    if type(argument) is tuple:
+        return tensors[argument[1]]
+    return [_given(item, tensors) for item in argument] if type(argument) is list else argument
+
+
+def _flat(result: Any) -> list[Tensor]:
+    results = result if isinstance(result, tuple | list) else [result]
+    return [t for t in results if isinstance(t, Tensor)]

@@ -1,0 +1,116 @@
+"""Modes and transforms of PyTorch that are active in a thread, and how to run something without them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.utils._device import DeviceContext
+
+from weft import _C
+
+is_plain = _C.is_plain
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """What the wrappers of torch.func's transforms, which a function itself may use, hold."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def is_recordable(tensors: Sequence[Tensor]) -> bool:
+    """Whether there is nothing at work that wants to see the function's operations, or its arguments', for itself."""
+    if _C.are_plain(tensors):
+        return True
+    return all(is_plain(tensor) or _C.is_recorded(tensor) or is_transformed(tensor) for tensor in tensors)
+
+
+def is_transformed(tensor: Tensor) -> bool:
+    """Whether it is a plain tensor within torch.func's transforms, which see the program's call and not the step."""
+    if not torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
+        return False
+    return is_plain(unwrapped(tensor))
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Within, no mode and no transform of the caller's is active, and his random numbers stay what they are."""
+    with contextlib.ExitStack() as stack:
+        if _C.recording():
+            stack.enter_context(_C.Suspended())
+        stack.enter_context(_C.WithoutSavedTensorHooks())
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+            stack.enter_context(temporarily_clear_interpreter_stack())
+        if torch._C._len_torch_dispatch_stack() or torch._C._dispatch_tls_is_dispatch_key_included(
+            torch._C.DispatchKey.PreDispatch
+        ):
+            stack.enter_context(without_dispatch_modes())
+        stack.enter_context(without_function_modes())
+        stack.enter_context(without_traced_modules())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(without_autocast_cache())
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        yield
+
+
+@contextlib.contextmanager
+def without_dispatch_modes() -> Iterator[None]:
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield
+
+
+@contextlib.contextmanager
+def without_function_modes() -> Iterator[None]:
+    """A default device stays; outer traces', ours or export's, don't."""
+    popped = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+    for mode in reversed(popped):
+        if isinstance(mode, DeviceContext):
+            torch._C._push_on_torch_function_stack(mode)
+    try:
+        yield
+    finally:
+        for _ in range(torch._C._len_torch_function_stack()):
+            torch._C._pop_torch_function_stack()
+        for mode in reversed(popped):
+            torch._C._push_on_torch_function_stack(mode)
+
+
+def modules_are_traced() -> bool:
+    """Whether torch.fx watches the calls of modules."""
+    traced = sys.modules.get("torch.fx._symbolic_trace")
+    return traced is not None and torch.nn.Module.__call__ is not traced._orig_module_call
+
+
+@contextlib.contextmanager
+def without_traced_modules() -> Iterator[None]:
+    """torch.fx would count those that are only made here."""
+    if not modules_are_traced():
+        yield
+        return
+    before = torch.nn.Module.__call__
+    traced = sys.modules["torch.fx._symbolic_trace"]
+    torch.nn.Module.__call__ = traced._orig_module_call
+    try:
+        yield
+    finally:
+        torch.nn.Module.__call__ = before
+
+
+@contextlib.contextmanager
+def without_autocast_cache() -> Iterator[None]:
+    """A weight that autocast has cast before would come from nowhere."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)

@@ -1,0 +1,269 @@
+"""Programs captured from functions, found again by what the functions did when they were run.
+
+At every call the function is run once on tensors that hold nothing (`record`). A program is used only if what it was
+made of, with this call's sizes and numbers in it, is word for word what the run did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weft import _C
+from weft._base import fork
+from weft._base.errors import FailedError, SideEffectError, UnrecordableError, UnsupportedError, raise_if_internal
+from weft._capture import modes, record, trace
+from weft._capture.runs import Function, Run
+from weft._capture.traced import Noise, Traced
+
+Shape = Sequence[Any]
+
+
+@dataclasses.dataclass
+class Captured:
+    """A program with all that is needed to call it again."""
+
+    text: Any  #: its text; or several, as whoever captures it likes; or why there is none
+    noise: list[Noise]
+    extra: list[Any]  #: what the functions returned beside tensors
+    templates: list[_C.Template]
+    constants: list[list[Tensor]]  #: of each function: tensors that belong to the program, after those from outside
+
+    @functools.cached_property
+    def bytes(self) -> int:
+        texts = self.text if isinstance(self.text, tuple) else (self.text,)
+        size = sum(len(text) for text in texts if isinstance(text, str))
+        size += sum(tensor.nbytes for tensors in self.constants for tensor in tensors)
+        return size + sum(template.bytes for template in self.templates)
+
+    def inputs(self, runs: Sequence[Run]) -> list[Tensor]:
+        """What the program takes beside arguments and random numbers."""
+        tensors: list[Tensor] = []
+        for run, template, constants in zip(runs, self.templates, self.constants, strict=True):
+            tensors += run.recording.outside
+            if template.free:
+                numbers = template.free_numbers(run.recording)
+                tensors += [torch.tensor(number, dtype=torch.float64) for number in numbers]
+            tensors += constants
+        return tensors
+
+    def matches(self, runs: Sequence[Run]) -> bool:
+        pairs = zip(self.templates, self.extra, runs, strict=True)
+        return all(template.matches(run.recording) and extra == run.extra for template, extra, run in pairs)
+
+    def differing_numbers(self, runs: Sequence[Run]) -> list[list[int]] | None:
+        """Which numbers would have to be inputs for the program to be that of the runs; None: it isn't anyway."""
+        found = []
+        for template, extra, run in zip(self.templates, self.extra, runs, strict=True):
+            differing = template.differing_numbers(run.recording)
+            if extra != run.extra or not (differing or template.matches(run.recording)):
+                return None
+            found.append([*template.free, *differing])
+        return found
+
+
+@dataclasses.dataclass
+class Found:
+    """A program for one call."""
+
+    program: Captured
+    inputs: list[Tensor]  #: beside arguments and random numbers
+    runs: list[Any]
+
+    @property
+    def extra(self) -> list[Any]:
+        """What the functions of this call returned beside tensors."""
+        return [run.extra for run in self.runs]
+
+
+def find(
+    what: str,
+    key: Any,
+    functions: Sequence[Function],
+    compose: Callable[[list[Traced]], Any],
+) -> Found:
+    """The program that `compose` makes of the functions' programs, or made before of functions that did the same.
+
+    `key`: what the program depends on besides what the functions do.
+
+    Raises what record.record does, and UnsupportedError where there is no such program.
+    """
+    tensors = [leaf for function in functions for leaf in function.leaves if isinstance(leaf, Tensor)]
+    if not modes.is_recordable(tensors):
+        return _find_anew(functions, compose)
+    try:
+        runs = [record.record(function) for function in functions]
+    except UnrecordableError:
+        return _find_anew(functions, compose)
+    full_key = (what, key, *(run.recording.structure for run in runs))
+    known = _cache.get(full_key)
+    program = next((program for program in known if program.matches(runs)), None)
+    if program is None:
+        program = _capture(functions, runs, known, compose)
+        _cache.put(full_key, program)
+    for function, run in zip(functions, runs, strict=True):
+        record.refuse_leaks(function, run)
+    if isinstance(program.text, UnsupportedError):
+        raise UnsupportedError(*program.text.args)
+    return Found(program, program.inputs(runs), runs)
+
+
+def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> Any:
+    """`run()`, or, where there is no program for it, `plainly()`."""
+    try:
+        return run()
+    except UnsupportedError as error:
+        _C.report_fallback(what, str(error))
+        return plainly()
+    except FailedError as failure:
+        error = failure.__cause__
+    # An error of the user's is raised by PyTorch too, and in its words.
+    result = plainly()
+    _C.report_fallback(what, str(error))
+    return result
+
+
+def _capture(
+    functions: Sequence[Function],
+    runs: list[Run],
+    known: list[Captured],
+    compose: Callable[[list[Traced]], Any],
+) -> Captured:
+    """A new program; one of another number than a program before takes the number as an input."""
+    others = [numbers for program in known if (numbers := program.differing_numbers(runs)) is not None]
+    none: list[list[int]] = [[] for _ in runs]
+    fixed = [dataclasses.replace(function, dynamic=_no_dims) for function in functions]
+    for ways, free in [*((functions, numbers) for numbers in others[:1]), (functions, none), (fixed, none)]:
+        try:
+            pairs = [trace.of_run(*each) for each in zip(ways, runs, free, strict=True)]
+            traces = [traced for traced, _ in pairs]
+            return Captured(
+                compose(traces),
+                [noise for traced in traces for noise in traced.noise],
+                [run.extra for run in runs],
+                [template for _, template in pairs],
+                [traced.captured[len(traced.captured) - traced.constants :] for traced in traces],
+            )
+        except SideEffectError as error:  # none of the function's, which has run: of an operation that it is made of
+            refused = UnsupportedError(f"{error.__context__ or error}: changes a tensor in place")
+        except Exception as error:  # the function itself has run; what it did is more than a program can hold
+            raise_if_internal(error)
+            refused = error
+    templates = [_C.Template(run.recording, run.recording, []) for run in runs]
+    return Captured(
+        UnsupportedError(str(refused) or type(refused).__name__),
+        [],
+        [run.extra for run in runs],
+        templates,
+        [[] for _ in runs],
+    )
+
+
+def _no_dims(_: int, __: Tensor) -> tuple[int, ...]:
+    return ()
+
+
+@dataclasses.dataclass
+class _Untold:
+    """Stands for a run where functions are traced without one."""
+
+    extra: Any
+
+
+def _find_anew(functions: Sequence[Function], compose: Callable[[list[Traced]], Any]) -> Found:
+    """For what no recording can hold (tensors of a trace, subclasses): captured at each call, since nothing tells
+    whether the function does what it did before."""
+    traces = [trace.of_function(function) for function in functions]
+    extras = [traced.extra for traced in traces]
+    program = Captured(compose(traces), [n for traced in traces for n in traced.noise], extras, [], [])
+    tensors = [tensor for traced in traces for tensor in traced.captured]
+    return Found(program, tensors, [_Untold(extra) for extra in extras])
+
+
+def draw(
+    noise: Sequence[Noise],
+    shapes: list[Shape],
+    inputs: Sequence[Tensor],
+    steps: Callable[[], Sequence[int]] | None,
+    length: Any,
+) -> list[Tensor]:
+    """Random numbers, drawn in the order in which a plain loop over `steps()` draws them; without steps, once each."""
+    if not noise:
+        return []
+    lead = [] if steps is None and length is None else [length]
+    stacks = [torch.empty([*lead, *one.shape(shapes)], dtype=one.dtype) for one in noise]
+    traced = _C.recording() or torch._C._len_torch_dispatch_stack() > 0
+    if not lead or traced or not all(map(modes.is_plain, inputs)):
+        return [one.draw(stack) for stack, one in zip(stacks, noise, strict=True)]
+    for t in steps() if steps is not None else ():
+        for stack, one in zip(stacks, noise, strict=True):
+            one.draw(stack[t])
+    return stacks
+
+
+def kept() -> dict[str, int]:
+    """How many captured programs are kept, the most that are, the bytes that their records and texts take; and how many
+    compiled programs are."""
+    programs = _cache.programs()
+    size = sum(program.bytes for program in programs)
+    return {"programs": len(programs), "most": _cache.limit, "bytes": size, "executables": _C.kept_executables()}
+
+
+class _Cache:
+    """Captured programs by key, those of other sizes beside each other; the least recently used go."""
+
+    _SAME = 8  #: programs of one key
+    _BYTES = 1 << 26
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.lock = threading.RLock()  # what a dropped key or program frees may come back here
+        self._known: OrderedDict[Any, list[Captured]] = OrderedDict()
+
+    def programs(self) -> list[Captured]:
+        with self.lock:
+            return [program for same in self._known.values() for program in same]
+
+    def get(self, key: Any) -> list[Captured]:
+        with self.lock:
+            found = self._known.get(key)
+            if found is None:
+                return []
+            self._known.move_to_end(key)
+            return list(found)
+
+    def put(self, key: Any, captured: Captured) -> None:
+        with self.lock:
+            same = self._known.setdefault(key, [])
+            same.insert(0, captured)
+            del same[self._SAME :]
+            self._known.move_to_end(key)
+            programs = [program for same in self._known.values() for program in same]
+            count, size = len(programs), sum(program.bytes for program in programs)
+            while len(self._known) > 1 and (count > self.limit or size > self._BYTES):
+                _, dropped = self._known.popitem(last=False)
+                count, size = count - len(dropped), size - sum(program.bytes for program in dropped)
+
+
+def _limit() -> int:
+    """The most programs that are kept.
+
+    Raises:
+        ValueError: WEFT_CAPTURED is no positive number.
+    """
+    text = os.environ.get("WEFT_CAPTURED", "512")
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"WEFT_CAPTURED must be a positive number of programs, but is {text!r}")
+    return int(text)
+
+
+_cache = _Cache(_limit())
+fork.hold_across_fork(_cache.lock, fork.PROGRAMS)

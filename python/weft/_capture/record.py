@@ -1,0 +1,258 @@
+"""Runs of a function on tensors that hold nothing and write down what is done to them (pytorch/recorder).
+
+What a run did is the key under which a program is found again (`programs`), and what the program is made of
+(`trace`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import operator
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from weft import _C
+from weft._base import trees
+from weft._base.errors import (
+    FailedError,
+    MutatesCapturedError,
+    ReadsValueError,
+    SideEffectError,
+    UnrecordableError,
+    UnsupportedError,
+)
+from weft._capture import autograd_function, modes
+from weft._capture.names import name_of
+from weft._capture.runs import Function, Run, View, under_way
+
+_READS = "weft: reads the value of a recorded tensor"
+
+
+def record(function: Function, view: View | None = None) -> Run:
+    """The function, run.
+
+    Raises:
+        ReadsValueError, SideEffectError: what it mustn't do.
+        UnrecordableError: what a recording can't hold.
+        FailedError: the function raised.
+    """
+    autograd_function.install(record)
+    recording = _C.StepRecording()
+    run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [])
+    arguments = _inputs(function, recording, view)
+    if function.spec is not None:
+        arguments = pytree.tree_unflatten(arguments, function.spec)
+    variables = _variables(function)
+    try:
+        with _Aside(run):
+            if view is not None or run.transformed:
+                with _Substitute(recording, view.captured if view is not None else _transformed_sizes) as substitute:
+                    outputs, run.extra = function.fn(*arguments)
+                outputs = substitute.lift(outputs)
+            else:
+                outputs, run.extra = function.fn(*arguments)
+            recording.finish(outputs)
+    except Exception as error:
+        raise _explained(function, recording, error) from (
+            error if recording.failure is None and _READS not in str(error) else None
+        )
+    if recording.failure is not None:  # the function took the error for its own
+        raise _explained(function, recording, None)
+    if any(map(operator.is_not, _variables(function), variables)):
+        raise SideEffectError(
+            f"{function.what} has a side effect: it changes a variable that it reads from outside; "
+            "keep what changes from step to step in the carry"
+        )
+    return run
+
+
+def _inputs(function: Function, recording: _C.StepRecording, view: View | None) -> list[Any]:
+    needs_gradient = torch.is_grad_enabled()
+    if view is None:
+        return recording.inputs_like(function.leaves, function.first_dims, needs_gradient)
+    sizes = iter(view.sizes)
+    return [
+        recording.input(leaf.dtype, next(sizes), needs_gradient and leaf.dtype.is_floating_point)
+        if isinstance(leaf, Tensor)
+        else view.number(leaf)
+        for leaf in function.leaves
+    ]
+
+
+def _variables(function: Function) -> list[Any]:
+    """The variables of the functions around the user's that these share with them."""
+    found = []
+    for user in function.users:
+        for cell in getattr(user, "__closure__", None) or ():
+            try:
+                found.append(cell.cell_contents)
+            except ValueError:  # not assigned yet
+                found.append(None)
+    return found
+
+
+class _Substitute(TorchFunctionMode):
+    """Shows the function stand-ins for tensors from outside, in other sizes than they have."""
+
+    def __init__(self, recording: _C.StepRecording, sizes: Callable[[Tensor], Sequence[int] | None]) -> None:
+        super().__init__()
+        self.recording, self.sizes = recording, sizes
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*self.lift(args), **self.lift(kwargs or {}))
+
+    def lift(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            return self._lift(argument)
+        if type(argument) in (list, tuple):
+            return type(argument)(self.lift(item) for item in argument)
+        if type(argument) is dict:
+            return {key: self.lift(value) for key, value in argument.items()}
+        return argument
+
+    def _lift(self, tensor: Tensor) -> Tensor:
+        if _C.is_recorded(tensor):
+            return tensor
+        with torch._C.DisableTorchFunction():
+            if _C.is_recorded(modes.unwrapped(tensor)):  # in a transform that the function itself uses
+                return tensor
+            sizes = self.sizes(tensor)
+            return tensor if sizes is None else self.recording.stand_in(tensor, list(sizes))
+
+
+def _transformed_sizes(tensor: Tensor) -> Sequence[int] | None:
+    """Tensors of torch.func's transforms are shown as plain ones."""
+    return tensor.shape if modes.is_transformed(tensor) else None
+
+
+@contextlib.contextmanager
+def randomness_kept() -> Iterator[None]:
+    """Python's and NumPy's random numbers go on as if nothing within had drawn any."""
+    numpy = sys.modules.get("numpy")
+    state, other = random.getstate(), numpy.random.get_state() if numpy is not None else None
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        if numpy is not None:
+            numpy.random.set_state(other)
+
+
+class _Aside:
+    """Within, the run is recorded, and nothing else that is at work in this thread sees it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.others = run, _others(run)
+
+    def __enter__(self) -> None:
+        self.before, under_way.run = getattr(under_way, "run", None), self.run
+        self.stack = contextlib.ExitStack() if self.others else None
+        try:
+            for other in self.others:
+                self.stack.enter_context(other())
+            self.run.recording.enter()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+
+    def __exit__(self, *error: Any) -> None:
+        self.run.recording.leave()
+        under_way.run = self.before
+        if self.stack is not None:
+            self.stack.__exit__(*error)
+
+
+def _others(run: Run) -> list[Callable[[], Any]]:
+    """What else is at work, each as a context without it."""
+    found: list[Callable[[], Any]] = []
+    if run.transformed:
+        from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+        found.append(temporarily_clear_interpreter_stack)
+    if torch._C._len_torch_dispatch_stack():
+        found.append(modes.without_dispatch_modes)
+    if torch._C._len_torch_function_stack():
+        found.append(modes.without_function_modes)
+    if torch.is_autocast_enabled("cpu"):
+        found.append(modes.without_autocast_cache)
+    if modes.modules_are_traced():
+        found.append(modes.without_traced_modules)
+    return found
+
+
+def _explained(function: Function, recording: _C.StepRecording, error: BaseException | None) -> Exception:
+    what = function.what
+    kind, reason, changed = recording.failure or (None, "", None)
+    if kind == "reads" or (error is not None and _READS in str(error)):
+        if (reader := _reader_in_pytorch(error)) is not None:
+            return UnsupportedError(f"{reader}: looks at values")
+        return ReadsValueError(
+            f"{what} needs the value of a tensor {place(error)}, as `if` on a tensor, .item() and int() do. It "
+            "is captured once for all steps, when there are no values yet: use torch.where to choose between values, "
+            "weft.while_loop for a loop, or a Python number from outside"
+        )
+    if kind == "mutates":
+        name = name_of(changed, function.users)
+        described = f": {name}: {trees.describe(changed)}" if name else f": {trees.describe(changed)}"
+        return MutatesCapturedError(
+            f"{what} changes a captured tensor in place ({reason}){described}; "
+            "keep what changes from step to step in the carry",
+            changed,
+        )
+    if kind == "unsupported":
+        return UnsupportedError(reason)
+    if kind == "unrecordable":
+        return UnrecordableError(reason)
+    return error if isinstance(error, UnsupportedError | SideEffectError) else FailedError(str(error))
+
+
+#: Files of PyTorch in which a user's own reading arrives: operators and methods of tensors.
+_METHODS = tuple(f"{path}/_tensor" for path in torch.__path__)
+_PYTORCH = tuple(f"{path}/" for path in torch.__path__)
+
+
+def _reader_in_pytorch(error: BaseException | None) -> str | None:
+    """The function of PyTorch's, written in Python, that asked for a value, as many do to check their arguments."""
+    frame = None if error is None else error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None:
+        return None
+    code = frame.tb_frame.f_code
+    is_readers = code.co_filename.startswith(_PYTORCH) and not code.co_filename.startswith(_METHODS)
+    return code.co_qualname if is_readers else None
+
+
+def refuse_leaks(function: Function, run: Run) -> None:
+    """Raises if somebody keeps a tensor of the run: a list that was appended to, an attribute that was set."""
+    if not run.recording.leaks():
+        return
+    gc.collect()
+    if kept := run.recording.kept():
+        raise SideEffectError(
+            f"{function.what} has a side effect: a {trees.describe(kept[0])} that it computes is kept "
+            "after it returns, as by appending to a list or setting an attribute; return it as part of the "
+            "result instead"
+        )
+
+
+#: Folders whose frames aren't the user's.
+_OWN = tuple(f"{path}/" for path in (*torch.__path__, os.path.dirname(os.path.dirname(__file__))))
+
+
+def place(error: BaseException) -> str:
+    """Where in the user's own code an error came from."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_OWN):
+            return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"
+    return ""

@@ -1,0 +1,56 @@
+"""A function to be recorded, and what a run of it did."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import _C
+
+under_way = threading.local()  #: `run`: the Run that this thread is recording
+
+
+@dataclasses.dataclass
+class Function:
+    """A function to be recorded, and what it is called with."""
+
+    fn: Callable[..., Any]  #: of `arguments`; gives tensors, and what else is to be known of its result
+    leaves: list[Any]  #: of the arguments: tensors, others as they are
+    spec: pytree.TreeSpec | None  #: of the tuple of arguments; None: these are the leaves
+    what: str
+    users: tuple[Callable[..., Any], ...] = ()  #: the user's own functions in it
+    dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,)  #: dims that may be symbols
+    first_dims: dict[int, int] = dataclasses.field(default_factory=dict)  #: leaves of which only dims from there on are
+
+
+@dataclasses.dataclass
+class Run:
+    """What a function did."""
+
+    recording: _C.StepRecording
+    extra: Any
+    transformed: bool  #: whether transforms of torch.func are at work
+    backwards: list[Backward]  #: of the torch.autograd.Functions that it called
+
+
+@dataclasses.dataclass
+class Backward:
+    """A torch.autograd.Function's backward, recorded beside its forward."""
+
+    name: str  #: the Function's
+    function: Callable[[list[Tensor]], Function]  #: of tensors like the inputs and the differentiable outputs
+    run: Run
+
+
+@dataclasses.dataclass
+class View:
+    """What a function is to see in the place of what it is called with."""
+
+    sizes: list[list[int]]  #: of the tensors among its leaves
+    number: Callable[[Any], Any]  #: for a leaf that is no tensor
+    captured: Callable[[Tensor], Sequence[int] | None]  #: sizes of a stand-in for a tensor from outside; None: itself

@@ -1,0 +1,276 @@
+"""A function of tensors as a program: run once on tensors that hold nothing, for all sizes of the dims that may differ.
+
+Where some sizes are symbols it is run twice, each time with other small primes in their place. What both runs have
+alike is a number of the program; what differs as a symbol's primes do is that symbol. A function that looks at its
+sizes and does something else for some of them gives two records that don't match, and is traced for the sizes at hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import _C
+from weft._base import fork
+from weft._base.dtypes import DTYPES
+from weft._base.errors import FailedError, ReadsValueError, SideEffectError, UnrecordableError, UnsupportedError
+from weft._capture import decompositions, extern_derivatives, modes, record
+from weft._capture.runs import Function, Run, View
+from weft._capture.symbols import HINT, Key, Symbols
+from weft._capture.traced import Noise, Traced
+
+#: One trace at a time: what lets PyTorch's decompositions run, and Python's random numbers, are the process's.
+lock = threading.RLock()
+fork.hold_across_fork(lock, fork.TRACE)
+
+
+def trace(
+    fn: Callable[..., Any],
+    arguments: Sequence[Any],
+    *,
+    what: str,
+    dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,),
+) -> Traced:
+    """The program of `fn(*arguments)`.
+
+    Arguments may be of FakeTensorMode and of torch.func's transforms. `dynamic` says for each tensor leaf which dims
+    may be symbols (by default the leading one); of a fake tensor's dims those are that are SymInts. SymInts may be
+    arguments too, and are numbers to the function.
+
+    Leaves of the result must be tensors or numbers. Raises UnsupportedError for what a program can't express,
+    SideEffectError for what it mustn't do, and whatever the function itself raises.
+    """
+    leaves, spec = pytree.tree_flatten(tuple(arguments))
+
+    def flat(*given: Any) -> tuple[list[Tensor], pytree.TreeSpec]:
+        results, results_spec = pytree.tree_flatten(fn(*given))
+        return [leaf if isinstance(leaf, Tensor) else torch.full((), leaf) for leaf in results], results_spec
+
+    return of_function(Function(flat, leaves, spec, what, dynamic=dynamic))
+
+
+def of_function(function: Function) -> Traced:
+    """The program of a function that has not been run yet."""
+    with lock, modes.alone():
+        return _Tracer(function, None, ()).trace()[0]
+
+
+def of_run(function: Function, run: Run, free: Sequence[int] = ()) -> tuple[Traced, _C.Template]:
+    """The program of the run, for all sizes for which the function does the same, and what it does for those.
+
+    `free`: numbers, by their word in the record, that are inputs of the program: they come after the tensors from
+    outside, as double[]. So do those that differ from run to run by themselves.
+
+    Raises UnsupportedError for what a program can't express.
+    """
+    with lock:
+        return _Tracer(function, run, free).trace()
+
+
+class _Tracer:
+    def __init__(self, function: Function, at_hand: Run | None, free: Sequence[int]) -> None:
+        self.function, self.at_hand, self.free = function, at_hand, list(free)
+        self.by_hint = False
+        self.shapes = [
+            list(leaf.shape[function.first_dims.get(i, 0) :])
+            for i, leaf in enumerate(function.leaves)
+            if isinstance(leaf, Tensor)
+        ]
+        tensors = [leaf for leaf in function.leaves if isinstance(leaf, Tensor)]
+        for tensor in tensors:
+            _check_supported(tensor)
+        self.dims = [_dims(function, i, t, s) for i, (t, s) in enumerate(zip(tensors, self.shapes, strict=True))]
+
+    def trace(self) -> tuple[Traced, _C.Template]:
+        for symbols in self._choices():
+            try:
+                return self._trace(symbols)
+            except (ReadsValueError, SideEffectError):
+                raise
+            except Exception as error:
+                if symbols.keys:
+                    continue
+                raise _own_error(error) from None
+        raise AssertionError
+
+    # ---- sizes
+
+    def _choices(self) -> Iterator[Symbols]:
+        """All sizes that may be symbols, then with equal ones the same, then one less, then none."""
+        keys = self._all_keys()
+        if len({key.hint for key in keys}) < len(keys):
+            yield Symbols(keys)
+            self.by_hint = True
+            keys = self._all_keys()
+        yield Symbols(keys)
+        if len(keys) > 1:
+            for left_out in keys:
+                yield Symbols([key for key in keys if key != left_out])
+        if keys:
+            yield Symbols([])
+
+    def _all_keys(self) -> list[Key]:
+        keys: dict[Key, None] = {}
+        for shape, dims in zip(self.shapes, self.dims, strict=True):
+            for dim, size in enumerate(shape):
+                if isinstance(size, torch.SymInt):
+                    keys.update((key, None) for key in self._outer_keys(size).values())
+                elif dim in dims:
+                    keys[Key(int(size))] = None
+        return list(keys)
+
+    def _outer_keys(self, size: torch.SymInt) -> dict[Any, Key]:
+        """Of an outer trace's symbols in `size`, by symbol."""
+        hints = size.node.shape_env.backed_var_to_val
+        symbols = sorted(size.node.expr.free_symbols, key=str)
+        return {s: Key(int(hints[s]) if s in hints else None, "" if self.by_hint else str(s)) for s in symbols}
+
+    def _number(self, number: Any, symbols: Symbols, index: int) -> Any:
+        """What the run has for an outer trace's size; anything else is what it is."""
+        if not isinstance(number, torch.SymInt):
+            return number
+        sizes = {}
+        for symbol, key in self._outer_keys(number).items():
+            sizes[symbol] = symbols.size(key, index) if key in symbols.keys else key.hint
+            if sizes[symbol] is None:
+                raise UnsupportedError(f"the size {number}, which is known only when it runs")
+        return int(number.node.expr.subs(sizes))
+
+    def _sizes(self, shape: Sequence[Any], dims: Sequence[int], symbols: Symbols, index: int) -> list[int]:
+        sizes = []
+        for dim, size in enumerate(shape):
+            is_symbol = not isinstance(size, torch.SymInt) and dim in dims and Key(int(size)) in symbols.keys
+            sizes.append(symbols.size(Key(int(size)), index) if is_symbol else int(self._number(size, symbols, index)))
+        return sizes
+
+    def _captured_sizes(self, tensor: Tensor, symbols: Symbols, index: int) -> list[int] | None:
+        """What the function is shown of a tensor from outside; None: itself. Its leading size is a symbol if an
+        argument's is; weights' sizes are their own."""
+        shape, is_plain = list(tensor.shape), modes.is_plain(tensor)
+        if is_plain and (index == HINT or not symbols.keys or isinstance(tensor, torch.nn.Parameter)):
+            return None
+        if self.at_hand is not None and not is_plain and not modes.is_transformed(tensor):
+            return None  # the recording says what is wrong with it
+        _check_supported(tensor)
+        is_weight = isinstance(tensor, torch.nn.Parameter) or not shape
+        sizes = self._sizes(shape, () if is_weight or _is_fake(tensor) else (0,), symbols, index)
+        return None if is_plain and sizes == shape else sizes
+
+    # ---- runs
+
+    def _trace(self, symbols: Symbols) -> tuple[Traced, _C.Template]:
+        indices = symbols.runs()
+        with record.randomness_kept() if self.at_hand is not None and symbols.keys else contextlib.nullcontext():
+            runs = [self._run(symbols, index) for index in indices]
+        template = self._template(symbols, runs)
+        real = self.at_hand or runs[-1]
+        free = template.free_numbers(real.recording)
+        with modes.alone(), torch.autocast("cpu", enabled=False):
+            lowered = self._lowered(runs, list(template.free))
+            at_hand = [key.hint for key in symbols.keys] if HINT in indices else []
+            derivative = functools.partial(extern_derivatives.derivative, trace)
+            text, noise, constants, sizes = _C.program_of_runs(lowered, symbols.primes(), at_hand, derivative)
+            captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
+        del lowered
+        if self.at_hand is None:
+            for run in runs:
+                record.refuse_leaks(self.function, run)
+        traced = Traced(text, [Noise(*one) for one in noise], captured, real.extra, len(constants), sizes)
+        return traced, template
+
+    def _run(self, symbols: Symbols, index: int) -> Run:
+        if self.at_hand is not None and (index == HINT or not symbols.keys):
+            return self.at_hand
+        view = View(
+            [self._sizes(*each, symbols, index) for each in zip(self.shapes, self.dims, strict=True)],
+            lambda number: self._number(number, symbols, index),
+            lambda tensor: self._captured_sizes(tensor, symbols, index),
+        )
+        return record.record(self.function, view)
+
+    def _template(self, symbols: Symbols, runs: list[Run]) -> _C.Template:
+        """What all runs do; it must be the same."""
+        first, second = runs[0].recording, runs[min(1, len(runs) - 1)].recording
+        template = _C.Template(first, second, symbols.primes())
+        if template is None or any(run.extra != runs[0].extra for run in runs):
+            raise _C.MismatchError("what it does depends on sizes")
+        if self.at_hand is None and template.free:
+            raise _C.MismatchError("numbers in it depend on sizes")  # and nobody would ask for them again
+        for word in self.free:
+            template.free_number(word)
+        if not template.matches(runs[-1].recording):
+            raise _C.MismatchError("what it does depends on sizes")
+        return template
+
+    def _lowered(self, runs: list[Run], free: list[int]) -> list[_C.LoweredRun]:
+        def lower(functional: bool) -> list[_C.LoweredRun]:
+            return [
+                _C.LoweredRun(run.recording, free, functional, decompositions.decompose, _backward_of(run))
+                for run in runs
+            ]
+
+        try:
+            return lower(functional=False)
+        except _C.NeedsFunctionalError:
+            return lower(functional=True)
+
+
+def _backward_of(run: Run) -> Callable[[int, list[Tensor]], str]:
+    """The program of a torch.autograd.Function's backward, by the Function's index in the run and tensors like its
+    inputs and differentiable outputs: (inputs..., differentiable outputs..., their cotangents...) -> cotangents of the
+    floating inputs. It does the forward again, of which what the backward doesn't need falls away."""
+
+    def program(which: int, like: list[Tensor]) -> str:
+        backward = run.backwards[which]
+        traced, template = of_run(backward.function(like), backward.run)
+        if traced.noise or template.free or traced.constants:
+            raise UnsupportedError(f"the backward of {backward.name}, which has numbers of its own")
+        return traced.program
+
+    return program
+
+
+def _own_error(error: Exception) -> BaseException:
+    """A function's own error as it raised it."""
+    if isinstance(error, FailedError) and error.__cause__ is not None:
+        return error.__cause__
+    if isinstance(error, UnrecordableError):
+        return UnsupportedError(str(error))
+    return error
+
+
+def _dims(function: Function, index: int, tensor: Tensor, shape: Sequence[Any]) -> list[int]:
+    """Which dims of a tensor leaf may be symbols."""
+    if _is_fake(tensor) or not all(type(size) is int for size in shape):
+        return []
+    return [dim for dim in function.dynamic(index, tensor) if dim < len(shape) and shape[dim] >= 2]
+
+
+def _is_fake(tensor: Tensor) -> bool:
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    return fake is not None and isinstance(tensor, fake.FakeTensor)
+
+
+def _check_supported(tensor: Tensor) -> None:
+    if tensor.layout != torch.strided:
+        raise UnsupportedError(f"a tensor of layout {tensor.layout}")
+    if tensor.device.type != "cpu":
+        raise UnsupportedError(f"a tensor on {tensor.device}")
+    if tensor.dtype not in DTYPES:
+        raise UnsupportedError(f"a tensor of {tensor.dtype}")
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__ and not _is_traced(tensor):
+        raise UnsupportedError(f"a {type(tensor).__name__}, a subclass of Tensor with operations of its own")
+
+
+def _is_traced(tensor: Tensor) -> bool:
+    """Whether it is one of PyTorch's own subclasses that stand for tensors while these are traced."""
+    functional = sys.modules.get("torch._subclasses.functional_tensor")
+    return _is_fake(tensor) or (functional is not None and isinstance(tensor, functional.FunctionalTensor))

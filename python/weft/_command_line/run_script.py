@@ -1,0 +1,147 @@
+"""`weft run`: a Python program with Weft imported before its first line."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import sys
+from importlib.machinery import SourceFileLoader
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from weft._base.import_hooks import when_imported
+from weft._capture.stats import stats
+from weft._command_line.usage import wrong
+
+
+def run(words: list[str]) -> None:
+    """[options] SCRIPT or -m MODULE, then what is the program's own."""
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        if option == "--stats":
+            atexit.register(_print_stats, os.getpid())
+        elif option == "-m":
+            if not words:
+                wrong("-m needs the name of a module")
+            return _run_module(words)
+        elif option == "--":
+            break
+        else:
+            wrong(f"run has no option {option!r} (what follows the script's name is the script's own)")
+    if not words:
+        wrong("run needs a script, or -m and a module")
+    _run_script(words)
+
+
+def _print_stats(process: int) -> None:
+    if os.getpid() == process:  # and no child forked from it
+        sys.stdout.flush()
+        print(json.dumps(stats(), indent=2), file=sys.stderr)
+
+
+def _run_module(words: list[str]) -> None:
+    _fresh_main()
+    _set_first_path(os.getcwd())
+    sys.argv[:] = words
+    _run_as_main(words[0], alter_argv=True)
+
+
+def _run_script(words: list[str]) -> None:
+    main_module = _fresh_main()
+    sys.argv[:] = words
+    path = os.path.join(os.getcwd(), words[0])
+    if pkgutil.get_importer(path) is not None:  # a folder or an archive
+        _set_first_path(path)
+        return _run_as_main("__main__", alter_argv=False)
+    _set_first_path(os.path.dirname(os.path.realpath(path)))
+    main_module.__file__ = path
+    main_module.__loader__ = SourceFileLoader("__main__", path)
+    main_module.__dict__["__cached__"] = None
+    try:
+        with io.open_code(path) as file:
+            code = pkgutil.read_code(file)  # of a compiled file
+        if code is None:
+            with io.open_code(path) as file:
+                source = file.read()
+    except OSError as error:
+        print(f"weft: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        raise SystemExit(2) from None
+    try:
+        _execute(code or compile(source, path, "exec", dont_inherit=True), main_module.__dict__)
+    except SystemExit:
+        raise
+    except BaseException:
+        _hide_own_frames()
+        raise
+
+
+def _execute(code: CodeType, names: dict[str, Any]) -> None:
+    exec(code, names)
+
+
+def _run_as_main(name: str, *, alter_argv: bool) -> None:
+    """As the interpreter itself runs `-m name`."""
+    try:
+        runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
+    except SystemExit:
+        raise
+    except BaseException:
+        _hide_own_frames()
+        raise
+
+
+def _fresh_main() -> ModuleType:
+    """A module `__main__` with nothing in it, in the place of the one that the interpreter started with.
+
+    Processes that multiprocessing starts afresh import Weft before they unpickle their work.
+    """
+    fresh = ModuleType("__main__")
+    names = fresh.__dict__
+    names["__builtins__"] = sys.modules["builtins"]
+    if "__annotations__" in sys.modules["__main__"].__dict__:  # not of every version of Python
+        names["__annotations__"] = {}
+    sys.modules["__main__"] = fresh
+    when_imported("multiprocessing.spawn", _import_weft_in_children)
+    return fresh
+
+
+def _set_first_path(folder: str) -> None:
+    """The interpreter put the folder of the command `weft` first, or the current one for `python -m weft`."""
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):
+        sys.path[0] = folder
+
+
+class _WeftImported:
+    """Imports Weft when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, ("weft",)
+
+
+def _import_weft_in_children(spawn: ModuleType) -> None:
+    prepare = spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        return {"weft": _WeftImported(), **prepare(name)}
+
+    spawn.get_preparation_data = get_preparation_data
+
+
+def _hide_own_frames() -> None:
+    """Has the traceback that is about to be printed begin where it would under `python`, not in this file."""
+    hook = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        ours = traceback
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_filename == __file__:
+                ours = traceback.tb_next
+            traceback = traceback.tb_next
+        hook(kind, error.with_traceback(ours), ours)
+
+    sys.excepthook = show

@@ -1,0 +1,32 @@
+"""What the command `weft` says of itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+USAGE = """\
+usage: weft run [--stats] SCRIPT [ARGUMENT ...]
+       weft run [--stats] -m MODULE [ARGUMENT ...]
+       weft verify [OPTION ...] REFERENCE CANDIDATE
+       weft convert [OPTION ...] SOURCE DESTINATION
+       weft --version | --help
+
+`weft verify --help` and `weft convert --help` say how two implementations of a recurrence are compared, and how a model
+moves from one framework's files to another's.
+
+`weft run` runs a Python program with Weft imported before its first line: nn.RNN, nn.GRU and nn.LSTM on the CPU then
+run on Weft. Everything else is as under `python SCRIPT ARGUMENT ...`; processes that the program starts with
+multiprocessing import Weft too.
+
+  SCRIPT     a Python file, or a folder or archive that has a __main__.py
+  -m MODULE  a module to run as a program, as `python -m MODULE` would
+  --stats    when the program ends, print weft.stats() to standard error, as JSON
+  --version  print Weft's version and PyTorch's
+  --help     print this text
+"""
+
+
+def wrong(message: str) -> NoReturn:
+    print(f"weft: {message}\n\n{USAGE}", end="", file=sys.stderr)
+    raise SystemExit(2)

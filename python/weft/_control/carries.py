@@ -1,0 +1,70 @@
+"""Carries: trees of tensors that must keep their structure, shapes and dtypes from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import _C
+from weft._base import trees
+
+
+def checked_carry(what: str, spec: pytree.TreeSpec, before: Any, after: Any) -> list[Tensor | None]:
+    """The leaves of the next carry, which must be like those before; under autocast they get their dtype back."""
+    leaves, new_spec = trees.flatten(after)
+    if new_spec != spec:
+        raise ValueError(
+            f"{what} must return a carry of the structure that it got: "
+            f"{trees.structure(spec)} in, {trees.structure(new_spec)} out"
+        )
+    given = trees.flatten(before)[0]
+    if _are_alike(given, leaves):
+        return leaves
+    pairs = list(zip(given, leaves, strict=True))
+    names = trees.paths("carry", after)
+    return [_next(what, name, *pair) for name, pair in zip(names, pairs, strict=True)]
+
+
+def _are_alike(before: list[Any], after: list[Any]) -> bool:
+    """Whether all are tensors and carries as they must be."""
+    if not torch.compiler.is_dynamo_compiling():
+        return _C.are_alike(before, after)
+    pairs = zip(before, after, strict=True)
+    return all(
+        isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape and a.dtype == b.dtype for a, b in pairs
+    )
+
+
+def _next(what: str, name: str, before: Tensor | None, after: Any) -> Tensor | None:
+    after = trees.as_tensor(after, f"{what}: {name}")
+    if before is None and after is None:
+        return None
+    if before is not None and after is not None:
+        if torch.is_autocast_enabled("cpu") and before.is_floating_point() and after.is_floating_point():
+            after = after.to(before.dtype)
+        if before.shape == after.shape and before.dtype == after.dtype:
+            return after
+    raise ValueError(
+        f"{what} must keep the carry's shapes and dtypes: "
+        f"{name}: {trees.describe(before)} in, {trees.describe(after)} out"
+    )
+
+
+def tensors(what: str, name: str, tree: Any) -> tuple[list[Tensor | None], pytree.TreeSpec]:
+    leaves, spec = trees.flatten(tree)
+    if all(isinstance(leaf, Tensor) for leaf in leaves):
+        return leaves, spec
+    names = trees.paths(name, tree)
+    return [trees.as_tensor(leaf, f"{what}: {path}") for path, leaf in zip(names, leaves, strict=True)], spec
+
+
+def condition(what: str, cond: Callable[[Any], Any], carry: Any) -> Tensor:
+    """What a loop's condition says of a carry."""
+    result = trees.as_tensor(cond(carry), f"{what}: the condition")
+    if result is None or result.dtype != torch.bool or result.numel() != 1:
+        raise TypeError(f"{what}: cond must return one bool, but returned {trees.describe(result)}")
+    return result.reshape(())

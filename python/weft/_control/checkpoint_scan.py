@@ -1,0 +1,71 @@
+"""`weft.checkpoint_scan`: long sequences in little memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weft import _C
+from weft._control.eval_frame import without_dynamo
+from weft._control.scan_call import Call, Step, run
+
+
+def checkpoint_scan(
+    step: Step, init: Any, xs: Any = None, *, reverse: bool = False, length: int | None = None, every: int | None = None
+) -> tuple[Any, Any]:
+    """`weft.scan` whose backward keeps the carry of every `every`-th step only, and computes the steps between again.
+
+    Arguments, results and errors are weft.scan's. Of all that a training step would keep for T steps, T / every
+    carries and the values of `every` steps remain; `every` is about the square root of T by default, where both are
+    about that many. The price is one forward more. Random numbers are drawn once, before the first step, and kept:
+    they are the same when steps are computed again.
+
+    Raises:
+        ValueError: `every` is less than 1.
+    """
+    if every is not None and (not isinstance(every, int) or every < 1):
+        raise ValueError(f"weft.checkpoint_scan: every must be a positive integer, but is {every!r}")
+    if torch.compiler.is_dynamo_compiling():
+        from weft._control import under_dynamo
+
+        return under_dynamo.scan(step, init, xs, reverse=reverse, length=length)
+    with without_dynamo():
+        call = _Call.of("weft.checkpoint_scan", step, init, xs, reverse, length)
+        call.every = every
+        return run(call)
+
+
+@dataclasses.dataclass
+class _Call(Call):
+    every: int | None = None
+
+    def _compose(self, step: str, carries: int, xs: int) -> Any:
+        return (
+            _C.checkpointed_scan_program(step, carries, xs, self.reverse),
+            _C.scan_program(step, carries, xs, self.reverse),
+        )
+
+    def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
+        """Whole chunks by the one program, what is left over by the other: it comes last, or in reverse first."""
+        chunked, plain = program
+        every = min(self.every or math.isqrt(self.length - 1) + 1, self.length)
+        whole = self.length // every * every
+        xs = xs or [torch.empty(self.length, 0)]
+        parts = [(chunked, 0, whole), (plain, whole, self.length)]
+        stacks: list[list[Tensor]] = []
+        for text, first, last in reversed(parts) if self.reverse else parts:
+            if first == last:
+                continue
+            slices = [x[first:last] for x in xs]
+            if text is chunked:
+                slices = [x.unflatten(0, (-1, every)) for x in slices]
+            results = torch.ops.weft.call(text, [*carry, *slices, *others])
+            carry, ys = results[: len(carry)], results[len(carry) :]
+            stacks.append([y.flatten(0, 1) for y in ys] if text is chunked else ys)
+        if self.reverse:
+            stacks.reverse()
+        return [*carry, *(ys[0] if len(ys) == 1 else torch.cat(ys) for ys in zip(*stacks, strict=True))]

@@ -1,0 +1,159 @@
+"""One call of `weft.scan`: as a program, or as the loop that it means."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import _C
+from weft._base import trees
+from weft._capture import programs
+from weft._capture.runs import Function
+from weft._capture.traced import Traced
+from weft._control.carries import checked_carry, tensors
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def run(call: Call) -> tuple[Any, Any]:
+    """As a program; as a loop where there is no such program, or Weft is switched off."""
+    if not _C.active():
+        return call.loop()
+    return programs.or_else(call.what, call.run, call.loop)
+
+
+@dataclasses.dataclass
+class Call:
+    """One call: arguments flat and checked."""
+
+    what: str
+    step: Step
+    carry: list[Tensor | None]
+    xs: list[Tensor | None]
+    carry_spec: pytree.TreeSpec
+    xs_spec: pytree.TreeSpec
+    reverse: bool
+    length: int
+
+    @classmethod
+    def of(cls, what: str, step: Step, init: Any, xs: Any, reverse: bool, length: int | None) -> Self:
+        if not callable(step):
+            raise TypeError(f"{what}: step must be callable, but is {type(step).__name__}")
+        if not isinstance(reverse, bool):
+            raise TypeError(f"{what}: reverse must be True or False, but is {reverse!r}")
+        carry, carry_spec = tensors(what, "init", init)
+        leaves, xs_spec = tensors(what, "xs", xs)
+        return cls(what, step, carry, leaves, carry_spec, xs_spec, reverse, _length(what, xs, leaves, length))
+
+    # ---- as a loop
+
+    def loop(self) -> tuple[Any, Any]:
+        """What the call means, in plain PyTorch."""
+        carry = pytree.tree_unflatten(self.carry, self.carry_spec)
+        steps: list[list[Any]] = []
+        ys_spec = None
+        for t in self.order():
+            x = pytree.tree_unflatten([None if leaf is None else leaf[t] for leaf in self.xs], self.xs_spec)
+            leaves, y, ys_spec = self.checked_step(carry, x)
+            carry = pytree.tree_unflatten(leaves, self.carry_spec)
+            steps.append(y)
+        if self.reverse:
+            steps.reverse()
+        ys = [None if column[0] is None else torch.stack(column) for column in zip(*steps, strict=True)]
+        assert ys_spec is not None
+        return carry, pytree.tree_unflatten(ys, ys_spec)
+
+    def checked_step(
+        self, carry: Any, x: Any, look: Callable[[Any], None] | None = None
+    ) -> tuple[list[Any], list[Any], pytree.TreeSpec]:
+        """The next carry's leaves, y's leaves and structure. `look` sees what the step returned first."""
+        result = self.step(carry, x)
+        if look is not None:
+            look(result)
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            kind = type(result).__name__
+            count = f" of {len(result)}" if isinstance(result, tuple | list) else ""
+            raise TypeError(f"{self.what}: the step must return (carry, y), but returned a {kind}{count}")
+        leaves = checked_carry(f"{self.what}: the step", self.carry_spec, carry, result[0])
+        ys, ys_spec = trees.flatten(result[1])
+        if not all(isinstance(y, Tensor) for y in ys):
+            names = trees.paths("y", result[1])
+            ys = [trees.as_tensor(y, f"{self.what}: {name}") for name, y in zip(names, ys, strict=True)]
+        return leaves, ys, ys_spec
+
+    # ---- as a program
+
+    def run(self) -> tuple[Any, Any]:
+        carry = [leaf for leaf in self.carry if leaf is not None]
+        xs = [leaf for leaf in self.xs if leaf is not None]
+        found = self.find()
+        shapes: list[Any] = [t.shape for t in carry] + [t.shape[1:] for t in xs]
+        noise = programs.draw(found.program.noise, shapes, carry + xs, self.order, self.length)
+        results = iter(self._results(found.program.text, carry, [*xs, *noise], found.inputs))
+        ((ys_spec, ys_none),) = found.extra
+        last = [None if leaf is None else next(results) for leaf in self.carry]
+        ys = [None if is_none else next(results) for is_none in ys_none]
+        return pytree.tree_unflatten(last, self.carry_spec), pytree.tree_unflatten(ys, ys_spec)
+
+    def find(self) -> programs.Found:
+        key = (self.reverse, _count(self.carry), _count(self.xs))
+        return programs.find(self.what, key, [self.function()], lambda traces: self._compose_of(traces[0]))
+
+    def function(self) -> Function:
+        """The step, of the leaves of a carry and of one x."""
+        carries = len(self.carry)
+
+        def body(*leaves: Any) -> tuple[list[Tensor], Any]:
+            carry = trees.unflatten(leaves[:carries], self.carry_spec)
+            x = trees.unflatten(leaves[carries:], self.xs_spec)
+            after, ys, ys_spec = self.checked_step(carry, x)
+            return [leaf for leaf in (*after, *ys) if leaf is not None], (ys_spec, [y is None for y in ys])
+
+        first_dims = {carries + i: 1 for i in range(len(self.xs))}
+        what = f"{self.what}: the step"
+        return Function(body, [*self.carry, *self.xs], None, what, (self.step,), first_dims=first_dims)
+
+    def order(self) -> Sequence[int]:
+        """The steps, the first taken first."""
+        return range(self.length - 1, -1, -1) if self.reverse else range(self.length)
+
+    def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
+        xs = xs or [torch.empty(self.length, 0)]
+        return torch.ops.weft.call(program, [*carry, *xs, *others])
+
+    def _compose_of(self, traced: Traced) -> Any:
+        return self._compose(traced.program, _count(self.carry), _count(self.xs) + len(traced.noise))
+
+    def _compose(self, step: str, carries: int, xs: int) -> Any:
+        """The program, or what else `_results` is to find."""
+        return _C.scan_program(step, carries, xs, self.reverse)
+
+
+def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None) -> int:
+    sizes = [None if leaf is None else (leaf.shape[0] if leaf.dim() else -1) for leaf in leaves]
+    if length is not None and not isinstance(length, int | torch.SymInt):
+        raise TypeError(f"{what}: length must be an integer, but is {type(length).__name__}")
+    known = [size for size in sizes if size is not None]
+    if any(size is not None and size == -1 for size in sizes):
+        name = trees.paths("xs", xs)[sizes.index(-1)]
+        raise ValueError(f"{what}: {name} has no dims, but every x needs a leading one, the time")
+    if length is None and not known:
+        raise ValueError(f"{what}: there are no xs, so length must say how many steps to take")
+    total = length if length is not None else known[0]
+    if any(size != total for size in known):
+        for name, leaf, size in zip(trees.paths("xs", xs), leaves, sizes, strict=True):
+            if size is not None and size != total:
+                against = "length is" if length is not None else "the first has"
+                raise ValueError(f"{what}: {name}: {trees.describe(leaf)} has {size} steps, but {against} {total}")
+    if isinstance(total, int) and total <= 0:
+        raise ValueError(f"{what}: there must be at least one step, but the length is {total}")
+    return total
+
+
+def _count(leaves: list[Tensor | None]) -> int:
+    return sum(leaf is not None for leaf in leaves)

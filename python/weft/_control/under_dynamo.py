@@ -1,0 +1,245 @@
+"""`weft.scan`, `while_loop` and `associative_scan` as Dynamo traces them: in terms of PyTorch's own operators.
+
+All here but `install` is code that Dynamo follows. PyTorch's operators want of a step what most steps don't have:
+results that share no memory with an argument or with each other, carries that lie in memory as the initial ones do,
+nothing but tensors. The functions below see to that; what becomes of the operators then, under any backend, is decided
+in `higher_order`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+from torch._ops import HigherOrderOperator
+
+from weft import _C
+from weft._control.carries import checked_carry, condition, tensors
+from weft._control.scan_call import Call
+
+
+class _FlatScan(HigherOrderOperator):
+    """A name for Dynamo to meet: `install` has it write `torch.ops.higher_order.scan` in its place.
+
+    It is called only where Dynamo couldn't trace the step and has broken its graph here.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("weft_flat_scan")
+
+    def __call__(self, step: Callable[..., Any], init: list[Tensor], xs: list[Tensor]) -> Any:
+        _C.report_fallback("weft.scan", "Dynamo can't trace its step")
+        return torch._dynamo.disable(_loop)(step, init, xs)
+
+
+_flat_scan = _FlatScan()
+
+
+def _loop(step: Callable[..., Any], carry: list[Tensor], xs: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    columns = []
+    for slices in zip(*xs, strict=True):
+        carry, ys = step(*carry, *slices)
+        columns.append(ys)
+    return carry, [torch.stack(column) for column in zip(*columns, strict=True)]
+
+
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, reverse: bool = False, length: int | None = None
+) -> tuple[Any, Any]:
+    """`weft.scan` under Dynamo. Same arguments, results and errors."""
+    register_dataclasses((init, xs))
+    call = Call.of("weft.scan", step, init, xs, reverse, length)
+    carries = [leaf.contiguous() for leaf in call.carry if leaf is not None]
+    sources = [leaf for leaf in call.xs if leaf is not None]
+    operands = carries if carries else [torch.zeros(())]  # PyTorch's operator wants one of each
+    stacks = sources if sources else [torch.zeros(call.length, 0)]
+    if reverse:
+        stacks = [stack.flip(0) for stack in stacks]
+
+    key = _new_key()
+
+    def flat_step(*flat: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        carry = pytree.tree_unflatten(_filled(flat[: len(carries)], call.carry), call.carry_spec)
+        x = pytree.tree_unflatten(_filled(flat[len(operands) :], call.xs), call.xs_spec)
+        leaves, ys, ys_spec = call.checked_step(carry, x, register_dataclasses)
+        after = [_own(leaf) for leaf in leaves if leaf is not None] if carries else [flat[0].clone()]
+        _remember(key, _described(ys_spec), "".join(["-" if y is None else "*" for y in ys]))
+        return after, [_own(y) for y in ys if y is not None]
+
+    last, ys = _flat_scan(flat_step, operands, stacks)
+    if reverse:
+        ys = [y.flip(0) for y in ys]
+    number = _recall(key)
+    leaves = [None if leaf == "-" else leaf for leaf in getattr(_structures, f"leaves{number}")]
+    ys = pytree.tree_unflatten(_filled(ys, leaves), getattr(_structures, f"spec{number}"))
+    return pytree.tree_unflatten(_filled(last, call.carry), call.carry_spec), ys
+
+
+# What a step's y is made of comes to light within the operator, out of which Dynamo lets only tensors. Functions that
+# it calls as they are, instead of tracing them, keep it in the meantime, as an attribute of a module: such it can find
+# again whenever it checks its guards.
+
+_structures = ModuleType("weft._control.under_dynamo._structures")
+_numbers: dict[Any, int] = {}  #: of structures
+_at: dict[int, int] = {}  #: the structure's number, by the call's key
+_keys = itertools.count()
+
+
+def _new_key() -> int:
+    return next(_keys)
+
+
+def _remember(key: int, described: Any, leaves: str) -> None:
+    """`leaves`: - for None and * for a tensor."""
+    number = _numbers.setdefault((_hashable(described), leaves), len(_numbers))
+    setattr(_structures, f"spec{number}", _made(described))
+    setattr(_structures, f"leaves{number}", leaves)
+    _at[key] = number
+
+
+def _hashable(part: Any) -> Any:
+    return tuple(map(_hashable, part)) if isinstance(part, list | tuple) else part
+
+
+def _recall(key: int) -> int:
+    return _at[key]
+
+
+def _described(spec: pytree.TreeSpec) -> Any:
+    """The structure as tuples and constants, which Dynamo can hand over."""
+    if spec.type is None:
+        return None
+    return spec.type, spec.context, tuple([_described(child) for child in spec.children()])
+
+
+def _made(described: Any) -> pytree.TreeSpec:
+    if described is None:
+        return pytree.treespec_leaf()
+    kind, context, children = described
+    return pytree.TreeSpec(kind, context, [_made(child) for child in children])
+
+
+def register_dataclasses(tree: Any) -> None:
+    """To Dynamo too, a dataclass is a pytree."""
+    if dataclasses.is_dataclass(tree):
+        _register(type(tree))
+        for field in dataclasses.fields(tree):
+            register_dataclasses(getattr(tree, field.name))
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            register_dataclasses(item)
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            register_dataclasses(item)
+
+
+def _register(cls: type) -> None:
+    """Makes the dataclass known to PyTorch, and Dynamo forget what it has seen of PyTorch's table before."""
+    if cls in pytree.SUPPORTED_NODES:
+        return
+    pytree.register_dataclass(cls)
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    output = InstructionTranslator.current_tx().output
+    output.side_effects.id_to_variable.pop(id(pytree.SUPPORTED_NODES), None)
+    for source in [source for source in output.variable_tracker_cache if "SUPPORTED_NODES" in str(source.name)]:
+        del output.variable_tracker_cache[source]
+
+
+for _function in (_new_key, _remember, _recall, _register):
+    _function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def while_loop(
+    cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, *, max_steps: int | None = None
+) -> Any:
+    """`weft.while_loop` under Dynamo, its arguments checked. Bounded, it is a scan of conditions."""
+    register_dataclasses(carry)
+    leaves, spec = tensors("weft.while_loop", "carry", carry)
+    operands = [leaf.contiguous() for leaf in leaves if leaf is not None]
+
+    def holds(*flat: Tensor) -> Tensor:
+        return condition("weft.while_loop", cond, pytree.tree_unflatten(_filled(flat, leaves), spec)).clone()
+
+    def flat_body(*flat: Tensor) -> tuple[Tensor, ...]:
+        before = pytree.tree_unflatten(_filled(flat, leaves), spec)
+        after = body(before)
+        register_dataclasses(after)
+        after = checked_carry("weft.while_loop: the body", spec, before, after)
+        return tuple([_own(leaf) for leaf in after if leaf is not None])
+
+    def same(*flat: Tensor) -> tuple[Tensor, ...]:
+        return tuple([leaf.clone() for leaf in flat])
+
+    def bounded_step(flat: list[Tensor], _: None) -> tuple[list[Tensor], None]:
+        return list(torch.cond(holds(*flat), flat_body, same, tuple(flat))), None
+
+    if max_steps is None:
+        last = torch.ops.higher_order.while_loop(holds, flat_body, tuple(operands), ())
+    elif max_steps == 0:
+        last = same(*operands)
+    else:
+        last, _ = scan(bounded_step, operands, None, length=max_steps)
+    return pytree.tree_unflatten(_filled(last, leaves), spec)
+
+
+def _own(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _filled(tensors: Sequence[Tensor], leaves: Sequence[Any]) -> list[Any]:
+    """`leaves` with `tensors` in the place of all that aren't None."""
+    remaining = list(tensors)
+    return [None if leaf is None else remaining.pop(0) for leaf in leaves]
+
+
+def install(higher_order_ops: ModuleType) -> None:
+    """Once torch._dynamo.variables.higher_order_ops, `higher_order_ops`, is imported: tells Dynamo of `_flat_scan`."""
+    dynamo: Any = higher_order_ops
+
+    class FlatScanVariable(dynamo.TorchHigherOrderOperatorVariable):  # type: ignore[misc]
+        """Unlike Dynamo's own for scan: the step's results may be of any structure and hold None and numbers, and
+        tensors from outside may share memory."""
+
+        _HOP_NAME = "weft.scan"
+        _ALLOW_FALLBACK_TO_EAGER = True
+
+        def _call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
+            from torch._higher_order_ops.utils import first_slice_copy
+
+            args, _ = dynamo.LazyVariableTracker.realize_all((args, kwargs))
+            step, init, xs = args[0], dynamo.unpack_iterable(tx, args[1]), dynamo.unpack_iterable(tx, args[2])
+            with dynamo.discard_graph_changes(tx):
+                carries = [tensor.call_method(tx, "clone", args=[], kwargs={}) for tensor in init]
+                slices = [dynamo._make_inlined(tx, first_slice_copy)(tensor) for tensor in xs]
+            (_, spec), graph, captured = dynamo.speculate_subgraph(
+                tx,
+                step,
+                carries + slices,
+                {},
+                self._HOP_NAME,
+                source_target=torch.ops.higher_order.scan,
+                set_subgraph_inputs="flatten_manual",
+                should_flatten_outputs=True,
+                supports_input_mutation=False,
+                supports_aliasing=True,
+            )
+            body = torch.fx.GraphModule(dict(tx.output.nn_modules), graph)
+            name = tx.output.install_subgraph("scan_combine_fn", body)
+            operands = (
+                dynamo.make_attr(tx, name),
+                [tensor.as_proxy() for tensor in init],
+                [tensor.as_proxy() for tensor in xs],
+                list(captured.keys()),
+            )
+            return dynamo._call_function_and_unflatten_output(
+                tx, torch.ops.higher_order.scan, operands, {}, None, spec, None
+            )
+
+    dynamo._hop_name_to_variable_class["weft_flat_scan"] = FlatScanVariable

@@ -1,0 +1,131 @@
+"""`weft.while_loop`: steps until a condition fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import _C
+from weft._base.errors import UnsupportedError
+from weft._capture import programs
+from weft._capture.runs import Function
+from weft._capture.traced import Traced
+from weft._control.carries import checked_carry, condition, tensors
+from weft._control.eval_frame import without_dynamo
+
+_WHAT = "weft.while_loop"
+
+
+def while_loop(
+    cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, *, max_steps: int | None = None
+) -> Any:
+    """Runs `carry = body(carry)` as long as `cond(carry)` holds, as one compiled program.
+
+    As jax.lax.while_loop. Which values a loop will need for its gradients is known only if the number of its steps is
+    bounded: with `max_steps` the loop ends after that many at the latest, and is differentiable.
+
+    Args:
+        cond: from a carry to a bool, a tensor of one element.
+        body: from a carry to the next, of the same structure, shapes and dtypes.
+        carry: tensors (or numbers) in any pytree.
+        max_steps: the most steps to take.
+
+    Returns:
+        The carry at the end.
+
+    Raises:
+        ValueError: the carry changes structure, shape or dtype in the body; max_steps is negative.
+        TypeError: a leaf that is no tensor, a condition that is no bool.
+        RuntimeError: a side effect in cond or body; in a backward through a loop without max_steps.
+    """
+    for name, fn in (("cond", cond), ("body", body)):
+        if not callable(fn):
+            raise TypeError(f"{_WHAT}: {name} must be callable, but is {type(fn).__name__}")
+    if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 0):
+        raise ValueError(f"{_WHAT}: max_steps must be an integer that is not negative, but is {max_steps!r}")
+    if torch.compiler.is_dynamo_compiling():
+        from weft._control import under_dynamo
+
+        return under_dynamo.while_loop(cond, body, carry, max_steps=max_steps)
+    if max_steps == 0:
+        return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, carry)
+    if not _C.active():
+        return _loop(cond, body, carry, max_steps)
+    with without_dynamo():
+        return programs.or_else(
+            _WHAT, lambda: _run(cond, body, carry, max_steps), lambda: _loop(cond, body, carry, max_steps)
+        )
+
+
+def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
+    leaves, spec = tensors(_WHAT, "carry", carry)
+    carry = pytree.tree_unflatten(leaves, spec)
+    steps = 0
+    while (max_steps is None or steps < max_steps) and bool(condition(_WHAT, cond, carry)):
+        carry = spec.unflatten(checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)))
+        steps += 1
+    return carry
+
+
+def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
+    leaves, spec = tensors(_WHAT, "carry", carry)
+    given = [leaf for leaf in leaves if leaf is not None]
+
+    def tested(carry: Any) -> tuple[list[Tensor], None]:
+        return [condition(_WHAT, cond, carry)], None
+
+    def step(carry: Any) -> tuple[list[Tensor], None]:
+        return [
+            leaf for leaf in checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)) if leaf is not None
+        ], None
+
+    def compose(traces: list[Traced]) -> str:
+        if any(traced.noise for traced in traces):
+            raise UnsupportedError("random numbers in a loop of as many steps as it takes")
+        test, following = traces
+        if test.sizes[: len(given)] != following.sizes[: len(given)]:
+            raise UnsupportedError("a condition and a body that differ in what sizes they take")
+        make = _C.while_program if max_steps is None else _C.bounded_while_program
+        return make(test.program, following.program, len(given), len(test.captured), len(following.captured))
+
+    arguments = pytree.TreeSpec(tuple, None, [spec])
+    functions = [
+        Function(tested, leaves, arguments, f"{_WHAT}: the condition", (cond,)),
+        Function(step, leaves, arguments, f"{_WHAT}: the body", (body,)),
+    ]
+    found = programs.find(_WHAT, max_steps is None, functions, compose)
+    if max_steps is None:
+        results = _without_gradient(found.program.text, [*given, *found.inputs])
+    else:
+        results = torch.ops.weft.call(found.program.text, [*given, torch.empty(max_steps, 0), *found.inputs])
+    following = iter(results)
+    return pytree.tree_unflatten([None if leaf is None else next(following) for leaf in leaves], spec)
+
+
+def _without_gradient(text: str, inputs: list[Tensor]) -> list[Tensor]:
+    if not _C.recording() and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        return list(_NoGradient.apply(text, *inputs))
+    return torch.ops.weft.call(text, inputs)
+
+
+class _NoGradient(torch.autograd.Function):
+    """The loop without max_steps: results are part of the graph, so that asking for their gradient is an error."""
+
+    @staticmethod
+    def forward(text: str, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(torch.ops.weft.call(text, [tensor.detach() for tensor in inputs]))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise RuntimeError(
+            f"{_WHAT}: a loop of any number of steps has no gradient, since the values that it needs would be of any "
+            "number too; give max_steps=..., the most steps that the loop may take"
+        )

@@ -1,0 +1,98 @@
+"""Regions replaced by calls of one program each."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import operator
+
+import torch
+from torch import fx
+
+from weft._base.errors import UnsupportedError, raise_if_internal
+from weft._dynamo.regions.nodes import CALL, is_barrier, is_call, is_output, is_pure
+from weft._dynamo.regions.partition import Partition
+from weft._dynamo.regions.program import RegionProgram
+
+
+def fuse_regions(graph: fx.Graph) -> int:
+    """Replaces regions by calls of one program each; returns how many there were."""
+    if not any(is_call(node) for node in graph.nodes):
+        return 0
+    analysis, fused = Partition(graph), 0
+    for members in analysis.merge_all():
+        real = [node for node in members if not is_output(node)]
+        if len(real) < 2:
+            continue
+        try:
+            program = RegionProgram(analysis, members)
+        except (UnsupportedError, RuntimeError) as error:
+            raise_if_internal(error)
+            continue
+        if not program.outputs:
+            continue
+        _replace(graph, members, program, analysis)
+        fused += 1
+    if fused:
+        _sort(graph, analysis.order)
+    return fused
+
+
+def _replace(graph: fx.Graph, members: list[fx.Node], program: RegionProgram, analysis: Partition) -> None:
+    """Puts the program's call where the last member is; `_sort` mends the order."""
+    place = analysis.order[members[-1]]
+    with graph.inserting_after(members[-1]):
+        call = graph.call_function(CALL, (program.text, program.inputs))
+    with graph.inserting_before(call):
+        inputs = [
+            graph.call_function(torch.ops.aten.t.default, (n,)) if n in program.transposed else n
+            for n in program.inputs
+        ]
+    call.args = (program.text, inputs)
+    for n in inputs:
+        analysis.order.setdefault(n, place)
+    call.meta["val"] = [node.meta["val"] for node in program.outputs]
+    analysis.order[call] = place
+    at = call
+    for i, node in enumerate(program.outputs):
+        with graph.inserting_after(at):
+            at = graph.call_function(operator.getitem, (call, i))
+        at.meta = dict(node.meta)
+        analysis.order[at] = place
+        node.replace_all_uses_with(at)
+    gone = set(members)
+    for node in reversed(list(graph.nodes)):
+        if not node.users and (node in gone or node in analysis.views):
+            graph.erase_node(node)
+
+
+def _sort(graph: fx.Graph, place: dict[fx.Node, int]) -> None:
+    """Puts every node after what it reads, and otherwise by `place`. Random numbers keep their order; nothing moves
+    past a mutation."""
+    nodes = list(graph.nodes)
+    followers: dict[fx.Node, set[fx.Node]] = {node: set(node.users) for node in nodes}
+    impure = sorted((node for node in nodes if not is_pure(node)), key=place.__getitem__)
+    for before, after in itertools.pairwise(impure):
+        followers[before].add(after)
+    for barrier in filter(is_barrier, impure):
+        for node in nodes:
+            if node.op not in ("placeholder", "get_attr") and node is not barrier:
+                pair = (node, barrier) if place[node] < place[barrier] else (barrier, node)
+                followers[pair[0]].add(pair[1])
+    waiting = dict.fromkeys(nodes, 0)
+    for node in nodes:
+        for follower in followers[node]:
+            waiting[follower] += 1
+    index = {node: i for i, node in enumerate(nodes)}
+    ready = [(place[node], index[node], node) for node in nodes if not waiting[node]]
+    heapq.heapify(ready)
+    previous = graph._root
+    while ready:
+        *_, node = heapq.heappop(ready)
+        previous.append(node)
+        previous = node
+        for follower in followers[node]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, (place[follower], index[follower], follower))
+    graph.lint()

@@ -1,0 +1,19 @@
+"""What Weft changes in PyTorch's process-wide state, and how it takes that back.
+
+- `aten::gru`, `lstm`, `rnn_tanh` and `rnn_relu` (the forms `input` and `data`, for packed sequences) and the single
+  steps `gru_cell` and so on get kernels for CPU and AutogradCPU (`_C` registers them). They stay registered; disabled,
+  they call what PyTorch would have called.
+- While tracing, PyTorch decomposes these ops in Python, step by step; those decompositions ask Weft first.
+- `torch._dynamo.config.allow_rnn` defaults to True: Dynamo then traces recurrent modules instead of refusing them.
+- `torch.compiler.config.cache_key_tag` gets a suffix: PyTorch's compile cache on disk is keyed by the graph before our
+  kernels are in it, so without the suffix it would mix runs with and without Weft.
+- PyTorch's control flow operators (`torch._higher_order_ops.scan` and its kin) ask Weft first: `higher_order_kernels`.
+- Dynamo knows how to write a `weft.scan` as PyTorch's: `weft._control.under_dynamo`.
+- From the first recording on, `torch.autograd.Function.apply` asks whether one is under way:
+  `weft._capture.autograd_function`.
+- `torch.ops.weft.call` has a rule for vmap and a formula for torch.utils.flop_counter.
+- `FlopCounterMode`, and `ExportedProgram.run_decompositions` where lengths are fixed, are wrapped: within them modules
+  are PyTorch's, so that both give what they give without Weft.
+
+PyTorch's settings are thread-local; their defaults are not, so the defaults are what changes here.
+"""

@@ -1,8 +1,0 @@
-"""`weft.verify`: where two implementations of a recurrence part, and why."""
-
-from __future__ import annotations
-
-from weft.verification._report import Change, Diagnosis, OwnDtype, Place, Report, Side, Track
-from weft.verification._verify import verify
-
-__all__ = ["Change", "Diagnosis", "OwnDtype", "Place", "Report", "Side", "Track", "verify"]

@@ -1,0 +1,61 @@
+"""What all tests share; the conftest.py of each folder has it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+
+import weft
+
+# Workers of pytest-xdist share the cores. Where there are more threads than cores they wait for each other for whole
+# slices of the scheduler's time, which makes a call thirty times slower: one thread each (what a test starts has
+# OMP_NUM_THREADS from the Makefile).
+SHARES_CORES = "PYTEST_XDIST_WORKER" in os.environ
+
+
+@pytest.fixture(autouse=True)
+def _fresh_state(request):
+    """The same random numbers for every test, and statistics that start at zero.
+
+    Among workers that share cores one test in eight, always the same ones, has two threads all the same.
+    """
+    torch.manual_seed(0)
+    weft.reset_stats()
+    if SHARES_CORES:
+        torch.set_num_threads(2 if zlib.crc32(request.node.nodeid.encode()) % 8 == 0 else 1)
+    yield
+    assert weft._C.enabled(), "a test left weft disabled"
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Runs a script in a process of its own, with this process's weft; returns what it printed."""
+
+    def run(script: str, **environment: str) -> str:
+        package = str(Path(weft.__file__).parent.parent)
+        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+        result = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": path, **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return run
+
+
+def pytest_collection_finish():
+    """What is imported by now stays: no collection looks at it again."""
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,175 @@
+"""`weft verify` and `weft convert`: the commands that read model files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from weft import formats
+from weft.formats import FormatError
+from weft.formats._atomic import replacing
+from weft.formats._registry import FORMATS
+
+_FORMATS = ", ".join(format.name for format in FORMATS)
+
+_VERIFY = """\
+Runs the recurrent layers of two files on the same input and says whether they agree within what rounding explains; if
+not: from which step, in which layer, direction and gate, and which known difference between implementations explains
+it. Files are PyTorch state dicts (.pt, .safetensors), torch.export programs (.pt2), ONNX, Keras (.keras, .weights.h5),
+Burn (.safetensors), Flax (.msgpack, .safetensors), or a trace (.npz, .safetensors) with x [T,B,I] and y [T,B,H].
+Nothing in a file is executed.
+"""
+_VERIFY_END = """\
+exit status: 0 they agree, 1 they differ, 2 a file can't be read or the command line is wrong, 130 interrupted
+"""
+_CONVERT = """\
+Writes the recurrent layers of one file in another framework's format, which the destination's name says: .pt,
+.safetensors (PyTorch's names; --to burn, --to flax), .pt2, .onnx, .keras, .weights.h5, .msgpack. What the format can't
+express is named, and nothing is written; what had to be merged or assumed is printed. To .npz a trace is written: a
+random input and what the layers make of it.
+"""
+
+
+def main(command: str, words: Sequence[str]) -> int:
+    """The exit status."""
+    parser = _verify_parser() if command == "verify" else _convert_parser()
+    try:
+        arguments = parser.parse_args(words)
+        return _verify(arguments) if command == "verify" else _convert(arguments)
+    except SystemExit as exit:  # argparse's: --help, or a wrong command line, which it has printed
+        return int(exit.code or 0)
+    except (FormatError, OSError) as error:
+        print(f"weft {command}: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"weft {command}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())
+
+
+def _verify_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "weft verify", description=_VERIFY, epilog=_VERIFY_END, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("reference", metavar="REFERENCE", help="the file that is right")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="the file that is to agree with it")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--input", metavar="FILE", help=".npz, .safetensors or .pt with x [T,B,I] and maybe h0, c0")
+    source.add_argument(
+        "--random", metavar="SEED", type=int, default=0, help="a random input of this seed (default: 0)"
+    )
+    parser.add_argument("--steps", metavar="T", type=int, default=16, help="of a random input (default: 16)")
+    parser.add_argument("--batch", metavar="B", type=int, default=2, help="of a random input (default: 2)")
+    parser.add_argument("--format", choices=("text", "json", "html"), default="text", help="of the report")
+    parser.add_argument("--output", metavar="FILE", help="write the report there, not to standard output")
+    for side in ("reference", "candidate"):
+        parser.add_argument(f"--{side}-format", metavar="NAME", help=f"one of {_FORMATS} (default: found out)")
+        parser.add_argument(
+            f"--{side}-option",
+            metavar="NAME=VALUE",
+            action="append",
+            default=[],
+            help="what the file doesn't say, such as reset_after=false (docs/formats.md); may be repeated",
+        )
+    return parser
+
+
+def _convert_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "weft convert", description=_CONVERT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", metavar="SOURCE", help="a file with recurrent layers")
+    parser.add_argument("destination", metavar="DESTINATION", help="the file to write; one that is there is replaced")
+    parser.add_argument("--from", dest="source_format", metavar="NAME", help=f"one of {_FORMATS} (default: found out)")
+    parser.add_argument("--to", dest="format", metavar="NAME", help="likewise (default: by the destination's name)")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="what the source doesn't say, such as reset_after=false (docs/formats.md); may be repeated",
+    )
+    parser.add_argument("--random", metavar="SEED", type=int, default=0, help="of a trace's input (default: 0)")
+    parser.add_argument("--steps", metavar="T", type=int, default=16, help="of a trace (default: 16)")
+    parser.add_argument("--batch", metavar="B", type=int, default=2, help="of a trace (default: 2)")
+    return parser
+
+
+def _options(words: Sequence[str], option: str) -> dict[str, str]:
+    options = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise FormatError(f"{option} should be NAME=VALUE, got: {word!r}")
+        options[name.strip()] = value.strip()
+    return options
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from weft.verification import verify
+
+    report = verify(
+        arguments.reference,
+        arguments.candidate,
+        input=arguments.input,
+        random=arguments.random,
+        steps=arguments.steps,
+        batch=arguments.batch,
+        reference_format=arguments.reference_format,
+        candidate_format=arguments.candidate_format,
+        reference_options=_options(arguments.reference_option, "--reference-option"),
+        candidate_options=_options(arguments.candidate_option, "--candidate-option"),
+    )
+    if arguments.format == "text":
+        text = report.text(color=arguments.output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    else:
+        text = report.json() if arguments.format == "json" else report.html()
+    _put(text.rstrip("\n") + "\n", arguments.output)
+    return 0 if report.agrees else 1
+
+
+def _put(text: str, path: str | None) -> None:
+    if path is not None:
+        return _put_file(text, Path(path))
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader had enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _put_file(text: str, path: Path) -> None:
+    """Whole or not at all."""
+    if path.exists() and not path.is_file():  # a device or a pipe, which can't be replaced
+        path.write_text(text, encoding="utf-8")
+        return
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8")
+
+
+def _convert(arguments: argparse.Namespace) -> int:
+    source = formats.read(arguments.source, arguments.source_format, _options(arguments.option, "--option"))
+    notes = list(source.notes)
+    content: Any = source
+    trace_wanted = arguments.format == "trace" or (arguments.format is None and arguments.destination.endswith(".npz"))
+    if trace_wanted and source.trace is None:
+        from weft.verification._verify import trace_of
+
+        content = trace_of(source.layers, arguments.random, arguments.steps, arguments.batch)
+    notes += formats.write(content, arguments.destination, "trace" if trace_wanted else arguments.format)
+    kept = content is source and source.trace is None
+    what = f"{len(source.layers)} layer{'' if len(source.layers) == 1 else 's'}" if kept else "a trace"
+    print(f"{arguments.source} ({source.format}) -> {arguments.destination}: {what}")
+    for note in notes:
+        print(f"  note: {note}")
+    return 0

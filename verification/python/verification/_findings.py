@@ -1,0 +1,110 @@
+"""From what verification/verify says to a report's parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from weft.formats import Layer, Source
+from weft.verification import _changes, _sides
+from weft.verification._results import Diagnosis, Place, Side, Track
+from weft.verification._where import Where
+
+
+def _direction_name(layer: Layer, direction: int) -> str:
+    if direction > 1:
+        return "both"
+    return "reverse" if layer.directions[direction].reverse else "forward"
+
+
+def tracks_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int, exchanged: bool = False) -> list[Track]:
+    tracks = []
+    for each in raw:
+        if all(math.isnan(value) for value in each["defect"]):
+            continue  # a layer of which nothing was recorded
+        layer = layers[each["layer"]]
+        direction = _direction_name(layer, each["direction"])
+        place = _place(each["first"], layer, direction, start, exchanged) if each["first"] else None
+        tracks.append(
+            Track(
+                layer=start + each["layer"],
+                layer_name=layer.name,
+                kind=layer.kind,
+                direction=direction,
+                difference=_numbers(each["drift"]),
+                defect=_numbers(each["defect"]),
+                bound=_numbers(each["bound"]),
+                first=place,
+            )
+        )
+    return tracks
+
+
+def _place(raw: dict[str, Any], layer: Layer, direction: str, start: int, exchanged: bool) -> Place:
+    values = (raw["layers"], raw["recorded"])
+    reference, candidate = values[::-1] if exchanged else values
+    return Place(
+        layer=start + raw["layer"],
+        layer_name=layer.name,
+        direction=direction,
+        step=raw["step"],
+        turn=raw["turn"],
+        quantity=raw["quantity"],
+        row=raw["row"],
+        unit=raw["unit"],
+        reference=reference,
+        candidate=candidate,
+        bound=raw["bound"],
+    )
+
+
+def _numbers(values: Sequence[float]) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values]
+
+
+def first_of(tracks: Sequence[Track]) -> Place | None:
+    """The first of all: by the turn of its direction, then by layer."""
+    places = [track.first for track in tracks if track.first is not None]
+    return min(places, key=lambda place: (place.turn, place.layer), default=None)
+
+
+def diagnoses_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int, side: str) -> list[Diagnosis]:
+    """side: whose layers they are, which is the side that is to be changed."""
+    who = "the candidate" if side == "reference" else "the reference"
+    result = []
+    for each in raw:
+        layer = layers[max(each["layer"], 0)]
+        scope = "all layers" if each["layer"] < 0 else f"layer {start + each['layer']}"
+        if each["direction"] >= 0:
+            scope += f", {_direction_name(layer, each['direction'])}"
+        where = Where(layer, each["direction"])
+        sets = [
+            [_changes.change(name, detail, who, where) for name, detail in changes]
+            for changes in (each["changes"], *each["also"])
+        ]
+        result.append(Diagnosis(scope, sets[0], side, _changes.sentence(sets[0], who), sets[1:]))
+    return result
+
+
+def merged(diagnoses: list[Diagnosis], layers: int) -> list[Diagnosis]:
+    """One for all layers where each layer has the same."""
+    whole = len(diagnoses) == layers > 1 and all(", " not in each.scope for each in diagnoses)
+    keys = {(each.side, tuple((change.name, change.detail) for change in each.changes)) for each in diagnoses}
+    if whole and len(keys) == 1:
+        return [dataclasses.replace(diagnoses[0], scope="all layers")]
+    if layers == 1:  # "all layers" of one
+        return [dataclasses.replace(each, scope=each.scope.replace("all layers", "layer 0")) for each in diagnoses]
+    return diagnoses
+
+
+def side_of(source: Source) -> Side:
+    if source.trace is not None:
+        trace = source.trace
+        shapes = f"x {list(trace.x.shape)}, y {list(trace.y.shape)}"
+        extra = [name for name in ("h0", "c0", "hn", "cn") if getattr(trace, name) is not None] + sorted(trace.gates)
+        lines, dtype = [", ".join([f"trace: {shapes}", *extra])], trace.y.dtype
+    else:
+        lines, dtype = [_sides.describe(layer) for layer in source.layers], _sides.dtype_of(source.layers)
+    return Side(source.path, source.format, str(dtype).removeprefix("torch."), lines, source.notes)

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/activation.h"
+
+namespace weft::verify {
+
+/// What recurrent layers compute, in the layout and by the equations of verification/python/formats/_layers.py.
+enum class Kind { kGru, kLstm, kRnn };
+
+/// Gates of a cell: 3, 4 or 1.
+int gates_of(Kind kind);
+
+/// The name of row block `gate`: r, z, n; i, f, g, o; h.
+std::string gate_name(Kind kind, int gate);
+
+/// A row-major matrix; empty where a cell has no such parameter.
+struct Matrix {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  std::vector<double> values;
+
+  bool empty() const { return values.empty() && rows == 0; }
+  const double* row(int64_t index) const { return values.data() + index * columns; }
+  bool operator==(const Matrix&) const = default;
+};
+
+/// The parameters of one direction; G gates, I inputs, H units, P outputs. Vectors are empty where there is none.
+struct Direction {
+  Matrix weight_x;                  // [G*H, I]
+  Matrix weight_h;                  // [G*H, P]
+  std::vector<double> bias_x;       // [G*H]
+  std::vector<double> bias_h;       // [G*H]
+  Matrix projection;                // [P, H]
+  std::vector<double> peepholes;    // [3*H], of i, f, o
+  std::vector<double> norm_x;       // [G*H]
+  std::vector<double> norm_h;       // [G*H]
+  std::vector<double> norm_c;       // [H]
+  std::vector<double> norm_c_bias;  // [H]
+  Matrix h0;                        // [B, P], or [1, P] for every row
+  Matrix c0;                        // [B, H], or [1, H]
+  bool reverse = false;
+  bool flipped = false;  // only of a fault: where nothing is recorded its results are in the other order of time
+
+  bool operator==(const Direction&) const = default;
+};
+
+/// Which of an LSTM's gates is one minus the other.
+enum class Coupled { kNone, kInput, kForget };
+
+/// The uses of the state that read the initial state instead of the last step's: always a fault.
+enum class Stale { kNone, kProducts, kBlend, kHidden, kCell, kAll };
+
+/// The computation of a layer's directions.
+struct Cell {
+  Kind kind = Kind::kGru;
+  bool reset_after = true;
+  Activation gate{Activation::Kind::kSigmoid};
+  Activation activation{Activation::Kind::kTanh};
+  Activation output{Activation::Kind::kTanh};
+  double clip = std::numeric_limits<double>::infinity();
+  double cell_clip = std::numeric_limits<double>::infinity();
+  Coupled coupled = Coupled::kNone;
+  std::optional<double> norm_eps;
+  std::array<double, 2> zoneout{};  // of h and c: p times the old, 1 - p times the new
+
+  // Set by faults only.
+  bool swapped_update = false;      // h' = z n + (1 - z) h
+  bool bias_outside_reset = false;  // n = g(X_n + b_hn + r W_hn h)
+  double forget_bias = 0;           // added to the argument of the forget gate
+  Stale stale = Stale::kNone;
+  int operand_bits = 0;  // if not 0, operands of products are rounded to so many bits
+
+  bool operator==(const Cell&) const = default;
+};
+
+enum class Merge { kConcat, kSum, kMul, kAve };
+
+struct Layer {
+  Cell cell;
+  std::vector<Direction> directions;
+  Merge merge = Merge::kConcat;
+  bool exchanged = false;  // only of a fault: where nothing is recorded its directions' results are exchanged
+
+  int64_t inputs() const { return directions[0].weight_x.columns; }
+  int64_t hidden() const { return directions[0].weight_h.rows / gates_of(cell.kind); }
+  /// P, of one direction.
+  int64_t outputs() const { return directions[0].weight_h.columns; }
+  /// Columns of the layer's result.
+  int64_t width() const { return outputs() * (merge == Merge::kConcat ? static_cast<int64_t>(directions.size()) : 1); }
+};
+
+/// Throws weft::Error, which names the parameter and the shapes, where two of them don't fit.
+void check(const std::vector<Layer>& layers);
+
+}  // namespace weft::verify
