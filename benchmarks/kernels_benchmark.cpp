@@ -112,7 +112,7 @@ struct OuterSizes {
 
 void register_all(const Target& target) {
   const std::string of = fmt::format("{}/{}", name_of(target.isa), name_of(target.dtype));
-  for (int64_t vectors = 1; vectors <= weft::runtime::kMaxVectors; ++vectors)
+  for (int64_t vectors = 1; vectors <= weft::target::kMaxPanelUnits; ++vectors)
     for (int64_t kilobytes : {16, 512})
       for (int64_t k : {64, 128, 256, 512, 1024})
         for (int64_t rows : {1, 2, 4, 8, 16, 32, 64})

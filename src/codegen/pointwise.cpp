@@ -29,7 +29,7 @@ llvm::AllocaInst* entry_alloca(IRBuilder<>& b, llvm::Type* type) {
   return slot;
 }
 
-/// A function without inline code: calls one of runtime/scalar_math.cpp, which does an element at a time.
+/// A function without inline code: calls one of runtime/scalar_functions.def, which does an element at a time.
 Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const> operands) {
   llvm::Type* type = operands[0]->getType();
   auto* vector = llvm::cast<llvm::FixedVectorType>(type);
@@ -68,8 +68,8 @@ Value* emit_cast(IRBuilder<>& b, Value* x, DType from, DType to) {
   return b.CreateIntCast(x, type, from != DType::kBool);
 }
 
-Value* emit_unary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, std::span<Value* const> operands) {
-  switch (op.code) {
+Value* emit_unary(IRBuilder<>& b, OpCode code, DType from, Value* x) {
+  switch (code) {
     case OpCode::kCopy:
     case OpCode::kStopGradient:
       return x;
@@ -105,17 +105,8 @@ Value* emit_unary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, std::s
                          : b.CreateSelect(b.CreateICmpSLE(x, zero(x)), zero(x), x);
     case OpCode::kNot:
       return b.CreateNot(x);
-    case OpCode::kLog:
-    case OpCode::kLog2:
-    case OpCode::kLog10:
-    case OpCode::kLog1p:
-    case OpCode::kSin:
-    case OpCode::kCos:
-    case OpCode::kErf:
-    case OpCode::kErfc:
-      return through_library(b, op, operands);
     default:
-      internal_error("no machine code for {}", info(op.code).name);
+      internal_error("no machine code for {}", info(code).name);
   }
 }
 
@@ -139,10 +130,10 @@ Value* emit_comparison(IRBuilder<>& b, OpCode code, DType from, Value* x, Value*
   }
 }
 
-Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value* y, std::span<Value* const> operands) {
-  if (Value* comparison = emit_comparison(b, op.code, from, x, y)) return comparison;
+Value* emit_binary(IRBuilder<>& b, OpCode code, DType from, Value* x, Value* y) {
+  if (Value* comparison = emit_comparison(b, code, from, x, y)) return comparison;
   bool real = is_float(x), boolean = from == DType::kBool;
-  switch (op.code) {
+  switch (code) {
     case OpCode::kAdd:
       return real ? b.CreateFAdd(x, y) : (boolean ? b.CreateOr(x, y) : b.CreateAdd(x, y));
     case OpCode::kSub:
@@ -152,7 +143,7 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
     case OpCode::kDiv:
       return real ? b.CreateFDiv(x, y) : b.CreateSDiv(x, y);
     case OpCode::kRem:
-      return real ? through_library(b, op, operands) : b.CreateSRem(x, y);
+      return b.CreateSRem(x, y);
     case OpCode::kMaximum:
       if (boolean) return b.CreateOr(x, y);
       return real ? emit_maximum(b, x, y) : b.CreateSelect(b.CreateICmpSGT(x, y), x, y);
@@ -164,11 +155,8 @@ Value* emit_binary(IRBuilder<>& b, const ir::Op& op, DType from, Value* x, Value
       return b.CreateAnd(x, y);
     case OpCode::kOr:
       return b.CreateOr(x, y);
-    case OpCode::kPow:
-    case OpCode::kAtan2:
-      return through_library(b, op, operands);
     default:
-      internal_error("no machine code for {}", info(op.code).name);
+      internal_error("no machine code for {}", info(code).name);
   }
 }
 
@@ -230,10 +218,12 @@ Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, 
   Value* result = nullptr;
   if (op.code == OpCode::kCast)
     result = emit_cast(b, operands[0], from, to);
+  else if (ir::traits_of(op.code).by_library && is_floating(to))
+    result = through_library(b, op, operands);
   else if (operands.size() == 1)
-    result = emit_unary(b, op, from, operands[0], operands);
+    result = emit_unary(b, op.code, from, operands[0]);
   else
-    result = emit_binary(b, op, from, operands[0], operands[1], operands);
+    result = emit_binary(b, op.code, from, operands[0], operands[1]);
   return is_half(to) && !is_exact(op.code, from, to) ? emit_round_to_half(b, result, to) : result;
 }
 

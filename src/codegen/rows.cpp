@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "base/target.h"
 #include "codegen/half.h"
 #include "codegen/pointwise.h"
 
@@ -397,7 +398,7 @@ class RowCopy {
   }
 
  private:
-  static constexpr int64_t kLanes = 16;
+  static constexpr int64_t kLanes = target::lanes(DType::kF32);
 
   void append(ValueId part) {
     const ir::Shape& shape = frame_.type(part).shape;

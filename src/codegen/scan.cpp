@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/settings.h"
+#include "base/target.h"
 #include "codegen/rows.h"
 
 namespace weft::codegen {
@@ -14,13 +15,12 @@ using ir::ValueId;
 using llvm::Value;
 using passes::Lowering;
 
-constexpr int64_t kLine = 64;
 
 /// Bytes of one instance of a value's buffer (runtime::instance_bytes).
 Value* instance_bytes(Frame& frame, const ir::Type& type) {
   Value* bytes = frame.b.CreateMul(frame.size(element_count(type.shape)), frame.i64(size_of(type.dtype)));
-  Value* padded = frame.b.CreateAdd(bytes, frame.i64(kLine - 1));
-  return frame.b.CreateAnd(padded, frame.i64(-kLine));
+  Value* padded = frame.b.CreateAdd(bytes, frame.i64(target::kCacheLine - 1));
+  return frame.b.CreateAnd(padded, frame.i64(-target::kCacheLine));
 }
 
 class ScanLoop {

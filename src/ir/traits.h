@@ -74,6 +74,7 @@ struct OpTraits {
   bool sums = false;       ///< an element of the result is a sum of many: 16-bit types accumulate in f32
   bool may_move =
       false;  ///< cheap movement, in which the copies that `roll` makes a loop of may differ (rolling/op_sequence.h)
+  bool by_library = false;  ///< machine code calls a function of runtime/scalar_functions.def, named as the op
   bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
   /// Machine instructions for one vector of results (f32, f64, integers), measured by compiling one. They bound a
@@ -126,6 +127,11 @@ struct OpTraits {
     changed.may_move = true;
     return changed;
   }
+  constexpr OpTraits calls_library() const {
+    OpTraits changed = *this;
+    changed.by_library = true;
+    return changed;
+  }
   constexpr OpTraits exact16() const {
     OpTraits changed = *this;
     changed.is_exact16 = true;
@@ -153,7 +159,7 @@ inline constexpr OpTraits kOther;  ///< opts out of everything
 inline constexpr OpTraits kPointwise =
     OpTraits().by(Codegen::kPointwise).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
 /// An elementwise function of the C or vector library: its operands go through memory.
-inline constexpr OpTraits kLibrary = kPointwise.costs(Cost::kDear).takes(8);
+inline constexpr OpTraits kLibrary = kPointwise.calls_library().costs(Cost::kDear).takes(8);
 inline constexpr OpTraits kMovement = OpTraits().costs(Cost::kCheap);
 
 }  // namespace traits

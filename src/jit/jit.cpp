@@ -15,6 +15,7 @@
 
 #include "base/fork.h"
 #include "base/settings.h"
+#include "base/target.h"
 #include "base/thread_sanitizer.h"
 #include "codegen/codegen.h"
 #include "jit/instrument.h"
@@ -63,12 +64,12 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
   llvm::orc::SymbolMap symbols;
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const runtime::DTypeKernels& kernels = runtime::kernels(runtime::active_isa(), dtype);
-    for (int64_t vectors = 1; vectors <= runtime::kMaxVectors; ++vectors)
+    for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
       define(symbols, jit, fmt::format("weft_panels_{}_{}", name_of(dtype), vectors),
              reinterpret_cast<void*>(kernels.tile_panels[vectors]));
   }
   const runtime::PairKernels& pairs = runtime::pair_kernels(runtime::active_isa());
-  for (int64_t vectors = 1; vectors <= runtime::kMaxVectors; ++vectors) {
+  for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors) {
     define(symbols, jit, fmt::format("weft_panels_f32_pairs_{}", vectors), reinterpret_cast<void*>(pairs.f32[vectors]));
     define(symbols, jit, fmt::format("weft_panels_bf16_pairs_{}", vectors),
            reinterpret_cast<void*>(pairs.bf16[vectors]));
@@ -198,7 +199,7 @@ planning::TileRows tile_rows() {
   planning::TileRows rows{};
   const auto& single = runtime::kernels(runtime::active_isa(), DType::kF32);
   const auto& wide = runtime::kernels(runtime::active_isa(), DType::kF64);
-  for (int64_t i = 0; i <= runtime::kMaxVectors; ++i) {
+  for (int64_t i = 0; i <= target::kMaxPanelUnits; ++i) {
     rows.f32[i] = single.tile_rows[i];
     rows.f64[i] = wide.tile_rows[i];
   }

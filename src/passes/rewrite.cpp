@@ -1,5 +1,7 @@
 #include "passes/rewrite.h"
 
+#include "base/target.h"
+
 namespace weft::passes {
 
 using ir::Block;
@@ -65,12 +67,11 @@ Block clone(Program& program, const Block& block, Substitution& map) {
 }
 
 int64_t estimated_bytes(const Type& type) {
-  constexpr int64_t kSymbol = 32;
   constexpr int64_t kMost = int64_t{1} << 40;
   int64_t bytes = size_of(type.dtype);
   for (const ir::Dim& dim : type.shape) {
     int64_t size = dim.factor;
-    for (size_t i = 0; i < dim.symbols.size() && size < kMost; ++i) size *= kSymbol;
+    for (size_t i = 0; i < dim.symbols.size() && size < kMost; ++i) size *= target::kTypicalSize;
     bytes = size > kMost / std::max<int64_t>(bytes, 1) ? kMost : bytes * size;
   }
   return std::max<int64_t>(bytes, 1);

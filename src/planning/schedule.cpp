@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/target.h"
 #include "planning/planner.h"
 
 namespace weft::planning {
@@ -106,8 +107,9 @@ class BlockScheduler {
       }
     }
     // The stage's vectors have as many lanes as the panels of its products, even if it has values of wider types.
-    stage.lanes = panel_lanes != 0 ? panel_lanes : wide ? 8 : 16;
-    stage.row_block = std::max<int64_t>(1, (stage.lanes == 8 ? tile_rows_.f64 : tile_rows_.f32)[vectors]);
+    stage.lanes = panel_lanes != 0 ? panel_lanes : target::lanes(wide ? DType::kF64 : DType::kF32);
+    stage.row_block =
+        std::max<int64_t>(1, (stage.lanes == target::lanes(DType::kF64) ? tile_rows_.f64 : tile_rows_.f32)[vectors]);
   }
 
   Schedule& schedule_;

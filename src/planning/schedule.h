@@ -17,7 +17,7 @@ struct Stage {
   ir::Shape domain;       ///< of a fused stage; merge_dims.h may have merged trailing dims
   int64_t rank = 0;       ///< the domain's number of dims before merging
   int64_t unroll = 0;     ///< units side by side in its panels; 0 without a product
-  int64_t lanes = 16;     ///< elements of one vector
+  int64_t lanes = 0;      ///< elements of one vector
   int64_t row_block = 1;  ///< rows that a product does at once
   bool has_reduction = false;
   int64_t index = 0;  ///< runtime::StagePlan::index

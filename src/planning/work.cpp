@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "base/target.h"
+
 namespace weft::planning {
 namespace {
 
 using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
-
-constexpr int64_t kPerElement = 4;
 
 ir::Dim elements_of(const ir::Shape& shape) {
   ir::Dim count(1);
@@ -49,10 +49,10 @@ void WorkCounter::count_scan(const Op& op, const ir::Dim& repeats) {
 }
 
 void WorkCounter::count_regions(const Op& op, const ir::Dim& repeats) {
-  constexpr int64_t kStepsOfWhile = 16;
   for (const ir::Block& region : op.regions)
     for (const Op& inner : region.ops)
-      count(inner, op.code == OpCode::kWhile ? bounded_product(repeats, ir::Dim(kStepsOfWhile)) : repeats, nullptr);
+      count(inner, op.code == OpCode::kWhile ? bounded_product(repeats, ir::Dim(target::kStepsOfWhile)) : repeats,
+            nullptr);
 }
 
 void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* ragged) {
@@ -65,7 +65,7 @@ void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* 
     for (size_t dim : ir::summed_dims(op, first.size())) elements = bounded_product(elements, first[dim]);
   } else {
     if (passes::is_reduction(op)) elements = bounded_product(elements_of(first), repeats);
-    elements = bounded_product(elements, ir::Dim(kPerElement));
+    elements = bounded_product(elements, ir::Dim(target::kWorkPerElement));
   }
   terms_.push_back(schedule_.expression(elements));
 }

@@ -13,8 +13,7 @@
 
 namespace weft::runtime {
 
-/// Bytes of a panel's row, per vector.
-inline constexpr int64_t kUnitBytes = 64;
+inline constexpr int64_t kLanesF32 = target::lanes(DType::kF32), kLanesF64 = target::lanes(DType::kF64);
 
 /// A rectangle of a row-major matrix: `rows` rows and `columns` columns of `size` bytes, `ld` elements between rows.
 struct Rectangle {
@@ -42,7 +41,7 @@ struct Rectangle {
 inline void announce_panels(int64_t vectors, int64_t a_size, int64_t c_size, int64_t steps, int64_t rows, int64_t k,
                             const void* a, int64_t lda, const void* panels, int64_t count, void* c, int64_t ldc,
                             int64_t c_step) {
-  const int64_t width = vectors * kUnitBytes;
+  const int64_t width = vectors * target::kUnit;
   Rectangle{a, rows, k, lda, a_size}.read();
   announce_read(panels, count * steps * width);
   for (int64_t p = 0; p < count; ++p)
@@ -51,7 +50,7 @@ inline void announce_panels(int64_t vectors, int64_t a_size, int64_t c_size, int
 
 /// `size`: bytes of an element of the source; `row_bytes`: of a panel's row, per group.
 inline void announce_pack(const PackArgs& args, int64_t size, int64_t steps, int64_t first, int64_t last) {
-  const int64_t width = args.groups * args.unroll * kUnitBytes;
+  const int64_t width = args.groups * args.unroll * target::kUnit;
   announce_write(static_cast<char*>(args.destination) + first * steps * width, (last - first) * steps * width);
   for (int64_t group = 0; group < args.groups; ++group)
     for (int64_t panel = first; panel < last; ++panel) {

@@ -8,13 +8,13 @@
 
 #include "base/fork.h"
 #include "base/settings.h"
+#include "base/target.h"
 
 namespace weft::runtime {
 namespace {
 
 constexpr int64_t kPage = 4 << 10;
 constexpr int64_t kPagedFrom = 64 << 10;
-constexpr int64_t kLine = 64;
 constexpr int64_t kMappedFrom = 1 << 20;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kHugeFrom = 4 << 20;
@@ -57,7 +57,7 @@ std::byte* map(int64_t capacity) {
 
 std::byte* allocate(int64_t capacity) {
   if (is_mapped(capacity)) return map(capacity);
-  const int64_t alignment = capacity >= kPagedFrom ? kPage : kLine;
+  const int64_t alignment = capacity >= kPagedFrom ? kPage : target::kCacheLine;
   const int64_t size = (capacity + alignment - 1) / alignment * alignment;
   return static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size)));
 }

@@ -8,6 +8,7 @@
 
 #include "base/fork.h"
 #include "base/settings.h"
+#include "base/target.h"
 #include "runtime/arena.h"
 #include "runtime/guarded_memory.h"
 
@@ -15,7 +16,6 @@ namespace weft::runtime {
 namespace {
 
 constexpr size_t kLayoutsKept = 16;
-constexpr int64_t kSerialWork = 1 << 16;  // multiply-adds in the time that it takes to wake up another thread
 
 /// The locks of programs' layouts. A fork takes them all, so there are few, chosen by a hash of the program's address.
 struct alignas(64) LayoutLock {
@@ -85,7 +85,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
                         const std::vector<int64_t>& symbols, Team& team) const {
   SerialTeam alone;
   Team& chosen =
-      estimate(plan_.work, symbols) < kSerialWork && !settings().share_all ? static_cast<Team&>(alone) : team;
+      estimate(plan_.work, symbols) < target::kWakeWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
   auto layout = this->layout({symbols, chosen.size(), aligned});
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/target.h"
 
 namespace weft::runtime {
 namespace {
 
-constexpr int64_t kLine = 64;
 
 int64_t page_bytes() { return ::sysconf(_SC_PAGESIZE); }
 
@@ -70,7 +70,7 @@ GuardedBuffers::GuardedBuffers(const Plan& plan, const std::vector<int64_t>& sym
     if (buffer.storage != Storage::kArena) continue;
     const int64_t instance = instance_bytes(buffer, symbols), count = instances(buffer, members);
     placed_.push_back({i, buffer.elements.evaluate(symbols) * buffer.element_size, instance, count,
-                       GuardedMemory(instance * count, GuardedMemory::Side::kEnd, kLine)});
+                       GuardedMemory(instance * count, GuardedMemory::Side::kEnd, target::kCacheLine)});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "base/target.h"
 
 namespace weft::runtime {
 
@@ -17,12 +18,6 @@ bool supports(Isa isa);
 
 /// The best set this CPU has, or the one WEFT_ISA names (user's error if the CPU lacks it or the name is unknown).
 Isa active_isa();
-
-/// Vector lanes of a panel's unit, the same for every ISA: 64 bytes.
-inline constexpr int64_t kLanesF32 = 16;
-inline constexpr int64_t kLanesF64 = 8;
-/// The widest panel in vectors.
-inline constexpr int64_t kMaxVectors = 4;
 
 /// c[r][0..width) = (accumulate ? c : 0) + sum over k of a[r][k] * panel[k][0..width), width = vectors * lanes, for
 /// r in 0..rows-1. `lda`, `ldc` in elements. Any rows >= 0 and k >= 0; panel is 64-byte aligned, a and c are not.
@@ -77,9 +72,9 @@ struct GemmArgs {
 using GemmKernel = void (*)(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch);
 
 struct DTypeKernels {
-  TileKernel tile[kMaxVectors + 1];  ///< by vectors, 1..4; [0] is null
-  PanelsKernel tile_panels[kMaxVectors + 1];
-  int64_t tile_rows[kMaxVectors + 1];  ///< the rows of each kernel's tile: callers block their rows by it
+  TileKernel tile[target::kMaxPanelUnits + 1];  ///< by vectors, 1..4; [0] is null
+  PanelsKernel tile_panels[target::kMaxPanelUnits + 1];
+  int64_t tile_rows[target::kMaxPanelUnits + 1];  ///< the rows of each kernel's tile: callers block their rows by it
   PackKernel pack;
   OuterKernel outer;
   ColumnSumKernel column_sum;
@@ -103,13 +98,13 @@ struct FoldKernels {
 const FoldKernels& fold_kernels(Isa isa);
 
 /// Products on bf16 weights, with sums and results in f32. The panels hold pairs of rows of the weights, [panels][(k +
-/// 1) / 2][width][2]; with an odd k the last row is paired with 0. By vectors, as above; a vector has kLanesF32
+/// 1) / 2][width][2]; with an odd k the last row is paired with 0. By vectors, as above; a vector has 16
 /// columns.
 struct PairKernels {
-  PanelsKernel f32[kMaxVectors + 1];  ///< for an f32 left operand
-  PanelsKernel
-      bf16[kMaxVectors + 1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
-  PackKernel pack;            ///< the panels, of bf16 weights
+  PanelsKernel f32[target::kMaxPanelUnits + 1];  ///< for an f32 left operand
+  PanelsKernel bf16[target::kMaxPanelUnits +
+                    1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
+  PackKernel pack;       ///< the panels, of bf16 weights
 };
 const PairKernels& pair_kernels(Isa isa);
 

@@ -5,11 +5,10 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/target.h"
 
 namespace weft::runtime {
 namespace {
-
-constexpr int64_t kLine = 64;
 
 /// The factor times the values; none if that overflows. A factor of 0 gives 0, even if the others overflow.
 std::optional<int64_t> product(const DimExpr& dim, const std::vector<int64_t>& values) {
@@ -44,7 +43,7 @@ int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& sym
   check(!__builtin_mul_overflow(buffer.elements.evaluate(symbol_values), buffer.element_size, &bytes) &&
             bytes <= INT64_MAX / 4,
         "weft: the size of '{}' exceeds 2^61 bytes", buffer.name);
-  return (bytes + kLine - 1) / kLine * kLine;
+  return (bytes + target::kCacheLine - 1) / target::kCacheLine * target::kCacheLine;
 }
 
 int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members) {

@@ -7,6 +7,7 @@
 #include "base/batch_sizes.h"
 #include "base/error.h"
 #include "base/settings.h"
+#include "base/target.h"
 #include "runtime/cores.h"
 #include "runtime/delay.h"
 #include "runtime/share.h"
@@ -14,11 +15,7 @@
 namespace weft::runtime {
 namespace {
 
-constexpr double kRowsWhileStreaming = 4;  // so many rows take as long to compute as weights beyond the cache to read
-constexpr double kBarrierWork = 16384;     // multiply-adds in the time of a barrier: 25 a ns, 0.2 to 1 us
-constexpr double kRowsToForce = 4;         // with fewer rows than this a thread, Settings::share_all shares columns
-constexpr int64_t kLine = 64;
-constexpr int64_t kSharedStage = 1 << 14;  // multiply-adds that a stage in a loop needs to be worth a barrier
+constexpr double kRowsToForce = 4;  // with fewer rows than this a thread, Settings::share_all shares columns
 
 /// The thread's share of the rows: multiples of `block` if there are many rows; evenly if there are so few that one
 /// block more or less would matter.
@@ -40,7 +37,7 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
   for (const auto& carry : control.carries) sizes.bytes.push_back(instance_bytes(buffer(carry.work), symbols));
   int64_t stages = 0;
   for (const auto& region : control.regions) stages += static_cast<int64_t>(region.size());
-  sizes.one_member = estimate(control.work, symbols) < kSharedStage * stages;
+  sizes.one_member = estimate(control.work, symbols) < target::kBarrierWork * stages;
 }
 
 /// How many threads should share a scan's columns: all of them if the cost model finds a step faster so than by rows,
@@ -57,12 +54,12 @@ int64_t sharers_of(const StagePlan& scan, int64_t rows, const std::vector<int64_
   // Weights that stay in the core's own cache from step to step cost no time to read. Larger ones take as long to read
   // as some rows take to compute.
   auto rows_worth = [](double done, int64_t weight_bytes) {
-    return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, kRowsWhileStreaming);
+    return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, double{target::kRowsWhileStreaming});
   };
   const int64_t weights = scan.step.weight_bytes;
   const double by_rows = product * rows_worth(mine, weights) + (split + replicated) * mine / all;
   const double by_columns = (product * rows_worth(all, weights / threads) + split) / count + replicated +
-                            kBarrierWork * static_cast<double>(scan.step.barriers);
+                            double{target::kBarrierWork} * static_cast<double>(scan.step.barriers);
   return by_columns < by_rows ? threads : 1;
 }
 
@@ -232,7 +229,7 @@ bool Run::run_while(const StagePlan& stage, Member& member) {
 
 void Run::copy(int64_t from, int64_t to, const Member& member) const {
   const int64_t bytes = bytes_of(plan_.buffers[static_cast<size_t>(to)], symbols_);
-  Share share = share_of(bytes, kLine, member.thread, member.threads);
+  Share share = share_of(bytes, target::kCacheLine, member.thread, member.threads);
   if (share.first == share.last) return;
   std::memcpy(static_cast<char*>(member.buffers[to]) + share.first,
               static_cast<const char*>(member.buffers[from]) + share.first,

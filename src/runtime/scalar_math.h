@@ -2,24 +2,13 @@
 
 #include <cstdint>
 
-/// Functions that have no inline machine code. They work in place on x[0..n), an element at a time, by the C library.
-/// `y` is the second operand if there are two, else x again.
+/// The functions of scalar_functions.def, in place on x[0..n). `y` is the second operand if there are two, else x
+/// again.
 extern "C" {
-#define WEFT_SCALAR_FUNCTION(name)                             \
+#define WEFT_SCALAR_FUNCTION(name, expression)                 \
   void weft_##name##_f32(float* x, const float* y, int64_t n); \
   void weft_##name##_f64(double* x, const double* y, int64_t n);
-WEFT_SCALAR_FUNCTION(log)
-WEFT_SCALAR_FUNCTION(log2)
-WEFT_SCALAR_FUNCTION(log10)
-WEFT_SCALAR_FUNCTION(log1p)
-WEFT_SCALAR_FUNCTION(sin)
-WEFT_SCALAR_FUNCTION(cos)
-WEFT_SCALAR_FUNCTION(erf)
-WEFT_SCALAR_FUNCTION(erfc)
-WEFT_SCALAR_FUNCTION(rem)
-WEFT_SCALAR_FUNCTION(pow)
-WEFT_SCALAR_FUNCTION(atan2)
-#undef WEFT_SCALAR_FUNCTION
+#include "runtime/scalar_functions.def"
 
 /// Waits on a runtime::SpinBarrier.
 void weft_barrier(void* barrier);

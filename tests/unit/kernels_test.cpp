@@ -86,7 +86,7 @@ double tolerance(int64_t terms) {
 TEST_P(KernelsTest, TileAgreesWithTheDefinition) {
   with_type([&]<typename T>(T) {
     for (int trial = 0; trial < 300; ++trial) {
-      const int64_t vectors = between(1, kMaxVectors), width = vectors * kUnit<T>;
+      const int64_t vectors = between(1, target::kMaxPanelUnits), width = vectors * kUnit<T>;
       const int64_t rows = trial < 40 ? trial : between(0, 70), k = trial % 7 == 0 ? between(0, 3) : between(0, 140);
       const int64_t lda = k + between(0, 5), ldc = width + between(0, 9), offset = between(0, 3);
       const bool accumulate = between(0, 1) != 0;
@@ -116,7 +116,7 @@ TEST_P(KernelsTest, TileAgreesWithTheDefinition) {
 
 TEST_P(KernelsTest, TileGivesARowTheSameBitsWhateverTheRowsBesideIt) {
   with_type([&]<typename T>(T) {
-    for (int64_t vectors = 1; vectors <= kMaxVectors; ++vectors) {
+    for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors) {
       const int64_t width = vectors * kUnit<T>, rows = 37, k = 93;
       auto a = buffer<T>(rows * k), panel = buffer<T>(k * width), all = buffer<T>(rows * width);
       fill(a.get(), rows * k);
@@ -137,7 +137,7 @@ TEST_P(KernelsTest, TileGivesARowTheSameBitsWhateverTheRowsBesideIt) {
 TEST_P(KernelsTest, SeveralPanelsHaveTheBitsOfOneAtATime) {
   with_type([&]<typename T>(T) {
     for (int trial = 0; trial < 200; ++trial) {
-      const int64_t vectors = between(1, kMaxVectors), width = vectors * kUnit<T>, count = between(0, 19);
+      const int64_t vectors = between(1, target::kMaxPanelUnits), width = vectors * kUnit<T>, count = between(0, 19);
       const int64_t rows = between(0, 9), k = between(0, 60), lda = k + 1, accumulate = between(0, 1);
       // Rows of all panels side by side, or each panel's rows one after another.
       const bool side_by_side = between(0, 1) != 0;

@@ -31,8 +31,10 @@ struct Problem {
   bool transposed, accumulate;
 
   int64_t vectors() const { return groups * unroll; }
-  int64_t width() const { return vectors() * kLanesF32; }
-  int64_t panels() const { return (n + unroll * kLanesF32 - 1) / (unroll * kLanesF32); }
+  int64_t width() const { return vectors() * target::lanes(DType::kF32); }
+  int64_t panels() const {
+    return (n + unroll * target::lanes(DType::kF32) - 1) / (unroll * target::lanes(DType::kF32));
+  }
 };
 
 class PairsTest : public testing::TestWithParam<Case> {
@@ -125,8 +127,8 @@ TEST_P(PairsTest, AgreeWithTheDefinition) {
     for (int64_t r = 0; r < p.rows; ++r)
       for (int64_t panel = 0; panel < p.panels(); ++panel)
         for (int64_t j = 0; j < p.width(); ++j) {
-          int64_t group = j / (p.unroll * kLanesF32),
-                  column = panel * p.unroll * kLanesF32 + j % (p.unroll * kLanesF32);
+          int64_t group = j / (p.unroll * target::lanes(DType::kF32)),
+                  column = panel * p.unroll * target::lanes(DType::kF32) + j % (p.unroll * target::lanes(DType::kF32));
           double sum = p.accumulate ? 0.5 : 0;
           for (int64_t i = 0; i < p.k && column < p.n; ++i) {
             int64_t n = group * p.n + column;
@@ -140,9 +142,9 @@ TEST_P(PairsTest, AgreeWithTheDefinition) {
 }
 
 TEST_P(PairsTest, GiveARowTheSameBitsWhateverTheRowsBesideIt) {
-  for (int64_t vectors = 1; vectors <= kMaxVectors; ++vectors)
+  for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
     for (int64_t k : {93, 200}) {
-      Problem p{41, k, 5 * vectors * kLanesF32, 1, vectors, true, false};
+      Problem p{41, k, 5 * vectors * target::lanes(DType::kF32), 1, vectors, true, false};
       std::vector<uint16_t> panels = packed(p, halves(p.k * p.n));
       std::vector<std::byte> a = left(halves(p.rows * k));
       auto width = static_cast<size_t>(p.n);

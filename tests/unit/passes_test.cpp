@@ -143,9 +143,10 @@ TEST(Runner, SkipsWhatIsDisabled) {
 }
 
 TEST(Runner, NamesThePassesThereAre) {
-  EXPECT_EQ(testing::error_of([] { passes::find_pass("fold"); }),
-            "no pass named 'fold'; there are canonicalise, cse, dce, vjp, promote_sums, reassociate, hoist, push_slices, "
-            "sink, merge_stacks, prepack, fuse, drop_derivatives, roll");
+  EXPECT_EQ(
+      testing::error_of([] { passes::find_pass("fold"); }),
+      "no pass named 'fold'; there are canonicalise, cse, dce, vjp, promote_sums, reassociate, hoist, push_slices, "
+      "sink, merge_stacks, prepack, fuse, drop_derivatives, roll");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/target.h"
 #include "ir/builder.h"
 
 namespace weft::passes {
@@ -14,9 +15,6 @@ using ir::Op;
 using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
-
-constexpr int64_t kMaxVectors = 4;  // the widest panel the micro-kernels take
-constexpr int64_t kLineBytes = 64;  // a unit of a panel is one cache line
 
 /// The readers of each value: ops, and whether a block returns it.
 struct Uses {
@@ -47,7 +45,7 @@ int64_t column_groups(const Program& program, ValueId result, int64_t columns, c
     if (width == 0) width = limit - start;
     if (width == 0 || limit - start != width || start % width != 0) return 1;
   }
-  if (columns % width != 0 || columns / width > kMaxVectors) return 1;
+  if (columns % width != 0 || columns / width > target::kMaxPanelUnits) return 1;
   return columns / width;
 }
 
@@ -142,7 +140,7 @@ class Prepacker {
     const ir::Type& weights = program_.type(op.operands[1]);
     bool transposed = op.attr_or<bool>("transpose_b", false);
     int64_t columns = weights.shape[transposed ? 0 : 1].constant();
-    int64_t lanes = kLineBytes / size_of(weights.dtype);
+    int64_t lanes = target::lanes(weights.dtype);
     int64_t groups = column_groups(program_, op.results[0], columns, uses_);
     int64_t unroll = panel_unroll(groups, columns / groups, lanes, in_loop);
     ValueId half = narrow(op.operands[1]);
@@ -186,8 +184,8 @@ bool has_kernel_layout(const Program& program, const Op& op) {
   const ir::Dim inner = packs ? from.shape[transposed ? 1 : 0] : from.shape.back();
   const ir::Dim columns = packs ? from.shape[transposed ? 0 : 1] : ir::Dim(op.attr<int64_t>("n"));
   return inner.is_constant() && inner != ir::Dim(0) && columns != ir::Dim(0) &&
-         op.attr<int64_t>("lanes") == kLineBytes / size_of(dtype) &&
-         op.attr<int64_t>("groups") * op.attr<int64_t>("unroll") <= kMaxVectors;
+         op.attr<int64_t>("lanes") == target::lanes(dtype) &&
+         op.attr<int64_t>("groups") * op.attr<int64_t>("unroll") <= target::kMaxPanelUnits;
 }
 
 void prepack(Program& program) { Prepacker(program).run(); }

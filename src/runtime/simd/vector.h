@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "base/target.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -21,8 +23,8 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-/// A panel's unit (a "vector" in kernels.h) is 64 bytes for every ISA: this many registers.
-constexpr int kRegistersPerUnit = 64 / kVectorBytes;
+/// A panel's unit (a "vector" in kernels.h) is of target::kUnit bytes for every ISA: this many registers.
+constexpr int kRegistersPerUnit = target::kUnit / kVectorBytes;
 
 template <typename T>
 struct Simd;
@@ -32,7 +34,7 @@ struct Simd<float> {
   using Vector __attribute__((vector_size(kVectorBytes))) = float;
   using Unaligned __attribute__((vector_size(kVectorBytes), aligned(4), may_alias)) = float;
   static constexpr int kLanes = kVectorBytes / 4;
-  static constexpr int kUnitLanes = 16;
+  static constexpr int kUnitLanes = target::lanes(DType::kF32);
 };
 
 template <>
@@ -40,7 +42,7 @@ struct Simd<double> {
   using Vector __attribute__((vector_size(kVectorBytes))) = double;
   using Unaligned __attribute__((vector_size(kVectorBytes), aligned(8), may_alias)) = double;
   static constexpr int kLanes = kVectorBytes / 8;
-  static constexpr int kUnitLanes = 8;
+  static constexpr int kUnitLanes = target::lanes(DType::kF64);
 };
 
 template <typename T>

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+/// What the engine takes the processor for: the facts that layouts are made for, and the costs that choices are made
+/// by. Each is stated once, here. Costs are in multiply-adds of f32, of which a core does about 25 a nanosecond
+/// (measured on AMD Zen 4 and Intel Sapphire Rapids: 20 to 30): none needs to be right but within a factor of two,
+/// since both sides of the choice then cost about the same.
+namespace weft::target {
+
+// ---- layouts
+
+/// Bytes of a cache line: memory that two threads write is apart by so many.
+inline constexpr int64_t kCacheLine = 64;
+
+/// Bytes of a unit, what one micro-kernel step reads of a panel of weights: one cache line, one vector of AVX-512, two
+/// of AVX2. The same for every ISA, so that packed weights are.
+inline constexpr int64_t kUnit = kCacheLine;
+
+/// Elements of one unit.
+constexpr int64_t lanes(DType dtype) { return dtype == DType::kF64 ? kUnit / 8 : kUnit / 4; }
+
+/// Units side by side in the widest panel: its accumulators for six rows fill the 32 registers of AVX-512.
+inline constexpr int64_t kMaxPanelUnits = 4;
+
+// ---- costs
+
+/// An elementwise op on one element: a load, a store and a few operations, as against one multiply-add.
+inline constexpr int64_t kWorkPerElement = 4;
+
+/// The work in the time of a barrier among threads that spin: 0.2 to 1 us.
+inline constexpr int64_t kBarrierWork = 1 << 14;
+
+/// The work in the time that another thread takes to wake up, 2 to 5 us: less of it is done by one thread.
+inline constexpr int64_t kWakeWork = 1 << 16;
+
+/// Weights that no core's own cache holds take as long to read as so many rows take to multiply by them: four bytes a
+/// multiply-add at 25 a nanosecond are 100 GB/s, a core reads about 25.
+inline constexpr int64_t kRowsWhileStreaming = 4;
+
+/// Steps that a while loop is taken to have, whose number nobody knows before it has run.
+inline constexpr int64_t kStepsOfWhile = 16;
+
+/// A size that is known at the call only is taken for so many where sizes are compared before.
+inline constexpr int64_t kTypicalSize = 32;
+
+}  // namespace weft::target
