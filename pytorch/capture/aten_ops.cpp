@@ -236,6 +236,7 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.acosh.default", acosh},
       {"aten.atanh.default", atanh},
       {"aten.atan2.default", binary<OpCode::kAtan2>},
+      {"aten.hypot.default", binary<OpCode::kHypot>},
       {"aten.isnan.default", is_nan},
       {"aten.isinf.default", is_inf},
       {"aten.sgn.default", unary<OpCode::kSign>},

@@ -45,8 +45,6 @@ Tensor fmax(const Tensor& a, const Tensor& b) { return at::where(a.ge(b).bitwise
 
 Tensor fmin(const Tensor& a, const Tensor& b) { return at::where(a.le(b).bitwise_or(b.ne(b)), a, b); }
 
-Tensor hypot(const Tensor& a, const Tensor& b) { return root(a * a + b * b); }
-
 double largest(at::ScalarType dtype) {
   switch (dtype) {
     case at::kHalf:
@@ -138,7 +136,6 @@ void add_elementwise(Table& table) {
   table.add("lerp", "Tensor", lerp);
   table.add("fmax", "", fmax);
   table.add("fmin", "", fmin);
-  table.add("hypot", "", hypot);
   table.add("nan_to_num", "", nan_to_num);
   table.add("frac", "", frac);
   table.add("round", "decimals", round_decimals);

@@ -249,6 +249,11 @@ void atan2(const Call& call) {
                     [&]<typename T>(Tag<T>) { map2<T, T>(call, [](auto y, auto x) { return std::atan2(y, x); }); });
 }
 
+void hypot(const Call& call) {
+  dispatch_floating(call.operands[0].dtype,
+                    [&]<typename T>(Tag<T>) { map2<T, T>(call, [](auto a, auto b) { return std::hypot(a, b); }); });
+}
+
 void maximum(const Call& call) {
   numbers2(call, [](auto a, auto b) { return a != a || a > b ? a : b; });  // a NaN in b fails a > b
 }

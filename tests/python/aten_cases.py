@@ -61,6 +61,11 @@ ELEMENTWISE = {
     ]
 } | {
     "atan2": (lambda a, b: aten.atan2(a, b), [floats(3, 5), floats(5)]),
+    "hypot": (lambda a, b: aten.hypot(a, b), [floats(3, 5), floats(5)]),
+    "hypot at the edges": (
+        lambda a, b: aten.hypot(a, b),
+        [torch.tensor([1e30, 1e-30, 0.0, -torch.inf, torch.nan]), torch.tensor([1e30, 1e-30, 0.0, torch.nan, 1.0])],
+    ),
     "ties": (lambda x: aten.round(x), [torch.tensor([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 8388609.0, -0.0])]),
     "rounded integers": (lambda x: (aten.round(x), aten.floor(x)), [integers(7)]),
     "large": (lambda x: (aten.asinh(x), aten.sinh(x)), [torch.tensor([-1e30, -88.0, 1e-8, -1e-8, 50.0, 1e30])]),

@@ -222,6 +222,12 @@ TEST(Interpreter, EmptyDims) {
   expect_same(run_op("transpose %a {perm = [1, 0]}", {empty}), {});
 }
 
+TEST(Interpreter, HypotOverflowsOnlyAtTheEnd) {
+  std::vector<Array> results = run("program @p(%a: f32[4], %b: f32[4]) { %y = hypot %a, %b return %y }",
+                                   {f32({4}, {3, -3e30f, 0, 1}), f32({4}, {4, 4e30f, 0, NAN})});
+  expect_same(results[0].to_doubles(), {5, double{5e30f}, 0, NAN});
+}
+
 // ys[t] = h + x[t] and the next carries swap: tests order, capture and carries that cross.
 constexpr char kScan[] =
     "program @p(%x: f32[T], %h0: f32[], %g0: f32[], %s: f32[]) {{\n"

@@ -186,6 +186,13 @@ void rem(Adjoints& adjoints, Op& op) {
 }
 
 /// As PyTorch: 0 at the origin.
+/// At the origin, where it has none, NaN as in PyTorch.
+void hypot(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  for (size_t i : {0, 1})
+    if (r.wants(i)) r.give(i, r.b.mul(r.ct, r.b.div(r.x(i), r.y)));
+}
+
 void atan2(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
   ValueId y = r.x(0), x = r.x(1);
