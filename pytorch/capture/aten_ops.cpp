@@ -237,6 +237,7 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.atanh.default", atanh},
       {"aten.atan2.default", binary<OpCode::kAtan2>},
       {"aten.hypot.default", binary<OpCode::kHypot>},
+      {"aten.logaddexp.default", binary<OpCode::kLogaddexp>},
       {"aten.isnan.default", is_nan},
       {"aten.isinf.default", is_inf},
       {"aten.sgn.default", unary<OpCode::kSign>},

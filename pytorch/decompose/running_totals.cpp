@@ -46,13 +46,8 @@ Tensor cumprod(const Tensor& given, int64_t dim, std::optional<at::ScalarType> d
   return running({wide(x)}, dim, multiply)[0].to(x.scalar_type());
 }
 
-Tensor logaddexp(const Tensor& a, const Tensor& b) {
-  Tensor apart = select(a.eq(b), 0.0, a - b);  // of equal infinities it would be NaN
-  return at::maximum(a, b) + at::log1p(apart.abs().neg().exp());
-}
-
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
-  auto add = [](const Parts& early, const Parts& late) -> Parts { return {decompose::logaddexp(early[0], late[0])}; };
+  auto add = [](const Parts& early, const Parts& late) -> Parts { return {at::logaddexp(early[0], late[0])}; };
   return running({wide(x)}, dim, add)[0].to(x.scalar_type());
 }
 
@@ -72,7 +67,6 @@ std::tuple<Tensor, Tensor> running_extremum(const Tensor& x, int64_t dim) {
 void add_running_totals(Table& table) {
   table.add("cumsum", "", cumsum);
   table.add("cumprod", "", cumprod);
-  table.add("logaddexp", "", logaddexp);
   table.add("logcumsumexp", "", logcumsumexp);
   table.add("cummax", "", running_extremum<at::ge>);
   table.add("cummin", "", running_extremum<at::le>);

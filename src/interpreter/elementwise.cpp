@@ -254,6 +254,15 @@ void hypot(const Call& call) {
                     [&]<typename T>(Tag<T>) { map2<T, T>(call, [](auto a, auto b) { return std::hypot(a, b); }); });
 }
 
+void logaddexp(const Call& call) {
+  dispatch_floating(call.operands[0].dtype, [&]<typename T>(Tag<T>) {
+    map2<T, T>(call, [](auto a, auto b) {
+      const auto apart = a == b ? decltype(a){0} : std::abs(a - b);  // of equal infinities it would be NaN
+      return std::max(a, b) + std::log1p(std::exp(-apart));
+    });
+  });
+}
+
 void maximum(const Call& call) {
   numbers2(call, [](auto a, auto b) { return a != a || a > b ? a : b; });  // a NaN in b fails a > b
 }

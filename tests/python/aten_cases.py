@@ -62,6 +62,14 @@ ELEMENTWISE = {
 } | {
     "atan2": (lambda a, b: aten.atan2(a, b), [floats(3, 5), floats(5)]),
     "hypot": (lambda a, b: aten.hypot(a, b), [floats(3, 5), floats(5)]),
+    "logaddexp": (lambda a, b: aten.logaddexp(a, b), [floats(3, 5), floats(5)]),
+    "logaddexp at the edges": (
+        lambda a, b: aten.logaddexp(a, b),
+        [
+            torch.tensor([torch.inf, -torch.inf, -torch.inf, 100.0, torch.nan, 3.0]),
+            torch.tensor([torch.inf, -torch.inf, 2.0, -100.0, 1.0, 3.0]),
+        ],
+    ),
     "hypot at the edges": (
         lambda a, b: aten.hypot(a, b),
         [torch.tensor([1e30, 1e-30, 0.0, -torch.inf, torch.nan]), torch.tensor([1e30, 1e-30, 0.0, torch.nan, 1.0])],

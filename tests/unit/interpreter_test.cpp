@@ -228,6 +228,13 @@ TEST(Interpreter, HypotOverflowsOnlyAtTheEnd) {
   expect_same(results[0].to_doubles(), {5, double{5e30f}, 0, NAN});
 }
 
+TEST(Interpreter, LogaddexpTakesInfinities) {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<Array> results = run("program @p(%a: f32[4], %b: f32[4]) { %y = logaddexp %a, %b return %y }",
+                                   {f32({4}, {inf, -inf, -inf, 200}), f32({4}, {inf, -inf, 2, -200})});
+  expect_same(results[0].to_doubles(), {inf, -inf, 2, 200});
+}
+
 // ys[t] = h + x[t] and the next carries swap: tests order, capture and carries that cross.
 constexpr char kScan[] =
     "program @p(%x: f32[T], %h0: f32[], %g0: f32[], %s: f32[]) {{\n"

@@ -184,7 +184,7 @@ class Generator {
       case 5:
         return keep(pool, b.unary(OpCode::kExpm1, b.neg(magnitude)));
       case 6:
-        return keep(pool, b.binary(pick<OpCode>({OpCode::kAtan2, OpCode::kHypot}), a, positive));
+        return keep(pool, b.binary(pick<OpCode>({OpCode::kAtan2, OpCode::kHypot, OpCode::kLogaddexp}), a, positive));
       case 7:
         return keep(pool, b.unary(pick<OpCode>({OpCode::kLog2, OpCode::kLog10}), positive));
       case 8:

@@ -193,6 +193,13 @@ void hypot(Adjoints& adjoints, Op& op) {
     if (r.wants(i)) r.give(i, r.b.mul(r.ct, r.b.div(r.x(i), r.y)));
 }
 
+/// exp(a - y) = sigmoid(a - b), and never overflows. Of equal infinities NaN, as in PyTorch.
+void logaddexp(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  for (size_t i : {0, 1})
+    if (r.wants(i)) r.give(i, r.b.mul(r.ct, r.b.unary(OpCode::kSigmoid, r.b.sub(r.x(i), r.x(1 - i)))));
+}
+
 void atan2(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
   ValueId y = r.x(0), x = r.x(1);
