@@ -9,6 +9,7 @@
 #include "passes/loops/hoist.h"
 #include "passes/loops/merge_stacks.h"
 #include "passes/loops/sink.h"
+#include "passes/loops/split_carries.h"
 #include "passes/pass_runner.h"
 #include "passes/rolling/roll.h"
 #include "passes/simplification/canonicalise.h"
@@ -33,6 +34,7 @@ constexpr Pass kPasses[] = {
     {"dce", dce},
     {"vjp", differentiate},
     {"promote_sums", promote_sums},
+    {"split_carries", split_carries},
     {"reassociate", reassociate},
     {"hoist", hoist},
     {"push_slices", push_slices},
@@ -53,6 +55,8 @@ constexpr std::string_view kPipeline[] = {
     "canonicalise",
     "cse",
     "dce",
+    // States that steps take apart become carries of their own, so that the passes below see what depends on which.
+    "split_carries",
     // Separates, in sums and products, the parts that depend on no carry, so that hoist can move them.
     "reassociate",
     // Moves ops that depend on no carry in front of the loop. Before sink, so that sink stacks only values that the

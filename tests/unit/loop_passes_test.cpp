@@ -232,8 +232,54 @@ std::vector<LoopCase> sink_cases() {
   };
 }
 
+std::vector<LoopCase> split_cases() {
+  using ir::OpCode;
+  const std::string halves =
+      "%l = slice %c {dim = 1, start = 0, limit = 1} : f64[B,1]  %r = slice %c {dim = 1, start = 1, limit = 3} : "
+      "f64[B,2]"
+      "  %n1 = tanh %l : f64[B,1]  %n2 = sin %r : f64[B,2]  ";
+  return {
+      {"split_two_parts",
+       {"split_carries", "dce"},
+       "",
+       "",
+       halves + "%n = concat %n1, %n2 {dim = 1} : f64[B,3]\n    yield carry(%n) ys()",
+       "",
+       0,
+       {OpCode::kConcat, OpCode::kSlice}},
+      {"split_parts_of_parts",
+       {"split_carries", "dce"},
+       "",
+       "",
+       "%m = slice %c {dim = 1, start = 2, limit = 3} : f64[B,1]  %o = broadcast %m {dims = [0, 1]} : f64[B,1]  " +
+           halves + "%s = add %n1, %o : f64[B,1]  %n = concat %s, %n2 {dim = 1} : f64[B,3]\n    yield carry(%n) ys()",
+       "",
+       0,
+       {OpCode::kConcat},
+       {OpCode::kSlice}},
+      {"split_what_is_stacked_too",
+       {"split_carries", "dce"},
+       "",
+       "",
+       halves + "%n = concat %n1, %n2 {dim = 1} : f64[B,3]\n    yield carry(%n) ys(%n)",
+       ", f64[T,B,3]",
+       1,
+       {OpCode::kSlice},
+       {OpCode::kConcat}},
+      {"split_parts_that_cross",
+       {"split_carries", "dce"},
+       "",
+       "",
+       halves + "%n = concat %n2, %n1 {dim = 1} : f64[B,3]\n    yield carry(%n) ys()",
+       "",
+       0,
+       {},
+       {OpCode::kConcat, OpCode::kSlice}}};
+}
+
 std::string name_of_case(const ::testing::TestParamInfo<LoopCase>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Hoist, LoopPass, ::testing::ValuesIn(hoist_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(SplitCarries, LoopPass, ::testing::ValuesIn(split_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Sink, LoopPass, ::testing::ValuesIn(sink_cases()), name_of_case);
 
 /// Chains as long as a captured program may be: no pass may recurse along them, or take quadratic time.

@@ -95,9 +95,10 @@ TEST_P(EachPass, LeavesDerivativesAsTheyAre) {
 INSTANTIATE_TEST_SUITE_P(
     All, EachPass,
     ::testing::Values(PassCase{"canonicalise", {"canonicalise"}}, PassCase{"cse", {"cse"}}, PassCase{"dce", {"dce"}},
-                      PassCase{"hoist", {"hoist"}}, PassCase{"reassociate", {"reassociate"}},
-                      PassCase{"push_slices", {"push_slices"}}, PassCase{"sink", {"sink"}},
-                      PassCase{"merge_stacks", {"sink", "merge_stacks"}}, PassCase{"hoist_sink", {"hoist", "sink"}},
+                      PassCase{"hoist", {"hoist"}}, PassCase{"split_carries", {"split_carries"}},
+                      PassCase{"reassociate", {"reassociate"}}, PassCase{"push_slices", {"push_slices"}},
+                      PassCase{"sink", {"sink"}}, PassCase{"merge_stacks", {"sink", "merge_stacks"}},
+                      PassCase{"hoist_sink", {"hoist", "sink"}},
                       PassCase{"sink_hoist", {"sink", "hoist", "canonicalise"}},
                       PassCase{"drop_derivatives", {"drop_derivatives"}}, PassCase{"pipeline", tidy_pipeline()}),
     [](const auto& info) { return info.param.name; });
@@ -145,8 +146,8 @@ TEST(Runner, SkipsWhatIsDisabled) {
 TEST(Runner, NamesThePassesThereAre) {
   EXPECT_EQ(
       testing::error_of([] { passes::find_pass("fold"); }),
-      "no pass named 'fold'; there are canonicalise, cse, dce, vjp, promote_sums, reassociate, hoist, push_slices, "
-      "sink, merge_stacks, prepack, fuse, drop_derivatives, roll");
+      "no pass named 'fold'; there are canonicalise, cse, dce, vjp, promote_sums, split_carries, reassociate, hoist, "
+      "push_slices, sink, merge_stacks, prepack, fuse, drop_derivatives, roll");
 }
 
 }  // namespace
