@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <utility>
 
 #include "base/fork.h"
 #include "base/settings.h"
@@ -73,9 +74,15 @@ CallProgram::CallProgram(std::string text, ir::Program program)
 
 std::shared_ptr<const engine::Executable> CallProgram::executable() const {
   last_use_.store(uses.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
-  if (auto ready = executable_.load(std::memory_order_acquire)) return ready;
+  {
+    std::lock_guard lock(lookup_mutex());
+    if (executable_) return executable_;
+  }
   auto compiled = engine::compile(text_, program_);
-  executable_.store(compiled, std::memory_order_release);
+  {
+    std::lock_guard lock(lookup_mutex());
+    executable_ = compiled;
+  }
   free_executables();
   return compiled;
 }
@@ -86,14 +93,14 @@ void CallProgram::free_executables() {
   std::lock_guard lock(lookup_mutex());
   std::vector<std::pair<int64_t, const CallProgram*>> kept;
   for (const auto& [text, program] : table) {
-    if (program->executable_.load(std::memory_order_relaxed) != nullptr)
+    if (program->is_compiled())
       kept.emplace_back(program->last_use_.load(std::memory_order_relaxed), program.get());
   }
   const auto most = static_cast<size_t>(settings().executables);
   if (kept.size() <= most) return;
   std::ranges::sort(kept);
   kept.resize(kept.size() - most + most / 8);
-  for (const auto& [_, program] : kept) freed.push_back(program->executable_.exchange(nullptr));
+  for (const auto& [_, program] : kept) freed.push_back(std::exchange(program->executable_, nullptr));
 }
 
 int64_t kept_executables() {

@@ -39,7 +39,8 @@ class CallProgram {
   const Signature& signature() const { return signature_; }
   /// Compiled at the first use. At most Settings::executables are kept, the most recently used ones.
   std::shared_ptr<const engine::Executable> executable() const;
-  bool is_compiled() const { return executable_.load(std::memory_order_relaxed) != nullptr; }
+  /// Under lookup_mutex().
+  bool is_compiled() const { return executable_ != nullptr; }
   /// Derived at the first use of each `wanted`: for each input, whether its gradient is asked for.
   const Derivative& derivative(const std::vector<bool>& wanted) const;
   /// The program of passes::vjp_of_primals.
@@ -52,7 +53,7 @@ class CallProgram {
   ir::Program program_;
   Signature signature_;
   static void free_executables();
-  mutable std::atomic<std::shared_ptr<const engine::Executable>> executable_;
+  mutable std::shared_ptr<const engine::Executable> executable_;  ///< under lookup_mutex()
   mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
   using Derived = std::map<std::vector<bool>, const CallProgram*>;
