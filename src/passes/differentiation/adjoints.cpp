@@ -45,34 +45,72 @@ void Adjoints::differentiate(std::vector<Op>& ops) {
 
 namespace {
 
-/// A scan's carries vary when what they begin with or what a step makes of them does.
-void mark_varied_scan(const Program& program, const Op& op, ValueSet& varied) {
-  ir::ScanView scan(op);
-  for (size_t i = 0; i < scan.xs.size(); ++i)
-    if (varied.contains(scan.xs[i])) varied.insert(scan.x_args[i]);
-  for (size_t i = 0; i < scan.inits.size(); ++i)
-    if (varied.contains(scan.inits[i])) varied.insert(scan.carry_args[i]);
-  bool changed = true;
-  while (changed) {
-    mark_varied(program, scan.region, varied);
-    changed = false;
-    for (size_t i = 0; i < scan.carry_outs.size(); ++i)
-      if (varied.contains(scan.carry_outs[i])) changed = varied.insert(scan.carry_args[i]) || changed;
-  }
-  for (size_t i = 0; i < op.results.size(); ++i) {
-    bool is_carry = i < scan.carry_args.size();
-    if (varied.contains(scan.region.results[i]) || (is_carry && varied.contains(scan.carry_args[i])))
-      varied.insert(op.results[i]);
-  }
-}
+/// Spreads from values to what depends on them, each op and each arrow of a loop once.
+class VariedMarker {
+ public:
+  VariedMarker(const Program& program, ValueSet& varied) : program_(program), varied_(varied) {}
 
-void mark_varied_cond(const Program& program, const Op& op, ValueSet& varied) {
-  for (const Block& region : op.regions) {
-    mark_varied(program, region, varied);
-    for (size_t i = 0; i < op.results.size(); ++i)
-      if (varied.contains(region.results[i])) varied.insert(op.results[i]);
+  void run(const Block& block) {
+    find_readers(block);
+    while (!pending_.empty()) {
+      const Readers& readers = readers_.at(pending_.back());
+      pending_.pop_back();
+      for (ValueId v : readers.becomes) mark(v);
+      for (const Op* op : readers.ops)
+        for (ValueId result : op->results)
+          if (is_floating(program_.type(result).dtype)) mark(result);
+    }
   }
-}
+
+ private:
+  struct Readers {
+    std::vector<const Op*> ops;
+    std::vector<ValueId> becomes;  ///< arguments of regions that it is passed to, results that it is yielded to
+  };
+
+  Readers& readers(ValueId v) {
+    const auto [found, fresh] = readers_.try_emplace(v);
+    if (fresh && varied_.contains(v)) pending_.push_back(v);
+    return found->second;
+  }
+
+  void mark(ValueId v) {
+    if (varied_.insert(v) && readers_.contains(v)) pending_.push_back(v);
+  }
+
+  void find_readers(const Block& block) {
+    for (const Op& op : block.ops) {
+      if (op.code == OpCode::kScan) {
+        add_scan(op);
+      } else if (op.code == OpCode::kCond) {
+        for (const Block& region : op.regions) {
+          find_readers(region);
+          for (size_t i = 0; i < op.results.size(); ++i) readers(region.results[i]).becomes.push_back(op.results[i]);
+        }
+      } else if (vjp_rules::rule(op.code)) {
+        for_each_use(op, [&](ValueId v) { readers(v).ops.push_back(&op); });
+      }
+    }
+  }
+
+  /// A scan's carries vary when what they begin with or what a step makes of them does.
+  void add_scan(const Op& op) {
+    ir::ScanView scan(op);
+    find_readers(scan.region);
+    for (size_t i = 0; i < scan.xs.size(); ++i) readers(scan.xs[i]).becomes.push_back(scan.x_args[i]);
+    for (size_t i = 0; i < scan.inits.size(); ++i) {
+      readers(scan.inits[i]).becomes.push_back(scan.carry_args[i]);
+      readers(scan.carry_outs[i]).becomes.push_back(scan.carry_args[i]);
+      readers(scan.carry_args[i]).becomes.push_back(op.results[i]);
+    }
+    for (size_t i = 0; i < op.results.size(); ++i) readers(scan.region.results[i]).becomes.push_back(op.results[i]);
+  }
+
+  const Program& program_;
+  ValueSet& varied_;
+  std::unordered_map<ValueId, Readers> readers_;
+  std::vector<ValueId> pending_;
+};
 
 /// Too dear to compute twice.
 bool is_expensive(OpCode code, Keep keep) {
@@ -85,22 +123,7 @@ bool is_expensive(OpCode code, Keep keep) {
 }  // namespace
 
 void mark_varied(const Program& program, const Block& block, ValueSet& varied) {
-  for (const Op& op : block.ops) {
-    if (op.code == OpCode::kScan) {
-      mark_varied_scan(program, op, varied);
-      continue;
-    }
-    if (op.code == OpCode::kCond) {
-      mark_varied_cond(program, op, varied);
-      continue;
-    }
-    if (!vjp_rules::rule(op.code)) continue;
-    bool varies = false;
-    for_each_use(op, [&](ValueId v) { varies = varies || varied.contains(v); });
-    if (!varies) continue;
-    for (ValueId result : op.results)
-      if (is_floating(program.type(result).dtype)) varied.insert(result);
-  }
+  VariedMarker(program, varied).run(block);
 }
 
 std::vector<ValueId> choose_kept(const Program& program, const Block& block, const ValueSet& demanded,

@@ -1,7 +1,9 @@
 #include "passes/differentiation/vjp.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <unordered_map>
 
 #include "passes/differentiation/adjoints.h"
 #include "passes/pass_runner.h"
@@ -103,18 +105,19 @@ class Split {
     Vjp result;
     result.backward = backward();
     result.residuals = static_cast<int64_t>(residuals_.size());
-    for (ValueId v : saved_inputs_) result.saved_inputs.push_back(position(inputs_, v));
-    for (ValueId v : saved_outputs_) result.saved_outputs.push_back(position(outputs_, v));
+    const auto inputs = positions(inputs_), outputs = positions(outputs_);
+    for (ValueId v : saved_inputs_) result.saved_inputs.push_back(inputs.at(v));
+    for (ValueId v : saved_outputs_) result.saved_outputs.push_back(outputs.at(v));
     result.forward = forward();
     return result;
   }
 
  private:
-  static int64_t position(const std::vector<ValueId>& list, ValueId v) {
-    return std::find(list.begin(), list.end(), v) - list.begin();
-  }
-  static bool holds(const std::vector<ValueId>& list, ValueId v) {
-    return std::find(list.begin(), list.end(), v) != list.end();
+  /// The first place of each value in a list.
+  static std::unordered_map<ValueId, int64_t> positions(const std::vector<ValueId>& list) {
+    std::unordered_map<ValueId, int64_t> found;
+    for (size_t i = 0; i < list.size(); ++i) found.try_emplace(list[i], static_cast<int64_t>(i));
+    return found;
   }
 
   bool is_tainted(const Op& op) const { return !op.results.empty() && tainted_.contains(op.results[0]); }
@@ -146,11 +149,12 @@ class Split {
       if (!is_tainted(op)) primal.ops.push_back(op);
     ValueSet available;
     for (ValueId v : outputs_) available.insert(v);
+    const auto inputs = positions(inputs_), outputs = positions(outputs_);
     for (ValueId v : choose_kept(joint_, primal, demanded_, available, {}, only_for_derivative(primal), keep)) {
       kept_.insert(v);
-      if (holds(inputs_, v))
+      if (inputs.contains(v))
         saved_inputs_.push_back(v);
-      else if (holds(outputs_, v))
+      else if (outputs.contains(v))
         saved_outputs_.push_back(v);
       else
         residuals_.push_back(v);
@@ -206,15 +210,15 @@ class Split {
     };
     for (const auto* list : {&saved_inputs_, &saved_outputs_, &residuals_, &cotangents_})
       for (ValueId v : *list) bind(v);
+    std::map<std::string, ValueId> first_input;  // with a dim that is the symbol
+    for (ValueId input : inputs_)
+      for (const ir::Dim& dim : joint_.type(input).shape)
+        if (dim.is_symbol()) first_input.try_emplace(dim.symbols[0], input);
     for (const std::string& symbol : symbols_of(backward)) {
-      if (bound.contains(symbol)) continue;
-      for (ValueId input : inputs_) {
-        const auto& shape = joint_.type(input).shape;
-        if (std::find(shape.begin(), shape.end(), ir::Dim::symbol(symbol)) == shape.end()) continue;
-        saved_inputs_.push_back(input);
-        bind(input);
-        break;
-      }
+      auto input = first_input.find(symbol);
+      if (bound.contains(symbol) || input == first_input.end()) continue;
+      saved_inputs_.push_back(input->second);
+      bind(input->second);
     }
   }
 

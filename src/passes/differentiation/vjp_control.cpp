@@ -61,8 +61,10 @@ void cond(Adjoints& adjoints, Op& op) {
   std::array<Branch, 2> branches{Branch(adjoints, op.regions[0], op.results),
                                  Branch(adjoints, op.regions[1], op.results)};
   std::vector<ValueId> captured = branches[0].captured();
+  ValueSet of_first;
+  for (ValueId v : captured) of_first.insert(v);
   for (ValueId v : branches[1].captured())
-    if (std::ranges::find(captured, v) == captured.end()) captured.push_back(v);
+    if (!of_first.contains(v)) captured.push_back(v);
   Op backward{ir::OpCode::kCond, {op.operands[0]}, {}, {}, {}};
   for (Branch& branch : branches) backward.regions.push_back(std::move(branch).build(captured));
   for (ValueId v : captured) backward.results.push_back(program.new_value(ir::Type(program.type(v))));

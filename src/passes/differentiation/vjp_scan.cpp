@@ -12,18 +12,6 @@ using ir::Op;
 using ir::Program;
 using ir::ValueId;
 
-/// The values of `block` that get a cotangent when those in `reached` have one (an upper bound).
-void spread_back(const std::vector<Op>& ops, const ValueSet& varied, ValueSet& reached) {
-  for (size_t i = ops.size(); i-- > 0;) {
-    bool any = false;
-    for (ValueId result : ops[i].results) any = any || reached.contains(result);
-    if (!any || !rule(ops[i].code)) continue;
-    for_each_use(ops[i], [&](ValueId v) {
-      if (varied.contains(v)) reached.insert(v);
-    });
-  }
-}
-
 class ScanRule {
  public:
   ScanRule(Adjoints& outer, Op& op)
@@ -46,27 +34,39 @@ class ScanRule {
   }
 
  private:
-  /// Carries whose cotangent may be other than zero in some step.
+  /// Carries whose cotangent may be other than zero in some step: what the results' cotangents come to going back
+  /// through the ops of a step, and from what a carry was to what it came from.
   std::vector<bool> active_carries() {
-    std::vector<bool> active(forward_.carries.size());
+    std::vector<bool> active(forward_.carries.size()), followed(forward_.ops.size());
+    ValueMap<uint32_t> carry_of, definition;  // of an argument; of an op's result: the index plus one
+    for (size_t i = 0; i < forward_.carries.size(); ++i)
+      carry_of[forward_.carries[i].arg] = static_cast<uint32_t>(i) + 1;
+    for (size_t i = 0; i < forward_.ops.size(); ++i)
+      for (ValueId result : forward_.ops[i].results) definition[result] = static_cast<uint32_t>(i) + 1;
     ValueSet reached;
+    std::vector<ValueId> pending;
+    auto reach = [&](ValueId v) {
+      if (reached.insert(v)) pending.push_back(v);
+    };
+    auto activate = [&](size_t carry) {
+      if (active[carry] || !outer_.wants(forward_.carries[carry].arg)) return;
+      active[carry] = true;
+      reach(forward_.carries[carry].out);
+    };
     for (const auto& y : forward_.ys)
-      if (outer_.cotangent(y.stack) != kNoValue) reached.insert(y.out);
-    bool changed = true;
-    while (changed) {
-      changed = false;
-      for (size_t i = 0; i < active.size(); ++i) {
-        const auto& carry = forward_.carries[i];
-        if (active[i] || !outer_.wants(carry.arg)) continue;
-        if (outer_.cotangent(carry.result) == kNoValue && !reached.contains(carry.arg)) continue;
-        active[i] = changed = true;
-        reached.insert(carry.out);
-      }
-      spread_back(forward_.ops, outer_.varied(), reached);
-      // A carry may go out as it came in, or as another one.
-      for (size_t i = 0; i < active.size(); ++i)
-        changed = changed ||
-                  (!active[i] && outer_.wants(forward_.carries[i].arg) && reached.contains(forward_.carries[i].arg));
+      if (outer_.cotangent(y.stack) != kNoValue) reach(y.out);
+    for (size_t i = 0; i < active.size(); ++i)
+      if (outer_.cotangent(forward_.carries[i].result) != kNoValue) activate(i);
+    while (!pending.empty()) {
+      const ValueId v = pending.back();
+      pending.pop_back();
+      if (const uint32_t carry = carry_of.get(v); carry != 0) activate(carry - 1);
+      const uint32_t made = definition.get(v);
+      if (made == 0 || followed[made - 1] || !rule(forward_.ops[made - 1].code)) continue;
+      followed[made - 1] = true;
+      for_each_use(forward_.ops[made - 1], [&](ValueId used) {
+        if (outer_.varied().contains(used)) reach(used);
+      });
     }
     return active;
   }
@@ -174,7 +174,6 @@ class ScanRule {
       for_each_use(op, [&](ValueId v) { needed.insert(v); });
     }
     for (size_t i = again.size(); i-- > 0;) {
-      Substitution uses = map;
       std::vector<std::pair<ValueId, ValueId>> kept;  // of a scan, some results may be kept and others not
       for (ValueId result : again[i]->results)
         if (map.contains(result)) kept.emplace_back(result, map(result));

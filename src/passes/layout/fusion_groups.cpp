@@ -56,13 +56,17 @@ void FusionGroups::join_dependent() {
   std::map<std::pair<ValueId, uint32_t>, uint32_t> readers;
   for (uint32_t i = 0; i < ops_.size(); ++i) {
     if (ops_[i].lowering != Lowering::kFused) continue;
+    // What is made of constants alone (a loop's zeros) only stores, as its neighbours do.
+    bool is_fill = true;
     for (ValueId operand : block_.ops[i].operands) {
       const Read read = this->read(i, operand);
+      is_fill = is_fill && is_constant(read.root);
       if (read.same_element)
         unite(i, static_cast<uint32_t>(read.producer));
       else if (!read.repeats && !is_constant(read.root) && !is_panels(block_.ops[i], operand))
         unite(i, readers.try_emplace({read.root, ops_[i].domain}, i).first->second);
     }
+    if (is_fill) unite(i, readers.try_emplace({ir::kNoValue, ops_[i].domain}, i).first->second);
   }
   // A tiny domain is the group of all its ops.
   for (uint32_t i = 0; i < ops_.size(); ++i)

@@ -15,57 +15,67 @@ using ir::ValueId;
 class Dce {
  public:
   void run(Block& body) {
-    for (ValueId v : body.results) live_.insert(v);
-    mark(body.ops);
+    find_makers(body);
+    for (ValueId v : body.results) mark(v);
+    while (!pending_.empty()) {
+      const ValueId v = pending_.back();
+      pending_.pop_back();
+      if (const Maker maker = makers_.get(v); maker.op) mark_needs(*maker.op, maker.index, v);
+    }
     sweep(body);
   }
 
  private:
+  /// The op whose result it is, or to whose region it is an argument.
+  struct Maker {
+    const Op* op = nullptr;
+    size_t index = 0;
+  };
+
   bool is_live(ValueId v) const { return live_.contains(v); }
   bool is_live(const Op& op) const {
     return std::ranges::any_of(op.results, [&](ValueId v) { return is_live(v); });
   }
 
-  void mark(const std::vector<Op>& ops) {
-    for (size_t i = ops.size(); i-- > 0;) {
-      const Op& op = ops[i];
-      if (!is_live(op)) continue;
-      if (op.code == OpCode::kScan)
-        mark_scan(op);
-      else if (op.code == OpCode::kCond)
-        mark_cond(op);
-      else if (op.code == OpCode::kWhile)
-        mark_while(op);
-      else
-        for (ValueId v : op.operands) live_.insert(v);
+  void find_makers(const Block& block) {
+    for (const Op& op : block.ops) {
+      for (size_t i = 0; i < op.results.size(); ++i) makers_[op.results[i]] = {&op, i};
+      for (const Block& region : op.regions) {
+        for (size_t i = 0; i < region.args.size(); ++i) makers_[region.args[i]] = {&op, i};
+        find_makers(region);
+      }
     }
+  }
+
+  void mark(ValueId v) {
+    if (live_.insert(v)) pending_.push_back(v);
+  }
+
+  /// What a result of the op, or an argument of its regions, needs.
+  void mark_needs(const Op& op, size_t index, ValueId v) {
+    if (op.code == OpCode::kScan)
+      mark_scan(op, index, op.regions[0].args.size() > index && op.regions[0].args[index] == v);
+    else if (op.code == OpCode::kCond)
+      mark_cond(op, index);
+    else if (op.code == OpCode::kWhile)
+      mark_while(op, index);
+    else if (done_.insert(op.results[0]))
+      for (ValueId operand : op.operands) mark(operand);
   }
 
   /// A carry is live if its last value is read, or if a step reads it for a live value.
-  void mark_scan(const Op& op) {
+  void mark_scan(const Op& op, size_t index, bool is_argument) {
     const Block& region = op.regions[0];
-    auto carries = static_cast<size_t>(op.attr<int64_t>("carries"));
-    for (size_t i = 0; i < op.results.size(); ++i)
-      if (is_live(op.results[i])) live_.insert(region.results[i]);
-    bool changed = true;
-    while (changed) {
-      mark(region.ops);
-      changed = false;
-      for (size_t i = 0; i < carries; ++i)
-        if (is_live(region.args[i])) changed = live_.insert(region.results[i]) || changed;
-    }
-    if (ir::ScanView view(op); view.ragged) live_.insert(view.ragged->batch_sizes);
-    for (size_t i = 0; i < region.args.size(); ++i)
-      if (is_live(region.args[i]) || (i < carries && is_live(op.results[i]))) live_.insert(op.operands[i]);
+    const bool is_carry = index < static_cast<size_t>(op.attr<int64_t>("carries"));
+    if (!is_argument || is_carry) mark(region.results[index]);
+    if (is_argument || is_carry) mark(op.operands[index]);
+    if (done_.insert(op.results[0]))
+      if (ir::ScanView view(op); view.ragged) mark(view.ragged->batch_sizes);
   }
 
-  void mark_cond(const Op& op) {
-    live_.insert(op.operands[0]);
-    for (const Block& region : op.regions) {
-      for (size_t i = 0; i < op.results.size(); ++i)
-        if (is_live(op.results[i])) live_.insert(region.results[i]);
-      mark(region.ops);
-    }
+  void mark_cond(const Op& op, size_t index) {
+    mark(op.operands[0]);
+    for (const Block& region : op.regions) mark(region.results[index]);
   }
 
   bool is_live_carry(const Op& op, size_t i) const {
@@ -73,19 +83,10 @@ class Dce {
   }
 
   /// A carry is live if its last value is read, or if the condition or a live op of the body reads it.
-  void mark_while(const Op& op) {
-    const Block& body = op.regions[1];
-    live_.insert(op.regions[0].results[0]);
-    mark(op.regions[0].ops);
-    bool changed = true;
-    while (changed) {
-      mark(body.ops);
-      changed = false;
-      for (size_t i = 0; i < op.results.size(); ++i)
-        if (is_live_carry(op, i)) changed = live_.insert(body.results[i]) || changed;
-    }
-    for (size_t i = 0; i < op.results.size(); ++i)
-      if (is_live_carry(op, i)) live_.insert(op.operands[i]);
+  void mark_while(const Op& op, size_t index) {
+    mark(op.regions[0].results[0]);
+    mark(op.regions[1].results[index]);
+    mark(op.operands[index]);
   }
 
   void sweep(Block& block) {
@@ -126,6 +127,9 @@ class Dce {
   }
 
   ValueSet live_;
+  ValueSet done_;  ///< ops, by their first result, whose other needs are marked
+  std::vector<ValueId> pending_;
+  ValueMap<Maker> makers_;
 };
 
 }  // namespace
