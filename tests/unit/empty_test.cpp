@@ -170,9 +170,12 @@ TEST(Sizes, ProductsThatOverflowFitNoInput) {
   };
   const int64_t half = int64_t{1} << 32;
   EXPECT_EQ(message(half, half, 0),
-            "input 2 (%c): dim 0 of f32[A*B,0] should be A*B, which overflows 64 bits, but is 0");
+            "weft::call: input 2 'c' of program @p must be f32[A*B,0] with A = 4294967296 (dim 0 of input 0 'a') and "
+            "B = 4294967296 (dim 0 of input 1 'b'), but got f32[0,0]");
   EXPECT_EQ(message(half, half / 4, half / 4 * half), "no error");
-  EXPECT_EQ(message(half, half / 4, 1), "input 2 (%c): dim 0 of f32[A*B,0] should be 4611686018427387904, but is 1");
+  EXPECT_EQ(message(half, half / 4, 1),
+            "weft::call: input 2 'c' of program @p must be f32[A*B,0] with A = 4294967296 (dim 0 of input 0 'a') and "
+            "B = 1073741824 (dim 0 of input 1 'b'), but got f32[1,0]");
   EXPECT_EQ(message(0, int64_t{1} << 62, 0), "no error");
 }
 

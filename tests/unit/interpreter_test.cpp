@@ -398,7 +398,7 @@ TEST(Interpreter, RandomProgramsRunOnAllSizes) {
 TEST(Interpreter, RefusesInputsThatDoNotFit) {
   std::string text = "program @p(%a: f32[T]) { return %a }";
   EXPECT_EQ(error_of([&] { run(text, {i64({1}, {0})}); }), "input 0: expected f32[T], but got i64");
-  EXPECT_EQ(error_of([&] { run(text, {}); }), "@p takes 1 inputs, but got 0");
+  EXPECT_EQ(error_of([&] { run(text, {}); }), "program @p takes 1 inputs, but got 0");
 }
 
 }  // namespace

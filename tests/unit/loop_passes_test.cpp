@@ -59,8 +59,9 @@ TEST_P(LoopPass, MovesWhatItShouldAndKeepsResults) {
       if (op.code != ir::OpCode::kScan) continue;
       for (ir::OpCode code : c.outside) EXPECT_FALSE(holds(op.regions[0], code)) << ir::info(code).name;
     }
+    const auto scan = std::ranges::find(moved.body.ops, ir::OpCode::kScan, &ir::Op::code);
     for (ir::OpCode code : c.inside)
-      EXPECT_TRUE(holds(moved.body.ops.back().regions.at(0), code)) << ir::info(code).name;
+      EXPECT_TRUE(scan != moved.body.ops.end() && holds(scan->regions[0], code)) << ir::info(code).name;
     for (int64_t t : {0, 1, 4}) {
       Arrays inputs = testing::random_inputs(program, {{"T", t}, {"B", 2}}, 3);
       EXPECT_LT(testing::difference(interpreter::evaluate(moved, inputs), interpreter::evaluate(program, inputs)),
