@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/target.h"
 
 namespace weft::runtime {
 namespace {
@@ -67,9 +68,9 @@ class Space {
 
 /// Bytes at symbols of a middling size, to compare buffers by: at least one, at most 2^40, of which thousands add up.
 int64_t middling_bytes(const BufferPlan& buffer) {
-  constexpr int64_t kSymbol = 32, kMost = int64_t{1} << 40;
+  constexpr int64_t kMost = int64_t{1} << 40;
   int64_t bytes = std::min(buffer.elements.factor, kMost) * buffer.element_size;
-  for (size_t i = 0; i < buffer.elements.symbols.size() && bytes < kMost; ++i) bytes *= kSymbol;
+  for (size_t i = 0; i < buffer.elements.symbols.size() && bytes < kMost; ++i) bytes *= target::kTypicalSize;
   return std::clamp<int64_t>(bytes, 1, kMost) * (buffer.copies + buffer.copies_a_member);
 }
 
