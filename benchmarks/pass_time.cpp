@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "planning/schedule.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "jit/jit.h"
 #include "large_programs.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
+#include "planning/schedule.h"
 #include "runtime/arena_layout.h"
 #include "runtime/run.h"
 

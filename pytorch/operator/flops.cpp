@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ir/parser.h"
 #include "ir/binder.h"
+#include "ir/parser.h"
 
 namespace weft::torch_operator {
 namespace {

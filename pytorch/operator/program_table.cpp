@@ -93,8 +93,7 @@ void CallProgram::free_executables() {
   std::lock_guard lock(lookup_mutex());
   std::vector<std::pair<int64_t, const CallProgram*>> kept;
   for (const auto& [text, program] : table) {
-    if (program->is_compiled())
-      kept.emplace_back(program->last_use_.load(std::memory_order_relaxed), program.get());
+    if (program->is_compiled()) kept.emplace_back(program->last_use_.load(std::memory_order_relaxed), program.get());
   }
   const auto most = static_cast<size_t>(settings().executables);
   if (kept.size() <= most) return;

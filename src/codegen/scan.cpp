@@ -15,7 +15,6 @@ using ir::ValueId;
 using llvm::Value;
 using passes::Lowering;
 
-
 /// Bytes of one instance of a value's buffer (runtime::instance_bytes).
 Value* instance_bytes(Frame& frame, const ir::Type& type) {
   Value* bytes = frame.b.CreateMul(frame.size(element_count(type.shape)), frame.i64(size_of(type.dtype)));

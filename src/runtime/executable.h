@@ -12,8 +12,7 @@ namespace weft::runtime {
 /// A plan with the code of its stages. Thread-safe: any number of calls at once, each with an arena of its own.
 class NativeProgram {
  public:
-  NativeProgram(Plan plan, StageCode code)
-      : plan_(std::move(plan)), code_(std::move(code)), arena_planner_(plan_) {}
+  NativeProgram(Plan plan, StageCode code) : plan_(std::move(plan)), code_(std::move(code)), arena_planner_(plan_) {}
   NativeProgram(const NativeProgram&) = delete;
   NativeProgram& operator=(const NativeProgram&) = delete;
 

@@ -14,7 +14,6 @@
 namespace weft::runtime {
 namespace {
 
-
 int64_t page_bytes() { return ::sysconf(_SC_PAGESIZE); }
 
 int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
