@@ -213,6 +213,10 @@ def test_version_help_and_wrong_command_lines(
     started = command([sys.executable, "-m", "weft", "--version"], tmp_path)
     assert started.returncode == 0 and started.stdout.startswith(f"weft {weft.__version__}, PyTorch 2.")
     monkeypatch.chdir(tmp_path)
+    # What a program that is run takes the place of.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setattr(sys, "argv", [*sys.argv])
+    monkeypatch.setattr(sys, "path", [*sys.path])
     for words in (["--help"], ["run", "--help"]):
         assert _command_line.main(words) == 0
         assert capsys.readouterr().out.startswith("usage: weft run")

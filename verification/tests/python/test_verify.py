@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import weft
 import weft.nn
 from weft.formats import FormatError, Layer, Trace, layers_of_module
+from weft.verification import _C
 from weft.verification._sides import engine
 
 MODULES = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
@@ -146,7 +147,7 @@ def test_a_trace_may_lack_the_batch_and_hold_its_gates_in_one_array() -> None:
     trace = {"x": x, "y": y, "h0": h0[0], "c0": c0[0], "hn": hn[0], "cn": cn[0]}
     assert weft.verify(module, trace).agrees
     assert weft.verify(module, module, input={"x": x, "h0": h0, "c0": c0}).agrees
-    recorded = weft._C.record_layers(engine(layers_of_module(module).layers), x.unsqueeze(1).numpy())
+    recorded = _C.record_layers(engine(layers_of_module(module).layers), x.unsqueeze(1).numpy())
     assert recorded is not None
     gru = seeded(nn.GRU(3, 4)).double()
     with torch.no_grad():
@@ -339,7 +340,7 @@ def test_the_line_of_configuration_does_what_the_candidate_does(
     module = seeded(MODULES[kind](4, 4, bidirectional=bidirectional), seed=3)
     layers = list(layers_of_module(module).layers)
     x = torch.randn(6, 2, 4, dtype=torch.float64)
-    changed = weft._C.changed_layers(engine(layers), x.numpy(), name, detail)
+    changed = _C.changed_layers(engine(layers), x.numpy(), name, detail)
     if changed is None:
         pytest.skip(f"a {kind} has no such change")
     y = torch.cat([torch.tensor(changed.h(0, d)).view(6, 2, 4) for d in range(1 + bidirectional)], -1)
