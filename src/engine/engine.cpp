@@ -42,7 +42,7 @@ std::shared_ptr<const Executable> build(ir::Program program) {
 }
 
 std::string text_of(const runtime::TensorRef& tensor) {
-  return fmt::format("{}[{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ","));
+  return ir::to_string(ir::Type{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}});
 }
 
 }  // namespace

@@ -83,10 +83,12 @@ class Native : public Executable {
       const runtime::StagePlan& stage = stages[i];
       const ir::Op& op = *block.stages[i].ops[0];
       const auto index = static_cast<size_t>(stage.index);
-      if (stage.kind != runtime::StagePlan::Kind::kCall && stage.control.regions.empty())
+      if (stage.kind == runtime::StagePlan::Kind::kCall) {
+        if (std::holds_alternative<runtime::CallbackCall>(stage.call))
+          code.callbacks[index] = make_callback(schedule_, op);
+      } else if (stage.control.regions.empty()) {
         code.functions[index] = code_->function(stage.symbol);
-      else if (std::holds_alternative<runtime::CallbackCall>(stage.call) && stage.control.regions.empty())
-        code.callbacks[index] = make_callback(schedule_, op);
+      }
       for (size_t k = 0; k < stage.control.regions.size(); ++k)
         link(stage.control.regions[k], schedule_.controls.at(&op).blocks[k], code);
     }

@@ -74,8 +74,7 @@ Bindings bind(const Program& program, const std::vector<std::vector<int64_t>>& s
   check(sizes.size() == binder.inputs().size(), "program @{} takes {} inputs, but got {}", program.name,
         binder.inputs().size(), sizes.size());
   auto given = [&](size_t input) {
-    const DType dtype = binder.inputs()[input].type.dtype;
-    return fmt::format("{}[{}]", name_of(dtype), fmt::join(sizes[input], ","));
+    return to_string(Type{binder.inputs()[input].type.dtype, {sizes[input].begin(), sizes[input].end()}});
   };
   for (size_t i = 0; i < sizes.size(); ++i) {
     const bool negative = std::ranges::any_of(sizes[i], [](int64_t size) { return size < 0; });

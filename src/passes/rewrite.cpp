@@ -96,6 +96,12 @@ ScanParts::ScanParts(Op&& scan) {
   ops = std::move(scan.regions[0].ops);
 }
 
+void substitute(ScanParts& scan, const Substitution& with) {
+  for (Op& op : scan.ops) substitute(op, with);
+  for (ScanParts::Carry& carry : scan.carries) carry.out = with(carry.out);
+  for (ScanParts::Y& y : scan.ys) y.out = with(y.out);
+}
+
 Op ScanParts::build() && {
   Op scan{ir::OpCode::kScan, {}, {}, {{"carries", static_cast<int64_t>(carries.size())}, {"length", length}}, {}};
   if (reverse) scan.attrs.emplace("reverse", true);

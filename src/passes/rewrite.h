@@ -139,4 +139,7 @@ struct ScanParts {
   size_t known_ys_ = 0, known_xs_ = 0;
 };
 
+/// Rewrites every use in the region in place.
+void substitute(ScanParts& scan, const Substitution& with);
+
 }  // namespace weft::passes

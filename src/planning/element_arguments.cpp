@@ -8,15 +8,15 @@ namespace {
 using ir::Op;
 using ir::OpCode;
 
-bool is_integer(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
-bool is_number(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64 || is_integer(dtype); }
+/// The types of runtime/calls/number_type.h.
+bool is_number(DType dtype) { return has_kernels(dtype) || is_index(dtype); }
 
 }  // namespace
 
 MaybeCall fold_arguments(const Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
-  if (!has_buffers(schedule, op) || !is_number(type.dtype) || dims.empty()) return {};
+  if (!is_number(type.dtype) || dims.empty()) return {};
   runtime::FoldCall call{.dtype = type.dtype,
                          .is_sum = op.code == OpCode::kReduceSum,
                          .operand = schedule.buffer.at(op.operands[0]),
@@ -53,7 +53,7 @@ MaybeCall size_arguments(const Schedule& schedule, const Op& op) {
 
 MaybeCall divide_arguments(const Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.results[0]);
-  if (!has_buffers(schedule, op) || !is_integer(type.dtype)) return {};
+  if (!is_index(type.dtype)) return {};
   return runtime::DivideCall{.dtype = type.dtype,
                              .remainder = op.code == OpCode::kRem,
                              .left = schedule.buffer.at(op.operands[0]),

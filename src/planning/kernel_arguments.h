@@ -35,8 +35,9 @@ MaybeCall gather_arguments(const Schedule& schedule, const ir::Op& op);
 MaybeCall scatter_arguments(const Schedule& schedule, const ir::Op& op);
 MaybeCall scatter_add_arguments(const Schedule& schedule, const ir::Op& op);
 
-/// Whether all operands lie in buffers of their own, and aren't views.
-bool has_buffers(const Schedule& schedule, const ir::Op& op);
+inline bool is_index(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
+/// Of the micro-kernels: products, sums of rows.
+inline bool has_kernels(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
 
 /// The number of elements of dims first..last-1.
 ir::Dim count_of(const ir::Shape& shape, size_t first, size_t last);

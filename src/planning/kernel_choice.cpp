@@ -10,18 +10,25 @@ namespace {
 using ir::Op;
 using ir::OpCode;
 
+/// What a kernel's operands may be.
+enum class Operands {
+  kBuffers,  ///< each lies in a buffer of its own
+  kViews     ///< slices of columns too, which its arguments follow
+};
+
 struct Kernel {
   OpCode op;
   KernelArguments arguments;
+  Operands operands = Operands::kBuffers;
 };
 
 /// The kernels of each op, the best first.
 constexpr Kernel kKernels[] = {
-    {OpCode::kPack, pack_arguments},
-    {OpCode::kOuter, outer_arguments},
+    {OpCode::kPack, pack_arguments, Operands::kViews},
+    {OpCode::kOuter, outer_arguments, Operands::kViews},
     {OpCode::kMatmul, product_arguments},
     {OpCode::kBatchMatmul, product_arguments},
-    {OpCode::kReduceSum, column_sum_arguments},
+    {OpCode::kReduceSum, column_sum_arguments, Operands::kViews},
     {OpCode::kReduceSum, fold_arguments},
     {OpCode::kReduceMax, fold_arguments},
     {OpCode::kIota, iota_arguments},
@@ -42,8 +49,10 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 runtime::KernelCall choose_kernel(const Schedule& schedule, const Op& op) {
+  const bool in_buffers =
+      std::ranges::all_of(op.operands, [&](ir::ValueId operand) { return schedule.buffer.contains(operand); });
   for (const Kernel& kernel : kKernels) {
-    if (kernel.op != op.code) continue;
+    if (kernel.op != op.code || (kernel.operands == Operands::kBuffers && !in_buffers)) continue;
     if (auto call = kernel.arguments(schedule, op)) return *call;
   }
   return runtime::CallbackCall{};

@@ -12,8 +12,6 @@ using ir::Shape;
 using ir::ValueId;
 using runtime::MatrixPlace;
 
-bool has_kernels(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
-
 /// The rows of a value: all dims but the last; slices of columns are followed to the memory that they view.
 MatrixPlace place_of(const Schedule& schedule, ValueId value) {
   const Shape& shape = schedule.program->type(value).shape;
@@ -56,10 +54,6 @@ bool are_leading(std::vector<int64_t> dims) {
 }
 
 }  // namespace
-
-bool has_buffers(const Schedule& schedule, const Op& op) {
-  return std::ranges::all_of(op.operands, [&](ValueId operand) { return schedule.buffer.contains(operand); });
-}
 
 ir::Dim count_of(const Shape& shape, size_t first, size_t last) {
   ir::Dim count(1);
@@ -121,7 +115,7 @@ MaybeCall column_sum_arguments(const Schedule& schedule, const Op& op) {
 
 MaybeCall product_arguments(const Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.results[0]);
-  if (!has_buffers(schedule, op) || !has_kernels(type.dtype)) return {};
+  if (!has_kernels(type.dtype)) return {};
   const Shape& a = schedule.program->type(op.operands[0]).shape;
   const Shape& b = schedule.program->type(op.operands[1]).shape;
   const bool batched = op.code == OpCode::kBatchMatmul;

@@ -61,11 +61,6 @@ Table table_of(const Schedule& schedule, ValueId value) {
   return {schedule.expression(shape[0]), schedule.expression(count_of(shape, 1, shape.size()))};
 }
 
-bool is_index(const Schedule& schedule, ValueId value) {
-  const DType dtype = schedule.program->type(value).dtype;
-  return dtype == DType::kI32 || dtype == DType::kI64;
-}
-
 runtime::IndexPlace index_of(const Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   return {schedule.buffer.at(value), schedule.expression(element_count(type.shape)), type.dtype == DType::kI64};
@@ -74,7 +69,6 @@ runtime::IndexPlace index_of(const Schedule& schedule, ValueId value) {
 }  // namespace
 
 MaybeCall transpose_arguments(const Schedule& schedule, const Op& op) {
-  if (!has_buffers(schedule, op)) return {};
   CopyMaker copy(schedule, op);
   const std::vector<Dim> source = steps_of(copy.source());
   std::vector<Dim> steps;
@@ -84,14 +78,12 @@ MaybeCall transpose_arguments(const Schedule& schedule, const Op& op) {
 }
 
 MaybeCall reverse_arguments(const Schedule& schedule, const Op& op) {
-  if (!has_buffers(schedule, op)) return {};
   CopyMaker copy(schedule, op);
   copy.add(0, copy.result(), steps_of(copy.source())).dims[dim_of(op)].reversed = true;
   return copy.take();
 }
 
 MaybeCall slice_arguments(const Schedule& schedule, const Op& op) {
-  if (!has_buffers(schedule, op)) return {};
   CopyMaker copy(schedule, op);
   const std::vector<Dim> steps = steps_of(copy.source());
   const Dim start = bounded_product(Dim(op.attr<int64_t>("start")), steps[dim_of(op)]);
@@ -100,7 +92,6 @@ MaybeCall slice_arguments(const Schedule& schedule, const Op& op) {
 }
 
 MaybeCall broadcast_arguments(const Schedule& schedule, const Op& op) {
-  if (!has_buffers(schedule, op)) return {};
   CopyMaker copy(schedule, op);
   const std::vector<Dim> source = steps_of(copy.source());
   std::vector<Dim> steps(copy.result().size(), Dim(0));
@@ -111,7 +102,6 @@ MaybeCall broadcast_arguments(const Schedule& schedule, const Op& op) {
 }
 
 MaybeCall concat_arguments(const Schedule& schedule, const Op& op) {
-  if (!has_buffers(schedule, op)) return {};
   CopyMaker copy(schedule, op);
   const Dim step = steps_of(copy.result())[dim_of(op)];
   for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -122,25 +112,22 @@ MaybeCall concat_arguments(const Schedule& schedule, const Op& op) {
 }
 
 MaybeCall pad_arguments(const Schedule& schedule, const Op& op) {
-  if (!has_buffers(schedule, op)) return {};
   const Shape& from = schedule.program->type(op.operands[0]).shape;
   const ir::Type& to = schedule.program->type(op.results[0]);
   const size_t dim = dim_of(op);
-  Dim rows(1);
-  for (size_t i = 0; i < dim; ++i) rows = bounded_product(rows, to.shape[i]);
   const Dim inner = steps_of(to.shape)[dim];
   auto part = [&](const Dim& size) { return schedule.expression(bounded_product(size, inner)); };
   return runtime::PadCall{.element_size = size_of(to.dtype),
                           .source = schedule.buffer.at(op.operands[0]),
                           .destination = schedule.buffer.at(op.results[0]),
-                          .rows = schedule.expression(rows),
+                          .rows = schedule.expression(bounded_count(std::span(to.shape).first(dim))),
                           .row = part(to.shape[dim]),
                           .low = part(Dim(op.attr<int64_t>("low"))),
                           .taken = part(from[dim])};
 }
 
 MaybeCall gather_arguments(const Schedule& schedule, const Op& op) {
-  if (!has_buffers(schedule, op) || !is_index(schedule, op.operands[1])) return {};
+  if (!is_index(schedule.program->type(op.operands[1]).dtype)) return {};
   Table table = table_of(schedule, op.operands[0]);
   return runtime::GatherCall{.element_size = size_of(schedule.program->type(op.results[0]).dtype),
                              .table = schedule.buffer.at(op.operands[0]),
@@ -151,7 +138,7 @@ MaybeCall gather_arguments(const Schedule& schedule, const Op& op) {
 }
 
 MaybeCall scatter_arguments(const Schedule& schedule, const Op& op) {
-  if (!has_buffers(schedule, op) || !is_index(schedule, op.operands[1])) return {};
+  if (!is_index(schedule.program->type(op.operands[1]).dtype)) return {};
   Table table = table_of(schedule, op.results[0]);
   return runtime::ScatterCall{.element_size = size_of(schedule.program->type(op.results[0]).dtype),
                               .table = schedule.buffer.at(op.operands[0]),
@@ -164,8 +151,7 @@ MaybeCall scatter_arguments(const Schedule& schedule, const Op& op) {
 
 MaybeCall scatter_add_arguments(const Schedule& schedule, const Op& op) {
   const DType dtype = schedule.program->type(op.results[0]).dtype;
-  if (!has_buffers(schedule, op) || !is_index(schedule, op.operands[0])) return {};
-  if (dtype != DType::kF32 && dtype != DType::kF64) return {};
+  if (!is_index(schedule.program->type(op.operands[0]).dtype) || !has_kernels(dtype)) return {};
   Table table = table_of(schedule, op.results[0]);
   return runtime::ScatterAddCall{.dtype = dtype,
                                  .updates = schedule.buffer.at(op.operands[1]),

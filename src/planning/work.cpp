@@ -11,12 +11,6 @@ using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
 
-ir::Dim elements_of(const ir::Shape& shape) {
-  ir::Dim count(1);
-  for (const ir::Dim& dim : shape) count = bounded_product(count, dim);
-  return count;
-}
-
 bool is_on_rows(const ir::Program& program, const Op& op, const ir::Ragged& ragged) {
   auto on_rows = [&](ValueId v) { return has_rows(program.type(v), ragged); };
   return op.regions.empty() && (std::ranges::any_of(op.operands, on_rows) || std::ranges::any_of(op.results, on_rows));
@@ -31,6 +25,12 @@ ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b) {
   most.factor = INT64_MAX;
   rest.factor = 1;
   return most * rest;
+}
+
+ir::Dim bounded_count(std::span<const ir::Dim> dims) {
+  ir::Dim count(1);
+  for (const ir::Dim& dim : dims) count = bounded_product(count, dim);
+  return count;
 }
 
 ir::Shape WorkCounter::shape_of(ValueId value, const ir::Ragged* ragged) const {
@@ -59,12 +59,12 @@ void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* 
   if (op.code == OpCode::kScan) return count_scan(op, repeats);
   if (!op.regions.empty()) return count_regions(op, repeats);
   if (op.results.empty() || passes::is_view(op.code)) return;
-  ir::Dim elements = bounded_product(elements_of(shape_of(op.results[0], ragged)), repeats);
+  ir::Dim elements = bounded_product(bounded_count(shape_of(op.results[0], ragged)), repeats);
   ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0], ragged);
   if (info(op.code).op_class == ir::OpClass::kProduct) {
     for (size_t dim : ir::summed_dims(op, first.size())) elements = bounded_product(elements, first[dim]);
   } else {
-    if (passes::is_reduction(op)) elements = bounded_product(elements_of(first), repeats);
+    if (passes::is_reduction(op)) elements = bounded_product(bounded_count(first), repeats);
     elements = bounded_product(elements, ir::Dim(target::kWorkPerElement));
   }
   terms_.push_back(schedule_.expression(elements));

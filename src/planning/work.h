@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "planning/schedule.h"
@@ -9,6 +10,9 @@ namespace weft::planning {
 /// The product of sizes that are only estimated or not needed where they don't fit: a number that overflows is the
 /// largest there is.
 ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b);
+
+/// The number of elements of such dims.
+ir::Dim bounded_count(std::span<const ir::Dim> dims);
 
 /// The cost model's count of work: multiply-adds of products, and a few for each element of other ops. A while is
 /// guessed to take 16 steps. Numbers beyond 64 bits, which nested loops soon reach, count as the largest number.

@@ -193,22 +193,6 @@ void StridedCopy::run(const void* source, void* destination, int64_t begin, int6
   }
 }
 
-StridedCopy transpose_copy(std::span<const int64_t> sizes, std::span<const int64_t> perm, int64_t element_size) {
-  internal_check(sizes.size() == perm.size(), "a permutation of {} dims for {}", perm.size(), sizes.size());
-  for (int64_t size : sizes)
-    if (size == 0) return StridedCopy(std::array<CopyDim, 1>{{{0, 0, 0}}}, element_size);  // the others may overflow
-  InlineVector<int64_t, kMaxCopyDims> steps(sizes.size(), 1);
-  for (size_t d = sizes.size(); d-- > 1;) steps[d - 1] = steps[d] * sizes[d];
-  InlineVector<CopyDim, kMaxCopyDims> dims(sizes.size(), {1, 0, 0});
-  int64_t step = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    const auto from = static_cast<size_t>(perm[d]);
-    dims[d] = {sizes[from], steps[from], step};
-    step *= sizes[from];
-  }
-  return StridedCopy(dims, element_size);
-}
-
 namespace {
 
 /// Calls `body` with the index as a pointer to integers of its own type.

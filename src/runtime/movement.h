@@ -53,9 +53,6 @@ class StridedCopy {
   int64_t units_ = 0;
 };
 
-/// Dense row-major `sizes` to their permutation: dim i of the result is dim perm[i] of the source.
-StridedCopy transpose_copy(std::span<const int64_t> sizes, std::span<const int64_t> perm, int64_t element_size);
-
 /// Rows of a table chosen by an index, for gather_rows and scatter_add_rows.
 struct RowIndex {
   const void* data;

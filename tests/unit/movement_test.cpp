@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <span>
 
 #include "base/error.h"
 
@@ -49,6 +50,22 @@ void run_in_pieces(const StridedCopy& copy, const void* source, void* destinatio
   for (int i = 0; i < 3; ++i) cuts.push_back(between(0, copy.units()));
   std::sort(cuts.begin(), cuts.end());
   for (size_t i = cuts.size() - 1; i-- > 0;) copy.run(source, destination, cuts[i], cuts[i + 1]);
+}
+
+/// Dense row-major `sizes` to their permutation: dim i of the result is dim perm[i] of the source.
+StridedCopy transpose_copy(std::span<const int64_t> sizes, std::span<const int64_t> perm, int64_t element_size) {
+  for (int64_t size : sizes)
+    if (size == 0) return StridedCopy(std::array<CopyDim, 1>{{{0, 0, 0}}}, element_size);  // the others may overflow
+  InlineVector<int64_t, kMaxCopyDims> steps(sizes.size(), 1);
+  for (size_t d = sizes.size(); d-- > 1;) steps[d - 1] = steps[d] * sizes[d];
+  InlineVector<CopyDim, kMaxCopyDims> dims(sizes.size(), {1, 0, 0});
+  int64_t step = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    const auto from = static_cast<size_t>(perm[d]);
+    dims[d] = {sizes[from], steps[from], step};
+    step *= sizes[from];
+  }
+  return StridedCopy(dims, element_size);
 }
 
 TEST(TransposeCopyTest, AgreesWithTheDefinition) {

@@ -56,14 +56,19 @@ class CarrySplitter {
     std::vector<Op> joins;  // the old carries' last values
     Substitution replaced;
     for (const ScanParts::Carry& carry : scan.carries) {
+      const Reads& of_carry = reads.at(carry.arg);
       auto concat = concats.find(carry.out);
-      if (concat == concats.end() || !can_split(scan, *concat->second, reads.at(carry.arg)))
+      std::vector<Part> parts;
+      if (concat != concats.end()) parts = parts_to_split(scan, *concat->second, of_carry);
+      if (parts.empty())
         carries.push_back(carry);
       else
-        joins.push_back(split(scan, carry, *concat->second, reads.at(carry.arg), around, carries, replaced));
+        joins.push_back(split(scan, carry, parts, dim_of(*concat->second), of_carry, around, carries, replaced));
     }
     scan.carries = std::move(carries);
-    finish(std::move(scan), replaced, around);
+    std::erase_if(scan.ops, [&](const Op& op) { return !op.results.empty() && replaced.contains(op.results[0]); });
+    substitute(scan, replaced);
+    around.ops.push_back(std::move(scan).build());
     std::ranges::move(joins, std::back_inserter(around.ops));
   }
 
@@ -88,9 +93,11 @@ class CarrySplitter {
     return reads;
   }
 
+  static int64_t dim_of(const Op& op) { return op.attr<int64_t>("dim"); }
+
   /// The parts of a concatenation; none if a size is unknown.
   std::vector<Part> parts_of(const Op& concat) const {
-    const auto dim = static_cast<size_t>(concat.attr<int64_t>("dim"));
+    const auto dim = static_cast<size_t>(dim_of(concat));
     std::vector<Part> parts;
     int64_t start = 0;
     for (ValueId operand : concat.operands) {
@@ -109,21 +116,19 @@ class CarrySplitter {
     return found == parts.end() ? nullptr : &*found;
   }
 
-  bool can_split(const ScanParts& scan, const Op& concat, const Reads& reads) const {
-    const std::vector<Part> parts = parts_of(concat);
-    if (parts.size() < 2 || parts.size() > kMostParts || reads.otherwise) return false;
-    return std::ranges::all_of(reads.slices, [&](size_t i) {
-      const Op& slice = scan.ops[i];
-      return slice.attr<int64_t>("dim") == concat.attr<int64_t>("dim") && part_with(parts, slice);
-    });
+  /// The parts of the concatenation if the carry that it yields can be split into them, else none.
+  std::vector<Part> parts_to_split(const ScanParts& scan, const Op& concat, const Reads& reads) const {
+    std::vector<Part> parts = parts_of(concat);
+    if (parts.size() < 2 || parts.size() > kMostParts || reads.otherwise) return {};
+    const bool fit = std::ranges::all_of(
+        reads.slices, [&](size_t i) { return dim_of(scan.ops[i]) == dim_of(concat) && part_with(parts, scan.ops[i]); });
+    return fit ? parts : std::vector<Part>{};
   }
 
   /// Appends a carry for each part; slices of the carry become slices of these. Returns the concatenation that is the
   /// old carry's last value.
-  Op split(ScanParts& scan, const ScanParts::Carry& carry, const Op& concat, const Reads& reads, Block& around,
-           std::vector<ScanParts::Carry>& carries, Substitution& replaced) {
-    const auto dim = concat.attr<int64_t>("dim");
-    const std::vector<Part> parts = parts_of(concat);
+  Op split(ScanParts& scan, const ScanParts::Carry& carry, const std::vector<Part>& parts, int64_t dim,
+           const Reads& reads, Block& around, std::vector<ScanParts::Carry>& carries, Substitution& replaced) {
     Op join{OpCode::kConcat, {}, {carry.result}, {{"dim", dim}}, {}};
     std::vector<ValueId> args;
     ir::Builder before(program_, around);
@@ -147,20 +152,6 @@ class CarrySplitter {
   }
 
   ValueId new_value(ir::Type type) { return program_.new_value(std::move(type)); }
-
-  /// Puts the scan together with what is replaced in its region.
-  static void finish(ScanParts scan, const Substitution& replaced, Block& around) {
-    Block region;
-    for (Op& op : scan.ops)
-      if (op.results.empty() || !replaced.contains(op.results[0])) region.ops.push_back(std::move(op));
-    for (const ScanParts::Carry& carry : scan.carries) region.results.push_back(carry.out);
-    for (const ScanParts::Y& y : scan.ys) region.results.push_back(y.out);
-    substitute(region, replaced);
-    scan.ops = std::move(region.ops);
-    for (size_t i = 0; i < scan.carries.size(); ++i) scan.carries[i].out = region.results[i];
-    for (size_t i = 0; i < scan.ys.size(); ++i) scan.ys[i].out = region.results[scan.carries.size() + i];
-    around.ops.push_back(std::move(scan).build());
-  }
 
   Program& program_;
 };

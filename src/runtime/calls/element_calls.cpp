@@ -4,28 +4,11 @@
 
 #include <type_traits>
 
-#include "base/error.h"
 #include "runtime/calls/calls.h"
-#include "runtime/share.h"
+#include "runtime/calls/number_type.h"
 
 namespace weft::runtime {
 namespace {
-
-template <typename F>
-bool with_number_type(DType dtype, F body) {
-  switch (dtype) {
-    case DType::kF32:
-      return body(float{});
-    case DType::kF64:
-      return body(double{});
-    case DType::kI32:
-      return body(int32_t{});
-    case DType::kI64:
-      return body(int64_t{});
-    default:
-      internal_error("no kernel of numbers of type {}", name_of(dtype));
-  }
-}
 
 /// a / b or, with `remainder`, a % b; by -1 the least number is itself, and nothing is left.
 template <typename T>
@@ -38,7 +21,7 @@ T quotient(T a, T b, bool remainder) {
 
 bool run(const IotaCall& call, const CallContext& context, std::string&) {
   const int64_t step = call.step.evaluate(context.symbols), size = call.size.evaluate(context.symbols);
-  const Share share = share_of(call.count.evaluate(context.symbols), 64, context.thread, context.threads);
+  const Share share = context.share(call.count.evaluate(context.symbols), 64);
   return with_number_type(call.dtype, [&]<typename T>(T) {
     T* out = reinterpret_cast<T*>(context.at(call.result));
     for (int64_t i = share.first; i < share.last; ++i) out[i] = static_cast<T>(i / step % size);
@@ -55,7 +38,7 @@ bool run(const SizeCall& call, const CallContext& context, std::string&) {
 }
 
 bool run(const DivideCall& call, const CallContext& context, std::string& error) {
-  const Share share = share_of(call.count.evaluate(context.symbols), 64, context.thread, context.threads);
+  const Share share = context.share(call.count.evaluate(context.symbols), 64);
   return with_number_type(call.dtype, [&]<typename T>(T) {
     if constexpr (std::is_integral_v<T>) {
       const T* left = reinterpret_cast<const T*>(context.at(call.left));

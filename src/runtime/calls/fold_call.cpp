@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/inline_vector.h"
 #include "runtime/calls/calls.h"
+#include "runtime/calls/number_type.h"
 #include "runtime/kernels.h"
 #include "runtime/movement.h"
-#include "runtime/share.h"
 
 namespace weft::runtime {
 namespace {
@@ -32,25 +32,13 @@ FoldKernel kernel_of(const FoldCall& call) {
   }
 }
 
-/// What the fold of nothing is.
-template <typename T>
-void fill(char* out, int64_t count, bool is_sum) {
-  constexpr T kLeast =
-      std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
-  std::fill_n(reinterpret_cast<T*>(out), count, is_sum ? T{0} : kLeast);
-}
-
+/// Writes what the fold of nothing is.
 void fill(const FoldCall& call, char* out, int64_t count) {
-  switch (call.dtype) {
-    case DType::kF32:
-      return fill<float>(out, count, call.is_sum);
-    case DType::kF64:
-      return fill<double>(out, count, call.is_sum);
-    case DType::kI32:
-      return fill<int32_t>(out, count, call.is_sum);
-    default:
-      return fill<int64_t>(out, count, call.is_sum);
-  }
+  with_number_type(call.dtype, [&]<typename T>(T) {
+    constexpr T kLeast =
+        std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+    std::fill_n(reinterpret_cast<T*>(out), count, call.is_sum ? T{0} : kLeast);
+  });
 }
 
 /// A fold over dims of a dense operand, as folds of matrices: the rows are the last folded dim, the columns the kept
@@ -78,9 +66,9 @@ class Fold {
     part_ = {0, columns_};
     outer_ = {0, kept};
     if (by_columns)
-      part_ = share_of(columns_, 64 / element_size_, context.thread, context.threads);
+      part_ = context.share(columns_, 64 / element_size_);
     else
-      outer_ = share_of(kept, 1, context.thread, context.threads);
+      outer_ = context.share(kept);
     if (part_.first >= part_.last) return;
     for (int64_t i = outer_.first; i < outer_.last; ++i)
       fill(call_, out_ + (i * columns_ + part_.first) * element_size_, part_.last - part_.first);

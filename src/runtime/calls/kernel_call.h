@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "runtime/share.h"
 #include "runtime/size.h"
 
 namespace weft::runtime {
@@ -321,6 +322,8 @@ struct CallContext {
   const std::vector<int64_t>& symbols;  ///< values
   int64_t thread, threads;
 
+  /// This member's share of `count` things dealt out in blocks.
+  Share share(int64_t count, int64_t block = 1) const { return share_of(count, block, thread, threads); }
   /// `bytes` behind the buffer's start. Null where a tensor without elements has no memory.
   char* at(int64_t buffer, int64_t bytes = 0) const {
     char* first = static_cast<char*>(buffers[buffer]);

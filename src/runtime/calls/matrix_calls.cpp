@@ -4,7 +4,6 @@
 
 #include "runtime/calls/calls.h"
 #include "runtime/kernels.h"
-#include "runtime/share.h"
 #include "runtime/thread_scratch.h"
 
 namespace weft::runtime {
@@ -21,9 +20,9 @@ void run_outer(const OuterArgs& args, const DTypeKernels& kernels, const CallCon
   const bool by_m = args.m / kernels.outer_block_m >= args.n / kernels.outer_block_n;
   Share m{0, args.m}, n{0, args.n};
   if (by_m)
-    m = share_of(args.m, kernels.outer_block_m, context.thread, context.threads);
+    m = context.share(args.m, kernels.outer_block_m);
   else
-    n = share_of(args.n, kernels.outer_block_n, context.thread, context.threads);
+    n = context.share(args.n, kernels.outer_block_n);
   if (m.first < m.last && n.first < n.last)
     kernels.outer(args, m.first, m.last, n.first, n.last, thread_scratch(kernels.outer_scratch_bytes));
 }
@@ -38,11 +37,11 @@ struct ProductShares {
     constexpr int64_t kRowBlock = 8, kEnoughRows = 64;
     if (context.threads == 1) return;
     if (batch_count % context.threads == 0 || batch_count >= 4 * context.threads)
-      batches = share_of(batch_count, 1, context.thread, context.threads);
+      batches = context.share(batch_count);
     else if (m >= kEnoughRows * context.threads)
-      rows = share_of(m, kRowBlock, context.thread, context.threads);
+      rows = context.share(m, kRowBlock);
     else
-      columns = share_of(n, column_block, context.thread, context.threads);
+      columns = context.share(n, column_block);
   }
   bool empty() const {
     return batches.first >= batches.last || rows.first >= rows.last || columns.first >= columns.last;
@@ -61,7 +60,7 @@ bool run(const PackCall& call, const CallContext& context, std::string&) {
                       .ld = call.ld,
                       .transposed = call.transposed};
   const PackKernel kernel = call.pairs ? pair_kernels(active_isa()).pack : kernels_of(call.dtype).pack;
-  const Share share = share_of(call.panels, 1, context.thread, context.threads);
+  const Share share = context.share(call.panels);
   if (share.first < share.last) kernel(args, share.first, share.last);
   return true;
 }
@@ -89,7 +88,7 @@ bool run(const ColumnSumCall& call, const CallContext& context, std::string&) {
   const ColumnSumKernel kernel = kernels_of(call.dtype).column_sum;
   char* out = context.at(call.result);
   for (const MatrixPlace& a : call.operand) {
-    const Share share = share_of(a.columns, 64 / size, context.thread, context.threads);
+    const Share share = context.share(a.columns, 64 / size);
     if (share.first < share.last)
       kernel(first_of(a, size, context), a.rows.evaluate(context.symbols), a.stride, out, share.first, share.last);
     out += a.columns * size;

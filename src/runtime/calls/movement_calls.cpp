@@ -9,16 +9,11 @@
 #include "base/inline_vector.h"
 #include "runtime/calls/calls.h"
 #include "runtime/movement.h"
-#include "runtime/share.h"
 
 namespace weft::runtime {
 namespace {
 
 // A call may be made in every step of a loop: nothing below allocates.
-
-Share share_of_member(int64_t count, const CallContext& context) {
-  return share_of(count, 1, context.thread, context.threads);
-}
 
 /// Copies a part to the elements of the destination from `start` on. Returns where the next part starts. Of a part
 /// without elements nothing but the sizes is evaluated (what its other dims come to may overflow): then all parts are
@@ -39,7 +34,7 @@ int64_t copy(const CopyCall& call, const CopyCall::Part& part, int64_t start, co
     dims[i].destination_step = dim.destination_step.evaluate(context.symbols);
   }
   const StridedCopy strided(dims, call.element_size);
-  const Share share = share_of_member(strided.units(), context);
+  const Share share = context.share(strided.units());
   if (share.first < share.last)
     strided.run(context.at(part.source, source * call.element_size),
                 context.at(call.destination, start * call.element_size), share.first, share.last);
@@ -60,9 +55,9 @@ std::optional<int64_t> add_rows(const ScatterAddCall& call, const CallContext& c
   const int64_t columns = call.columns.evaluate(context.symbols);
   Share rows{0, all_rows}, part{0, columns};
   if (columns >= 16 * context.threads)
-    part = share_of_member(columns, context);
+    part = context.share(columns);
   else
-    rows = share_of_member(all_rows, context);
+    rows = context.share(all_rows);
   return scatter_add_rows<T>(index_of(call.index, context), reinterpret_cast<const T*>(context.at(call.updates)),
                              reinterpret_cast<T*>(context.at(call.result)), all_rows, columns, rows.first, rows.last,
                              part.first, part.last);
@@ -83,7 +78,7 @@ bool run(const PadCall& call, const CallContext& context, std::string&) {
   if (row == 0) return true;
   const int64_t low = call.low.evaluate(context.symbols) * call.element_size;
   const int64_t taken = call.taken.evaluate(context.symbols) * call.element_size;
-  const Share share = share_of_member(rows, context);
+  const Share share = context.share(rows);
   for (int64_t i = share.first; i < share.last; ++i) {
     char* target = context.at(call.destination, i * row);
     std::memset(target, 0, static_cast<size_t>(low));
@@ -96,7 +91,7 @@ bool run(const PadCall& call, const CallContext& context, std::string&) {
 bool run(const GatherCall& call, const CallContext& context, std::string& error) {
   const int64_t rows = call.rows.evaluate(context.symbols);
   const RowIndex index = index_of(call.index, context);
-  const Share share = share_of_member(index.count, context);
+  const Share share = context.share(index.count);
   return complain(gather_rows(context.at(call.table), rows, call.columns.evaluate(context.symbols) * call.element_size,
                               index, context.at(call.result), share.first, share.last),
                   rows, error);
@@ -104,7 +99,7 @@ bool run(const GatherCall& call, const CallContext& context, std::string& error)
 
 bool run(const ScatterCall& call, const CallContext& context, std::string& error) {
   const int64_t rows = call.rows.evaluate(context.symbols);
-  const Share share = share_of_member(rows, context);
+  const Share share = context.share(rows);
   return complain(scatter_rows(context.at(call.table), index_of(call.index, context), context.at(call.updates),
                                context.at(call.result), rows,
                                call.columns.evaluate(context.symbols) * call.element_size, share.first, share.last),
