@@ -87,7 +87,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   Team& chosen =
       estimate(plan_.work, symbols) < target::kWakeWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout = this->layout({symbols, chosen.size(), aligned});
+  auto layout = this->layout({symbols, chosen.size(), aligned, settings().share_all});
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {

@@ -29,6 +29,7 @@ class NativeProgram {
     std::vector<int64_t> symbols;
     int64_t threads = 1;  ///< of the team
     bool uses_outputs = false;
+    bool share_all = false;  ///< Settings::share_all
     bool operator==(const LayoutKey&) const = default;
   };
   struct Layout {

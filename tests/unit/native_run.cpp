@@ -40,18 +40,19 @@ void run_guarded(const engine::Executable& executable, const std::vector<Array>&
 }
 
 /// The program compiled, or the one compiled last in this thread if it is the same under the same settings: tests run
-/// one program on many shapes, and compiling takes far longer than running.
+/// one program on many shapes, and compiling takes far longer than running. Settings::share_all is no part of that: it
+/// is read at each run.
 std::shared_ptr<const engine::Executable> compiled(const std::string& text) {
   struct Last {
     std::string text, isa;
     std::vector<std::string> disabled;
-    bool share_all, guard, delays;
+    bool guard, delays;
     bool operator==(const Last&) const = default;
   };
   thread_local Last last;
   thread_local std::shared_ptr<const engine::Executable> executable;
   const Settings& now = settings();
-  Last wanted{text, now.isa, now.disabled, now.share_all, now.guard, now.delays};
+  Last wanted{text, now.isa, now.disabled, now.guard, now.delays};
   if (!executable || wanted != last) {
     executable = nullptr;
     const bool verify = std::exchange(mutable_settings().verify, true);
