@@ -1,0 +1,333 @@
+#include <algorithm>
+#include <bit>
+
+#include "recorder/recording_internal.h"
+
+namespace weft::recorder {
+
+namespace {
+
+/// Words in most keys.
+constexpr size_t kUsualKey = 32;
+
+/// The state other than the arguments' types on which the results' types depend.
+int64_t default_dtype() { return static_cast<int64_t>(c10::get_default_dtype_as_scalartype()); }
+
+/// Codes of arguments in a record.
+enum Tag : int64_t { kNone, kUndefined, kOwn, kOutside, kWrapped, kInt, kBool, kDouble, kInts, kText, kDevice, kList };
+
+/// The shape of x[i] is known if i are integers. If i is a mask, its values must be known.
+bool has_known_shape(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
+  if (op.schema().name() != "aten::index") return false;
+  for (const c10::IValue& index : arguments[1].toListRef()) {
+    if (!index.isTensor() || !index.toTensor().defined()) continue;
+    auto dtype = index.toTensor().scalar_type();
+    if (dtype == at::kBool || dtype == at::kByte) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Recording::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  try {
+    if (interceptor_ == nullptr || !interceptor_->intercept(op, stack)) record(op, stack);
+  } catch (const ReadsValueError& error) {
+    failure_ = {Failure::kReadsValue, error.what(), {}};
+    throw;
+  } catch (const MutationError& error) {
+    failure_ = {Failure::kMutates, error.what(), error.tensor};
+    throw;
+  } catch (const UnsupportedError& error) {
+    failure_ = {Failure::kUnsupported, error.what(), {}};
+    throw;
+  } catch (const UnrecordableError& error) {
+    failure_ = {Failure::kUnrecordable, error.what(), {}};
+    throw;
+  }
+}
+
+void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const Traits& traits = traits_of(op);
+  const size_t count = op.schema().arguments().size();
+  if (traits.reads_values && !has_known_shape(op, torch::jit::last(stack, count))) return run_now(op, stack);
+  if (traits.is_lift && own(stack.back().toTensor()) == nullptr) return;
+  // torch.tensor fills memory by itself.
+  if (op.schema().name() == "aten::empty" && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) {
+    NotRecorded guard;
+    return op.callBoxed(&stack);
+  }
+  Call call{op, traits, torch::jit::last(stack, count), {}, {}};
+  call.key.reserve(kUsualKey);
+  call.key.insert(call.key.end(), {traits.name, default_dtype()});
+  refuse_mutation(call);
+  Operation operation{op, arguments_.size(), record_.words().size(), 0, at::GradMode::is_enabled(), {}};
+  record_.fixed(traits.name << 1 | static_cast<int64_t>(operation.grad_mode));
+  for (const c10::IValue& argument : call.arguments) write(call, argument);
+  for (const c10::IValue& argument : call.arguments) {
+    arguments_.push_back(interceptor_ == nullptr ? argument : as_it_is(argument));
+  }
+  operation.end_word = record_.words().size();
+  push_results(call, stack);
+  operation.results = std::move(call.results);
+  makers_.resize(static_cast<size_t>(values_), kNoMaker);
+  for (int64_t result : operation.results) {
+    if (result >= 0 && makers_[static_cast<size_t>(result)] == kNoMaker)
+      makers_[static_cast<size_t>(result)] = operations_.size();
+  }
+  operations_.push_back(std::move(operation));
+}
+
+void Recording::refuse_mutation(Call& call) {
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    if (!call.traits.writes[i] || call.arguments[i].isNone()) continue;
+    std::vector<at::Tensor> changed;
+    if (call.arguments[i].isTensor()) changed.push_back(call.arguments[i].toTensor());
+    if (call.arguments[i].isTensorList()) changed = call.arguments[i].toTensorVector();
+    for (const at::Tensor& tensor : changed) {
+      if (!tensor.defined()) continue;
+      auto* value = own(tensor);
+      if (value != nullptr && value->storage >= 0) {
+        // It changes the value but not its derivative, which no operation out of place does.
+        bool is_seen = at::GradMode::is_enabled() && tensor.requires_grad();
+        if (!is_seen && requires_gradient(value->storage))
+          throw UnsupportedError("a change in place that autograd doesn't see");
+        changed_.insert(value->storage);
+        continue;
+      }
+      std::string name = call.op.schema().name();
+      throw MutationError(name.substr(name.find("::") + 2),
+                          value != nullptr ? outside_[static_cast<size_t>(-1 - value->storage)] : original(tensor));
+    }
+  }
+}
+
+/// Whether a live tensor that shares this memory requires a gradient.
+bool Recording::requires_gradient(int64_t storage) const {
+  return std::ranges::any_of(made_, [&](const auto& made) {
+    auto tensor = made.lock();
+    return tensor.defined() && static_cast<RecordingTensor*>(tensor.get())->storage == storage &&
+           tensor->requires_grad();
+  });
+}
+
+void Recording::write_number(Call& call, const at::Tensor& number) {
+  record_.fixed(kWrapped);
+  record_.fixed(static_cast<int64_t>(number.scalar_type()));
+  call.key.insert(call.key.end(), {kWrapped, static_cast<int64_t>(number.scalar_type())});
+  NotRecorded guard;
+  if (number.scalar_type() == at::kDouble) {
+    record_.number(*number.const_data_ptr<double>());
+  } else if (number.scalar_type() == at::kLong) {
+    record_.size(*number.const_data_ptr<int64_t>());
+  } else if (number.scalar_type() == at::kBool) {
+    record_.fixed(static_cast<int64_t>(*number.const_data_ptr<bool>()));
+  } else {
+    throw UnsupportedError("a number of " + c10::str(number.scalar_type()));
+  }
+}
+
+void Recording::write_tensor(Call& call, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    record_.fixed(kUndefined);
+    call.key.push_back(kUndefined);
+    return;
+  }
+  auto* value = own(tensor);
+  if (value == nullptr && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return write_number(call, tensor);
+  record_.fixed(value != nullptr ? kOwn : kOutside);
+  call.key.insert(call.key.end(), {kOwn, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
+  call.key.insert(call.key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  call.key.insert(call.key.end(), tensor.strides().begin(), tensor.strides().end());
+  if (value != nullptr) {
+    record_.fixed(value->id);
+    return;
+  }
+  if (auto* other = as_recording(original(tensor))) {
+    Recording* outer = before_;
+    while (outer != nullptr && outer->serial_ != other->recording) outer = outer->before_;
+    if (outer == nullptr) throw UnsupportedError("a tensor that an earlier run of a step kept; it never had a value");
+  }
+  record_.fixed(outside_index(tensor));
+}
+
+void Recording::write(Call& call, const c10::IValue& argument) {
+  auto both = [&](Tag tag, int64_t word) {
+    record_.fixed(tag);
+    record_.fixed(word);
+    call.key.insert(call.key.end(), {tag, word});
+  };
+  if (argument.isTensor()) {
+    write_tensor(call, argument.toTensor());
+  } else if (argument.isNone()) {
+    record_.fixed(kNone);
+    call.key.push_back(kNone);
+  } else if (argument.isBool()) {
+    both(kBool, static_cast<int64_t>(argument.toBool()));
+  } else if (argument.isInt() || argument.isSymInt()) {
+    int64_t value = argument.isInt() ? argument.toInt() : argument.toSymInt().guard_int(__FILE__, __LINE__);
+    record_.fixed(kInt);
+    record_.size(value);
+    call.key.insert(call.key.end(), {kInt, value});
+  } else if (argument.isDouble()) {
+    record_.fixed(kDouble);
+    record_.number(argument.toDouble());
+    call.key.push_back(kDouble);
+    if (!call.traits.takes_tensors) call.key.push_back(std::bit_cast<int64_t>(argument.toDouble()));
+  } else if (argument.isIntList() || argument.isSymIntList()) {
+    std::vector<int64_t> values;
+    if (argument.isIntList()) {
+      values = argument.toIntVector();
+    } else {
+      for (const auto& one : argument.toSymIntVector()) values.push_back(one.guard_int(__FILE__, __LINE__));
+    }
+    record_.fixed(kInts);
+    record_.sizes(values);
+    call.key.insert(call.key.end(), {kInts, static_cast<int64_t>(values.size())});
+    call.key.insert(call.key.end(), values.begin(), values.end());
+  } else if (argument.isString()) {
+    std::string text = argument.toStringRef();
+    record_.fixed(kText);
+    record_.text(text);
+    Record spelled;
+    spelled.text(text);
+    call.key.push_back(kText);
+    call.key.insert(call.key.end(), spelled.words().begin(), spelled.words().end());
+  } else if (argument.isDevice()) {
+    both(kDevice, static_cast<int64_t>(argument.toDevice().type()));
+  } else if (argument.isTensorList() || argument.isList()) {
+    auto list = argument.toListRef();
+    both(kList, static_cast<int64_t>(list.size()));
+    for (const c10::IValue& item : list) write(call, item);
+  } else {
+    throw UnsupportedError(call.op.schema().name() + " with a " + argument.tagKind());
+  }
+}
+
+std::shared_ptr<const ResultShapes> Recording::shapes_of(const Call& call) {
+  auto shapes = known_shapes(call.key);
+  if (shapes == nullptr) {
+    NotRecorded guard;
+    shapes = find_shapes(call.op, call.arguments, call.key);
+  }
+  return shapes;
+}
+
+void Recording::push_results(Call& call, torch::jit::Stack& stack) {
+  auto shapes = shapes_of(call);
+  for (const auto& [index, shape] : shapes->resized) {
+    if (auto* value = own(call.arguments[index].toTensor())) value->resize(shape.sizes, shape.strides);
+  }
+  torch::jit::Stack results;
+  results.reserve(shapes->results.size());
+  call.results.reserve(shapes->results.size());
+  for (size_t i = 0; i < shapes->results.size(); ++i) {
+    const Traits::Return& traits = call.traits.returns.at(i);
+    if (traits.is_argument && traits.argument >= 0) {
+      const c10::IValue& argument = call.arguments[static_cast<size_t>(traits.argument)];
+      if (argument.isTensor()) call.results.push_back(id(argument.toTensor()).value_or(-1));
+      results.push_back(argument);
+      continue;
+    }
+    int64_t storage = -1;
+    bool is_view = false;
+    if (traits.argument >= 0 && call.arguments[static_cast<size_t>(traits.argument)].isTensor()) {
+      const at::Tensor& base = call.arguments[static_cast<size_t>(traits.argument)].toTensor();
+      auto* value = own(base);
+      storage = value != nullptr ? value->storage : -1 - outside_index(base);
+      is_view = true;
+    }
+    if (!shapes->is_list[i]) {
+      results.emplace_back(push_result(call, shapes->results[i][0], is_view ? storage : values_));
+      continue;
+    }
+    std::vector<at::Tensor> tensors;
+    for (const ResultShape& shape : shapes->results[i]) {
+      tensors.push_back(push_result(call, shape, is_view ? storage : values_));
+    }
+    results.emplace_back(std::move(tensors));
+  }
+  torch::jit::drop(stack, call.arguments.size());
+  stack.insert(stack.end(), results.begin(), results.end());
+}
+
+at::Tensor Recording::push_result(Call& call, const ResultShape& shape, int64_t storage) {
+  if (!shape.is_defined) {
+    call.results.push_back(-1);
+    record_.fixed(kUndefined);
+    return {};
+  }
+  record_.fixed(static_cast<int64_t>(shape.dtype));
+  record_.sizes({shape.sizes.data(), shape.sizes.size()});
+  call.results.push_back(values_);
+  return make(shape.dtype, shape.sizes, shape.strides, storage);
+}
+
+std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                           const Record& part, size_t payload) {
+  Operation operation{std::nullopt, arguments_.size(), record_.words().size(), 0, true, {}, payload};
+  record_.fixed(kDerived);
+  for (const auto* list : {&inputs, &values}) {
+    record_.fixed(static_cast<int64_t>(list->size()));
+    for (const at::Tensor& tensor : *list) {
+      auto number = id(tensor);
+      if (!number) throw UnsupportedError("a torch.autograd.Function of a number");
+      record_.fixed(*number);
+    }
+    arguments_.push_back(interceptor_ == nullptr ? c10::IValue(*list) : as_it_is(*list));
+  }
+  record_.append(part);
+  operation.end_word = record_.words().size();
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& value : values) {
+    operation.results.push_back(values_);
+    results.push_back(make(value.scalar_type(), value.sizes(), contiguous_strides(value.sizes()), values_));
+  }
+  operations_.push_back(std::move(operation));
+  return results;
+}
+
+std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                           std::string vjp) {
+  auto results = derived(inputs, values, Record(), 0);
+  operations_.back().vjp = std::move(vjp);
+  return results;
+}
+
+bool Recording::shares_memory(const at::Tensor& tensor) const {
+  auto* value = own(tensor);
+  auto found = value != nullptr ? sharers_.find(value->storage) : sharers_.end();
+  return found == sharers_.end() || found->second > 1;
+}
+
+/// The argument with tensors of their own, which stay the values that they are when others are rebound.
+c10::IValue Recording::as_it_is(const c10::IValue& argument) const {
+  if (argument.isTensor()) {
+    auto* value = own(argument.toTensor());
+    if (value == nullptr) return argument;
+    return at::detail::make_tensor<RecordingTensor>(argument.toTensor().scalar_type(), value->sizes(), value->strides(),
+                                                    serial_, value->id, value->storage);
+  }
+  if (argument.isTensorList()) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& tensor : argument.toTensorVector()) tensors.push_back(as_it_is(tensor).toTensor());
+    return tensors;
+  }
+  if (argument.isList() && !argument.isIntList() && !argument.isDoubleList() && !argument.isBoolList()) {
+    auto list = argument.toList();
+    c10::impl::GenericList copy(list.elementType());
+    for (const c10::IValue& item : list) copy.push_back(as_it_is(item));
+    return copy;
+  }
+  return argument;
+}
+
+void Recording::rebind(const at::Tensor& tensor, const at::Tensor& result) {
+  auto* value = own(tensor);
+  auto* next = own(result);
+  TORCH_CHECK(value != nullptr && next != nullptr, "weft internal error: a change of a tensor from outside");
+  value->id = next->id;
+  value->resize(result.sizes(), result.strides());
+}
+
+}  // namespace weft::recorder

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "recorder/recording.h"
+#include "recorder/traits.h"
+
+namespace weft::recorder {
+
+/// Whether this thread's operations reach the recorder's kernels.
+void include_keys(bool included);
+
+/// While it lives, this thread's operations are not recorded.
+struct NotRecorded {
+  NotRecorded() { include_keys(false); }
+  ~NotRecorded() { include_keys(true); }
+  NotRecorded(const NotRecorded&) = delete;
+  NotRecorded& operator=(const NotRecorded&) = delete;
+};
+
+std::vector<int64_t> contiguous_strides(at::IntArrayRef sizes);
+
+/// The tensor that a stand-in stands for.
+at::Tensor original(const at::Tensor& tensor);
+
+/// Whether it is a tensor of a transform, whose values are another tensor's.
+bool is_wrapper(const at::Tensor& tensor);
+
+/// In place of the operation, for a value that no operation has made.
+constexpr size_t kNoMaker = SIZE_MAX;
+
+/// Codes of entries in a record that are no operations; operations have positive numbers.
+enum Part : int64_t { kDerived = -1, kOutputs = -2 };
+
+/// An operation that is being recorded.
+struct Recording::Call {
+  const c10::OperatorHandle& op;
+  const Traits& traits;
+  at::ArrayRef<c10::IValue> arguments;
+  std::vector<int64_t> key;  ///< the operation with its arguments' types
+  std::vector<int64_t> results;
+};
+
+}  // namespace weft::recorder
