@@ -437,25 +437,5 @@ TEST_P(KernelsTest, LongColumnSumsStayPrecise) {
   });
 }
 
-TEST(IsaTest, GenericIsAlwaysThere) { EXPECT_TRUE(supports(Isa::kGeneric)); }
-
-TEST(IsaTest, SettingForcesTheIsa) {
-  const std::string before = mutable_settings().isa;
-  mutable_settings().isa = "generic";
-  EXPECT_EQ(active_isa(), Isa::kGeneric);
-  mutable_settings().isa = "mmx";
-  try {
-    active_isa();
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "WEFT_ISA=mmx: unknown instruction set; known are avx512, avx2, generic");
-  }
-  mutable_settings().isa = "";
-  EXPECT_TRUE(supports(active_isa()));
-  mutable_settings().isa = before;
-}
-
-TEST(IsaTest, OtherTypesHaveNoKernels) { EXPECT_THROW(kernels(Isa::kGeneric, DType::kI32), InternalError); }
-
 }  // namespace
 }  // namespace weft::runtime
