@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import zlib
@@ -18,6 +19,12 @@ import weft
 # slices of the scheduler's time, which makes a call thirty times slower: one thread each (what a test starts has
 # OMP_NUM_THREADS from the Makefile).
 SHARES_CORES = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def heed_interrupts() -> None:
+    """For a child's preexec_fn: SIGINT has its default effect in it, though a shell that started pytest in the
+    background has made pytest, and what it starts, ignore the signal."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

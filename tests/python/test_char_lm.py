@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -12,34 +11,29 @@ from pathlib import Path
 
 import pytest
 import torch
+from shared_fixtures import heed_interrupts
 from torch import nn
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "char_lm.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "char_lm.py"
+sys.path.insert(0, str(SCRIPT.parent))
+
+import char_lm as script  # noqa: E402
+from language_model.checkpoint import write_atomically  # noqa: E402
+from language_model.text import Streams, Text  # noqa: E402
+
 SMALL = [
-    "--width",
-    "12",
-    "--batch",
-    "4",
-    "--length",
-    "16",
-    "--validate-every",
-    "1000",
-    "--sample",
-    "20",
-    "--threads",
-    "1",
-]
+    "--width", "12", "--batch", "4", "--length", "16", "--validate-every", "1000", "--sample", "20", "--threads", "1",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def char_lm():
-    specification = importlib.util.spec_from_file_location("char_lm", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["char_lm"] = module
-    specification.loader.exec_module(module)
-    text = module.load_text()
-    module.load_text = lambda: module.Text(text.characters, text.train[:3000], text.validation[:200])
-    return module
+    """The program on a part of its text."""
+    load_text = script.load_text
+    text = load_text()
+    script.load_text = lambda: Text(text.characters, text.train[:3000], text.validation[:200])
+    yield script
+    script.load_text = load_text
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +99,9 @@ def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(run, tmp_path, cel
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_a_checkpoint(tmp_path, number):
     command = [sys.executable, str(SCRIPT), *SMALL, "--backend", "eager", "--seconds", "60", "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     assert "parameters" in process.stdout.readline()
     process.stdout.readline()
     assert "step" in process.stdout.readline()  # the first steps are done
@@ -118,7 +114,7 @@ def test_a_signal_ends_it_with_a_checkpoint(tmp_path, number):
     assert sorted(os.listdir(tmp_path)) == ["char_lm.json", "char_lm.png", "char_lm.pt"]  # nothing half-written
 
 
-def test_a_failed_write_leaves_the_checkpoint_that_was_there(char_lm, tmp_path):
+def test_a_failed_write_leaves_the_checkpoint_that_was_there(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -127,7 +123,7 @@ def test_a_failed_write_leaves_the_checkpoint_that_was_there(char_lm, tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        char_lm.write_atomically(path, fail)
+        write_atomically(path, fail)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["file"]
 
 
@@ -158,8 +154,8 @@ def test_resuming_refuses_what_contradicts_the_checkpoint(run, char_lm, capsys, 
     assert "the checkpoint is at step 2 already" in refuse(char_lm, capsys, *resume, "--steps", 2)
 
 
-def test_streams_read_the_text_in_order(char_lm):
-    data = char_lm.Streams(torch.arange(101), batch=4, length=6)
+def test_streams_read_the_text_in_order():
+    data = Streams(torch.arange(101), batch=4, length=6)
     assert data.windows == 4  # 25 characters a stream
     x, y, restart = data.window(0)
     assert restart and x[:, 1].tolist() == list(range(25, 31)) and torch.equal(y, x + 1)

@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from shared_fixtures import heed_interrupts
 
 import weft
 from weft import _command_line
@@ -29,7 +30,16 @@ def environment() -> dict[str, str]:
 
 
 def command(words: list[str], folder: Path, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300, **options)
+    return subprocess.run(
+        words,
+        cwd=folder,
+        env=environment(),
+        preexec_fn=heed_interrupts,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,
+    )
 
 
 def both_ways(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
@@ -164,7 +174,13 @@ def test_control_c(tmp_path: Path) -> None:
     ends = []
     for words in (PLAIN, UNDER_WEFT):
         process = subprocess.Popen(
-            [*words, "script.py"], cwd=tmp_path, env=environment(), stdout=-1, stderr=-1, text=True
+            [*words, "script.py"],
+            cwd=tmp_path,
+            env=environment(),
+            preexec_fn=heed_interrupts,
+            stdout=-1,
+            stderr=-1,
+            text=True,
         )
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.2)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from shared_fixtures import heed_interrupts
 from torch import nn
 
 from weft._command_line import main
@@ -125,7 +126,8 @@ def test_an_interrupt_ends_a_long_search() -> None:
         import weft.verification
         threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         sys.exit(main(["verify", "a.pt", "c.pt"]))"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, preexec_fn=heed_interrupts)
     assert done.returncode == 130 and done.stderr == "weft verify: interrupted\n", done.stderr
 
 
