@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from report import BROKEN, cell_text, geometric_mean, median, number, percent, ratio, times
+from report import BROKEN, cell_text, geometric_mean, markdown_table, median, number, percent, ratio, times
 
 TITLES = {
     "weft": "Weft",
@@ -147,11 +147,6 @@ def print_report(report: dict[str, Any], console: Console) -> None:
         console.print(table)
     for line in (*reasons(report), *(means(report, mode) for mode in modes_of(report))):
         console.print(line)
-
-
-def markdown_table(header: list[str], body: list[list[str]], left: int = 1) -> list[str]:
-    lines = [header, ["---"] * left + ["---:"] * (len(header) - left), *body]
-    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def markdown(report: dict[str, Any]) -> str:

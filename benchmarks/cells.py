@@ -25,14 +25,13 @@ from rich.progress import Progress
 from cases import Case, Data
 from cell_cases import SIZES, CellCase, cotangents_of, example_of, multiply_adds, torch_call
 from cell_report import markdown, print_report
-from compare import comma_list, commit, processor, versions
+from harness import ROOT, comma_list, default_threads, interleaved, new_report, refuse_unknown, skipped, use_cores
 from measure import distance_of_norms, summary
 from peers import Prepared, Result, SkipCase
 from peers.cells import Compiled, JaxScan, Loop, Weft, as_loop, in_python
 from peers.pytorch import Weft as BuiltIn
 from readme_table import replaced
 
-ROOT = Path(__file__).resolve().parent.parent
 MODES = ("forward", "training")
 PEERS = ("weft", "loop", "compiled_step", "compiled_loop", "jax")
 # Of float32 sums in another order, by the norms of tensors. Not by entries: where an activation has a kink (relu, the g
@@ -45,7 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", type=comma_list, default=list(SIZES), help=f"of {', '.join(SIZES)}")
     parser.add_argument("--modes", type=comma_list, default=list(MODES), help=f"of {', '.join(MODES)}")
     parser.add_argument("--peers", type=comma_list, default=list(PEERS), help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
+    parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--rounds", type=int, default=7, help="interleaved repetitions")
     parser.add_argument("--seconds", type=float, default=0.3, help="of each peer in a round")
     parser.add_argument("--cpu", action="store_true", help="one thread, and its processor time in place of the wall's")
@@ -56,10 +55,7 @@ def arguments() -> argparse.Namespace:
     if options.cpu:
         options.threads = 1
         os.environ["BENCH_CPU_CLOCK"] = "1"
-    for name, known in (("cells", SIZES), ("modes", MODES), ("peers", PEERS)):
-        for value in getattr(options, name):
-            if value not in known:
-                parser.error(f"--{name}: there is no '{value}'; there are {', '.join(known)}")
+    refuse_unknown(parser, options, {"cells": SIZES, "modes": MODES, "peers": PEERS})
     return options
 
 
@@ -105,12 +101,8 @@ def prepare(peer: Any, case: CellCase, cotangents: list[Any], expected: Result) 
             entry["difference"] = distance_of_norms(expected, found)
         else:
             prepared.run()
-    except SkipCase as reason:
-        return None, {"skipped": str(reason)}
-    except ImportError as missing:
-        return None, {"skipped": f"not installed: {missing}"}
-    except Exception as error:  # one that breaks must not end the run of the others; the report says so
-        return None, {"skipped": f"FAILED: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"}
+    except Exception as error:
+        return None, skipped(error)
     entry["cold_s"] = getattr(prepared, "compile_seconds", time.perf_counter() - start)
     if entry.get("difference", 0) > TOLERANCE:
         prepared.close()
@@ -138,7 +130,7 @@ def run_case(case: CellCase, peers: list[Any], options: argparse.Namespace) -> d
     try:
         expected = reference(case, cotangents)
     except SkipCase as reason:
-        return {"weft": {"skipped": str(reason)}}
+        return {"weft": skipped(reason)}
     entries: dict[str, Any] = {}
     ready: dict[str, Prepared] = {}
     for peer in peers:
@@ -154,11 +146,7 @@ def run_case(case: CellCase, peers: list[Any], options: argparse.Namespace) -> d
     like = built_in(case)
     if like is not None:
         ready["built_in"], entries["built_in"] = like
-    samples: dict[str, list[float]] = {name: [] for name in ready}
-    for _ in range(options.rounds):
-        for name, prepared in ready.items():
-            time.sleep(0.03)  # the last one's threads stop spinning
-            samples[name] += prepared.time(options.seconds)
+    samples = interleaved(ready, options.rounds, options.seconds)
     for name, prepared in ready.items():
         factor = case.size.steps / entries[name].get("scaled_from_steps", case.size.steps)
         entries[name] |= summary([factor * sample for sample in samples[name]])
@@ -181,19 +169,8 @@ def first_calls(cells: list[str]) -> dict[str, Any]:
 def main() -> int:
     options = arguments()
     console = Console(width=None if sys.stdout.isatty() else 150)
-    # Every peer, in this process or its child, has the same cores.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    report: dict[str, Any] = {
-        "machine": {"cpu": processor(), "threads": options.threads, "cpu_clock": options.cpu},
-        "versions": versions(),
-        "commit": commit(),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "budget_s": options.budget,
-        "cases": [],
-    }
+    use_cores(options.threads)
+    report = new_report({"threads": options.threads, "cpu_clock": options.cpu}) | {"budget_s": options.budget}
     peers = make_peers(options)
     cases = [CellCase(name, mode, SIZES[name]) for name in options.cells for mode in options.modes]
     with Progress(console=console, transient=True) as progress:

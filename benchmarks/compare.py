@@ -10,28 +10,25 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib.metadata
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import Progress
 
 from cases import CELLS, MODES, QUICK_SHAPES, SHAPES, Case, Data, grid, limit, parse_shape
+from harness import ROOT, comma_list, default_threads, interleaved, new_report, refuse_unknown, skipped, use_cores
 from measure import distance, resident_bytes, summary
-from peers import Peer, Prepared, Result, SkipCase
+from peers import Peer, Prepared, Result
 from peers.inference import OnnxRuntime, OpenVino
 from peers.pytorch import Eager, Inductor, Weft
 from peers.xla import Xla
 from report import failures, print_report, summarise
 
-ROOT = Path(__file__).resolve().parent.parent
 PEERS = ("weft", "eager", "inductor", "xla", "onnxruntime", "openvino")
 # Of float32 sums in another order over up to 25,600 rows, relative to the largest entry.
 TOLERANCE = 5e-4
@@ -44,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", type=comma_list, help=f"of {', '.join(CELLS)} (default: gru,lstm)")
     parser.add_argument("--modes", type=comma_list, default=list(MODES), help=f"of {', '.join(MODES)}")
     parser.add_argument("--peers", type=comma_list, help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
+    parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--rounds", type=int, help="interleaved repetitions (default: 7, quick: 3)")
     parser.add_argument("--seconds", type=float, help="of each peer in a round (default: 0.3, quick: 0.1)")
     parser.add_argument("--inductor-budget", type=float, default=60, help="seconds of compile time to give up after")
@@ -55,20 +52,13 @@ def arguments() -> argparse.Namespace:
     options.peers = options.peers or [peer for peer in PEERS if not (options.quick and peer == "inductor")]
     options.rounds = options.rounds or (3 if options.quick else 7)
     options.seconds = options.seconds or (0.1 if options.quick else 0.3)
-    for name, known in (("cells", CELLS), ("modes", MODES), ("peers", PEERS)):
-        for value in getattr(options, name):
-            if value not in known:
-                parser.error(f"--{name}: there is no '{value}'; there are {', '.join(known)}")
+    refuse_unknown(parser, options, {"cells": CELLS, "modes": MODES, "peers": PEERS})
     for shape in options.shapes:
         try:
             parse_shape(shape)
         except ValueError as error:
             parser.error(str(error))
     return options
-
-
-def comma_list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def make_peers(options: argparse.Namespace) -> list[Peer]:
@@ -111,12 +101,8 @@ def prepare(peer: Peer, case: Case, data: Data, expected: Result) -> tuple[Prepa
     try:
         prepared = peer.prepare(case, data)
         found = prepared.result()
-    except SkipCase as reason:
-        return None, {"skipped": str(reason)}
-    except ImportError as missing:
-        return None, {"skipped": f"not installed: {missing}"}
-    except Exception as error:  # one that breaks must not end the run of the others; the report says so
-        return None, {"skipped": f"FAILED: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"}
+    except Exception as error:
+        return None, skipped(error)
     entry: dict[str, Any] = {"cold_ms": 1e3 * (time.perf_counter() - start), "difference": distance(expected, found)}
     if entry["difference"] > TOLERANCE:
         prepared.close()
@@ -135,11 +121,7 @@ def run_case(case: Case, peers: list[Peer], options: argparse.Namespace) -> dict
         prepared, entries[peer.name] = prepare(peer, case, data, expected)
         if prepared is not None:
             ready[peer.name] = prepared
-    samples: dict[str, list[float]] = {name: [] for name in ready}
-    for _ in range(options.rounds):
-        for name, prepared in ready.items():
-            time.sleep(0.03)  # the last one's threads stop spinning
-            samples[name] += prepared.time(options.seconds)
+    samples = interleaved(ready, options.rounds, options.seconds)
     for name, prepared in ready.items():
         entries[name] |= summary(samples[name])
         prepared.close()
@@ -147,47 +129,14 @@ def run_case(case: Case, peers: list[Peer], options: argparse.Namespace) -> dict
     return entries
 
 
-def versions() -> dict[str, str]:
-    names = ("torch", "jax", "onnxruntime", "openvino", "weft")
-    found = {}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
-
-
-def commit() -> str:
-    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return done.stdout.strip()
-
-
 def main() -> int:
     options = arguments()
     console = Console(width=None if sys.stdout.isatty() else 150)
-    # Every peer, in this process or its child, has the same cores.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
+    use_cores(options.threads)
     machine = calibrate(options.threads)
     if machine is None:
         console.print("The limit is not calibrated: `make build` makes the program that measures it.", style="yellow")
-    report: dict[str, Any] = {
-        "machine": {"cpu": processor(), "threads": options.threads, "calibration": machine},
-        "versions": versions(),
-        "commit": commit(),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "cases": [],
-    }
+    report = new_report({"threads": options.threads, "calibration": machine})
     peers = make_peers(options)
     cases = list(grid(options.cells, options.modes, options.shapes))
     # Loading the peers' libraries is nobody's memory or first call.

@@ -5,18 +5,18 @@ Usage: loops.py [STEPS...]     prints a table, for the given numbers of steps (3
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 import weft
+from measure import median_ms
 from weft import backend
 
 BATCH, INPUT, HIDDEN = 16, 64, 128
+ROUNDS = 15
 
 
 class Loop(nn.Module):
@@ -45,16 +45,6 @@ class Loop(nn.Module):
         return torch.stack(outputs)
 
 
-def milliseconds(run: Callable[[], object], rounds: int = 15) -> float:
-    """The median time of a call."""
-    times = []
-    for _ in range(rounds + 2):
-        start = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times[2:])
-
-
 def measure(name: str, model: nn.Module, x: Tensor) -> None:
     def forward() -> None:
         with torch.no_grad():
@@ -69,7 +59,7 @@ def measure(name: str, model: nn.Module, x: Tensor) -> None:
     training()
     first = time.perf_counter() - start
     own = backend.stats.seconds - before
-    times = f"{milliseconds(forward):10.2f} {milliseconds(training):10.2f}"
+    times = f"{median_ms(forward, ROUNDS, warm_up=2):10.2f} {median_ms(training, ROUNDS, warm_up=2):10.2f}"
     print(f"{x.shape[0]:6} {name:28} {times} {first:10.2f} {own:10.2f}")
 
 

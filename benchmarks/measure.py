@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import statistics
 import time
@@ -41,6 +42,11 @@ def timed_calls(run: Callable[[], object], seconds: float, warm_up: int = 1, mos
         run()
         samples.append(clock() - start)
     return samples
+
+
+def median_ms(run: Callable[[], object], calls: int, warm_up: int = 0) -> float:
+    """The median milliseconds of `calls` calls, after `warm_up` that don't count."""
+    return 1e3 * statistics.median(timed_calls(run, seconds=math.inf, warm_up=warm_up, most=calls))
 
 
 def _status_bytes(field: str) -> int:

@@ -189,6 +189,12 @@ def print_report(report: dict[str, Any], console: Console) -> None:
                 console.print(f"  {line}", highlight=False, markup=False)
 
 
+def markdown_table(header: list[str], body: list[list[str]], left: int = 1) -> list[str]:
+    """Its lines; the first `left` columns are aligned to the left, the others to the right."""
+    rule = "|---" * left + "|---:" * (len(header) - left) + "|"
+    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in body)]
+
+
 def markdown(report: dict[str, Any]) -> str:
     """The README's section."""
     machine = report["machine"]
@@ -208,11 +214,8 @@ def markdown(report: dict[str, Any]) -> str:
         )
     for cell, mode, cases in groups(report):
         peers = peers_of(cases)
-        titles = header(peers)
         parts.append(f"**{cell.upper()}, {mode}**")
-        lines = ["| " + " | ".join(titles) + " |", "|---" + "|---:" * (len(titles) - 1) + "|"]
-        lines += ["| " + " | ".join(row) + " |" for row in rows(cases, peers)]
-        parts.append("\n".join(lines))
+        parts.append("\n".join(markdown_table(header(peers), rows(cases, peers))))
     for title, lines in (
         ("Geometric means over the shapes, how many times faster:", summary_lines(report)),
         ("Compiling a one-layer cell, cold, without the cache:", compile_lines(report)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import weft
+from measure import median_ms
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from cells.layer_norm_gru import LayerNormGRU
@@ -48,15 +48,6 @@ def cases() -> list[Case]:
         module, xs = kind(width, width).eval(), torch.randn(steps, batch, width)
         found.append((f"{kind.__name__} T{steps} B{batch} H{width}", lambda module=module, xs=xs: module(xs)))
     return found
-
-
-def median_ms(call: Callable[[], object], repeat: int) -> float:
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        call()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
 
 
 def tensors(value: object) -> list[Tensor]:

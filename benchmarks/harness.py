@@ -1,0 +1,96 @@
+"""What compare.py and cells.py share: their options, the cores that they run on, how peers take turns."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import subprocess
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from peers import Prepared, SkipCase
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def comma_list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def refuse_unknown(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, known: Mapping[str, Collection[str]]
+) -> None:
+    """A parser error for a value of a list option that isn't among those known."""
+    for name, there_are in known.items():
+        for value in getattr(options, name):
+            if value not in there_are:
+                parser.error(f"--{name}: there is no '{value}'; there are {', '.join(there_are)}")
+
+
+def default_threads() -> int:
+    return min(2, len(os.sched_getaffinity(0)))
+
+
+def use_cores(threads: int) -> None:
+    """Every peer, in this process or its child, has the same cores from here on."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+
+
+def new_report(machine: dict[str, Any]) -> dict[str, Any]:
+    """Machine, versions, commit and date; no cases yet."""
+    return {
+        "machine": {"cpu": processor(), **machine},
+        "versions": versions(),
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cases": [],
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for name in ("torch", "jax", "onnxruntime", "openvino", "weft"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def skipped(error: Exception) -> dict[str, str]:
+    """The entry of a peer that could not be prepared. One that breaks does not end the run of the others."""
+    if isinstance(error, SkipCase):
+        return {"skipped": str(error)}
+    if isinstance(error, ImportError):
+        return {"skipped": f"not installed: {error}"}
+    return {"skipped": f"FAILED: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"}
+
+
+def interleaved(ready: Mapping[str, Prepared], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Seconds of each call by peer; peers take turns, so that a slow minute of the machine meets all alike."""
+    samples: dict[str, list[float]] = {name: [] for name in ready}
+    for _ in range(rounds):
+        for name, prepared in ready.items():
+            time.sleep(0.03)  # the last one's threads stop spinning
+            samples[name] += prepared.time(seconds)
+    return samples
