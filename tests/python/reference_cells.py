@@ -103,55 +103,67 @@ def run_direction(module, suffix, x, carry, is_init, backwards):
 
 def step(module, suffix, x, carry, h):
     """The next carry; h is the hidden state as the recurrent product sees it."""
-
-    def get(name):
-        return getattr(module, name + suffix, None)
-
-    w_ih, w_hh, b_ih, b_hh = (get(name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-    zeros = x.new_zeros(w_ih.shape[0])
-    b_ih, b_hh = zeros if b_ih is None else b_ih, zeros if b_hh is None else b_hh
-    gain_x, gain_h = get("weight_ln_ih"), get("weight_ln_hh")
-
-    def product(v, weight, gain, bias, rows):
-        p = v @ weight[rows].T
-        if module.layer_norm:
-            p = functional.layer_norm(p, p.shape[-1:]) * gain[rows]
-        return p + bias[rows]
-
-    gate = activation(getattr(module, "gate_activation", "sigmoid"))
-    act = module.activation
-    if act is None:
-        act = module.nonlinearity
-    act = activation(act)
-    size = module.hidden_size
-
-    def clip(v):
-        return v if module.cell_clip is None else v.clamp(-module.cell_clip, module.cell_clip)
-
-    everything = torch.arange(w_ih.shape[0])
+    weights = Weights(module, suffix)
     if isinstance(module, nn.RNN):
-        return [clip(act(product(x, w_ih, gain_x, b_ih, everything) + product(h, w_hh, gain_h, b_hh, everything)))]
+        return [weights.clip(weights.act(weights.of_input(x) + weights.of_state(h)))]
     if isinstance(module, nn.GRU):
-        xr, xz, xn = product(x, w_ih, gain_x, b_ih, everything).chunk(3, 1)
-        if module.reset_after:
-            hr, hz, hn = product(h, w_hh, gain_h, b_hh, everything).chunk(3, 1)
-            r, z = gate(xr + hr), gate(xz + hz)
-            n = act(xn + r * hn)
-        else:
-            hr, hz = product(h, w_hh, gain_h, b_hh, everything[: 2 * size]).chunk(2, 1)
-            r, z = gate(xr + hr), gate(xz + hz)
-            n = act(xn + product(r * h, w_hh, gain_h, b_hh, everything[2 * size :]))
-        return [clip((1 - z) * n + z * carry[0])]
+        return gru_step(weights, x, carry, h)
+    return lstm_step(weights, x, carry, h)
 
+
+class Weights:
+    """Of one layer in one direction: their products, of some of the gates' rows, and what is applied to these."""
+
+    def __init__(self, module, suffix):
+        self.module, self.suffix = module, suffix
+        self.gate = activation(getattr(module, "gate_activation", "sigmoid"))
+        self.act = activation(module.nonlinearity if module.activation is None else module.activation)
+
+    def get(self, name):
+        return getattr(self.module, name + self.suffix, None)
+
+    def of_input(self, x, rows=slice(None)):
+        return self.product(x, self.get("weight_ih"), self.get("weight_ln_ih"), self.get("bias_ih"), rows)
+
+    def of_state(self, h, rows=slice(None)):
+        return self.product(h, self.get("weight_hh"), self.get("weight_ln_hh"), self.get("bias_hh"), rows)
+
+    def product(self, v, weight, gain, bias, rows):
+        p = v @ weight[rows].T
+        if self.module.layer_norm:
+            p = functional.layer_norm(p, p.shape[-1:]) * gain[rows]
+        return p if bias is None else p + bias[rows]
+
+    def clip(self, v):
+        limit = self.module.cell_clip
+        return v if limit is None else v.clamp(-limit, limit)
+
+
+def gru_step(weights, x, carry, h):
+    gate, act, size = weights.gate, weights.act, weights.module.hidden_size
+    xr, xz, xn = weights.of_input(x).chunk(3, 1)
+    if weights.module.reset_after:
+        hr, hz, hn = weights.of_state(h).chunk(3, 1)
+        r, z = gate(xr + hr), gate(xz + hz)
+        n = act(xn + r * hn)
+    else:
+        hr, hz = weights.of_state(h, slice(2 * size)).chunk(2, 1)
+        r, z = gate(xr + hr), gate(xz + hz)
+        n = act(xn + weights.of_state(r * h, slice(2 * size, None)))
+    return [weights.clip((1 - z) * n + z * carry[0])]
+
+
+def lstm_step(weights, x, carry, h):
+    module, gate, act, size = weights.module, weights.gate, weights.act, weights.module.hidden_size
     c = carry[1]
     coupled = {True: "input"}.get(module.coupled_input_forget, module.coupled_input_forget)
     names = {"input": "ico", "forget": "fco"}.get(coupled, "ifco")
-    rows = torch.cat([everything[k * size : (k + 1) * size] for k, name in enumerate("ifco") if name in names])
-    both = product(x, w_ih, gain_x, b_ih, rows) + product(h, w_hh, gain_h, b_hh, rows)
+    rows = torch.cat([torch.arange(k * size, (k + 1) * size) for k, name in enumerate("ifco") if name in names])
+    both = weights.of_input(x, rows) + weights.of_state(h, rows)
     pre = dict(zip(names, both.chunk(len(names), 1), strict=True))
 
     def peep(name, state):
-        return pre[name] + get(f"weight_c{name}") * state if module.peepholes else pre[name]
+        return pre[name] + weights.get(f"weight_c{name}") * state if module.peepholes else pre[name]
 
     if coupled == "forget":
         f = gate(peep("f", c))
@@ -159,14 +171,14 @@ def step(module, suffix, x, carry, h):
     else:
         i = gate(peep("i", c))
         f = 1 - i if coupled == "input" else gate(peep("f", c))
-    new = clip(f * c + i * act(pre["c"]))
+    new = weights.clip(f * c + i * act(pre["c"]))
     o = gate(peep("o", new))
     shown = new
     if module.layer_norm:
-        shown = functional.layer_norm(new, (size,)) * get("weight_ln_c")
+        shown = functional.layer_norm(new, (size,)) * weights.get("weight_ln_c")
         if module.bias:
-            shown = shown + get("bias_ln_c")
+            shown = shown + weights.get("bias_ln_c")
     out: Tensor = o * act(shown)
     if module.proj_size:
-        out = out @ get("weight_hr").T
+        out = out @ weights.get("weight_hr").T
     return [out, new]
