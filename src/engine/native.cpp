@@ -24,7 +24,6 @@ class Native : public Executable {
     runner.run(target_.layout_passes());
     runner.run_step(
         "lower", [&] { schedule_ = planning::lower(fused_, target_); }, [&] { return write_lowered(schedule_); });
-    calls_out_ = calls_out(fused_.body);
     jit::Compiled compiled = jit::compile(schedule_, dump_path());
     from_cache_ = compiled.from_cache;
     instructions_ = compiled.instructions;
@@ -51,8 +50,7 @@ class Native : public Executable {
     std::vector<void*> to;
     for (const runtime::TensorRef& input : inputs) from.push_back(input.data);
     for (const runtime::TensorRef& output : outputs) to.push_back(output.data);
-    runtime::SerialTeam alone;
-    native_->run(from, to, symbols, calls_out_ ? alone : team);
+    native_->run(from, to, symbols, team);
   }
 
   std::string plan(const ir::Bindings& bindings) const override {
@@ -71,12 +69,6 @@ class Native : public Executable {
     runtime::Plan plan = runtime::read_plan(runtime::write_plan(schedule_.plan));
     internal_check(plan == schedule_.plan, "the plan of @{} is another one when it is read again", program_.name);
     return plan;
-  }
-
-  static bool calls_out(const ir::Block& block) {
-    return std::ranges::any_of(block.ops, [](const ir::Op& op) {
-      return op.code == ir::OpCode::kExtern || std::ranges::any_of(op.regions, calls_out);
-    });
   }
 
   /// Finds what the stages of a block, and those within them, run.
@@ -107,7 +99,6 @@ class Native : public Executable {
   ir::Binder binder_;
   ir::Program fused_;  ///< after the passes, with the copies that lowering inserts
   planning::CpuTarget target_;
-  bool calls_out_ = false;       ///< runs on one thread, so that PyTorch's operators may use the team themselves
   planning::Schedule schedule_;  // points into fused_ and target_
   std::unique_ptr<jit::Code> code_;
   bool from_cache_ = false;

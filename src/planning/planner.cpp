@@ -21,6 +21,13 @@ bool is_control(const Stage& stage) {
   return stage.lowering == Lowering::kControl || stage.lowering == Lowering::kLoop;
 }
 
+/// Whether the op calls PyTorch, which has threads of its own.
+bool calls_out(const Op& op) {
+  return op.code == OpCode::kExtern || std::ranges::any_of(op.regions, [](const Block& region) {
+           return std::ranges::any_of(region.ops, calls_out);
+         });
+}
+
 class Planner {
  public:
   Planner(Schedule& schedule, const TakeBlock& take_block)
@@ -36,6 +43,7 @@ class Planner {
     add_stages(body, schedule_.body, outputs);
     add_aliases(body);
     extend_lives(schedule_.body);
+    calls_out_ = std::ranges::any_of(body.ops, calls_out);
     schedule_.plan.stages = describe(schedule_.body, "stage");
     schedule_.plan.stage_count = stages_;
     WorkCounter work(schedule_);
@@ -255,6 +263,12 @@ class Planner {
       plan.kind = runtime::StagePlan::Kind::kCall;
       plan.symbol = std::string(info(stage.ops[0]->code).name);
       plan.call = schedule_.rules.target().kernel(schedule_, *stage.ops[0]);
+      plan.outside = calls_out(*stage.ops[0]);
+    }
+    if (calls_out_) {
+      WorkCounter work(schedule_);
+      for (const Op* op : stage.ops) work.count(*op);
+      plan.work = work.take();
     }
     return plan;
   }
@@ -349,6 +363,7 @@ class Planner {
   Schedule& schedule_;
   const Program& program_;
   const TakeBlock& take_block_;
+  bool calls_out_ = false;            // calls are made between the team's parallel regions
   int64_t stages_ = 0;                // numbered so far
   size_t depth_here_ = 0;             // how many stages are around the block at hand
   std::vector<size_t> depth_;         // for each buffer, how many stages are around its block
