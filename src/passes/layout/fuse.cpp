@@ -301,6 +301,8 @@ Lowering lowering_of(const Program& program, const Op& op) {
   if (way == Codegen::kRegions) return Lowering::kControl;
   if (way == Codegen::kAlias) return Lowering::kAlias;
   if (!all_native(program, op)) return Lowering::kCall;
+  // Machine code has the start of a view in its addresses.
+  if (op.code == OpCode::kSlice && !size_attr(op, "start").is_constant()) return Lowering::kCall;
   if (way == Codegen::kView || op.has("ranges")) return Lowering::kView;
   // Division by zero is the user's error in integers, which machine code cannot raise.
   if (divides_integers(program, op) && !op.has("nonzero")) return Lowering::kCall;
