@@ -60,13 +60,19 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
         constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
         return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants)
 
-    function = Function(flat, leaves, spec, "weft.jit: the function", (fn,), _dynamic_dims)
+    function = Function(flat, leaves, spec, "weft.jit: the function", (fn,), _dynamic_dims, _more_dynamic_dims)
     found = programs.find("weft.jit", None, [function], lambda traces: traces[0].program)
     shapes = [tensor.shape for tensor in tensors]
     noise = programs.draw(found.program.noise, shapes, tensors, None, None)
     ((results_spec, constants),) = found.extra
     results = iter(torch.ops.weft.call(found.program.text, [*tensors, *noise, *found.inputs]))
     return pytree.tree_unflatten([next(results) if c is None else c[0] for c in constants], results_spec)
+
+
+def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
+    """All but the last, features for which code of their number is faster; of images (batch, channels, height, ...)
+    all."""
+    return tuple(range(tensor.dim() if tensor.dim() > 3 else max(tensor.dim() - 1, 1)))
 
 
 def _dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
