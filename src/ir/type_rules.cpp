@@ -280,9 +280,12 @@ std::vector<Type> pad(const RuleInput& in) {
   check(!low.is_always_negative() && !high.is_always_negative(),
         "pad: low and high must not be negative, but are {} and {}", to_string(low), to_string(high));
   const Dim size = type.shape[dim];
+  if (low.is_constant() && high.is_constant() && size.is_constant()) {
+    const int64_t before = low.constant(), behind = high.constant();
+    check(before <= kMaxDim && behind <= kMaxDim - before && size.constant() <= kMaxDim - before - behind,
+          "pad: {} + {} + {} is too large", before, size.constant(), behind);
+  }
   type.shape[dim] = low + size + high;
-  check(!type.shape[dim].is_constant() || type.shape[dim].constant() <= kMaxDim, "pad: {} + {} + {} is too large",
-        to_string(low), to_string(size), to_string(high));
   return {type};
 }
 
