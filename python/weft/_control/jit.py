@@ -29,9 +29,10 @@ def jit(fn: Callable[P, R]) -> Callable[P, R]:
             return ((ys @ w - target) ** 2).mean()
 
     Arguments and results are any pytrees; leaves that are no tensors are constants. `fn` is run once at every call, on
-    tensors that hold nothing, and compiled anew where it did something else than before. So it is for other shapes, but
-    that a tensor's leading dim (of three dims and more, its two leading ones) may be any size. What `fn` may do is what
-    a step of weft.scan may. It is differentiable like any function of PyTorch.
+    tensors that hold nothing, and compiled anew where it did something else than before. Other sizes of a tensor's dims
+    but the last (of four dims and more, of all) are the same program, and so are sizes that are sums and divisions of
+    these: a cache that grows, a convolution's image. Another size of a last dim compiles once more. What `fn` may do is
+    what a step of weft.scan may. It is differentiable like any function of PyTorch.
 
     A function that can't be one program runs as it is, which `weft.stats()` counts and a warning tells once.
 
