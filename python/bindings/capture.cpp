@@ -56,6 +56,7 @@ void init_capture(py::module_& m) {
   m.def("cond_program", &capture::cond_program, py::arg("yes"), py::arg("no"), py::arg("operands"),
         py::arg("captured_by_yes"), py::arg("captured_by_no"));
   m.def("is_elementwise", &capture::is_elementwise, py::arg("text"));
+  m.def("has_symbolic_weights", &capture::has_symbolic_weights, py::arg("text"));
   m.def("keep_outputs", &capture::keep_outputs, py::arg("text"), py::arg("keep"));
 }
 

@@ -85,11 +85,11 @@ py::object spelled(const lowering::ExternOperation& operation, const c10::IValue
 py::list types_of(const std::vector<lowering::ExternOperation::Tensor>& tensors) {
   py::list list;
   for (const auto& tensor : tensors)
-    list.append(py::make_tuple(tensor.dtype, tensor.sizes, tensor.is_symbol, tensor.requires_gradient));
+    list.append(py::make_tuple(tensor.dtype, tensor.sizes, tensor.expressions, tensor.requires_gradient));
   return list;
 }
 
-/// A function of (call, name, arguments, operands, results), the last two as (dtype, sizes, which dims are symbols,
+/// A function of (call, name, arguments, operands, results), the last two as (dtype, sizes, their expressions or "",
 /// whether autograd would ask for its derivative), that gives a program's text.
 lowering::ExternDerivative extern_derivative_with(const py::function& function) {
   return [&function](const lowering::ExternOperation& operation) {
@@ -103,10 +103,9 @@ lowering::ExternDerivative extern_derivative_with(const py::function& function) 
 }
 
 /// (text, [(method, arguments, dtype, [(factor, [(input, dim)])])], constants, sizes)
-py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, std::vector<std::pair<int64_t, int64_t>> primes,
-                          std::vector<int64_t> at_hand, const py::function& derivative) {
-  lowering::Symbols symbols(std::move(primes), std::move(at_hand));
-  auto program = lowering::program_of_runs(runs, symbols, extern_derivative_with(derivative));
+py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFit& sizes,
+                          const py::function& derivative) {
+  auto program = lowering::program_of_runs(runs, sizes, extern_derivative_with(derivative));
   py::list noise;
   for (const auto& one : program.noise) {
     py::list arguments;
@@ -151,8 +150,8 @@ void init_lowering(py::module_& m) {
         return decompose::find({name, overload == "default" ? "" : overload}) != nullptr;
       },
       py::arg("name"), py::arg("overload"), "Whether the operation is made of others by Weft's own functions.");
-  m.def("program_of_runs", &program_of_runs, py::arg("runs"), py::arg("primes"), py::arg("at_hand"),
-        py::arg("derivative"), "What lowered runs of one function have in common, as a program.");
+  m.def("program_of_runs", &program_of_runs, py::arg("runs"), py::arg("sizes"), py::arg("derivative"),
+        "What lowered runs of one function have in common, as a program.");
 }
 
 }  // namespace weft::bindings

@@ -20,6 +20,7 @@ namespace {
 using recorder::Operation;
 using recorder::Record;
 using recorder::Recording;
+using recorder::SizeFit;
 using recorder::Template;
 
 /// An argument for Python: a tensor as ("value", number), any other as Python's object. `numbers`: the free numbers by
@@ -183,16 +184,20 @@ void init_recorder(py::module_& m) {
       .def("__exit__", [](WithoutSavedTensorHooks& self, const py::args&) {
         at::SavedTensorDefaultHooks::set_tracing(self.before);
       });
+  py::class_<SizeFit>(m, "SizeFit", "Sizes as expressions of symbols, by what they are in runs of other sizes.")
+      .def(py::init<const std::vector<std::pair<int64_t, int64_t>>&, std::vector<int64_t>, bool>(), py::arg("samples"),
+           py::arg("at_hand"), py::arg("guesses"));
   py::class_<Template>(m, "Template")
-      .def(py::init([](const Recording& first, const Recording& second,
-                       const std::vector<std::pair<int64_t, int64_t>>& primes) -> std::unique_ptr<Template> {
+      .def(py::init([](const Recording& first, const Recording& second, const Recording* third,
+                       SizeFit& sizes) -> std::unique_ptr<Template> {
              try {
-               return std::make_unique<Template>(first.record(), second.record(), primes);
+               return std::make_unique<Template>(first.record(), second.record(), third ? &third->record() : nullptr,
+                                                 sizes);
              } catch (const Template::Mismatch&) {
                return nullptr;
              }
            }),
-           py::arg("first"), py::arg("second"), py::arg("primes"))
+           py::arg("first"), py::arg("second"), py::arg("third"), py::arg("sizes"))
       .def("free_number", &Template::free_number, py::arg("word"))
       .def_property_readonly("free", &Template::free)
       .def("matches", [](const Template& t, const Recording& r) { return t.matches(r.record()); })

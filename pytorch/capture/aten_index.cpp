@@ -113,8 +113,7 @@ ValueId element_index(const AtenCall& call) {
 ValueId cut_to(const AtenCall& call, ValueId x, Shape shape) {
   for (size_t d = 0; d < shape.size(); ++d) {
     if (call.type(x).shape[d] == shape[d]) continue;
-    check(shape[d].is_constant(), "{}: reads a part of a dim that is symbolic", call.op);
-    x = call.builder.slice(x, static_cast<int64_t>(d), 0, shape[d].constant());
+    x = call.builder.slice(x, static_cast<int64_t>(d), 0, shape[d]);
   }
   return x;
 }
@@ -345,13 +344,13 @@ ValueId position(const AtenCall& call, const Dim& size, int64_t index) {
   return call.builder.reshape(number, {Dim(1)});
 }
 
-/// x with start..start+count-1 along a dim of constant size replaced.
-ValueId with_range(const AtenCall& call, ValueId x, int64_t dim, int64_t start, int64_t count, ValueId part) {
-  int64_t size = call.type(x).shape[static_cast<size_t>(dim)].constant();
+/// x with start..start+count-1 along a dim replaced.
+ValueId with_range(const AtenCall& call, ValueId x, int64_t dim, const Dim& start, const Dim& count, ValueId part) {
+  const Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   std::vector<ValueId> parts;
-  if (start > 0) parts.push_back(call.builder.slice(x, dim, 0, start));
-  if (count > 0) parts.push_back(part);
-  if (start + count < size) parts.push_back(call.builder.slice(x, dim, start + count, size));
+  if (start != Dim(0)) parts.push_back(call.builder.slice(x, dim, 0, start));
+  if (count != Dim(0)) parts.push_back(part);
+  if (start + count != size) parts.push_back(call.builder.slice(x, dim, start + count, size));
   return parts.empty() ? x : call.builder.concat(std::move(parts), dim);
 }
 
@@ -386,15 +385,15 @@ ValueId slice_scatter(const AtenCall& call) {
   const Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   ValueId source = call.cast(call.tensor(1), call.result.dtype);
   if (call.type(source) == call.type(x) && call.integer(5) == 1) return source;
-  check(size.is_constant(), "{}: dim {} is symbolic", call.op, dim);
-  int64_t n = size.constant();
-  int64_t start = call.is_none(3) ? 0 : call.integer(3);
-  start = std::clamp<int64_t>(start < 0 ? start + n : start, 0, n);
   const Dim count = call.type(source).shape[static_cast<size_t>(dim)];
-  if (call.integer(5) == 1) return with_range(call, x, dim, start, count.constant(), source);
+  Dim start = call.is_none(3) || count == Dim(0) ? Dim(0) : call.size_argument(3);
+  if (start.is_constant() && start.constant() < 0) start = size + start;
+  if (start.is_constant() && size.is_constant()) start = std::clamp<int64_t>(start.constant(), 0, size.constant());
+  if (call.integer(5) == 1) return with_range(call, x, dim, start, count, source);
+  check(start.is_constant(), "{}: dim {} is symbolic", call.op, dim);
   ValueId at = call.iota({count}, 0, DType::kI64);
   at = call.builder.mul(at, filled(call, {count}, static_cast<double>(call.integer(5))));
-  at = call.builder.add(at, filled(call, {count}, static_cast<double>(start)));
+  at = call.builder.add(at, filled(call, {count}, static_cast<double>(start.constant())));
   return with_rows(call, x, dim, at, in_front(call, source, dim));
 }
 

@@ -34,8 +34,21 @@ const std::vector<int64_t>& AtenCall::integers(size_t i) const {
 const std::vector<Value>& AtenCall::tensors(size_t i) const {
   return as<std::vector<Value>>(*this, i, "a list of tensors");
 }
+ir::Dim AtenCall::size_argument(size_t i) const {
+  if (i < arguments.size())
+    if (const auto* dim = std::get_if<ir::Dim>(&arguments[i])) return *dim;
+  return integer(i);
+}
+std::vector<ir::Dim> AtenCall::size_arguments(size_t i) const {
+  if (i < arguments.size())
+    if (const auto* dims = std::get_if<std::vector<ir::Dim>>(&arguments[i])) return *dims;
+  const std::vector<int64_t>& numbers = integers(i);
+  return {numbers.begin(), numbers.end()};
+}
 bool AtenCall::is_tensor(size_t i) const { return std::holds_alternative<Value>(arguments.at(i)); }
-bool AtenCall::is_unknown(size_t i) const { return std::holds_alternative<Unknown>(arguments.at(i)); }
+bool AtenCall::is_unknown(size_t i) const {
+  return std::holds_alternative<Unknown>(arguments.at(i)) || std::holds_alternative<ir::Dim>(arguments.at(i));
+}
 std::string_view AtenCall::word(size_t i) const { return as<std::string>(*this, i, "a word"); }
 
 std::vector<std::optional<Value>> AtenCall::optional_tensors(size_t i) const {

@@ -18,6 +18,9 @@ struct AtenCall {
   /// Argument i as the type that the op requires; user's error if it is of another.
   ir::ValueId tensor(size_t i) const;
   int64_t integer(size_t i) const;
+  /// An integer, which may depend on sizes.
+  ir::Dim size_argument(size_t i) const;
+  std::vector<ir::Dim> size_arguments(size_t i) const;
   double number(size_t i) const;
   bool flag(size_t i) const;
   const std::vector<int64_t>& integers(size_t i) const;

@@ -1,6 +1,7 @@
 #include "capture/aten_shapes.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "capture/aten_index.h"
@@ -117,14 +118,31 @@ namespace {
 /// Elements 0, step, 2 step, ... along a dim. The dim is padded to a multiple of `step`, split in groups of `step`, and
 /// the first of each group is taken.
 ValueId every(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
-  int64_t size = constant_size(call, x, dim);
-  int64_t count = size / step + (size % step != 0);
-  if (count * step != size)
-    x = call.builder.emit(OpCode::kPad, {x}, {{"dim", dim}, {"low", int64_t{0}}, {"high", count * step - size}});
+  const ir::Dim size = call.type(x).shape[static_cast<size_t>(dim)];
+  const ir::Dim count = floor_divide(size + ir::Dim(step - 1), step), more = count * ir::Dim(step) - size;
+  if (more != ir::Dim(0))
+    x = call.builder.emit(OpCode::kPad, {x}, {{"dim", dim}, {"low", int64_t{0}}, {"high", ir::as_attr(more)}});
   ir::Shape shape = call.type(x).shape;
-  shape[static_cast<size_t>(dim)] = ir::Dim(count);
+  shape[static_cast<size_t>(dim)] = count;
   shape.insert(shape.begin() + dim + 1, ir::Dim(step));
   return call.reshape(call.builder.slice(call.builder.reshape(x, shape), dim + 1, 0, 1), call.result.shape);
+}
+
+/// Of a dim that is no number. PyTorch clips the bounds, which can't be told from their expressions: the result's size
+/// says what they came to. A start that was clipped all the same makes a size negative, which is an error at the call.
+ValueId slice_of_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
+  const ir::Dim size = call.type(x).shape[static_cast<size_t>(dim)];
+  const ir::Dim taken = call.result.shape[static_cast<size_t>(dim)];
+  auto bound = [&](size_t i) {
+    const ir::Dim at = call.size_argument(i);
+    return at.is_constant() && at.constant() < 0 ? size + at : at;
+  };
+  const ir::Dim start = call.is_none(2) || taken == ir::Dim(0) ? ir::Dim(0) : bound(2);
+  if (step == 1) return call.builder.slice(x, dim, start, start + taken);
+  // The limit is the size or before it, so that the groups of `step` end within the slice.
+  const ir::Dim limit = call.is_none(3) ? size : bound(3);
+  const bool clipped = limit.is_constant() && limit.constant() > std::numeric_limits<int32_t>::max();
+  return every(call, call.builder.slice(x, dim, start, clipped ? size : limit), dim, step);
 }
 
 }  // namespace
@@ -135,10 +153,12 @@ ValueId slice(const AtenCall& call) {
   int64_t dim = call.dim(1, call.type(x).rank());
   int64_t step = call.integer(4);
   if (shape == call.result.shape && step == 1) return x;
-  int64_t size = constant_size(call, x, dim);
-  auto clip = [size](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+  const ir::Dim size = shape[static_cast<size_t>(dim)];
+  if (!size.is_constant()) return slice_of_symbolic(call, x, dim, step);
+  const int64_t n = size.constant();
+  auto clip = [n](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n); };
   int64_t start = call.is_none(2) ? 0 : clip(call.integer(2));
-  int64_t limit = std::max(start, call.is_none(3) ? size : clip(call.integer(3)));
+  int64_t limit = std::max(start, call.is_none(3) ? n : clip(call.integer(3)));
   ValueId part = call.builder.slice(x, dim, start, limit);
   return step == 1 ? part : every(call, part, dim, step);
 }
@@ -224,20 +244,23 @@ ValueId roll(const AtenCall& call) {
 namespace {
 
 /// Pads a dim by `low` and `high` elements; negative numbers remove elements.
-ValueId padded(const AtenCall& call, ValueId x, int64_t dim, int64_t low, int64_t high, double value) {
-  if (low < 0 || high < 0) {
-    int64_t size = constant_size(call, x, dim);
-    x = call.builder.slice(x, dim, std::max<int64_t>(0, -low), size - std::max<int64_t>(0, -high));
+ValueId padded(const AtenCall& call, ValueId x, int64_t dim, ir::Dim low, ir::Dim high, double value) {
+  const ir::Dim none(0);
+  auto removed = [&](const ir::Dim& amount) { return amount.is_constant() && amount < none ? none - amount : none; };
+  if (removed(low) != none || removed(high) != none) {
+    const ir::Dim size = call.type(x).shape[static_cast<size_t>(dim)];
+    x = call.builder.slice(x, dim, removed(low), size - removed(high));
   }
-  low = std::max<int64_t>(0, low);
-  high = std::max<int64_t>(0, high);
-  if (low == 0 && high == 0) return x;
-  if (value == 0) return call.builder.emit(OpCode::kPad, {x}, {{"dim", dim}, {"low", low}, {"high", high}});
+  low = low + removed(low);
+  high = high + removed(high);
+  if (low == none && high == none) return x;
+  if (value == 0)
+    return call.builder.emit(OpCode::kPad, {x}, {{"dim", dim}, {"low", ir::as_attr(low)}, {"high", ir::as_attr(high)}});
   std::vector<ValueId> parts;
-  auto fill = [&](int64_t count) {
+  auto fill = [&](const ir::Dim& count) {
     ir::Type type = call.type(x);
-    type.shape[static_cast<size_t>(dim)] = ir::Dim(count);
-    if (count > 0) parts.push_back(call.builder.constant(value, std::move(type)));
+    type.shape[static_cast<size_t>(dim)] = count;
+    if (count != none) parts.push_back(call.builder.constant(value, std::move(type)));
   };
   fill(low);
   parts.push_back(x);
@@ -249,7 +272,7 @@ ValueId padded(const AtenCall& call, ValueId x, int64_t dim, int64_t low, int64_
 
 /// (x, [low of the last dim, high, low of the last but one, ...], value)
 ValueId constant_pad(const AtenCall& call) {
-  const std::vector<int64_t>& amounts = call.integers(1);
+  const std::vector<ir::Dim> amounts = call.size_arguments(1);
   ValueId x = call.tensor(0);
   for (size_t i = 0; i + 1 < amounts.size(); i += 2)
     x = padded(call, x, call.result.rank() - 1 - static_cast<int64_t>(i / 2), amounts[i], amounts[i + 1],

@@ -18,8 +18,7 @@ namespace {
 ir::Dim fresh_symbol(const ir::Program& program, std::string name) {
   auto taken = [&](const std::string& symbol) {
     return std::ranges::any_of(program.values, [&](const ir::Value& value) {
-      return std::ranges::any_of(value.type.shape,
-                                 [&](const ir::Dim& dim) { return std::ranges::count(dim.symbols, symbol) != 0; });
+      return std::ranges::any_of(value.type.shape, [&](const ir::Dim& dim) { return dim.mentions(symbol); });
     });
   };
   while (taken(name)) name += "_";

@@ -22,7 +22,7 @@ namespace {
 
 void collect_symbols(const Program& program, std::set<std::string>& symbols) {
   for (const ir::Value& value : program.values)
-    for (const Dim& dim : value.type.shape) symbols.insert(dim.symbols.begin(), dim.symbols.end());
+    for (const Dim& dim : value.type.shape) dim.add_symbols(symbols);
 }
 
 /// Two programs that are inlined into one. Their first inputs, the shared ones, are the same values.
@@ -80,7 +80,7 @@ class Pair {
       for (size_t d = 0; d < type(0, i).shape.size(); ++d) {
         const Dim& one = type(0, i).shape[d];
         const Dim& other = type(1, i).shape[d];
-        if (one.is_symbol() && other.is_constant()) sizes_[0].emplace(one.symbols[0], other);
+        if (one.is_symbol() && other.is_constant()) sizes_[0].emplace(one.name(), other);
       }
     }
     std::set<std::string> symbols;
@@ -89,7 +89,7 @@ class Pair {
     for (size_t i = 0; i < shared_; ++i)
       for (size_t d = 0; d < type(0, i).shape.size(); ++d)
         if (const Dim& other = type(1, i).shape[d]; other.is_symbol())
-          sizes_[1].emplace(other.symbols[0], substitute(type(0, i).shape[d], sizes_[0]));
+          sizes_[1].emplace(other.name(), substitute(type(0, i).shape[d], sizes_[0]));
     std::set<std::string> others;
     collect_symbols(programs_[1], others);
     for (const std::string& symbol : others)

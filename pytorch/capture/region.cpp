@@ -83,6 +83,24 @@ bool is_elementwise(std::string_view text) {
   return true;
 }
 
+namespace {
+
+bool has_symbolic_weights(const ir::Program& program, const ir::Block& block) {
+  return std::ranges::any_of(block.ops, [&](const ir::Op& op) {
+    auto is_symbolic = [](const ir::Dim& dim) { return !dim.is_constant(); };
+    return (op.code == ir::OpCode::kMatmul && std::ranges::any_of(program.type(op.operands[1]).shape, is_symbolic)) ||
+           std::ranges::any_of(op.regions,
+                               [&](const ir::Block& region) { return has_symbolic_weights(program, region); });
+  });
+}
+
+}  // namespace
+
+bool has_symbolic_weights(std::string_view text) {
+  const ir::Program program = ir::parse(text);
+  return has_symbolic_weights(program, program.body);
+}
+
 std::string keep_outputs(std::string_view text, const std::vector<bool>& keep) {
   ir::Program program = ir::parse(text);
   std::vector<ir::ValueId>& results = program.body.results;

@@ -20,9 +20,10 @@ struct Value {
 /// the result's type, which is known, or the op is refused.
 struct Unknown {};
 
-/// An argument of an ATen call; monostate is None. A list of tensors may have None among them.
+/// An argument of an ATen call; monostate is None. An integer that depends on sizes is a dim, one of a list too. A list
+/// of tensors may have None among them.
 using Argument = std::variant<std::monostate, Unknown, bool, int64_t, double, std::string, Value, std::vector<int64_t>,
-                              std::vector<Value>, std::vector<std::optional<Value>>>;
+                              std::vector<Value>, std::vector<std::optional<Value>>, ir::Dim, std::vector<ir::Dim>>;
 
 /// A size as the graph has it: a number times symbols, in any order.
 using Size = std::pair<int64_t, std::vector<std::string>>;
@@ -55,6 +56,9 @@ class Region {
 
 /// Whether each result's element is a function of the inputs' elements at the same place and of nothing else.
 bool is_elementwise(std::string_view text);
+
+/// Whether a product's second operand is a matrix whose sizes are not all numbers.
+bool has_symbolic_weights(std::string_view text);
 
 /// The program with only those of its outputs for which keep[i] holds.
 std::string keep_outputs(std::string_view text, const std::vector<bool>& keep);

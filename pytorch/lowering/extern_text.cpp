@@ -45,9 +45,9 @@ namespace {
 
 class Speller {
  public:
-  Speller(const c10::OperatorHandle& op, const Symbols& symbols, const std::vector<std::vector<Size>>& operand_sizes,
+  Speller(const c10::OperatorHandle& op, recorder::SizeFit& sizes, const std::vector<ir::Shape>& operand_sizes,
           const std::function<size_t(const at::Tensor&)>& operand_of)
-      : op_(op), symbols_(symbols), operand_sizes_(operand_sizes), operand_of_(operand_of) {}
+      : op_(op), sizes_(sizes), operand_sizes_(operand_sizes), operand_of_(operand_of) {}
 
   std::string operator()(const IValue& a, const IValue& b, const c10::TypePtr& type) {
     if (a.tagKind() != b.tagKind()) throw Mismatch();
@@ -111,20 +111,28 @@ class Speller {
   }
 
   std::string size(const IValue& a, const IValue& b) {
-    Size found = symbols_.of(a.toInt(), b.toInt());
+    const ir::Dim found = size_of(sizes_, a.toInt(), b.toInt());
+    if (found.is_constant()) return std::to_string(found.constant());
+    if (std::string known = place(found); !known.empty()) return known;
+    if (found.terms().size() > 1 || found.number() != 0) throw UnsupportedError("a size that is a sum");
+    const ir::Dim::Term& term = found.terms()[0];
     std::vector<std::string> factors;
-    if (found.factor != 1 || found.symbols.empty()) factors.push_back(std::to_string(found.factor));
-    for (size_t symbol : found.symbols) factors.push_back(place(symbol));
+    if (term.factor != 1) factors.push_back(std::to_string(term.factor));
+    for (const ir::Dim::Atom& atom : term.atoms) {
+      factors.push_back(atom.dividend ? "" : place(ir::Dim::symbol(atom.symbol)));
+      if (factors.back().empty()) throw UnsupportedError("a size that no tensor of the operation has");
+    }
     return fmt::format("{}", fmt::join(factors, "*"));
   }
 
-  std::string place(size_t symbol) {
+  /// An operand's size that is this one; empty if there is none.
+  std::string place(const ir::Dim& wanted) {
     for (size_t i = 0; i < operand_sizes_.size(); ++i) {
       for (size_t dim = 0; dim < operand_sizes_[i].size(); ++dim) {
-        if (operand_sizes_[i][dim] == Size{1, {symbol}}) return fmt::format("size({}, {})", i, dim);
+        if (operand_sizes_[i][dim] == wanted) return fmt::format("size({}, {})", i, dim);
       }
     }
-    throw UnsupportedError("a size that no tensor of the operation has");
+    return "";
   }
 
   std::string list(const IValue& a, const IValue& b, const c10::TypePtr& type) {
@@ -138,18 +146,18 @@ class Speller {
   }
 
   const c10::OperatorHandle& op_;
-  const Symbols& symbols_;
-  const std::vector<std::vector<Size>>& operand_sizes_;
+  recorder::SizeFit& sizes_;
+  const std::vector<ir::Shape>& operand_sizes_;
   const std::function<size_t(const at::Tensor&)>& operand_of_;
 };
 
 }  // namespace
 
 std::string extern_text(const c10::OperatorHandle& op, const std::vector<IValue>& arguments,
-                        const std::vector<IValue>& others, const Symbols& symbols,
-                        const std::vector<std::vector<Size>>& operand_sizes,
+                        const std::vector<IValue>& others, recorder::SizeFit& sizes,
+                        const std::vector<ir::Shape>& operand_sizes,
                         const std::function<size_t(const at::Tensor&)>& operand_of) {
-  Speller spell(op, symbols, operand_sizes, operand_of);
+  Speller spell(op, sizes, operand_sizes, operand_of);
   std::vector<std::string> texts;
   for (size_t i = 0; i < arguments.size(); ++i)
     texts.push_back(spell(arguments[i], others[i], op.schema().arguments()[i].real_type()));

@@ -4,18 +4,18 @@
 #include <string>
 #include <vector>
 
-#include "lowering/symbols.h"
+#include "lowering/sizes.h"
 #include "operator/aten.h"
 
 namespace weft::lowering {
 
 /// An operation and its arguments as the attribute `call` of an `extern` op (docs/ir.md). `others` are the arguments in
-/// a second run, with other sizes. A size that is a symbol is written as `size(i, d)` of an operand that has it.
+/// a second run, with other sizes. A size that is no number is written as `size(i, d)` of an operand that has it.
 ///
 /// Throws recorder::UnsupportedError for an argument that can't be written down, Mismatch if the runs differ.
 std::string extern_text(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments,
-                        const std::vector<c10::IValue>& others, const Symbols& symbols,
-                        const std::vector<std::vector<Size>>& operand_sizes,
+                        const std::vector<c10::IValue>& others, recorder::SizeFit& sizes,
+                        const std::vector<ir::Shape>& operand_sizes,
                         const std::function<size_t(const at::Tensor&)>& operand_of);
 
 /// Whether the type's values are integers for the dispatcher only: dtypes, layouts, memory formats.

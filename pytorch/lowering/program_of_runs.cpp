@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "capture/region.h"
+#include "ir/inline.h"
 #include "lowering/extern_text.h"
 #include "operator/signature.h"
 
@@ -44,11 +45,11 @@ std::string name_of(const Operation& operation) {
 
 class Writer {
  public:
-  Writer(const std::vector<LoweredRun*>& runs, const Symbols& symbols, const ExternDerivative& derivative)
+  Writer(const std::vector<LoweredRun*>& runs, recorder::SizeFit& fit, const ExternDerivative& derivative)
       : first_(*runs[0]),
         second_(*runs[std::min<size_t>(1, runs.size() - 1)]),
         third_(runs.size() > 2 ? runs[2] : nullptr),
-        symbols_(symbols),
+        fit_(fit),
         derivative_(derivative) {}
 
   RunsProgram write();
@@ -59,7 +60,8 @@ class Writer {
   void match();
   void bear_out();
   std::vector<int64_t> ids(Recording& run, at::ArrayRef<IValue> arguments);
-  std::vector<Size> sizes(int64_t id);
+  ir::Shape sizes(int64_t id);
+  ir::Dim renamed(const ir::Dim& size);
   ir::Type type(int64_t id);
   void add_input(int64_t id);
   void add_noise(const Operation& a, const Operation& b);
@@ -77,14 +79,14 @@ class Writer {
   LoweredRun& first_;
   LoweredRun& second_;
   LoweredRun* third_;
-  const Symbols& symbols_;
+  recorder::SizeFit& fit_;
   const ExternDerivative& derivative_;
   capture::Region region_;
   RunsProgram program_;
   std::vector<std::pair<const Operation*, const Operation*>> kept_;  ///< of which something reads a result; draws
   std::map<int64_t, Value> values_;
-  std::map<size_t, std::string> names_;  ///< of symbols, in order of appearance, so that equal programs print alike
-  std::map<size_t, std::pair<size_t, size_t>> binders_;  ///< by symbol: the input and dim that has it
+  ir::SymbolSizes names_;  ///< of symbols, in order of appearance, so that equal programs print alike
+  std::map<std::string, std::pair<size_t, size_t>> binders_;  ///< by symbol: the input and dim that has it
 };
 
 RunsProgram Writer::write() {
@@ -93,8 +95,7 @@ RunsProgram Writer::write() {
   for (int64_t i = 0; i < first_.inputs(); ++i) {
     auto dims = sizes(i);
     for (size_t dim = 0; dim < dims.size(); ++dim) {
-      if (dims[dim].factor == 1 && dims[dim].symbols.size() == 1)
-        binders_.try_emplace(dims[dim].symbols[0], static_cast<size_t>(i), dim);
+      if (dims[dim].is_symbol()) binders_.try_emplace(dims[dim].name(), static_cast<size_t>(i), dim);
     }
     add_input(i);
   }
@@ -110,11 +111,11 @@ RunsProgram Writer::write() {
   for (int64_t id : one().outputs()) outputs.push_back(values_.at(id));
   for (int64_t i = 0; i < one().inputs(); ++i) {
     auto& found = program_.sizes.emplace_back();
-    for (const Size& size : sizes(i)) {
-      if (size.symbols.empty()) {
-        found.emplace_back(size.factor);
+    for (const ir::Dim& size : sizes(i)) {
+      if (size.is_constant()) {
+        found.emplace_back(size.constant());
       } else {
-        found.emplace_back(names_.at(size.symbols[0]));
+        found.emplace_back(to_string(renamed(size)));
       }
     }
   }
@@ -161,7 +162,7 @@ void Writer::bear_out() {
       const auto& found = real.metas()[static_cast<size_t>(id)].sizes;
       if (expected.size() != found.size()) throw Mismatch();
       for (size_t dim = 0; dim < found.size(); ++dim) {
-        if (symbols_.at_hand(expected[dim]) != found[dim]) throw Mismatch();
+        if (fit_.at_hand(expected[dim]) != found[dim]) throw Mismatch();
       }
     }
   }
@@ -180,16 +181,24 @@ std::vector<int64_t> Writer::ids(Recording& run, at::ArrayRef<IValue> arguments)
 // ---- types and inputs
 
 /// The sizes of a value; those of constants are numbers.
-std::vector<Size> Writer::sizes(int64_t id) {
+ir::Shape Writer::sizes(int64_t id) {
   if (id < 0) {
-    std::vector<Size> found;
-    for (int64_t size : one().outside()[static_cast<size_t>(-1 - id)].sizes()) found.push_back({size, {}});
-    return found;
+    const auto found = one().outside()[static_cast<size_t>(-1 - id)].sizes();
+    return {found.begin(), found.end()};
   }
   const Meta& a = one().metas().at(static_cast<size_t>(id));
   const Meta& b = two().metas().at(static_cast<size_t>(id));
   if (a.dtype != b.dtype) throw Mismatch();
-  return symbols_.of(a.sizes, b.sizes);
+  return sizes_of(fit_, a.sizes, b.sizes);
+}
+
+/// The size in the program's symbols.
+ir::Dim Writer::renamed(const ir::Dim& size) {
+  std::set<std::string> used;
+  size.add_symbols(used);
+  for (const std::string& symbol : used)
+    names_.try_emplace(symbol, ir::Dim::symbol("N" + std::to_string(names_.size())));
+  return substitute(size, names_);
 }
 
 ir::Type Writer::type(int64_t id) {
@@ -198,14 +207,7 @@ ir::Type Writer::type(int64_t id) {
   auto dtype = torch_operator::dtype_of(scalar_type);
   if (!dtype) throw recorder::UnsupportedError(std::string("a tensor of ") + python_name(scalar_type));
   ir::Type type{*dtype, {}};
-  for (const Size& size : sizes(id)) {
-    ir::Dim dim(size.factor);
-    for (size_t symbol : size.symbols) {
-      auto [name, _] = names_.try_emplace(symbol, "N" + std::to_string(names_.size()));
-      dim = dim * ir::Dim::symbol(name->second);
-    }
-    type.shape.push_back(std::move(dim));
-  }
+  for (const ir::Dim& size : sizes(id)) type.shape.push_back(renamed(size));
   return type;
 }
 
@@ -218,11 +220,16 @@ void Writer::add_noise(const Operation& a, const Operation& b) {
   }
   int64_t id = a.results[0];
   Noise noise{std::move(draw), one().metas().at(static_cast<size_t>(id)).dtype, {}};
-  for (const Size& size : sizes(id)) {
-    auto& [factor, dims] = noise.sizes.emplace_back(size.factor, std::vector<std::pair<size_t, size_t>>());
-    for (size_t symbol : size.symbols) {
-      if (!binders_.contains(symbol)) throw Mismatch();
-      dims.push_back(binders_.at(symbol));
+  for (const ir::Dim& size : sizes(id)) {
+    // A product of inputs' sizes.
+    if (size.terms().size() + (size.number() != 0 ? 1 : 0) > 1) throw Mismatch();
+    auto& [factor, dims] = noise.sizes.emplace_back(size.number(), std::vector<std::pair<size_t, size_t>>());
+    for (const ir::Dim::Term& term : size.terms()) {
+      factor = term.factor;
+      for (const ir::Dim::Atom& atom : term.atoms) {
+        if (!binders_.contains(atom.symbol)) throw Mismatch();
+        dims.push_back(binders_.at(atom.symbol));
+      }
     }
   }
   add_input(id);
@@ -300,7 +307,7 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
     internal_check(found != operands.end(), "an operand of {} that has no number", name_of(a));
     return static_cast<size_t>(found - operands.begin());
   };
-  std::vector<std::vector<Size>> operand_sizes;
+  std::vector<ir::Shape> operand_sizes;
   std::vector<Value> inputs;
   for (int64_t id : operands) {
     operand_sizes.push_back(sizes(id));
@@ -311,7 +318,7 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
     if (a.op->schema().arguments()[i].name() == "check_errors") given[i] = others[i] = true;
   }
   ExternOperation operation{
-      *a.op, extern_text(*a.op, given, others, symbols_, operand_sizes, number_of), given, number_of, {}, {}};
+      *a.op, extern_text(*a.op, given, others, fit_, operand_sizes, number_of), given, number_of, {}, {}};
   for (int64_t id : operands) operation.operands.push_back(described(id));
   std::vector<ir::Type> types;
   for (int64_t id : a.results) {
@@ -329,8 +336,8 @@ ExternOperation::Tensor Writer::described(int64_t id) {
   ExternOperation::Tensor tensor{dtype, {}, {}, id >= 0 && first_.requires_gradient(id)};
   auto dims = sizes(id);
   for (size_t i = 0; i < dims.size(); ++i) {
-    tensor.sizes.push_back(id < 0 ? dims[i].factor : one().metas()[static_cast<size_t>(id)].sizes[i]);
-    tensor.is_symbol.push_back(!dims[i].symbols.empty());
+    tensor.sizes.push_back(id < 0 ? dims[i].constant() : one().metas()[static_cast<size_t>(id)].sizes[i]);
+    tensor.expressions.push_back(dims[i].is_constant() ? "" : to_string(dims[i]));
   }
   return tensor;
 }
@@ -349,9 +356,9 @@ bool Writer::is_checked(const Operation& operation) {
 // ---- arguments
 
 Argument Writer::integer(int64_t a, int64_t b) {
-  Size size = symbols_.of(a, b);
-  if (!size.symbols.empty()) return capture::Unknown();
-  return size.factor;
+  const ir::Dim size = size_of(fit_, a, b);
+  if (!size.is_constant()) return renamed(size);
+  return size.constant();
 }
 
 Argument Writer::argument(const IValue& a, const IValue& b, const c10::Argument& parameter) {
@@ -399,17 +406,20 @@ Argument Writer::list(const IValue& a, const IValue& b, const c10::Argument& par
   auto items = a.toListRef(), others = b.toListRef();
   if (items.size() != others.size()) throw Mismatch();
   std::vector<int64_t> integers;
+  std::vector<ir::Dim> dims;
   std::vector<Value> tensors;
   std::vector<std::optional<Value>> optional_tensors;
   for (size_t i = 0; i < items.size(); ++i) {
     Argument item = argument(items[i], others[i], parameter);
-    if (auto* number = std::get_if<int64_t>(&item)) integers.push_back(*number);
+    if (auto* number = std::get_if<int64_t>(&item)) integers.push_back(*number), dims.emplace_back(*number);
+    if (auto* size = std::get_if<ir::Dim>(&item)) dims.push_back(*size);
     if (auto* value = std::get_if<Value>(&item)) tensors.push_back(*value);
     if (std::holds_alternative<Value>(item) || std::holds_alternative<std::monostate>(item))
       optional_tensors.push_back(std::holds_alternative<Value>(item) ? std::optional(std::get<Value>(item))
                                                                      : std::nullopt);
   }
   if (integers.size() == items.size()) return integers;
+  if (dims.size() == items.size()) return dims;
   if (tensors.size() == items.size()) return tensors;
   if (optional_tensors.size() == items.size()) return optional_tensors;
   return capture::Unknown();
@@ -417,9 +427,11 @@ Argument Writer::list(const IValue& a, const IValue& b, const c10::Argument& par
 
 }  // namespace
 
-RunsProgram program_of_runs(const std::vector<LoweredRun*>& runs, const Symbols& symbols,
+RunsProgram program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFit& sizes,
                             const ExternDerivative& derivative) {
-  return Writer(runs, symbols, derivative).write();
+  // Of what the function's operations are made of, no call's record tells.
+  sizes.stop_guessing();
+  return Writer(runs, sizes, derivative).write();
 }
 
 }  // namespace weft::lowering

@@ -7,7 +7,7 @@
 
 #include "lowering/draws.h"
 #include "lowering/lowered_run.h"
-#include "lowering/symbols.h"
+#include "lowering/sizes.h"
 
 namespace weft::lowering {
 
@@ -25,7 +25,7 @@ struct RunsProgram {
   std::string text;
   std::vector<Noise> noise;
   std::vector<at::Tensor> constants;  ///< tensors of numbers that operations have made themselves
-  /// For each input, captured tensor and constant, and each of its dims: a number, or the name of a symbol.
+  /// For each input, captured tensor and constant, and each of its dims: a number, or an expression of symbols.
   std::vector<std::vector<std::variant<int64_t, std::string>>> sizes;
 };
 
@@ -35,7 +35,7 @@ struct ExternOperation {
   struct Tensor {
     at::ScalarType dtype;
     std::vector<int64_t> sizes;
-    std::vector<bool> is_symbol;  ///< by dim
+    std::vector<std::string> expressions;  ///< by dim: the size as an expression of symbols; empty for a number
     bool requires_gradient;
   };
   c10::OperatorHandle op;
@@ -49,13 +49,13 @@ struct ExternOperation {
 /// there must be one.
 using ExternDerivative = std::function<std::string(const ExternOperation&)>;
 
-/// Generalises lowered runs of one function to a program. In two runs the sizes that may vary are different primes: an
-/// integer that is the same in both is a constant, one that differs is a product of symbols. `runs`: one run; two at
-/// primes; or these and a third at the sizes at hand, which must agree with the other two.
+/// Generalises lowered runs of one function to a program. In two runs the sizes that may vary are different: an integer
+/// that is the same in both is a constant, one that differs is an expression of symbols (recorder/size_fit.h). `runs`:
+/// one run; two at samples; or these and a third at the sizes at hand, which must agree with the other two.
 ///
 /// Throws Mismatch if the runs did different things; recorder::UnsupportedError for anything that no program can
 /// express.
-RunsProgram program_of_runs(const std::vector<LoweredRun*>& runs, const Symbols& symbols,
+RunsProgram program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFit& sizes,
                             const ExternDerivative& derivative);
 
 }  // namespace weft::lowering

@@ -27,7 +27,7 @@ int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& 
       if (scan.ragged) {  // linear in the rows of each step, which come to the packed rows in all steps
         auto of_rows = [&](int64_t rows) {
           ir::Bindings step = symbols;
-          step[scan.ragged->rows.symbols[0]] = rows;
+          step[scan.ragged->rows.name()] = rows;
           return count(program, scan.region, step);
         };
         int64_t fixed = of_rows(0);

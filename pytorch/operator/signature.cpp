@@ -86,11 +86,18 @@ bool SymbolicSizes::multiply(c10::SymInt& product, const c10::SymInt& size) {
   return true;
 }
 
+bool SymbolicSizes::add(c10::SymInt& sum, const c10::SymInt& term) {
+  auto left = sum.maybe_as_int(), right = term.maybe_as_int();
+  if (left && right && !ir::PlainSizes::add(*left, *right)) return false;
+  sum = left && right ? c10::SymInt(*left) : sum + term;
+  return true;
+}
+
 Signature::Signature(const ir::Program& program)
     : binder_(program), inputs_(with_types(binder_.inputs())), outputs_(with_types(binder_.outputs())) {}
 
-void Signature::misfit(at::TensorList tensors, size_t input, const std::string& why) const {
-  user_error("weft::call: {}{}, but got {}", binder_.requirement(input), why, describe(tensors[input]));
+void Signature::misfit(at::TensorList tensors, size_t input) const {
+  user_error("weft::call: {}, but got {}", binder_.requirement(input), describe(tensors[input]));
 }
 
 void Signature::too_large(const Tensor& tensor) {
@@ -103,8 +110,8 @@ void Signature::check_kinds(at::TensorList tensors) const {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
     check(tensor.defined(), "weft::call: input {} of program @{} is undefined", i, binder_.program());
-    if (tensor.scalar_type() != inputs_[i].dtype) misfit(tensors, i, "");
-    if (tensor.dim() != static_cast<int64_t>(inputs_[i].shape.size())) misfit(tensors, i, "");
+    if (tensor.scalar_type() != inputs_[i].dtype) misfit(tensors, i);
+    if (tensor.dim() != static_cast<int64_t>(inputs_[i].shape.size())) misfit(tensors, i);
     check(tensor.layout() == at::kStrided, "weft::call: input {} '{}' of program @{} must be a dense tensor", i,
           inputs_[i].name, binder_.program());
   }
@@ -117,7 +124,8 @@ std::vector<typename Arithmetic::Int> Signature::bind_sizes(at::TensorList tenso
   auto size = [&](ir::Binder::Place place) { return size_at<typename Arithmetic::Int>(tensors, place); };
   if (auto wrong = binder_.bind<Arithmetic>(size, values)) {
     auto text = [&](ir::Binder::Place place) { return text_of(size_at<c10::SymInt>(tensors, place)); };
-    misfit(tensors, wrong->input, binder_.sources_of(*wrong, text));
+    auto given = [&](size_t input) { return describe(tensors[input]); };
+    user_error("weft::call: {}", binder_.complaint(*wrong, text, given));
   }
   return values;
 }

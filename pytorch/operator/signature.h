@@ -18,8 +18,12 @@ std::optional<DType> dtype_of(at::ScalarType type);
 struct SymbolicSizes {
   using Int = c10::SymInt;
   static bool is_zero(const c10::SymInt& size) { return size.maybe_as_int() == 0; }
-  /// False where the product of plain sizes overflows. Products of symbolic sizes are PyTorch's.
+  /// As `same`.
+  static bool is_negative(const c10::SymInt& size) { return !size.sym_ge(0).expect_true(__FILE__, __LINE__); }
+  /// False where the result of plain sizes overflows. Those of symbolic sizes are PyTorch's.
   static bool multiply(c10::SymInt& product, const c10::SymInt& size);
+  static bool add(c10::SymInt& sum, const c10::SymInt& term);
+  static c10::SymInt divide(const c10::SymInt& size, int64_t divisor) { return size / divisor; }
   /// A symbolic size becomes a guard or, when unbacked, a check at run time.
   static bool same(const c10::SymInt& a, const c10::SymInt& b) { return a.sym_eq(b).expect_true(__FILE__, __LINE__); }
 };
@@ -36,12 +40,12 @@ class Signature {
   const std::vector<Tensor>& inputs() const { return inputs_; }
   const std::vector<Tensor>& outputs() const { return outputs_; }
 
-  /// The symbols' values, as engine::Executable::run takes them. User's error naming the input, its type and what was
-  /// given if a tensor doesn't fit.
+  /// The symbols' values and those that sizes() needs beside them, as engine::Executable::run takes them. User's error
+  /// naming the input, its type and what was given if a tensor doesn't fit.
   std::vector<int64_t> bind(at::TensorList tensors) const { return bind_sizes<ir::PlainSizes>(tensors); }
   std::vector<c10::SymInt> bind_symbolic(at::TensorList tensors) const { return bind_sizes<SymbolicSizes>(tensors); }
 
-  /// The sizes of a tensor of these symbols' values. User's error where one overflows 64 bits.
+  /// The sizes of a tensor for these values. User's error where one overflows 64 bits.
   template <typename Int>
   static c10::SmallVector<Int, 6> sizes(const Tensor& tensor, const std::vector<Int>& values) {
     using Arithmetic = std::conditional_t<std::is_same_v<Int, int64_t>, ir::PlainSizes, SymbolicSizes>;
@@ -59,7 +63,7 @@ class Signature {
   void check_kinds(at::TensorList tensors) const;
   template <typename Arithmetic>
   std::vector<typename Arithmetic::Int> bind_sizes(at::TensorList tensors) const;
-  [[noreturn]] void misfit(at::TensorList tensors, size_t input, const std::string& why) const;
+  [[noreturn]] void misfit(at::TensorList tensors, size_t input) const;
 
   ir::Binder binder_;
   std::vector<Tensor> inputs_, outputs_;

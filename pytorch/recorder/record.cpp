@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
 
 namespace weft::recorder {
 
@@ -37,42 +38,51 @@ void Record::append(const Record& part) {
   }
 }
 
-Template::Template(const Record& first, const Record& second, const std::vector<std::pair<int64_t, int64_t>>& primes)
-    : binders_(primes.size(), SIZE_MAX), structure_(first.structure()) {
-  if (first.kinds() != second.kinds() || first.structure() != second.structure()) throw Mismatch();
+Template::Template(const Record& first, const Record& second, const Record* third, SizeFit& sizes)
+    : table_(sizes.symbols()), binders_(sizes.count(), SIZE_MAX), structure_(first.structure()) {
+  for (const Record* other : {&second, third ? third : &second})
+    if (first.kinds() != other->kinds() || first.structure() != other->structure()) throw Mismatch();
+  // Factors of a size may be those of a later word.
+  for (size_t i = 0; i < first.words().size(); ++i)
+    if (first.kinds()[i] == Record::Kind::kSize && first.words()[i] != second.words()[i])
+      sizes.find(first.words()[i], second.words()[i], third ? std::optional(third->words()[i]) : std::nullopt);
   words_.reserve(first.words().size());
   for (size_t i = 0; i < first.words().size(); ++i) {
-    words_.push_back(word(first.words()[i], second.words()[i], first.kinds()[i], primes));
+    words_.push_back(word(i, first, second, third, sizes));
     if (words_[i].is_free) free_.push_back(i);
-    if (words_[i].product < 0 || words_[i].factor != 1) continue;
-    const auto& product = products_[static_cast<size_t>(words_[i].product)];
-    if (product.size() == 1 && binders_[product[0]] == SIZE_MAX) binders_[product[0]] = i;
+    if (words_[i].expression < 0) continue;
+    const ir::Dim& dim = dims_[static_cast<size_t>(words_[i].expression)];
+    if (!dim.is_symbol()) continue;
+    size_t& binder = binders_[expressions_[static_cast<size_t>(words_[i].expression)].values[0]];
+    if (binder == SIZE_MAX) binder = i;
   }
-  for (const auto& product : products_) {
-    for (uint8_t symbol : product) {
-      if (binders_[symbol] == SIZE_MAX) throw Mismatch();
-    }
+  std::set<std::string> used;
+  for (const ir::Dim& dim : dims_) dim.add_symbols(used);
+  for (size_t i = 0; i < binders_.size(); ++i) {
+    if (binders_[i] == SIZE_MAX && used.contains(sizes.symbols()[i])) throw Mismatch();
   }
 }
 
-Template::Word Template::word(int64_t first, int64_t second, Record::Kind kind,
-                              const std::vector<std::pair<int64_t, int64_t>>& primes) {
-  if (first == second) return {first, kind};
-  if (kind == Record::Kind::kNumber) return {first, kind, true};
+Template::Word Template::word(size_t i, const Record& first, const Record& second, const Record* third,
+                              SizeFit& sizes) {
+  const int64_t one = first.words()[i], two = second.words()[i];
+  const Record::Kind kind = first.kinds()[i];
+  if (kind == Record::Kind::kNumber && (one != two || (third && third->words()[i] != one))) return {one, kind, true};
+  if (one == two) return {one, kind};
   if (kind != Record::Kind::kSize) throw Mismatch();
-  std::vector<uint8_t> product;
-  for (size_t symbol = 0; symbol < primes.size(); ++symbol) {
-    auto [p, q] = primes[symbol];
-    while (first != 0 && first % p == 0 && second % q == 0 && first != second) {
-      first /= p, second /= q;
-      product.push_back(static_cast<uint8_t>(symbol));
-    }
+  const auto dim = sizes.find(one, two, third ? std::optional(third->words()[i]) : std::nullopt);
+  if (!dim) throw Mismatch();
+  return {0, kind, false, number_of(*dim)};
+}
+
+int32_t Template::number_of(const ir::Dim& dim) {
+  const auto known = std::ranges::find(dims_, dim);
+  if (known == dims_.end()) {
+    dims_.push_back(dim);
+    expressions_.push_back(table_.add(dim));
+    return static_cast<int32_t>(dims_.size()) - 1;
   }
-  if (first != second) throw Mismatch();
-  auto known = std::find(products_.begin(), products_.end(), product);
-  auto place = static_cast<int32_t>(known - products_.begin());
-  if (known == products_.end()) products_.push_back(std::move(product));
-  return {first, kind, false, place};
+  return static_cast<int32_t>(known - dims_.begin());
 }
 
 void Template::free_number(size_t word) {
@@ -82,14 +92,19 @@ void Template::free_number(size_t word) {
 }
 
 bool Template::bind(const Record& record, std::vector<int64_t>& values) const {
+  thread_local std::vector<int64_t> sizes;
+  sizes.clear();
+  for (size_t binder : binders_) {
+    sizes.push_back(binder == SIZE_MAX ? kSmallestSymbol : record.words()[binder]);
+    if (sizes.back() < kSmallestSymbol) return false;
+  }
   values.clear();
-  for (const auto& product : products_) {
-    int64_t value = 1;
-    for (uint8_t symbol : product) {
-      int64_t size = record.words()[binders_[symbol]];
-      if (size < kSmallestSymbol || __builtin_mul_overflow(value, size, &value)) return false;
-    }
-    values.push_back(value);
+  if (!table_.derive<ir::PlainSizes>(sizes)) return false;
+  for (const ir::SizeTable::Size& expression : expressions_) {
+    const auto value = ir::SizeTable::evaluate<ir::PlainSizes>(expression, sizes);
+    auto is_derived = [&](size_t of) { return of >= binders_.size(); };
+    if (!value || (*value < kSmallestSymbol && std::ranges::any_of(expression.values, is_derived))) return false;
+    values.push_back(*value);
   }
   return true;
 }
@@ -100,10 +115,7 @@ bool Template::compare(const Record& record, std::vector<size_t>* numbers) const
   if (!bind(record, values)) return false;
   for (size_t i = 0; i < words_.size(); ++i) {
     const Word& word = words_[i];
-    int64_t wanted = word.factor;
-    if (word.product >= 0 && __builtin_mul_overflow(wanted, values[static_cast<size_t>(word.product)], &wanted)) {
-      return false;
-    }
+    const int64_t wanted = word.expression < 0 ? word.value : values[static_cast<size_t>(word.expression)];
     if (record.kinds()[i] != word.kind) return false;
     if (record.words()[i] == wanted || word.is_free) continue;
     if (word.kind != Record::Kind::kNumber || numbers == nullptr) return false;

@@ -6,6 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "ir/size_table.h"
+#include "recorder/size_fit.h"
+
 namespace weft::recorder {
 
 /// The record of a run of a function, a sequence of words: the types of its inputs; each operation with its attributes,
@@ -48,14 +51,15 @@ class Record {
   uint64_t structure_ = 0;
 };
 
-/// A pattern for the records of one function at all sizes: a record in which some sizes are a factor times symbols, and
+/// A pattern for the records of one function at all sizes: a record in which some sizes are expressions of symbols, and
 /// some numbers are free.
 class Template {
  public:
-  /// Generalises two records, in which each symbol was one or the other of its two primes. Without `primes` the
-  /// template is `first` alone. Numbers that differ are free. Throws Mismatch if the two did different things.
+  /// Generalises two records, in which each symbol had one or the other of its two values, and a third, if there is
+  /// one, of which the sizes must follow from the other two. Numbers that differ are free. Throws Mismatch if the
+  /// records did different things.
   struct Mismatch {};
-  Template(const Record& first, const Record& second, const std::vector<std::pair<int64_t, int64_t>>& primes);
+  Template(const Record& first, const Record& second, const Record* third, SizeFit& sizes);
 
   /// Makes a number free; `word` is its place in the record.
   void free_number(size_t word);
@@ -73,20 +77,23 @@ class Template {
 
  private:
   struct Word {
-    int64_t factor;  ///< the word itself where there are no symbols
+    int64_t value;  ///< the word itself where it is no expression
     Record::Kind kind;
     bool is_free = false;
-    int32_t product = -1;  ///< in products_; -1: no symbols
+    int32_t expression = -1;  ///< in expressions_
   };
 
-  Word word(int64_t first, int64_t second, Record::Kind kind, const std::vector<std::pair<int64_t, int64_t>>& primes);
+  Word word(size_t i, const Record& first, const Record& second, const Record* third, SizeFit& sizes);
+  int32_t number_of(const ir::Dim& dim);
   /// False if the record differs in anything but numbers. The places of numbers that differ go to `numbers`.
   bool compare(const Record& record, std::vector<size_t>* numbers) const;
   bool bind(const Record& record, std::vector<int64_t>& values) const;
 
   std::vector<Word> words_;
-  std::vector<std::vector<uint8_t>> products_;  ///< of symbols, that occur
-  std::vector<size_t> binders_;                 ///< by symbol: the word that is its size alone
+  ir::SizeTable table_;
+  std::vector<ir::Dim> dims_;                     ///< that occur,
+  std::vector<ir::SizeTable::Size> expressions_;  ///< and how they are computed
+  std::vector<size_t> binders_;                   ///< by symbol: the word that is its size alone
   std::vector<size_t> free_;
   uint64_t structure_;
 };

@@ -392,9 +392,9 @@ class RowCopy {
   void emit(Value* row) {
     row_ = row;
     start_ = frame_.i64(0);
-    if (op_.code == OpCode::kPad) append_zeros(op_.attr<int64_t>("low"));
+    if (op_.code == OpCode::kPad) append_zeros(size_attr(op_, "low"));
     for (ValueId part : op_.operands) append(part);
-    if (op_.code == OpCode::kPad) append_zeros(op_.attr<int64_t>("high"));
+    if (op_.code == OpCode::kPad) append_zeros(size_attr(op_, "high"));
   }
 
  private:
@@ -408,8 +408,8 @@ class RowCopy {
     append_columns(shape.back(), [&](Columns& columns) { return columns.load(from, whole_.dtype); });
   }
 
-  void append_zeros(int64_t width) {
-    if (width == 0) return;
+  void append_zeros(const ir::Dim& width) {
+    if (width == ir::Dim(0)) return;
     llvm::Type* type = vector_of(register_type(frame_.b, whole_.dtype), kLanes);
     append_columns(width, [&](Columns&) { return llvm::Constant::getNullValue(type); });
   }

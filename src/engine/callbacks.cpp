@@ -25,7 +25,7 @@ class Interpreted {
     if (context.thread != 0) return true;
     if (!reason_.empty()) count_fallback(reason_);
     ir::Bindings bindings;
-    for (size_t i = 0; i < context.symbols.size(); ++i) bindings[schedule_.plan.symbols[i]] = context.symbols[i];
+    for (size_t i = 0; i < schedule_.plan.symbols.size(); ++i) bindings[schedule_.plan.symbols[i]] = context.symbols[i];
     Memory memory{context, bindings, {}};
     std::vector<interpreter::View> operands;
     for (ValueId operand : op_.operands) operands.push_back(view(memory, operand));

@@ -61,8 +61,8 @@ void Executable::run(std::span<const runtime::TensorRef> inputs, std::span<const
   auto size_at = [&](ir::Binder::Place place) { return inputs[place.input].sizes[place.dim]; };
   if (auto misfit = types.bind<ir::PlainSizes>(size_at, symbols)) {
     auto text = [&](ir::Binder::Place place) { return std::to_string(size_at(place)); };
-    user_error("weft::call: {}{}, but got {}", types.requirement(misfit->input), types.sources_of(*misfit, text),
-               text_of(inputs[misfit->input]));
+    auto given = [&](size_t input) { return text_of(inputs[input]); };
+    user_error("weft::call: {}", types.complaint(*misfit, text, given));
   }
   run(symbols, inputs, outputs, team);
 }

@@ -122,7 +122,7 @@ void Evaluator::run_ragged_scan(const Call& call) {
   for (size_t step = 0; step < steps.batch_sizes.size(); ++step) {
     size_t t = scan.reverse ? steps.batch_sizes.size() - 1 - step : step;
     int64_t rows = steps.batch_sizes[t];
-    bindings[scan.ragged->rows.symbols[0]] = rows;
+    bindings[scan.ragged->rows.name()] = rows;
     std::deque<std::vector<int64_t>> sizes;  // what the step's views show
     Captured outside = [&](ir::ValueId id) { return is_rows(id) ? rows_of(view(id), 0, rows, sizes) : view(id); };
     Evaluator inside(program_, bindings, outside);

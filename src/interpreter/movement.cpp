@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "interpreter/evaluator.h"
 #include "interpreter/kernels.h"
 #include "interpreter/numeric.h"
 
@@ -108,7 +109,7 @@ void transpose(const Call& call) {
 
 void slice(const Call& call) {
   Side from{strides_of(call.operands[0].sizes)};
-  from.offset = call.op.attr<int64_t>("start") * from.strides[dim_of(call)];
+  from.offset = call.evaluator.value_of(size_attr(call.op, "start")) * from.strides[dim_of(call)];
   copy_from(call, from);
 }
 
@@ -124,7 +125,7 @@ void pad(const Call& call) {
   const MutableView& out = call.results[0];
   std::fill_n(call.out<char>(), call.count() * size_of(out.dtype), 0);
   Side to{strides_of(out.sizes)};
-  to.offset = call.op.attr<int64_t>("low") * to.strides[dim_of(call)];
+  to.offset = call.evaluator.value_of(size_attr(call.op, "low")) * to.strides[dim_of(call)];
   const View& a = call.operands[0];
   strided_copy(a.dtype, a.sizes, a.data, {strides_of(a.sizes)}, out.data, to);
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ir/size_checks.h"
 
 namespace weft::ir {
 
@@ -11,43 +12,50 @@ Binder::Binder(const Program& program) : program_(program.name) {
   std::set<std::string> names;
   for (ValueId id : program.body.args)
     for (const Dim& dim : program.type(id).shape)
-      if (dim.is_symbol()) names.insert(dim.symbols[0]);
-  symbols_.assign(names.begin(), names.end());
-  sources_.resize(symbols_.size());
-  std::vector<bool> has_source(symbols_.size(), false);
+      if (dim.is_symbol()) names.insert(dim.name());
+  sizes_ = SizeTable({names.begin(), names.end()});
+  sources_.resize(names.size());
+  std::vector<bool> has_source(names.size(), false);
   for (ValueId id : program.body.args) {
     inputs_.push_back(make_tensor(program, id));
     const Tensor& input = inputs_.back();
     for (size_t dim = 0; dim < input.shape.size(); ++dim) {
       const Place place{inputs_.size() - 1, dim};
-      const bool first = input.type.shape[dim].is_symbol() && !has_source[input.shape[dim].symbols[0]];
+      const bool first = input.type.shape[dim].is_symbol() && !has_source[input.shape[dim].values[0]];
       if (!first) {
         checks_.push_back(place);
         continue;
       }
-      has_source[input.shape[dim].symbols[0]] = true;
-      sources_[input.shape[dim].symbols[0]] = place;
+      has_source[input.shape[dim].values[0]] = true;
+      sources_[input.shape[dim].values[0]] = place;
     }
   }
   // Two inputs that differ in one symbol explain a misfit better than a product that comes out wrong.
   std::ranges::stable_partition(
       checks_, [&](const Place& place) { return inputs_[place.input].type.shape[place.dim].is_symbol(); });
   for (ValueId id : program.body.results) outputs_.push_back(make_tensor(program, id));
+  add_sign_checks(program);
 }
 
-Binder::Tensor Binder::make_tensor(const Program& program, ValueId id) const {
+Binder::Tensor Binder::make_tensor(const Program& program, ValueId id) {
   Tensor tensor{program.type(id), program.values[id].name, {}};
-  for (const Dim& dim : tensor.type.shape) {
-    Size size{dim.factor, {}};
-    for (const std::string& symbol : dim.symbols) {
-      auto found = std::ranges::lower_bound(symbols_, symbol);
-      check(found != symbols_.end() && *found == symbol, "program @{}: symbol {} is no size of any input", program_,
-            symbol);
-      size.symbols.push_back(static_cast<size_t>(found - symbols_.begin()));
-    }
-    tensor.shape.push_back(std::move(size));
-  }
+  for (const Dim& dim : tensor.type.shape) tensor.shape.push_back(add(dim));
   return tensor;
+}
+
+Binder::Size Binder::add(const Dim& dim) {
+  std::set<std::string> names;
+  dim.add_symbols(names);
+  for (const std::string& name : names)
+    check(std::ranges::binary_search(symbols(), name), "program @{}: symbol {} is no size of any input", program_,
+          name);
+  Size size = sizes_.add(dim);
+  derived_.resize(sizes_.derived().size(), dim);
+  return size;
+}
+
+void Binder::add_sign_checks(const Program& program) {
+  for (const Dim& dim : sizes_to_check(program)) signs_.emplace_back(dim, add(dim));
 }
 
 std::string Binder::name_of_input(size_t input) const {
@@ -59,14 +67,27 @@ std::string Binder::requirement(size_t input) const {
   return fmt::format("{} of program @{} must be {}", name_of_input(input), program_, to_string(inputs_[input].type));
 }
 
-std::string Binder::sources_of(Place place, const std::function<std::string(Place)>& size_text) const {
+std::string Binder::sources_of(const Dim& dim, const std::function<std::string(Place)>& size_text) const {
+  std::set<std::string> names;
+  dim.add_symbols(names);
   std::string text;
-  for (size_t symbol : inputs_[place.input].shape[place.dim].symbols) {
+  for (const std::string& name : names) {
+    const auto symbol = static_cast<size_t>(std::ranges::lower_bound(symbols(), name) - symbols().begin());
     const Place source = sources_[symbol];
-    text += fmt::format("{} {} = {} (dim {} of {})", text.empty() ? " with" : " and", symbols_[symbol],
-                        size_text(source), source.dim, name_of_input(source.input));
+    text += fmt::format("{} {} = {} (dim {} of {})", text.empty() ? " with" : " and", name, size_text(source),
+                        source.dim, name_of_input(source.input));
   }
   return text;
+}
+
+std::string Binder::complaint(const Misfit& misfit, const std::function<std::string(Place)>& size_text,
+                              const std::function<std::string(size_t)>& given) const {
+  if (misfit.size)
+    return fmt::format("program @{}: the size {} is negative or overflows 64 bits{}", program_, to_string(*misfit.size),
+                       sources_of(*misfit.size, size_text));
+  const auto [input, dim] = misfit.place;
+  return fmt::format("{}{}, but got {}", requirement(input), sources_of(inputs_[input].type.shape[dim], size_text),
+                     given(input));
 }
 
 Bindings bind(const Program& program, const std::vector<std::vector<int64_t>>& sizes) {
@@ -85,11 +106,10 @@ Bindings bind(const Program& program, const std::vector<std::vector<int64_t>>& s
   auto size_at = [&](Binder::Place place) { return sizes[place.input][place.dim]; };
   if (auto misfit = binder.bind<PlainSizes>(size_at, values)) {
     auto text = [&](Binder::Place place) { return std::to_string(size_at(place)); };
-    user_error("{}{}, but got {}", binder.requirement(misfit->input), binder.sources_of(*misfit, text),
-               given(misfit->input));
+    user_error("{}", binder.complaint(*misfit, text, given));
   }
   Bindings bindings;
-  for (size_t i = 0; i < values.size(); ++i) bindings[binder.symbols()[i]] = values[i];
+  for (size_t i = 0; i < binder.symbols().size(); ++i) bindings[binder.symbols()[i]] = values[i];
   return bindings;
 }
 

@@ -55,8 +55,8 @@ ValueId Builder::transpose(ValueId a, std::vector<int64_t> perm) {
   return emit(OpCode::kTranspose, {a}, {{"perm", std::move(perm)}});
 }
 
-ValueId Builder::slice(ValueId a, int64_t dim, int64_t start, int64_t limit) {
-  return emit(OpCode::kSlice, {a}, {{"dim", dim}, {"start", start}, {"limit", limit}});
+ValueId Builder::slice(ValueId a, int64_t dim, const Dim& start, const Dim& limit) {
+  return emit(OpCode::kSlice, {a}, {{"dim", dim}, {"start", as_attr(start)}, {"limit", as_attr(limit)}});
 }
 
 ValueId Builder::concat(std::vector<ValueId> parts, int64_t dim) {

@@ -45,7 +45,7 @@ class Builder {
   ValueId broadcast_trailing(ValueId a, const Shape& shape);
   ValueId reshape(ValueId a, const Shape& shape);
   ValueId transpose(ValueId a, std::vector<int64_t> perm);
-  ValueId slice(ValueId a, int64_t dim, int64_t start, int64_t limit);
+  ValueId slice(ValueId a, int64_t dim, const Dim& start, const Dim& limit);
   ValueId concat(std::vector<ValueId> parts, int64_t dim);
   ValueId reduce_sum(ValueId a, std::vector<int64_t> dims);
   ValueId matmul(ValueId a, ValueId b, bool transpose_b = false);

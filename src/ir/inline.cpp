@@ -3,11 +3,19 @@
 namespace weft::ir {
 
 Dim substitute(const Dim& dim, const SymbolSizes& sizes) {
-  Dim result(dim.factor);
-  for (const std::string& symbol : dim.symbols) {
-    auto it = sizes.find(symbol);
-    check(it != sizes.end(), "the called program's symbol {} is no input's dim", symbol);
-    result = result * it->second;
+  Dim result(dim.number());
+  for (const Dim::Term& term : dim.terms()) {
+    Dim product(term.factor);
+    for (const Dim::Atom& atom : term.atoms) {
+      if (atom.dividend) {
+        product = product * floor_divide(substitute(*atom.dividend, sizes), atom.divisor);
+        continue;
+      }
+      auto it = sizes.find(atom.symbol);
+      check(it != sizes.end(), "the called program's symbol {} is no input's dim", atom.symbol);
+      product = product * it->second;
+    }
+    result = result + product;
   }
   return result;
 }
@@ -31,7 +39,7 @@ SymbolSizes match(const Program& callee, const Program& caller, std::span<const 
     check(shape.size() == actual.size(), "input {} of the called program has {} dims, not {}", i, shape.size(),
           actual.size());
     for (size_t d = 0; d < shape.size(); ++d)
-      if (shape[d].factor == 1 && shape[d].symbols.size() == 1) sizes.try_emplace(shape[d].symbols[0], actual[d]);
+      if (shape[d].is_symbol()) sizes.try_emplace(shape[d].name(), actual[d]);
   }
   for (size_t i = 0; i < args.size(); ++i) {
     Type want = substitute(callee.type(args[i]), sizes);
@@ -58,10 +66,17 @@ class Splice {
     return values_[id] = to_.new_value(substitute(from_.type(id), sizes_), from_.values[id].name);
   }
 
+  /// A bound that becomes a number is an integer; other sizes are always dims.
+  Attr substituted(std::string_view attr, const Dim& dim) const {
+    Dim result = substitute(dim, sizes_);
+    if (is_bound(attr)) return as_attr(std::move(result));
+    return result;
+  }
+
   Op copy(const Op& op) {
     Op result{op.code, {}, {}, op.attrs, {}};
     for (auto& [name, attr] : result.attrs)
-      if (auto* dim = std::get_if<Dim>(&attr)) *dim = substitute(*dim, sizes_);
+      if (const auto* dim = std::get_if<Dim>(&attr)) attr = substituted(name, *dim);
     for (ValueId id : op.operands) result.operands.push_back(values_.at(id));
     for (const Block& region : op.regions) {
       Block& block = result.regions.emplace_back();

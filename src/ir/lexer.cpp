@@ -56,9 +56,17 @@ Token Lexer::next() {
     if (length == 0) error_at(source_, at_, fmt::format("expected a name after '{}'", c));
     return take(c == '%' ? TokenKind::kValue : TokenKind::kGlobal, length + 1);
   }
-  if (std::string_view("(){}[],:=*").find(c) != std::string_view::npos) return take(TokenKind::kPunct, 1);
+  if (std::string_view("(){}[],:=*+").find(c) != std::string_view::npos) return take(TokenKind::kPunct, 1);
   if (c > ' ' && c <= '~') error_at(source_, at_, fmt::format("unexpected character '{}'", c));
   error_at(source_, at_, fmt::format("unexpected byte 0x{:02x}", static_cast<unsigned char>(c)));
+}
+
+Token Lexer::next_in_size() {
+  const std::string_view rest = source_.substr(at_);
+  if (rest.size() > 2 && rest.starts_with("//") && is_digit(rest[2])) return take(TokenKind::kPunct, 2);
+  skip_blanks();
+  if (source_.substr(at_).starts_with('-')) return take(TokenKind::kPunct, 1);
+  return next();
 }
 
 Token Lexer::number() {

@@ -1,12 +1,13 @@
 #include "ir/parser.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/lexer.h"
+#include "ir/size_parser.h"
 #include "ir/verifier.h"
 
 namespace weft::ir {
@@ -14,13 +15,11 @@ namespace {
 
 // Bounds on what a text can make the parser allocate, far above any real program.
 constexpr size_t kMaxText = size_t{64} << 20;
-constexpr size_t kMaxSymbolLength = 64;
-constexpr size_t kMaxSymbolsInDim = 16;
 constexpr size_t kMaxTypeParts = size_t{1} << 22;  // dims and symbols in the types of all values together
 
-class Parser {
+class Parser : private SizeParser {
  public:
-  explicit Parser(std::string_view source) : source_(source), lexer_(source) { advance(); }
+  explicit Parser(std::string_view source) : SizeParser(source) {}
 
   Program run() {
     Token start = token_;
@@ -39,60 +38,12 @@ class Parser {
   }
 
  private:
-  // ---- tokens
-
-  void advance() { token_ = lexer_.next(); }
-
-  [[noreturn]] void fail(const Token& token, const std::string& message) const {
-    error_at(source_, token.offset, message);
-  }
-
-  [[noreturn]] void fail_expected(std::string_view what) const {
-    if (token_.kind == TokenKind::kEnd) fail(token_, fmt::format("expected {}, but the text ends", what));
-    std::string found(token_.text.substr(0, 40));
-    fail(token_, fmt::format("expected {}, but found '{}'{}", what, found, token_.text.size() > 40 ? "..." : ""));
-  }
-
-  bool is_punct(char c) const { return token_.kind == TokenKind::kPunct && token_.text[0] == c; }
-  bool is_word(std::string_view word) const { return token_.kind == TokenKind::kIdent && token_.text == word; }
-
-  bool accept_punct(char c) {
-    if (!is_punct(c)) return false;
-    advance();
-    return true;
-  }
-
-  Token expect(TokenKind kind, std::string_view what) {
-    if (token_.kind != kind) fail_expected(what);
-    Token token = token_;
-    advance();
-    return token;
-  }
-
-  void expect_punct(char c) {
-    if (!accept_punct(c)) fail_expected(fmt::format("'{}'", c));
-  }
-
-  void expect_word(std::string_view word) {
-    if (!is_word(word)) fail_expected(fmt::format("'{}'", word));
-    advance();
-  }
-
-  /// Runs `action`; a user's error in it gets the token's line and column.
-  template <typename Action>
-  void at(const Token& token, Action action) const {
-    try {
-      action();
-    } catch (const Error& error) {
-      fail(token, error.what());
-    }
-  }
-
   // ---- names
 
   ValueId define(const Token& name, Type type) {
     type_parts_ += 1 + type.shape.size();
-    for (const Dim& dim : type.shape) type_parts_ += dim.symbols.size();
+    for (const Dim& dim : type.shape)
+      for (const Dim::Term& term : dim.terms()) type_parts_ += term.atoms.size();
     if (type_parts_ > kMaxTypeParts) fail(name, "the program is too large");
     std::string_view text = name.text.substr(1);
     if (visible_.contains(text)) fail(name, fmt::format("{} is already defined", name.text));
@@ -128,37 +79,6 @@ class Parser {
   }
 
   // ---- types
-
-  int64_t parse_integer() {
-    Token token = expect(TokenKind::kInteger, "an integer");
-    int64_t value = 0;
-    auto [end, error] = std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
-    if (error != std::errc()) fail(token, fmt::format("{} does not fit into 64 bits", token.text));
-    return value;
-  }
-
-  Dim parse_dim() {
-    Token start = token_;
-    Dim dim(1);
-    do {
-      if (token_.kind == TokenKind::kIdent) {
-        if (token_.text.size() > kMaxSymbolLength) fail(token_, "this symbol's name is too long");
-        if (token_.text.find('.') != std::string_view::npos) fail(token_, "a symbol's name has no '.'");
-        Dim symbol = Dim::symbol(std::string(token_.text));
-        advance();
-        at(start, [&] { dim = dim * symbol; });
-      } else {
-        if (token_.kind != TokenKind::kInteger) fail_expected("a size: a number, a symbol or their product");
-        Token token = token_;
-        int64_t factor = parse_integer();
-        if (factor < 0 || factor > kMaxDim) fail(token, fmt::format("the size {} is outside 0..2^62", factor));
-        at(start, [&] { dim = dim * Dim(factor); });
-      }
-      if (dim.symbols.size() > kMaxSymbolsInDim) fail(start, "this size has too many symbols");
-    } while (accept_punct('*'));
-    if (dim.factor > kMaxDim) fail(start, fmt::format("the size {} is outside 0..2^62", to_string(dim)));
-    return dim;
-  }
 
   Type parse_type() {
     Token name = expect(TokenKind::kIdent, "a type, as f32[T,B,16]");
@@ -230,7 +150,7 @@ class Parser {
     if (word.text == "nan") return std::numeric_limits<double>::quiet_NaN();
     if (word.text == "dim") {
       expect_punct('(');
-      Dim dim = parse_dim();
+      Dim dim = parse_sum();  // a number too, which may be negative
       expect_punct(')');
       return dim;
     }
@@ -499,9 +419,6 @@ class Parser {
     op.regions.push_back(std::move(region));
   }
 
-  std::string_view source_;
-  Lexer lexer_;
-  Token token_;
   Program program_;
   std::unordered_map<std::string_view, ValueId> visible_;
   std::unordered_set<std::string_view> ended_;

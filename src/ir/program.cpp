@@ -70,6 +70,26 @@ std::string annotation_misfit(OpCode code, std::string_view name, const Attr& va
                                              : fmt::format("{}: the annotation '{}' must be true or false", op, name);
 }
 
+Dim size_attr(const Op& op, std::string_view name) {
+  auto it = op.attrs.find(name);
+  internal_check(it != op.attrs.end(), "{} has no attribute '{}'", info(op.code).name, name);
+  if (const Dim* dim = std::get_if<Dim>(&it->second)) return *dim;
+  return op.attr<int64_t>(name);
+}
+
+Attr as_attr(Dim size) {
+  if (size.is_constant()) return size.constant();
+  return size;
+}
+
+bool is_bound(std::string_view attr) { return attr == "start" || attr == "limit" || attr == "low" || attr == "high"; }
+
+std::optional<SliceRange> constant_range(const Op& slice) {
+  const Dim start = size_attr(slice, "start"), limit = size_attr(slice, "limit");
+  if (!start.is_constant() || !limit.is_constant()) return std::nullopt;
+  return SliceRange{slice.attr<int64_t>("dim"), start.constant(), limit.constant()};
+}
+
 ValueId Program::new_value(Type type, std::string name) {
   values.push_back({std::move(type), std::move(name)});
   return static_cast<ValueId>(values.size() - 1);
@@ -78,9 +98,7 @@ ValueId Program::new_value(Type type, std::string name) {
 bool has_rows(const Type& type, const Ragged& ragged) { return !type.shape.empty() && type.shape[0] == ragged.rows; }
 
 bool mentions_rows(const Type& type, const Ragged& ragged) {
-  return std::ranges::any_of(type.shape, [&](const Dim& dim) {
-    return std::ranges::find(dim.symbols, ragged.rows.symbols.at(0)) != dim.symbols.end();
-  });
+  return std::ranges::any_of(type.shape, [&](const Dim& dim) { return dim.mentions(ragged.rows.name()); });
 }
 
 Type stacked(const Type& step, const Dim& length, const std::optional<Ragged>& ragged) {

@@ -105,6 +105,20 @@ struct Value {
   std::string name;  ///< without the %; unique in the program when printed, may be empty
 };
 
+/// An attribute that is a size: an integer, or a dim where it is no number (`start = dim(T-1)`).
+Dim size_attr(const Op& op, std::string_view name);
+Attr as_attr(Dim size);
+/// Whether it is an attribute that holds an integer where it can: a bound of a slice, or what a pad adds.
+bool is_bound(std::string_view attr);
+
+/// The elements start..limit-1 along a dim.
+struct SliceRange {
+  int64_t dim, start, limit;
+  bool operator==(const SliceRange&) const = default;
+};
+/// What a slice takes; none if a bound is no number.
+std::optional<SliceRange> constant_range(const Op& slice);
+
 /// A program: a function from tensors to tensors. A plain value: copy it to keep it.
 struct Program {
   std::string name = "main";

@@ -73,7 +73,7 @@ void check_dim_list(const RuleInput& in, const std::vector<int64_t>& dims, const
 int64_t constant_dim(const RuleInput& in, const Type& type, size_t dim) {
   check(type.shape[dim].is_constant(), "{}: needs a constant dim {}, but it is {} in {}", in.name(), dim,
         to_string(type.shape[dim]), to_string(type));
-  return type.shape[dim].factor;
+  return type.shape[dim].constant();
 }
 
 void check_rank_at_least(const RuleInput& in, const Type& type, int64_t rank) {
@@ -119,6 +119,13 @@ PackLayout pack_layout(const RuleInput& in, int64_t columns) {
 }  // namespace
 
 int64_t RuleInput::integer(std::string_view attr) const { return required<int64_t>(*this, attr, "an integer"); }
+
+Dim RuleInput::size(std::string_view attr) const {
+  auto it = op.attrs.find(attr);
+  if (it != op.attrs.end())
+    if (const Dim* dim = std::get_if<Dim>(&it->second)) return *dim;
+  return required<int64_t>(*this, attr, "an integer or a dim");
+}
 
 const std::vector<int64_t>& RuleInput::integers(std::string_view attr) const {
   return required<std::vector<int64_t>>(*this, attr, "a list of integers");
@@ -256,12 +263,12 @@ std::vector<Type> slice(const RuleInput& in) {
   in.allow({"dim", "start", "limit"});
   Type type = in.operand(0);
   size_t dim = in.dim_of(type);
-  int64_t start = in.integer("start");
-  int64_t limit = in.integer("limit");
-  int64_t size = constant_dim(in, type, dim);
-  check(0 <= start && start <= limit && limit <= size, "slice: {}..{} is outside dim {} of {}", start, limit, dim,
-        to_string(type));
-  type.shape[dim] = Dim(limit - start);
+  const Dim start = in.size("start"), limit = in.size("limit");
+  // What only some values of symbols make wrong is found at the call (ir/size_checks.h).
+  const bool outside = start.is_always_negative() || (limit - start).is_always_negative() ||
+                       (type.shape[dim] - limit).is_always_negative();
+  check(!outside, "slice: {}..{} is outside dim {} of {}", to_string(start), to_string(limit), dim, to_string(type));
+  type.shape[dim] = limit - start;
   return {type};
 }
 
@@ -269,13 +276,16 @@ std::vector<Type> pad(const RuleInput& in) {
   in.allow({"dim", "low", "high"});
   Type type = in.operand(0);
   size_t dim = in.dim_of(type);
-  int64_t low = in.integer("low");
-  int64_t high = in.integer("high");
-  int64_t size = constant_dim(in, type, dim);
-  check(low >= 0 && high >= 0, "pad: low and high must not be negative, but are {} and {}", low, high);
-  check(low <= kMaxDim && high <= kMaxDim - low && size <= kMaxDim - low - high, "pad: {} + {} + {} is too large", low,
-        size, high);
-  type.shape[dim] = Dim(low + size + high);
+  const Dim low = in.size("low"), high = in.size("high");
+  check(!low.is_always_negative() && !high.is_always_negative(),
+        "pad: low and high must not be negative, but are {} and {}", to_string(low), to_string(high));
+  const Dim size = type.shape[dim];
+  if (low.is_constant() && high.is_constant() && size.is_constant()) {
+    const int64_t before = low.constant(), behind = high.constant();
+    check(before <= kMaxDim && behind <= kMaxDim - before && size.constant() <= kMaxDim - before - behind,
+          "pad: {} + {} + {} is too large", before, size.constant(), behind);
+  }
+  type.shape[dim] = low + size + high;
   return {type};
 }
 
@@ -284,19 +294,20 @@ std::vector<Type> concat(const RuleInput& in) {
   check(!in.op.operands.empty(), "concat: needs at least one operand");
   Type type = in.operand(0);
   size_t dim = in.dim_of(type);
-  if (in.op.operands.size() == 1) return {type};
-  int64_t size = constant_dim(in, type, dim);
+  Dim size = type.shape[dim];
   for (size_t i = 1; i < in.op.operands.size(); ++i) {
     Type other = in.operand(i);
     check(other.rank() == type.rank(), "concat: ranks differ in {} and {}", to_string(in.operand(0)), to_string(other));
-    int64_t more = constant_dim(in, other, dim);
+    const Dim more = other.shape[dim];
     other.shape[dim] = type.shape[dim];
     check(other == type, "concat: {} and {} differ in more than dim {}", to_string(in.operand(0)),
           to_string(in.operand(i)), dim);
-    check(more <= kMaxDim - size, "concat: {} + {} is too large", size, more);
-    size += more;
+    const Dim both = size + more;
+    check(!both.is_constant() || both.constant() <= kMaxDim, "concat: {} + {} is too large", to_string(size),
+          to_string(more));
+    size = both;
   }
-  type.shape[dim] = Dim(size);
+  type.shape[dim] = size;
   return {type};
 }
 
@@ -456,7 +467,7 @@ std::optional<Ragged> ragged_of(const RuleInput& in, const Dim& length) {
   const Dim& packed = required<Dim>(in, "packed", "a symbol");
   check(rows.is_symbol() && packed.is_symbol(), "scan: ragged rows are {} of {}, but both must be symbols",
         to_string(rows), to_string(packed));
-  auto has = [&](const Dim& dim) { return std::ranges::find(dim.symbols, rows.symbols[0]) != dim.symbols.end(); };
+  auto has = [&](const Dim& dim) { return dim.mentions(rows.name()); };
   check(packed != length && !has(packed) && !has(length),
         "scan: the rows {}, the packed rows {} and the length {} of a ragged scan must be different", to_string(rows),
         to_string(packed), to_string(length));

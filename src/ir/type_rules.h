@@ -23,6 +23,8 @@ struct RuleInput {
   void allow(std::initializer_list<std::string_view> names) const;
   /// An attribute that must be there; user's error unless it is an integer / a list of integers / a number.
   int64_t integer(std::string_view attr) const;
+  /// An attribute that must be there: an integer, or a dim.
+  Dim size(std::string_view attr) const;
   const std::vector<int64_t>& integers(std::string_view attr) const;
   /// An attribute that is false when absent; user's error unless it is a bool.
   bool flag(std::string_view attr) const;

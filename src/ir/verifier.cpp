@@ -1,5 +1,6 @@
 #include "ir/verifier.h"
 
+#include <algorithm>
 #include <set>
 
 namespace weft::ir {
@@ -37,8 +38,11 @@ class Verifier {
   }
 
   void check_dim(const Dim& dim) {
-    check(dim.factor >= 0 && dim.factor <= kMaxDim, "the size {} is outside 0..2^62", dim.factor);
-    symbols_.insert(dim.symbols.begin(), dim.symbols.end());
+    auto fits = [](int64_t number) { return number >= -kMaxDim && number <= kMaxDim; };
+    check(!dim.is_always_negative() && fits(dim.number()) &&
+              std::ranges::all_of(dim.terms(), fits, [](const Dim::Term& term) { return term.factor; }),
+          "the size {} is outside 0..2^62", to_string(dim));
+    dim.add_symbols(symbols_);
   }
 
   void use(ValueId id, std::string_view user) const {
@@ -65,9 +69,11 @@ class Verifier {
     std::string_view name = info(op.code).name;
     for (ValueId operand : op.operands) use(operand, name);
     for (const Block& region : op.regions) verify_block(region, depth + 1);
-    for (std::string_view attr : {"length", "rows", "packed"})
+    for (std::string_view attr : {"length", "rows", "packed", "start", "limit", "low", "high"})
       if (auto it = op.attrs.find(attr); it != op.attrs.end())
         if (const Dim* dim = std::get_if<Dim>(&it->second)) check_dim(*dim);
+    if (op.code == OpCode::kSize && op.has("of"))
+      if (const Dim* dim = std::get_if<Dim>(&op.attrs.at("of"))) dim->add_symbols(symbols_);
     std::vector<Type> declared;
     for (ValueId result : op.results) {
       check(result < states_.size(), "{}: {} does not exist", name, spell(result));
@@ -86,7 +92,7 @@ class Verifier {
     std::set<std::string> bound;
     for (ValueId input : program_.body.args)
       for (const Dim& dim : program_.type(input).shape)
-        if (dim.factor == 1 && dim.symbols.size() == 1) bound.insert(dim.symbols[0]);
+        if (dim.is_symbol()) bound.insert(dim.name());
     for (const std::string& symbol : symbols_)
       check(bound.contains(symbol), "the symbol {} is not the size of any input's dim, so no call could bind it",
             symbol);

@@ -70,8 +70,7 @@ int64_t estimated_bytes(const Type& type) {
   constexpr int64_t kMost = int64_t{1} << 40;
   int64_t bytes = size_of(type.dtype);
   for (const ir::Dim& dim : type.shape) {
-    int64_t size = dim.factor;
-    for (size_t i = 0; i < dim.symbols.size() && size < kMost; ++i) size *= target::kTypicalSize;
+    const int64_t size = ir::estimate(dim, target::kTypicalSize, kMost);
     bytes = size > kMost / std::max<int64_t>(bytes, 1) ? kMost : bytes * size;
   }
   return std::max<int64_t>(bytes, 1);

@@ -90,6 +90,8 @@ Lowering LoweringRules::of(const Op& op) const {
   if (way == Codegen::kRegions) return Lowering::kControl;
   if (way == Codegen::kAlias) return Lowering::kAlias;
   if (!all_computed(op)) return Lowering::kCall;
+  // Machine code has the start of a view in its addresses.
+  if (op.code == OpCode::kSlice && !size_attr(op, "start").is_constant()) return Lowering::kCall;
   if (way == Codegen::kView || is_ranges(op)) return Lowering::kView;
   if (may_fail(op)) return Lowering::kCall;
   if (way == Codegen::kPointwise) return Lowering::kFused;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/size_checks.h"
 #include "planning/fusion/fuse.h"
 #include "planning/planner.h"
 
@@ -88,8 +89,12 @@ void collect_definitions(const Block& block, std::map<ValueId, const Op*>& defin
 void collect_symbols(const Program& program, std::vector<std::string>& symbols) {
   std::set<std::string> names;
   for (ValueId arg : program.body.args)
-    for (const ir::Dim& dim : program.type(arg).shape) names.insert(dim.symbols.begin(), dim.symbols.end());
+    for (const ir::Dim& dim : program.type(arg).shape) dim.add_symbols(names);
   symbols.assign(names.begin(), names.end());
+}
+
+runtime::DimExpr in_plan(const ir::SizeTable::Size& size) {
+  return {size.factor, {size.values.begin(), size.values.end()}};
 }
 
 }  // namespace
@@ -103,12 +108,12 @@ int64_t column_shares(const Stage& stage) {
 
 bool splits_columns(const Stage& stage) { return column_shares(stage) > 1; }
 
-runtime::DimExpr Schedule::expression(const ir::Dim& dim) const {
-  runtime::DimExpr result{dim.factor, {}};
-  for (const std::string& symbol : dim.symbols) {
-    auto found = std::ranges::lower_bound(plan.symbols, symbol);
-    internal_check(found != plan.symbols.end() && *found == symbol, "no symbol {}", symbol);
-    result.symbols.push_back(found - plan.symbols.begin());
+runtime::DimExpr Schedule::expression(const ir::Dim& dim) {
+  runtime::DimExpr result = in_plan(sizes.add(dim));
+  for (size_t i = plan.derived.size(); i < sizes.derived().size(); ++i) {
+    runtime::DerivedSize& derived = plan.derived.emplace_back();
+    for (const ir::SizeTable::Size& term : sizes.derived()[i].terms) derived.terms.push_back(in_plan(term));
+    derived.divisor = sizes.derived()[i].divisor;
   }
   return result;
 }
@@ -130,6 +135,9 @@ Schedule lower(Program& program, const Target& target) {
   FusedBlocks blocks = fuse(program, schedule.rules);
   collect_definitions(program.body, schedule.definition);
   collect_symbols(program, schedule.plan.symbols);
+  schedule.sizes = ir::SizeTable(schedule.plan.symbols);
+  for (const ir::Dim& dim : ir::sizes_to_check(program))
+    schedule.plan.checks.push_back({to_string(dim), schedule.expression(dim)});
   make_plan(schedule, [&](const Block& block) {
     std::vector<Stage>& stages = blocks.at(&block);
     std::set<ValueId> stored = StoredValues(schedule, block, stages).find();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "ir/size_table.h"
 #include "planning/lowering.h"
 #include "runtime/plan.h"
 
@@ -71,8 +72,10 @@ struct Schedule {
   std::map<ir::ValueId, std::vector<int64_t>> also;  ///< further buffers to which a value is stored
   runtime::Plan plan;                                ///< complete but for stages' functions and calls
 
-  /// The size in the plan's form, with symbols as indices into Plan::symbols.
-  runtime::DimExpr expression(const ir::Dim& dim) const;
+  ir::SizeTable sizes;  ///< the plan's values
+
+  /// The size in the plan's form, for which the plan may get a further derived value.
+  runtime::DimExpr expression(const ir::Dim& dim);
 };
 
 /// Divides a program into stages for a target, and gives each value that is stored its buffer. plan.stages[i] belongs

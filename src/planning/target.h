@@ -72,7 +72,7 @@ class Target {
 
   /// The kernel, with its arguments, for an op that is a call. A CallbackCall where there is none for the op, its types
   /// or its layout. Needs the buffers of the op's operands and results.
-  virtual runtime::KernelCall kernel(const Schedule& schedule, const ir::Op& op) const = 0;
+  virtual runtime::KernelCall kernel(Schedule& schedule, const ir::Op& op) const = 0;
 };
 
 }  // namespace weft::planning

@@ -15,6 +15,7 @@ View resolve(const Schedule& schedule, ir::ValueId value, const ir::Shape& domai
        def = schedule.definition.find(view.root)) {
     const Op& op = *def->second;
     if (op.code == OpCode::kSlice) {
+      if (!size_attr(op, "start").is_constant()) break;  // a copy (LoweringRules::of)
       view.start[static_cast<size_t>(op.attr<int64_t>("dim"))] += op.attr<int64_t>("start");
       view.slice = &op;
       ++view.slices;

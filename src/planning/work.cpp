@@ -19,12 +19,15 @@ bool is_on_rows(const ir::Program& program, const Op& op, const ir::Ragged& ragg
 }  // namespace
 
 ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b) {
-  int64_t ignored = 0;
-  if (!__builtin_mul_overflow(a.factor, b.factor, &ignored)) return a * b;
-  ir::Dim most = a, rest = b;
-  most.factor = INT64_MAX;
-  rest.factor = 1;
-  return most * rest;
+  // What overflows is the largest number times the first's symbols, which may be 0.
+  if (auto product = try_multiply(a, b)) return *std::move(product);
+  ir::Dim most(INT64_MAX);
+  for (const ir::Dim* dim : {&a, &b}) {
+    if (dim->terms().size() != 1 || dim->number() != 0) continue;
+    for (const ir::Dim::Atom& atom : dim->terms()[0].atoms)
+      if (!atom.dividend) most = most * ir::Dim::symbol(atom.symbol);
+  }
+  return most;
 }
 
 ir::Dim bounded_count(std::span<const ir::Dim> dims) {

@@ -18,7 +18,7 @@ ir::Dim bounded_count(std::span<const ir::Dim> dims);
 /// guessed to take 16 steps. Numbers beyond 64 bits, which nested loops soon reach, count as the largest number.
 class WorkCounter {
  public:
-  explicit WorkCounter(const Schedule& schedule) : schedule_(schedule), program_(*schedule.program) {}
+  explicit WorkCounter(Schedule& schedule) : schedule_(schedule), program_(*schedule.program) {}
 
   void count(const ir::Op& op) { count(op, ir::Dim(1), nullptr); }
   /// The terms of the sum.
@@ -32,7 +32,7 @@ class WorkCounter {
   void count_regions(const ir::Op& op, const ir::Dim& repeats);
   ir::Shape shape_of(ir::ValueId value, const ir::Ragged* ragged) const;
 
-  const Schedule& schedule_;
+  Schedule& schedule_;
   const ir::Program& program_;
   std::vector<runtime::DimExpr> terms_;
 };

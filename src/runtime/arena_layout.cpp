@@ -169,11 +169,12 @@ std::string host_name(const Plan& plan, int64_t host) {
 }  // namespace
 
 std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values) {
-  ArenaLayout layout = ArenaPlanner(plan).lay_out(symbol_values, true);
+  const std::vector<int64_t> values = values_of(plan, symbol_values);
+  ArenaLayout layout = ArenaPlanner(plan).lay_out(values, true);
   std::string text;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan& buffer = plan.buffers[i];
-    int64_t bytes = instance_bytes(buffer, symbol_values) * buffer.copies;
+    int64_t bytes = instance_bytes(buffer, values) * buffer.copies;
     if (buffer.storage == Storage::kArena)
       text += fmt::format("{}: {} bytes at {}{}, stages {} to {}\n", buffer.name, bytes, layout.offsets[i],
                           host_name(plan, layout.hosts[i]), buffer.first, buffer.last);

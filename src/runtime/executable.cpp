@@ -74,20 +74,21 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::kept_layout(const La
 
 std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKey key) const {
   auto fresh = std::make_shared<Layout>();
-  for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.symbols));
-  fresh->stages = stage_sizes(plan_, key.symbols, key.threads);
-  fresh->arena = arena_planner_.lay_out(key.symbols, key.uses_outputs, sharers(fresh->stages));
+  for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.values));
+  fresh->stages = stage_sizes(plan_, key.values, key.threads);
+  fresh->arena = arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages));
   fresh->key = std::move(key);
   return fresh;
 }
 
 void NativeProgram::run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
                         const std::vector<int64_t>& symbols, Team& team) const {
+  const std::vector<int64_t> values = values_of(plan_, symbols);
   SerialTeam alone;
   Team& chosen =
-      estimate(plan_.work, symbols) < target::kWakeWork && !settings().share_all ? static_cast<Team&>(alone) : team;
+      estimate(plan_.work, values) < target::kWakeWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout = this->layout({symbols, chosen.size(), aligned, settings().share_all});
+  auto layout = this->layout({values, chosen.size(), aligned, settings().share_all});
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -105,9 +106,9 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
       buffers[i] = arena.data() + layout->arena.offsets[i];
   }
   std::optional<GuardedBuffers> guarded;
-  if (settings().guard) guarded.emplace(plan_, symbols, sharers(layout->stages)).place(buffers);
+  if (settings().guard) guarded.emplace(plan_, values, sharers(layout->stages)).place(buffers);
   CallCount calls;
-  Run run(plan_, code_, layout->stages, symbols, layout->dims.data(), calls.others == 0, settings().share_all);
+  Run run(plan_, code_, layout->stages, values, layout->dims.data(), calls.others == 0, settings().share_all);
   run.run(chosen, buffers);
   if (guarded) guarded->check();
 }

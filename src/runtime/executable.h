@@ -19,14 +19,15 @@ class NativeProgram {
   const Plan& plan() const { return plan_; }
 
   /// Runs all stages in one parallel region, with a barrier after each, and after each stage of a loop's step. `inputs`
-  /// and `outputs` are dense; `symbols` gives the values of plan().symbols. User's error when a stage finds bad data
-  /// (an index out of range), std::bad_alloc when there is no memory for the arena.
+  /// and `outputs` are dense; `symbols` gives the values of plan().symbols, and may go on behind these. User's error
+  /// when a size is negative or a stage finds bad data (an index out of range), std::bad_alloc when there is no memory
+  /// for the arena.
   void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
            const std::vector<int64_t>& symbols, Team& team) const;
 
  private:
   struct LayoutKey {
-    std::vector<int64_t> symbols;
+    std::vector<int64_t> values;
     int64_t threads = 1;  ///< of the team
     bool uses_outputs = false;
     bool share_all = false;  ///< Settings::share_all

@@ -38,6 +38,19 @@ int64_t estimate(const std::vector<DimExpr>& terms, const std::vector<int64_t>& 
   return sum;
 }
 
+std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& symbols) {
+  std::vector<int64_t> values(symbols.begin(), symbols.begin() + std::ssize(plan.symbols));
+  for (const DerivedSize& derived : plan.derived) {
+    int64_t sum = 0;
+    for (const DimExpr& term : derived.terms)
+      check(!__builtin_add_overflow(sum, term.evaluate(values), &sum), "weft: a size exceeds 2^63");
+    values.push_back(sum / derived.divisor - (sum % derived.divisor < 0));
+  }
+  for (const SizeCheck& each : plan.checks)
+    check(each.size.evaluate(values) >= 0, "weft: the size {} is negative", each.name);
+  return values;
+}
+
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values) {
   int64_t bytes = 0;
   check(!__builtin_mul_overflow(buffer.elements.evaluate(symbol_values), buffer.element_size, &bytes) &&

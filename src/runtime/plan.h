@@ -168,6 +168,8 @@ struct StagePlan {
 /// compared and written to a file (plan_text.h), and needs only a StageCode to run.
 struct Plan {
   std::vector<std::string> symbols;
+  std::vector<DerivedSize> derived;  ///< values that each call computes, after those of symbols
+  std::vector<SizeCheck> checks;
   std::vector<DimExpr> dims;  ///< the sizes that machine code gets as the array `dims`
   std::vector<BufferPlan> buffers;
   std::vector<StagePlan> stages;
@@ -177,11 +179,16 @@ struct Plan {
   bool operator==(const Plan&) const = default;
   static constexpr auto fields() {
     using Self = Plan;
-    return std::tuple{Field{"symbols", &Self::symbols},         Field{"dims", &Self::dims},
+    return std::tuple{Field{"symbols", &Self::symbols},         Field{"derived", &Self::derived},
+                      Field{"checks", &Self::checks},           Field{"dims", &Self::dims},
                       Field{"buffers", &Self::buffers},         Field{"stages", &Self::stages},
                       Field{"stage_count", &Self::stage_count}, Field{"work", &Self::work}};
   }
 };
+
+/// The values of a call's sizes, given those of symbols, perhaps with more behind them. User's error if one overflows,
+/// or a size is negative.
+std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& symbols);
 
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);

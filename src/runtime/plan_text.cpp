@@ -31,6 +31,8 @@ class Writer {
 
   void write(const Plan& plan) {
     line("symbols", plan.symbols);
+    for (const DerivedSize& derived : plan.derived) line("derived", derived);
+    for (const SizeCheck& check : plan.checks) line("check", check);
     line("dims", plan.dims);
     line("stage_count", plan.stage_count);
     line("work", plan.work);
@@ -114,6 +116,10 @@ class Reader {
       const std::string name = word();
       if (name == "symbols")
         read(plan.symbols);
+      else if (name == "derived")
+        read(plan.derived.emplace_back());
+      else if (name == "check")
+        read(plan.checks.emplace_back());
       else if (name == "dims")
         read(plan.dims);
       else if (name == "stage_count")

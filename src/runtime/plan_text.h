@@ -12,7 +12,7 @@ namespace weft::runtime {
 ///
 ///     {kind: rows, symbol: "stage_0", rows: 8*s0, row_block: 6, column_shares: 4}
 ///
-/// A size is a factor times symbols by their index (`8*s0`).
+/// A size is a factor times values by their index, symbols before derived ones (`8*s0`).
 std::string write_plan(const Plan& plan);
 
 /// User's error naming the line where the text is no plan. Whether the buffers and stages that it names exist is not

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -15,14 +16,36 @@ struct Field {
 template <typename Struct, typename Type>
 Field(const char*, Type Struct::*) -> Field<Struct, Type>;
 
-/// A size: factor times the values of symbols (indices into Plan::symbols).
+/// A size: a factor times values of a call, by their index: Plan::symbols, then Plan::derived.
 struct DimExpr {
   int64_t factor = 1;
   std::vector<int64_t> symbols;
 
-  /// The size for these values of the symbols. User's error if it exceeds 2^63.
+  /// The size for these values. User's error if it exceeds 2^63.
   int64_t evaluate(const std::vector<int64_t>& values) const;
   bool operator==(const DimExpr&) const = default;
+};
+
+/// A value that a call computes from those before it: the sum of the terms, divided by the divisor and rounded down.
+struct DerivedSize {
+  std::vector<DimExpr> terms;
+  int64_t divisor = 1;
+
+  bool operator==(const DerivedSize&) const = default;
+  static constexpr auto fields() {
+    return std::tuple{Field{"terms", &DerivedSize::terms}, Field{"divisor", &DerivedSize::divisor}};
+  }
+};
+
+/// A size that must not be negative at a call.
+struct SizeCheck {
+  std::string name;
+  DimExpr size;
+
+  bool operator==(const SizeCheck&) const = default;
+  static constexpr auto fields() {
+    return std::tuple{Field{"name", &SizeCheck::name}, Field{"size", &SizeCheck::size}};
+  }
 };
 
 /// The sum of the terms as a cost, which is only compared: at most 2^63 - 1, whatever overflows.

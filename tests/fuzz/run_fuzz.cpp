@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,9 +56,11 @@ struct Numbers {
 double elements(const weft::ir::Shape& shape, const weft::ir::Bindings& bindings) {
   double count = 1;
   for (const weft::ir::Dim& dim : shape) {
-    if (dim.factor > kMostConstant) return std::numeric_limits<double>::infinity();
-    count *= static_cast<double>(dim.factor);
-    for (const std::string& symbol : dim.symbols) count *= static_cast<double>(bindings.at(symbol));
+    const auto size = weft::ir::try_evaluate(dim, bindings);
+    if (!size || dim.number() > kMostConstant) return std::numeric_limits<double>::infinity();
+    for (const weft::ir::Dim::Term& term : dim.terms())
+      if (term.factor > kMostConstant) return std::numeric_limits<double>::infinity();
+    count *= static_cast<double>(std::max<int64_t>(*size, 0));  // a negative one is an error at the call
   }
   return count;
 }
@@ -85,7 +88,11 @@ void add_cost(const weft::ir::Program& program, const weft::ir::Block& block, co
 }
 
 void add_symbols(const weft::ir::Shape& shape, std::vector<std::string>& symbols) {
-  for (const weft::ir::Dim& dim : shape) std::ranges::copy(dim.symbols, std::back_inserter(symbols));
+  for (const weft::ir::Dim& dim : shape) {
+    std::set<std::string> names;
+    dim.add_symbols(names);
+    symbols.insert(symbols.end(), names.begin(), names.end());
+  }
 }
 
 /// Small sizes for all symbols. Of packed sequences those that fit: all B rows in the first step, one in each at least.

@@ -168,7 +168,7 @@ class Generator {
     if (type(a).rank() == 0 || !is_float(a)) return false;
     int64_t dim = below(type(a).rank());
     const Dim& size = type(a).shape[static_cast<size_t>(dim)];
-    if (size.is_constant() && size.factor > 0 && below(2))  // of no elements it would be -inf
+    if (size.is_constant() && size.constant() > 0 && below(2))  // of no elements it would be -inf
       return keep(pool, b.emit(OpCode::kReduceMax, {a}, {{"dims", std::vector<int64_t>{dim}}}));
     return keep(pool, b.tanh(b.reduce_sum(a, {dim})));
   }
@@ -208,11 +208,11 @@ class Generator {
     Builder outside(program_, program_.body);
     const Dim first = type(a).shape[0];
     DType index_type = pick<DType>({DType::kI32, DType::kI64});
-    if (first.is_constant() && first.factor >= 2 && below(2)) {
+    if (first.is_constant() && first.constant() >= 2 && below(2)) {
       Dim count = pick<Dim>({Dim(3), Dim::symbol("B"), Dim::symbol("T")});
       return keep(pool, b.emit(OpCode::kGather, {a, outside.input({index_type, {count}})}));
     }
-    if (first.is_constant() && first.factor >= 2 && below(2)) {
+    if (first.is_constant() && first.constant() >= 2 && below(2)) {
       ValueId index = outside.input({index_type, {Dim(1)}});  // an index that stands twice has no derivative
       ValueId rows = b.emit(OpCode::kGather, {b.tanh(a), index});
       return keep(pool, b.emit(OpCode::kScatter, {a, index, rows}));
@@ -240,7 +240,7 @@ class Generator {
       default:
         break;
     }
-    if (!size.is_constant()) return false;
+    if (!size.is_constant()) return options_.symbolic_bounds && move_within_symbolic(b, pool, a, dim);
     switch (below(3)) {
       case 0:
         return keep(pool, b.emit(OpCode::kPad, {a}, {{"dim", dim}, {"low", below(2)}, {"high", below(2)}}));
@@ -251,6 +251,36 @@ class Generator {
         int64_t limit = start + below(size.constant() - start + 1);
         if (limit == start && size.constant() > 0 && below(4) > 0) return false;  // empty dims, but not everywhere
         return keep(pool, b.slice(a, dim, start, limit));
+      }
+    }
+  }
+
+  /// A size that is never larger than `size`, whose terms all count up.
+  Dim part_of(const Dim& size) {
+    Dim part(below(size.number() + 1));
+    for (const Dim::Term& term : size.terms()) {
+      Dim product(below(term.factor + 1));
+      for (const Dim::Atom& atom : term.atoms)
+        product = product * (atom.dividend ? floor_divide(*atom.dividend, atom.divisor) : Dim::symbol(atom.symbol));
+      part = part + product;
+    }
+    return below(4) ? part : floor_divide(part, below(3) + 1);
+  }
+
+  /// Slices, pads and concatenations of a dim that is no number. Of a ragged scan's rows there are none.
+  bool move_within_symbolic(Builder& b, Pool& pool, ValueId a, int64_t dim) {
+    const Dim size = type(a).shape[static_cast<size_t>(dim)];
+    if (!size.is_never_negative() || (ragged_ && (size.mentions("B") || size.mentions("N")))) return false;
+    auto amount = [&] { return pick<Dim>({Dim(0), Dim(1), Dim(2), Dim::symbol("T")}); };
+    switch (below(4)) {
+      case 0:
+        return keep(pool, b.emit(OpCode::kPad, {a},
+                                 {{"dim", dim}, {"low", ir::as_attr(amount())}, {"high", ir::as_attr(amount())}}));
+      case 1:
+        return keep(pool, b.concat({a, partner(pool, a)}, dim));
+      default: {
+        const Dim start = part_of(size), rest = size - start;
+        return keep(pool, b.slice(a, dim, start, rest.is_never_negative() ? start + part_of(rest) : size));
       }
     }
   }
@@ -333,7 +363,7 @@ class Generator {
   }
 
   bool keep(Pool& pool, ValueId id) {
-    if (ir::element_count(type(id).shape).symbols.size() > 3) return true;  // would become too large: left unused
+    if (ir::element_count(type(id).shape).degree() > 3) return true;  // would become too large: left unused
     pool.push_back(id);
     return true;
   }

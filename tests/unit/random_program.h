@@ -15,7 +15,8 @@ struct RandomOptions {
   bool mixed = true;      ///< other dtypes than `dtype` too
   bool ragged = false;    ///< with packed sequences: some scans in the body are ragged, over the symbols T, B and N
   bool row_wise = false;  ///< of ragged scans: nothing in them mixes rows, so that they have machine code
-  bool loops = true;      ///< whiles, if mixed: what they make vary has no gradients
+  bool symbolic_bounds = false;  ///< slices, pads and concatenations of dims that are no numbers
+  bool loops = true;             ///< whiles, if mixed: what they make vary has no gradients
   DType dtype = DType::kF32;
 };
 

@@ -31,7 +31,7 @@ class CountingTarget : public Target {
   int64_t code_size(const ir::Program&, const Op&) const override { return 1; }
   const Limits& limits() const override { return limits_; }
   OperandViews views(const ir::Program&, const Op&) const override { return OperandViews::kNone; }
-  runtime::KernelCall kernel(const Schedule&, const Op& op) const override {
+  runtime::KernelCall kernel(Schedule&, const Op& op) const override {
     ++calls[op.code];
     return runtime::CallbackCall{};
   }

@@ -21,8 +21,8 @@ _MOST_DERIVATIVES = 2  #: how often an op can be differentiated: the derivative'
 _nesting = 0  # guarded by the lock of `trace`
 _derivatives: dict[tuple[Any, ...], str] = {}
 
-#: dtype, sizes, which dims are symbols, whether autograd would ask for its derivative
-Type = tuple[torch.dtype, list[int], list[bool], bool]
+#: dtype, sizes, their expressions or "" by dim, whether autograd would ask for its derivative
+Type = tuple[torch.dtype, list[int], list[str], bool]
 
 
 def derivative(
@@ -78,13 +78,29 @@ def _traced(
         return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
 
     def dynamic(leaf: int, _: Tensor) -> list[int]:
-        return [dim for dim, is_symbol in enumerate(types[leaf][2]) if is_symbol]
+        return [dim for dim, expression in enumerate(types[leaf][2]) if expression]
 
+    def follow(shapes: list[list[int]]) -> list[list[int]]:
+        """The shapes of the results, and of their cotangents, for operands of these."""
+        like = zip(shapes, operands, strict=False)
+        given = [torch.empty(shape, dtype=dtype, device="meta") for shape, (dtype, *_) in like]
+        computed = [list(t.shape) for t in _flat(call(op, op, [_given(argument, given) for argument in arguments]))]
+        kept = [shape for shape, result in zip(computed, results, strict=True) if result[0].is_floating_point]
+        return [*computed, *kept]
+
+    # A size that is a symbol by itself may be any number; one that is an expression follows from others.
+    follows = any(
+        expression and not expression.isidentifier() for *_, expressions, _ in types for expression in expressions
+    )
     traced = trace(
-        gradients, (_like(operands), _like(results), _like(floating)), what=f"the derivative of {op}", dynamic=dynamic
+        gradients,
+        (_like(operands), _like(results), _like(floating)),
+        what=f"the derivative of {op}",
+        dynamic=dynamic,
+        follow=follow if follows else None,
     )
     of_any_size = [[isinstance(size, str) for size in shape] for shape in traced.sizes[: len(types)]]
-    if of_any_size != [is_symbol for _, _, is_symbol, _ in types]:
+    if of_any_size != [[bool(one) for one in expressions] for _, _, expressions, _ in types]:
         raise UnsupportedError("a derivative for some sizes only")
     if traced.captured or traced.noise:
         raise UnsupportedError("a derivative with numbers of its own")

@@ -140,7 +140,12 @@ def _capture(
     """A new program; one of another number than a program before takes the number as an input."""
     others = [numbers for program in known if (numbers := program.differing_numbers(runs)) is not None]
     none: list[list[int]] = [[] for _ in runs]
-    fixed = [dataclasses.replace(function, dynamic=_no_dims) for function in functions]
+    fixed = [dataclasses.replace(function, dynamic=_no_dims, more_dynamic=None) for function in functions]
+    if known:  # the function is called with other sizes than before
+        functions = [
+            dataclasses.replace(function, more_dynamic=_all_dims) if function.more_dynamic else function
+            for function in functions
+        ]
     for ways, free in [*((functions, numbers) for numbers in others[:1]), (functions, none), (fixed, none)]:
         try:
             pairs = [trace.of_run(*each) for each in zip(ways, runs, free, strict=True)]
@@ -157,7 +162,7 @@ def _capture(
         except Exception as error:  # the function itself has run; what it did is more than a program can hold
             raise_if_internal(error)
             refused = error
-    templates = [_C.Template(run.recording, run.recording, []) for run in runs]
+    templates = [_C.Template(run.recording, run.recording, None, _C.SizeFit([], [], False)) for run in runs]
     return Captured(
         UnsupportedError(str(refused) or type(refused).__name__),
         [],
@@ -165,6 +170,10 @@ def _capture(
         templates,
         [[] for _ in runs],
     )
+
+
+def _all_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
+    return tuple(range(tensor.dim()))
 
 
 def _no_dims(_: int, __: Tensor) -> tuple[int, ...]:

@@ -25,6 +25,10 @@ class Function:
     what: str
     users: tuple[Callable[..., Any], ...] = ()  #: the user's own functions in it
     dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,)  #: dims that may be symbols
+    #: dims that may be symbols where the function does the same for all their sizes
+    more_dynamic: Callable[[int, Tensor], Sequence[int]] | None = None
+    #: from the shapes of the first tensor leaves to those of the last, which can't have others
+    follow: Callable[[list[list[int]]], list[list[int]]] | None = None
     first_dims: dict[int, int] = dataclasses.field(default_factory=dict)  #: leaves of which only dims from there on are
 
 

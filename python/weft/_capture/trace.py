@@ -1,8 +1,12 @@
 """A function of tensors as a program: run once on tensors that hold nothing, for all sizes of the dims that may differ.
 
-Where some sizes are symbols it is run twice, each time with other small primes in their place. What both runs have
-alike is a number of the program; what differs as a symbol's primes do is that symbol. A function that looks at its
-sizes and does something else for some of them gives two records that don't match, and is traced for the sizes at hand.
+Where some sizes are symbols it is run twice, each time with other numbers in their place. What both runs have alike is
+a number of the program; what differs as a symbol's numbers do is that symbol, or an expression of symbols
+(pytorch/recorder/size_fit.h). A function that looks at its sizes and does something else for some of them gives two
+records that don't match, and is traced for the sizes at hand.
+
+Expressions such as `T+1` are guesses, which three runs bear out. They are made only where somebody compares what they
+say of a call's sizes with the call's own record (`programs`).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +31,8 @@ from weft._capture.runs import Function, Run, View
 from weft._capture.symbols import HINT, Key, Symbols
 from weft._capture.traced import Noise, Traced
 
+T = TypeVar("T")
+
 #: One trace at a time: what lets PyTorch's decompositions run, and Python's random numbers, are the process's.
 lock = threading.RLock()
 fork.hold_across_fork(lock, fork.TRACE)
@@ -38,12 +44,14 @@ def trace(
     *,
     what: str,
     dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,),
+    follow: Callable[[list[list[int]]], list[list[int]]] | None = None,
 ) -> Traced:
     """The program of `fn(*arguments)`.
 
     Arguments may be of FakeTensorMode and of torch.func's transforms. `dynamic` says for each tensor leaf which dims
     may be symbols (by default the leading one); of a fake tensor's dims those are that are SymInts. SymInts may be
-    arguments too, and are numbers to the function.
+    arguments too, and are numbers to the function. `follow` gives the shapes of the last tensor leaves, which follow
+    from those of the first.
 
     Leaves of the result must be tensors or numbers. Raises UnsupportedError for what a program can't express,
     SideEffectError for what it mustn't do, and whatever the function itself raises.
@@ -54,7 +62,7 @@ def trace(
         results, results_spec = pytree.tree_flatten(fn(*given))
         return [leaf if isinstance(leaf, Tensor) else torch.full((), leaf) for leaf in results], results_spec
 
-    return of_function(Function(flat, leaves, spec, what, dynamic=dynamic))
+    return of_function(Function(flat, leaves, spec, what, dynamic=dynamic, follow=follow))
 
 
 def of_function(function: Function) -> Traced:
@@ -79,17 +87,26 @@ class _Tracer:
     def __init__(self, function: Function, at_hand: Run | None, free: Sequence[int]) -> None:
         self.function, self.at_hand, self.free = function, at_hand, list(free)
         self.by_hint = False
+        self.followed: list[list[list[int]]] = []  #: shapes of all leaves, in two runs, where some follow from others
         self.shapes = [
             list(leaf.shape[function.first_dims.get(i, 0) :])
             for i, leaf in enumerate(function.leaves)
             if isinstance(leaf, Tensor)
         ]
-        tensors = [leaf for leaf in function.leaves if isinstance(leaf, Tensor)]
-        for tensor in tensors:
+        self.tensors = [leaf for leaf in function.leaves if isinstance(leaf, Tensor)]
+        for tensor in self.tensors:
             _check_supported(tensor)
-        self.dims = [_dims(function, i, t, s) for i, (t, s) in enumerate(zip(tensors, self.shapes, strict=True))]
+        self.dims = self._dims_by(function.dynamic)
+
+    def _dims_by(self, dynamic: Callable[[int, Tensor], Sequence[int]]) -> list[list[int]]:
+        pairs = enumerate(zip(self.tensors, self.shapes, strict=True))
+        return [_dims(dynamic, i, tensor, shape) for i, (tensor, shape) in pairs]
 
     def trace(self) -> tuple[Traced, _C.Template]:
+        if self.function.follow is not None:
+            return self._trace(self._followed())
+        if (widest := self._widest()) is not None:
+            return widest
         for symbols in self._choices():
             try:
                 return self._trace(symbols)
@@ -103,6 +120,66 @@ class _Tracer:
 
     # ---- sizes
 
+    def _widest(self) -> tuple[Traced, _C.Template] | None:
+        """With as many symbols as the function allows, of the dims that it would rather have so than not."""
+        if self.function.more_dynamic is None or self.at_hand is None:
+            return None
+        narrow, self.dims = self.dims, self._dims_by(self.function.more_dynamic)
+        keys = self._all_keys()[: Symbols.MOST]
+        if (found := self._tried(keys, self._trace)) is None:
+            allowed: list[Key] = []
+            for key in keys if len(keys) > 1 else ():
+                if self._tried([*allowed, key], self._probe) is not None:
+                    allowed.append(key)
+            found = self._tried(allowed, self._trace) if 0 < len(allowed) < len(keys) else None
+        # Weights of a constant size have kernels of their own.
+        if found is not None and not _C.has_symbolic_weights(found[0].program):
+            return found
+        self.dims = narrow
+        return None
+
+    def _tried(self, keys: Sequence[Key], attempt: Callable[[Symbols], T]) -> T | None:
+        """With small numbers for the symbols or, where the function raises an error for these, with large ones."""
+        for larger in (False, True):
+            try:
+                return attempt(Symbols(keys, guesses=True, larger=larger))
+            except (ReadsValueError, SideEffectError):
+                raise
+            except (_C.MismatchError, UnsupportedError):
+                return None
+            except Exception:  # for sizes that the user did not ask for
+                continue
+        return None
+
+    def _probe(self, symbols: Symbols) -> _C.Template:
+        with record.randomness_kept():
+            runs = [self._run(symbols, index) for index in symbols.runs()]
+        return self._template(runs, self._fit(symbols))
+
+    def _followed(self) -> Symbols:
+        """Symbols for the first leaves' sizes, and for those of the last that are others."""
+        follow = self.function.follow
+        assert follow is not None
+        symbols = Symbols(self._all_keys(), larger=True)
+        count = len(self.shapes) - len(follow([list(shape) for shape in self.shapes]))
+        first = zip(self.shapes[:count], self.dims[:count], strict=True)
+        keys = {Key(int(shape[dim])) for shape, dims in first for dim in dims}
+        symbols = Symbols([key for key in symbols.keys if key in keys], larger=True)
+        given = [[self._sizes(*each, symbols, i) for each in self._leaves(count)] for i in range(2)]
+        self.followed = [[*sizes, *follow(sizes)] for sizes in given]
+        known = {(*sample, key.hint) for key, sample in zip(symbols.keys, symbols.samples, strict=True)}
+        for i in range(count, len(self.shapes)):
+            for dim in self.dims[i]:
+                sample = (self.followed[0][i][dim], self.followed[1][i][dim])
+                hint = int(self.shapes[i][dim])
+                if sample[0] != sample[1] and (*sample, hint) not in known:
+                    known.add((*sample, hint))
+                    symbols.add(Key(hint, f"of leaf {i}, dim {dim}"), sample)
+        return symbols
+
+    def _leaves(self, count: int | None = None) -> Iterator[tuple[list[Any], list[int]]]:
+        return zip(self.shapes[:count], self.dims[:count], strict=True)
+
     def _choices(self) -> Iterator[Symbols]:
         """All sizes that may be symbols, then with equal ones the same, then one less, then none."""
         keys = self._all_keys()
@@ -110,10 +187,11 @@ class _Tracer:
             yield Symbols(keys)
             self.by_hint = True
             keys = self._all_keys()
-        yield Symbols(keys)
+        guesses = self.at_hand is not None
+        yield Symbols(keys, guesses=guesses)
         if len(keys) > 1:
             for left_out in keys:
-                yield Symbols([key for key in keys if key != left_out])
+                yield Symbols([key for key in keys if key != left_out], guesses=guesses)
         if keys:
             yield Symbols([])
 
@@ -170,14 +248,14 @@ class _Tracer:
         indices = symbols.runs()
         with record.randomness_kept() if self.at_hand is not None and symbols.keys else contextlib.nullcontext():
             runs = [self._run(symbols, index) for index in indices]
-        template = self._template(symbols, runs)
+        sizes_of_runs = self._fit(symbols)
+        template = self._template(runs, sizes_of_runs)
         real = self.at_hand or runs[-1]
         free = template.free_numbers(real.recording)
         with modes.alone(), torch.autocast("cpu", enabled=False):
             lowered = self._lowered(runs, list(template.free))
-            at_hand = [key.hint for key in symbols.keys] if HINT in indices else []
             derivative = functools.partial(extern_derivatives.derivative, trace)
-            text, noise, constants, sizes = _C.program_of_runs(lowered, symbols.primes(), at_hand, derivative)
+            text, noise, constants, sizes = _C.program_of_runs(lowered, sizes_of_runs, derivative)
             captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
         del lowered
         if self.at_hand is None:
@@ -189,17 +267,23 @@ class _Tracer:
     def _run(self, symbols: Symbols, index: int) -> Run:
         if self.at_hand is not None and (index == HINT or not symbols.keys):
             return self.at_hand
+        followed = self.followed[index] if self.followed and index != HINT else None
         view = View(
-            [self._sizes(*each, symbols, index) for each in zip(self.shapes, self.dims, strict=True)],
+            followed or [self._sizes(*each, symbols, index) for each in self._leaves()],
             lambda number: self._number(number, symbols, index),
             lambda tensor: self._captured_sizes(tensor, symbols, index),
         )
         return record.record(self.function, view)
 
-    def _template(self, symbols: Symbols, runs: list[Run]) -> _C.Template:
+    @staticmethod
+    def _fit(symbols: Symbols) -> _C.SizeFit:
+        return _C.SizeFit(symbols.samples, symbols.at_hand(), symbols.guesses)
+
+    def _template(self, runs: list[Run], sizes: _C.SizeFit) -> _C.Template:
         """What all runs do; it must be the same."""
         first, second = runs[0].recording, runs[min(1, len(runs) - 1)].recording
-        template = _C.Template(first, second, symbols.primes())
+        third = runs[HINT].recording if len(runs) > HINT else None
+        template = _C.Template(first, second, third, sizes)
         if template is None or any(run.extra != runs[0].extra for run in runs):
             raise _C.MismatchError("what it does depends on sizes")
         if self.at_hand is None and template.free:
@@ -247,11 +331,13 @@ def _own_error(error: Exception) -> BaseException:
     return error
 
 
-def _dims(function: Function, index: int, tensor: Tensor, shape: Sequence[Any]) -> list[int]:
+def _dims(
+    dynamic: Callable[[int, Tensor], Sequence[int]], index: int, tensor: Tensor, shape: Sequence[Any]
+) -> list[int]:
     """Which dims of a tensor leaf may be symbols."""
     if _is_fake(tensor) or not all(type(size) is int for size in shape):
         return []
-    return [dim for dim in function.dynamic(index, tensor) if dim < len(shape) and shape[dim] >= 2]
+    return [dim for dim in dynamic(index, tensor) if dim < len(shape) and shape[dim] >= 2]
 
 
 def _is_fake(tensor: Tensor) -> bool:

@@ -43,4 +43,4 @@ class Traced:
     captured: list[Tensor]  #: outside tensors that the function reads
     extra: Any  #: what the function returned beside tensors; of `trace`, the structure of its result
     constants: int  #: how many of `captured`, at its end, are tensors of numbers that an operation itself made
-    sizes: list[list[int | str]]  #: of each argument and captured tensor, by dim: a number, or the name of a symbol
+    sizes: list[list[int | str]]  #: of each argument and captured tensor, by dim: a number, or an expression of symbols

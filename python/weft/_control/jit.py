@@ -29,9 +29,10 @@ def jit(fn: Callable[P, R]) -> Callable[P, R]:
             return ((ys @ w - target) ** 2).mean()
 
     Arguments and results are any pytrees; leaves that are no tensors are constants. `fn` is run once at every call, on
-    tensors that hold nothing, and compiled anew where it did something else than before. So it is for other shapes, but
-    that a tensor's leading dim (of three dims and more, its two leading ones) may be any size. What `fn` may do is what
-    a step of weft.scan may. It is differentiable like any function of PyTorch.
+    tensors that hold nothing, and compiled anew where it did something else than before. Other sizes of a tensor's dims
+    but the last (of four dims and more, of all) are the same program, and so are sizes that are sums and divisions of
+    these: a cache that grows, a convolution's image. Another size of a last dim compiles once more. What `fn` may do is
+    what a step of weft.scan may. It is differentiable like any function of PyTorch.
 
     A function that can't be one program runs as it is, which `weft.stats()` counts and a warning tells once.
 
@@ -60,13 +61,19 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
         constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
         return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants)
 
-    function = Function(flat, leaves, spec, "weft.jit: the function", (fn,), _dynamic_dims)
+    function = Function(flat, leaves, spec, "weft.jit: the function", (fn,), _dynamic_dims, _more_dynamic_dims)
     found = programs.find("weft.jit", None, [function], lambda traces: traces[0].program)
     shapes = [tensor.shape for tensor in tensors]
     noise = programs.draw(found.program.noise, shapes, tensors, None, None)
     ((results_spec, constants),) = found.extra
     results = iter(torch.ops.weft.call(found.program.text, [*tensors, *noise, *found.inputs]))
     return pytree.tree_unflatten([next(results) if c is None else c[0] for c in constants], results_spec)
+
+
+def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
+    """All but the last, features for which code of their number is faster; of images (batch, channels, height, ...)
+    all."""
+    return tuple(range(tensor.dim() if tensor.dim() > 3 else max(tensor.dim() - 1, 1)))
 
 
 def _dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:

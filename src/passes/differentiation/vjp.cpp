@@ -67,13 +67,13 @@ Program joint(const Program& original, const std::vector<bool>& wanted, Keep kee
 
 void add_symbols(const Program& program, const ir::Block& block, std::set<std::string>& symbols) {
   auto add = [&](ValueId v) {
-    for (const ir::Dim& dim : program.type(v).shape) symbols.insert(dim.symbols.begin(), dim.symbols.end());
+    for (const ir::Dim& dim : program.type(v).shape) dim.add_symbols(symbols);
   };
   for (ValueId arg : block.args) add(arg);
   for (const Op& op : block.ops) {
     for (ValueId result : op.results) add(result);
     for (const auto& [name, attr] : op.attrs)
-      if (const auto* dim = std::get_if<ir::Dim>(&attr)) symbols.insert(dim->symbols.begin(), dim->symbols.end());
+      if (const auto* dim = std::get_if<ir::Dim>(&attr)) dim->add_symbols(symbols);
     for (const ir::Block& region : op.regions) add_symbols(program, region, symbols);
   }
 }
@@ -206,14 +206,14 @@ class Split {
     std::set<std::string> bound;
     auto bind = [&](ValueId v) {
       for (const ir::Dim& dim : joint_.type(v).shape)
-        if (dim.factor == 1 && dim.symbols.size() == 1) bound.insert(dim.symbols[0]);
+        if (dim.is_symbol()) bound.insert(dim.name());
     };
     for (const auto* list : {&saved_inputs_, &saved_outputs_, &residuals_, &cotangents_})
       for (ValueId v : *list) bind(v);
     std::map<std::string, ValueId> first_input;  // with a dim that is the symbol
     for (ValueId input : inputs_)
       for (const ir::Dim& dim : joint_.type(input).shape)
-        if (dim.is_symbol()) first_input.try_emplace(dim.symbols[0], input);
+        if (dim.is_symbol()) first_input.try_emplace(dim.name(), input);
     for (const std::string& symbol : symbols_of(backward)) {
       auto input = first_input.find(symbol);
       if (bound.contains(symbol) || input == first_input.end()) continue;

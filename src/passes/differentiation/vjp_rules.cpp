@@ -279,28 +279,27 @@ void transpose(Adjoints& adjoints, Op& op) {
 void slice(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
   int64_t dim = op.attr<int64_t>("dim");
-  int64_t size = r.type(r.x()).shape[static_cast<size_t>(dim)].constant();
-  Attrs attrs{{"dim", dim}, {"low", op.attr<int64_t>("start")}, {"high", size - op.attr<int64_t>("limit")}};
+  const ir::Dim size = r.type(r.x()).shape[static_cast<size_t>(dim)];
+  Attrs attrs{{"dim", dim}, {"low", op.attrs.at("start")}, {"high", as_attr(size - size_attr(op, "limit"))}};
   r.give(0, r.b.emit(OpCode::kPad, {r.ct}, std::move(attrs)));
 }
 
 void pad(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
   int64_t dim = op.attr<int64_t>("dim");
-  int64_t low = op.attr<int64_t>("low");
-  int64_t size = r.type(r.x()).shape[static_cast<size_t>(dim)].constant();
+  const ir::Dim low = size_attr(op, "low"), size = r.type(r.x()).shape[static_cast<size_t>(dim)];
   r.give(0, r.b.slice(r.ct, dim, low, low + size));
 }
 
 void concat(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  if (op.operands.size() == 1) return r.give(0, r.ct);  // the only case of a dim that is a symbol
+  if (op.operands.size() == 1) return r.give(0, r.ct);
   int64_t dim = op.attr<int64_t>("dim");
-  int64_t start = 0;
+  ir::Dim start(0);
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    int64_t size = r.type(r.x(i)).shape[static_cast<size_t>(dim)].constant();
-    if (r.wants(i)) r.give(i, r.b.slice(r.ct, dim, start, start + size));
-    start += size;
+    const ir::Dim limit = start + r.type(r.x(i)).shape[static_cast<size_t>(dim)];
+    if (r.wants(i)) r.give(i, r.b.slice(r.ct, dim, start, limit));
+    start = limit;
   }
 }
 

@@ -41,9 +41,10 @@ int64_t column_groups(const Program& program, ValueId result, int64_t columns, c
   int64_t width = 0;
   for (const Op* reader : readers->second) {
     if (reader->code != OpCode::kSlice || reader->attr<int64_t>("dim") != program.type(result).rank() - 1) return 1;
-    int64_t start = reader->attr<int64_t>("start"), limit = reader->attr<int64_t>("limit");
-    if (width == 0) width = limit - start;
-    if (width == 0 || limit - start != width || start % width != 0) return 1;
+    const std::optional<ir::SliceRange> range = ir::constant_range(*reader);
+    if (!range) return 1;
+    if (width == 0) width = range->limit - range->start;
+    if (width == 0 || range->limit - range->start != width || range->start % width != 0) return 1;
   }
   if (columns % width != 0 || columns / width > target::kMaxPanelUnits) return 1;
   return columns / width;

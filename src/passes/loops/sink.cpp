@@ -245,11 +245,11 @@ class Sink {
       concats_.try_emplace({op.operands, op.attr<int64_t>("dim")}, op.results[0]);
       if (moved_.contains(op.results[0]) || !stacked.contains(op.results[0])) continue;
       if (may_move(op) && !is_y(op.results[0])) continue;  // needed behind the loop only, so it is concatenated there
-      int64_t start = 0;
+      ir::Dim start(0);
       for (ValueId part : op.operands) {
-        int64_t size = program_.type(part).shape[static_cast<size_t>(op.attr<int64_t>("dim"))].factor;
-        part_of_.try_emplace(part, Part{op.results[0], op.attr<int64_t>("dim") + shift(part), start, start + size});
-        start += size;
+        const ir::Dim limit = start + program_.type(part).shape[static_cast<size_t>(op.attr<int64_t>("dim"))];
+        part_of_.try_emplace(part, Part{op.results[0], op.attr<int64_t>("dim") + shift(part), start, limit});
+        start = limit;
       }
     }
   }
@@ -259,7 +259,8 @@ class Sink {
 
   struct Part {
     ValueId whole;
-    int64_t dim, start, limit;
+    int64_t dim;
+    ir::Dim start, limit;
   };
   const Part* part_of(ValueId v) const {
     auto it = part_of_.find(v);

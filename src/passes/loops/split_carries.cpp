@@ -80,7 +80,7 @@ class CarrySplitter {
       for_each_use(scan.ops[i], [&](ValueId v) {
         auto found = reads.find(v);
         if (found == reads.end()) return;
-        if (scan.ops[i].code == OpCode::kSlice)
+        if (scan.ops[i].code == OpCode::kSlice && ir::constant_range(scan.ops[i]))
           found->second.slices.push_back(i);
         else
           found->second.otherwise = true;

@@ -30,7 +30,7 @@ size_t hash_of(const Attr& attr) {
         if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
           for (int64_t each : value) mix(hash, std::hash<int64_t>{}(each));
         } else if constexpr (std::is_same_v<T, Dim>) {
-          mix(hash, std::hash<int64_t>{}(value.factor));
+          mix(hash, ir::hash_of(value));
         } else if constexpr (std::is_same_v<T, double>) {
           mix(hash, std::hash<uint64_t>{}(std::bit_cast<uint64_t>(value)));
         } else {
@@ -78,10 +78,7 @@ namespace {
 
 void mix_type(size_t& hash, const Type& type) {
   mix(hash, static_cast<size_t>(type.dtype));
-  for (const Dim& dim : type.shape) {
-    mix(hash, static_cast<size_t>(dim.factor));
-    for (const std::string& symbol : dim.symbols) mix(hash, std::hash<std::string>{}(symbol));
-  }
+  for (const Dim& dim : type.shape) mix(hash, ir::hash_of(dim));
   mix(hash, type.shape.size());
 }
 

@@ -352,9 +352,9 @@ ValueId RolledWriter::join(const std::vector<ValueId>& operands, const Run& run,
   if (run.width > 1) {
     Op concat{OpCode::kConcat, {out}, {}, {{"dim", dim}}, {}};
     for (size_t i = 1; i < run.width; ++i) concat.operands.push_back(in_body(loop, operands[run.first + i]));
-    int64_t size = 0;
-    for (size_t i = 0; i < run.width; ++i) size += program_.type(operands[run.first + i]).shape[at].constant();
-    part.shape[at] = Dim(size);
+    Dim size(0);
+    for (size_t i = 0; i < run.width; ++i) size = size + program_.type(operands[run.first + i]).shape[at];
+    part.shape[at] = size;
     out = program_.new_value(Type(part));
     concat.results.push_back(out);
     loop.parts.ops.push_back(std::move(concat));

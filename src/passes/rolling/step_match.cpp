@@ -33,12 +33,6 @@ bool multiplies_by(const Op& op, ValueId v) {
   return false;
 }
 
-struct Range {
-  int64_t dim, start, limit;
-  explicit Range(const Op& slice)
-      : dim(slice.attr<int64_t>("dim")), start(slice.attr<int64_t>("start")), limit(slice.attr<int64_t>("limit")) {}
-};
-
 }  // namespace
 
 bool StepMatch::run() {
@@ -234,7 +228,7 @@ ValueId StepMatch::rows(const Tuple& tuple) {
     if (!op || op->code != OpCode::kReshape) return kNoValue;
     ValueId source = sequence_.source(*op);
     const Op* slice = sequence_.floating(source);
-    if (!slice || slice->code != OpCode::kSlice || !inserts_dim(program_, v, source, Range(*slice).dim))
+    if (!slice || slice->code != OpCode::kSlice || !inserts_dim(program_, v, source, slice->attr<int64_t>("dim")))
       return kNoValue;
     slices_of.push_back(source);
   }
@@ -244,8 +238,11 @@ ValueId StepMatch::rows(const Tuple& tuple) {
 ValueId StepMatch::slices(const Tuple& tuple, const Type& type, bool is_row) {
   const Op* model = sequence_.floating(tuple[0]);
   if (!model || model->code != OpCode::kSlice || tuple.size() < 2) return kNoValue;
-  Range first(*model);
+  const std::optional<ir::SliceRange> range_of_first = ir::constant_range(*model);
+  if (!range_of_first) return kNoValue;
+  const ir::SliceRange first = *range_of_first;
   ValueId whole = sequence_.source(*model);
+  if (!program_.type(whole).shape[static_cast<size_t>(first.dim)].is_constant()) return kNoValue;
   if (is_inside(whole) || program_.type(whole).rank() >= ir::kMaxRank) return kNoValue;
   XSource source{
       .kind = XSource::Kind::kSlices, .whole = whole, .dim = first.dim, .first = first.start, .is_row = is_row};
@@ -253,10 +250,10 @@ ValueId StepMatch::slices(const Tuple& tuple, const Type& type, bool is_row) {
   for (size_t step = 1; step < tuple.size(); ++step) {
     const Op* op = sequence_.floating(tuple[step]);
     if (!op || op->code != OpCode::kSlice) return kNoValue;
-    Range range(*op);
-    if (step == 1) source.stride = range.start - first.start;
-    if (range.dim != first.dim || range.limit - range.start != source.extent) return kNoValue;
-    if (range.start != first.start + source.stride * static_cast<int64_t>(step)) return kNoValue;
+    const std::optional<ir::SliceRange> range = ir::constant_range(*op);
+    if (!range || range->dim != first.dim || range->limit - range->start != source.extent) return kNoValue;
+    if (step == 1) source.stride = range->start - first.start;
+    if (range->start != first.start + source.stride * static_cast<int64_t>(step)) return kNoValue;
     if (!same_outside(sequence_.source(*op), whole)) return kNoValue;
   }
   // The stack is the whole with its dim split in two: `count` times `stride`, of which `extent` are read.

@@ -70,7 +70,7 @@ class Cse {
     for (ValueId v : op.operands) mix(hash, v);
     for (const auto& [name, attr] : op.attrs)
       if (counts(op, name)) mix(hash, passes::hash_of(attr));
-    for (const Dim& dim : program_.type(op.results[0]).shape) mix(hash, static_cast<size_t>(dim.factor));
+    for (const Dim& dim : program_.type(op.results[0]).shape) mix(hash, ir::hash_of(dim));
     return hash;
   }
 

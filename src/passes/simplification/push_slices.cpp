@@ -16,14 +16,7 @@ using ir::Program;
 using ir::Type;
 using ir::ValueId;
 
-struct Range {
-  int64_t dim, start, limit;
-  bool operator==(const Range&) const = default;
-};
-
-Range range_of(const Op& slice) {
-  return {slice.attr<int64_t>("dim"), slice.attr<int64_t>("start"), slice.attr<int64_t>("limit")};
-}
+using Range = ir::SliceRange;
 
 /// Finds the values that are only read through slices: by slices, or by elementwise ops that are only read through
 /// slices themselves.
@@ -45,8 +38,8 @@ class SliceReads {
     for (size_t i = block.ops.size(); i-- > 0;) {
       const Op& op = block.ops[i];
       for (const Block& region : op.regions) visit(region);
-      if (op.code == OpCode::kSlice) {
-        add(op.operands[0], range_of(op));
+      if (const auto range = op.code == OpCode::kSlice ? ir::constant_range(op) : std::nullopt) {
+        add(op.operands[0], *range);
       } else if (info(op.code).op_class == OpClass::kElementwise && !of(op.results[0]).empty()) {
         const std::vector<Range> ranges = of(op.results[0]);
         for (ValueId v : op.operands)
@@ -84,7 +77,7 @@ class PushSlices {
       for (ValueId& v : op.operands) v = replaced_(v);
       for (Block& region : op.regions) run(region);
       if (op.code == OpCode::kSlice && sliced_.contains(op.operands[0]))
-        replaced_.set(op.results[0], slice_of(builder, op.operands[0], range_of(op)));
+        replaced_.set(op.results[0], slice_of(builder, op.operands[0], *ir::constant_range(op)));
       else if (info(op.code).op_class == OpClass::kElementwise && !reads_.of(op.results[0]).empty())
         run_on_slices(builder, op);
       else

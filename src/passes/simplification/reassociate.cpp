@@ -105,6 +105,8 @@ class Separate {
     bool any = std::ranges::any_of(parts, [&](ValueId v) { return is_loop(v); });
     bool all = std::ranges::all_of(parts, [&](ValueId v) { return is_loop(v); });
     if (!any || all) return false;
+    if (!std::ranges::all_of(parts, [&](ValueId v) { return program_.type(v).shape.back().is_constant(); }))
+      return false;
     bool transposed = op.attr_or("transpose_b", false);
     ValueId sum = ir::kNoValue;
     int64_t start = 0;

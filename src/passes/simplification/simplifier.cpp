@@ -8,6 +8,7 @@ namespace weft::passes {
 
 using ir::Attrs;
 using ir::Block;
+using ir::Dim;
 using ir::kNoValue;
 using ir::Op;
 using ir::OpClass;
@@ -75,8 +76,8 @@ ValueId Simplifier::constant(double value, const Type& type) {
   return make(OpCode::kConstant, {}, {{"value", value}}, &copy);
 }
 
-ValueId Simplifier::slice(ValueId value, int64_t dim, int64_t start, int64_t limit) {
-  return make(OpCode::kSlice, {value}, {{"dim", dim}, {"start", start}, {"limit", limit}});
+ValueId Simplifier::slice(ValueId value, int64_t dim, const Dim& start, const Dim& limit) {
+  return make(OpCode::kSlice, {value}, {{"dim", dim}, {"start", as_attr(start)}, {"limit", as_attr(limit)}});
 }
 
 ValueId Simplifier::simplify(Op& op) {
@@ -314,7 +315,12 @@ ValueId Simplifier::behind_broadcast(const Op& op) {
 
 std::optional<int64_t> Simplifier::padded_dim(ValueId value) const {
   const Op* op = definition(value);
-  if (op && op->code == OpCode::kPad) return op->attr<int64_t>("dim");
+  if (op && op->code == OpCode::kPad) {
+    const auto dim = op->attr<int64_t>("dim");
+    const bool is_constant = std::holds_alternative<int64_t>(op->attrs.at("low")) &&
+                             type(value).shape[static_cast<size_t>(dim)].is_constant();
+    return is_constant ? std::optional(dim) : std::nullopt;
+  }
   auto found = pad_sums_.find(value);
   return op && found != pad_sums_.end() ? std::optional(found->second) : std::nullopt;
 }
@@ -333,7 +339,8 @@ std::vector<Simplifier::Piece> Simplifier::pieces_of(const Op& sum, int64_t dim)
       continue;
     }
     int64_t low = each->attr<int64_t>("low");
-    pieces.push_back({low, low + type(each->operands[0]).shape[static_cast<size_t>(dim)].factor, each->operands[0]});
+    pieces.push_back(
+        {low, low + type(each->operands[0]).shape[static_cast<size_t>(dim)].constant(), each->operands[0]});
   }
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.start < b.start; });
   return pieces;
@@ -384,7 +391,7 @@ ValueId Simplifier::pad_of_pieces(const Op& op, int64_t dim, const std::vector<P
       parts.back() = make(OpCode::kAdd, {parts.back(), pieces[i].value});
     else
       parts.push_back(pieces[i].value);
-  int64_t size = type(op.results[0]).shape[static_cast<size_t>(dim)].factor;
+  int64_t size = type(op.results[0]).shape[static_cast<size_t>(dim)].constant();
   ValueId joined = make(OpCode::kConcat, std::move(parts), {{"dim", dim}});
   return make(OpCode::kPad, {joined},
               {{"dim", dim}, {"low", pieces.front().start}, {"high", size - pieces.back().limit}});

@@ -27,7 +27,7 @@ class Simplifier {
   /// Appends an op (a scan) as it is.
   void append(ir::Op op);
 
-  ir::ValueId slice(ir::ValueId value, int64_t dim, int64_t start, int64_t limit);
+  ir::ValueId slice(ir::ValueId value, int64_t dim, const ir::Dim& start, const ir::Dim& limit);
   ir::ValueId constant(double value, const ir::Type& type);
 
   const ir::Type& type(ir::ValueId value) const { return program_.type(value); }
@@ -64,7 +64,7 @@ class Simplifier {
   ir::ValueId sum_of_pads(const ir::Op& op);
   std::vector<Piece> pieces_of(const ir::Op& sum, int64_t dim) const;
   ir::ValueId pad_of_pieces(const ir::Op& op, int64_t dim, const std::vector<Piece>& pieces);
-  /// The dim of a pad, or of a sum of pads that is one of `pad_sums_`.
+  /// The dim of a pad by numbers to a size that is a number, or of a sum of pads that is one of `pad_sums_`.
   std::optional<int64_t> padded_dim(ir::ValueId value) const;
   ir::ValueId broadcast(const ir::Op& op);
   ir::ValueId reshape(const ir::Op& op);

@@ -34,12 +34,23 @@ bool swaps_last_two(const Dims& perm) {
   return is_identity(plain);
 }
 
-/// The op's operand, dim and range, copied: definitions move when ops are made.
+/// The op's dim and range, copied: definitions move when ops are made.
 struct SliceAttrs {
-  int64_t dim, start, limit;
+  int64_t dim;
+  Dim start, limit;
   explicit SliceAttrs(const Op& op)
-      : dim(op.attr<int64_t>("dim")), start(op.attr<int64_t>("start")), limit(op.attr<int64_t>("limit")) {}
+      : dim(op.attr<int64_t>("dim")), start(size_attr(op, "start")), limit(size_attr(op, "limit")) {}
 };
+
+/// Whether start..limit-1 is, for all values of symbols, between `from` and `to`.
+bool lies_within(const Dim& start, const Dim& limit, const Dim& from, const Dim& to) {
+  return (start - from).is_never_negative() && (to - limit).is_never_negative();
+}
+
+/// Whether the ranges have nothing in common, whatever the symbols' values are.
+bool are_disjoint(const Dim& start, const Dim& limit, const Dim& from, const Dim& to) {
+  return (start - to).is_never_negative() || (from - limit).is_never_negative();
+}
 
 }  // namespace
 
@@ -114,16 +125,26 @@ ValueId Simplifier::slice_of_concat(const Op& op, const Op& concat) {
     for (ValueId& part : operands) part = slice(part, s.dim, s.start, s.limit);
     return make(OpCode::kConcat, std::move(operands), {{"dim", dim}});
   }
-  std::vector<ValueId> parts;
-  int64_t start = 0;
+  // Each part is taken as a whole, in a range, or not at all; a part of which that depends on symbols stays.
+  struct Taken {
+    ValueId part;
+    Dim from, to;
+  };
+  std::vector<Taken> taken;
+  Dim start(0);
   for (ValueId part : operands) {
-    int64_t limit = start + type(part).shape[static_cast<size_t>(dim)].factor;
-    int64_t from = std::max(start, s.start);
-    int64_t to = std::min(limit, s.limit);
-    if (from < to) parts.push_back(slice(part, dim, from - start, to - start));
+    const Dim limit = start + type(part).shape[static_cast<size_t>(dim)];
+    if (!are_disjoint(s.start, s.limit, start, limit)) {
+      const Dim from = (s.start - start).is_never_negative() ? s.start : start;
+      const Dim to = (limit - s.limit).is_never_negative() ? s.limit : limit;
+      if (!lies_within(from, to, start, limit) || !lies_within(from, to, s.start, s.limit)) return kNoValue;
+      taken.push_back({part, from - start, to - start});
+    }
     start = limit;
   }
-  if (parts.empty()) return kNoValue;  // an empty slice
+  if (taken.empty()) return kNoValue;  // an empty slice
+  std::vector<ValueId> parts;
+  for (const Taken& each : taken) parts.push_back(slice(each.part, dim, each.from, each.to));
   return make(OpCode::kConcat, std::move(parts), {{"dim", dim}});
 }
 
@@ -142,30 +163,32 @@ ValueId Simplifier::slice_of_pad(const Op& op, const Op& pad) {
   SliceAttrs s(op);
   ValueId x = pad.operands[0];
   int64_t dim = pad.attr<int64_t>("dim");
-  int64_t low = pad.attr<int64_t>("low");
+  const Dim low = size_attr(pad, "low");
   Attrs attrs = pad.attrs;
   if (dim != s.dim) return make(OpCode::kPad, {slice(x, s.dim, s.start, s.limit)}, std::move(attrs));
-  int64_t size = type(x).shape[static_cast<size_t>(dim)].factor;
-  int64_t from = std::max(s.start, low);
-  int64_t to = std::min(s.limit, low + size);
-  if (from >= to) return constant(0, Type(type(op.results[0])));
+  const Dim limit = low + type(x).shape[static_cast<size_t>(dim)];
+  if (are_disjoint(s.start, s.limit, low, limit)) return constant(0, Type(type(op.results[0])));
+  const Dim from = (s.start - low).is_never_negative() ? s.start : low;
+  const Dim to = (limit - s.limit).is_never_negative() ? s.limit : limit;
+  if (!lies_within(from, to, low, limit) || !lies_within(from, to, s.start, s.limit) ||
+      !(to - from).is_never_negative())
+    return kNoValue;
   ValueId inner = slice(x, dim, from - low, to - low);
-  return make(OpCode::kPad, {inner}, {{"dim", dim}, {"low", from - s.start}, {"high", s.limit - to}});
+  return make(OpCode::kPad, {inner}, {{"dim", dim}, {"low", as_attr(from - s.start)}, {"high", as_attr(s.limit - to)}});
 }
 
 ValueId Simplifier::pad(const Op& op) {
   ValueId x = op.operands[0];
   int64_t dim = op.attr<int64_t>("dim");
-  int64_t low = op.attr<int64_t>("low");
-  int64_t high = op.attr<int64_t>("high");
-  if (low == 0 && high == 0) return x;
+  Dim low = size_attr(op, "low"), high = size_attr(op, "high");
+  if (low == Dim(0) && high == Dim(0)) return x;
   if (std::optional<double> value = splat(x); value && *value == 0 && !std::signbit(*value))
     return constant(0, Type(type(op.results[0])));
   const Op* inner = definition(x, OpCode::kPad);
   if (!inner || inner->attr<int64_t>("dim") != dim) return kNoValue;
-  low += inner->attr<int64_t>("low");
-  high += inner->attr<int64_t>("high");
-  return make(OpCode::kPad, {inner->operands[0]}, {{"dim", dim}, {"low", low}, {"high", high}});
+  low = low + size_attr(*inner, "low");
+  high = high + size_attr(*inner, "high");
+  return make(OpCode::kPad, {inner->operands[0]}, {{"dim", dim}, {"low", as_attr(low)}, {"high", as_attr(high)}});
 }
 
 ValueId Simplifier::concat(Op& op) {
@@ -218,15 +241,15 @@ ValueId Simplifier::concat_of_sums(const Op& op) {
     if (reduced <= inner_dim) ++inner_dim;
   std::vector<ValueId> operands;
   ValueId whole = kNoValue;
-  int64_t next = -1;
+  Dim next(0);
   for (ValueId v : op.operands) {
     const Op* sum = definition(v, OpCode::kReduceSum);
     if (!sum || sum->attr<Dims>("dims") != dims) return kNoValue;
     const Op* part = definition(sum->operands[0], OpCode::kSlice);
     if (!part || part->attr<int64_t>("dim") != inner_dim) return kNoValue;
-    if (whole != kNoValue && (part->operands[0] != whole || part->attr<int64_t>("start") != next)) return kNoValue;
+    if (whole != kNoValue && (part->operands[0] != whole || size_attr(*part, "start") != next)) return kNoValue;
     whole = part->operands[0];
-    next = part->attr<int64_t>("limit");
+    next = size_attr(*part, "limit");
     operands.push_back(sum->operands[0]);
   }
   ValueId joined = make(OpCode::kConcat, std::move(operands), {{"dim", inner_dim}});

@@ -97,8 +97,6 @@ const Limits& CpuTarget::limits() const { return kLimits; }
 
 OperandViews CpuTarget::views(const Program& program, const Op& op) const { return kernel_views(program, op); }
 
-runtime::KernelCall CpuTarget::kernel(const Schedule& schedule, const Op& op) const {
-  return choose_kernel(schedule, op);
-}
+runtime::KernelCall CpuTarget::kernel(Schedule& schedule, const Op& op) const { return choose_kernel(schedule, op); }
 
 }  // namespace weft::planning

@@ -20,7 +20,7 @@ class CpuTarget : public Target {
   int64_t code_size(const ir::Program& program, const ir::Op& op) const override;
   const Limits& limits() const override;
   OperandViews views(const ir::Program& program, const ir::Op& op) const override;
-  runtime::KernelCall kernel(const Schedule& schedule, const ir::Op& op) const override;
+  runtime::KernelCall kernel(Schedule& schedule, const ir::Op& op) const override;
 
  private:
   const int64_t* tile_rows_f32_;  ///< rows of the micro-kernels' tiles, by the vectors of a panel

@@ -13,7 +13,7 @@ bool is_number(DType dtype) { return has_kernels(dtype) || is_index(dtype); }
 
 }  // namespace
 
-MaybeCall fold_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall fold_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
   if (!is_number(type.dtype) || dims.empty()) return {};
@@ -33,7 +33,7 @@ MaybeCall fold_arguments(const Schedule& schedule, const Op& op) {
   return call;
 }
 
-MaybeCall iota_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall iota_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.results[0]);
   if (!is_number(type.dtype)) return {};
   const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
@@ -44,14 +44,14 @@ MaybeCall iota_arguments(const Schedule& schedule, const Op& op) {
                            .step = schedule.expression(count_of(type.shape, dim + 1, type.shape.size()))};
 }
 
-MaybeCall size_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall size_arguments(Schedule& schedule, const Op& op) {
   const DType dtype = schedule.program->type(op.results[0]).dtype;
   if (!is_number(dtype)) return {};
   return runtime::SizeCall{
       .dtype = dtype, .result = schedule.buffer.at(op.results[0]), .size = schedule.expression(op.attr<ir::Dim>("of"))};
 }
 
-MaybeCall divide_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall divide_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.results[0]);
   if (!is_index(type.dtype)) return {};
   return runtime::DivideCall{.dtype = type.dtype,

@@ -8,32 +8,32 @@
 namespace weft::planning {
 
 /// The call of a kernel for an op; nothing where the kernel doesn't do these dtypes or this layout.
-using KernelArguments = std::optional<runtime::KernelCall> (*)(const Schedule& schedule, const ir::Op& op);
+using KernelArguments = std::optional<runtime::KernelCall> (*)(Schedule& schedule, const ir::Op& op);
 
 using MaybeCall = std::optional<runtime::KernelCall>;
 
 // matrix_arguments.cpp
-MaybeCall pack_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall outer_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall column_sum_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall product_arguments(const Schedule& schedule, const ir::Op& op);
+MaybeCall pack_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall outer_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall column_sum_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall product_arguments(Schedule& schedule, const ir::Op& op);
 
 // element_arguments.cpp
-MaybeCall fold_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall iota_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall size_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall divide_arguments(const Schedule& schedule, const ir::Op& op);
+MaybeCall fold_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall iota_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall size_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall divide_arguments(Schedule& schedule, const ir::Op& op);
 
 // movement_arguments.cpp
-MaybeCall transpose_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall reverse_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall slice_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall broadcast_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall concat_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall pad_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall gather_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall scatter_arguments(const Schedule& schedule, const ir::Op& op);
-MaybeCall scatter_add_arguments(const Schedule& schedule, const ir::Op& op);
+MaybeCall transpose_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall reverse_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall slice_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall broadcast_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall concat_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall pad_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall gather_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall scatter_arguments(Schedule& schedule, const ir::Op& op);
+MaybeCall scatter_add_arguments(Schedule& schedule, const ir::Op& op);
 
 inline bool is_index(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
 /// Of the micro-kernels: products, sums of rows.

@@ -42,7 +42,7 @@ constexpr Kernel kKernels[] = {
 
 }  // namespace
 
-runtime::KernelCall choose_kernel(const Schedule& schedule, const Op& op) {
+runtime::KernelCall choose_kernel(Schedule& schedule, const Op& op) {
   const bool in_buffers =
       std::ranges::all_of(op.operands, [&](ir::ValueId operand) { return schedule.buffer.contains(operand); });
   for (const Kernel& kernel : kKernels) {

@@ -8,7 +8,7 @@ namespace weft::planning {
 /// The runtime's kernel, with its arguments, for an op that is no machine code of its own: packing, products and
 /// reductions of dense operands, copies, rows by an index. A CallbackCall where it has none for the op, its dtypes or
 /// its layout. Needs the buffers of the op's operands and results.
-runtime::KernelCall choose_kernel(const Schedule& schedule, const ir::Op& op);
+runtime::KernelCall choose_kernel(Schedule& schedule, const ir::Op& op);
 
 /// Which views of its operands the op's kernel follows.
 OperandViews kernel_views(const ir::Program& program, const ir::Op& op);

@@ -13,7 +13,7 @@ using ir::ValueId;
 using runtime::MatrixPlace;
 
 /// The rows of a value: all dims but the last; slices of columns are followed to the memory that they view.
-MatrixPlace place_of(const Schedule& schedule, ValueId value) {
+MatrixPlace place_of(Schedule& schedule, ValueId value) {
   const Shape& shape = schedule.program->type(value).shape;
   MatrixPlace matrix{.buffer = 0,
                      .rows = schedule.expression(count_of(shape, 0, shape.size() - 1)),
@@ -32,7 +32,7 @@ MatrixPlace place_of(const Schedule& schedule, ValueId value) {
 }
 
 /// The same where columns may be joined from several ranges, which follow each other.
-std::vector<MatrixPlace> places_of(const Schedule& schedule, ValueId value) {
+std::vector<MatrixPlace> places_of(Schedule& schedule, ValueId value) {
   auto found = schedule.definition.find(value);
   if (found == schedule.definition.end() || !schedule.rules.is_ranges(*found->second))
     return {place_of(schedule, value)};
@@ -70,7 +70,7 @@ bool takes_columns(const ir::Program& program, const Op& op) {
   return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
 }
 
-MaybeCall pack_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall pack_arguments(Schedule& schedule, const Op& op) {
   if (!passes::has_kernel_layout(*schedule.program, op)) return {};
   const ir::Type& source = schedule.program->type(op.operands[0]);
   ValueId root = op.operands[0];
@@ -96,7 +96,7 @@ MaybeCall pack_arguments(const Schedule& schedule, const Op& op) {
   return call;
 }
 
-MaybeCall outer_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall outer_arguments(Schedule& schedule, const Op& op) {
   if (!is_matrix(schedule, op.operands[0]) || !is_matrix(schedule, op.operands[1])) return {};
   return runtime::OuterCall{.dtype = schedule.program->type(op.results[0]).dtype,
                             .left = places_of(schedule, op.operands[0]),
@@ -105,7 +105,7 @@ MaybeCall outer_arguments(const Schedule& schedule, const Op& op) {
 }
 
 /// Where leading dims are summed away and the kept ones are constant: then the operand is a matrix of the kept columns.
-MaybeCall column_sum_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall column_sum_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
   const ir::Dim kept = count_of(type.shape, dims.size(), type.shape.size());
@@ -122,7 +122,7 @@ MaybeCall column_sum_arguments(const Schedule& schedule, const Op& op) {
   return call;
 }
 
-MaybeCall product_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall product_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.results[0]);
   if (!has_kernels(type.dtype)) return {};
   const Shape& a = schedule.program->type(op.operands[0]).shape;

@@ -23,7 +23,7 @@ size_t dim_of(const Op& op) { return static_cast<size_t>(op.attr<int64_t>("dim")
 /// Makes a CopyCall: part by part, each a box of elements of the result and what of the source goes there.
 class CopyMaker {
  public:
-  CopyMaker(const Schedule& schedule, const Op& op) : schedule_(schedule), op_(op) {
+  CopyMaker(Schedule& schedule, const Op& op) : schedule_(schedule), op_(op) {
     call_.destination = schedule.buffer.at(op.results[0]);
     call_.element_size = size_of(schedule.program->type(op.results[0]).dtype);
   }
@@ -46,7 +46,7 @@ class CopyMaker {
   CopyCall take() { return std::move(call_); }
 
  private:
-  const Schedule& schedule_;
+  Schedule& schedule_;
   const Op& op_;
   CopyCall call_;
 };
@@ -56,19 +56,19 @@ struct Table {
   runtime::DimExpr rows, columns;
 };
 
-Table table_of(const Schedule& schedule, ValueId value) {
+Table table_of(Schedule& schedule, ValueId value) {
   const Shape& shape = schedule.program->type(value).shape;
   return {schedule.expression(shape[0]), schedule.expression(count_of(shape, 1, shape.size()))};
 }
 
-runtime::IndexPlace index_of(const Schedule& schedule, ValueId value) {
+runtime::IndexPlace index_of(Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   return {schedule.buffer.at(value), schedule.expression(element_count(type.shape)), type.dtype == DType::kI64};
 }
 
 }  // namespace
 
-MaybeCall transpose_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall transpose_arguments(Schedule& schedule, const Op& op) {
   CopyMaker copy(schedule, op);
   const std::vector<Dim> source = steps_of(copy.source());
   std::vector<Dim> steps;
@@ -77,21 +77,21 @@ MaybeCall transpose_arguments(const Schedule& schedule, const Op& op) {
   return copy.take();
 }
 
-MaybeCall reverse_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall reverse_arguments(Schedule& schedule, const Op& op) {
   CopyMaker copy(schedule, op);
   copy.add(0, copy.result(), steps_of(copy.source())).dims[dim_of(op)].reversed = true;
   return copy.take();
 }
 
-MaybeCall slice_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall slice_arguments(Schedule& schedule, const Op& op) {
   CopyMaker copy(schedule, op);
   const std::vector<Dim> steps = steps_of(copy.source());
-  const Dim start = bounded_product(Dim(op.attr<int64_t>("start")), steps[dim_of(op)]);
+  const Dim start = bounded_product(size_attr(op, "start"), steps[dim_of(op)]);
   copy.add(0, copy.result(), steps).source_start = schedule.expression(start);
   return copy.take();
 }
 
-MaybeCall broadcast_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall broadcast_arguments(Schedule& schedule, const Op& op) {
   CopyMaker copy(schedule, op);
   const std::vector<Dim> source = steps_of(copy.source());
   std::vector<Dim> steps(copy.result().size(), Dim(0));
@@ -101,7 +101,7 @@ MaybeCall broadcast_arguments(const Schedule& schedule, const Op& op) {
   return copy.take();
 }
 
-MaybeCall concat_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall concat_arguments(Schedule& schedule, const Op& op) {
   CopyMaker copy(schedule, op);
   const Dim step = steps_of(copy.result())[dim_of(op)];
   for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -111,7 +111,7 @@ MaybeCall concat_arguments(const Schedule& schedule, const Op& op) {
   return copy.take();
 }
 
-MaybeCall pad_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall pad_arguments(Schedule& schedule, const Op& op) {
   const Shape& from = schedule.program->type(op.operands[0]).shape;
   const ir::Type& to = schedule.program->type(op.results[0]);
   const size_t dim = dim_of(op);
@@ -122,11 +122,11 @@ MaybeCall pad_arguments(const Schedule& schedule, const Op& op) {
                           .destination = schedule.buffer.at(op.results[0]),
                           .rows = schedule.expression(bounded_count(std::span(to.shape).first(dim))),
                           .row = part(to.shape[dim]),
-                          .low = part(Dim(op.attr<int64_t>("low"))),
+                          .low = part(size_attr(op, "low")),
                           .taken = part(from[dim])};
 }
 
-MaybeCall gather_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall gather_arguments(Schedule& schedule, const Op& op) {
   if (!is_index(schedule.program->type(op.operands[1]).dtype)) return {};
   Table table = table_of(schedule, op.operands[0]);
   return runtime::GatherCall{.element_size = size_of(schedule.program->type(op.results[0]).dtype),
@@ -137,7 +137,7 @@ MaybeCall gather_arguments(const Schedule& schedule, const Op& op) {
                              .columns = std::move(table.columns)};
 }
 
-MaybeCall scatter_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall scatter_arguments(Schedule& schedule, const Op& op) {
   if (!is_index(schedule.program->type(op.operands[1]).dtype)) return {};
   Table table = table_of(schedule, op.results[0]);
   return runtime::ScatterCall{.element_size = size_of(schedule.program->type(op.results[0]).dtype),
@@ -149,7 +149,7 @@ MaybeCall scatter_arguments(const Schedule& schedule, const Op& op) {
                               .columns = std::move(table.columns)};
 }
 
-MaybeCall scatter_add_arguments(const Schedule& schedule, const Op& op) {
+MaybeCall scatter_add_arguments(Schedule& schedule, const Op& op) {
   const DType dtype = schedule.program->type(op.results[0]).dtype;
   if (!is_index(schedule.program->type(op.operands[0]).dtype) || !has_kernels(dtype)) return {};
   Table table = table_of(schedule, op.results[0]);

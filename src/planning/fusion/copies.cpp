@@ -128,7 +128,8 @@ const Definitions::Definition* Definitions::find(ValueId value) const {
 }
 
 void Definitions::add(const Op& op) {
-  bool columns = op.code == OpCode::kSlice && op.attr<int64_t>("dim") == program_.type(op.operands[0]).rank() - 1;
+  const ir::Type* from = op.code == OpCode::kSlice ? &program_.type(op.operands[0]) : nullptr;
+  const bool columns = from && op.attr<int64_t>("dim") == from->rank() - 1 && from->shape.back().is_constant();
   Lowering lowering = rules_.of(op);
   bool several = lowering == Lowering::kFused || lowering == Lowering::kRowCopy;
   bool view = lowering == Lowering::kView && planning::is_view(op.code);

@@ -83,6 +83,7 @@ FusionGroups::Read FusionGroups::read(size_t op, ValueId operand) const {
   uint32_t made = definition_.get(operand);
   for (; made != 0; made = definition_.get(operand)) {
     const Op& def = block_.ops[made - 1];
+    if (ops_[made - 1].lowering != Lowering::kView && def.code != OpCode::kReshape) break;
     if (def.code == OpCode::kSlice) {
       slice = &def;
       ++slices;
@@ -105,9 +106,10 @@ FusionGroups::Read FusionGroups::read(size_t op, ValueId operand) const {
 }
 
 bool FusionGroups::is_gate(const ProductTile& tile, const Op& product, const Op& slice) const {
-  const int64_t width = tile.width(), start = slice.attr<int64_t>("start");
-  return slice.attr<int64_t>("dim") == program_.type(product.results[0]).rank() - 1 &&
-         slice.attr<int64_t>("limit") - start == width && start % width == 0;
+  const int64_t width = tile.width();
+  const std::optional<ir::SliceRange> range = ir::constant_range(slice);
+  return range && range->dim == program_.type(product.results[0]).rank() - 1 && range->limit - range->start == width &&
+         range->start % width == 0;
 }
 
 }  // namespace weft::planning
