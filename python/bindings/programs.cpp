@@ -7,6 +7,7 @@
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "operator/flops.h"
+#include "operator/program_table.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
 
@@ -33,7 +34,9 @@ py::dict vjp(const std::string& text, const std::vector<bool>& wanted) {
   return result;
 }
 
-std::string plan(const std::string& text, const ir::Bindings& symbols) { return engine::compile(text)->plan(symbols); }
+std::string plan(const std::string& text, const ir::Bindings& symbols) {
+  return torch_operator::find_program(text)->executable()->plan(symbols);
+}
 
 }  // namespace
 

@@ -33,7 +33,8 @@ runtime::TensorRef reference(const at::Tensor& tensor, DType dtype) {
 }
 
 Tensors call_cpu(std::string_view text, at::TensorList inputs) {
-  const CallProgram& program = find_program(text);
+  const ProgramRef ref = find_program(text);
+  const CallProgram& program = *ref;
   const Signature& signature = program.signature();
   auto symbols = signature.bind(inputs);
 
@@ -65,7 +66,8 @@ Tensors call_cpu(std::string_view text, at::TensorList inputs) {
 
 /// Sizes as SymInts throughout: a plain size would specialise and give a graph per sequence length.
 Tensors call_meta(std::string_view text, at::TensorList inputs) {
-  const Signature& signature = find_program(text).signature();
+  const ProgramRef program = find_program(text);
+  const Signature& signature = program->signature();
   auto symbols = signature.bind_symbolic(inputs);
   Tensors outputs;
   for (const Signature::Tensor& output : signature.outputs()) {
@@ -76,7 +78,8 @@ Tensors call_meta(std::string_view text, at::TensorList inputs) {
 
 /// Any other device.
 Tensors call_elsewhere(std::string_view text, at::TensorList inputs) {
-  const CallProgram& program = find_program(text);
+  const ProgramRef ref = find_program(text);
+  const CallProgram& program = *ref;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_cpu()) wrong_device(program, inputs[i], i);
     check(inputs[i].layout() == at::kStrided, "weft::call: input {} of program @{} must be a dense tensor, but is {}",

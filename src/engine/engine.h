@@ -37,11 +37,10 @@ class Executable {
   virtual std::string plan_text() const = 0;
 };
 
-/// The executable of a program's text. It is compiled, unless somebody still holds that of the same text. User's error
-/// if the text doesn't parse.
+/// Compiles a program; nothing is kept (pytorch/operator/program_table.h does).
+std::shared_ptr<const Executable> compile(ir::Program program);
+/// The same of a text. User's error if it doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
-/// The same for a program that is parsed already, of that text.
-std::shared_ptr<const Executable> compile(std::string_view text, const ir::Program& program);
 
 /// Counts since the process began: programs compiled, seconds, cache hits, and for each reason how often something ran
 /// in the interpreter instead of in machine code.
