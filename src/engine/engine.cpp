@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "base/memory_range.h"
 #include "engine/native.h"
 #include "ir/parser.h"
 
@@ -21,6 +22,22 @@ State& state = *new State;
 
 std::string text_of(const runtime::TensorRef& tensor) {
   return ir::to_string(ir::Type{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}});
+}
+
+/// Checks that inputs whose memory results take share it with no other input.
+void check_donated(const ir::Program& program, std::span<const runtime::TensorRef> inputs) {
+  if (program.donations.empty()) return;
+  std::vector<MemoryRange> ranges;
+  for (const runtime::TensorRef& input : inputs) {
+    int64_t bytes = size_of(input.dtype);
+    for (int64_t size : input.sizes) bytes *= size;
+    const auto* first = static_cast<const std::byte*>(input.data);
+    ranges.push_back({first, first + bytes});
+  }
+  for (const ir::Donation& donation : program.donations) ranges[donation.input].is_written = true;
+  if (auto overlap = find_overlap(ranges))
+    user_error("weft::call: inputs {} and {} of program @{} share memory, in which a result is stored", overlap->first,
+               overlap->second, program.name);
 }
 
 }  // namespace
@@ -42,6 +59,7 @@ void Executable::run(std::span<const runtime::TensorRef> inputs, std::span<const
     user_error("weft::call: {}{}, but got {}", types.requirement(misfit->input), types.sources_of(*misfit, text),
                text_of(inputs[misfit->input]));
   }
+  check_donated(program(), inputs);
   run(symbols, inputs, outputs, team);
 }
 

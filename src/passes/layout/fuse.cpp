@@ -6,6 +6,7 @@
 
 #include "passes/layout/code_size.h"
 #include "passes/layout/copies.h"
+#include "passes/layout/donations.h"
 #include "passes/layout/fusion_groups.h"
 #include "passes/layout/prepack.h"
 #include "passes/loops/batch.h"
@@ -335,6 +336,7 @@ void fuse(Program& program) {
   DivisorMarker(program).run(program.body);
   Definitions definitions(program);
   fuse_block(program, program.body, BlockKind::kStages, false, definitions);
+  order_donated_writes(program);
 }
 
 }  // namespace weft::passes
