@@ -445,7 +445,8 @@ TEST(Donation, AFailedCallLeavesTheProgramUsable) {
                               array(DType::kI64, {0, 1, 2, last})};
   };
   runtime::SerialTeam alone;
-  EXPECT_NE(error_of([&] { testing::run_native(text, inputs(7), {}, alone); }).find("index 7 is out of bounds"), std::string::npos);
+  EXPECT_NE(error_of([&] { testing::run_native(text, inputs(7), {}, alone); }).find("index 7 is out of bounds"),
+            std::string::npos);
   EXPECT_EQ(testing::run_native(text, inputs(0), {}, alone)[0].to_doubles(), (std::vector<double>{9, 18, 27, 6}));
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -42,41 +44,60 @@ def call_pairs(program: str, inputs: Sequence[Tensor], pairs: Pairs) -> list[Ten
     return [of_result[i] if i in of_result else next(rest) for i in range(len(fresh) + len(pairs))]
 
 
-def pairs_of(arguments: Sequence[Any], donate: Sequence[int], result: Any) -> Pairs:
-    """Which tensor of the arguments is given up for which of the result: the new values of the arguments `donate` are
-    the first parts of the result, or, of one argument, the whole of it.
+@dataclasses.dataclass
+class Donated:
+    """The positional arguments of one call that are given up for their new values: the first parts of the result, in
+    the order of `which`, or, of one argument, the whole of it."""
 
-    Raises:
-        TypeError: the result has no such parts, or one of another structure, shape or dtype than its argument.
-    """
-    if not donate:
-        return []
-    old = [trees.flatten(argument) for argument in arguments]
-    new = _parts(result, [old[which][1] for which in donate], donate)
-    first = [0]  # tensor of each argument
-    for leaves, _ in old:
-        first.append(first[-1] + sum(isinstance(leaf, Tensor) for leaf in leaves))
-    pairs: Pairs = []
-    count = 0
-    for which, leaves in zip(donate, new, strict=True):
-        number = first[which]
-        for before, after in zip(old[which][0], leaves, strict=True):
+    which: Sequence[int]
+    specs: list[pytree.TreeSpec]  #: of the arguments
+    leaves: list[tuple[int, Any]]  #: theirs: each with its number among the tensors of all arguments
+
+    @classmethod
+    def of(cls, which: Sequence[int], leaves: Sequence[Any], spec: pytree.TreeSpec) -> Self:
+        """Of the arguments `which`, from the leaves and the structure of (args, kwargs)."""
+        numbers = itertools.accumulate((isinstance(leaf, Tensor) for leaf in leaves), initial=0)
+        numbered = list(zip(numbers, leaves, strict=False))
+        arguments = spec.children()[0].children()
+        ends = list(itertools.accumulate(argument.num_leaves for argument in arguments))
+        chosen = [numbered[ends[i] - arguments[i].num_leaves : ends[i]] for i in which]
+        return cls(which, [arguments[i] for i in which], list(itertools.chain(*chosen)))
+
+    def pairs(self, results: Sequence[Any], spec: pytree.TreeSpec) -> Pairs:
+        """Which tensor of the arguments is given up for which of the result.
+
+        Raises:
+            TypeError: the result doesn't begin with the new values, or one has another shape or dtype than before.
+        """
+        begins = spec.type is tuple and spec.children()[: len(self.specs)] == self.specs
+        if not begins and [spec] != self.specs:
+            wanted = ", ".join(map(trees.structure, self.specs))
+            raise TypeError(
+                f"weft.jit: the function must return a tuple that begins with the new values of the donated arguments "
+                f"{tuple(self.which)}, ({wanted}, ...), but returned {trees.structure(spec)}"
+            )
+        pairs: Pairs = []
+        count = 0
+        for (number, before), after in zip(self.leaves, results, strict=False):
             if isinstance(before, Tensor):
-                _check_alike(which, before, after)
+                if not isinstance(after, Tensor) or after.dtype != before.dtype or after.shape != before.shape:
+                    raise TypeError(
+                        f"weft.jit: the new value of a tensor in the donated arguments {tuple(self.which)} must be "
+                        f"{trees.describe(before)} as it is, but is {trees.describe(after)}"
+                    )
                 pairs.append((number, count))
-            number += isinstance(before, Tensor)
             count += isinstance(after, Tensor)
-    return pairs
+        return pairs
 
 
 def run_plainly(fn: Callable[..., Any], arguments: Sequence[Any], kwargs: Any, donate: Sequence[int]) -> Any:
     """What a call means whose arguments `donate` are given up, in plain PyTorch."""
-    result = fn(*arguments, **kwargs)
-    pairs = pairs_of(arguments, donate, result)
-    leaves, spec = trees.flatten(result)
+    given, given_spec = trees.flatten((arguments, kwargs))
+    leaves, spec = trees.flatten(fn(*arguments, **kwargs))
+    pairs = Donated.of(donate, given, given_spec).pairs(leaves, spec)
     # Results may be views of what is written now.
     leaves = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-    inputs = [leaf for leaf in trees.flatten((arguments, kwargs))[0] if isinstance(leaf, Tensor)]
+    inputs = [leaf for leaf in given if isinstance(leaf, Tensor)]
     if not torch.compiler.is_dynamo_compiling():
         taken = {source for source, _ in pairs}
         _C.check_donated("weft.jit", inputs, [i in taken for i in range(len(inputs))])
@@ -84,28 +105,3 @@ def run_plainly(fn: Callable[..., Any], arguments: Sequence[Any], kwargs: Any, d
     for source, number in pairs:
         leaves[places[number]] = inputs[source].copy_(leaves[places[number]])
     return pytree.tree_unflatten(leaves, spec)
-
-
-def _parts(result: Any, specs: list[pytree.TreeSpec], donate: Sequence[int]) -> list[list[Any]]:
-    """The leaves of the new values, by argument."""
-    if isinstance(result, tuple) and len(result) >= len(donate):
-        parts = [trees.flatten(part) for part in result[: len(donate)]]
-        if [spec for _, spec in parts] == specs:
-            return [leaves for leaves, _ in parts]
-    leaves, whole = trees.flatten(result)
-    if [whole] == specs:
-        return [leaves]
-    wanted = ", ".join(trees.structure(spec) for spec in specs)
-    raise TypeError(
-        f"weft.jit: the function must return a tuple that begins with the new values of the donated arguments "
-        f"{tuple(donate)}, ({wanted}, ...), but returned {trees.structure(whole)}"
-    )
-
-
-def _check_alike(which: int, before: Tensor, after: Any) -> None:
-    if isinstance(after, Tensor) and after.dtype == before.dtype and after.shape == before.shape:
-        return
-    raise TypeError(
-        f"weft.jit: the new value of the donated argument {which} must be {trees.describe(before)} as it is, but is "
-        f"{trees.describe(after)}"
-    )

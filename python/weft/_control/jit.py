@@ -15,7 +15,7 @@ from weft._base import trees
 from weft._capture import programs
 from weft._capture.runs import Function
 from weft._capture.traced import Traced
-from weft._control import donation
+from weft._control.donation import Donated, call_pairs, run_plainly
 from weft._control.eval_frame import without_dynamo
 
 P = ParamSpec("P")
@@ -67,7 +67,7 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
             raise TypeError(f"weft.jit: argument {max(given_up)} is donated, but there are {len(args)} positional ones")
 
         def plainly() -> R:
-            return donation.run_plainly(fn, args, kwargs, given_up) if given_up else fn(*args, **kwargs)
+            return run_plainly(fn, args, kwargs, given_up) if given_up else fn(*args, **kwargs)
 
         if torch.compiler.is_dynamo_compiling() or not _C.active():
             return plainly()
@@ -80,12 +80,15 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...]) -> Any:
     leaves, spec = trees.flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    donated = Donated.of(donate, leaves, spec) if donate else None
 
     def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
-        result = fn(*args, **kwargs)
-        results, results_spec = trees.flatten(result)
+        results, results_spec = trees.flatten(fn(*args, **kwargs))
         constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
-        pairs = donation.pairs_of(args, donate, result)
+        try:
+            pairs = donated.pairs(results, results_spec) if donated else []
+        except TypeError:  # of these arguments, which have other sizes while the function is traced
+            pairs = Donated.of(donate, *trees.flatten((args, kwargs))).pairs(results, results_spec)
         return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants, pairs)
 
     function = Function(flat, leaves, spec, "weft.jit: the function", (fn,), _dynamic_dims)
@@ -95,7 +98,7 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     ((results_spec, constants, pairs),) = found.extra
     inputs = [*tensors, *noise, *found.inputs]
     text = found.program.text
-    results = iter(donation.call_pairs(text, inputs, pairs) if pairs else torch.ops.weft.call(text, inputs))
+    results = iter(call_pairs(text, inputs, pairs) if pairs else torch.ops.weft.call(text, inputs))
     return pytree.tree_unflatten([next(results) if c is None else c[0] for c in constants], results_spec)
 
 
