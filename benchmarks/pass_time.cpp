@@ -10,6 +10,7 @@
 #include <ctime>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "large_programs.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
+#include "planning/cpu/cpu_target.h"
 #include "planning/schedule.h"
 #include "runtime/arena_layout.h"
 #include "runtime/run.h"
@@ -115,11 +117,12 @@ Result run(const Kind& kind, int64_t size, const Options& options) {
   result.others.measure("print", [&] { text = weft::ir::print(program); });
   result.others.measure("parse", [&] { program = weft::ir::parse(text); });
   if (options.roll) result.passes.measure("roll", [&] { weft::passes::find_pass("roll").run(program); });
-  for (std::string_view pass : weft::passes::compile_pipeline())
-    result.passes.measure(std::string(pass), [&] { weft::passes::find_pass(pass).run(program); });
+  const weft::planning::CpuTarget target;
+  for (std::span<const std::string_view> passes : {weft::passes::compile_pipeline(), target.layout_passes()})
+    for (std::string_view pass : passes)
+      result.passes.measure(std::string(pass), [&] { weft::passes::find_pass(pass).run(program); });
   weft::planning::Schedule schedule;
-  result.passes.measure("schedule and plan",
-                        [&] { schedule = weft::planning::schedule(program, weft::jit::tile_rows()); });
+  result.passes.measure("lower", [&] { schedule = weft::planning::lower(program, target); });
   result.stages = schedule.plan.stage_count;
   result.buffers = std::ssize(schedule.plan.buffers);
   std::optional<weft::runtime::ArenaPlanner> planner;

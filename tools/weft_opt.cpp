@@ -13,11 +13,14 @@
 #include "ir/printer.h"
 #include "op_table.h"
 #include "passes/pass_runner.h"
+#include "planning/cpu/cpu_target.h"
+#include "planning/schedule_text.h"
 
 namespace {
 
 struct Options {
   std::vector<std::string> passes;
+  bool lower = false;
   bool verify_each = false;
   bool list_passes = false;
   bool list_ops = false;
@@ -45,7 +48,12 @@ void run(const Options& options) {
   weft::ir::Program program = weft::ir::parse(read_text(options.file));
   std::vector<std::string_view> names(options.passes.begin(), options.passes.end());
   weft::passes::run_passes(program, names);
-  std::cout << weft::ir::print(program, options.canonical);
+  if (!options.lower) {
+    std::cout << weft::ir::print(program, options.canonical);
+    return;
+  }
+  const weft::planning::CpuTarget target;
+  std::cout << write_lowered(weft::planning::lower(program, target));
 }
 
 }  // namespace
@@ -56,6 +64,7 @@ int main(int argc, char** argv) {
   app.add_option("--passes", options.passes, "passes to run, in order, separated by commas")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_flag("--lower", options.lower, "show the stages into which this CPU's code is divided, as comments");
   app.add_flag("--verify-each", options.verify_each, "verify the program after every pass");
   app.add_flag("--list-passes", options.list_passes, "print the names of all passes and stop");
   app.add_flag("--list-ops", options.list_ops, "print the op table, columns separated by tabs, and stop");

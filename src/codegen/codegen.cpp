@@ -6,7 +6,7 @@
 namespace weft::codegen {
 namespace {
 
-using passes::Lowering;
+using planning::Lowering;
 
 /// The addresses that a value of the block is stored to.
 std::vector<llvm::Value*> places(Frame& frame, ir::ValueId value) {

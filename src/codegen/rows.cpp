@@ -15,8 +15,8 @@ using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
-using passes::is_reduction;
-using passes::Lowering;
+using planning::is_reduction;
+using planning::Lowering;
 
 constexpr int64_t kChunkBytes = 256 * 1024;  // of left operands in one chunk of rows: a share of L2
 constexpr int64_t kFewRows = 4;              // with fewer rows than this, a micro-kernel takes ...

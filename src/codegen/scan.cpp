@@ -13,7 +13,7 @@ using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
-using passes::Lowering;
+using planning::Lowering;
 
 /// Bytes of one instance of a value's buffer (runtime::instance_bytes).
 Value* instance_bytes(Frame& frame, const ir::Type& type) {
@@ -25,7 +25,7 @@ Value* instance_bytes(Frame& frame, const ir::Type& type) {
 class ScanLoop {
  public:
   ScanLoop(Frame& frame, const Op& op) : frame_(frame), b_(frame.b), view_(op), scan_(frame.schedule.scans.at(&op)) {
-    frame_.batched = scan_.block.batched;
+    frame_.batched = frame_.schedule.rules.decision(op).batched;
     for (const planning::Stage& stage : scan_.block.stages)
       for (const Op* made : stage.ops)
         for (ValueId result : made->results) producer_[result] = &stage;
@@ -262,7 +262,7 @@ class ScanLoop {
     ir::Shape rows = stage.lowering == Lowering::kRowCopy ? frame_.type(stage.ops[0]->results[0]).shape : stage.domain;
     rows.pop_back();
     Value *first = frame_.i64(0), *last = nullptr;
-    if (scan_.block.batched) {
+    if (frame_.batched) {
       rows.erase(rows.begin());
       Value* inner = frame_.size(element_count(rows));
       first = b_.CreateMul(frame_.lo, inner);

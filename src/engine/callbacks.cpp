@@ -16,7 +16,8 @@ class Interpreted {
  public:
   Interpreted(const planning::Schedule& schedule, const Op& op)
       : schedule_(schedule), program_(*schedule.program), op_(op) {
-    reason_ = op.has("fallback") ? "scan: " + op.attr<std::string>("fallback") : std::string(info(op.code).name);
+    reason_ = std::string(info(op.code).name);
+    if (op.code == OpCode::kScan) reason_ += ": " + schedule.rules.decision(op).reason;
     reason_ = op.code == OpCode::kExtern ? "" : "interpreted " + reason_;
   }
 

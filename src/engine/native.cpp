@@ -7,8 +7,9 @@
 #include "engine/callbacks.h"
 #include "ir/printer.h"
 #include "jit/jit.h"
-#include "passes/layout/fuse.h"
 #include "passes/pass_runner.h"
+#include "planning/cpu/cpu_target.h"
+#include "planning/schedule_text.h"
 #include "runtime/executable.h"
 #include "runtime/plan_text.h"
 
@@ -18,10 +19,11 @@ namespace {
 class Native : public Executable {
  public:
   explicit Native(ir::Program program) : program_(std::move(program)), binder_(program_), fused_(program_) {
-    passes::drop_annotations(fused_.body);  // the text may be a dump of fuse, whose stages are assigned anew
-    passes::run_passes(fused_, passes::compile_pipeline());
-    calls_out_ = calls_out(fused_.body);
-    schedule_ = planning::schedule(fused_, jit::tile_rows());
+    passes::PassRunner runner(fused_);
+    runner.run(passes::compile_pipeline());
+    runner.run(target_.layout_passes());
+    runner.run_step(
+        "lower", [&] { schedule_ = planning::lower(fused_, target_); }, [&] { return write_lowered(schedule_); });
     jit::Compiled compiled = jit::compile(schedule_, dump_path());
     from_cache_ = compiled.from_cache;
     instructions_ = compiled.instructions;
@@ -52,8 +54,7 @@ class Native : public Executable {
     std::vector<void*> to;
     for (const runtime::TensorRef& input : inputs) from.push_back(input.data);
     for (const runtime::TensorRef& output : outputs) to.push_back(output.data);
-    runtime::SerialTeam alone;
-    native_->run(from, to, symbols, calls_out_ ? alone : team);
+    native_->run(from, to, symbols, team);
   }
 
   std::string plan(const ir::Bindings& bindings) const override {
@@ -72,12 +73,6 @@ class Native : public Executable {
     runtime::Plan plan = runtime::read_plan(runtime::write_plan(schedule_.plan));
     internal_check(plan == schedule_.plan, "the plan of @{} is another one when it is read again", program_.name);
     return plan;
-  }
-
-  static bool calls_out(const ir::Block& block) {
-    return std::ranges::any_of(block.ops, [](const ir::Op& op) {
-      return op.code == ir::OpCode::kExtern || std::ranges::any_of(op.regions, calls_out);
-    });
   }
 
   /// Finds what the stages of a block, and those within them, run.
@@ -106,9 +101,9 @@ class Native : public Executable {
 
   ir::Program program_;
   ir::Binder binder_;
-  ir::Program fused_;
-  bool calls_out_ = false;       ///< runs on one thread, so that PyTorch's operators may use the team themselves
-  planning::Schedule schedule_;  // points into fused_
+  ir::Program fused_;  ///< after the passes, with the copies that lowering inserts
+  planning::CpuTarget target_;
+  planning::Schedule schedule_;  // points into fused_ and target_
   std::unique_ptr<jit::Code> code_;
   bool from_cache_ = false;
   int64_t instructions_ = 0;

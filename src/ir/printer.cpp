@@ -93,7 +93,10 @@ std::string attr_text(const Attr& attr) {
 
 class Printer {
  public:
-  Printer(const Program& program, bool canonical) : program_(program), names_(program, canonical) {}
+  using Note = std::function<std::string(const Op&)>;
+
+  Printer(const Program& program, bool canonical, Note note = {})
+      : program_(program), names_(program, canonical), note_(std::move(note)) {}
 
   std::string run() {
     std::string name = sanitised(program_.name);
@@ -166,7 +169,13 @@ class Printer {
     else
       out_ += (op.operands.empty() ? "" : " " + list(op.operands)) + attrs_text(op);
     if (!op.results.empty()) out_ += " : " + types(op.results);
+    if (op.regions.empty()) out_ += note_of(op);
     out_ += '\n';
+  }
+
+  std::string note_of(const Op& op) const {
+    const std::string note = note_ ? note_(op) : "";
+    return note.empty() ? "" : "  // " + note;
   }
 
   /// `(%arg = %operand, ...)` for operands first..last-1.
@@ -193,12 +202,13 @@ class Printer {
     out_ += attrs_text(op);
     out_ += " carry" + pairs(op, region, 0, carries) + " xs" + pairs(op, region, carries, operands);
     print_region(region, depth,
-                 " carry(" + list(region.results, 0, carries) + ") ys(" + list(region.results, carries) + ")");
+                 " carry(" + list(region.results, 0, carries) + ") ys(" + list(region.results, carries) + ")",
+                 note_of(op));
   }
 
   /// ` { ops, yield...`, and the brace that ends it.
-  void print_region(const Block& region, int depth, const std::string& yielded) {
-    out_ += " {\n";
+  void print_region(const Block& region, int depth, const std::string& yielded, const std::string& note) {
+    out_ += " {" + note + "\n";
     for (const Op& inner : region.ops) print_op(inner, depth + 1);
     out_.append(static_cast<size_t>(depth + 1) * 2, ' ');
     out_ += "yield" + yielded + "\n";
@@ -217,17 +227,22 @@ class Printer {
                      : " " + list(op.operands) + attrs_text(op) + " then";
       else
         out_ += loop ? " do(" + list(region.args) + ")" : " else";
-      print_region(region, depth, region.results.empty() ? "" : " " + list(region.results));
+      print_region(region, depth, region.results.empty() ? "" : " " + list(region.results), i == 0 ? note_of(op) : "");
     }
   }
 
   const Program& program_;
   Names names_;
+  Note note_;
   std::string out_;
 };
 
 }  // namespace
 
 std::string print(const Program& program, bool canonical) { return Printer(program, canonical).run(); }
+
+std::string print(const Program& program, const std::function<std::string(const Op&)>& note) {
+  return Printer(program, false, note).run();
+}
 
 }  // namespace weft::ir

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "ir/program.h"
@@ -19,5 +20,9 @@ namespace weft::ir {
 ///       return %ys, %hT
 ///     }
 std::string print(const Program& program, bool canonical = false);
+
+/// The same, with what `note` says of an op, if anything, as a comment behind it (behind its first line if it has
+/// regions).
+std::string print(const Program& program, const std::function<std::string(const Op&)>& note);
 
 }  // namespace weft::ir

@@ -23,8 +23,6 @@ const auto& names = *[] {
   return map;
 }();
 
-constexpr std::string_view kInteger = "an integer", kFlag = "true or false", kText = "a text";
-
 }  // namespace
 
 const OpInfo& info(OpCode code) { return kInfos[static_cast<size_t>(code)]; }
@@ -54,11 +52,7 @@ std::vector<size_t> summed_dims(const Op& product, size_t rank) {
 }
 
 std::span<const Annotation> annotations() {
-  static constexpr Annotation kAnnotations[] = {
-      {"stage", "", kInteger, true},       {"batched", "scan", kFlag, true},  {"fallback", "scan", kText, true},
-      {"loop", "scan", kText, true},       {"ranges", "concat", kFlag, true}, {"nonzero", "div rem", kFlag, true},
-      {kCheckpoint, "scan", kFlag, false},
-  };
+  static constexpr Annotation kAnnotations[] = {{kCheckpoint, "scan"}};
   return kAnnotations;
 }
 
@@ -71,13 +65,9 @@ std::string annotation_misfit(OpCode code, std::string_view name, const Attr& va
   const auto known = std::ranges::find(annotations(), name, &Annotation::name);
   if (known == annotations().end()) return "";
   const std::string_view op = info(code).name;
-  const std::string_view advice = known->by_fuse ? "; the pass fuse writes it, so leave it out" : "";
-  if (!known->ops.empty() && fmt::format(" {} ", known->ops).find(fmt::format(" {} ", op)) == std::string::npos)
-    return fmt::format("{}: the annotation '{}' is of {} only{}", op, name, known->ops, advice);
-  const bool fits = known->type == kInteger ? std::holds_alternative<int64_t>(value)
-                    : known->type == kFlag  ? std::holds_alternative<bool>(value)
-                                            : std::holds_alternative<std::string>(value);
-  return fits ? "" : fmt::format("{}: the annotation '{}' must be {}{}", op, name, known->type, advice);
+  if (known->op != op) return fmt::format("{}: the annotation '{}' is of {} only", op, name, known->op);
+  return std::holds_alternative<bool>(value) ? ""
+                                             : fmt::format("{}: the annotation '{}' must be true or false", op, name);
 }
 
 ValueId Program::new_value(Type type, std::string name) {

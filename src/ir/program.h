@@ -53,17 +53,13 @@ inline constexpr ValueId kNoValue = ~ValueId{0};
 using Attr = std::variant<bool, int64_t, double, std::vector<int64_t>, std::string, Dim>;
 using Attrs = std::map<std::string, Attr, std::less<>>;
 
-/// An attribute that does not change what an op computes but that a later phase reads, and the form it must have.
+/// An attribute, true or false, that does not change what an op computes but that a pass reads.
 struct Annotation {
   std::string_view name;
-  std::string_view ops;   ///< the ops that may have it, separated by blanks; empty: any
-  std::string_view type;  ///< of its value, as an error message words it
-  bool by_fuse;           ///< the pass fuse writes it, for code generation; false: the program's author may give it
+  std::string_view op;  ///< the op that may have it
 };
 
-/// The annotations that a phase reads. A text may hold those of fuse, since a dump of any pass is a program again
-/// (docs/debugging.md). They are not trusted: the engine drops them before its first pass, fuse before it writes its
-/// own. Any other name with a `.` is a note that nobody reads.
+/// The annotations that a pass reads. Any other name with a `.` is a note that nobody reads.
 std::span<const Annotation> annotations();
 
 /// Whether the attribute is an annotation: one of these, or a note.

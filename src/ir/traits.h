@@ -4,7 +4,7 @@
 
 namespace weft::ir {
 
-/// How code generation lowers an op. `lowering_of` (passes/layout/fuse.h) takes kCall for the cases that a way lacks.
+/// How code generation lowers an op. LoweringRules (planning/lowering.h) takes kCall for the cases that a way lacks.
 enum class Codegen : uint8_t {
   kCall,       ///< a kernel of the runtime, else the interpreter's, which the statistics count
   kPointwise,  ///< element by element, in the registers of a loop nest

@@ -195,15 +195,4 @@ Compiled compile(planning::Schedule& schedule, const std::string& dump) {
   return result;
 }
 
-planning::TileRows tile_rows() {
-  planning::TileRows rows{};
-  const auto& single = runtime::kernels(runtime::active_isa(), DType::kF32);
-  const auto& wide = runtime::kernels(runtime::active_isa(), DType::kF64);
-  for (int64_t i = 0; i <= target::kMaxPanelUnits; ++i) {
-    rows.f32[i] = single.tile_rows[i];
-    rows.f64[i] = wide.tile_rows[i];
-  }
-  return rows;
-}
-
 }  // namespace weft::jit

@@ -26,7 +26,4 @@ struct Compiled {
 /// added; or empty.
 Compiled compile(planning::Schedule& schedule, const std::string& dump);
 
-/// The rows of the tiles of the active ISA's micro-kernels.
-planning::TileRows tile_rows();
-
 }  // namespace weft::jit

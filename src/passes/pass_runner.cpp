@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 
 #include "base/settings.h"
@@ -14,37 +13,6 @@ namespace weft::passes {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Writes `<dump>/<program>-<hash>/NN-pass.weft`: 00-input, then each pass that changed something.
-class Dump {
- public:
-  explicit Dump(const ir::Program& program) {
-    if (settings().dump.empty()) return;
-    text_ = ir::print(program);
-    size_t hash = std::hash<std::string>{}(ir::print(program, true));
-    folder_ = std::filesystem::path(settings().dump) / fmt::format("{}-{:08x}", program.name, hash & 0xffffffffu);
-    std::error_code error;
-    std::filesystem::create_directories(folder_, error);
-    check(!error, "WEFT_DUMP: cannot make the folder '{}': {}", folder_.string(), error.message());
-    write(0, "input");
-  }
-
-  void after(size_t number, std::string_view pass, const ir::Program& program) {
-    if (folder_.empty()) return;
-    std::string text = ir::print(program);
-    if (text == text_) return;
-    text_ = std::move(text);
-    write(number, pass);
-  }
-
- private:
-  void write(size_t number, std::string_view pass) const {
-    std::ofstream(folder_ / fmt::format("{:02}-{}.weft", number, pass)) << text_;
-  }
-
-  std::filesystem::path folder_;
-  std::string text_;
-};
 
 bool is_disabled(std::string_view name) {
   const auto& disabled = settings().disabled;
@@ -60,22 +28,52 @@ void verify_after(const ir::Program& program, std::string_view pass) {
   }
 }
 
+void run_timed(std::string_view name, const ir::Program& program, const std::function<void()>& step) {
+  const Clock::time_point start = Clock::now();
+  step();
+  if (!settings().time_passes) return;
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  fmt::print(stderr, "weft: {:>9.1f} us  {} of @{}\n", seconds * 1e6, name, program.name);
+}
+
 }  // namespace
 
-void run_passes(ir::Program& program, std::span<const std::string_view> names) {
-  Dump dump(program);
-  for (size_t i = 0; i < names.size(); ++i) {
-    const Pass& pass = find_pass(names[i]);
+PassRunner::PassRunner(ir::Program& program) : program_(program) {
+  if (settings().dump.empty()) return;
+  const size_t hash = std::hash<std::string>{}(ir::print(program, true));
+  folder_ = std::filesystem::path(settings().dump) / fmt::format("{}-{:08x}", program.name, hash & 0xffffffffu);
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  check(!error, "WEFT_DUMP: cannot make the folder '{}': {}", folder_.string(), error.message());
+  write("input", ir::print(program));
+}
+
+/// Writes `<dump>/<program>-<hash>/NN-pass.weft` if it differs from what was written before: 00-input comes first.
+void PassRunner::write(std::string_view name, std::string text) {
+  if (text == text_) return;
+  text_ = std::move(text);
+  std::ofstream(folder_ / fmt::format("{:02}-{}.weft", count_, name)) << text_;
+}
+
+void PassRunner::run(std::span<const std::string_view> names) {
+  for (std::string_view name : names) {
+    ++count_;
+    const Pass& pass = find_pass(name);
     if (is_disabled(pass.name)) continue;
-    Clock::time_point start = Clock::now();
-    pass.run(program);
-    if (settings().time_passes) {
-      double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      fmt::print(stderr, "weft: {:>9.1f} us  {} of @{}\n", seconds * 1e6, pass.name, program.name);
-    }
-    if (settings().verify) verify_after(program, pass.name);
-    dump.after(i + 1, pass.name, program);
+    run_timed(pass.name, program_, [&] { pass.run(program_); });
+    if (settings().verify) verify_after(program_, pass.name);
+    if (!folder_.empty()) write(pass.name, ir::print(program_));
   }
 }
+
+void PassRunner::run_step(std::string_view name, const std::function<void()>& step,
+                          const std::function<std::string()>& text) {
+  ++count_;
+  run_timed(name, program_, step);
+  if (settings().verify) verify_after(program_, name);
+  if (!folder_.empty()) write(name, text());
+}
+
+void run_passes(ir::Program& program, std::span<const std::string_view> names) { PassRunner(program).run(names); }
 
 }  // namespace weft::passes

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,9 +22,30 @@ const Pass& find_pass(std::string_view name);
 
 /// Runs passes in order: each is skipped when WEFT_DISABLE names it, timed, verified after (WEFT_VERIFY) and, with
 /// WEFT_DUMP, its result is written if it changed.
+class PassRunner {
+ public:
+  /// With WEFT_DUMP, writes the program as it is.
+  explicit PassRunner(ir::Program& program);
+
+  void run(std::span<const std::string_view> names);
+
+  /// Runs a step that is no pass, since its result is no program alone: timed, verified and, with WEFT_DUMP, written as
+  /// `text` gives it.
+  void run_step(std::string_view name, const std::function<void()>& step, const std::function<std::string()>& text);
+
+ private:
+  void write(std::string_view name, std::string text);
+
+  ir::Program& program_;
+  std::filesystem::path folder_;  ///< of the dump; empty without
+  std::string text_;              ///< written last
+  size_t count_ = 0;              ///< passes so far
+};
+
+/// The same for the passes alone.
 void run_passes(ir::Program& program, std::span<const std::string_view> names);
 
-/// The passes between a parsed program and code generation, in order; pipeline.cpp says why each stands where it
+/// The passes between a parsed program and a target's own passes, in order; pipeline.cpp says why each stands where it
 /// stands.
 std::span<const std::string_view> compile_pipeline();
 

@@ -3,7 +3,6 @@
 
 #include "passes/differentiation/drop_derivatives.h"
 #include "passes/differentiation/vjp.h"
-#include "passes/layout/fuse.h"
 #include "passes/layout/prepack.h"
 #include "passes/layout/promote_sums.h"
 #include "passes/loops/hoist.h"
@@ -41,7 +40,6 @@ constexpr Pass kPasses[] = {
     {"sink", sink},
     {"merge_stacks", merge_stacks},
     {"prepack", prepack},
-    {"fuse", fuse},
     {"drop_derivatives", drop_derivatives},
     {"roll", roll},
 };
@@ -52,9 +50,7 @@ constexpr std::string_view kPipeline[] = {
     // Products of f16 and bf16 become products of f32 between casts, which the passes below simplify.
     "promote_sums",
     // The passes below look for the canonical forms.
-    "canonicalise",
-    "cse",
-    "dce",
+    "canonicalise", "cse", "dce",
     // States that steps take apart become carries of their own, so that the passes below see what depends on which.
     "split_carries",
     // Separates, in sums and products, the parts that depend on no carry, so that hoist can move them.
@@ -69,19 +65,11 @@ constexpr std::string_view kPipeline[] = {
     // Moves the slices of captured values that push_slices has made.
     "hoist",
     // Moves ops that no carry needs behind the loop.
-    "sink",
-    "canonicalise",
-    "cse",
-    "dce",
+    "sink", "canonicalise", "cse", "dce",
     // Merges stacks that sink has made and that have columns in common. It undoes canonical forms, so it comes after
     // them.
     "merge_stacks",
-    // Packs weights into panels, which no other pass looks into.
-    "prepack",
-    // Removes the casts of weights that were packed without them.
-    "dce",
-    // Groups ops into stages, the loop nests of machine code.
-    "fuse",
+    // A target's own passes follow (planning::Target::layout_passes).
 };
 
 }  // namespace

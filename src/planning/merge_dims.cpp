@@ -20,7 +20,7 @@ bool lies_like(const Schedule& schedule, ValueId value, const ir::Shape& domain)
 }
 
 bool is_mergeable(const Schedule& schedule, const Stage& stage) {
-  return stage.lowering == passes::Lowering::kFused && std::ranges::all_of(stage.ops, [&](const Op* op) {
+  return stage.lowering == Lowering::kFused && std::ranges::all_of(stage.ops, [&](const Op* op) {
            return info(op->code).op_class == ir::OpClass::kElementwise &&
                   schedule.program->type(op->results[0]).shape == stage.domain &&
                   std::ranges::all_of(op->operands, [&](ValueId v) { return lies_like(schedule, v, stage.domain); });
@@ -29,8 +29,8 @@ bool is_mergeable(const Schedule& schedule, const Stage& stage) {
 
 }  // namespace
 
-void merge_dims(const Schedule& schedule, BlockSchedule& block) {
-  const size_t kept = block.batched ? 1 : 0;
+void merge_dims(const Schedule& schedule, BlockSchedule& block, bool batched) {
+  const size_t kept = batched ? 1 : 0;
   for (Stage& stage : block.stages) {
     if (stage.domain.size() <= kept + 1 || !is_mergeable(schedule, stage)) continue;
     ir::Dim columns(1);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "planning/kernel_choice.h"
 #include "planning/merge_dims.h"
 #include "planning/sharing.h"
 #include "planning/work.h"
@@ -15,20 +14,24 @@ using ir::Op;
 using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
-using passes::Lowering;
 using runtime::Storage;
 
-bool is_loop(const Stage& stage) { return stage.lowering == Lowering::kScan && stage.ops[0]->has("loop"); }
-bool is_native_scan(const Stage& stage) {
-  return stage.lowering == Lowering::kScan && !stage.ops[0]->has("loop") && !stage.ops[0]->has("fallback");
-}
 /// Whether the stage contains stages of its own.
-bool is_control(const Stage& stage) { return stage.lowering == Lowering::kControl || is_loop(stage); }
+bool is_control(const Stage& stage) {
+  return stage.lowering == Lowering::kControl || stage.lowering == Lowering::kLoop;
+}
+
+/// Whether the op calls PyTorch, which has threads of its own.
+bool calls_out(const Op& op) {
+  return op.code == OpCode::kExtern || std::ranges::any_of(op.regions, [](const Block& region) {
+           return std::ranges::any_of(region.ops, calls_out);
+         });
+}
 
 class Planner {
  public:
-  Planner(Schedule& schedule, const TileRows& tile_rows)
-      : schedule_(schedule), program_(*schedule.program), tile_rows_(tile_rows) {}
+  Planner(Schedule& schedule, const TakeBlock& take_block)
+      : schedule_(schedule), program_(*schedule.program), take_block_(take_block) {}
 
   void run() {
     const Block& body = program_.body;
@@ -39,10 +42,12 @@ class Planner {
     for (const ir::Donation& donation : program_.donations)
       schedule_.plan.buffers[static_cast<size_t>(outputs[donation.result])].donor =
           static_cast<int64_t>(donation.input);
+    schedule_.body = take_block_(body);
     add_stages(body, schedule_.body, outputs);
     add_aliases(body);
     extend_lives(schedule_.body);
     check_donations(outputs);
+    calls_out_ = std::ranges::any_of(body.ops, calls_out);
     schedule_.plan.stages = describe(schedule_.body, "stage");
     schedule_.plan.stage_count = stages_;
     WorkCounter work(schedule_);
@@ -117,7 +122,7 @@ class Planner {
             stored.push_back(add_buffer(value, Storage::kArena));
         }
       if (is_control(stage)) add_control(stage);
-      if (is_native_scan(stage)) add_scan(stage);
+      if (stage.lowering == Lowering::kScan) add_scan(stage);
       for (int64_t buffer : stored) set_life(buffer, stage.index, stage.last);
     }
   }
@@ -125,8 +130,7 @@ class Planner {
   void add_control(Stage& stage) {
     const Op& op = *stage.ops[0];
     ControlSchedule& control = schedule_.controls[&op];
-    for (const Block& region : op.regions)
-      control.blocks.push_back(schedule_block(schedule_, region, false, tile_rows_));
+    for (const Block& region : op.regions) control.blocks.push_back(take_block_(region));
     std::vector<int64_t> own;  // buffers that live as long as the stage
     if (op.code == OpCode::kCond) {
       // Both branches store to the buffers of the cond's results.
@@ -169,8 +173,8 @@ class Planner {
     const Op& op = *stage.ops[0];
     ScanBuffers scan;
     ir::ScanView view(op);
-    scan.block = schedule_block(schedule_, view.region, op.attr_or<bool>("batched", false), tile_rows_);
-    if (!view.ragged) merge_dims(schedule_, scan.block);
+    scan.block = take_block_(view.region);
+    if (!view.ragged) merge_dims(schedule_, scan.block, is_batched(op));
     auto work = [&](ValueId value, std::string name) {
       int64_t id = add_work(program_.type(value), std::move(name));
       set_life(id, stage.index, stage.index);
@@ -268,12 +272,18 @@ class Planner {
       describe_rows(stage, plan);
     } else if (is_control(stage)) {
       describe_control(*stage.ops[0], plan);
-    } else if (is_native_scan(stage)) {
+    } else if (stage.lowering == Lowering::kScan) {
       describe_scan(*stage.ops[0], plan);
     } else {
       plan.kind = runtime::StagePlan::Kind::kCall;
       plan.symbol = std::string(info(stage.ops[0]->code).name);
-      plan.call = choose_kernel(schedule_, *stage.ops[0]);
+      plan.call = schedule_.rules.target().kernel(schedule_, *stage.ops[0]);
+      plan.outside = calls_out(*stage.ops[0]);
+    }
+    if (calls_out_) {
+      WorkCounter work(schedule_);
+      for (const Op* op : stage.ops) work.count(*op);
+      plan.work = work.take();
     }
     return plan;
   }
@@ -333,8 +343,8 @@ class Planner {
     ir::ScanView view(op);
     const ScanBuffers& scan = schedule_.scans.at(&op);
     plan.length = schedule_.expression(view.length);
-    plan.splits_rows = scan.block.batched;
-    if (scan.block.batched) plan.rows = schedule_.expression(program_.type(view.region.args[0]).shape[0]);
+    plan.splits_rows = is_batched(op);
+    if (plan.splits_rows) plan.rows = schedule_.expression(program_.type(view.region.args[0]).shape[0]);
     for (const Stage& stage : scan.block.stages) {
       if (splits_columns(stage))
         plan.column_shares = std::min(plan.column_shares == 1 ? INT64_MAX : plan.column_shares, column_shares(stage));
@@ -356,23 +366,19 @@ class Planner {
       for (const Op* op : stage.ops) {
         WorkCounter work(schedule_);
         work.count(*op);
-        if (op->code == ir::OpCode::kMatmulPacked) plan.step.weight_bytes += weight_bytes(*op);
-        auto& terms = !splits_columns(stage)                  ? plan.step.replicated
-                      : op->code == ir::OpCode::kMatmulPacked ? plan.step.products
-                                                              : plan.step.split;
+        const auto tile = schedule_.rules.tile(*op);
+        if (tile) plan.step.weight_bytes += tile->weight_bytes;
+        auto& terms = !splits_columns(stage) ? plan.step.replicated : tile ? plan.step.products : plan.step.split;
         for (runtime::DimExpr& term : work.take()) terms.push_back(std::move(term));
       }
   }
 
-  int64_t weight_bytes(const Op& product) const {
-    const ir::Type& left = program_.type(product.operands[0]);
-    const DType dtype = product.attr_or<bool>("pairs", false) ? DType::kBF16 : program_.type(product.results[0]).dtype;
-    return left.shape.back().constant() * product.attr<int64_t>("n") * size_of(dtype);
-  }
+  bool is_batched(const Op& scan) const { return schedule_.rules.decision(scan).batched; }
 
   Schedule& schedule_;
   const Program& program_;
-  const TileRows& tile_rows_;
+  const TakeBlock& take_block_;
+  bool calls_out_ = false;            // calls are made between the team's parallel regions
   int64_t stages_ = 0;                // numbered so far
   size_t depth_here_ = 0;             // how many stages are around the block at hand
   std::vector<size_t> depth_;         // for each buffer, how many stages are around its block
@@ -381,6 +387,6 @@ class Planner {
 
 }  // namespace
 
-void make_plan(Schedule& schedule, const TileRows& tile_rows) { Planner(schedule, tile_rows).run(); }
+void make_plan(Schedule& schedule, const TakeBlock& take_block) { Planner(schedule, take_block).run(); }
 
 }  // namespace weft::planning

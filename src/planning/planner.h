@@ -1,11 +1,16 @@
 #pragma once
 
+#include <functional>
+
 #include "planning/schedule.h"
 
 namespace weft::planning {
 
-/// Buffer allocation: fills schedule.plan from the stages of schedule.body, with a buffer for each stored value, its
-/// live range, and a description of each stage. Schedules the regions of loops and branches too.
+/// The stages of a block of the program; asked for once a block.
+using TakeBlock = std::function<BlockSchedule(const ir::Block&)>;
+
+/// Buffer allocation: fills schedule.plan from the stages of the program's blocks, with a buffer for each stored value,
+/// its live range, and a description of each stage.
 ///
 /// Stages are numbered in the order in which they run; the stages of a loop follow the loop's own number. A live range
 /// is an interval of these numbers:
@@ -18,6 +23,6 @@ namespace weft::planning {
 ///
 /// %b, which is used inside the loop only, lives in [2, 3]. %a is read in every step, so it lives until the loop's last
 /// stage: [0, 3], whichever stage of the loop reads it.
-void make_plan(Schedule& schedule, const TileRows& tile_rows);
+void make_plan(Schedule& schedule, const TakeBlock& take_block);
 
 }  // namespace weft::planning

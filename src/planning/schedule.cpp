@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/target.h"
+#include "planning/fusion/fuse.h"
 #include "planning/planner.h"
 
 namespace weft::planning {
@@ -13,69 +13,46 @@ using ir::Op;
 using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
-using passes::is_reduction;
-using passes::Lowering;
 
-/// Divides one block's ops into stages and finds which values need memory.
-class BlockScheduler {
+/// Finds which values of a block need memory: those that a stage, a region or a result reads otherwise than in
+/// registers of the stage that computes them.
+class StoredValues {
  public:
-  BlockScheduler(Schedule& schedule, const Block& block, bool batched, const TileRows& tile_rows)
-      : schedule_(schedule), program_(*schedule.program), block_(block), tile_rows_(tile_rows) {
-    result_.batched = batched;
+  StoredValues(const Schedule& schedule, const Block& block, const std::vector<Stage>& stages)
+      : schedule_(schedule), block_(block) {
+    for (size_t i = 0; i < stages.size(); ++i)
+      for (const Op* op : stages[i].ops)
+        for (ValueId result : op->results) stage_of_[result] = i;
   }
 
-  BlockSchedule run() {
-    for (const Op& op : block_.ops) assign(op);
-    for (const Op& op : block_.ops) mark_reads(op);
+  std::set<ValueId> find() {
+    for (const Op& op : block_.ops) {
+      const Lowering lowering = schedule_.rules.of(op);
+      if (lowering == Lowering::kView) continue;
+      store_operands(op, lowering);
+      for (const Block& region : op.regions) store_reads(region);
+      // Calls, copies of rows and loops write to memory; a reduction's result and a concatenation's are not in the
+      // registers of the element at hand.
+      const bool in_memory = lowering != Lowering::kFused || is_reduction(op) || op.code == OpCode::kConcat;
+      if (in_memory && lowering != Lowering::kAlias) stored_.insert(op.results.begin(), op.results.end());
+    }
     for (ValueId result : block_.results) store(result);
-    for (Stage& stage : result_.stages) finish(stage);
-    return std::move(result_);
+    return std::move(stored_);
   }
 
  private:
-  /// Whether machine code calls a micro-kernel for the op. (A matmul_packed that is a call may have panels of any
-  /// width.)
-  static bool is_product(const Op& op, Lowering lowering) {
-    return op.code == OpCode::kMatmulPacked && lowering == Lowering::kFused;
-  }
-
-  void assign(const Op& op) {
-    Lowering lowering = passes::lowering_of(program_, op);
-    if (lowering == Lowering::kView || lowering == Lowering::kAlias) return;
-    check(op.has("stage"), "weft: {} is in no stage: code generation needs the pass fuse, take it out of WEFT_DISABLE",
-          info(op.code).name);
-    auto index = static_cast<size_t>(op.attr<int64_t>("stage"));
-    if (index >= result_.stages.size()) result_.stages.resize(index + 1);
-    Stage& stage = result_.stages[index];
-    stage.lowering = lowering;
-    stage.ops.push_back(&op);
-    for (ValueId v : op.results) stage_of_[v] = index;
-    if (lowering == Lowering::kFused) {
-      stage.domain = passes::domain_of(program_, op, result_.batched);
-      stage.rank = static_cast<int64_t>(stage.domain.size());
+  void store_operands(const Op& op, Lowering lowering) {
+    const bool is_product = lowering == Lowering::kFused && schedule_.rules.tile(op);
+    for (ValueId operand : op.operands) {
+      const bool in_registers = lowering == Lowering::kFused && !is_product && same_stage(op, operand);
+      if (!in_registers) store(operand);
     }
-    if (is_product(op, lowering)) stage.unroll = op.attr<int64_t>("unroll");
-    stage.has_reduction = stage.has_reduction || is_reduction(op);
-    bool always = lowering != Lowering::kFused || is_reduction(op) || op.code == OpCode::kConcat;
-    if (always)
-      for (ValueId v : op.results) result_.stored.insert(v);
   }
 
-  void mark_reads(const Op& op) {
-    Lowering lowering = passes::lowering_of(program_, op);
-    if (lowering == Lowering::kView) return;
-    for (size_t i = 0; i < op.operands.size(); ++i) {
-      bool in_registers =
-          lowering == Lowering::kFused && op.code != OpCode::kMatmulPacked && same_stage(op, op.operands[i]);
-      if (!in_registers) store(op.operands[i]);
-    }
-    for (const Block& region : op.regions) mark_region_reads(region);
-  }
-
-  void mark_region_reads(const Block& region) {
+  void store_reads(const Block& region) {
     for (const Op& op : region.ops) {
       for (ValueId operand : op.operands) store(operand);
-      for (const Block& inner : op.regions) mark_region_reads(inner);
+      for (const Block& inner : op.regions) store_reads(inner);
     }
     for (ValueId result : region.results) store(result);
   }
@@ -88,35 +65,16 @@ class BlockScheduler {
   void store(ValueId value) {
     ValueId root = viewed(schedule_, value);
     if (stage_of_.contains(root)) {
-      result_.stored.insert(root);
+      stored_.insert(root);
     } else if (auto def = schedule_.definition.find(root);
                def != schedule_.definition.end() && def->second->code == OpCode::kReshape) {
       store(def->second->operands[0]);
     }
   }
 
-  void finish(Stage& stage) const {
-    int64_t vectors = 0, panel_lanes = 0;
-    bool wide = false;
-    for (const Op* op : stage.ops) {
-      for (ValueId v : op->operands) wide = wide || program_.type(v).dtype == DType::kF64;
-      for (ValueId v : op->results) wide = wide || program_.type(v).dtype == DType::kF64;
-      if (is_product(*op, stage.lowering)) {
-        vectors = std::max(vectors, op->attr<int64_t>("groups") * op->attr<int64_t>("unroll"));
-        panel_lanes = op->attr<int64_t>("lanes");
-      }
-    }
-    // The stage's vectors have as many lanes as the panels of its products, even if it has values of wider types.
-    stage.lanes = panel_lanes != 0 ? panel_lanes : target::lanes(wide ? DType::kF64 : DType::kF32);
-    stage.row_block =
-        std::max<int64_t>(1, (stage.lanes == target::lanes(DType::kF64) ? tile_rows_.f64 : tile_rows_.f32)[vectors]);
-  }
-
-  Schedule& schedule_;
-  const Program& program_;
+  const Schedule& schedule_;
   const Block& block_;
-  const TileRows& tile_rows_;
-  BlockSchedule result_;
+  std::set<ValueId> stored_;
   std::map<ValueId, size_t> stage_of_;
 };
 
@@ -159,24 +117,25 @@ ValueId viewed(const Schedule& schedule, ValueId value) {
   for (auto def = schedule.definition.find(value); def != schedule.definition.end();
        def = schedule.definition.find(value)) {
     const Op& op = *def->second;
-    if (passes::lowering_of(*schedule.program, op) != Lowering::kView || op.operands.empty()) break;
+    if (schedule.rules.of(op) != Lowering::kView || op.operands.empty()) break;
     value = op.operands[0];
   }
   return value;
 }
 
-BlockSchedule schedule_block(Schedule& schedule, const Block& block, bool batched, const TileRows& tile_rows) {
-  return BlockScheduler(schedule, block, batched, tile_rows).run();
-}
-
-Schedule schedule(const Program& fused, const TileRows& tile_rows) {
-  Schedule result;
-  result.program = &fused;
-  collect_definitions(fused.body, result.definition);
-  collect_symbols(fused, result.plan.symbols);
-  result.body = schedule_block(result, fused.body, false, tile_rows);
-  make_plan(result, tile_rows);
-  return result;
+Schedule lower(Program& program, const Target& target) {
+  Schedule schedule;
+  schedule.program = &program;
+  schedule.rules = LoweringRules(program, target);
+  FusedBlocks blocks = fuse(program, schedule.rules);
+  collect_definitions(program.body, schedule.definition);
+  collect_symbols(program, schedule.plan.symbols);
+  make_plan(schedule, [&](const Block& block) {
+    std::vector<Stage>& stages = blocks.at(&block);
+    std::set<ValueId> stored = StoredValues(schedule, block, stages).find();
+    return BlockSchedule{std::move(stages), std::move(stored)};
+  });
+  return schedule;
 }
 
 }  // namespace weft::planning

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "passes/layout/fuse.h"
+#include "planning/lowering.h"
 #include "runtime/plan.h"
 
 namespace weft::planning {
 
 /// The ops of one stage of a block, in order.
 struct Stage {
-  passes::Lowering lowering = passes::Lowering::kFused;
+  Lowering lowering = Lowering::kFused;
   std::vector<const ir::Op*> ops;
   ir::Shape domain;       ///< of a fused stage; merge_dims.h may have merged trailing dims
   int64_t rank = 0;       ///< the domain's number of dims before merging
@@ -38,7 +38,6 @@ int64_t column_grain(const Stage& stage);
 struct BlockSchedule {
   std::vector<Stage> stages;
   std::set<ir::ValueId> stored;
-  bool batched = false;
 };
 
 /// The buffers that belong to a scan. Each has two instances, for even and odd steps. Buffers of replicated stages
@@ -60,9 +59,10 @@ struct ControlSchedule {
   std::vector<std::vector<int64_t>> results;  ///< for each region, the buffers of its results
 };
 
-/// A fused program as code generation sees it. Holds pointers into `program`, which must outlive it.
+/// A lowered program: what code generation reads, and the plan that the runtime runs. Points into `program`.
 struct Schedule {
   const ir::Program* program = nullptr;
+  LoweringRules rules;  ///< how each op is lowered, and for which target
   std::map<ir::ValueId, const ir::Op*> definition;
   BlockSchedule body;
   std::map<const ir::Op*, ScanBuffers> scans;  ///< the scans that are one function
@@ -75,18 +75,11 @@ struct Schedule {
   runtime::DimExpr expression(const ir::Dim& dim) const;
 };
 
-/// The number of rows of the micro-kernels' tiles, indexed by the vectors of a panel (1..4).
-struct TileRows {
-  int64_t f32[5];
-  int64_t f64[5];
-};
-
-/// Assigns buffers and describes stages. plan.stages[i] belongs to body.stages[i] and has the symbol `stage_<i>`. The
-/// stages within it are `stage_<i>_<j>` or, if it has two regions, `stage_<i>a_<j>` and `stage_<i>b_<j>`.
-Schedule schedule(const ir::Program& fused, const TileRows& tile_rows);
-
-/// Divides a block's ops into stages and finds which values need memory.
-BlockSchedule schedule_block(Schedule& schedule, const ir::Block& block, bool batched, const TileRows& tile_rows);
+/// Divides a program into stages for a target, and gives each value that is stored its buffer. plan.stages[i] belongs
+/// to body.stages[i] and has the symbol `stage_<i>`. The stages within it are `stage_<i>_<j>` or, if it has two
+/// regions, `stage_<i>a_<j>` and `stage_<i>b_<j>`. Inserts copies into the program where a value needs memory of its
+/// own (fusion/fuse.h). The target's layout passes have run before. Program and target must outlive the schedule.
+Schedule lower(ir::Program& program, const Target& target);
 
 /// The value whose memory or register `value` is read from: follows views. Any other value gives itself.
 ir::ValueId viewed(const Schedule& schedule, ir::ValueId value);

@@ -78,7 +78,7 @@ class SharingAnalysis {
   bool crosses(int64_t reader, const Op& op, ValueId operand, int64_t writer) const {
     const Stage &to = stage(reader), &from = stage(writer);
     if (!splits_columns(from)) return false;
-    if (!splits_columns(to) || op.code == OpCode::kMatmulPacked) return true;
+    if (!splits_columns(to) || schedule_.rules.tile(op)) return true;
     if (to.domain.back() != from.domain.back() || to.lanes != from.lanes || column_grain(to) != column_grain(from))
       return true;
     const View view = resolve(schedule_, operand, to.domain);

@@ -58,13 +58,13 @@ void WorkCounter::count_regions(const Op& op, const ir::Dim& repeats) {
 void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* ragged) {
   if (op.code == OpCode::kScan) return count_scan(op, repeats);
   if (!op.regions.empty()) return count_regions(op, repeats);
-  if (op.results.empty() || passes::is_view(op.code)) return;
+  if (op.results.empty() || is_view(op.code)) return;
   ir::Dim elements = bounded_product(bounded_count(shape_of(op.results[0], ragged)), repeats);
   ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0], ragged);
   if (info(op.code).op_class == ir::OpClass::kProduct) {
     for (size_t dim : ir::summed_dims(op, first.size())) elements = bounded_product(elements, first[dim]);
   } else {
-    if (passes::is_reduction(op)) elements = bounded_product(bounded_count(first), repeats);
+    if (is_reduction(op)) elements = bounded_product(bounded_count(first), repeats);
     elements = bounded_product(elements, ir::Dim(target::kWorkPerElement));
   }
   terms_.push_back(schedule_.expression(elements));

@@ -142,6 +142,7 @@ struct StagePlan {
   };
   std::vector<CarryCopy> carry_copies;
   ControlPlan control;
+  std::vector<DimExpr> work;  ///< as Plan::work; of the stages between calls `outside`
 
   bool operator==(const StagePlan&) const = default;
   static constexpr auto fields() {
@@ -160,7 +161,8 @@ struct StagePlan {
                       Field{"column_shares", &Self::column_shares},
                       Field{"step", &Self::step},
                       Field{"carry_copies", &Self::carry_copies},
-                      Field{"control", &Self::control}};
+                      Field{"control", &Self::control},
+                      Field{"work", &Self::work}};
   }
 };
 

@@ -70,6 +70,7 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
     sizes.rows = stage.rows.evaluate(symbols);
     sizes.length = stage.length.evaluate(symbols);
     sizes.packed = stage.packed.evaluate(symbols);
+    sizes.work = estimate(stage.work, symbols);
     if (stage.kind == StagePlan::Kind::kScan) sizes.sharers = sharers_of(stage, sizes.rows, symbols, threads);
     if (!stage.control.regions.empty()) set_control_sizes(plan, stage.control, symbols, sizes);
     for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, threads, all);
@@ -128,11 +129,19 @@ bool Run::run_region(Stages stages, Team& team, void** buffers) {
   return failed_at_ == kNever;
 }
 
+bool Run::is_shared(Stages stages) const {
+  int64_t work = 0;
+  for (const StagePlan& stage : stages) work += std::min(sizes_of(stage).work, target::kWakeWork);
+  return share_all_ || work >= target::kWakeWork;
+}
+
 bool Run::run_between_regions(Stages stages, Member& caller) {
+  SerialTeam alone;
   while (!stages.empty()) {
     auto inside = std::ranges::find(stages, true, &StagePlan::outside);
     auto count = static_cast<size_t>(inside - stages.begin());
-    if (count > 0 && !run_region(stages.first(count), *caller.team, caller.buffers)) return false;
+    Team& team = is_shared(stages.first(count)) ? *caller.team : alone;
+    if (count > 0 && !run_region(stages.first(count), team, caller.buffers)) return false;
     stages = stages.subspan(count);
     if (stages.empty()) break;
     if (!run_stage(stages.front(), caller)) return false;

@@ -18,6 +18,7 @@ struct StageSizes {
   int64_t rows = 0, length = 0, packed = 0;
   bool one_member = false;  ///< one member runs the stages within this stage, which are too small to share
   int64_t sharers = 1;      ///< how many members share a scan's columns if they may wait for each other; 1: none
+  int64_t work = 0;         ///< as StagePlan::work
   /// For a loop: the bytes of one step of each slice, then of one instance of each carry's `work`.
   std::vector<int64_t> bytes;
 };
@@ -57,6 +58,8 @@ class Run {
   bool run_stage(const StagePlan& stage, Member& member);
   bool run_between_regions(Stages stages, Member& caller);
   bool run_region(Stages stages, Team& team, void** buffers);
+  /// Whether the stages, run once, are worth waking a team for.
+  bool is_shared(Stages stages) const;
   bool run_control(const StagePlan& stage, Member& member);
   bool run_loop(const StagePlan& stage, Member& member);
   bool run_cond(const StagePlan& stage, Member& member);

@@ -219,3 +219,34 @@ def test_autocast_does_not_reach_into_programs():
     torch.testing.assert_close(plain, torch.nn.functional.conv2d(*inputs, padding=1))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(weft.call(text, inputs)[0], plain)
+
+
+def test_what_stands_between_operations_has_all_threads():
+    """PyTorch's operators have the threads to themselves, and so have the stages between them."""
+
+    def front_then_recurrence(kernel, w, x):
+        wide = torch.nn.functional.conv1d(x, kernel, padding=1)  # [B, C, T]
+        xs = torch.tanh(wide).permute(2, 0, 1)
+
+        def step(h, x):
+            h = torch.tanh(x + h @ w)
+            return h, h
+
+        last, ys = weft.scan(step, torch.zeros_like(xs[0]), xs)
+        return last, torch.nn.functional.conv1d(ys.permute(1, 2, 0), kernel.transpose(0, 1)).sum(1)
+
+    kernel, w = 0.3 * torch.randn(64, 1, 3), 0.1 * torch.randn(64, 64)
+    x = torch.randn(8, 1, 200)
+    compiled = weft.jit(front_then_recurrence)
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            got = compiled(kernel, w, x)
+            with weft.disabled():
+                want = front_then_recurrence(kernel, w, x)
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    finally:
+        torch.set_num_threads(threads)
+    assert weft.stats()["extern"] == {"aten.convolution.default": 6}
+    assert weft.stats()["compiled"] == 1

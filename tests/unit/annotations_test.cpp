@@ -1,5 +1,5 @@
-// Annotations are what passes write for later phases. A text may have them, since a dump is a program, but nobody may
-// rely on what it says: it is refused with its line, or runs as it would without.
+// Annotations say how a pass may treat an op. What an op computes doesn't depend on them: a text that has them is
+// refused with its line, or runs as it would without.
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +9,10 @@
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
+#include "lowered.h"
 #include "native_run.h"
 #include "passes/pass_runner.h"
+#include "planning/schedule_text.h"
 #include "programs.h"
 #include "random_program.h"
 
@@ -142,6 +144,7 @@ std::vector<std::string> attributes() {
   for (const ir::Annotation& annotation : ir::annotations())
     for (const char* value : {"true", "3", "-1", "1000000000000000000", "0.5", "\"because\"", "[1]", "dim(B)"})
       all.push_back(fmt::format("{} = {}", annotation.name, value));
+  for (const char* value : {"true", "3", "\"because\""}) all.push_back(fmt::format("a.note = {}", value));
   return all;
 }
 
@@ -163,7 +166,7 @@ TEST(Annotations, OfATextAreRefusedOrChangeNothing) {
         EXPECT_TRUE(same(results_of(text), want)) << text;
       }
     }
-    EXPECT_GE(accepted, 3) << info(code).name;  // any op may say that it is in some stage
+    EXPECT_GE(accepted, 3) << info(code).name;  // any op may have a note
   }
 }
 
@@ -171,11 +174,9 @@ TEST(Annotations, SayWhatIsWrong) {
   auto message = [](OpCode code, const char* attribute) {
     return error_of([&] { ir::parse(text_of(code, attribute)); });
   };
-  EXPECT_NE(message(OpCode::kAdd, "ranges = true")
-                .find("add: the annotation 'ranges' is of concat only; the pass fuse writes it, so leave it out"),
+  EXPECT_NE(message(OpCode::kAdd, "vjp.checkpoint = true").find("add: the annotation 'vjp.checkpoint' is of scan only"),
             std::string::npos);
-  EXPECT_NE(message(OpCode::kDiv, "nonzero = 3")
-                .find("div: the annotation 'nonzero' must be true or false; the pass fuse writes it, so leave it out"),
+  EXPECT_NE(message(OpCode::kNeg, "stage = 3").find("neg: unknown attribute 'stage'; it has no attributes"),
             std::string::npos);
   EXPECT_NE(
       message(OpCode::kScan, "vjp.checkpoint = 3").find("scan: the annotation 'vjp.checkpoint' must be true or false"),
@@ -187,6 +188,7 @@ TEST(Annotations, SayWhatIsWrong) {
 TEST(Annotations, OfATextGoThroughEveryPass) {
   const bool before = settings().verify;
   mutable_settings().verify = true;
+  const planning::CpuTarget target;
   for (size_t i = 0; i < ir::kOpCount; ++i) {
     const auto code = static_cast<OpCode>(i);
     if (code == OpCode::kExtern) continue;
@@ -199,27 +201,22 @@ TEST(Annotations, OfATextGoThroughEveryPass) {
         ir::Program program = ir::parse(text);
         EXPECT_NO_THROW(passes::run_passes(program, {&pass.name, 1})) << pass.name << "\n" << text;
       }
+      ir::Program program = ir::parse(text);
+      EXPECT_NO_THROW(planning::lower(program, target)) << text;
     }
   }
   mutable_settings().verify = before;
 }
 
-TEST(Annotations, OfFuseAreItsOwn) {
-  const std::string text = testing::program_text("gru");
-  ir::Program once = ir::parse(text);
-  passes::run_passes(once, passes::compile_pipeline());
-  ir::Program again = ir::parse(print(once));
-  constexpr std::string_view kFuse[] = {"fuse"};
-  passes::run_passes(again, kFuse);
-  EXPECT_EQ(print(again, true), print(once, true));
-}
-
-TEST(Annotations, DoNotStandInForFuse) {
-  mutable_settings().disabled = {"fuse"};
-  const std::string error = error_of(
-      [] { engine::compile("program @p(%x: f32[B]) { %r = neg %x {stage = 1000000000000000000} return %r }"); });
-  mutable_settings().disabled.clear();
-  EXPECT_EQ(error, "weft: neg is in no stage: code generation needs the pass fuse, take it out of WEFT_DISABLE");
+/// What lowering says of a program stands in comments: the dump is the same program, and is lowered alike.
+TEST(Annotations, ALoweredProgramIsAProgramAgain) {
+  const testing::Lowered once(testing::program_text("gru"));
+  const std::string dump = write_lowered(once.schedule);
+  EXPECT_NE(dump.find("// stage 0"), std::string::npos);
+  ir::Program again = ir::parse(dump);
+  EXPECT_EQ(print(again, true), print(once.program, true));
+  const planning::CpuTarget target;
+  EXPECT_EQ(write_lowered(planning::lower(again, target)), dump);
 }
 
 // ---- attributes that a text gives and micro-kernels rely on

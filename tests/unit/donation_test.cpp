@@ -13,6 +13,7 @@
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
+#include "lowered.h"
 #include "native_run.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
@@ -42,6 +43,9 @@ void expect_on_all_teams(const std::string& text, const std::vector<Array>& inpu
   }
 }
 
+/// What fuse copies where it needs memory for it.
+bool is_view(const ir::Op& op) { return planning::is_view(op.code) || op.code == OpCode::kReshape; }
+
 /// The op of the body whose result this is; null for an input.
 const ir::Op* maker(const ir::Program& program, ValueId value) {
   for (const ir::Op& op : program.body.ops)
@@ -49,17 +53,17 @@ const ir::Op* maker(const ir::Program& program, ValueId value) {
   return nullptr;
 }
 
-/// Of a fused program: whether each result that takes an input's memory is computed there, or copied at the end.
+/// Of a lowered program: whether each result that takes an input's memory is computed there, or copied at the end.
 std::string places(const std::string& text) {
-  ir::Program program = ir::parse(text);
-  passes::run_passes(program, passes::compile_pipeline());
+  const testing::Lowered lowered(text);
+  const ir::Program& program = lowered.program;
   EXPECT_EQ(ir::print(ir::parse(ir::print(program))), ir::print(program));
   std::string all;
   for (const Donation& donation : program.donations) {
     // A copy of what another stage has computed; fuse makes copies of inputs and views where it needs them.
     const ir::Op* op = maker(program, program.body.results[donation.result]);
     const ir::Op* source = op && op->code == OpCode::kCopy ? maker(program, op->operands[0]) : nullptr;
-    const std::string place = !op ? "kept" : source && source->has("stage") ? "copied" : "in place";
+    const std::string place = !op ? "kept" : source && !is_view(*source) ? "copied" : "in place";
     all += (all.empty() ? "" : ", ") + place;
   }
   return all;

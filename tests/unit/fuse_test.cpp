@@ -1,5 +1,5 @@
 // The bounds of what is one loop nest and one function of machine code: programs beyond them are right, and in parts.
-#include "passes/layout/fuse.h"
+#include "planning/fusion/fuse.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 
 #include "gradients.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
+#include "lowered.h"
 #include "native_run.h"
-#include "passes/pass_runner.h"
 #include "random_program.h"
 
 namespace weft {
 namespace {
 
+using testing::Lowered;
 using testing::run_native;
 
 /// `count` lines of ops, alternately neg and tanh, from %v0 to %v<count>.
@@ -37,32 +37,35 @@ std::string in_scan(int count, const std::string& reads = "f32[T,B,3]") {
       reads, alternating(count), count);
 }
 
-/// The program as the pass fuse leaves it.
-ir::Program fused(const std::string& text) {
-  ir::Program program = ir::parse(text);
-  passes::run_passes(program, passes::compile_pipeline());
-  return program;
-}
-
 /// The number of stages. That they read what the same or an earlier one has made is expected.
-int64_t stages_of(const ir::Block& block) {
-  std::map<ir::ValueId, int64_t> made;
-  int64_t count = 0;
-  for (const ir::Op& op : block.ops) {
-    if (!op.has("stage")) continue;
-    auto stage = op.attr<int64_t>("stage");
-    for (ir::ValueId operand : op.operands)
-      if (auto found = made.find(operand); found != made.end()) {
-        EXPECT_LE(found->second, stage);
-      }
-    for (ir::ValueId result : op.results) made[result] = stage;
-    count = std::max(count, stage + 1);
-  }
-  return count;
+int64_t stages_of(const planning::BlockSchedule& block) {
+  std::map<ir::ValueId, size_t> made;
+  for (size_t stage = 0; stage < block.stages.size(); ++stage)
+    for (const ir::Op* op : block.stages[stage].ops)
+      for (ir::ValueId result : op->results) made[result] = stage;
+  for (size_t stage = 0; stage < block.stages.size(); ++stage)
+    for (const ir::Op* op : block.stages[stage].ops)
+      for (ir::ValueId operand : op->operands)
+        if (auto found = made.find(operand); found != made.end()) {
+          EXPECT_LE(found->second, stage);
+        }
+  return std::ssize(block.stages);
 }
 
-const ir::Op& scan_of(const ir::Program& program) {
-  return *std::ranges::find(program.body.ops, ir::OpCode::kScan, &ir::Op::code);
+int64_t stages_of_body(const std::string& text) { return stages_of(Lowered(text).schedule.body); }
+
+/// The number of stages of the one scan, which is one function.
+int64_t stages_of_scan(const std::string& text) {
+  const Lowered lowered(text);
+  EXPECT_EQ(lowered.schedule.scans.size(), 1u);
+  return stages_of(lowered.schedule.scans.begin()->second.block);
+}
+
+/// Why the one scan is not one function.
+std::string reason_of_loop(const std::string& text) {
+  const Lowered lowered(text);
+  EXPECT_EQ(lowered.schedule.controls.size(), 1u);
+  return lowered.schedule.rules.decision(*lowered.schedule.controls.begin()->first).reason;
 }
 
 /// Machine code against the interpreter, on one thread and on two.
@@ -76,23 +79,21 @@ void compare(const std::string& text, const ir::Bindings& bindings) {
 }
 
 TEST(FuseBound, SmallProgramsAreOneStage) {
-  EXPECT_EQ(stages_of(fused(in_body(100)).body), 1);
-  EXPECT_EQ(stages_of(scan_of(fused(in_scan(100))).regions[0]), 1);
+  EXPECT_EQ(stages_of_body(in_body(100)), 1);
+  EXPECT_EQ(stages_of_scan(in_scan(100)), 1);
 }
 
 TEST(FuseBound, ALongBodyIsSeveralStages) {
-  const int64_t stages = stages_of(fused(in_body(1500)).body);
+  const int64_t stages = stages_of_body(in_body(1500));
   EXPECT_GE(stages, 8);
   EXPECT_LE(stages, 30);
   compare(in_body(1500), {{"B", 5}});
 }
 
 TEST(FuseBound, ALongStepIsSeveralStagesOfOneFunction) {
-  ir::Program program = fused(in_scan(1000));
-  const ir::Op& scan = scan_of(program);
-  EXPECT_FALSE(scan.has("loop"));
-  EXPECT_GE(stages_of(scan.regions[0]), 5);
-  EXPECT_LE(stages_of(scan.regions[0]), 20);
+  const int64_t stages = stages_of_scan(in_scan(1000));
+  EXPECT_GE(stages, 5);
+  EXPECT_LE(stages, 20);
   compare(in_scan(1000), {{"B", 5}, {"T", 4}});
   compare(in_scan(1000), {{"B", 1}, {"T", 0}});
 }
@@ -105,7 +106,7 @@ TEST(FuseBound, WhatReachesMemoryCountsMore) {
     results += fmt::format("{}%v{}", i ? ", " : "", i);
   }
   const std::string text = "program @p(" + args + ") {\n" + ops + "return " + results + " }";
-  EXPECT_GE(stages_of(fused(text).body), 5);
+  EXPECT_GE(stages_of_body(text), 5);
   compare(text, {{"B", 3}});
 }
 
@@ -118,8 +119,7 @@ TEST(FuseBound, AScanOfHundredsOfStagesRunsStepByStep) {
         i, i + 1);
   const std::string text = "program @p(%h: f32[B,3]) { %r = scan length 3 carry(%c = %h) xs() {\n" + ops +
                            "%n = add %v150, %h : f32[B,3] yield carry(%n) ys() } : f32[B,3] return %r }";
-  ir::Program program = fused(text);
-  EXPECT_EQ(scan_of(program).attr<std::string>("loop"), "more than 128 stages in a scan");
+  EXPECT_EQ(reason_of_loop(text), "more than 128 stages in a scan");
   compare(text, {{"B", 5}});
 }
 
@@ -137,8 +137,7 @@ TEST(FuseBound, AScanOfHundredsOfCarriesRunsStepByStep) {
   std::ranges::replace(names, 'v', 'r');
   const std::string text = "program @p(" + args + ") { " + names + " = scan length 3 carry(" + carries + ") xs() {\n" +
                            ops + "yield carry(" + results + ") ys() } : " + types + " return " + names + " }";
-  ir::Program program = fused(text);
-  EXPECT_EQ(scan_of(program).attr<std::string>("loop"), "more than 256 carries, xs and ys in a scan");
+  EXPECT_EQ(reason_of_loop(text), "more than 256 carries, xs and ys in a scan");
   compare(text, {{"B", 5}});
 }
 
@@ -151,8 +150,8 @@ TEST(FuseBound, AConcatenationOfHundredsOfPartsIsTheRuntimes) {
     }
     const std::string text = fmt::format("program @p({}) {{ %y = concat {} {{dim = 1}} : f32[B,{}] return %y }}", args,
                                          parts, 398 + std::stoi(width));
-    const ir::Program program = fused(text);
-    EXPECT_EQ(passes::lowering_of(program, program.body.ops.back()), passes::Lowering::kCall);
+    const Lowered lowered(text);
+    EXPECT_EQ(lowered.schedule.rules.of(lowered.program.body.ops.back()), planning::Lowering::kCall);
     compare(text, {{"B", 3}});
   }
 }
@@ -165,7 +164,7 @@ TEST(FuseBound, ThousandsOfDomains) {
     ops += fmt::format("%v{0} = neg %x{0} : f32[B,{0}]\n", i);
     results += fmt::format("{}%v{}", i > 1 ? ", " : "", i);
   }
-  EXPECT_EQ(stages_of(fused("program @p(" + args + ") {\n" + ops + "return " + results + " }").body), 20000);
+  EXPECT_EQ(stages_of_body("program @p(" + args + ") {\n" + ops + "return " + results + " }"), 20000);
 }
 
 }  // namespace

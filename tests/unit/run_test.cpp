@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "base/settings.h"
+#include "base/target.h"
 #include "programs.h"
 #include "runtime/executable.h"
 
@@ -94,6 +95,37 @@ TEST_F(RunTest, AFailureOutsideEndsTheRun) {
   EXPECT_EQ(message, "no more");
   EXPECT_EQ(calls_outside_, 3);
   EXPECT_EQ(calls_inside_, 3 * (2 * 2 + 1));
+}
+
+/// Between such calls a team is woken for the stages that are worth it.
+TEST_F(RunTest, LittleWorkBetweenSuchCallsWakesNobody) {
+  mutable_settings().share_all = false;
+  auto stage = [this](std::vector<int64_t> terms, bool in_region) {
+    StagePlan made = call([this, in_region](const CallContext& context, std::string&) {
+      EXPECT_EQ(team_.in_region, in_region);
+      EXPECT_EQ(context.threads, in_region ? 3 : 1);
+      ++calls_inside_;
+      return true;
+    });
+    for (int64_t factor : terms) made.work.push_back({factor, {}});
+    return made;
+  };
+  const int64_t enough = target::kWakeWork;
+  Plan plan;
+  plan.stages = {stage({enough - 1}, false),
+                 outside(),
+                 stage({enough / 2}, true),
+                 stage({enough / 4, enough / 4}, true),
+                 outside(),
+                 stage({INT64_MAX}, true),
+                 stage({INT64_MAX}, true),
+                 outside(),
+                 stage({}, false)};
+  plan.stage_count = stages_;
+  plan.work.push_back({INT64_MAX, {}});
+  NativeProgram(std::move(plan), code_).run({}, {}, {}, team_);
+  EXPECT_EQ(calls_inside_, 1 + 3 * 4 + 1);
+  EXPECT_EQ(calls_outside_, 3);
 }
 
 TEST_F(RunTest, WithoutSuchCallsOneRegionRunsAll) {

@@ -7,8 +7,7 @@
 #include <random>
 
 #include "base/settings.h"
-#include "ir/parser.h"
-#include "passes/pass_runner.h"
+#include "lowered.h"
 #include "programs.h"
 #include "shared_steps.h"
 
@@ -45,9 +44,8 @@ TEST(SharingTest, FewestPointsAreFewest) {
 
 /// The barriers of a step of the program's one scan, `-` for a stage without.
 std::string barriers(const std::string& text) {
-  ir::Program program = ir::parse(text);
-  passes::run_passes(program, passes::compile_pipeline());
-  const Schedule schedule = planning::schedule(program, TileRows{});
+  const testing::Lowered lowered(text);
+  const Schedule& schedule = lowered.schedule;
   EXPECT_EQ(schedule.scans.size(), 1u);
   std::string marks;
   for (bool barrier : schedule.scans.begin()->second.barrier_before) marks += barrier ? '|' : '-';

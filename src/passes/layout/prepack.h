@@ -25,7 +25,7 @@ namespace weft::passes {
 ///     %p = pack %w {pairs = true, ...} : bf16[3,8,32]
 ///     %y = matmul_packed %x, %p {pairs = true, ...} : f32[T,B,48]
 ///
-/// Stands last but for dce and fuse: packing hides the weights' values from every other pass.
+/// Belongs to the CPU's target. Stands last but for dce: packing hides the weights' values from every other pass.
 void prepack(ir::Program& program);
 
 /// True iff the micro-kernels take the panels of this pack or matmul_packed, as they do all that this pass makes. The

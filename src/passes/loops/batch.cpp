@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "base/target.h"
 #include "passes/rewrite.h"
 
 namespace weft::passes {
@@ -100,13 +99,13 @@ bool is_batched(const Program& program, const Op& scan) {
   return std::ranges::all_of(view.region.results, [&](ValueId v) { return leads_with(program, v, batch); });
 }
 
-bool has_short_rows(const ir::Program& program, const ir::Op& scan) {
+bool has_short_rows(const ir::Program& program, const ir::Op& scan, int64_t lanes) {
   const ir::Block& region = scan.regions[0];
   if (region.args.empty()) return false;
   const ir::Shape& shape = program.type(region.args[0]).shape;
   if (shape.empty()) return false;
   const ir::Dim row = element_count(ir::Shape(shape.begin() + 1, shape.end()));
-  if (!row.is_constant() || row.constant() >= target::lanes(DType::kF32)) return false;
+  if (!row.is_constant() || row.constant() >= lanes) return false;
   auto has_shape = [&](ValueId v) { return program.type(v).shape == shape; };
   return std::ranges::all_of(region.args, has_shape) && std::ranges::all_of(region.ops, [&](const Op& op) {
            if (op.code == OpCode::kConstant) return true;

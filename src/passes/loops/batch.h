@@ -14,8 +14,8 @@ bool keeps_rows(const ir::Program& program, const ir::Op& op, const ir::Ragged& 
 /// all steps of its rows without waiting for another.
 bool is_batched(const ir::Program& program, const ir::Op& scan);
 
-/// True iff the step has only elementwise ops on values of one shape whose rows are shorter than a vector. Such rows
-/// are not worth doing one at a time.
-bool has_short_rows(const ir::Program& program, const ir::Op& scan);
+/// True iff the step has only elementwise ops on values of one shape whose rows are shorter than a vector of `lanes`
+/// elements. Such rows are not worth doing one at a time.
+bool has_short_rows(const ir::Program& program, const ir::Op& scan, int64_t lanes);
 
 }  // namespace weft::passes

@@ -39,6 +39,10 @@ inline bool is_index(DType dtype) { return dtype == DType::kI32 || dtype == DTyp
 /// Of the micro-kernels: products, sums of rows.
 inline bool has_kernels(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
 
+/// Whether the kernel of an `outer` or `reduce_sum` takes operands with a stride between rows: products over rows, and
+/// sums down columns.
+bool takes_columns(const ir::Program& program, const ir::Op& op);
+
 /// The number of elements of dims first..last-1.
 ir::Dim count_of(const ir::Shape& shape, size_t first, size_t last);
 

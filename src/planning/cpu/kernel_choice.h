@@ -1,7 +1,7 @@
 #pragma once
 
 #include "planning/schedule.h"
-#include "runtime/calls/kernel_call.h"
+#include "planning/target.h"
 
 namespace weft::planning {
 
@@ -9,5 +9,8 @@ namespace weft::planning {
 /// reductions of dense operands, copies, rows by an index. A CallbackCall where it has none for the op, its dtypes or
 /// its layout. Needs the buffers of the op's operands and results.
 runtime::KernelCall choose_kernel(const Schedule& schedule, const ir::Op& op);
+
+/// Which views of its operands the op's kernel follows.
+OperandViews kernel_views(const ir::Program& program, const ir::Op& op);
 
 }  // namespace weft::planning

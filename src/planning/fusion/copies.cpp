@@ -1,14 +1,13 @@
-#include "passes/layout/copies.h"
+#include "planning/fusion/copies.h"
 
 #include <algorithm>
 #include <set>
 
 #include "ir/builder.h"
-#include "passes/layout/donations.h"
-#include "passes/layout/fuse.h"
 #include "passes/rewrite.h"
+#include "planning/fusion/donations.h"
 
-namespace weft::passes {
+namespace weft::planning {
 namespace {
 
 using ir::Block;
@@ -16,24 +15,16 @@ using ir::Op;
 using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
+using passes::for_each_use;
+using passes::ValueSet;
 
-/// Whether the op's kernel takes operands with a stride between rows: products over rows and sums down columns.
-bool reads_rows(const Program& program, const Op& op) {
-  if (op.code != OpCode::kOuter && op.code != OpCode::kReduceSum) return false;
-  const ir::Type& type = program.type(op.operands[0]);
-  if (type.dtype != DType::kF32 && type.dtype != DType::kF64) return false;
-  if (op.code == OpCode::kOuter) return true;
-  const auto& dims = op.attr<std::vector<int64_t>>("dims");
-  return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
-}
-
-/// Marks concatenations of one block.
-class RangeMarker {
+/// Finds concatenations of one block that are views.
+class RangeFinder {
  public:
-  RangeMarker(const Program& program, const Block& block, const Definitions& definitions)
-      : program_(program), definitions_(definitions) {
+  RangeFinder(const LoweringRules& rules, const Block& block, const Definitions& definitions)
+      : program_(rules.program()), definitions_(definitions) {
     for (const Op& op : block.ops) {
-      bool takes_ranges = reads_rows(program, op);
+      const bool takes_ranges = rules.target().views(program_, op) == OperandViews::kColumns;
       for (ValueId operand : op.operands)
         if (!takes_ranges) other_reads_.insert(operand);
       for (const Block& region : op.regions) for_each_use(region, [&](ValueId v) { other_reads_.insert(v); });
@@ -59,8 +50,13 @@ class RangeMarker {
 
 class CopyInserter {
  public:
-  CopyInserter(Program& program, Block& block, Definitions& definitions, bool in_place)
-      : program_(program), block_(block), definitions_(definitions), in_place_(in_place), here_(defined_in(block)) {}
+  CopyInserter(Program& program, Block& block, Definitions& definitions, const LoweringRules& rules, bool in_place)
+      : program_(program),
+        block_(block),
+        definitions_(definitions),
+        rules_(rules),
+        in_place_(in_place),
+        here_(passes::defined_in(block)) {}
 
   std::vector<Op> run() {
     for (Op& op : block_.ops) {
@@ -82,21 +78,22 @@ class CopyInserter {
   }
 
  private:
+  /// Copies operands that the op's code can't read where they lie.
   void prepare(Op& op) {
-    if (op.code == OpCode::kPack && definitions_.is_matrix_slice(op.operands[0])) return;
-    switch (lowering_of(program_, op)) {
-      case Lowering::kView:
-        return;
-      case Lowering::kFused:
-        if (op.code == OpCode::kMatmulPacked && !definitions_.is_row_view(op.operands[0]))
-          op.operands[0] = copy(op.operands[0]);
-        return;
-      default:
-        for (ValueId& operand : op.operands) {
-          bool needs = reads_rows(program_, op) ? !definitions_.is_row_view(operand) : definitions_.is_view(operand);
-          if (needs) operand = copy(operand);
-        }
+    const Lowering lowering = rules_.of(op);
+    if (lowering == Lowering::kView) return;
+    if (lowering == Lowering::kFused) {
+      if (rules_.tile(op) && !definitions_.is_row_view(op.operands[0])) op.operands[0] = copy(op.operands[0]);
+      return;
     }
+    const OperandViews views = rules_.target().views(program_, op);
+    for (ValueId& operand : op.operands)
+      if (!is_readable(operand, views)) operand = copy(operand);
+  }
+
+  bool is_readable(ValueId value, OperandViews views) const {
+    if (views == OperandViews::kColumns) return definitions_.is_row_view(value);
+    return !definitions_.is_view(value) || (views == OperandViews::kMatrix && definitions_.is_matrix_slice(value));
   }
 
   /// The copy of a value. One from around the block is copied once, outside, beside its definition.
@@ -120,6 +117,7 @@ class CopyInserter {
   Program& program_;
   Block& block_;
   Definitions& definitions_;
+  const LoweringRules& rules_;
   bool in_place_;
   ValueSet here_;  // made in this block, before copies
   std::vector<Op> ops_, outside_;
@@ -135,9 +133,9 @@ const Definitions::Definition* Definitions::find(ValueId value) const {
 
 void Definitions::add(const Op& op) {
   bool columns = op.code == OpCode::kSlice && op.attr<int64_t>("dim") == program_.type(op.operands[0]).rank() - 1;
-  Lowering lowering = lowering_of(program_, op);
+  Lowering lowering = rules_.of(op);
   bool several = lowering == Lowering::kFused || lowering == Lowering::kRowCopy;
-  bool view = lowering == Lowering::kView && passes::is_view(op.code);
+  bool view = lowering == Lowering::kView && planning::is_view(op.code);
   const ValueId source = op.operands.empty() ? ir::kNoValue : op.operands[0];
   for (ValueId result : op.results) definitions_[result] = {op.code, view, columns && view, several, source};
   for (const Block& region : op.regions) add(region);
@@ -165,14 +163,15 @@ bool Definitions::is_matrix_slice(ValueId value) const {
   return !is_view(value) && program_.type(value).shape.back().is_constant();
 }
 
-void mark_ranges(const Program& program, Block& block, const Definitions& definitions) {
-  RangeMarker marker(program, block, definitions);
-  for (Op& op : block.ops)
-    if (marker.wants(op)) op.attrs["ranges"] = true;
+void find_ranges(const Block& block, const Definitions& definitions, LoweringRules& rules) {
+  RangeFinder finder(rules, block, definitions);
+  for (const Op& op : block.ops)
+    if (finder.wants(op)) rules.set_ranges(op);
 }
 
-std::vector<Op> insert_copies(Program& program, Block& block, Definitions& definitions, bool in_place) {
-  return CopyInserter(program, block, definitions, in_place).run();
+std::vector<Op> insert_copies(Program& program, Block& block, Definitions& definitions, const LoweringRules& rules,
+                              bool in_place) {
+  return CopyInserter(program, block, definitions, rules, in_place).run();
 }
 
-}  // namespace weft::passes
+}  // namespace weft::planning

@@ -1,8 +1,8 @@
-#include "planning/kernel_choice.h"
+#include "planning/cpu/kernel_choice.h"
 
 #include <algorithm>
 
-#include "planning/kernel_arguments.h"
+#include "planning/cpu/kernel_arguments.h"
 
 namespace weft::planning {
 namespace {
@@ -10,25 +10,19 @@ namespace {
 using ir::Op;
 using ir::OpCode;
 
-/// What a kernel's operands may be.
-enum class Operands {
-  kBuffers,  ///< each lies in a buffer of its own
-  kViews     ///< slices of columns too, which its arguments follow
-};
-
 struct Kernel {
   OpCode op;
   KernelArguments arguments;
-  Operands operands = Operands::kBuffers;
+  OperandViews views = OperandViews::kNone;  ///< of its operands; others lie in buffers of their own
 };
 
 /// The kernels of each op, the best first.
 constexpr Kernel kKernels[] = {
-    {OpCode::kPack, pack_arguments, Operands::kViews},
-    {OpCode::kOuter, outer_arguments, Operands::kViews},
+    {OpCode::kPack, pack_arguments, OperandViews::kMatrix},
+    {OpCode::kOuter, outer_arguments, OperandViews::kColumns},
     {OpCode::kMatmul, product_arguments},
     {OpCode::kBatchMatmul, product_arguments},
-    {OpCode::kReduceSum, column_sum_arguments, Operands::kViews},
+    {OpCode::kReduceSum, column_sum_arguments, OperandViews::kColumns},
     {OpCode::kReduceSum, fold_arguments},
     {OpCode::kReduceMax, fold_arguments},
     {OpCode::kIota, iota_arguments},
@@ -52,10 +46,16 @@ runtime::KernelCall choose_kernel(const Schedule& schedule, const Op& op) {
   const bool in_buffers =
       std::ranges::all_of(op.operands, [&](ir::ValueId operand) { return schedule.buffer.contains(operand); });
   for (const Kernel& kernel : kKernels) {
-    if (kernel.op != op.code || (kernel.operands == Operands::kBuffers && !in_buffers)) continue;
+    if (kernel.op != op.code || (kernel.views == OperandViews::kNone && !in_buffers)) continue;
     if (auto call = kernel.arguments(schedule, op)) return *call;
   }
   return runtime::CallbackCall{};
+}
+
+OperandViews kernel_views(const ir::Program& program, const Op& op) {
+  const auto* best = std::ranges::find(kKernels, op.code, &Kernel::op);
+  if (best == std::end(kKernels)) return OperandViews::kNone;
+  return best->views == OperandViews::kColumns && !takes_columns(program, op) ? OperandViews::kNone : best->views;
 }
 
 }  // namespace weft::planning

@@ -1,4 +1,4 @@
-#include "planning/kernel_arguments.h"
+#include "planning/cpu/kernel_arguments.h"
 #include "planning/work.h"
 
 namespace weft::planning {

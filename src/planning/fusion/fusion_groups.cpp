@@ -1,38 +1,30 @@
-#include "passes/layout/fusion_groups.h"
+#include "planning/fusion/fusion_groups.h"
 
 #include <numeric>
 #include <utility>
 
-namespace weft::passes {
+namespace weft::planning {
 
 using ir::Op;
 using ir::OpCode;
 using ir::Shape;
 using ir::ValueId;
 
-namespace {
-
-/// A stage over fewer elements is done sooner than the threads have met at a barrier behind it.
-constexpr int64_t kTinyDomain = 1024;
-
-bool is_panels(const Op& op, ValueId operand) { return op.code == OpCode::kMatmulPacked && operand != op.operands[0]; }
-
-}  // namespace
-
-FusionGroups::FusionGroups(const ir::Program& program, const ir::Block& block, bool batched, bool along_dependences)
-    : program_(program), block_(block) {
+FusionGroups::FusionGroups(const LoweringRules& rules, const ir::Block& block, bool batched, bool along_dependences)
+    : rules_(rules), program_(rules.program()), block_(block) {
+  const int64_t tiny = rules.target().limits().tiny_domain;
   std::map<Shape, uint32_t> known;
   ops_.reserve(block.ops.size());
   for (const Op& op : block.ops) {
     for (ValueId result : op.results) definition_[result] = static_cast<uint32_t>(ops_.size()) + 1;
-    FusedOp& fused = ops_.emplace_back(lowering_of(program, op), 0, 0);
+    FusedOp& fused = ops_.emplace_back(rules.of(op), 0, 0);
     if (fused.lowering != Lowering::kFused) continue;
-    const auto [found, fresh] = known.try_emplace(domain_of(program, op, batched), static_cast<uint32_t>(known.size()));
+    const auto [found, fresh] = known.try_emplace(domain_of(rules, op, batched), static_cast<uint32_t>(known.size()));
     fused.domain = fused.group = found->second;
     if (!fresh) continue;
     const ir::Dim elements = element_count(found->first);
     domains_.push_back(found->first);
-    tiny_.push_back(elements.is_constant() && elements.constant() <= kTinyDomain);
+    tiny_.push_back(elements.is_constant() && elements.constant() <= tiny);
   }
   if (along_dependences) join_dependent();
 }
@@ -63,7 +55,7 @@ void FusionGroups::join_dependent() {
       is_fill = is_fill && is_constant(read.root);
       if (read.same_element)
         unite(i, static_cast<uint32_t>(read.producer));
-      else if (!read.repeats && !is_constant(read.root) && !is_panels(block_.ops[i], operand))
+      else if (!read.repeats && !is_constant(read.root) && !is_weights(block_.ops[i], operand))
         unite(i, readers.try_emplace({read.root, ops_[i].domain}, i).first->second);
     }
     if (is_fill) unite(i, readers.try_emplace({ir::kNoValue, ops_[i].domain}, i).first->second);
@@ -74,13 +66,17 @@ void FusionGroups::join_dependent() {
       ops_[i].group = tiny_[ops_[i].domain] ? ops_[i].domain : static_cast<uint32_t>(domains_.size()) + leader(i);
 }
 
+bool FusionGroups::is_weights(const Op& op, ValueId operand) const {
+  return operand != op.operands[0] && rules_.tile(op).has_value();
+}
+
 bool FusionGroups::is_constant(ValueId root) const {
   const uint32_t made = definition_.get(root);
   return made != 0 && block_.ops[made - 1].code == OpCode::kConstant;
 }
 
 FusionGroups::Read FusionGroups::read(size_t op, ValueId operand) const {
-  bool elsewhere = block_.ops[op].code == OpCode::kMatmulPacked;  // reads whole rows
+  bool elsewhere = rules_.tile(block_.ops[op]).has_value();  // a product reads whole rows
   bool repeats = false;
   const Op* slice = nullptr;
   int64_t slices = 0;
@@ -100,19 +96,18 @@ FusionGroups::Read FusionGroups::read(size_t op, ValueId operand) const {
   }
   if (made == 0) return {operand, -1, false, repeats};
   const Op& producer = block_.ops[made - 1];
-  const bool gates = slices == 1 && producer.code == OpCode::kMatmulPacked && is_gate(producer, *slice);
+  const std::optional<ProductTile> tile = rules_.tile(producer);
+  const bool gates = slices == 1 && tile && is_gate(*tile, producer, *slice);
   const bool same_element = !elsewhere && !is_reduction(producer) && producer.code != OpCode::kConcat &&
                             (slices == 0 || gates) && ops_[made - 1].lowering == Lowering::kFused &&
-                            ops_[made - 1].domain == ops_[op].domain &&
-                            (slices > 0 || producer.attr_or<int64_t>("groups", 1) == 1);
+                            ops_[made - 1].domain == ops_[op].domain && (slices > 0 || !tile || tile->groups == 1);
   return {operand, static_cast<int32_t>(made) - 1, same_element, repeats};
 }
 
-bool FusionGroups::is_gate(const Op& product, const Op& slice) const {
-  int64_t width = product.attr<int64_t>("n") / product.attr<int64_t>("groups");
+bool FusionGroups::is_gate(const ProductTile& tile, const Op& product, const Op& slice) const {
+  const int64_t width = tile.width(), start = slice.attr<int64_t>("start");
   return slice.attr<int64_t>("dim") == program_.type(product.results[0]).rank() - 1 &&
-         slice.attr<int64_t>("limit") - slice.attr<int64_t>("start") == width &&
-         slice.attr<int64_t>("start") % width == 0;
+         slice.attr<int64_t>("limit") - start == width && start % width == 0;
 }
 
-}  // namespace weft::passes
+}  // namespace weft::planning

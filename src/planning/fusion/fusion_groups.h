@@ -4,17 +4,16 @@
 #include <map>
 #include <vector>
 
-#include "passes/layout/fuse.h"
-#include "passes/rewrite.h"
+#include "planning/lowering.h"
 
-namespace weft::passes {
+namespace weft::planning {
 
 /// The ops of one block as fusion sees them: what each runs over, and what it reads behind views.
 class FusionGroups {
  public:
   /// `along_dependences`: only ops that depend on each other, or read the same, are of one group; else all that run
   /// over the same domain are.
-  FusionGroups(const ir::Program& program, const ir::Block& block, bool batched, bool along_dependences);
+  FusionGroups(const LoweringRules& rules, const ir::Block& block, bool batched, bool along_dependences);
 
   struct Read {
     ir::ValueId root;   ///< what is read, behind views
@@ -38,18 +37,21 @@ class FusionGroups {
   };
   /// The domains that are so small that a stage of its own costs more than what it does.
   bool is_tiny(uint32_t domain) const { return tiny_[domain]; }
-  bool is_gate(const ir::Op& product, const ir::Op& slice) const;
+  /// Whether the slice is one of the groups of columns that the product's tile has side by side.
+  bool is_gate(const ProductTile& tile, const ir::Op& product, const ir::Op& slice) const;
+  bool is_weights(const ir::Op& op, ir::ValueId operand) const;
   void join_dependent();
   uint32_t leader(uint32_t op);
   void unite(uint32_t a, uint32_t b);
 
+  const LoweringRules& rules_;
   const ir::Program& program_;
   const ir::Block& block_;
   std::vector<FusedOp> ops_;
   std::vector<ir::Shape> domains_;
   std::vector<bool> tiny_;
-  std::vector<uint32_t> parent_;   ///< of a group's ops, on the way to one that stands for all
-  ValueMap<uint32_t> definition_;  ///< the value's op plus one, or 0
+  std::vector<uint32_t> parent_;           ///< of a group's ops, on the way to one that stands for all
+  passes::ValueMap<uint32_t> definition_;  ///< the value's op plus one, or 0
 };
 
-}  // namespace weft::passes
+}  // namespace weft::planning

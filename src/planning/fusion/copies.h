@@ -3,9 +3,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/program.h"
+#include "planning/lowering.h"
 
-namespace weft::passes {
+namespace weft::planning {
 
 /// How each value of a program, over all its blocks, is computed and stored.
 class Definitions {
@@ -18,14 +18,15 @@ class Definitions {
     ir::ValueId source;   ///< its first operand, if it has any: what a view is of
   };
 
-  explicit Definitions(const ir::Program& program) : program_(program) { add(program.body); }
+  explicit Definitions(const LoweringRules& rules) : rules_(rules), program_(rules.program()) { add(program_.body); }
 
   /// Null for an argument.
   const Definition* find(ir::ValueId value) const;
   void add(const ir::Op& op);
 
   bool is_view(ir::ValueId value) const;
-  /// Whether the value's rows can be addressed: it has memory, is a slice of columns of memory, or is marked `ranges`.
+  /// Whether the value's rows can be addressed: it has memory, is a slice of columns of memory, or joins such slices
+  /// (LoweringRules::is_ranges).
   bool is_row_view(ir::ValueId value) const;
   /// Whether the value is a slice of a matrix of constant columns, which `pack` reads in place.
   bool is_matrix_slice(ir::ValueId value) const;
@@ -35,17 +36,19 @@ class Definitions {
  private:
   void add(const ir::Block& block);
 
+  const LoweringRules& rules_;
   const ir::Program& program_;
   std::unordered_map<ir::ValueId, Definition> definitions_;
 };
 
-/// Marks a concatenation of column slices of one value as a view (`ranges`), so that it is not copied. All its readers
-/// must be kernels that take several ranges of columns: outer products and sums over rows.
-void mark_ranges(const ir::Program& program, ir::Block& block, const Definitions& definitions);
+/// Tells the rules which concatenations of the block are views (LoweringRules::is_ranges), so that they are not copied:
+/// those of column slices of one value all of whose readers are kernels that take several ranges of columns.
+void find_ranges(const ir::Block& block, const Definitions& definitions, LoweringRules& rules);
 
 /// Inserts a copy of every value of the block that will be read as memory but has none, such as a broadcast that a
 /// product reads. `in_place`: the block is a scan's region, whose code stores a yielded value to every place that it is
 /// yielded to. Returns copies of values from around the block; the caller inserts them there.
-std::vector<ir::Op> insert_copies(ir::Program& program, ir::Block& block, Definitions& definitions, bool in_place);
+std::vector<ir::Op> insert_copies(ir::Program& program, ir::Block& block, Definitions& definitions,
+                                  const LoweringRules& rules, bool in_place);
 
-}  // namespace weft::passes
+}  // namespace weft::planning

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "passes/layout/prepack.h"
-#include "planning/kernel_arguments.h"
+#include "planning/cpu/kernel_arguments.h"
 
 namespace weft::planning {
 namespace {
@@ -31,10 +31,11 @@ MatrixPlace place_of(const Schedule& schedule, ValueId value) {
   return matrix;
 }
 
-/// The same where columns may be joined from several ranges (fuse's mark), which follow each other.
+/// The same where columns may be joined from several ranges, which follow each other.
 std::vector<MatrixPlace> places_of(const Schedule& schedule, ValueId value) {
   auto found = schedule.definition.find(value);
-  if (found == schedule.definition.end() || !found->second->has("ranges")) return {place_of(schedule, value)};
+  if (found == schedule.definition.end() || !schedule.rules.is_ranges(*found->second))
+    return {place_of(schedule, value)};
   std::vector<MatrixPlace> ranges;
   for (ValueId part : found->second->operands) ranges.push_back(place_of(schedule, part));
   return ranges;
@@ -59,6 +60,14 @@ ir::Dim count_of(const Shape& shape, size_t first, size_t last) {
   ir::Dim count(1);
   for (size_t i = first; i < last; ++i) count = count * shape[i];
   return count;
+}
+
+bool takes_columns(const ir::Program& program, const Op& op) {
+  const ir::Type& type = program.type(op.operands[0]);
+  if (!has_kernels(type.dtype)) return false;
+  if (op.code == OpCode::kOuter) return true;
+  const auto& dims = op.attr<std::vector<int64_t>>("dims");
+  return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
 }
 
 MaybeCall pack_arguments(const Schedule& schedule, const Op& op) {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "planning/kernel_arguments.h"
+#include "planning/cpu/kernel_arguments.h"
 
 namespace weft::planning {
 namespace {

@@ -1,0 +1,104 @@
+#include "planning/cpu/cpu_target.h"
+
+#include <algorithm>
+
+#include "base/target.h"
+#include "passes/layout/prepack.h"
+#include "planning/cpu/kernel_choice.h"
+#include "runtime/kernels.h"
+
+namespace weft::planning {
+namespace {
+
+using ir::Op;
+using ir::Program;
+
+/// The largest stage. LLVM selects and schedules instructions by basic blocks, and a stage is one. Beyond a few
+/// thousand instructions (a few hundred loads and stores) its time grows with the square. Measured, in microseconds an
+/// LLVM instruction: alternating tanh and neg; tanh whose values all stay live; additions of a new input each:
+///
+///     instructions   700   1400   2800   5500   11000   21000   42000
+///     tanh, neg       37     41     33     29      47      56     150
+///     live on         61     56     65     52      81     167
+///     inputs          60     66     76    146     281
+///
+/// AVX2 takes 3 times as long and grows from 2800 on, generic x86 takes 7 times.
+constexpr int64_t kLargestStage = 4096;
+
+/// The most stages of a scan that is one function. LLVM's time grows with the square of the number of loops too
+/// (induction variables, register allocation): with 32, 128, 256, 500 and 1000 stages it takes 4, 5, 6, 18 and 54 ms a
+/// pair of stages.
+constexpr int64_t kMostStages = 128;
+
+/// The most carries, xs and ys of such a scan: with 250, 500 and 1000 carries LLVM takes 4, 7 and 13 ms a carry.
+constexpr int64_t kMostStacks = 256;
+
+constexpr Limits kLimits = {
+    .stage_size = kLargestStage,
+    .access_size = 12,
+    .stages_a_function = kMostStages,
+    .stacks_a_function = kMostStacks,
+    .parts = 128,         // each has its own loads in the stage's basic block
+    .tiny_domain = 1024,  // done sooner than the threads have met at a barrier behind it
+};
+
+/// Rounding f32 to a 16-bit type, in LLVM instructions.
+constexpr int64_t kRoundToHalf = 12;
+
+constexpr std::string_view kLayoutPasses[] = {
+    // Packs weights into panels, which no other pass looks into.
+    "prepack",
+    // Removes the casts of weights that were packed without them.
+    "dce",
+};
+
+}  // namespace
+
+CpuTarget::CpuTarget()
+    : tile_rows_f32_(runtime::kernels(runtime::active_isa(), DType::kF32).tile_rows),
+      tile_rows_f64_(runtime::kernels(runtime::active_isa(), DType::kF64).tile_rows) {}
+
+std::span<const std::string_view> CpuTarget::layout_passes() const { return kLayoutPasses; }
+
+bool CpuTarget::computes(DType dtype) const {
+  return is_floating(dtype) || dtype == DType::kBool || dtype == DType::kI32 || dtype == DType::kI64;
+}
+
+int64_t CpuTarget::lanes(DType dtype) const { return target::lanes(dtype); }
+
+int64_t CpuTarget::row_block(int64_t vectors, int64_t lanes) const {
+  const int64_t* rows = lanes == target::lanes(DType::kF64) ? tile_rows_f64_ : tile_rows_f32_;
+  return std::max<int64_t>(1, rows[vectors]);
+}
+
+/// The panels that prepack makes. The text of a program may ask for others, which the micro-kernels don't read.
+std::optional<ProductTile> CpuTarget::tile(const Program& program, const Op& product) const {
+  if (!passes::has_kernel_layout(program, product)) return {};
+  const ir::Type& left = program.type(product.operands[0]);
+  const DType weights = product.attr_or<bool>("pairs", false) ? DType::kBF16 : program.type(product.results[0]).dtype;
+  const auto columns = product.attr<int64_t>("n");
+  return ProductTile{.columns = columns,
+                     .groups = product.attr<int64_t>("groups"),
+                     .unroll = product.attr<int64_t>("unroll"),
+                     .lanes = product.attr<int64_t>("lanes"),
+                     .weight_bytes = left.shape.back().constant() * columns * size_of(weights)};
+}
+
+/// LLVM instructions (codegen/pointwise.cpp, vector_math.cpp).
+int64_t CpuTarget::code_size(const Program& program, const Op& op) const {
+  const DType dtype = program.type(op.results[0]).dtype;
+  const ir::OpTraits& traits = ir::traits_of(op.code);
+  if (!is_floating(dtype)) return traits.instructions_int;
+  if (dtype == DType::kF64) return traits.instructions_f64;
+  return traits.instructions + (dtype == DType::kF32 ? 0 : kRoundToHalf);
+}
+
+const Limits& CpuTarget::limits() const { return kLimits; }
+
+OperandViews CpuTarget::views(const Program& program, const Op& op) const { return kernel_views(program, op); }
+
+runtime::KernelCall CpuTarget::kernel(const Schedule& schedule, const Op& op) const {
+  return choose_kernel(schedule, op);
+}
+
+}  // namespace weft::planning

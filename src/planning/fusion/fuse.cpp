@@ -1,0 +1,290 @@
+#include "planning/fusion/fuse.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <unordered_map>
+
+#include "ir/builder.h"
+#include "passes/loops/batch.h"
+#include "planning/fusion/copies.h"
+#include "planning/fusion/donations.h"
+#include "planning/fusion/fusion_groups.h"
+
+namespace weft::planning {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::OpCode;
+using ir::Program;
+using ir::ValueId;
+using passes::ValueMap;
+
+/// How many carries, xs and ys a scan has.
+int64_t stacks_of(const Op& scan) {
+  return std::ssize(scan.operands) + std::ssize(scan.results) - scan.attr<int64_t>("carries");
+}
+
+/// Why one function of machine code cannot run this scan; empty if it can.
+std::string unsupported(const LoweringRules& rules, const Op& scan) {
+  auto computed = [&](ValueId v) { return rules.target().computes(rules.program().type(v).dtype); };
+  for (const Op& op : scan.regions[0].ops) {
+    const Lowering lowering = rules.of(op);
+    if (!std::ranges::all_of(op.operands, computed) || !std::ranges::all_of(op.results, computed))
+      return fmt::format("{} on a type without machine code in a scan", info(op.code).name);
+    if (op.code == OpCode::kScan) return "a scan in a scan";
+    if (lowering == Lowering::kCall || lowering == Lowering::kControl)
+      return fmt::format("{} in a scan", info(op.code).name);
+  }
+  if (!std::ranges::all_of(scan.regions[0].args, computed)) return "a carry or x of a type without machine code";
+  return "";
+}
+
+/// How the ops of a block are run.
+enum class BlockKind {
+  kStages,  ///< one stage after the other: the program's body, and the steps of a loop
+  kNative,  ///< as one function with the loop around it
+};
+
+/// Divides the ops of one block among stages.
+class StageAssigner {
+ public:
+  /// `shared`: so many ops, the first, share stages; each further one gets a stage of its own, behind all others.
+  StageAssigner(const LoweringRules& rules, const Block& block, BlockKind kind, bool batched,
+                size_t shared = std::numeric_limits<size_t>::max())
+      : rules_(rules),
+        limits_(rules.target().limits()),
+        block_(block),
+        batched_(batched),
+        shared_(shared),
+        groups_(rules, block, batched, kind == BlockKind::kStages) {}
+
+  std::vector<Stage> run() {
+    for (size_t i = 0; i < block_.ops.size(); ++i) {
+      const Lowering lowering = groups_.lowering(i);
+      if (lowering == Lowering::kView || lowering == Lowering::kAlias) continue;
+      const int64_t stage = lowering == Lowering::kFused ? place(i) : append(lowering);
+      stages_[static_cast<size_t>(stage)].ops.push_back(&block_.ops[i]);
+      for (ValueId result : block_.ops[i].results) stage_of_[result] = stage + 1;
+    }
+    for (size_t i = 0; i < stages_.size(); ++i) finish(stages_[i], parts_[i]);
+    return std::move(stages_);
+  }
+
+ private:
+  /// An op, or the ops of a stage so far, as a part of a stage.
+  struct Part {
+    int64_t unroll = 0, lanes = 0, vectors = 0;  // of its products' tiles; 0 without
+    bool has_reduction = false;
+    int64_t size = 0;           // code_size and memory accesses
+    std::set<ValueId> reads{};  // from memory
+  };
+
+  int64_t append(Lowering lowering) {
+    stages_.emplace_back().lowering = lowering;
+    parts_.emplace_back();
+    return std::ssize(stages_) - 1;
+  }
+
+  Part part_of(size_t index) const {
+    const Op& op = block_.ops[index];
+    Part part;
+    part.has_reduction = is_reduction(op);
+    if (const auto tile = rules_.tile(op)) {
+      part.unroll = tile->unroll;
+      part.lanes = tile->lanes;
+      part.vectors = tile->groups * tile->unroll;
+    }
+    part.size = rules_.target().code_size(rules_.program(), op) + limits_.access_size * accesses_of_results(op);
+    for (ValueId operand : op.operands) {
+      const FusionGroups::Read read = groups_.read(index, operand);
+      if (!groups_.is_constant(read.root)) part.reads.insert(read.root);
+    }
+    return part;
+  }
+
+  /// The first stage that the op may be in: not before what it reads.
+  int64_t first_stage(size_t index) const {
+    int64_t first = 0;
+    for (ValueId operand : block_.ops[index].operands) {
+      const FusionGroups::Read read = groups_.read(index, operand);
+      if (const int64_t made = stage_of_.get(read.root) - 1; read.producer >= 0 && made >= 0)
+        first = std::max(first, read.same_element ? made : made + 1);
+    }
+    return first;
+  }
+
+  /// The first stage of the op's group, not before what it reads, that it fits into. Few are tried: those that have no
+  /// room for most ops are no longer among them.
+  int64_t place(size_t index) {
+    constexpr int kMostTried = 16;
+    const Part wanted = part_of(index);
+    std::vector<int64_t>& open = open_[groups_.group(index)];
+    auto it = std::ranges::lower_bound(open, first_stage(index));
+    for (int tried = index < shared_ ? 0 : kMostTried; tried < kMostTried && it != open.end(); ++tried) {
+      const Part& part = parts_[static_cast<size_t>(*it)];
+      if (compatible(part, wanted) && has_room(*it, wanted)) {
+        join(*it, wanted);
+        return *it;
+      }
+      it = part.size > limits_.stage_size / 2 && !has_room(*it, wanted) ? open.erase(it) : it + 1;
+    }
+    const int64_t fresh = append(Lowering::kFused);
+    Stage& stage = stages_.back();
+    stage.domain = domain_of(rules_, block_.ops[index], batched_);
+    stage.rank = std::ssize(stage.domain);
+    open.push_back(fresh);
+    join(fresh, wanted);
+    return fresh;
+  }
+
+  /// A concatenation has a store for each part.
+  static int64_t accesses_of_results(const Op& op) {
+    return std::ssize(op.code == OpCode::kConcat ? op.operands : op.results);
+  }
+
+  bool is_read(int64_t stage, ValueId root) const {
+    return stage_of_.get(root) - 1 != stage && !parts_[static_cast<size_t>(stage)].reads.contains(root);
+  }
+
+  bool has_room(int64_t index, const Part& wanted) const {
+    auto further = std::ranges::count_if(wanted.reads, [&](ValueId root) { return is_read(index, root); });
+    return parts_[static_cast<size_t>(index)].size + wanted.size + limits_.access_size * further <= limits_.stage_size;
+  }
+
+  void join(int64_t index, const Part& wanted) {
+    Part& part = parts_[static_cast<size_t>(index)];
+    for (ValueId root : wanted.reads) {
+      if (!is_read(index, root)) continue;
+      part.reads.insert(root);
+      part.size += limits_.access_size;
+    }
+    part.size += wanted.size;
+    part.unroll = std::max(part.unroll, wanted.unroll);
+    part.lanes = std::max(part.lanes, wanted.lanes);
+    part.vectors = std::max(part.vectors, wanted.vectors);
+    part.has_reduction = part.has_reduction || wanted.has_reduction;
+  }
+
+  static bool compatible(const Part& part, const Part& wanted) {
+    if (wanted.unroll != 0 && part.has_reduction) return false;
+    if (wanted.unroll != 0 && part.unroll != 0 && (part.unroll != wanted.unroll || part.lanes != wanted.lanes))
+      return false;
+    return !wanted.has_reduction || part.unroll == 0;
+  }
+
+  /// The stage's vectors have as many lanes as the panels of its products, even if it has values of wider types.
+  void finish(Stage& stage, const Part& part) const {
+    const Target& target = rules_.target();
+    auto is_wide = [&](ValueId v) { return rules_.program().type(v).dtype == DType::kF64; };
+    const bool wide = std::ranges::any_of(stage.ops, [&](const Op* op) {
+      return std::ranges::any_of(op->operands, is_wide) || std::ranges::any_of(op->results, is_wide);
+    });
+    stage.unroll = part.unroll;
+    stage.has_reduction = part.has_reduction;
+    stage.lanes = part.lanes != 0 ? part.lanes : target.lanes(wide ? DType::kF64 : DType::kF32);
+    stage.row_block = target.row_block(part.vectors, stage.lanes);
+  }
+
+  const LoweringRules& rules_;
+  const Limits& limits_;
+  const Block& block_;
+  bool batched_;
+  size_t shared_;
+  FusionGroups groups_;
+  std::vector<Stage> stages_;
+  std::vector<Part> parts_;                                  // of each stage
+  std::unordered_map<uint32_t, std::vector<int64_t>> open_;  // stages of each group that may have room, in order
+  ValueMap<int64_t> stage_of_;                               // plus one; 0 for none
+};
+
+/// Divides a program's blocks, the inner ones first.
+class Fuser {
+ public:
+  Fuser(Program& program, LoweringRules& rules) : program_(program), rules_(rules), definitions_(rules) {}
+
+  FusedBlocks run() {
+    fuse_block(program_.body, BlockKind::kStages, false);
+    return std::move(blocks_);
+  }
+
+ private:
+  ScanDecision decide(const Op& scan) const {
+    const bool ragged = scan.has("rows");
+    const Target& target = rules_.target();
+    const Limits& limits = target.limits();
+    ScanDecision decision;
+    decision.reason = unsupported(rules_, scan);
+    decision.batched = passes::is_batched(program_, scan) &&
+                       (ragged || !passes::has_short_rows(program_, scan, target.lanes(DType::kF32)));
+    if (decision.reason.empty() && ragged && !decision.batched)
+      decision.reason = "rows of a ragged scan that depend on each other";
+    // A ragged scan that is not one function can only run in the interpreter.
+    if (decision.reason.empty() && !ragged && stacks_of(scan) > limits.stacks_a_function)
+      decision.reason = fmt::format("more than {} carries, xs and ys in a scan", limits.stacks_a_function);
+    if (decision.reason.empty() && !ragged &&
+        std::ssize(StageAssigner(rules_, scan.regions[0], BlockKind::kNative, decision.batched).run()) >
+            limits.stages_a_function)
+      decision.reason = fmt::format("more than {} stages in a scan", limits.stages_a_function);
+    if (decision.reason.empty()) return decision;
+    decision.lowering = ragged ? Lowering::kCall : Lowering::kLoop;
+    decision.batched = false;
+    return decision;
+  }
+
+  /// Returns the copies that the regions need of values from around them.
+  std::vector<Op> fuse_regions(Op& op) {
+    std::vector<Op> outside;
+    auto fuse_region = [&](Block& region, BlockKind kind, bool batched) {
+      std::ranges::move(fuse_block(region, kind, batched), std::back_inserter(outside));
+    };
+    if (op.code == OpCode::kScan) {
+      rules_.decide(op, decide(op));
+      const ScanDecision& decision = rules_.decision(op);
+      if (decision.lowering == Lowering::kScan) fuse_region(op.regions[0], BlockKind::kNative, decision.batched);
+      if (decision.lowering == Lowering::kLoop) fuse_region(op.regions[0], BlockKind::kStages, false);
+    } else {
+      for (Block& region : op.regions) fuse_region(region, BlockKind::kStages, false);
+    }
+    return outside;
+  }
+
+  std::vector<Op> fuse_block(Block& block, BlockKind kind, bool batched) {
+    std::vector<Op> ops, outside;
+    const passes::ValueSet here = passes::defined_in(block);
+    for (Op& op : block.ops) {
+      for (Op& copy : fuse_regions(op)) (here.contains(copy.operands[0]) ? ops : outside).push_back(std::move(copy));
+      ops.push_back(std::move(op));
+    }
+    block.ops = std::move(ops);
+    if (kind == BlockKind::kStages) find_ranges(block, definitions_, rules_);
+    std::ranges::move(insert_copies(program_, block, definitions_, rules_, kind == BlockKind::kNative),
+                      std::back_inserter(outside));
+    blocks_[&block] = StageAssigner(rules_, block, kind, batched).run();
+    if (&block == &program_.body) copy_donated();
+    return outside;
+  }
+
+  /// Copies results that would be written too early into the memory of their inputs (donations.h).
+  void copy_donated() {
+    Block& body = program_.body;
+    const size_t shared = body.ops.size();
+    ir::Builder builder(program_, body);
+    for (size_t result : written_too_early(rules_, blocks_.at(&body)))
+      body.results[result] = builder.unary(OpCode::kCopy, body.results[result]);
+    if (body.ops.size() > shared)  // which has moved the ops
+      blocks_[&body] = StageAssigner(rules_, body, BlockKind::kStages, false, shared).run();
+  }
+
+  Program& program_;
+  LoweringRules& rules_;
+  Definitions definitions_;
+  FusedBlocks blocks_;
+};
+
+}  // namespace
+
+FusedBlocks fuse(Program& program, LoweringRules& rules) { return Fuser(program, rules).run(); }
+
+}  // namespace weft::planning

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "ir/program.h"
+#include "passes/rewrite.h"
+#include "planning/target.h"
+
+namespace weft::planning {
+
+/// How an op is lowered.
+enum class Lowering {
+  kView,     ///< no code: readers address the operand's elements
+  kAlias,    ///< reshape: the operand's memory under another shape
+  kFused,    ///< part of a stage with a domain
+  kRowCopy,  ///< a stage of its own: rows copied beside others (concat of unequal parts) or zeros (pad)
+  kScan,     ///< a stage of its own: one function with the loop in it
+  kLoop,     ///< a scan whose region has stages of its own, which run step by step
+  kControl,  ///< cond, while: a stage whose regions have stages of their own
+  kCall      ///< a stage of its own: a kernel of the runtime or the interpreter
+};
+
+/// How a scan runs.
+struct ScanDecision {
+  Lowering lowering = Lowering::kScan;  ///< or kLoop, or kCall for the interpreter
+  std::string reason;                   ///< why it is not one function; empty if it is
+  bool batched = false;                 ///< a function that runs row by row: threads split the rows of the batch
+};
+
+/// How each op of a program is lowered for a target. What follows from the op alone is computed when it is asked for;
+/// what fusion finds out about the program is kept here. Points into the program.
+class LoweringRules {
+ public:
+  LoweringRules() = default;
+  LoweringRules(const ir::Program& program, const Target& target);
+
+  const ir::Program& program() const { return *program_; }
+  const Target& target() const { return *target_; }
+
+  /// A scan that nothing was decided about counts as kScan.
+  Lowering of(const ir::Op& op) const;
+
+  /// The tile of a product that is part of a stage; none for any other op.
+  std::optional<ProductTile> tile(const ir::Op& op) const;
+
+  /// A concatenation of columns of one value that is a view: all its readers are kernels that take several ranges of
+  /// columns (copies.h).
+  bool is_ranges(const ir::Op& op) const;
+  void set_ranges(const ir::Op& concat) { ranges_.insert(concat.results[0]); }
+
+  void decide(const ir::Op& scan, ScanDecision decision);
+  const ScanDecision& decision(const ir::Op& scan) const;
+
+ private:
+  bool all_computed(const ir::Op& op) const;
+  bool may_fail(const ir::Op& division) const;
+
+  const ir::Program* program_ = nullptr;
+  const Target* target_ = nullptr;
+  passes::ValueSet ranges_;
+  passes::ValueSet safe_divisions_;  ///< results of integer divisions that can't fail
+  /// By the scan's region, which stays where it is when ops are inserted around the scan.
+  std::map<const ir::Block*, ScanDecision> decisions_;
+};
+
+/// True iff the op only renames elements of its operand, so that a reader addresses the operand instead: constant,
+/// broadcast, slice. (reshape is the same memory under another shape.)
+bool is_view(ir::OpCode code);
+
+/// True iff the op sums or takes the maximum over dims.
+bool is_reduction(const ir::Op& op);
+
+/// The shape an op of a stage runs over: the shape of its result, or of its operand for a reduction, with a last dim of
+/// 1 added to [B] in a batched region, [1] for a scalar, and the width of one group for a product or concatenation.
+ir::Shape domain_of(const LoweringRules& rules, const ir::Op& op, bool batched);
+
+}  // namespace weft::planning
