@@ -137,8 +137,13 @@ std::vector<Array> run_engine(const std::string& text, const std::vector<Array>&
   std::vector<weft::runtime::TensorRef> to;
   for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
   double best = std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < options.repeat; ++i)
+  for (int64_t i = 0; i < options.repeat; ++i) {
+    for (const weft::ir::Donation& donation : program.donations) {  // gives up a copy of the input, the same each time
+      std::ranges::copy(inputs[donation.input].bytes, outputs[donation.result].bytes.begin());
+      from[donation.input].data = outputs[donation.result].bytes.data();
+    }
     best = std::min(best, milliseconds([&] { executable->run(from, to, weft::runtime::own_team(options.threads)); }));
+  }
   std::cerr << fmt::format("compiled in {:.1f} ms, ran in {:.3f} ms\n", compile, best);
   for (const auto& [reason, count] : weft::engine::stats().fallbacks)
     std::cerr << fmt::format("not machine code: {} ({} times)\n", reason, count);

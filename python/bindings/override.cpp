@@ -46,7 +46,13 @@ void init_override(py::module_& m) {
   m.def("enter_disabled", &override_kernels::enter_disabled);
   m.def("exit_disabled", &override_kernels::exit_disabled);
   m.def("stats", &stats);
-  m.def("kept_executables", &torch_operator::kept_executables, "How many compiled programs are kept.");
+  m.def(
+      "kept_programs",
+      [] {
+        const torch_operator::KeptPrograms kept = torch_operator::kept_programs();
+        return std::pair{kept.programs, kept.executables};
+      },
+      "How many programs the operator keeps, and how many of them are compiled.");
   m.def("team_size", &team_size, py::call_guard<py::gil_scoped_release>());
 }
 

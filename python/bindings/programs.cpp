@@ -1,12 +1,18 @@
 // Programs as text: what the passes make of one, its buffer plan, its flops.
 
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
 
 #include "bindings/bindings.h"
 #include "engine/engine.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
+#include "ir/verifier.h"
+#include "operator/donated_call.h"
 #include "operator/flops.h"
+#include "operator/program_table.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
 
@@ -33,7 +39,30 @@ py::dict vjp(const std::string& text, const std::vector<bool>& wanted) {
   return result;
 }
 
-std::string plan(const std::string& text, const ir::Bindings& symbols) { return engine::compile(text)->plan(symbols); }
+std::string plan(const std::string& text, const ir::Bindings& symbols) {
+  return torch_operator::find_program(text)->executable()->plan(symbols);
+}
+
+/// The text with results stored in inputs' memory, pairs of input and result. RuntimeError if their types differ.
+std::string donate(const std::string& text, const std::vector<std::pair<size_t, size_t>>& pairs) {
+  ir::Program program = ir::parse(text);
+  for (auto [input, result] : pairs) program.donations.push_back({input, result});
+  std::ranges::sort(program.donations, {}, &ir::Donation::result);
+  ir::verify(program);
+  return ir::print(program);
+}
+
+/// The pairs of such a text, by result.
+std::vector<std::pair<size_t, size_t>> donations(std::string_view text) {
+  const torch_operator::ProgramRef program = torch_operator::find_program(text);
+  std::vector<std::pair<size_t, size_t>> pairs;
+  for (auto [input, result] : program->program().donations) pairs.emplace_back(input, result);
+  return pairs;
+}
+
+void check_donated(const std::string& what, const std::vector<at::Tensor>& inputs, const std::vector<bool>& donated) {
+  torch_operator::check_donated(what.c_str(), inputs, donated);
+}
 
 }  // namespace
 
@@ -42,6 +71,9 @@ void init_programs(py::module_& m) {
   m.def("run_passes", &run_passes, py::arg("text"), py::arg("passes"));
   m.def("vjp", &vjp, py::arg("text"), py::arg("wanted"));
   m.def("plan", &plan, py::arg("text"), py::arg("symbols"), py::call_guard<py::gil_scoped_release>());
+  m.def("donate", &donate, py::arg("text"), py::arg("pairs"));
+  m.def("donations", &donations, py::arg("text"));
+  m.def("check_donated", &check_donated, py::arg("what"), py::arg("inputs"), py::arg("donated"));
   m.def("flops", &torch_operator::flops, py::arg("text"), py::arg("sizes"));
 }
 

@@ -16,6 +16,7 @@ from weft import _C  # isort: skip
 from weft._capture.stats import reset_stats, stats
 from weft._control.associative_scan import associative_scan
 from weft._control.checkpoint_scan import checkpoint_scan
+from weft._control.donation import call_
 from weft._control.jit import jit
 from weft._control.scan import scan
 from weft._control.while_loop import while_loop
@@ -25,6 +26,7 @@ __all__ = [
     "__version__",
     "associative_scan",
     "call",
+    "call_",
     "checkpoint_scan",
     "disable",
     "disabled",

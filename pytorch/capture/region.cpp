@@ -109,6 +109,7 @@ std::string keep_outputs(std::string_view text, const std::vector<bool>& keep) {
   for (size_t i = 0; i < keep.size(); ++i)
     if (keep[i]) kept.push_back(results[i]);
   results = std::move(kept);
+  program.donations.clear();  // which go by the position of results, and which weft::call doesn't take up
   return ir::print(program);
 }
 

@@ -22,7 +22,7 @@ namespace compiled = torch::dynamo::autograd;
 
 /// The state of a backward beside tensors and cotangents. It consists of plain values, which can pass through Python.
 struct Backward {
-  const CallProgram* program = nullptr;
+  ProgramRef program;
   std::vector<bool> wanted;          ///< by input
   std::vector<c10::SymInt> symbols;  ///< values of the program's symbols, for the zeros of undefined gradients
 
@@ -31,7 +31,7 @@ struct Backward {
   /// `saved`: derivative()'s saved inputs, saved outputs and residuals if `from_residuals`, else all inputs.
   /// One gradient an input, undefined where not wanted.
   variable_list run(bool from_residuals, Tensors saved, const variable_list& gradients) const {
-    const CallProgram& back = from_residuals ? *derivative().backward : program->of_primals(wanted);
+    const ProgramRef back = from_residuals ? derivative().backward : program->of_primals(wanted);
     size_t given = 0;
     for (const Signature::Tensor& output : program->signature().outputs()) {
       bool floating = is_floating(output.type.dtype);
@@ -41,7 +41,7 @@ struct Backward {
       }
       saved.push_back(std::move(gradient));
     }
-    auto results = call(back.text(), saved);
+    auto results = call(back->text(), saved);
     variable_list by_input(wanted.size());
     for (size_t i = 0, result = 0; i < wanted.size(); ++i) {
       if (wanted[i]) by_input[i] = std::move(results[result++]);
@@ -124,7 +124,7 @@ struct CallBackward : Node {
   static variable_list run_packed(const variable_list& gradients, const std::vector<c10::IValue>& values) {
     compiled::PackedArgs packed(values);
     Backward backward;
-    backward.program = &find_program(packed.unpack<std::string>());
+    backward.program = find_program(packed.unpack<std::string>());
     backward.wanted = packed.unpack<std::vector<bool>>();
     backward.symbols = packed.unpack<std::vector<c10::SymInt>>();
     bool from_residuals = packed.unpack<bool>();
@@ -167,10 +167,11 @@ Tensors call_without_derivative(const CallProgram& program, at::TensorList input
   return results;
 }
 
-Tensors call_and_record(const CallProgram& program, at::TensorList inputs) {
+Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
+  const CallProgram& program = *ref;
   auto symbols = program.signature().bind_symbolic(inputs);  // first of all: the errors name the input
   auto node = c10::make_intrusive<CallBackward>();
-  node->backward.program = &program;
+  node->backward.program = ref;
   node->backward.symbols = std::move(symbols);
   for (const at::Tensor& input : inputs) node->backward.wanted.push_back(input.requires_grad());
   const Derivative* found = nullptr;
@@ -184,7 +185,7 @@ Tensors call_and_record(const CallProgram& program, at::TensorList inputs) {
   Tensors results;
   {
     at::AutoDispatchBelowADInplaceOrView below;
-    results = call(derivative.forward->text(), inputs);
+    results = call((derivative.forward ? *derivative.forward : program).text(), inputs);
   }
   const auto& types = program.signature().outputs();
   for (size_t i = 0; i < types.size(); ++i) {
@@ -212,7 +213,7 @@ Tensors call_forward_mode(const CallProgram& program, at::TensorList inputs) {
   }
   Tensors results = call(program.text(), primals);
   primals.insert(primals.end(), tangents.begin(), tangents.end());
-  Tensors derived = call(program.of_tangents(varied).text(), primals);
+  Tensors derived = call(program.of_tangents(varied)->text(), primals);
   const auto& types = program.signature().outputs();
   for (size_t i = 0, next = 0; i < types.size(); ++i) {
     if (is_floating(types[i].type.dtype))
@@ -222,7 +223,7 @@ Tensors call_forward_mode(const CallProgram& program, at::TensorList inputs) {
 }
 
 Tensors call_autograd(std::string_view text, at::TensorList inputs) {
-  if (std::any_of(inputs.begin(), inputs.end(), is_dual)) return call_forward_mode(find_program(text), inputs);
+  if (std::any_of(inputs.begin(), inputs.end(), is_dual)) return call_forward_mode(*find_program(text), inputs);
   bool differentiate = at::GradMode::is_enabled() &&
                        std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& t) { return t.requires_grad(); });
   if (differentiate) return call_and_record(find_program(text), inputs);

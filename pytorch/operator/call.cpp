@@ -1,10 +1,12 @@
 // The operator weft::call and its kernels for CPU and Meta. The one for Autograd is in autograd.cpp; vmap's in
-// python/weft/_patches/vmap.py.
+// python/weft/_patches/vmap.py. weft::call_, which takes the memory of inputs, is in donated_call.cpp.
 
 #include "operator/call.h"
 
 #include <atomic>
+#include <cstring>
 #include <new>
+#include <span>
 
 #include "operator/openmp_team.h"
 #include "operator/program_table.h"
@@ -32,8 +34,21 @@ runtime::TensorRef reference(const at::Tensor& tensor, DType dtype) {
              program.program().name, tensor.device().str());
 }
 
-Tensors call_cpu(std::string_view text, at::TensorList inputs) {
-  const CallProgram& program = find_program(text);
+void run(const CallProgram& program, const std::vector<int64_t>& symbols, std::span<const runtime::TensorRef> inputs,
+         std::span<const runtime::TensorRef> outputs) {
+  calls.fetch_add(1, std::memory_order_relaxed);
+  try {
+    OpenMpTeam team;
+    program.executable()->run(symbols, inputs, outputs, team);
+  } catch (const std::bad_alloc&) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "weft::call: out of memory while running program @",
+                     program.program().name);
+  }
+}
+
+}  // namespace
+
+Tensors call_cpu(const CallProgram& program, at::TensorList inputs, Donated donated) {
   const Signature& signature = program.signature();
   auto symbols = signature.bind(inputs);
 
@@ -47,25 +62,30 @@ Tensors call_cpu(std::string_view text, at::TensorList inputs) {
   }
   Tensors outputs;
   outputs.reserve(signature.outputs().size());
+  auto donation = program.program().donations.begin();
   for (const Signature::Tensor& output : signature.outputs()) {
-    outputs.push_back(at::detail::empty_cpu(Signature::sizes(output, symbols), output.dtype));
+    const bool takes_input = donation != program.program().donations.end() && donation->result == outputs.size();
+    const size_t input = takes_input ? donation++->input : 0;
+    if (takes_input && donated == Donated::kTaken)
+      outputs.push_back(inputs[input]);
+    else
+      outputs.push_back(at::detail::empty_cpu(Signature::sizes(output, symbols), output.dtype));
     output_refs.push_back(reference(outputs.back(), output.type.dtype));
+    if (!takes_input) continue;
+    if (donated == Donated::kCopied && outputs.back().nbytes() > 0)
+      std::memcpy(output_refs.back().data, input_refs[input].data, outputs.back().nbytes());
+    input_refs[input].data = output_refs.back().data;
   }
-  calls.fetch_add(1, std::memory_order_relaxed);
-  try {
-    OpenMpTeam team;
-    program.executable()->run(symbols, {input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()},
-                              team);
-  } catch (const std::bad_alloc&) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "weft::call: out of memory while running program @",
-                     program.program().name);
-  }
+  run(program, symbols, {input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()});
   return outputs;
 }
 
+namespace {
+
 /// Sizes as SymInts throughout: a plain size would specialise and give a graph per sequence length.
 Tensors call_meta(std::string_view text, at::TensorList inputs) {
-  const Signature& signature = find_program(text).signature();
+  const ProgramRef program = find_program(text);
+  const Signature& signature = program->signature();
   auto symbols = signature.bind_symbolic(inputs);
   Tensors outputs;
   for (const Signature::Tensor& output : signature.outputs()) {
@@ -76,13 +96,18 @@ Tensors call_meta(std::string_view text, at::TensorList inputs) {
 
 /// Any other device.
 Tensors call_elsewhere(std::string_view text, at::TensorList inputs) {
-  const CallProgram& program = find_program(text);
+  const ProgramRef ref = find_program(text);
+  const CallProgram& program = *ref;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_cpu()) wrong_device(program, inputs[i], i);
     check(inputs[i].layout() == at::kStrided, "weft::call: input {} of program @{} must be a dense tensor, but is {}",
           i, program.program().name, c10::str(inputs[i].layout()));
   }
-  return call_cpu(text, inputs);
+  return call_cpu(program, inputs, Donated::kCopied);
+}
+
+Tensors call_on_cpu(std::string_view text, at::TensorList inputs) {
+  return call_cpu(*find_program(text), inputs, Donated::kCopied);
 }
 
 }  // namespace
@@ -104,6 +129,6 @@ Tensors call(std::string_view program, at::TensorList inputs) { return operator_
 
 }  // namespace weft::torch_operator
 
-TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("call", weft::torch_operator::call_cpu); }
+TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("call", weft::torch_operator::call_on_cpu); }
 TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("call", weft::torch_operator::call_meta); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("call", weft::torch_operator::call_elsewhere); }

@@ -7,6 +7,17 @@ namespace weft::torch_operator {
 /// weft::call through PyTorch's dispatcher: differentiable, traceable. Any thread, with or without the GIL.
 std::vector<at::Tensor> call(std::string_view program, at::TensorList inputs);
 
+class CallProgram;
+
+/// What becomes of inputs whose memory results of the program take (ir::Donation).
+enum class Donated : uint8_t {
+  kCopied,  ///< they stay as they are: each result gets a copy of the input, and takes that
+  kTaken    ///< the result is the input's tensor, which must be contiguous and share memory with no other input
+};
+
+/// Runs the program on tensors on the CPU, and returns its results.
+std::vector<at::Tensor> call_cpu(const CallProgram& program, at::TensorList inputs, Donated donated);
+
 /// How often programs ran in this process.
 int64_t calls_so_far();
 

@@ -17,94 +17,169 @@ namespace {
 /// Never destroyed: calls may come while the process ends.
 std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kLookup);
 
-/// By contents; the keys are the programs' own texts. Never destroyed either.
-auto& table = *new std::unordered_map<std::string_view, std::unique_ptr<const CallProgram>>;
-
-/// Counts the calls, to tell which program was called last.
+/// Counts look-ups, to tell which program was asked for last.
 std::atomic<int64_t> uses{1};
 
-/// This thread's recently used programs by the address of their text. Only interned texts are entered. They are never
-/// freed, so an address can't come to mean another text.
-struct RecentProgram {
-  const char* address = nullptr;
-  const CallProgram* program = nullptr;
+}  // namespace
+
+/// All programs, by their texts. Bounded: it gives up executables, and programs that nobody else keeps, of the least
+/// recently used programs.
+class ProgramTable {
+ public:
+  ProgramRef find(std::string_view text) const {
+    std::lock_guard lock(mutex);
+    auto found = programs_.find(text);
+    return found == programs_.end() ? nullptr : found->second;
+  }
+
+  /// The program that is there, or this one.
+  ProgramRef insert(std::string text, ir::Program program) {
+    auto fresh = std::make_shared<const CallProgram>(std::move(text), std::move(program));
+    touch(*fresh);
+    Dropped dropped;  // freed after the lock
+    std::lock_guard lock(mutex);
+    const auto [found, is_new] = programs_.try_emplace(std::string_view(fresh->text()), fresh);
+    if (is_new) drop_programs(dropped);
+    return found->second;
+  }
+
+  /// The executable that the program has by now, or this one.
+  std::shared_ptr<const engine::Executable> compiled(const CallProgram& program,
+                                                     std::shared_ptr<const engine::Executable> executable) {
+    Dropped dropped;
+    std::lock_guard lock(mutex);
+    if (!program.executable_) program.executable_ = std::move(executable);
+    auto kept = program.executable_;
+    drop_executables(dropped);
+    return kept;
+  }
+
+  KeptPrograms kept() const {
+    std::lock_guard lock(mutex);
+    auto executables = std::ranges::count_if(programs_, [](const auto& entry) { return is_compiled(*entry.second); });
+    return {std::ssize(programs_), executables};
+  }
+
+  static void touch(const CallProgram& program) {
+    program.last_use_.store(uses.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+
+ private:
+  struct Dropped {
+    std::vector<ProgramRef> programs;
+    std::vector<std::shared_ptr<const engine::Executable>> executables;
+  };
+  using Aged = std::vector<std::pair<int64_t, const CallProgram*>>;
+
+  static bool is_compiled(const CallProgram& program) { return program.executable_ != nullptr; }
+
+  /// The least recently used of them beyond the limit, and an eighth of it more, so that it isn't reached again soon.
+  static void keep_oldest(Aged& programs) {
+    const auto most = static_cast<size_t>(settings().executables);
+    if (programs.size() <= most) return programs.clear();
+    std::ranges::sort(programs);
+    programs.resize(programs.size() - most + most / 8);
+  }
+
+  /// Frees executables beyond the limit. A call that is running holds its own.
+  void drop_executables(Dropped& dropped) {
+    Aged compiled;
+    for (const auto& [text, program] : programs_)
+      if (is_compiled(*program))
+        compiled.emplace_back(program->last_use_.load(std::memory_order_relaxed), program.get());
+    keep_oldest(compiled);
+    for (const auto& [_, program] : compiled)
+      dropped.executables.push_back(std::exchange(program->executable_, nullptr));
+  }
+
+  /// Frees programs beyond the limit that are not compiled and that nobody else keeps. Their derivatives, which they
+  /// keep, may go the next time.
+  void drop_programs(Dropped& dropped) {
+    if (programs_.size() < next_look_) return;
+    Aged idle;
+    for (const auto& [text, program] : programs_)
+      if (!is_compiled(*program) && program.use_count() == 1)
+        idle.emplace_back(program->last_use_.load(std::memory_order_relaxed), program.get());
+    keep_oldest(idle);
+    for (const auto& [_, program] : idle) {
+      auto found = programs_.find(std::string_view(program->text()));
+      dropped.programs.push_back(std::move(found->second));
+      programs_.erase(found);
+    }
+    next_look_ = programs_.size() + static_cast<size_t>(settings().executables) / 8 + 1;
+  }
+
+  std::unordered_map<std::string_view, ProgramRef> programs_;  ///< the keys are the programs' own texts
+  size_t next_look_ = 0;                                       ///< for programs to drop, at so many programs
 };
-constexpr size_t kRecent = 64;
-thread_local std::array<RecentProgram, kRecent> recent_programs;
 
-RecentProgram& recent_slot(const char* address) {
-  auto bits = reinterpret_cast<uintptr_t>(address);
-  return recent_programs[((bits >> 4) ^ (bits >> 12)) % kRecent];
-}
+namespace {
 
-const CallProgram& insert(std::string text, ir::Program program) {
-  auto fresh = std::make_unique<const CallProgram>(std::move(text), std::move(program));
-  std::lock_guard lock(lookup_mutex());
-  std::string_view key = fresh->text();
-  return *table.try_emplace(key, std::move(fresh)).first->second;
-}
+/// Never destroyed either.
+auto& table = *new ProgramTable;
 
-const CallProgram* find_by_contents(std::string_view text) {
-  std::lock_guard lock(lookup_mutex());
-  auto found = table.find(text);
-  return found == table.end() ? nullptr : found->second.get();
+/// This thread's recently used programs, by the address of their text.
+struct RecentPrograms {
+  static constexpr size_t kCount = 64;
+  struct Entry {
+    const char* address = nullptr;
+    std::weak_ptr<const CallProgram> program;
+  };
+  std::array<Entry, kCount> entries;
+
+  Entry& at(const char* address) {
+    auto bits = reinterpret_cast<uintptr_t>(address);
+    return entries[((bits >> 4) ^ (bits >> 12)) % kCount];
+  }
+  ~RecentPrograms();
+};
+thread_local bool recent_are_gone = false;  // a thread may still call while it ends
+thread_local RecentPrograms recent;
+RecentPrograms::~RecentPrograms() { recent_are_gone = true; }
+
+/// Null unless the address is that of a program that lives: another text at the address of a freed one is not found.
+ProgramRef find_recent(std::string_view text) {
+  if (recent_are_gone) return nullptr;
+  const RecentPrograms::Entry& entry = recent.at(text.data());
+  if (entry.address != text.data()) return nullptr;
+  ProgramRef program = entry.program.lock();
+  return program && program->text().size() == text.size() ? program : nullptr;
 }
 
 }  // namespace
 
 std::mutex& lookup_mutex() { return mutex; }
 
-const CallProgram& find_program(std::string_view text) {
-  RecentProgram& by_address = recent_slot(text.data());
-  if (by_address.address == text.data() && by_address.program->text().size() == text.size()) return *by_address.program;
-  const CallProgram* program = find_by_contents(text);
-  if (!program) program = &insert(std::string(text), ir::parse(text));
-  recent_slot(program->text().data()) = {program->text().data(), program};
-  return *program;
+ProgramRef find_program(std::string_view text) {
+  ProgramRef program = find_recent(text);
+  if (!program) {
+    program = table.find(text);
+    if (!program) program = table.insert(std::string(text), ir::parse(text));
+    const char* address = program->text().data();
+    if (!recent_are_gone) recent.at(address) = {address, program};
+  }
+  ProgramTable::touch(*program);
+  return program;
 }
 
-const CallProgram& intern(ir::Program program) {
+ProgramRef intern(ir::Program program) {
   std::string text = ir::print(program);
-  if (const CallProgram* known = find_by_contents(text)) return *known;
-  return insert(std::move(text), std::move(program));
+  if (ProgramRef known = table.find(text)) return known;
+  return table.insert(std::move(text), std::move(program));
 }
+
+KeptPrograms kept_programs() { return table.kept(); }
 
 CallProgram::CallProgram(std::string text, ir::Program program)
     : text_(std::move(text)), program_(std::move(program)), signature_(program_) {}
 
 std::shared_ptr<const engine::Executable> CallProgram::executable() const {
-  last_use_.store(uses.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
   {
     std::lock_guard lock(lookup_mutex());
     if (executable_) return executable_;
   }
-  auto compiled = engine::compile(text_, program_);
-  {
-    std::lock_guard lock(lookup_mutex());
-    executable_ = compiled;
-  }
-  free_executables();
-  return compiled;
-}
-
-/// Frees the least recently used executables, an eighth of the limit at once. A call that is running holds its own.
-void CallProgram::free_executables() {
-  std::vector<std::shared_ptr<const engine::Executable>> freed;  // after the lock
-  std::lock_guard lock(lookup_mutex());
-  std::vector<std::pair<int64_t, const CallProgram*>> kept;
-  for (const auto& [text, program] : table) {
-    if (program->is_compiled()) kept.emplace_back(program->last_use_.load(std::memory_order_relaxed), program.get());
-  }
-  const auto most = static_cast<size_t>(settings().executables);
-  if (kept.size() <= most) return;
-  std::ranges::sort(kept);
-  kept.resize(kept.size() - most + most / 8);
-  for (const auto& [_, program] : kept) freed.push_back(std::exchange(program->executable_, nullptr));
-}
-
-int64_t kept_executables() {
-  std::lock_guard lock(lookup_mutex());
-  return std::ranges::count_if(table, [](const auto& entry) { return entry.second->is_compiled(); });
+  // Two threads may compile it at once; the first to finish is kept.
+  return table.compiled(*this, engine::compile(program_));
 }
 
 const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const {
@@ -113,29 +188,31 @@ const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const
     if (auto found = derivatives_.find(wanted); found != derivatives_.end()) return *found->second;
   }
   passes::Vjp vjp = passes::vjp(program_, wanted);
-  auto derived = std::make_unique<const Derivative>(
-      Derivative{&intern(std::move(vjp.forward)), &intern(std::move(vjp.backward)), std::move(vjp.saved_inputs),
-                 std::move(vjp.saved_outputs), vjp.residuals});
+  ProgramRef forward = intern(std::move(vjp.forward));
+  if (forward->text() == text_) forward = nullptr;
+  auto derived = std::make_unique<const Derivative>(Derivative{std::move(forward), intern(std::move(vjp.backward)),
+                                                               std::move(vjp.saved_inputs),
+                                                               std::move(vjp.saved_outputs), vjp.residuals});
   std::lock_guard lock(lookup_mutex());
   return *derivatives_.try_emplace(wanted, std::move(derived)).first->second;
 }
 
-const CallProgram& CallProgram::derive(Derived& known, const std::vector<bool>& inputs,
-                                       ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const {
+ProgramRef CallProgram::derive(Derived& known, const std::vector<bool>& inputs,
+                               ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const {
   {
     std::lock_guard lock(lookup_mutex());
-    if (auto found = known.find(inputs); found != known.end()) return *found->second;
+    if (auto found = known.find(inputs); found != known.end()) return found->second;
   }
-  const CallProgram& derived = intern(pass(program_, inputs));
+  ProgramRef derived = intern(pass(program_, inputs));
   std::lock_guard lock(lookup_mutex());
-  return *known.try_emplace(inputs, &derived).first->second;
+  return known.try_emplace(inputs, std::move(derived)).first->second;
 }
 
-const CallProgram& CallProgram::of_primals(const std::vector<bool>& wanted) const {
+ProgramRef CallProgram::of_primals(const std::vector<bool>& wanted) const {
   return derive(of_primals_, wanted, passes::vjp_of_primals);
 }
 
-const CallProgram& CallProgram::of_tangents(const std::vector<bool>& varied) const {
+ProgramRef CallProgram::of_tangents(const std::vector<bool>& varied) const {
   return derive(of_tangents_, varied, passes::jvp_of_primals);
 }
 

@@ -15,6 +15,8 @@
 namespace weft::torch_operator {
 
 class CallProgram;
+/// Whoever has one keeps the program.
+using ProgramRef = std::shared_ptr<const CallProgram>;
 
 /// Guards short look-ups, here and in pytorch/override. Never held while parsing, deriving, compiling or calling out;
 /// held across a fork (base/fork.h).
@@ -22,14 +24,14 @@ std::mutex& lookup_mutex();
 
 /// The result of passes::vjp, with its two programs interned.
 struct Derivative {
-  const CallProgram* forward;
-  const CallProgram* backward;
+  ProgramRef forward;  ///< null where it is the program itself, which would keep itself otherwise
+  ProgramRef backward;
   std::vector<int64_t> saved_inputs, saved_outputs;
   int64_t residuals;
 };
 
-/// A program that the operator was called with. It is never freed, so the address of its text identifies it. All
-/// functions may be called from several threads at once.
+/// A program that the operator was called with, from its text to its executable and its derivatives. As long as it
+/// lives the address of its text identifies it. All functions may be called from several threads at once.
 class CallProgram {
  public:
   CallProgram(std::string text, ir::Program program);
@@ -37,39 +39,42 @@ class CallProgram {
   const std::string& text() const { return text_; }
   const ir::Program& program() const { return program_; }
   const Signature& signature() const { return signature_; }
-  /// Compiled at the first use. At most Settings::executables are kept, the most recently used ones.
+  /// Compiled at the first use. At most Settings::executables are kept, of the most recently used programs.
   std::shared_ptr<const engine::Executable> executable() const;
-  /// Under lookup_mutex().
-  bool is_compiled() const { return executable_ != nullptr; }
   /// Derived at the first use of each `wanted`: for each input, whether its gradient is asked for.
   const Derivative& derivative(const std::vector<bool>& wanted) const;
   /// The program of passes::vjp_of_primals.
-  const CallProgram& of_primals(const std::vector<bool>& wanted) const;
+  ProgramRef of_primals(const std::vector<bool>& wanted) const;
   /// The program of passes::jvp_of_primals.
-  const CallProgram& of_tangents(const std::vector<bool>& varied) const;
+  ProgramRef of_tangents(const std::vector<bool>& varied) const;
 
  private:
+  friend class ProgramTable;
+  using Derived = std::map<std::vector<bool>, ProgramRef>;
+  ProgramRef derive(Derived& known, const std::vector<bool>& inputs,
+                    ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const;
+
   std::string text_;
   ir::Program program_;
   Signature signature_;
-  static void free_executables();
   mutable std::shared_ptr<const engine::Executable> executable_;  ///< under lookup_mutex()
   mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
-  using Derived = std::map<std::vector<bool>, const CallProgram*>;
-  const CallProgram& derive(Derived& known, const std::vector<bool>& inputs,
-                            ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const;
   mutable Derived of_primals_, of_tangents_;
 };
 
-/// The program of that text: found by the text's address if it is an interned one, else by its contents, else parsed.
-/// User's error if it doesn't parse.
-const CallProgram& find_program(std::string_view text);
-
-/// How many programs have been compiled and are kept.
-int64_t kept_executables();
+/// The program of that text: found by the text's address if it is that of a program, else by its contents, else parsed.
+/// User's error if it doesn't parse. Programs that nobody else keeps are freed when there are many, the least recently
+/// used first.
+ProgramRef find_program(std::string_view text);
 
 /// As find_program, for a program that is there already.
-const CallProgram& intern(ir::Program program);
+ProgramRef intern(ir::Program program);
+
+/// How many programs are kept, and how many of them are compiled.
+struct KeptPrograms {
+  int64_t programs = 0, executables = 0;
+};
+KeptPrograms kept_programs();
 
 }  // namespace weft::torch_operator

@@ -19,24 +19,37 @@ using Tensors = std::vector<Tensor>;
 using Form = RnnConfig::Form;
 
 /// Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
-auto& programs = *new std::map<RnnConfig, const torch_operator::CallProgram*>;
+auto& programs = *new std::map<RnnConfig, std::weak_ptr<const torch_operator::CallProgram>>;
+
+thread_local bool last_is_gone = false;  // a thread may still call while it ends
+
+/// The program that this thread asked for last.
+struct LastProgram {
+  RnnConfig config;
+  torch_operator::ProgramRef program;
+  ~LastProgram() { last_is_gone = true; }
+};
+thread_local LastProgram last;
 
 /// The configuration's program, written at its first use.
-const torch_operator::CallProgram& program_for(const RnnConfig& config) {
-  thread_local std::pair<RnnConfig, const torch_operator::CallProgram*> last{};
-  if (last.second && last.first == config) return *last.second;
-  const torch_operator::CallProgram* known = nullptr;
+torch_operator::ProgramRef program_for(const RnnConfig& config) {
+  if (!last_is_gone && last.program && last.config == config) return last.program;
+  torch_operator::ProgramRef program;
   {
     std::lock_guard lock(torch_operator::lookup_mutex());
-    if (auto found = programs.find(config); found != programs.end()) known = found->second;
+    if (auto found = programs.find(config); found != programs.end()) program = found->second.lock();
   }
-  if (!known) {
-    known = &torch_operator::intern(rnn_program(config));
+  if (!program) {
+    program = torch_operator::intern(rnn_program(config));
     std::lock_guard lock(torch_operator::lookup_mutex());
-    programs.emplace(config, known);
+    std::erase_if(programs, [](const auto& entry) { return entry.second.expired(); });
+    programs.insert_or_assign(config, program);
   }
-  last = {config, known};
-  return *known;
+  if (!last_is_gone) {
+    last.config = config;
+    last.program = program;
+  }
+  return program;
 }
 
 /// One program.
@@ -50,7 +63,8 @@ Tensors run_program(const RnnConfig& config, const LayerInputs& given, const App
   if (masks) {
     for (int64_t i = 0; i < config.layers * config.directions(); ++i) masks(inputs, i % config.directions());
   }
-  return torch_operator::call(program_for(config).text(), inputs);
+  const torch_operator::ProgramRef program = program_for(config);
+  return torch_operator::call(program->text(), inputs);
 }
 
 Tensors run(RnnConfig config, const RnnCall& call) {

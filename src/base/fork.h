@@ -24,7 +24,7 @@ namespace weft {
 /// a team, since a child does not use teams.
 enum class LockRank {
   kLookup,    ///< programs by text, derivatives, warnings given (pytorch/operator, pytorch/override)
-  kEngine,    ///< executables by text, statistics
+  kEngine,    ///< statistics
   kCompiler,  ///< LLVM at work on modules, in any number of threads (ForkGate)
   kLinker,    ///< the session that machine code is linked, looked up and freed in
   kLayouts,   ///< of buffers, kept from call to call

@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <mutex>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "base/memory_range.h"
 #include "engine/native.h"
 #include "ir/parser.h"
 
@@ -15,34 +15,29 @@ namespace {
 /// The state of the engine in this process. Never destroyed, since threads may still call while the process exits.
 struct State {
   std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kEngine);
-  std::unordered_map<std::string, std::weak_ptr<const Executable>> executables;
-  size_t live = 0;  ///< how many of these were in use at the last sweep
   Stats counted;
-
-  /// Forgets executables that nobody holds, once their number may have doubled.
-  void sweep() {
-    if (executables.size() < 2 * live + 64) return;
-    std::erase_if(executables, [](const auto& entry) { return entry.second.expired(); });
-    live = executables.size();
-  }
 };
 
 State& state = *new State;
 
-std::shared_ptr<const Executable> build(ir::Program program) {
-  auto start = std::chrono::steady_clock::now();
-  NativeResult result = native(std::move(program));
-  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  std::lock_guard lock(state.mutex);
-  ++state.counted.compiled;
-  state.counted.object_cache_hits += result.from_cache;
-  state.counted.instructions += result.instructions;
-  state.counted.compile_seconds += seconds.count();
-  return std::move(result.executable);
-}
-
 std::string text_of(const runtime::TensorRef& tensor) {
   return ir::to_string(ir::Type{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}});
+}
+
+/// Checks that inputs whose memory results take share it with no other input.
+void check_donated(const ir::Program& program, std::span<const runtime::TensorRef> inputs) {
+  if (program.donations.empty()) return;
+  std::vector<MemoryRange> ranges;
+  for (const runtime::TensorRef& input : inputs) {
+    int64_t bytes = size_of(input.dtype);
+    for (int64_t size : input.sizes) bytes *= size;
+    const auto* first = static_cast<const std::byte*>(input.data);
+    ranges.push_back({first, first + bytes});
+  }
+  for (const ir::Donation& donation : program.donations) ranges[donation.input].is_written = true;
+  if (auto overlap = find_overlap(ranges))
+    user_error("weft::call: inputs {} and {} of program @{} share memory, in which a result is stored", overlap->first,
+               overlap->second, program.name);
 }
 
 }  // namespace
@@ -64,38 +59,23 @@ void Executable::run(std::span<const runtime::TensorRef> inputs, std::span<const
     auto given = [&](size_t input) { return text_of(inputs[input]); };
     user_error("weft::call: {}", types.complaint(*misfit, text, given));
   }
+  check_donated(program(), inputs);
   run(symbols, inputs, outputs, team);
 }
 
-namespace {
-
-/// The executable that is kept for the text, or that of `make_program`.
-template <typename MakeProgram>
-std::shared_ptr<const Executable> find_or_build(std::string key, MakeProgram make_program) {
-  {
-    std::lock_guard lock(state.mutex);
-    if (auto found = state.executables.find(key); found != state.executables.end())
-      if (auto executable = found->second.lock()) return executable;
-  }
-  // Two threads may build the same program at once; the first to finish is kept.
-  auto executable = build(make_program());
+std::shared_ptr<const Executable> compile(ir::Program program) {
+  auto start = std::chrono::steady_clock::now();
+  NativeResult result = native(std::move(program));
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::lock_guard lock(state.mutex);
-  state.sweep();
-  auto& known = state.executables[std::move(key)];
-  if (auto other = known.lock()) return other;
-  known = executable;
-  return executable;
+  ++state.counted.compiled;
+  state.counted.object_cache_hits += result.from_cache;
+  state.counted.instructions += result.instructions;
+  state.counted.compile_seconds += seconds.count();
+  return std::move(result.executable);
 }
 
-}  // namespace
-
-std::shared_ptr<const Executable> compile(std::string_view text) {
-  return find_or_build(std::string(text), [&] { return ir::parse(text); });
-}
-
-std::shared_ptr<const Executable> compile(std::string_view text, const ir::Program& program) {
-  return find_or_build(std::string(text), [&] { return program; });
-}
+std::shared_ptr<const Executable> compile(std::string_view text) { return compile(ir::parse(text)); }
 
 Stats stats() {
   std::lock_guard lock(state.mutex);

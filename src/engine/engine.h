@@ -24,11 +24,13 @@ class Executable {
   /// Checks the inputs of a call, and gives symbols their values.
   virtual const ir::Binder& binder() const = 0;
   /// With inputs that fit the program, and binder()'s values of symbols for them. Outputs are dense, of the sizes that
-  /// the program's types give, allocated by the caller, and overlap nothing. std::bad_alloc when the arena can't be
-  /// had.
+  /// the program's types give, allocated by the caller, and overlap nothing. But a result that takes an input's memory
+  /// (ir::Donation) has the input's address, and that input overlaps no other. std::bad_alloc when the arena can't be
+  /// had. After an error the memory of outputs, so of donated inputs, holds anything.
   virtual void run(const std::vector<int64_t>& symbols, std::span<const runtime::TensorRef> inputs,
                    std::span<const runtime::TensorRef> outputs, runtime::Team& team) const = 0;
-  /// The same after checking the inputs. User's error naming the input, what it must be and what it is.
+  /// The same after checking the inputs. User's error naming the input, what it must be and what it is, or the two that
+  /// share memory.
   void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
            runtime::Team& team) const;
   /// The buffer plan as text, for these sizes of symbols: a line a buffer, the last line the peak in bytes.
@@ -37,11 +39,10 @@ class Executable {
   virtual std::string plan_text() const = 0;
 };
 
-/// The executable of a program's text. It is compiled, unless somebody still holds that of the same text. User's error
-/// if the text doesn't parse.
+/// Compiles a program; nothing is kept (pytorch/operator/program_table.h does).
+std::shared_ptr<const Executable> compile(ir::Program program);
+/// The same of a text. User's error if it doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
-/// The same for a program that is parsed already, of that text.
-std::shared_ptr<const Executable> compile(std::string_view text, const ir::Program& program);
 
 /// Counts since the process began: programs compiled, seconds, cache hits, and for each reason how often something ran
 /// in the interpreter instead of in machine code.

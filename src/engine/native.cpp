@@ -46,6 +46,10 @@ class Native : public Executable {
            std::span<const runtime::TensorRef> outputs, runtime::Team& team) const override {
     internal_check(outputs.size() == program_.body.results.size(), "@{} has {} outputs, got memory for {}",
                    program_.name, program_.body.results.size(), outputs.size());
+    for (const ir::Donation& donation : program_.donations)
+      internal_check(outputs[donation.result].data == inputs[donation.input].data,
+                     "@{}: result {} should lie in the memory of input {}", program_.name, donation.result,
+                     donation.input);
     std::vector<const void*> from;
     std::vector<void*> to;
     for (const runtime::TensorRef& input : inputs) from.push_back(input.data);

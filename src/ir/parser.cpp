@@ -30,7 +30,7 @@ class Parser : private SizeParser {
     expect_punct('{');
     parse_ops(program_.body, 0);
     expect_word("return");
-    if (token_.kind == TokenKind::kValue) program_.body.results = parse_values();
+    if (token_.kind == TokenKind::kValue) parse_results();
     expect_punct('}');
     if (token_.kind != TokenKind::kEnd) fail_expected("the end of the text");
     at(start, [&] { verify(program_); });
@@ -190,6 +190,21 @@ class Parser : private SizeParser {
       program_.body.args.push_back(define(name, parse_type()));
     } while (accept_punct(','));
     expect_punct(')');
+  }
+
+  /// `%a, %b in %x`, at least one.
+  void parse_results() {
+    do {
+      std::vector<ValueId>& results = program_.body.results;
+      results.push_back(look_up(expect(TokenKind::kValue, "a value, as %x")));
+      if (!is_word("in")) continue;
+      advance();
+      Token name = expect(TokenKind::kValue, "the input whose memory the result takes, as %x");
+      const auto& inputs = program_.body.args;
+      const auto input = std::ranges::find(inputs, look_up(name));
+      if (input == inputs.end()) fail(name, fmt::format("return: {} is no input of the program", name.text));
+      program_.donations.push_back({static_cast<size_t>(input - inputs.begin()), results.size() - 1});
+    } while (accept_punct(','));
   }
 
   /// Ops until `return` or `yield`.

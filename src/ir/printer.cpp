@@ -107,8 +107,8 @@ class Printer {
     }
     out_ += ") {\n";
     for (const Op& op : program_.body.ops) print_op(op, 1);
-    std::string results = list(program_.body.results);
-    out_ += results.empty() ? "  return\n}\n" : "  return " + results + "\n}\n";
+    const std::string returned = results();
+    out_ += returned.empty() ? "  return\n}\n" : "  return " + returned + "\n}\n";
     return std::move(out_);
   }
 
@@ -120,6 +120,20 @@ class Printer {
   std::string list(const std::vector<ValueId>& ids, size_t first = 0, size_t last = ~size_t{0}) const {
     std::string text;
     for (size_t i = first; i < std::min(last, ids.size()); ++i) text += (text.empty() ? "" : ", ") + names_.of(ids[i]);
+    return text;
+  }
+
+  /// `%a, %b in %x`.
+  std::string results() const {
+    std::string text;
+    auto donation = program_.donations.begin();
+    for (size_t i = 0; i < program_.body.results.size(); ++i) {
+      text += (i ? ", " : "") + names_.of(program_.body.results[i]);
+      if (donation == program_.donations.end() || donation->result != i) continue;
+      const auto& inputs = program_.body.args;
+      text += " in " + names_.of(donation->input < inputs.size() ? inputs[donation->input] : kNoValue);
+      ++donation;
+    }
     return text;
   }
 

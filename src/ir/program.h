@@ -119,11 +119,19 @@ struct SliceRange {
 /// What a slice takes; none if a bound is no number.
 std::optional<SliceRange> constant_range(const Op& slice);
 
+/// A result that takes the memory of an input, `return %p2 in %p`: the caller gives the memory up, and finds the result
+/// in it. Both by position. Results' values don't depend on it.
+struct Donation {
+  size_t input, result;
+  bool operator==(const Donation&) const = default;
+};
+
 /// A program: a function from tensors to tensors. A plain value: copy it to keep it.
 struct Program {
   std::string name = "main";
   std::vector<Value> values;
   Block body;
+  std::vector<Donation> donations;  ///< by result; an input is in at most one
 
   const Type& type(ValueId id) const { return values[id].type; }
   ValueId new_value(Type type, std::string name = "");

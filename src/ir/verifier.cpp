@@ -14,6 +14,7 @@ class Verifier {
 
   void run() {
     verify_block(program_.body, 0);
+    check_donations();
     check_symbols();
   }
 
@@ -85,6 +86,21 @@ class Verifier {
       check(types[i] == declared[i], "{}: gives {}, but {} is {}", name, to_string(types[i]), spell(op.results[i]),
             to_string(declared[i]));
       define(op.results[i]);
+    }
+  }
+
+  void check_donations() const {
+    const std::vector<ValueId>&inputs = program_.body.args, &results = program_.body.results;
+    std::set<size_t> donated;
+    for (size_t i = 0; i < program_.donations.size(); ++i) {
+      const auto [input, result] = program_.donations[i];
+      const bool in_order = i == 0 || program_.donations[i - 1].result < result;
+      check(in_order && result < results.size() && input < inputs.size(),
+            "return: result {} cannot take the memory of input {}", result, input);
+      check(donated.insert(input).second, "return: the memory of {} is given to two results", spell(inputs[input]));
+      check(program_.type(results[result]) == program_.type(inputs[input]),
+            "return: {} is {}, and cannot take the memory of {}, which is {}", spell(results[result]),
+            to_string(program_.type(results[result])), spell(inputs[input]), to_string(program_.type(inputs[input])));
     }
   }
 

@@ -39,10 +39,14 @@ class Planner {
     std::vector<int64_t> outputs;
     for (size_t i = 0; i < body.results.size(); ++i)
       outputs.push_back(add_buffer(body.results[i], Storage::kOutput, static_cast<int64_t>(i)));
+    for (const ir::Donation& donation : program_.donations)
+      schedule_.plan.buffers[static_cast<size_t>(outputs[donation.result])].donor =
+          static_cast<int64_t>(donation.input);
     schedule_.body = take_block_(body);
     add_stages(body, schedule_.body, outputs);
     add_aliases(body);
     extend_lives(schedule_.body);
+    check_donations(outputs);
     calls_out_ = std::ranges::any_of(body.ops, calls_out);
     schedule_.plan.stages = describe(schedule_.body, "stage");
     schedule_.plan.stage_count = stages_;
@@ -52,6 +56,17 @@ class Planner {
   }
 
  private:
+  /// The memory of an input is written in the last stage that reads the input at the earliest; that the same stage may
+  /// do both, fuse has seen to.
+  void check_donations(const std::vector<int64_t>& outputs) const {
+    for (const ir::Donation& donation : program_.donations) {
+      const auto written = static_cast<size_t>(outputs[donation.result]);
+      internal_check(schedule_.plan.buffers[donation.input].last <= schedule_.plan.buffers[written].first,
+                     "@{}: input {} is read after result {} was stored in its memory", program_.name, donation.input,
+                     donation.result);
+    }
+  }
+
   // ---- buffers
 
   int64_t add_buffer(ValueId value, Storage storage, int64_t index = 0) {

@@ -19,6 +19,9 @@ constexpr size_t kFew = 128;
 /// Of many buffers so many are tried in so many outputs, and the others lie in the arena.
 constexpr size_t kMostHosted = 64, kMostHosts = 8;
 
+/// Whether buffers may lie in this one's memory until it is written. That of an input holds the input till then.
+bool is_host(const BufferPlan& buffer) { return buffer.storage == Storage::kOutput && buffer.donor < 0; }
+
 bool live_together(const BufferPlan& a, const BufferPlan& b) { return a.first <= b.last && b.first <= a.last; }
 
 /// The arena, or the memory of an output until that is written, and the buffers placed in it.
@@ -101,7 +104,7 @@ void ArenaPlanner::stack_buffers() {
   std::ranges::stable_sort(large_, std::greater<>(), [&](uint32_t i) { return wanted[i].bytes; });
   large_.resize(kMostHosted);
   for (size_t i = 0; i < plan_.buffers.size(); ++i)
-    if (plan_.buffers[i].storage == Storage::kOutput) hosts_.push_back(i);
+    if (is_host(plan_.buffers[i])) hosts_.push_back(i);
   std::ranges::stable_sort(hosts_, std::greater<>(), [&](size_t i) { return middling_bytes(plan_.buffers[i]); });
   hosts_.resize(std::min(hosts_.size(), kMostHosts));
 }
@@ -137,7 +140,7 @@ void ArenaPlanner::place_few(const std::vector<int64_t>& symbol_values, bool use
   Space arena(plan_, layout);
   std::vector<Space> outputs;
   for (size_t i = 0; uses_outputs && i < plan_.buffers.size(); ++i)
-    if (plan_.buffers[i].storage == Storage::kOutput) outputs.emplace_back(plan_, layout, i, symbol_values);
+    if (is_host(plan_.buffers[i])) outputs.emplace_back(plan_, layout, i, symbol_values);
   for (size_t i : order) {
     auto takes = [&](Space& space) { return space.add(arena_[i], bytes[i]); };
     if (bytes[i] < kHostedFrom || std::ranges::none_of(outputs, takes)) takes(arena);
@@ -166,6 +169,10 @@ std::string host_name(const Plan& plan, int64_t host) {
   return host < 0 ? "" : fmt::format(" of output {}", plan.buffers[static_cast<size_t>(host)].index);
 }
 
+std::string donor_name(const BufferPlan& buffer) {
+  return buffer.donor < 0 ? "" : fmt::format(" in input {}", buffer.donor);
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values) {
@@ -181,8 +188,8 @@ std::string describe(const Plan& plan, const std::vector<int64_t>& symbol_values
     else if (buffer.storage == Storage::kStep)
       text += fmt::format("{}: {} bytes a step, stages {} to {}\n", buffer.name, bytes, buffer.first, buffer.last);
     else
-      text += fmt::format("{}: {} bytes, {} {}\n", buffer.name, bytes,
-                          buffer.storage == Storage::kInput ? "input" : "output", buffer.index);
+      text += fmt::format("{}: {} bytes, {} {}{}\n", buffer.name, bytes,
+                          buffer.storage == Storage::kInput ? "input" : "output", buffer.index, donor_name(buffer));
   }
   return text + fmt::format("peak {} bytes\n", layout.bytes);
 }

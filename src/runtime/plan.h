@@ -22,7 +22,8 @@ enum class Storage : uint8_t {
 struct BufferPlan {
   std::string name;
   Storage storage = Storage::kArena;
-  int64_t index = 0;  ///< which input or output
+  int64_t index = 0;   ///< which input or output
+  int64_t donor = -1;  ///< of an output: the input in whose memory it lies, or -1
   int64_t element_size = 4;
   DimExpr elements;
   int64_t copies = 1;           ///< the number of consecutive instances, each padded to a cache line,
@@ -36,6 +37,7 @@ struct BufferPlan {
     return std::tuple{Field{"name", &Self::name},
                       Field{"storage", &Self::storage},
                       Field{"index", &Self::index},
+                      Field{"donor", &Self::donor},
                       Field{"element_size", &Self::element_size},
                       Field{"elements", &Self::elements},
                       Field{"copies", &Self::copies},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -284,3 +286,39 @@ def test_profiler_names_the_operator():
     with torch.profiler.profile() as profile:
         weft.call(AFFINE, affine_inputs())
     assert "weft::call" in {event.key for event in profile.key_averages()}
+
+
+def test_programs_that_nobody_keeps_are_freed():
+    code = """
+import gc, threading, torch, weft
+from weft import _C
+
+def text(i):
+    return (f"program @p{i}(%x: f32[N]) {{ %c = constant {{value = {i}}} : f32[] "
+            "%b = broadcast %c {dims = []} : f32[N] %s = sin %x : f32[N] %y = mul %s, %b : f32[N] return %y }")
+
+def round(first):
+    x = torch.ones(3, requires_grad=True)
+    held = []
+    for i in range(first, first + 60):
+        (y,) = weft.call(text(i), [x])
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+        assert torch.allclose(y, i * x.sin()) and torch.allclose(gradient, i * x.cos())
+        if i % 10 == 0:
+            held.append((i, weft.call(text(i), [x])[0]))
+        if i % 7 == 0:  # what was dropped is made again
+            assert torch.allclose(weft.call(text(first), [x])[0], first * x.sin())
+    for i, y in held:  # their backwards keep their programs
+        (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        assert torch.allclose(gradient, i * x.cos())
+
+threads = [threading.Thread(target=round, args=(first,)) for first in (1, 1, 1001)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+round(2001)
+programs, executables = _C.kept_programs()
+assert executables <= 4 and programs < 60, (programs, executables)
+round(1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"WEFT_EXECUTABLES": "4"}, timeout=300)
+    assert done.returncode == 0

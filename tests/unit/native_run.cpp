@@ -16,6 +16,11 @@ using runtime::GuardedMemory;
 
 namespace {
 
+/// Whether a result takes the memory of the input.
+bool result_in(const ir::Program& program, size_t input) {
+  return std::ranges::find(program.donations, input, &ir::Donation::input) != program.donations.end();
+}
+
 /// The same with inputs that cannot be written and outputs of which nothing beside them is, all of them byte for byte
 /// beside a page that faults. `outputs` are filled in.
 void run_guarded(const engine::Executable& executable, const std::vector<Array>& inputs, std::vector<Array>& outputs,
@@ -26,12 +31,13 @@ void run_guarded(const engine::Executable& executable, const std::vector<Array>&
     return runtime::TensorRef{memory.back().data(), array.dtype, array.sizes};
   };
   std::vector<runtime::TensorRef> from, to;
-  for (const Array& input : inputs) {
-    from.push_back(guard(input));
-    std::ranges::copy(input.bytes, memory.back().data());
-    memory.back().make_read_only();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    from.push_back(guard(inputs[i]));
+    std::ranges::copy(inputs[i].bytes, memory.back().data());
+    if (!result_in(executable.program(), i)) memory.back().make_read_only();
   }
   for (const Array& output : outputs) to.push_back(guard(output));
+  for (const ir::Donation& donation : executable.program().donations) to[donation.result] = from[donation.input];
   executable.run(from, to, team);
   for (const GuardedMemory& each : memory)
     internal_check(each.is_intact(), "the run wrote beside an output of {} bytes", each.bytes());
@@ -86,6 +92,10 @@ std::vector<Array> run_native(const std::string& text, const std::vector<Array>&
     return outputs;
   }
   for (Array& output : outputs) to.push_back({output.bytes.data(), output.dtype, output.sizes});
+  for (const ir::Donation& donation : executable->program().donations) {
+    outputs[donation.result].bytes = inputs[donation.input].bytes;
+    from[donation.input].data = to[donation.result].data = outputs[donation.result].bytes.data();
+  }
   executable->run(from, to, team);
   return outputs;
 }

@@ -11,7 +11,7 @@ namespace weft::testing {
 
 /// The program's outputs by the engine, into memory that held something else. With Settings::guard it runs twice, with
 /// inputs and outputs right before and right behind pages that fault: internal error where the two differ, or where
-/// anything beside an output is written.
+/// anything beside an output is written. A result that takes an input's memory takes that of a copy.
 std::vector<interpreter::Array> run_native(const std::string& text, const std::vector<interpreter::Array>& inputs,
                                            const ir::Bindings& bindings, runtime::Team& team);
 

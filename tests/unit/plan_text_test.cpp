@@ -28,8 +28,8 @@ Plan everything() {
   plan.work = {rows};
   plan.stage_count = 17;
   plan.buffers.resize(3);
-  plan.buffers[0] = {"%x", Storage::kInput, 1, 8, rows, 1, 0, 0, 0};
-  plan.buffers[1] = {"%y", Storage::kOutput, 0, 4, {}, 2, 2, 3, 9};
+  plan.buffers[0] = {"%x", Storage::kInput, 1, -1, 8, rows, 1, 0, 0, 0};
+  plan.buffers[1] = {"%y", Storage::kOutput, 0, 1, 4, {}, 2, 2, 3, 9};
   plan.buffers[2].storage = Storage::kStep;
   StagePlan scan;
   scan.kind = StagePlan::Kind::kScan;

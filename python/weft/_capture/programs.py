@@ -223,7 +223,7 @@ def kept() -> dict[str, int]:
     compiled programs are."""
     programs = _cache.programs()
     size = sum(program.bytes for program in programs)
-    return {"programs": len(programs), "most": _cache.limit, "bytes": size, "executables": _C.kept_executables()}
+    return {"programs": len(programs), "most": _cache.limit, "bytes": size, "executables": _C.kept_programs()[1]}
 
 
 class _Cache:

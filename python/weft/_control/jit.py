@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -14,13 +14,15 @@ from weft import _C
 from weft._base import trees
 from weft._capture import programs
 from weft._capture.runs import Function
+from weft._capture.traced import Traced
+from weft._control.donation import Donated, call_pairs, run_plainly
 from weft._control.eval_frame import without_dynamo
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def jit(fn: Callable[P, R]) -> Callable[P, R]:
+def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, R]:
     """`fn` as one program: its scans, what is before, between and behind them, compiled together.
 
         @weft.jit
@@ -34,39 +36,70 @@ def jit(fn: Callable[P, R]) -> Callable[P, R]:
     these: a cache that grows, a convolution's image. Another size of a last dim compiles once more. What `fn` may do is
     what a step of weft.scan may. It is differentiable like any function of PyTorch.
 
+    `donate` names positional arguments whose memory the call may have for their new values, which `fn` returns first,
+    in this order (of one argument alone, as its whole result). They are changed in place, nothing is allocated for
+    them, and the result holds these same tensors:
+
+        def sgd(params, grads):
+            return [p - 0.1 * g for p, g in zip(params, grads)]
+
+        with torch.no_grad():
+            weft.jit(sgd, donate=0)(params, grads)
+
+    A donated tensor must be contiguous and share memory with no other tensor that `fn` reads. There is no derivative
+    then. After an error that the run itself finds (an index out of range), donated tensors hold anything.
+
     A function that can't be one program runs as it is, which `weft.stats()` counts and a warning tells once.
 
     Raises:
-        TypeError: `fn` is not callable.
-        RuntimeError: when called, if `fn` has a side effect or lets Python decide by a tensor's value.
+        TypeError: `fn` is not callable, `donate` names no positions; when called, if the results aren't the new values
+            of donated arguments.
+        RuntimeError: when called, if `fn` has a side effect or lets Python decide by a tensor's value; if a donated
+            tensor shares memory with another, or one that is read requires grad while grad mode is on.
     """
     if not callable(fn):
         raise TypeError(f"weft.jit: takes a function, but got {type(fn).__name__}")
+    given_up = tuple(donate) if isinstance(donate, Sequence) else (donate,)
+    if len(set(given_up)) < len(given_up) or not all(type(i) is int and i >= 0 for i in given_up):
+        raise TypeError(f"weft.jit: donate takes positions of arguments, each once, but got {donate!r}")
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if any(i >= len(args) for i in given_up):
+            raise TypeError(f"weft.jit: argument {max(given_up)} is donated, but there are {len(args)} positional ones")
+
+        def plainly() -> R:
+            return run_plainly(fn, args, kwargs, given_up) if given_up else fn(*args, **kwargs)
+
         if torch.compiler.is_dynamo_compiling() or not _C.active():
-            return fn(*args, **kwargs)
+            return plainly()
         with without_dynamo():
-            return programs.or_else("weft.jit", lambda: _run(fn, args, kwargs), lambda: fn(*args, **kwargs))
+            return programs.or_else("weft.jit", lambda: _run(fn, args, kwargs, given_up), plainly)
 
     return functools.update_wrapper(call, fn) if hasattr(fn, "__name__") else call
 
 
-def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...]) -> Any:
     leaves, spec = trees.flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    donated = Donated.of(donate, leaves, spec) if donate else None
 
     def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
         results, results_spec = trees.flatten(fn(*args, **kwargs))
         constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
-        return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants)
+        try:
+            pairs = donated.pairs(results, results_spec) if donated else []
+        except TypeError:  # of these arguments, which have other sizes while the function is traced
+            pairs = Donated.of(donate, *trees.flatten((args, kwargs))).pairs(results, results_spec)
+        return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants, pairs)
 
     function = Function(flat, leaves, spec, "weft.jit: the function", (fn,), _dynamic_dims, _more_dynamic_dims)
-    found = programs.find("weft.jit", None, [function], lambda traces: traces[0].program)
+    found = programs.find("weft.jit", donate, [function], _program)
     shapes = [tensor.shape for tensor in tensors]
     noise = programs.draw(found.program.noise, shapes, tensors, None, None)
-    ((results_spec, constants),) = found.extra
-    results = iter(torch.ops.weft.call(found.program.text, [*tensors, *noise, *found.inputs]))
+    ((results_spec, constants, pairs),) = found.extra
+    inputs = [*tensors, *noise, *found.inputs]
+    text = found.program.text
+    results = iter(call_pairs(text, inputs, pairs) if pairs else torch.ops.weft.call(text, inputs))
     return pytree.tree_unflatten([next(results) if c is None else c[0] for c in constants], results_spec)
 
 
@@ -74,6 +107,11 @@ def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
     """All but the last, features for which code of their number is faster; of images (batch, channels, height, ...)
     all."""
     return tuple(range(tensor.dim() if tensor.dim() > 3 else max(tensor.dim() - 1, 1)))
+
+
+def _program(traces: list[Traced]) -> str:
+    pairs = traces[0].extra[2]
+    return _C.donate(traces[0].program, pairs) if pairs else traces[0].program
 
 
 def _dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ void tidy(Program& program) { run_passes(program, kTidy); }
 /// inputs...).
 Program joint(const Program& original, const std::vector<bool>& wanted, Keep keep) {
   Program program = original;
+  program.donations.clear();  // the derivative reads inputs that the program may have overwritten
   size_t inputs = program.body.args.size();
   check(wanted.size() == inputs, "vjp: the program has {} inputs, but wanted has {}", inputs, wanted.size());
   run_passes(program, kBefore);

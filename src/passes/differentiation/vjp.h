@@ -40,6 +40,8 @@ enum class Keep { kBalanced, kMinimal, kCheckpoint };
 /// Canonicalises and hoists the program first, and tidies both results. Stands before the pipeline, which compiles the
 /// results like any other program.
 ///
+/// Results take no input's memory, in none of the programs (ir::Donation).
+///
 /// `wanted[i]`: whether the cotangent of input i is asked for; a wanted input must be floating (user's error
 /// otherwise).
 Vjp vjp(const ir::Program& program, const std::vector<bool>& wanted, Keep keep = Keep::kBalanced);

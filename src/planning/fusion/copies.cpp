@@ -5,6 +5,7 @@
 
 #include "ir/builder.h"
 #include "passes/rewrite.h"
+#include "planning/fusion/donations.h"
 
 namespace weft::planning {
 namespace {
@@ -63,7 +64,10 @@ class CopyInserter {
       ops_.push_back(std::move(op));
     }
     std::set<ValueId> seen;
-    for (ValueId& result : block_.results) {
+    const bool is_body = &block_ == &program_.body;
+    for (size_t i = 0; i < block_.results.size(); ++i) {
+      if (is_body && is_kept(program_, i)) continue;
+      ValueId& result = block_.results[i];
       const Definitions::Definition* made = here_.contains(result) ? definitions_.find(result) : nullptr;
       bool owns = made && !definitions_.is_view(result) && made->code != OpCode::kReshape;
       bool repeated = !seen.insert(result).second;

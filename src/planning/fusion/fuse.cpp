@@ -1,11 +1,14 @@
 #include "planning/fusion/fuse.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <unordered_map>
 
+#include "ir/builder.h"
 #include "passes/loops/batch.h"
 #include "planning/fusion/copies.h"
+#include "planning/fusion/donations.h"
 #include "planning/fusion/fusion_groups.h"
 
 namespace weft::planning {
@@ -47,11 +50,14 @@ enum class BlockKind {
 /// Divides the ops of one block among stages.
 class StageAssigner {
  public:
-  StageAssigner(const LoweringRules& rules, const Block& block, BlockKind kind, bool batched)
+  /// `shared`: so many ops, the first, share stages; each further one gets a stage of its own, behind all others.
+  StageAssigner(const LoweringRules& rules, const Block& block, BlockKind kind, bool batched,
+                size_t shared = std::numeric_limits<size_t>::max())
       : rules_(rules),
         limits_(rules.target().limits()),
         block_(block),
         batched_(batched),
+        shared_(shared),
         groups_(rules, block, batched, kind == BlockKind::kStages) {}
 
   std::vector<Stage> run() {
@@ -116,7 +122,7 @@ class StageAssigner {
     const Part wanted = part_of(index);
     std::vector<int64_t>& open = open_[groups_.group(index)];
     auto it = std::ranges::lower_bound(open, first_stage(index));
-    for (int tried = 0; tried < kMostTried && it != open.end(); ++tried) {
+    for (int tried = index < shared_ ? 0 : kMostTried; tried < kMostTried && it != open.end(); ++tried) {
       const Part& part = parts_[static_cast<size_t>(*it)];
       if (compatible(part, wanted) && has_room(*it, wanted)) {
         join(*it, wanted);
@@ -185,6 +191,7 @@ class StageAssigner {
   const Limits& limits_;
   const Block& block_;
   bool batched_;
+  size_t shared_;
   FusionGroups groups_;
   std::vector<Stage> stages_;
   std::vector<Part> parts_;                                  // of each stage
@@ -255,7 +262,19 @@ class Fuser {
     std::ranges::move(insert_copies(program_, block, definitions_, rules_, kind == BlockKind::kNative),
                       std::back_inserter(outside));
     blocks_[&block] = StageAssigner(rules_, block, kind, batched).run();
+    if (&block == &program_.body) copy_donated();
     return outside;
+  }
+
+  /// Copies results that would be written too early into the memory of their inputs (donations.h).
+  void copy_donated() {
+    Block& body = program_.body;
+    const size_t shared = body.ops.size();
+    ir::Builder builder(program_, body);
+    for (size_t result : written_too_early(rules_, blocks_.at(&body)))
+      body.results[result] = builder.unary(OpCode::kCopy, body.results[result]);
+    if (body.ops.size() > shared)  // which has moved the ops
+      blocks_[&body] = StageAssigner(rules_, body, BlockKind::kStages, false, shared).run();
   }
 
   Program& program_;

@@ -1,0 +1,107 @@
+"""Donated tensors: a call's caller gives their memory up, and finds results in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import _C
+from weft._base import trees
+
+#: Which tensor among the inputs gives its memory to which tensor among the results.
+Pairs = list[tuple[int, int]]
+
+
+def call_(program: str, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """`weft.call` in place: a result that the program returns as `%p2 in %p` is stored in the memory of the input %p.
+
+    Such an input, a donated one, is changed as by PyTorch's functions in place, and is itself the result. It must be
+    contiguous and share memory with no other input. Other results are new tensors. There is no derivative. After an
+    error that the run itself finds (an index out of range), donated inputs hold anything; other errors leave them as
+    they were.
+
+    Raises:
+        RuntimeError: the text doesn't parse, an input doesn't fit it, a donated input shares memory with another one,
+            or an input requires grad while grad mode is on.
+    """
+    return call_pairs(program, inputs, _C.donations(program))
+
+
+def call_pairs(program: str, inputs: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
+    """The same, of the program's donations."""
+    taken = {source for source, _ in pairs}
+    donated = [tensor for i, tensor in enumerate(inputs) if i in taken]
+    others = [tensor for i, tensor in enumerate(inputs) if i not in taken]
+    fresh = torch.ops.weft.call_(program, donated, others)
+    of_result = {result: inputs[source] for source, result in pairs}
+    rest = iter(fresh)
+    return [of_result[i] if i in of_result else next(rest) for i in range(len(fresh) + len(pairs))]
+
+
+@dataclasses.dataclass
+class Donated:
+    """The positional arguments of one call that are given up for their new values: the first parts of the result, in
+    the order of `which`, or, of one argument, the whole of it."""
+
+    which: Sequence[int]
+    specs: list[pytree.TreeSpec]  #: of the arguments
+    leaves: list[tuple[int, Any]]  #: theirs: each with its number among the tensors of all arguments
+
+    @classmethod
+    def of(cls, which: Sequence[int], leaves: Sequence[Any], spec: pytree.TreeSpec) -> Self:
+        """Of the arguments `which`, from the leaves and the structure of (args, kwargs)."""
+        numbers = itertools.accumulate((isinstance(leaf, Tensor) for leaf in leaves), initial=0)
+        numbered = list(zip(numbers, leaves, strict=False))
+        arguments = spec.children()[0].children()
+        ends = list(itertools.accumulate(argument.num_leaves for argument in arguments))
+        chosen = [numbered[ends[i] - arguments[i].num_leaves : ends[i]] for i in which]
+        return cls(which, [arguments[i] for i in which], list(itertools.chain(*chosen)))
+
+    def pairs(self, results: Sequence[Any], spec: pytree.TreeSpec) -> Pairs:
+        """Which tensor of the arguments is given up for which of the result.
+
+        Raises:
+            TypeError: the result doesn't begin with the new values, or one has another shape or dtype than before.
+        """
+        begins = spec.type is tuple and spec.children()[: len(self.specs)] == self.specs
+        if not begins and [spec] != self.specs:
+            wanted = ", ".join(map(trees.structure, self.specs))
+            raise TypeError(
+                f"weft.jit: the function must return a tuple that begins with the new values of the donated arguments "
+                f"{tuple(self.which)}, ({wanted}, ...), but returned {trees.structure(spec)}"
+            )
+        pairs: Pairs = []
+        count = 0
+        for (number, before), after in zip(self.leaves, results, strict=False):
+            if isinstance(before, Tensor):
+                if not isinstance(after, Tensor) or after.dtype != before.dtype or after.shape != before.shape:
+                    raise TypeError(
+                        f"weft.jit: the new value of a tensor in the donated arguments {tuple(self.which)} must be "
+                        f"{trees.describe(before)} as it is, but is {trees.describe(after)}"
+                    )
+                pairs.append((number, count))
+            count += isinstance(after, Tensor)
+        return pairs
+
+
+def run_plainly(fn: Callable[..., Any], arguments: Sequence[Any], kwargs: Any, donate: Sequence[int]) -> Any:
+    """What a call means whose arguments `donate` are given up, in plain PyTorch."""
+    given, given_spec = trees.flatten((arguments, kwargs))
+    leaves, spec = trees.flatten(fn(*arguments, **kwargs))
+    pairs = Donated.of(donate, given, given_spec).pairs(leaves, spec)
+    # Results may be views of what is written now.
+    leaves = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    inputs = [leaf for leaf in given if isinstance(leaf, Tensor)]
+    if not torch.compiler.is_dynamo_compiling():
+        taken = {source for source, _ in pairs}
+        _C.check_donated("weft.jit", inputs, [i in taken for i in range(len(inputs))])
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    for source, number in pairs:
+        leaves[places[number]] = inputs[source].copy_(leaves[places[number]])
+    return pytree.tree_unflatten(leaves, spec)

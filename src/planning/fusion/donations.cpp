@@ -1,0 +1,114 @@
+#include "planning/fusion/donations.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "passes/rewrite.h"
+
+namespace weft::planning {
+namespace {
+
+using ir::Op;
+using ir::Program;
+using ir::ValueId;
+
+/// Compares each write of a result into an input's memory with the reads of the input.
+class WriteOrder {
+ public:
+  WriteOrder(const LoweringRules& rules, const std::vector<Stage>& body)
+      : rules_(rules), ops_(rules.program().body.ops) {
+    passes::ValueMap<size_t> definition;  // plus one
+    for (size_t i = 0; i < ops_.size(); ++i)
+      for (ValueId result : ops_[i].results) definition[result] = i + 1;
+    stage_.assign(ops_.size(), kNone);
+    for (size_t i = 0; i < body.size(); ++i)
+      for (const Op* op : body[i].ops) stage_[static_cast<size_t>(op - ops_.data())] = i;
+    const Program& program = rules.program();
+    for (const ir::Donation& donation : program.donations) {
+      if (is_kept(program, donation.result)) continue;
+      const size_t made = definition.get(program.body.results[donation.result]);
+      internal_check(made != 0 && stage_[made - 1] != kNone, "result {} is stored by no stage", donation.result);
+      const ValueId input = program.body.args[donation.input];
+      seen_[input].push_back(writes_.size());
+      writes_.push_back({donation.result, input, made - 1});
+    }
+  }
+
+  /// The positions of these results.
+  std::vector<size_t> too_early() {
+    for (size_t i = 0; i < ops_.size(); ++i) visit(i);
+    std::vector<size_t> found;
+    for (const Write& write : writes_)
+      if (write.too_early) found.push_back(write.result);
+    return found;
+  }
+
+ private:
+  struct Write {
+    size_t result;
+    ValueId input;
+    size_t op;
+    bool is_read = false;  ///< by an op of its own stage
+    bool too_early = false;
+  };
+
+  static constexpr size_t kNone = ~size_t{0};
+
+  void visit(size_t op) {
+    const Lowering lowering = rules_.of(ops_[op]);
+    if (lowering == Lowering::kView || lowering == Lowering::kAlias) {
+      // The reader of a view reads what the view shows.
+      for (ValueId operand : ops_[op].operands)
+        if (auto found = seen_.find(operand); found != seen_.end()) show(ops_[op].results[0], found->second);
+      return;
+    }
+    passes::for_each_use(ops_[op], [&](ValueId value) {
+      if (auto found = seen_.find(value); found != seen_.end())
+        for (size_t write : found->second) read(writes_[write], op, value, lowering);
+    });
+  }
+
+  void show(ValueId view, std::vector<size_t> writes) {
+    std::vector<size_t>& shown = seen_[view];
+    for (size_t write : writes)
+      if (std::ranges::find(shown, write) == shown.end()) shown.push_back(write);
+  }
+
+  void read(Write& write, size_t op, ValueId value, Lowering lowering) const {
+    const size_t here = stage_[op], written = stage_[write.op];
+    if (here > written) write.too_early = true;
+    if (here != written) return;
+    const bool same_element = lowering == Lowering::kFused && !rules_.tile(ops_[op]) && value == write.input;
+    const bool is_first = write.is_read || op <= write.op;
+    if (!same_element || !is_first || !stores_elements(write.op)) write.too_early = true;
+    write.is_read = true;
+  }
+
+  /// Whether the op stores each element of its result where its stage's loops have just come to.
+  bool stores_elements(size_t op) const {
+    if (rules_.of(ops_[op]) != Lowering::kFused) return false;
+    if (const auto tile = rules_.tile(ops_[op])) return tile->groups == 1;
+    return ir::traits_of(ops_[op].code).codegen == ir::Codegen::kPointwise;
+  }
+
+  const LoweringRules& rules_;
+  const std::vector<Op>& ops_;
+  std::vector<size_t> stage_;  ///< of each op; kNone of a view
+  std::vector<Write> writes_;
+  std::unordered_map<ValueId, std::vector<size_t>> seen_;  ///< the inputs of these writes that a value shows
+};
+
+}  // namespace
+
+bool is_kept(const Program& program, size_t result) {
+  const auto found = std::ranges::lower_bound(program.donations, result, {}, &ir::Donation::result);
+  return found != program.donations.end() && found->result == result &&
+         program.body.results[result] == program.body.args[found->input];
+}
+
+std::vector<size_t> written_too_early(const LoweringRules& rules, const std::vector<Stage>& body) {
+  if (rules.program().donations.empty()) return {};
+  return WriteOrder(rules, body).too_early();
+}
+
+}  // namespace weft::planning

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "planning/schedule.h"
+
+namespace weft::planning {
+
+/// Finds the results that may not be written where they are computed, because a stage would read a new value for an old
+/// one: of those that take an input's memory (ir::Donation), whatever reads of the input the stages leave behind the
+/// write. By position. fuse copies them there in stages behind all others.
+///
+/// A result stays where it is computed if every stage that reads the input comes before its stage. It stays, too, if
+/// its own stage reads the input, but only at the element at hand, and for the first time at or before the op that
+/// stores the result: the code of a stage loads an element once and keeps it in a register.
+///
+///     %p2 = sub %p, %u : f32[64,64]                     // stage 1
+///     return %p2 in %p                                  // in place: each element is read, then written
+///
+///     %p2 = sub %p, %u : f32[64,64]                     // stage 1
+///     %n = reduce_max %p {dims = [1]} : f32[64]         // stage 2 reads %p
+///     %c = copy %p2 : f32[64,64]                        // stage 3
+///     return %c in %p, %n
+std::vector<size_t> written_too_early(const LoweringRules& rules, const std::vector<Stage>& body);
+
+/// Whether the result at this position is the very input whose memory it takes, so that there is nothing to write.
+bool is_kept(const ir::Program& program, size_t result);
+
+}  // namespace weft::planning
