@@ -1,5 +1,6 @@
 #include "codegen/codegen.h"
 
+#include "codegen/row_copy.h"
 #include "codegen/rows.h"
 #include "codegen/scan.h"
 

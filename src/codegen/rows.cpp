@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/target.h"
+#include "codegen/columns.h"
 #include "codegen/half.h"
 #include "codegen/pointwise.h"
 
@@ -23,59 +24,6 @@ constexpr int64_t kFewRows = 4;              // with fewer rows than this, a mic
 constexpr int64_t kPanelsTogether = 4;       // ... this many panels at once
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-llvm::Type* vector_of(llvm::Type* element, int64_t lanes) {
-  return llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
-}
-
-/// Loads, stores and masks of the vector at one column of a row.
-class Columns {
- public:
-  Columns(Frame& frame, const ir::Dim& width, int64_t lanes) : frame_(frame), width_(width), lanes_(lanes) {}
-
-  void at(Value* column) {
-    column_ = column;
-    mask_ = nullptr;
-    if (width_.is_constant() && width_.constant() % lanes_ == 0) return;
-    auto& b = frame_.b;
-    Value* left = frame_.minimum(b.CreateSub(frame_.size(width_), column), frame_.i64(lanes_));
-    std::vector<uint32_t> lanes;
-    for (int64_t i = 0; i < lanes_; ++i) lanes.push_back(static_cast<uint32_t>(i));
-    Value* splat = b.CreateVectorSplat(static_cast<unsigned>(lanes_), b.CreateTrunc(left, b.getInt32Ty()));
-    mask_ = b.CreateICmpSLT(llvm::ConstantDataVector::get(b.getContext(), lanes), splat);
-  }
-
-  Value* mask() const { return mask_; }
-
-  Value* load(Value* row, DType dtype) {
-    auto& b = frame_.b;
-    llvm::Type* type = vector_of(memory_type(b, dtype), lanes_);
-    Value* address = frame_.offset(row, column_, size_of(dtype));
-    llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
-    Value* loaded =
-        mask_ ? static_cast<Value*>(b.CreateMaskedLoad(type, address, align, mask_, llvm::Constant::getNullValue(type)))
-              : b.CreateAlignedLoad(type, address, align);
-    return emit_from_memory(b, loaded, dtype);
-  }
-
-  void store(Value* row, Value* value, DType dtype) {
-    auto& b = frame_.b;
-    value = emit_to_memory(b, value, dtype);
-    Value* address = frame_.offset(row, column_, size_of(dtype));
-    llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
-    if (mask_)
-      b.CreateMaskedStore(value, address, align, mask_);
-    else
-      b.CreateAlignedStore(value, address, align);
-  }
-
- private:
-  Frame& frame_;
-  ir::Dim width_;
-  int64_t lanes_;
-  Value* column_ = nullptr;
-  Value* mask_ = nullptr;  // null: all lanes
-};
 
 /// A product of the stage, with its tile on the stack.
 struct Product {
@@ -384,63 +332,6 @@ class RowStage {
   std::map<const Op*, Value*> sums_;
 };
 
-/// Emits rows of a concatenation along the last dim, or of a padding of it.
-class RowCopy {
- public:
-  RowCopy(Frame& frame, const Op& op) : frame_(frame), op_(op), whole_(frame.type(op.results[0])) {}
-
-  void emit(Value* row) {
-    row_ = row;
-    start_ = frame_.i64(0);
-    if (op_.code == OpCode::kPad) append_zeros(size_attr(op_, "low"));
-    for (ValueId part : op_.operands) append(part);
-    if (op_.code == OpCode::kPad) append_zeros(size_attr(op_, "high"));
-  }
-
- private:
-  static constexpr int64_t kLanes = target::lanes(DType::kF32);
-
-  void append(ValueId part) {
-    const ir::Shape& shape = frame_.type(part).shape;
-    planning::View view = planning::resolve(frame_.schedule, part, shape);
-    RowIndex index(frame_, shape, row_);
-    Value* from = frame_.offset(frame_.address(view.root), index.elements(view), size_of(whole_.dtype));
-    append_columns(shape.back(), [&](Columns& columns) { return columns.load(from, whole_.dtype); });
-  }
-
-  void append_zeros(const ir::Dim& width) {
-    if (width == ir::Dim(0)) return;
-    llvm::Type* type = vector_of(register_type(frame_.b, whole_.dtype), kLanes);
-    append_columns(width, [&](Columns&) { return llvm::Constant::getNullValue(type); });
-  }
-
-  void append_columns(const ir::Dim& width, const std::function<Value*(Columns&)>& value_at) {
-    Columns columns(frame_, width, kLanes);
-    frame_.loop(frame_.i64(0), frame_.size(width), kLanes, [&](Value* column) {
-      columns.at(column);
-      Value* value = value_at(columns);
-      for (Value* target : frame_.targets.at(op_.results[0])) {
-        Value* place = frame_.b.CreateAdd(frame_.b.CreateMul(row_, frame_.size(whole_.shape.back())), start_);
-        columns.store(frame_.offset(target, place, size_of(whole_.dtype)), value, whole_.dtype);
-      }
-    });
-    start_ = frame_.b.CreateAdd(start_, frame_.size(width));
-  }
-
-  Frame& frame_;
-  const Op& op_;
-  const ir::Type& whole_;
-  Value* row_ = nullptr;
-  Value* start_ = nullptr;  // the next free column
-};
-
-/// The end of the loop over rows: `first` if rows have no elements, so that the loop has no iterations, else `last`.
-Value* end_of_rows(Frame& frame, const ir::Dim& columns, Value* first, Value* last) {
-  if (columns == ir::Dim(0)) return first;
-  if (columns.is_constant()) return last;
-  return frame.b.CreateSelect(frame.b.CreateICmpEQ(frame.size(columns), frame.i64(0)), first, last);
-}
-
 }  // namespace
 
 UnitRange unit_range(Frame& frame, const planning::Stage& stage) {
@@ -461,12 +352,6 @@ void emit_rows(Frame& frame, const planning::Stage& stage, Value* first, Value* 
   // A row without elements still has a sum, 0.
   if (!stage.has_reduction) last = end_of_rows(frame, stage.domain.back(), first, last);
   RowStage(frame, stage).emit(first, last, chunked);
-}
-
-void emit_row_copy(Frame& frame, const planning::Stage& stage, Value* first, Value* last) {
-  RowCopy copy(frame, *stage.ops[0]);
-  last = end_of_rows(frame, frame.type(stage.ops[0]->results[0]).shape.back(), first, last);
-  frame.loop(first, last, 1, [&](Value* row) { copy.emit(row); });
 }
 
 }  // namespace weft::codegen

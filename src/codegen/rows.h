@@ -12,9 +12,6 @@ namespace weft::codegen {
 /// loop over chunks of rows, whose left operands stay in L2 while all panels pass; for the many rows outside a scan.
 void emit_rows(Frame& frame, const planning::Stage& stage, llvm::Value* first, llvm::Value* last, bool chunked);
 
-/// Emits a concatenation along the last dim of parts of unequal width, or a padding of it.
-void emit_row_copy(Frame& frame, const planning::Stage& stage, llvm::Value* first, llvm::Value* last);
-
 /// Share `unit` of `units` of the columns of a stage's domain, in vectors: [first, last). All columns if the stage
 /// doesn't split them. Stages of equal width, lanes and column_grain() have equal shares, so that a thread reads back
 /// the columns that it wrote.

@@ -4,6 +4,7 @@
 
 #include "base/settings.h"
 #include "base/target.h"
+#include "codegen/row_copy.h"
 #include "codegen/rows.h"
 
 namespace weft::codegen {

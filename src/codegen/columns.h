@@ -1,0 +1,35 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include "codegen/frame.h"
+
+namespace weft::codegen {
+
+llvm::Type* vector_of(llvm::Type* element, int64_t lanes);
+
+/// Loads, stores and masks of the vector at one column of a row.
+class Columns {
+ public:
+  Columns(Frame& frame, const ir::Dim& width, int64_t lanes) : frame_(frame), width_(width), lanes_(lanes) {}
+
+  /// Goes to a column; a vector that passes the row's end gets a mask.
+  void at(llvm::Value* column);
+
+  llvm::Value* mask() const { return mask_; }
+
+  llvm::Value* load(llvm::Value* row, DType dtype);
+  void store(llvm::Value* row, llvm::Value* value, DType dtype);
+
+ private:
+  Frame& frame_;
+  ir::Dim width_;
+  int64_t lanes_;
+  llvm::Value* column_ = nullptr;
+  llvm::Value* mask_ = nullptr;  // null: all lanes
+};
+
+/// The end of the loop over rows: `first` if rows have no elements, so that the loop has no iterations, else `last`.
+llvm::Value* end_of_rows(Frame& frame, const ir::Dim& columns, llvm::Value* first, llvm::Value* last);
+
+}  // namespace weft::codegen
