@@ -6,6 +6,7 @@
 #include "capture/aten_ops.h"
 #include "capture/compose.h"
 #include "capture/compose_control.h"
+#include "capture/partition.h"
 #include "capture/region.h"
 #include "ir/type.h"
 
@@ -55,6 +56,12 @@ void init_capture(py::module_& m) {
           py::arg("captured_by_body"));
   m.def("cond_program", &capture::cond_program, py::arg("yes"), py::arg("no"), py::arg("operands"),
         py::arg("captured_by_yes"), py::arg("captured_by_no"));
+  m.def(
+      "partition",
+      [](std::vector<std::vector<int64_t>> waits, std::vector<bool> is_member, std::vector<bool> is_call) {
+        return capture::partition({std::move(waits), std::move(is_member), std::move(is_call)});
+      },
+      py::arg("waits"), py::arg("is_member"), py::arg("is_call"), py::call_guard<py::gil_scoped_release>());
   m.def("is_elementwise", &capture::is_elementwise, py::arg("text"));
   m.def("has_symbolic_weights", &capture::has_symbolic_weights, py::arg("text"));
   m.def("keep_outputs", &capture::keep_outputs, py::arg("text"), py::arg("keep"));

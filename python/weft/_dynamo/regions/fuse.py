@@ -20,7 +20,7 @@ def fuse_regions(graph: fx.Graph) -> int:
     if not any(is_call(node) for node in graph.nodes):
         return 0
     analysis, fused = Partition(graph), 0
-    for members in analysis.merge_all():
+    for members in analysis.regions():
         real = [node for node in members if not is_output(node)]
         if len(real) < 2:
             continue
@@ -74,11 +74,19 @@ def _sort(graph: fx.Graph, place: dict[fx.Node, int]) -> None:
     impure = sorted((node for node in nodes if not is_pure(node)), key=place.__getitem__)
     for before, after in itertools.pairwise(impure):
         followers[before].add(after)
-    for barrier in filter(is_barrier, impure):
-        for node in nodes:
-            if node.op not in ("placeholder", "get_attr") and node is not barrier:
-                pair = (node, barrier) if place[node] < place[barrier] else (barrier, node)
-                followers[pair[0]].add(pair[1])
+    before: fx.Node | None = None
+    between: list[fx.Node] = []  # since the last barrier
+    for node in sorted(nodes, key=place.__getitem__):
+        if node.op in ("placeholder", "get_attr"):
+            continue
+        if before is not None:
+            followers[before].add(node)
+        if is_barrier(node) and not is_pure(node):
+            for each in between:
+                followers[each].add(node)
+            before, between = node, []
+        else:
+            between.append(node)
     waiting = dict.fromkeys(nodes, 0)
     for node in nodes:
         for follower in followers[node]:

@@ -1,9 +1,10 @@
-"""Which nodes of an ATen graph go together."""
+"""What the nodes of an ATen graph wait for, and which of them a program may hold."""
 
 from __future__ import annotations
 
 from torch import fx
 
+from weft import _C
 from weft._capture.aten_nodes import tensor_inputs
 from weft._dynamo.regions.nodes import (
     LEFT_TO_ATEN,
@@ -19,7 +20,7 @@ from weft._dynamo.regions.nodes import (
 
 
 class Partition:
-    """The graph without its views: which nodes each node waits for, and the unit that each is in."""
+    """The graph without its views: which nodes each node waits for."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self.graph = graph
@@ -34,7 +35,6 @@ class Partition:
                 self.views.add(node)
         self.waits: dict[fx.Node, set[fx.Node]] = {}
         self._find_waits()
-        self.unit: dict[fx.Node, set[fx.Node]] = {node: {node} for node in self.members}
 
     def _is_transparent(self, node: fx.Node) -> bool:
         """A view that becomes part of the program where a region reads it. A permutation does only as an operand of
@@ -73,58 +73,13 @@ class Partition:
                 last_impure = node
                 if is_barrier(node):  # after all that may read what it writes, before all that reads it then
                     waits.update(seen)
-                    barrier = node
+                    barrier, seen = node, []
             self.waits[node] = waits
             seen.append(node)
 
-    def merge_all(self) -> list[list[fx.Node]]:
-        """Units of more than one node that contain a call, as lists in the graph's order."""
-        for node in self.graph.nodes:
-            if node not in self.members:
-                continue
-            for earlier in sorted(self.waits[node] & self.members, key=self.order.__getitem__):
-                if self.unit[earlier] is not self.unit[node]:
-                    self._merge(earlier, node)
-        self._merge_siblings()
-        units = {id(unit): unit for unit in self.unit.values()}.values()
-        return [sorted(unit, key=self.order.__getitem__) for unit in units if any(map(is_call, unit))]
-
-    def _merge_siblings(self) -> None:
-        """Members join a region that reads what they read, as the weight gradient of a linear next to it does."""
-        readers: dict[fx.Node, list[fx.Node]] = {}
-        for node in self.graph.nodes:
-            if node in self.members:
-                for source in self.waits[node]:
-                    readers.setdefault(source, []).append(node)
-        for nodes in readers.values():
-            regions = [node for node in nodes if any(map(is_call, self.unit[node]))]
-            if not regions:
-                continue
-            for node in nodes:
-                if self.unit[node] is not self.unit[regions[0]]:
-                    self._merge(regions[0], node)
-
-    def _merge(self, a: fx.Node, b: fx.Node) -> None:
-        """Makes one unit of two nodes' units, unless a path from one to the other goes through a third."""
-        one, other = self.unit[a], self.unit[b]
-        if not self._reaches(one, other) and not self._reaches(other, one):
-            merged = one | other
-            for member in merged:
-                self.unit[member] = merged
-
-    def _reaches(self, start: set[fx.Node], goal: set[fx.Node]) -> bool:
-        stack = [n for node in start for n in self.waits[node] if n not in start and n not in goal]
-        seen: set[fx.Node] = set()
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            unit = self.unit.get(node, {node})
-            seen |= unit
-            for member in unit:
-                for n in self.waits[member]:
-                    if n in goal:
-                        return True
-                    if n not in seen and n not in start:
-                        stack.append(n)
-        return False
+    def regions(self) -> list[list[fx.Node]]:
+        """The nodes that run as one call (pytorch/capture/partition.h), as lists in the graph's order."""
+        nodes = list(self.graph.nodes)
+        waits = [sorted(self.order[n] for n in self.waits[node]) for node in nodes]
+        units = _C.partition(waits, [node in self.members for node in nodes], [is_call(node) for node in nodes])
+        return [[nodes[index] for index in unit] for unit in units]
