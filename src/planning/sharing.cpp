@@ -21,6 +21,7 @@ class SharingAnalysis {
     for (size_t i = 0; i < block.stages.size(); ++i)
       for (const Op* op : block.stages[i].ops)
         for (ValueId result : op->results) producer_[result] = static_cast<int64_t>(i);
+    for (size_t i = 0; i < view.carry_args.size(); ++i) next_value_[view.carry_args[i]] = view.carry_outs[i];
   }
 
   ColumnSharing run() {
@@ -55,9 +56,9 @@ class SharingAnalysis {
       arcs_.emplace(made->second + 1, reader);
       return;
     }
-    auto carry = std::ranges::find(view_.carry_args, memory);
-    if (carry == view_.carry_args.end()) return;  // made before the loop
-    auto writer = producer_.find(view_.carry_outs[static_cast<size_t>(carry - view_.carry_args.begin())]);
+    auto next = next_value_.find(memory);
+    if (next == next_value_.end()) return;  // made before the loop
+    auto writer = producer_.find(next->second);
     internal_check(writer != producer_.end(), "a carry of a scan comes from no stage");
     if (crosses(reader, op, operand, writer->second)) add_carry_read(reader, writer->second);
   }
@@ -106,15 +107,18 @@ class SharingAnalysis {
   const BlockSchedule& block_;
   int64_t count_;
   std::map<ValueId, int64_t> producer_;
+  std::map<ValueId, ValueId> next_value_;  ///< of each carry
   std::set<Arc> arcs_;
 };
 
-bool is_met(const std::vector<bool>& points, Arc arc) {
-  const auto count = static_cast<int64_t>(points.size());
-  for (int64_t i = arc.first;; i = (i + 1) % count) {
-    if (points[static_cast<size_t>(i)]) return true;
-    if (i == arc.second) return false;
-  }
+/// Whether each arc has a point.
+bool are_met(const std::vector<bool>& points, const std::vector<Arc>& arcs) {
+  std::vector<int64_t> before = {0};  // points in front of each place
+  for (bool point : points) before.push_back(before.back() + (point ? 1 : 0));
+  return std::ranges::all_of(arcs, [&](const Arc& arc) {
+    const int64_t inside = before[static_cast<size_t>(arc.second) + 1] - before[static_cast<size_t>(arc.first)];
+    return (arc.second < arc.first ? before.back() + inside : inside) > 0;
+  });
 }
 
 }  // namespace
@@ -151,8 +155,7 @@ std::vector<bool> fewest_points(int64_t count, const std::vector<Arc>& arcs) {
       best = std::move(points);
     }
   }
-  internal_check(std::ranges::all_of(arcs, [&](const Arc& arc) { return is_met(best, arc); }),
-                 "an arc of a circle was left without a point");
+  internal_check(are_met(best, arcs), "an arc of a circle was left without a point");
   return best;
 }
 

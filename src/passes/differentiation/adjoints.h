@@ -13,13 +13,13 @@ namespace weft::passes {
 class Adjoints {
  public:
   /// The adjoint ops go to `out`. `varied` holds the values that depend on what is differentiated for: only they get
-  /// cotangents.
-  Adjoints(ir::Program& program, ir::Block& out, const ValueSet& varied, Keep keep)
+  /// cotangents. Whoever differentiates a copy of ops adds the copy's values.
+  Adjoints(ir::Program& program, ir::Block& out, ValueSet& varied, Keep keep)
       : program_(program), builder_(program, out), varied_(varied), keep_(keep) {}
 
   ir::Program& program() { return program_; }
   ir::Builder& builder() { return builder_; }
-  const ValueSet& varied() const { return varied_; }
+  ValueSet& varied() { return varied_; }
   Keep keep() const { return keep_; }
 
   bool wants(ir::ValueId value) const { return varied_.contains(value); }
@@ -38,7 +38,7 @@ class Adjoints {
  private:
   ir::Program& program_;
   ir::Builder builder_;
-  const ValueSet& varied_;
+  ValueSet& varied_;
   Keep keep_;
   std::unordered_map<ir::ValueId, ir::ValueId> cotangents_;
   std::vector<ir::ValueId> reached_;

@@ -19,10 +19,10 @@ class Branch {
  public:
   /// `results`: the cond's, whose cotangents `outer` knows.
   Branch(Adjoints& outer, const Block& region, const std::vector<ValueId>& results)
-      : varied_(outer.varied()), inner_(outer.program(), adjoint_, varied_, outer.keep()) {
+      : inner_(outer.program(), adjoint_, outer.varied(), outer.keep()) {
     Substitution map;
     again_ = clone(outer.program(), region, map);
-    mark_varied(outer.program(), again_, varied_);
+    mark_varied(outer.program(), again_, outer.varied());
     own_ = defined_in(again_);
     for (size_t i = 0; i < results.size(); ++i) inner_.accumulate(again_.results[i], outer.cotangent(results[i]));
     inner_.differentiate(again_.ops);
@@ -46,7 +46,7 @@ class Branch {
   }
 
  private:
-  ValueSet varied_, own_;
+  ValueSet own_;
   Block again_, adjoint_;
   Adjoints inner_;
 };
