@@ -69,9 +69,10 @@ def training_call(case: Case, data: Data, module: Callable[..., Any], parameters
 
 def call(case: Case, data: Data, module: nn.Module, compiled: Callable[..., Any] | None = None) -> Prepared:
     """The case's mode over `module`, called through `compiled` when there is one."""
+    function = module if compiled is None else compiled  # a compiled module has no truth: it asks the module for len()
     if case.mode == "forward":
-        return forward_call(case, data, compiled or module)
-    return training_call(case, data, compiled or module, list(module.parameters()))
+        return forward_call(case, data, function)
+    return training_call(case, data, function, list(module.parameters()))
 
 
 def without_weft() -> contextlib.AbstractContextManager[Any]:
