@@ -118,9 +118,11 @@ Result run(const Kind& kind, int64_t size, const Options& options) {
   result.others.measure("parse", [&] { program = weft::ir::parse(text); });
   if (options.roll) result.passes.measure("roll", [&] { weft::passes::find_pass("roll").run(program); });
   const weft::planning::CpuTarget target;
-  for (std::span<const std::string_view> passes : {weft::passes::compile_pipeline(), target.layout_passes()})
-    for (std::string_view pass : passes)
-      result.passes.measure(std::string(pass), [&] { weft::passes::find_pass(pass).run(program); });
+  auto measure = [&](const weft::passes::Pass& pass) {
+    result.passes.measure(std::string(pass.name), [&] { pass.run(program); });
+  };
+  for (std::string_view name : weft::passes::compile_pipeline()) measure(weft::passes::find_pass(name));
+  for (const weft::passes::Pass& pass : target.layout_passes()) measure(pass);
   weft::planning::Schedule schedule;
   result.passes.measure("lower", [&] { schedule = weft::planning::lower(program, target); });
   result.stages = schedule.plan.stage_count;

@@ -1,6 +1,7 @@
 // weft-opt: reads a program as text, runs passes on it and prints it. What tests and bug reports use.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -35,24 +36,35 @@ std::string read_text(const std::string& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
+/// The pass of this name, of this CPU's target or of all.
+const weft::passes::Pass& find_pass(const weft::planning::Target& target, std::string_view name) {
+  for (const weft::passes::Pass& pass : target.layout_passes())
+    if (pass.name == name) return pass;
+  return weft::passes::find_pass(name);
+}
+
+void list_passes(const weft::planning::Target& target) {
+  const std::span<const weft::passes::Pass> all = weft::passes::all_passes();
+  for (const weft::passes::Pass& pass : all) std::cout << pass.name << '\n';
+  for (const weft::passes::Pass& pass : target.layout_passes())
+    if (std::ranges::find(all, pass.name, &weft::passes::Pass::name) == all.end()) std::cout << pass.name << '\n';
+}
+
 void run(const Options& options) {
-  if (options.list_passes) {
-    for (const weft::passes::Pass& pass : weft::passes::all_passes()) std::cout << pass.name << '\n';
-    return;
-  }
+  const weft::planning::CpuTarget target;
+  if (options.list_passes) return list_passes(target);
   if (options.list_ops) {
     std::cout << weft::tools::op_table();
     return;
   }
   if (options.verify_each) weft::mutable_settings().verify = true;
   weft::ir::Program program = weft::ir::parse(read_text(options.file));
-  std::vector<std::string_view> names(options.passes.begin(), options.passes.end());
-  weft::passes::run_passes(program, names);
+  weft::passes::PassRunner runner(program);
+  for (const std::string& name : options.passes) runner.run(std::span(&find_pass(target, name), 1));
   if (!options.lower) {
     std::cout << weft::ir::print(program, options.canonical);
     return;
   }
-  const weft::planning::CpuTarget target;
   std::cout << write_lowered(weft::planning::lower(program, target));
 }
 

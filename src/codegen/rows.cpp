@@ -8,6 +8,7 @@
 #include "codegen/columns.h"
 #include "codegen/half.h"
 #include "codegen/pointwise.h"
+#include "planning/cpu/prepack.h"
 
 namespace weft::codegen {
 namespace {
@@ -74,9 +75,15 @@ class RowStage {
 
   void add_product(const Op& op) {
     const ir::Type& left = frame_.type(op.operands[0]);
-    Product product{
-        &op,        op.attr<int64_t>("groups"),       op.attr<int64_t>("unroll"),       left.shape.back().constant(),
-        left.dtype, frame_.type(op.results[0]).dtype, op.attr_or<bool>("pairs", false), nullptr};
+    const planning::Panels panels = planning::kernel_panels(*frame_.schedule.program, op).value();
+    Product product{.op = &op,
+                    .groups = panels.groups,
+                    .unroll = panels.unroll,
+                    .inner = left.shape.back().constant(),
+                    .left = left.dtype,
+                    .dtype = frame_.type(op.results[0]).dtype,
+                    .pairs = panels.weights == DType::kBF16,
+                    .tile = nullptr};
     int64_t rows = std::max(stage_.row_block, kFewRows * kPanelsTogether);
     product.tile = frame_.stack(memory_type(b_, product.dtype), rows * product.groups * product.unroll * stage_.lanes);
     products_.emplace(op.results[0], product);

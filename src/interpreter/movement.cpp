@@ -185,12 +185,11 @@ void scatter(const Call& call) {
 void pack(const Call& call) {
   const View& b = call.operands[0];
   auto groups = call.op.attr<int64_t>("groups");
-  int64_t step = call.op.attr<int64_t>("unroll") * call.op.attr<int64_t>("lanes");
+  auto step = call.op.attr<int64_t>("width"), interleave = call.op.attr_or<int64_t>("interleave", 1);
   bool transposed = call.op.attr_or("transpose_b", false);
   int64_t columns = b.sizes[transposed ? 0 : 1];
   int64_t depth = b.sizes[transposed ? 1 : 0];
   int64_t n = columns / groups;
-  bool pairs = call.op.attr_or("pairs", false);
   int64_t panels = call.results[0].sizes[0], rows = call.results[0].sizes[1], width = groups * step;
   dispatch_number(b.dtype, [&]<typename T>(Tag<T>) {
     const T* from = call.in<T>(0);
@@ -200,7 +199,7 @@ void pack(const Call& call) {
         for (int64_t g = 0; g < groups; ++g)
           for (int64_t j = p * step; j < std::min(n, (p + 1) * step); ++j) {
             int64_t column = g * n + j, at = g * step + j - p * step;
-            int64_t to = pairs ? ((p * rows + k / 2) * width + at) * 2 + k % 2 : (p * rows + k) * width + at;
+            int64_t to = ((p * rows + k / interleave) * width + at) * interleave + k % interleave;
             call.out<T>()[to] = transposed ? from[column * depth + k] : from[k * columns + column];
           }
   });

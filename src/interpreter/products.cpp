@@ -78,27 +78,27 @@ int64_t leading(std::span<const int64_t> sizes, size_t trailing) {
   return count_of(sizes.first(sizes.size() - trailing));
 }
 
-/// matmul_packed with pairs: panels [P][(k + 1) / 2][width][2].
-void matmul_pairs(const Call& call) {
+/// matmul_packed by panels [P][ceil(k / interleave)][groups * width][interleave].
+template <typename A, typename W>
+void multiply_panels(const Call& call) {
+  using Sum = std::conditional_t<!std::is_integral_v<A>, double, uint64_t>;
+  using Result = std::conditional_t<std::is_same_v<W, Half> || std::is_same_v<W, BFloat16>, float, A>;
   const View& a = call.operands[0];
-  int64_t columns = call.results[0].sizes.back(), k = a.sizes.back(), rows = leading(a.sizes, 1);
-  int64_t panels = call.operands[1].sizes[0], depth = call.operands[1].sizes[1], width = call.operands[1].sizes[2] / 2;
-  auto groups = call.op.attr<int64_t>("groups");
-  int64_t n = columns / groups, step = width / groups;
-  dispatch_floating(a.dtype, [&]<typename T>(Tag<T>) {
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t p = 0; p < panels; ++p)
-        for (int64_t g = 0; g < groups; ++g)
-          for (int64_t j = p * step; j < std::min(n, (p + 1) * step); ++j) {
-            double sum = 0;
-            for (int64_t i = 0; i < k; ++i) {
-              int64_t at = ((p * depth + i / 2) * width + g * step + j - p * step) * 2 + i % 2;
-              sum += static_cast<double>(load(call.in<T>(0)[row * k + i])) *
-                     static_cast<double>(load(call.in<BFloat16>(1)[at]));
-            }
-            call.out<float>()[row * columns + g * n + j] = static_cast<float>(sum);
-          }
-  });
+  const std::span<const int64_t> panels = call.operands[1].sizes;
+  const int64_t columns = call.results[0].sizes.back(), k = a.sizes.back(), rows = leading(a.sizes, 1);
+  const auto groups = call.op.attr<int64_t>("groups"), interleave = call.op.attr_or<int64_t>("interleave", 1);
+  const int64_t n = columns / groups, width = panels[2] / groups / interleave;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column) {
+      const int64_t panel = column % n / width, at = column / n * width + column % n % width;
+      Sum sum{};
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t place =
+            ((panel * panels[1] + i / interleave) * groups * width + at) * interleave + i % interleave;
+        sum += static_cast<Sum>(load(call.in<A>(0)[row * k + i])) * static_cast<Sum>(load(call.in<W>(1)[place]));
+      }
+      call.out<Result>()[row * columns + column] = store<Result>(static_cast<Compute<Result>>(sum));
+    }
 }
 
 }  // namespace
@@ -171,28 +171,11 @@ void batch_matmul(const Call& call) {
 }
 
 void matmul_packed(const Call& call) {
-  if (call.op.attr_or("pairs", false)) return matmul_pairs(call);
-  const View& a = call.operands[0];
-  auto packed = call.operands[1].sizes;
-  auto groups = call.op.attr<int64_t>("groups");
-  int64_t columns = call.results[0].sizes.back();
-  int64_t width = packed[2];
-  int64_t step = width / groups;
-  int64_t n = columns / groups;
-  int64_t k = a.sizes.back();
-  int64_t rows = leading(a.sizes, 1);
-  dispatch_number(a.dtype, [&]<typename T>(Tag<T>) {
-    std::vector<Accumulator<T>> sums(static_cast<size_t>(width));
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t p = 0; p < packed[0]; ++p) {
-        std::fill(sums.begin(), sums.end(), Accumulator<T>{});
-        Product<T>{1, width, k, k, 1, width, 1}.run(call.in<T>(0) + row * k, call.in<T>(1) + p * k * width,
-                                                    sums.data());
-        for (int64_t g = 0; g < groups; ++g)
-          for (int64_t j = p * step; j < std::min(n, (p + 1) * step); ++j)
-            call.out<T>()[row * columns + g * n + j] =
-                store<T>(static_cast<Compute<T>>(sums[static_cast<size_t>(g * step + j - p * step)]));
-      }
+  dispatch_number(call.operands[0].dtype, [&]<typename A>(Tag<A>) {
+    if (call.operands[1].dtype == call.operands[0].dtype) return multiply_panels<A, A>(call);
+    dispatch_floating(call.operands[1].dtype, [&]<typename W>(Tag<W>) {
+      if constexpr (std::is_same_v<A, float>) multiply_panels<A, W>(call);
+    });
   });
 }
 

@@ -4,23 +4,35 @@ namespace weft::ir::type_rules {
 
 namespace {
 
-/// The panels of a pack: columns, groups and width of one.
-struct PackLayout {
-  int64_t groups, unroll, lanes, panels, width;
+/// How a pack lays out so many columns.
+struct PanelLayout {
+  int64_t groups, width, interleave;
+  int64_t panels;
 };
 
-PackLayout pack_layout(const RuleInput& in, int64_t columns) {
-  PackLayout layout{in.integer("groups"), in.integer("unroll"), in.integer("lanes"), 0, 0};
+/// An attribute that counts something: a number from 1 on.
+int64_t count_of(const RuleInput& in, std::string_view attr) {
   constexpr int64_t kMost = 1 << 16;
-  for (int64_t each : {layout.groups, layout.unroll, layout.lanes})
-    check(each >= 1 && each <= kMost, "{}: groups, unroll and lanes must be from 1 to {}, not {}", in.name(), kMost,
-          each);
+  const int64_t count = in.integer(attr);
+  check(count >= 1 && count <= kMost, "{}: {} must be from 1 to {}, not {}", in.name(), attr, kMost, count);
+  return count;
+}
+
+PanelLayout panel_layout(const RuleInput& in, int64_t columns, int64_t width) {
+  PanelLayout layout{count_of(in, "groups"), width, in.op.has("interleave") ? count_of(in, "interleave") : 1, 0};
   check(columns % layout.groups == 0, "{}: {} columns don't split into {} groups", in.name(), columns, layout.groups);
-  int64_t step = layout.unroll * layout.lanes;
-  int64_t n = columns / layout.groups;
-  layout.panels = n / step + (n % step != 0);
-  layout.width = layout.groups * step;
+  const int64_t each = columns / layout.groups;
+  layout.panels = each / width + (each % width != 0);
   return layout;
+}
+
+/// The shape of such panels for an inner size of k.
+Shape panel_shape(const RuleInput& in, const PanelLayout& layout, const Dim& k) {
+  const Dim columns = Dim(layout.interleave) * Dim(layout.groups) * Dim(layout.width);
+  if (layout.interleave == 1) return {Dim(layout.panels), k, columns};
+  check(k.is_constant(), "{}: with interleave its inner size must be a number", in.name());
+  const int64_t rows = k.constant() / layout.interleave + (k.constant() % layout.interleave != 0);
+  return {Dim(layout.panels), Dim(rows), columns};
 }
 
 }  // namespace
@@ -81,48 +93,40 @@ std::vector<Type> batch_matmul(const RuleInput& in) {
   return {with_shape(a, std::move(shape))};
 }
 
-namespace {
-
-/// The shape of the panels of `layout` for an inner size of k. In pairs, two rows of the weights lie side by side.
-Shape panel_shape(const RuleInput& in, const PackLayout& layout, const Dim& k) {
-  if (!in.flag("pairs")) return {Dim(layout.panels), k, Dim(layout.width)};
-  check(k.is_constant(), "{}: in pairs its inner size must be a number", in.name());
-  return {Dim(layout.panels), Dim(k.constant() / 2 + k.constant() % 2), Dim(2 * layout.width)};
-}
-
-}  // namespace
-
 std::vector<Type> pack(const RuleInput& in) {
-  in.allow({"groups", "unroll", "lanes", "transpose_b", "pairs"});
+  in.allow({"groups", "width", "interleave", "transpose_b"});
   const Type& b = in.operand(0);
   check_not_bool(in, b);
   check(b.rank() == 2, "pack: its operand must have 2 dims, but is {}", to_string(b));
-  check(!in.flag("pairs") || b.dtype == DType::kBF16, "pack: only bf16 is packed in pairs, not {}", to_string(b));
-  bool transposed = in.flag("transpose_b");
-  PackLayout layout = pack_layout(in, constant_dim(in, b, transposed ? 0 : 1));
+  const bool transposed = in.flag("transpose_b");
+  const int64_t columns = constant_dim(in, b, transposed ? 0 : 1);
+  const PanelLayout layout = panel_layout(in, columns, count_of(in, "width"));
   return {with_shape(b, panel_shape(in, layout, b.shape[transposed ? 1 : 0]))};
 }
 
 std::vector<Type> matmul_packed(const RuleInput& in) {
-  in.allow({"groups", "unroll", "lanes", "n", "pairs"});
+  in.allow({"groups", "n", "interleave"});
   const Type& a = in.operand(0);
   const Type& packed = in.operand(1);
-  bool pairs = in.flag("pairs");
-  if (pairs)
-    check(packed.dtype == DType::kBF16 && (a.dtype == DType::kBF16 || a.dtype == DType::kF32),
-          "matmul_packed: pairs are bf16, and f32 or bf16 beside them, not {} and {}", to_string(a), to_string(packed));
-  else
-    check_same_dtype(in);
+  const bool half = packed.dtype == DType::kBF16 || packed.dtype == DType::kF16;
+  check(a.dtype == packed.dtype || (half && a.dtype == DType::kF32),
+        "matmul_packed: panels of {} take operands of that type{}, not {}", name_of(packed.dtype),
+        half ? " or f32" : "", to_string(a));
   check_not_bool(in, a);
   check_rank_at_least(in, a, 1);
-  int64_t n = in.integer("n");
+  check(packed.rank() == 3, "matmul_packed: panels have 3 dims, but are {}", to_string(packed));
+  const int64_t n = in.integer("n");
   check(n >= 0 && n <= kMaxDim, "matmul_packed: n is {}", n);
-  Shape expected = panel_shape(in, pack_layout(in, n), a.shape.back());
+  const int64_t interleave = in.op.has("interleave") ? count_of(in, "interleave") : 1;
+  const int64_t side_by_side = interleave * count_of(in, "groups"), columns = constant_dim(in, packed, 2);
+  check(columns > 0 && columns % side_by_side == 0, "matmul_packed: panels of {} columns don't hold {} groups{}",
+        columns, in.integer("groups"), interleave == 1 ? "" : fmt::format(" of {} rows side by side", interleave));
+  const Shape expected = panel_shape(in, panel_layout(in, n, columns / side_by_side), a.shape.back());
   check(packed.shape == expected, "matmul_packed: {} with n = {} needs panels of {}, not {}", to_string(a), n,
         to_string(expected), to_string(packed));
   Type result = a;
   result.shape.back() = Dim(n);
-  if (pairs) result.dtype = DType::kF32;
+  if (half) result.dtype = DType::kF32;
   return {std::move(result)};
 }
 

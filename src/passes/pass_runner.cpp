@@ -56,9 +56,12 @@ void PassRunner::write(std::string_view name, std::string text) {
 }
 
 void PassRunner::run(std::span<const std::string_view> names) {
-  for (std::string_view name : names) {
+  for (std::string_view name : names) run(std::span(&find_pass(name), 1));
+}
+
+void PassRunner::run(std::span<const Pass> passes) {
+  for (const Pass& pass : passes) {
     ++count_;
-    const Pass& pass = find_pass(name);
     if (is_disabled(pass.name)) continue;
     run_timed(pass.name, program_, [&] { pass.run(program_); });
     if (settings().verify) verify_after(program_, pass.name);

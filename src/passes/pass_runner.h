@@ -16,7 +16,7 @@ struct Pass {
   void (*run)(ir::Program& program);
 };
 
-/// Every pass there is (pipeline.cpp). User's error "no pass named 'x'; there are ..." for another name.
+/// Every pass that suits all targets (pipeline.cpp). User's error "no pass named 'x'; there are ..." for another name.
 std::span<const Pass> all_passes();
 const Pass& find_pass(std::string_view name);
 
@@ -27,6 +27,7 @@ class PassRunner {
   /// With WEFT_DUMP, writes the program as it is.
   explicit PassRunner(ir::Program& program);
 
+  void run(std::span<const Pass> passes);
   void run(std::span<const std::string_view> names);
 
   /// Runs a step that is no pass, since its result is no program alone: timed, verified and, with WEFT_DUMP, written as

@@ -3,8 +3,6 @@
 
 #include "passes/differentiation/drop_derivatives.h"
 #include "passes/differentiation/vjp.h"
-#include "passes/layout/prepack.h"
-#include "passes/layout/promote_sums.h"
 #include "passes/loops/hoist.h"
 #include "passes/loops/merge_stacks.h"
 #include "passes/loops/sink.h"
@@ -14,6 +12,7 @@
 #include "passes/simplification/canonicalise.h"
 #include "passes/simplification/cse.h"
 #include "passes/simplification/dce.h"
+#include "passes/simplification/promote_sums.h"
 #include "passes/simplification/push_slices.h"
 #include "passes/simplification/reassociate.h"
 
@@ -39,7 +38,6 @@ constexpr Pass kPasses[] = {
     {"push_slices", push_slices},
     {"sink", sink},
     {"merge_stacks", merge_stacks},
-    {"prepack", prepack},
     {"drop_derivatives", drop_derivatives},
     {"roll", roll},
 };

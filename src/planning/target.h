@@ -2,9 +2,9 @@
 
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "ir/program.h"
+#include "passes/pass_runner.h"
 #include "runtime/calls/kernel_call.h"
 
 namespace weft::planning {
@@ -48,7 +48,7 @@ class Target {
   virtual ~Target() = default;
 
   /// Passes that lay memory out as the target's kernels read it, after those that suit every target.
-  virtual std::span<const std::string_view> layout_passes() const = 0;
+  virtual std::span<const passes::Pass> layout_passes() const = 0;
 
   /// Whether stages compute elements of the type. Ops on other types are calls.
   virtual bool computes(DType dtype) const = 0;

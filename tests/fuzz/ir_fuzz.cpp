@@ -66,7 +66,6 @@ void check_passes(weft::ir::Program program) {
   std::string before = weft::ir::print(program);
   std::vector<std::string_view> names = {"roll"};
   std::ranges::copy(weft::passes::compile_pipeline(), std::back_inserter(names));
-  names.insert(names.end(), {"prepack", "dce"});  // the CPU target's; run_fuzz lowers programs too
   for (std::string_view name : names)
     must_succeed(name, before, [&] {
       weft::passes::run_passes(program, {&name, 1});

@@ -94,10 +94,9 @@ Sample sample(OpCode code) {
     case OpCode::kBatchMatmul:
       return {"batch_matmul %a, %b {#}", ""};
     case OpCode::kPack:
-      return {"pack %m {groups = 1, unroll = 2, lanes = 16, #}", ""};
+      return {"pack %m {groups = 1, width = 32, #}", ""};
     case OpCode::kMatmulPacked:
-      return {"matmul_packed %c, %k {groups = 1, unroll = 2, lanes = 16, n = 32, #}",
-              "%k = pack %m {groups = 1, unroll = 2, lanes = 16} : f32[1,6,32]"};
+      return {"matmul_packed %c, %k {groups = 1, n = 32, #}", "%k = pack %m {groups = 1, width = 32} : f32[1,6,32]"};
     case OpCode::kExtern:
       return {"", ""};  // needs PyTorch
     case OpCode::kCustomVjp:
@@ -197,10 +196,11 @@ TEST(Annotations, OfATextGoThroughEveryPass) {
       if (error_of([&] { ir::parse(text); }) != "no error") continue;
       const std::string printed = print(ir::parse(text));
       EXPECT_EQ(print(ir::parse(printed)), printed);
-      for (const passes::Pass& pass : passes::all_passes()) {
-        ir::Program program = ir::parse(text);
-        EXPECT_NO_THROW(passes::run_passes(program, {&pass.name, 1})) << pass.name << "\n" << text;
-      }
+      for (std::span<const passes::Pass> passes : {passes::all_passes(), target.layout_passes()})
+        for (const passes::Pass& pass : passes) {
+          ir::Program program = ir::parse(text);
+          EXPECT_NO_THROW(passes::PassRunner(program).run(std::span(&pass, 1))) << pass.name << "\n" << text;
+        }
       ir::Program program = ir::parse(text);
       EXPECT_NO_THROW(planning::lower(program, target)) << text;
     }
@@ -230,13 +230,13 @@ class PanelsOfAText : public ::testing::TestWithParam<Panels> {};
 TEST_P(PanelsOfAText, AreTakenWhateverTheyAre) {
   auto [groups, unroll, lanes, k, n] = GetParam();
   const int64_t width = groups * unroll * lanes, panels = (n / groups + unroll * lanes - 1) / (unroll * lanes);
-  const std::string attributes = fmt::format("groups = {}, unroll = {}, lanes = {}", groups, unroll, lanes);
   for (const char* inner : {"K", ""}) {
     const std::string depth = *inner ? inner : std::to_string(k);
     const std::string text = fmt::format(
-        "program @p(%x: f32[B,{0}], %w: f32[{0},{1}]) {{ %k = pack %w {{{2}}} : f32[{3},{0},{4}]\n"
-        "%y = matmul_packed %x, %k {{{2}, n = {1}}} : f32[B,{1}] %t = tanh %y : f32[B,{1}] return %t }}",
-        depth, n, attributes, panels, width);
+        "program @p(%x: f32[B,{0}], %w: f32[{0},{1}]) {{ %k = pack %w {{groups = {2}, width = {5}}} : "
+        "f32[{3},{0},{4}]\n"
+        "%y = matmul_packed %x, %k {{groups = {2}, n = {1}}} : f32[B,{1}] %t = tanh %y : f32[B,{1}] return %t }}",
+        depth, n, groups, panels, width, unroll * lanes);
     ir::Bindings bindings{{"B", 7}, {"K", k}};
     auto inputs = testing::random_inputs(ir::parse(text), bindings, 3);
     runtime::SerialTeam team;

@@ -197,10 +197,10 @@ TEST(Interpreter, Products) {
 TEST(Interpreter, PackedProductEqualsTheProduct) {
   std::string text =
       "program @p(%a: f64[B,5], %b: f64[5,14], %c: f64[14,5]) {\n"
-      "  %p = pack %b {groups = 2, lanes = 2, unroll = 2}\n"
-      "  %x = matmul_packed %a, %p {groups = 2, lanes = 2, n = 14, unroll = 2}\n"
-      "  %q = pack %c {groups = 2, lanes = 2, transpose_b = true, unroll = 2}\n"
-      "  %y = matmul_packed %a, %q {groups = 2, lanes = 2, n = 14, unroll = 2}\n"
+      "  %p = pack %b {groups = 2, width = 4}\n"
+      "  %x = matmul_packed %a, %p {groups = 2, n = 14}\n"
+      "  %q = pack %c {groups = 2, transpose_b = true, width = 4}\n"
+      "  %y = matmul_packed %a, %q {groups = 2, n = 14}\n"
       "  %u = matmul %a, %b\n  %v = matmul %a, %c {transpose_b = true}\n"
       "  return %x, %u, %y, %v, %p\n}";
   ir::Program program = ir::parse(text);

@@ -23,7 +23,7 @@ using ir::OpCode;
 
 class CountingTarget : public Target {
  public:
-  std::span<const std::string_view> layout_passes() const override { return {}; }
+  std::span<const passes::Pass> layout_passes() const override { return {}; }
   bool computes(DType dtype) const override { return dtype == DType::kF32; }
   int64_t lanes(DType) const override { return 3; }
   int64_t row_block(int64_t vectors, int64_t) const override { return vectors + 1; }

@@ -51,7 +51,7 @@ bool keeps_rows(const Program& program, const Op& op, F&& has_rows) {
   return false;
 }
 
-/// Whether the op has machine code in a loop over rows (passes/layout/fuse.h).
+/// Whether the op has machine code in a loop over rows (planning/fusion/fuse.h).
 bool has_batched_code(OpCode code) {
   switch (ir::traits_of(code).rows) {
     case ir::Rows::kAlways:

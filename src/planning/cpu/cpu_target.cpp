@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "base/target.h"
-#include "passes/layout/prepack.h"
+#include "passes/simplification/dce.h"
 #include "planning/cpu/kernel_choice.h"
+#include "planning/cpu/prepack.h"
 #include "runtime/kernels.h"
 
 namespace weft::planning {
@@ -45,11 +46,11 @@ constexpr Limits kLimits = {
 /// Rounding f32 to a 16-bit type, in LLVM instructions.
 constexpr int64_t kRoundToHalf = 12;
 
-constexpr std::string_view kLayoutPasses[] = {
+constexpr passes::Pass kLayoutPasses[] = {
     // Packs weights into panels, which no other pass looks into.
-    "prepack",
+    {"prepack", prepack},
     // Removes the casts of weights that were packed without them.
-    "dce",
+    {"dce", passes::dce},
 };
 
 }  // namespace
@@ -58,7 +59,7 @@ CpuTarget::CpuTarget()
     : tile_rows_f32_(runtime::kernels(runtime::active_isa(), DType::kF32).tile_rows),
       tile_rows_f64_(runtime::kernels(runtime::active_isa(), DType::kF64).tile_rows) {}
 
-std::span<const std::string_view> CpuTarget::layout_passes() const { return kLayoutPasses; }
+std::span<const passes::Pass> CpuTarget::layout_passes() const { return kLayoutPasses; }
 
 bool CpuTarget::computes(DType dtype) const {
   return is_floating(dtype) || dtype == DType::kBool || dtype == DType::kI32 || dtype == DType::kI64;
@@ -71,17 +72,15 @@ int64_t CpuTarget::row_block(int64_t vectors, int64_t lanes) const {
   return std::max<int64_t>(1, rows[vectors]);
 }
 
-/// The panels that prepack makes. The text of a program may ask for others, which the micro-kernels don't read.
 std::optional<ProductTile> CpuTarget::tile(const Program& program, const Op& product) const {
-  if (!passes::has_kernel_layout(program, product)) return {};
-  const ir::Type& left = program.type(product.operands[0]);
-  const DType weights = product.attr_or<bool>("pairs", false) ? DType::kBF16 : program.type(product.results[0]).dtype;
-  const auto columns = product.attr<int64_t>("n");
-  return ProductTile{.columns = columns,
-                     .groups = product.attr<int64_t>("groups"),
-                     .unroll = product.attr<int64_t>("unroll"),
-                     .lanes = product.attr<int64_t>("lanes"),
-                     .weight_bytes = left.shape.back().constant() * columns * size_of(weights)};
+  const std::optional<Panels> panels = kernel_panels(program, product);
+  if (!panels) return {};
+  const int64_t depth = program.type(product.operands[0]).shape.back().constant();
+  return ProductTile{.columns = panels->columns,
+                     .groups = panels->groups,
+                     .unroll = panels->unroll,
+                     .lanes = panels->lanes,
+                     .weight_bytes = depth * panels->columns * size_of(panels->weights)};
 }
 
 /// LLVM instructions (codegen/pointwise.cpp, vector_math.cpp).

@@ -5,14 +5,14 @@
 namespace weft::planning {
 
 /// The CPUs that codegen and jit make code for, and the kernels of src/runtime. Products read weights in panels
-/// (passes/layout/prepack.h). Layouts are the same for every instruction set (base/target.h); the number of rows of a
+/// (planning/cpu/prepack.h). Layouts are the same for every instruction set (base/target.h); the number of rows of a
 /// tile is not.
 class CpuTarget : public Target {
  public:
   /// For the instruction set in use (runtime::active_isa).
   CpuTarget();
 
-  std::span<const std::string_view> layout_passes() const override;
+  std::span<const passes::Pass> layout_passes() const override;
   bool computes(DType dtype) const override;
   int64_t lanes(DType dtype) const override;
   int64_t row_block(int64_t vectors, int64_t lanes) const override;

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "passes/layout/prepack.h"
 #include "planning/cpu/kernel_arguments.h"
+#include "planning/cpu/prepack.h"
 
 namespace weft::planning {
 namespace {
@@ -71,7 +71,8 @@ bool takes_columns(const ir::Program& program, const Op& op) {
 }
 
 MaybeCall pack_arguments(Schedule& schedule, const Op& op) {
-  if (!passes::has_kernel_layout(*schedule.program, op)) return {};
+  const std::optional<Panels> panels = kernel_panels(*schedule.program, op);
+  if (!panels) return {};
   const ir::Type& source = schedule.program->type(op.operands[0]);
   ValueId root = op.operands[0];
   int64_t row = 0, column = 0;
@@ -83,13 +84,13 @@ MaybeCall pack_arguments(Schedule& schedule, const Op& op) {
   runtime::PackCall call;
   call.dtype = source.dtype;
   call.transposed = op.attr_or<bool>("transpose_b", false);
-  call.pairs = op.attr_or<bool>("pairs", false);
+  call.pairs = panels->weights == DType::kBF16;
   call.source = schedule.buffer.at(root);
   call.destination = schedule.buffer.at(op.results[0]);
-  call.groups = op.attr<int64_t>("groups");
-  call.unroll = op.attr<int64_t>("unroll");
+  call.groups = panels->groups;
+  call.unroll = panels->unroll;
   call.k = source.shape[call.transposed ? 1 : 0].constant();
-  call.n = source.shape[call.transposed ? 0 : 1].constant() / call.groups;
+  call.n = panels->columns / call.groups;
   call.ld = schedule.program->type(root).shape[1].constant();
   call.skip = row * call.ld + column;
   call.panels = schedule.program->type(op.results[0]).shape[0].constant();

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "ir/program.h"
 
-namespace weft::passes {
+namespace weft::planning {
 
 /// Lays the weights of every product out once a call, in the panels that the micro-kernels read:
 ///
@@ -22,14 +24,23 @@ namespace weft::passes {
 ///     %xf = cast %x : f32[T,B,16]
 ///     %y = matmul %xf, %wf {transpose_b = true} : f32[T,B,48]
 /// becomes
-///     %p = pack %w {pairs = true, ...} : bf16[3,8,32]
-///     %y = matmul_packed %x, %p {pairs = true, ...} : f32[T,B,48]
+///     %p = pack %w {interleave = 2, ...} : bf16[3,8,32]
+///     %y = matmul_packed %x, %p {interleave = 2, ...} : f32[T,B,48]
 ///
-/// Belongs to the CPU's target. Stands last but for dce: packing hides the weights' values from every other pass.
+/// Stands last but for dce: packing hides the weights' values from every other pass.
 void prepack(ir::Program& program);
 
-/// True iff the micro-kernels take the panels of this pack or matmul_packed, as they do all that this pass makes. The
-/// text of a program may ask for other panels, on which the interpreter works.
-bool has_kernel_layout(const ir::Program& program, const ir::Op& op);
+/// Panels as the micro-kernels read them.
+struct Panels {
+  int64_t columns;  ///< of the weights
+  int64_t groups;   ///< gates, equal ranges of these columns, side by side in a panel
+  int64_t unroll;   ///< units (base/target.h) of each gate in a panel
+  int64_t lanes;    ///< columns of a unit
+  DType weights;    ///< bf16 ones lie in pairs: the rows 2i and 2i + 1 interleaved, as instructions on pairs read them
+};
 
-}  // namespace weft::passes
+/// The panels of a pack or matmul_packed; none where the micro-kernels don't read them. They read all that prepack
+/// makes. The text of a program may ask for others, on which the interpreter works.
+std::optional<Panels> kernel_panels(const ir::Program& program, const ir::Op& op);
+
+}  // namespace weft::planning

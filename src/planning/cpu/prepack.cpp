@@ -1,4 +1,4 @@
-#include "passes/layout/prepack.h"
+#include "planning/cpu/prepack.h"
 
 #include <map>
 #include <set>
@@ -7,7 +7,7 @@
 #include "base/target.h"
 #include "ir/builder.h"
 
-namespace weft::passes {
+namespace weft::planning {
 namespace {
 
 using ir::Block;
@@ -84,7 +84,7 @@ class Prepacker {
     return place;
   }
 
-  using Key = std::tuple<ValueId, int64_t, int64_t, bool>;
+  using Key = std::tuple<ValueId, int64_t, int64_t, bool>;  // weights, groups, width, transpose_b
 
   /// A block that the ops at hand are in.
   struct Level {
@@ -146,22 +146,22 @@ class Prepacker {
     int64_t unroll = panel_unroll(groups, columns / groups, lanes, in_loop);
     ValueId half = narrow(op.operands[1]);
     bool pairs = half != ir::kNoValue && level_for_panels(half);
-    op.operands[1] = panels({pairs ? half : op.operands[1], groups, unroll, transposed}, lanes);
+    op.operands[1] = panels({pairs ? half : op.operands[1], groups, unroll * lanes, transposed});
     op.code = OpCode::kMatmulPacked;
-    op.attrs = {{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}, {"n", columns}};
+    op.attrs = {{"groups", groups}, {"n", columns}};
     if (!pairs) return;
-    op.attrs["pairs"] = true;
+    op.attrs["interleave"] = int64_t{2};
     if (ValueId left = narrow(op.operands[0]); left != ir::kNoValue) op.operands[0] = left;
   }
 
-  ValueId panels(const Key& key, int64_t lanes) {
+  ValueId panels(const Key& key) {
     auto [found, fresh] = packed_.try_emplace(key, ir::kNoValue);
     if (!fresh) return found->second;
-    auto [weights, groups, unroll, transposed] = key;
+    auto [weights, groups, width, transposed] = key;
     Block holder;
-    ir::Attrs attrs{{"groups", groups}, {"unroll", unroll}, {"lanes", lanes}};
+    ir::Attrs attrs{{"groups", groups}, {"width", width}};
     if (transposed) attrs["transpose_b"] = true;
-    if (program_.type(weights).dtype == DType::kBF16) attrs["pairs"] = true;
+    if (program_.type(weights).dtype == DType::kBF16) attrs["interleave"] = int64_t{2};
     found->second = ir::Builder(program_, holder).emit(OpCode::kPack, {weights}, std::move(attrs));
     level_for_panels(weights)->pending.push_back(std::move(holder.ops[0]));
     return found->second;
@@ -176,19 +176,26 @@ class Prepacker {
 
 }  // namespace
 
-bool has_kernel_layout(const Program& program, const Op& op) {
-  const bool pairs = op.attr_or<bool>("pairs", false), packs = op.code == OpCode::kPack;
+std::optional<Panels> kernel_panels(const Program& program, const Op& op) {
+  const bool packs = op.code == OpCode::kPack;
+  const auto interleave = op.attr_or<int64_t>("interleave", 1);
+  const bool pairs = interleave == 2;
   const ir::Type& from = program.type(op.operands[0]);
-  const DType dtype = pairs ? DType::kF32 : from.dtype;  // of the sums
-  if (dtype != DType::kF32 && dtype != DType::kF64) return false;
+  const ir::Type& panels = program.type(packs ? op.results[0] : op.operands[1]);
+  const DType sums = pairs ? DType::kF32 : panels.dtype;
+  if (interleave > 2 || (sums != DType::kF32 && sums != DType::kF64)) return {};
+  if (panels.dtype != (pairs ? DType::kBF16 : sums)) return {};
   const bool transposed = packs && op.attr_or<bool>("transpose_b", false);
   const ir::Dim inner = packs ? from.shape[transposed ? 1 : 0] : from.shape.back();
-  const ir::Dim columns = packs ? from.shape[transposed ? 0 : 1] : ir::Dim(op.attr<int64_t>("n"));
-  return inner.is_constant() && inner != ir::Dim(0) && columns != ir::Dim(0) &&
-         op.attr<int64_t>("lanes") == target::lanes(dtype) &&
-         op.attr<int64_t>("groups") * op.attr<int64_t>("unroll") <= target::kMaxPanelUnits;
+  const int64_t columns = packs ? from.shape[transposed ? 0 : 1].constant() : op.attr<int64_t>("n");
+  const auto groups = op.attr<int64_t>("groups");
+  const int64_t lanes = target::lanes(sums), width = panels.shape[2].constant() / groups / (pairs ? 2 : 1);
+  const int64_t unroll = width / lanes;
+  if (!inner.is_constant() || inner == ir::Dim(0) || columns == 0) return {};
+  if (width % lanes != 0 || unroll == 0 || groups * unroll > target::kMaxPanelUnits) return {};
+  return Panels{columns, groups, unroll, lanes, panels.dtype};
 }
 
 void prepack(Program& program) { Prepacker(program).run(); }
 
-}  // namespace weft::passes
+}  // namespace weft::planning

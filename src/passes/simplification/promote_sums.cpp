@@ -1,4 +1,4 @@
-#include "passes/layout/promote_sums.h"
+#include "passes/simplification/promote_sums.h"
 
 #include "ir/builder.h"
 
