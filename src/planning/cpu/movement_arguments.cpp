@@ -6,6 +6,7 @@ namespace {
 
 using ir::Dim;
 using ir::Op;
+using ir::OpCode;
 using ir::Shape;
 using ir::ValueId;
 using runtime::CopyCall;
@@ -65,8 +66,6 @@ runtime::IndexPlace index_of(Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   return {schedule.buffer.at(value), schedule.expression(element_count(type.shape)), type.dtype == DType::kI64};
 }
-
-}  // namespace
 
 MaybeCall transpose_arguments(Schedule& schedule, const Op& op) {
   CopyMaker copy(schedule, op);
@@ -160,5 +159,21 @@ MaybeCall scatter_add_arguments(Schedule& schedule, const Op& op) {
                                  .rows = std::move(table.rows),
                                  .columns = std::move(table.columns)};
 }
+
+constexpr Kernel kKernels[] = {
+    {OpCode::kTranspose, transpose_arguments},
+    {OpCode::kReverse, reverse_arguments},
+    {OpCode::kSlice, slice_arguments},
+    {OpCode::kBroadcast, broadcast_arguments},
+    {OpCode::kConcat, concat_arguments},
+    {OpCode::kPad, pad_arguments},
+    {OpCode::kGather, gather_arguments},
+    {OpCode::kScatter, scatter_arguments},
+    {OpCode::kScatterAdd, scatter_add_arguments},
+};
+
+}  // namespace
+
+std::span<const Kernel> movement_kernels() { return kKernels; }
 
 }  // namespace weft::planning
