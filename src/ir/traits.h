@@ -43,7 +43,8 @@ enum class Batching : uint8_t {
   kBroadcast,  ///< the new dim is repeated or kept
   kMatmul,     ///< more rows; a batch of products if the weights differ from step to step
   kOuter,      ///< a batch of products
-  kLookup      ///< one look-up in a table that is the same in every step
+  kLookup,     ///< one look-up in a table that is the same in every step
+  kWindows     ///< rows of a tensor that is the same in every step, by one look-up of their numbers
 };
 
 /// The dims of the first operand that a product sums over (summed_dims in ir/program.h).

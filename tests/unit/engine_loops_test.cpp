@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/settings.h"
+#include "engine/engine.h"
 #include "gradients.h"
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
@@ -86,6 +87,28 @@ TEST_F(EngineLoops, CarriedIndex) {
   compare(walk_text, {{{"B", 1}}, {{"B", 5}}, {{"B", 0}}});
   EXPECT_EQ(testing::fallbacks("scan"), 0);
   EXPECT_EQ(testing::fallbacks("gather"), 0);
+}
+
+TEST_F(EngineLoops, WindowsOfATensorForAllSteps) {
+  for (int64_t dim : {0, 1, 2})
+    for (int64_t size : {1, 3}) {
+      std::vector<std::string> sizes{"5", "6", "4"};
+      sizes[static_cast<size_t>(dim)] = std::to_string(size);
+      const std::string window = fmt::format("f32[{}]", fmt::join(sizes, ","));
+      const std::string text = fmt::format(R"(program @windows(%x: f32[5,6,4], %h0: {0}, %at: i64[T]) {{
+        %h, %ws = scan length T carry(%h = %h0) xs(%p = %at) {{
+          %w = dynamic_slice %x, %p {{dim = {1}, size = {2}}} : {0}
+          %v = mul %h, %w : {0}
+          yield carry(%v) ys(%w)
+        }} : {0}, f32[T,{3}]
+        return %h, %ws
+      }})",
+                                           window, dim, size, fmt::join(sizes, ","));
+      compare_with_gradients(text, {{{"T", 4}}, {{"T", 1}}, {{"T", 0}}});
+      const std::string plan = engine::compile(text)->plan_text();
+      EXPECT_EQ(plan.find("dynamic_slice"), std::string::npos) << plan;
+      EXPECT_NE(plan.find("call: gather"), std::string::npos) << plan;
+    }
 }
 
 TEST_F(EngineLoops, AFailingStepEndsAllMembersAlike) {
