@@ -40,7 +40,7 @@ Plan everything() {
   StagePlan loop;
   loop.kind = StagePlan::Kind::kLoop;
   loop.control.slices = {{5, 6}};
-  loop.control.carries = {{1, 2, 3, 4, 5}};
+  loop.control.carries = {{1, 2, 3, 4, 5}, {2, 3, 4, 5, 6, true}};
   loop.control.reverse = true;
   loop.control.regions = {{scan, call_of(CallbackCall{})}, {}};
   StagePlan choice;
