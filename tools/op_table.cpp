@@ -57,6 +57,7 @@ std::string_view name_of(ir::Batching batching) {
     case ir::Batching::kMatmul:
     case ir::Batching::kOuter:
     case ir::Batching::kLookup:
+    case ir::Batching::kWindows:
       return "yes";
   }
   return "";

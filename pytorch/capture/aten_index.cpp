@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "capture/aten_rows.h"
 #include "capture/aten_shapes.h"
 
 namespace weft::capture {
@@ -129,6 +130,8 @@ ValueId index_select(const AtenCall& call) {
   ValueId x = at_least_vector(call, call.tensor(0));
   ValueId index = at_least_vector(call, call.tensor(2));
   int64_t dim = call.dim(1, call.type(x).rank());
+  if (const auto start = range_start(call, index))
+    return call.reshape(rows_at(call, x, dim, *start, call.type(index).shape[0]), call.result.shape);
   ValueId rows = call.builder.emit(OpCode::kGather, {in_front(call, x, dim), index});
   return call.reshape(from_front(call, rows, dim), call.result.shape);
 }
@@ -173,7 +176,10 @@ ValueId index_copy(const AtenCall& call) {
   int64_t dim = call.dim(1, call.type(x).rank());
   ValueId index = at_least_vector(call, index_argument(call, 2));
   index = wrapped(call, index, call.type(x).shape[static_cast<size_t>(dim)]);
-  ValueId rows = in_front(call, at_least_vector(call, call.tensor(3)), dim);
+  ValueId source = at_least_vector(call, call.tensor(3));
+  if (const auto start = range_start(call, index))
+    return call.reshape(with_rows_at(call, x, dim, *start, source), call.result.shape);
+  ValueId rows = in_front(call, source, dim);
   return call.reshape(with_rows(call, x, dim, index, rows), call.result.shape);
 }
 
@@ -255,6 +261,26 @@ Indexing indexing_of(const AtenCall& call, ValueId x) {
   return result;
 }
 
+/// Of x[:, i] with one number as its only index: the dim, and the number counted from the front.
+struct OneRow {
+  int64_t dim;
+  ValueId start;
+};
+
+std::optional<OneRow> one_row(const AtenCall& call, ValueId x) {
+  const std::vector<std::optional<Value>> given = call.optional_tensors(1);
+  const auto first = std::ranges::find_if(given, [](const auto& index) { return index.has_value(); });
+  if (first == given.end() ||
+      std::count_if(first, given.end(), [](const auto& index) { return index.has_value(); }) > 1)
+    return {};
+  const ir::Type type = call.type((*first)->id);
+  const bool is_number = !is_floating(type.dtype) && type.dtype != DType::kBool && type.dtype != DType::kU8;
+  if (!is_number || element_count(type.shape) != Dim(1)) return {};
+  const auto dim = first - given.begin();
+  const ValueId start = call.reshape(call.cast((*first)->id, DType::kI64), {});
+  return OneRow{dim, wrapped(call, start, call.type(x).shape[static_cast<size_t>(dim)])};
+}
+
 /// The permutation of [index dims, rest] that moves the index's dims to `place`.
 Dims placing(int64_t index_rank, int64_t rank, int64_t place) {
   Dims perm;
@@ -274,6 +300,8 @@ Dims inverse(const Dims& perm) {
 
 ValueId index(const AtenCall& call) {
   ValueId x = call.tensor(0);
+  if (const auto row = one_row(call, x))
+    return call.reshape(rows_at(call, x, row->dim, row->start, Dim(1)), call.result.shape);
   Indexing indexing = indexing_of(call, x);
   ValueId table = call.reshape(permuted(call, x, indexing.perm), indexing.table);
   ValueId rows = call.builder.emit(OpCode::kGather, {table, indexing.index});
@@ -304,6 +332,18 @@ ValueId put_where(const AtenCall& call, ValueId mask, size_t skipped) {
   return call.builder.select(everywhere, call.expand(values, shape), call.tensor(0));
 }
 
+/// The value is broadcast to x[i], whose index has dims of size 1 only.
+ValueId put_row(const AtenCall& call, ValueId x, const OneRow& row) {
+  Shape rows = call.type(x).shape, shown = rows;
+  const auto place = shown.begin() + row.dim;
+  rows[static_cast<size_t>(row.dim)] = Dim(1);
+  const std::vector<std::optional<Value>> given = call.optional_tensors(1);
+  const Shape index = call.type(given[static_cast<size_t>(row.dim)]->id).shape;
+  shown.insert(shown.erase(place), index.begin(), index.end());
+  const ValueId value = call.expand(call.cast(call.tensor(2), call.result.dtype), shown);
+  return with_rows_at(call, x, row.dim, row.start, call.reshape(value, rows));
+}
+
 }  // namespace
 
 ValueId index_put(const AtenCall& call) {
@@ -313,6 +353,7 @@ ValueId index_put(const AtenCall& call) {
   bool alone = first != given.end() && std::all_of(first + 1, given.end(), [](const auto& index) { return !index; });
   if (alone && call.type((*first)->id).dtype == DType::kBool && !call.flag(3))
     return put_where(call, (*first)->id, static_cast<size_t>(first - given.begin()));
+  if (const auto row = call.flag(3) ? std::nullopt : one_row(call, x)) return put_row(call, x, *row);
   Indexing indexing = indexing_of(call, x);
   ValueId front = permuted(call, x, indexing.perm);
   const Shape front_shape = call.type(front).shape;

@@ -1,25 +1,39 @@
 // Composite functions of PyTorch that look at values, which a recorded step doesn't have yet. That is not the user's
-// fault, so such a function is left to PyTorch, with the reason.
+// fault, so such a function is made of operations that don't look, or left to PyTorch, with the reason.
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cov_native.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/narrow_native.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor_split_native.h>
+#include <ATen/ops/where.h>
 
 #include "decompose/parts.h"
-#include "recorder/recording_tensor.h"
+#include "recorder/recording.h"
 
 namespace weft::decompose {
 namespace {
 
 bool has_no_value(const OptionalTensor& tensor) { return tensor && recorder::as_recording(*tensor) != nullptr; }
 
-/// No index instead: the result is a view, which may be written to.
+/// The rows start, start+1, ... by their numbers, which is a copy where PyTorch has a view (Recording::show_as_view). A
+/// negative start counts from the end.
 Tensor narrow(const Tensor& x, int64_t dim, const Tensor& start, int64_t length) {
-  if (has_no_value(start)) refuse("narrow: where it starts depends on values");
-  return at::native::narrow_tensor_symint(x, dim, start, length);
+  if (!has_no_value(start)) return at::native::narrow_tensor_symint(x, dim, start, length);
+  TORCH_CHECK(start.dim() == 0 && at::isIntegralType(start.scalar_type(), /*includeBool=*/false),
+              "start must be an 0-dim integral Tensor.");
+  TORCH_CHECK(x.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
+  TORCH_CHECK(length >= 0, "narrow(): length must be non-negative.");
+  recorder::Recording* recording = recorder::Recording::current();
+  if (recording == nullptr || (recorder::as_recording(x) == nullptr && !recorder::is_plain(x)))
+    refuse("narrow: where it starts depends on values");
+  Tensor number = start.to(at::kLong);
+  Tensor first = at::where(number.lt(0), number + x.size(dim), number);
+  Tensor rows = x.index_select(dim, first + at::arange(length, at::kLong));
+  recording->show_as_view(x, rows);
+  return rows;
 }
 
 std::vector<Tensor> tensor_split(const Tensor& x, const Tensor& indices_or_sections, int64_t dim) {

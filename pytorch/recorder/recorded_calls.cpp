@@ -67,6 +67,8 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   for (const c10::IValue& argument : call.arguments) {
     arguments_.push_back(interceptor_ == nullptr ? argument : as_it_is(argument));
   }
+  for (const auto& [base, copy] : copies_)
+    if (stale_.contains(base) || std::ranges::find(call.written, base) != call.written.end()) stale_.insert(copy);
   operation.end_word = record_.words().size();
   push_results(call, stack);
   operation.results = std::move(call.results);
@@ -92,7 +94,10 @@ void Recording::refuse_mutation(Call& call) {
         bool is_seen = at::GradMode::is_enabled() && tensor.requires_grad();
         if (!is_seen && requires_gradient(value->storage))
           throw UnsupportedError("a change in place that autograd doesn't see");
+        if (std::ranges::find(copies_, value->storage, &std::pair<int64_t, int64_t>::second) != copies_.end())
+          throw UnsupportedError("a change in place of a view whose place depends on values");
         changed_.insert(value->storage);
+        call.written.push_back(value->storage);
         continue;
       }
       std::string name = call.op.schema().name();
@@ -109,6 +114,17 @@ bool Recording::requires_gradient(int64_t storage) const {
     return tensor.defined() && static_cast<RecordingTensor*>(tensor.get())->storage == storage &&
            tensor->requires_grad();
   });
+}
+
+void Recording::show_as_view(const at::Tensor& base, const at::Tensor& copy) {
+  auto *from = own(base), *to = own(copy);
+  // A tensor from outside isn't changed.
+  if (to != nullptr) copies_.emplace_back(from != nullptr ? from->storage : -1, to->storage);
+}
+
+void Recording::refuse_stale(const RecordingTensor& value) const {
+  if (stale_.contains(value.storage))
+    throw UnsupportedError("a view whose place depends on values, read after a change of what it shows");
 }
 
 void Recording::write_number(Call& call, const at::Tensor& number) {
@@ -134,6 +150,7 @@ void Recording::write_tensor(Call& call, const at::Tensor& tensor) {
     return;
   }
   auto* value = own(tensor);
+  if (value != nullptr) refuse_stale(*value);
   if (value == nullptr && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return write_number(call, tensor);
   record_.fixed(value != nullptr ? kOwn : kOutside);
   call.key.insert(call.key.end(), {kOwn, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});

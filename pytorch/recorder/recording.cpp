@@ -164,6 +164,12 @@ std::vector<std::vector<int64_t>> Recording::outside_sizes() const {
 void Recording::finish(const std::vector<at::Tensor>& outputs) {
   record_.fixed(kOutputs);
   for (const at::Tensor& output : outputs) {
+    try {
+      if (auto* value = own(output)) refuse_stale(*value);
+    } catch (const UnsupportedError& error) {
+      failure_ = {Failure::kUnsupported, error.what(), {}};
+      throw;
+    }
     auto number = id(output);
     TORCH_CHECK(number.has_value(), "weft internal error: an output that is a number");
     outputs_.push_back(*number);

@@ -89,6 +89,10 @@ class Recording {
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   std::string vjp);
 
+  /// Says that `copy`, just made, stands for a view of `base` whose place depends on values. The function is refused
+  /// where that would show: where it changes the copy, or reads the copy after a change of the base.
+  void show_as_view(const at::Tensor& base, const at::Tensor& copy);
+
   // ---- for runs that are being lowered
 
   void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
@@ -145,6 +149,7 @@ class Recording {
   RecordingTensor* own(const at::Tensor& tensor) const;
   c10::IValue as_it_is(const c10::IValue& argument) const;
   void refuse_mutation(Call& call);
+  void refuse_stale(const RecordingTensor& value) const;
   bool requires_gradient(int64_t storage) const;
   void write(Call& call, const c10::IValue& argument);
   void write_tensor(Call& call, const at::Tensor& tensor);
@@ -164,8 +169,10 @@ class Recording {
   std::unordered_map<const c10::TensorImpl*, int64_t> outside_index_;
   std::vector<int64_t> outputs_;
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made_;
-  std::unordered_set<int64_t> changed_;  ///< storages that something was written to
-  std::vector<size_t> makers_;           ///< by value: its operation
+  std::unordered_set<int64_t> changed_;              ///< storages that something was written to
+  std::vector<size_t> makers_;                       ///< by value: its operation
+  std::vector<std::pair<int64_t, int64_t>> copies_;  ///< of show_as_view: the storages of base and copy, in order
+  std::unordered_set<int64_t> stale_;                ///< storages of copies whose bases have changed
   int64_t inputs_ = 0, values_ = 0;
   uint64_t serial_;
   std::optional<Failure> failure_;

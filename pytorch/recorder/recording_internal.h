@@ -39,6 +39,7 @@ struct Recording::Call {
   at::ArrayRef<c10::IValue> arguments;
   std::vector<int64_t> key;  ///< the operation with its arguments' types
   std::vector<int64_t> results;
+  std::vector<int64_t> written = {};  ///< storages that it changes
 };
 
 }  // namespace weft::recorder

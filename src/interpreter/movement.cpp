@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/row_range.h"
 #include "interpreter/evaluator.h"
 #include "interpreter/kernels.h"
 #include "interpreter/numeric.h"
@@ -83,6 +84,15 @@ int64_t checked_index(T index, int64_t size, const char* op) {
   auto i = static_cast<int64_t>(index);
   check(i >= 0 && i < size, "{}: index {} is outside 0..{}", op, i, size - 1);
   return i;
+}
+
+/// The start of `count` rows along `dim` of the first operand.
+int64_t checked_start(const Call& call, const void* start, int64_t count) {
+  const auto first = *static_cast<const int64_t*>(start);
+  const std::string misfit = row_range_misfit(info(call.op.code).name, first, count, call.op.attr<int64_t>("dim"),
+                                              call.operands[0].sizes[dim_of(call)]);
+  check(misfit.empty(), "{}", misfit);
+  return first;
 }
 
 }  // namespace
@@ -180,6 +190,22 @@ void scatter(const Call& call) {
       if (row > 0) std::memcpy(call.out<char>() + to * row, call.in<char>(2) + static_cast<size_t>(i) * row, row);
     }
   });
+}
+
+void dynamic_slice(const Call& call) {
+  Side from{strides_of(call.operands[0].sizes)};
+  const int64_t start = checked_start(call, call.operands[1].data, call.results[0].sizes[dim_of(call)]);
+  from.offset = start * from.strides[dim_of(call)];
+  copy_from(call, from);
+}
+
+void dynamic_update(const Call& call) {
+  const View& update = call.operands[1];
+  const MutableView& out = call.results[0];
+  Side to{strides_of(out.sizes)};
+  to.offset = checked_start(call, call.operands[2].data, update.sizes[dim_of(call)]) * to.strides[dim_of(call)];
+  copy(call);
+  strided_copy(update.dtype, update.sizes, update.data, {strides_of(update.sizes)}, out.data, to);
 }
 
 void pack(const Call& call) {

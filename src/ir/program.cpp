@@ -82,7 +82,9 @@ Attr as_attr(Dim size) {
   return size;
 }
 
-bool is_bound(std::string_view attr) { return attr == "start" || attr == "limit" || attr == "low" || attr == "high"; }
+bool is_bound(std::string_view attr) {
+  return attr == "start" || attr == "limit" || attr == "low" || attr == "high" || attr == "size";
+}
 
 std::optional<SliceRange> constant_range(const Op& slice) {
   const Dim start = size_attr(slice, "start"), limit = size_attr(slice, "limit");

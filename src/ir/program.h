@@ -108,7 +108,7 @@ struct Value {
 /// An attribute that is a size: an integer, or a dim where it is no number (`start = dim(T-1)`).
 Dim size_attr(const Op& op, std::string_view name);
 Attr as_attr(Dim size);
-/// Whether it is an attribute that holds an integer where it can: a bound of a slice, or what a pad adds.
+/// Whether it is an attribute that holds an integer where it can: a bound of a slice or its size, or what a pad adds.
 bool is_bound(std::string_view attr);
 
 /// The elements start..limit-1 along a dim.

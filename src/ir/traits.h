@@ -43,7 +43,8 @@ enum class Batching : uint8_t {
   kBroadcast,  ///< the new dim is repeated or kept
   kMatmul,     ///< more rows; a batch of products if the weights differ from step to step
   kOuter,      ///< a batch of products
-  kLookup      ///< one look-up in a table that is the same in every step
+  kLookup,     ///< one look-up in a table that is the same in every step
+  kWindows     ///< rows of a tensor that is the same in every step, by one look-up of their numbers
 };
 
 /// The dims of the first operand that a product sums over (summed_dims in ir/program.h).
@@ -77,6 +78,7 @@ struct OpTraits {
   bool by_library = false;  ///< machine code calls a function of runtime/scalar_functions.def, named as the op
   bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
+  int8_t updated = -1;      ///< the operand in whose memory the result may be made: what the op doesn't replace stays
   /// Machine instructions for one vector of results (f32, f64, integers), measured by compiling one. They bound a
   /// stage's size, and so LLVM's time.
   uint8_t instructions = 1, instructions_f64 = 1, instructions_int = 1;
@@ -140,6 +142,11 @@ struct OpTraits {
   constexpr OpTraits reads_whole(int8_t operand) const {
     OpTraits changed = *this;
     changed.table = operand;
+    return changed;
+  }
+  constexpr OpTraits in_place(int8_t operand) const {
+    OpTraits changed = *this;
+    changed.updated = operand;
     return changed;
   }
   constexpr OpTraits takes(uint8_t real, uint8_t f64, uint8_t integer) const {

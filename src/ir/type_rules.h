@@ -36,36 +36,9 @@ namespace type_rules {
 
 using Rule = std::vector<Type> (*)(const RuleInput&);
 
-std::vector<Type> constant(const RuleInput& in);
-std::vector<Type> iota(const RuleInput& in);
-std::vector<Type> size(const RuleInput& in);
-std::vector<Type> same(const RuleInput& in);
-std::vector<Type> floating(const RuleInput& in);
-std::vector<Type> logical(const RuleInput& in);
-std::vector<Type> cast(const RuleInput& in);
-std::vector<Type> compare(const RuleInput& in);
-std::vector<Type> select(const RuleInput& in);
-std::vector<Type> broadcast(const RuleInput& in);
-std::vector<Type> reshape(const RuleInput& in);
-std::vector<Type> transpose(const RuleInput& in);
-std::vector<Type> slice(const RuleInput& in);
-std::vector<Type> pad(const RuleInput& in);
-std::vector<Type> concat(const RuleInput& in);
-std::vector<Type> reverse(const RuleInput& in);
-std::vector<Type> gather(const RuleInput& in);
-std::vector<Type> scatter_add(const RuleInput& in);
-std::vector<Type> scatter(const RuleInput& in);
-std::vector<Type> reduce(const RuleInput& in);
-std::vector<Type> matmul(const RuleInput& in);
-std::vector<Type> outer(const RuleInput& in);
-std::vector<Type> batch_matmul(const RuleInput& in);
-std::vector<Type> pack(const RuleInput& in);
-std::vector<Type> matmul_packed(const RuleInput& in);
-std::vector<Type> scan(const RuleInput& in);
-std::vector<Type> cond(const RuleInput& in);
-std::vector<Type> while_loop(const RuleInput& in);
-std::vector<Type> external(const RuleInput& in);
-std::vector<Type> custom_vjp(const RuleInput& in);
+/// The functions that ops.def names; several ops may share one.
+#define WEFT_OP(Enum, text, arity, Class, type_rule, ...) std::vector<Type> type_rule(const RuleInput& in);
+#include "ir/ops.def"
 
 }  // namespace type_rules
 }  // namespace weft::ir

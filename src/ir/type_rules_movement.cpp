@@ -147,4 +147,43 @@ std::vector<Type> scatter(const RuleInput& in) {
   return {table};
 }
 
+namespace {
+
+void check_start(const RuleInput& in, const Type& start) {
+  check(start == Type{DType::kI64, {}}, "{}: its start must be i64[], not {}", in.name(), to_string(start));
+}
+
+/// What only some values of symbols make wrong is found at the call, with the start.
+void check_rows_fit(const RuleInput& in, const Dim& rows, size_t dim) {
+  check(!rows.is_always_negative() && !(in.operand(0).shape[dim] - rows).is_always_negative(),
+        "{}: dim {} of {} has no {} rows", in.name(), dim, to_string(in.operand(0)), to_string(rows));
+}
+
+}  // namespace
+
+std::vector<Type> dynamic_slice(const RuleInput& in) {
+  in.allow({"dim", "size"});
+  Type type = in.operand(0);
+  const size_t dim = in.dim_of(type);
+  const Dim size = in.size("size");
+  check_start(in, in.operand(1));
+  check_rows_fit(in, size, dim);
+  type.shape[dim] = size;
+  return {type};
+}
+
+std::vector<Type> dynamic_update(const RuleInput& in) {
+  in.allow({"dim"});
+  const Type& type = in.operand(0);
+  const Type& update = in.operand(1);
+  const size_t dim = in.dim_of(type);
+  check_start(in, in.operand(2));
+  Type expected = type;
+  if (update.rank() == type.rank()) expected.shape[dim] = update.shape[dim];
+  check(update == expected, "dynamic_update: {} and its update {} differ in more than dim {}", to_string(type),
+        to_string(update), dim);
+  check_rows_fit(in, update.shape[dim], dim);
+  return {type};
+}
+
 }  // namespace weft::ir::type_rules

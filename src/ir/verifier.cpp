@@ -70,9 +70,9 @@ class Verifier {
     std::string_view name = info(op.code).name;
     for (ValueId operand : op.operands) use(operand, name);
     for (const Block& region : op.regions) verify_block(region, depth + 1);
-    for (std::string_view attr : {"length", "rows", "packed", "start", "limit", "low", "high"})
-      if (auto it = op.attrs.find(attr); it != op.attrs.end())
-        if (const Dim* dim = std::get_if<Dim>(&it->second)) check_dim(*dim);
+    for (const auto& [attr, value] : op.attrs)
+      if (is_bound(attr) || attr == "length" || attr == "rows" || attr == "packed")
+        if (const Dim* dim = std::get_if<Dim>(&value)) check_dim(*dim);
     if (op.code == OpCode::kSize && op.has("of"))
       if (const Dim* dim = std::get_if<Dim>(&op.attrs.at("of"))) dim->add_symbols(symbols_);
     std::vector<Type> declared;

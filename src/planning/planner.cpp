@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planning/in_place.h"
 #include "planning/merge_dims.h"
 #include "planning/sharing.h"
 #include "planning/work.h"
@@ -314,17 +315,23 @@ class Planner {
     if (op.code == OpCode::kCond) control.predicate = buffer_of(op.operands[0]);
     if (is_while) control.predicate = schedule.results[0][0];
     if (op.code == OpCode::kScan) describe_slices(ir::ScanView(op), schedule, plan);
-    const Block& body = op.regions.back();
-    for (size_t i = 0; i < schedule.carries.size(); ++i) {
-      int64_t init = buffer_of(op.operands[i]), result = buffer_of(op.results[i]);
-      control.carries.push_back(
-          {buffer_of(body.args[i]), schedule.results.back()[i], init, result, schedule.carries[i]});
-      plan.carry_copies.push_back({init, result});
-    }
+    if (op.code != OpCode::kCond) describe_carries(op, schedule, plan);
     WorkCounter work(schedule_);
     for (const Block& region : op.regions)
       for (const Op& inner : region.ops) work.count(inner);
     control.work = work.take();
+  }
+
+  void describe_carries(const Op& loop, const ControlSchedule& schedule, runtime::StagePlan& plan) {
+    const Block& body = loop.regions.back();
+    const std::vector<bool> in_place = carries_in_place(schedule_, loop, schedule.blocks.back());
+    for (size_t i = 0; i < schedule.carries.size(); ++i) {
+      const int64_t init = buffer_of(loop.operands[i]), result = buffer_of(loop.results[i]);
+      plan.control.carries.push_back(
+          {buffer_of(body.args[i]), schedule.results.back()[i], init, result, schedule.carries[i], in_place[i]});
+      plan.carry_copies.push_back({init, result});
+      if (in_place[i]) schedule_.plan.buffers[static_cast<size_t>(schedule.carries[i])].copies = 0;
+    }
   }
 
   void describe_slices(const ir::ScanView& view, const ControlSchedule& schedule, runtime::StagePlan& plan) {

@@ -90,14 +90,16 @@ struct ControlPlan {
   };
   /// `arg` points to `init` in the first step, later to the `out` of the step before. `out` points to one of the two
   /// instances of `work` in turn, in the last step of a loop to `result`. (A while doesn't know its last step: it
-  /// copies.)
+  /// copies.) `in_place`: `out` always points to `result`, in whose memory each step but the first finds `arg`.
   struct Carry {
     int64_t arg = 0, out = 0, init = 0, result = 0, work = 0;
+    bool in_place = false;
 
     bool operator==(const Carry&) const = default;
     static constexpr auto fields() {
-      return std::tuple{Field{"arg", &Carry::arg}, Field{"out", &Carry::out}, Field{"init", &Carry::init},
-                        Field{"result", &Carry::result}, Field{"work", &Carry::work}};
+      return std::tuple{Field{"arg", &Carry::arg},   Field{"out", &Carry::out},
+                        Field{"init", &Carry::init}, Field{"result", &Carry::result},
+                        Field{"work", &Carry::work}, Field{"in_place", &Carry::in_place}};
     }
   };
   std::vector<Slice> slices;

@@ -83,7 +83,7 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
   for (const ControlPlan::Carry& carry : loop.carries) {
     buffers[carry.arg] = step == 0 ? buffers[carry.init] : buffers[carry.out];
     char* work = static_cast<char*>(buffers[carry.work]) + (step & 1) * *bytes++;
-    buffers[carry.out] = last ? buffers[carry.result] : work;
+    buffers[carry.out] = last || carry.in_place ? buffers[carry.result] : work;
   }
 }
 
@@ -237,6 +237,7 @@ bool Run::run_while(const StagePlan& stage, Member& member) {
 }
 
 void Run::copy(int64_t from, int64_t to, const Member& member) const {
+  if (member.buffers[from] == member.buffers[to]) return;
   const int64_t bytes = bytes_of(plan_.buffers[static_cast<size_t>(to)], symbols_);
   Share share = share_of(bytes, target::kCacheLine, member.thread, member.threads);
   if (share.first == share.last) return;

@@ -17,10 +17,10 @@ constexpr std::array<std::string_view, 10> kDTypes = {"bool", "i8",  "u8",   "i1
                                                       "i64",  "f16", "bf16", "f32", "f64"};
 constexpr std::array<std::string_view, 12> kNumbers = {"0", "1",   "2",   "3",    "7",  "-1",
                                                        "4", "0.5", "inf", "true", "16", "4611686018427387904"};
-constexpr std::array<std::string_view, 25> kWords = {
-    "T",       "B",           "T*B",    "2*T",  "T+1",  "T-1",   "(T+1)//2", "dim(T)", "dim(T-1)",
-    "reverse", "length",      "dim",    "perm", "low",  "start", "limit",    "dims",   "N",
-    "ragged",  "transpose_b", "groups", "then", "else", "do",    "carry"};
+constexpr std::array<std::string_view, 26> kWords = {
+    "T",       "B",      "T*B",         "2*T",    "T+1",  "T-1",   "(T+1)//2", "dim(T)", "dim(T-1)",
+    "reverse", "length", "dim",         "perm",   "low",  "start", "limit",    "size",   "dims",
+    "N",       "ragged", "transpose_b", "groups", "then", "else",  "do",       "carry"};
 
 class Mutator {
  public:

@@ -180,6 +180,22 @@ INDICES = {
         lambda x, i: (aten.index_select(x, 1, i), aten.index_select(x, 0, i)),
         [floats(4, 5, 3), torch.tensor([2, 0, 2])],
     ),
+    "rows at one place": (
+        lambda x, i, p: (
+            aten.index_select(x, 1, i),
+            aten.index_select(x, 2, p),
+            aten.index(x, [None, None, p - 2]),
+            aten.index(x, [None, i.view(1, 1)]),
+            aten.index_put(x, [None, p], x[:, 0] * 2),
+            aten.index_put(x, [i - 3], x[0, 0] * 2),
+            aten.index_copy(x, 1, i, x[:, :1] * 2),
+        ),
+        [floats(4, 5, 3), torch.tensor([2]), torch.tensor(1)],
+    ),
+    "consecutive rows": (
+        lambda x, p: (aten.index_select(x, 1, p + aten.arange(3)), aten.index_select(x, 0, aten.arange(2) + p)),
+        [floats(4, 5, 3), torch.tensor(1)],
+    ),
     "gather": (
         lambda x, i: (aten.gather(x, 1, i), aten.gather(x, 0, i.clamp(max=2)), aten.gather(x, -1, i[:, :1])),
         [floats(3, 5), torch.tensor([[4, 0, 1], [2, 2, 2], [0, 1, 4]])],

@@ -306,3 +306,29 @@ def test_gradients_of_the_branch_that_a_cond_takes(taken):
     expected = (torch.tanh(x @ w), x) if taken else (x * v, x * v)
     torch.testing.assert_close(run(*inputs), expected)
     assert gradcheck(run, inputs) and gradgradcheck(run, inputs)
+
+
+ROWS = """
+program @rows(%x: f64[4,B], %u: f64[2,B], %p: i64[]) {
+  %one = constant {value = 1} : i64[]
+  %q = sub %p, %one : i64[]
+  %a = dynamic_slice %x, %p {dim = 0, size = 2} : f64[2,B]
+  %s = mul %a, %u : f64[2,B]
+  %y = dynamic_update %x, %s, %q {dim = 0} : f64[4,B]
+  %z = mul %y, %y : f64[4,B]
+  return %z, %a
+}
+"""
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_gradients_of_rows_at_a_place(place):
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((4, 3), (2, 3))]
+
+    def run(x, u):
+        return tuple(weft.call(ROWS, [x, u, torch.tensor(place)]))
+
+    x, u = inputs
+    rows = x[place : place + 2]
+    torch.testing.assert_close(run(x, u), (torch.slice_scatter(x, rows * u, 0, place - 1, place + 1) ** 2, rows))
+    assert gradcheck(run, inputs) and gradgradcheck(run, inputs)

@@ -84,6 +84,10 @@ Sample sample(OpCode code) {
       return {"scatter_add %i, %u {#} : f32[4,B]", ""};
     case OpCode::kScatter:
       return {"scatter %x, %i, %u {#}", ""};
+    case OpCode::kDynamicSlice:
+      return {"dynamic_slice %x, %s {dim = 0, size = 2, #}", "%s = constant {value = 1} : i64[]"};
+    case OpCode::kDynamicUpdate:
+      return {"dynamic_update %x, %u, %s {dim = 0, #}", "%s = constant {value = 1} : i64[]"};
     case OpCode::kReduceSum:
     case OpCode::kReduceMax:
       return {name + " %x {dims = [0], #}", ""};

@@ -195,6 +195,26 @@ constexpr Hazard kHazards[] = {
          yield carry(%b) ys()
        } : f32[3,24]
        return %hT in %u })"},
+    {"rows_replaced", "in place", R"(program @p(%c: f32[6,40], %u: f32[1,40], %i: i64[]) {
+       %zero = constant {value = 0} : i64[]
+       %s = reduce_sum %c {dims = [0]} : f32[40]
+       %t = reshape %s : f32[1,40]
+       %v = add %t, %u : f32[1,40]
+       %k = mul %i, %zero : i64[]
+       %d = dynamic_update %c, %v, %k {dim = 0} : f32[6,40]
+       return %d in %c })"},
+    {"rows_replaced_of_what_is_read_later", "copied", R"(program @p(%c: f32[6,40], %u: f32[1,40], %i: i64[]) {
+       %zero = constant {value = 0} : i64[]
+       %k = mul %i, %zero : i64[]
+       %d = dynamic_update %c, %u, %k {dim = 0} : f32[6,40]
+       %w = transpose %d {perm = [1, 0]} : f32[40,6]
+       %y = matmul %c, %w : f32[6,6]
+       return %d in %c, %y })"},
+    {"rows_replaced_by_its_own", "copied", R"(program @p(%c: f32[6,40], %i: i64[]) {
+       %zero = constant {value = 0} : i64[]
+       %k = mul %i, %zero : i64[]
+       %d = dynamic_update %c, %c, %k {dim = 0} : f32[6,40]
+       return %d in %c })"},
     {"two_results_of_one_value", "in place, in place", R"(program @p(%p: f32[B,40], %q: f32[B,40]) {
        %a = add %p, %q : f32[B,40]
        %b = add %p, %q : f32[B,40]

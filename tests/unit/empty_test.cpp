@@ -40,11 +40,15 @@ const char* const kOps[] = {
     "scatter %x, %i, %x2",
     "gather %x, %i",
     "scatter_add %i, %x2 : f32[N,{}]",
+    "dynamic_slice %x, %s {{dim = 0, size = 3}}",
+    "dynamic_update %x, %x2, %s {{dim = 0}}",
+    "dynamic_update %x, %x, %s {{dim = 1}}",
 };
 
 std::string program_of(const char* op, const char* columns) {
   return fmt::format(
-      "program @p(%x: f32[N,{0}], %w: f32[{0},{0}], %i: i64[3], %x2: f32[3,{0}], %n: f32[N,0], %c: f32[{0},0]) "
+      "program @p(%x: f32[N,{0}], %w: f32[{0},{0}], %i: i64[3], %x2: f32[3,{0}], %n: f32[N,0], %c: f32[{0},0], "
+      "%s: i64[]) "
       "{{ %r = {1} return %r }}",
       columns, fmt::format(fmt::runtime(op), columns));
 }
@@ -87,8 +91,9 @@ TEST(Empty, StepsOfRowsWithoutColumnsAreNoWork) {
 TEST(Empty, HugeDimsBesideNoneDoNotOverflow) {
   const int64_t huge = int64_t{1} << 40;
   for (const char* op : {"transpose %x {perm = [3, 1, 2, 0]}", "reverse %x {dim = 1}", "neg %x",
-                         "broadcast %x {dims = [0, 1, 2, 4]} : f32[A,A,Z,A,A]", "reshape %x : f32[Z,A,A,A]"})
-    EXPECT_EQ(run(fmt::format("program @p(%x: f32[A,A,Z,A], %n: f32[Z,A]) {{ %r = {} return %r }}", op),
+                         "broadcast %x {dims = [0, 1, 2, 4]} : f32[A,A,Z,A,A]", "reshape %x : f32[Z,A,A,A]",
+                         "dynamic_slice %x, %s {dim = 1, size = dim(A)}", "dynamic_update %x, %x, %s {dim = 0}"})
+    EXPECT_EQ(run(fmt::format("program @p(%x: f32[A,A,Z,A], %n: f32[Z,A], %s: i64[]) {{ %r = {} return %r }}", op),
                   {{"A", huge}, {"Z", 0}})[0]
                   .count(),
               0)

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/settings.h"
+#include "engine/engine.h"
 #include "gradients.h"
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
@@ -86,6 +87,108 @@ TEST_F(EngineLoops, CarriedIndex) {
   compare(walk_text, {{{"B", 1}}, {{"B", 5}}, {{"B", 0}}});
   EXPECT_EQ(testing::fallbacks("scan"), 0);
   EXPECT_EQ(testing::fallbacks("gather"), 0);
+}
+
+/// A step that writes a row of a cache and reads the whole, with `more` between and what is yielded behind.
+std::string cache_text(const std::string& more, const std::string& y) {
+  return R"(program @cache(%x: f32[T,B,9], %c0: f32[B,7,9], %at: i64[T]) {
+    %c, %ys = scan length T carry(%c = %c0) xs(%xt = %x, %p = %at) {
+      %k = reshape %xt : f32[B,1,9]
+      %n = dynamic_update %c, %k, %p {dim = 1} : f32[B,7,9]
+      )" +
+         more +
+         R"(
+      yield carry(%n) ys()" +
+         y + R"()
+    } : f32[B,7,9], f32[T,B,9]
+    return %c, %ys
+  })";
+}
+
+TEST_F(EngineLoops, RowsOfACarryInPlace) {
+  struct Step {
+    std::string more, y;
+    bool in_place;
+  };
+  const Step steps[] = {
+      {"%s = reduce_sum %n {dims = [1]} : f32[B,9]", "%s", true},
+      // The old cache is read before and at the place, and behind it.
+      {"%q = dynamic_slice %n, %p {dim = 1, size = 1} : f32[B,1,9] %s = reshape %q : f32[B,9]", "%s", true},
+      {"%d = sub %n, %c : f32[B,7,9] %s = reduce_sum %d {dims = [1]} : f32[B,9]", "%s", false},
+      {"%r = reshape %c : f32[7*B,9] %i = cast %p : i32[] %j = reshape %i : i32[1] %g = gather %r, %j : f32[1,9]"
+       " %h = reshape %g : f32[9] %w = broadcast %h {dims = [1]} : f32[B,9] %m = reduce_max %n {dims = [1]} : f32[B,9]"
+       " %s = add %w, %m : f32[B,9]",
+       "%s", false}};
+  for (const Step& step : steps) {
+    const std::string text = cache_text(step.more, step.y);
+    compare_with_gradients(text, {{{"T", 5}, {"B", 2}}, {{"T", 0}, {"B", 3}}, {{"T", 1}, {"B", 1}}});
+    const bool in_place = engine::compile(text)->plan_text().find("in_place: true") != std::string::npos;
+    EXPECT_EQ(in_place, step.in_place) << text;
+  }
+  EXPECT_EQ(testing::fallbacks("dynamic_update"), 0);
+  EXPECT_EQ(testing::fallbacks("dynamic_slice"), 0);
+}
+
+TEST_F(EngineLoops, WindowsOfATensorForAllSteps) {
+  for (int64_t dim : {0, 1, 2})
+    for (int64_t size : {1, 3}) {
+      std::vector<std::string> sizes{"5", "6", "4"};
+      sizes[static_cast<size_t>(dim)] = std::to_string(size);
+      const std::string window = fmt::format("f32[{}]", fmt::join(sizes, ","));
+      const std::string text = fmt::format(R"(program @windows(%x: f32[5,6,4], %h0: {0}, %at: i64[T]) {{
+        %h, %ws = scan length T carry(%h = %h0) xs(%p = %at) {{
+          %w = dynamic_slice %x, %p {{dim = {1}, size = {2}}} : {0}
+          %v = mul %h, %w : {0}
+          yield carry(%v) ys(%w)
+        }} : {0}, f32[T,{3}]
+        return %h, %ws
+      }})",
+                                           window, dim, size, fmt::join(sizes, ","));
+      compare_with_gradients(text, {{{"T", 4}}, {{"T", 1}}, {{"T", 0}}});
+      const std::string plan = engine::compile(text)->plan_text();
+      EXPECT_EQ(plan.find("dynamic_slice"), std::string::npos) << plan;
+      EXPECT_NE(plan.find("call: gather"), std::string::npos) << plan;
+    }
+}
+
+TEST_F(EngineLoops, RowsOfACarryOfAWhile) {
+  std::string text = R"(program @fill(%c0: f32[7,9], %count: i64[], %u: f32[1,9]) {
+    %zero = constant {value = 0} : i64[]
+    %c, %n = while carry(%c = %c0, %i = %zero) {
+      %more = lt %i, %count : bool[]
+      yield %more
+    } do(%c, %i) {
+      %one = constant {value = 1} : i64[]
+      %old = dynamic_slice %c, %i {dim = 0, size = 1} : f32[1,9]
+      %new = add %old, %u : f32[1,9]
+      %d = dynamic_update %c, %new, %i {dim = 0} : f32[7,9]
+      %j = add %i, %one : i64[]
+      yield %d, %j
+    } : f32[7,9], i64[]
+    return %c, %n
+  })";
+  EXPECT_NE(engine::compile(text)->plan_text().find("in_place: true"), std::string::npos);
+  for (double count : {0.0, 1.0, 2.0, 7.0}) {
+    const std::vector<Array> inputs{testing::random_inputs(ir::parse(text), {}, 3)[0],
+                                    Array::of(DType::kI64, {}, std::vector<double>{count}),
+                                    testing::random_inputs(ir::parse(text), {}, 4)[2]};
+    const std::vector<Array> want = interpreter::evaluate(ir::parse(text), inputs);
+    for (int64_t threads : {1, 2, 3})
+      EXPECT_LE(testing::difference(run_native(text, inputs, {}, runtime::own_team(threads)), want), 0) << count;
+  }
+}
+
+TEST_F(EngineLoops, RowsThatAreNotThere) {
+  const std::string text = cache_text("%s = reduce_sum %n {dims = [1]} : f32[B,9]", "%s");
+  for (double bad : {-1.0, 7.0})
+    for (int64_t threads : {1, 2, 3}) {
+      const std::vector<Array> inputs{Array(DType::kF32, {3, 2, 9}), Array(DType::kF32, {2, 7, 9}),
+                                      Array::of(DType::kI64, {3}, std::vector<double>{6, 0, bad})};
+      EXPECT_EQ(
+          testing::error_of([&] { run_native(text, inputs, {{"T", 3}, {"B", 2}}, runtime::own_team(threads)); }),
+          fmt::format("dynamic_update: start {} is out of bounds for dimension 1 with size 7: 1 rows begin at 0..6",
+                      bad));
+    }
 }
 
 TEST_F(EngineLoops, AFailingStepEndsAllMembersAlike) {

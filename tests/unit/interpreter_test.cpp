@@ -99,6 +99,31 @@ TEST(Interpreter, ScatterKeepsTheLastOfEqualIndices) {
             "scatter: index 3 is outside 0..2");
 }
 
+TEST(Interpreter, RowsFromAPlaceOn) {
+  Array x = f32({2, 3}, {1, 2, 3, 4, 5, 6});
+  auto at = [](double start) { return i64({}, {start}); };
+  expect_same(run_op("dynamic_slice %a, %b {dim = 1, size = 2}", {x, at(1)}), {2, 3, 5, 6});
+  expect_same(run_op("dynamic_slice %a, %b {dim = 0, size = 1}", {x, at(1)}), {4, 5, 6});
+  expect_same(run_op("dynamic_slice %a, %b {dim = 0, size = 0}", {x, at(2)}), {});
+  Array update = f32({2, 1}, {10, 20});
+  expect_same(run_op("dynamic_update %a, %b, %c {dim = 1}", {x, update, at(0)}), {10, 2, 3, 20, 5, 6});
+  expect_same(run_op("dynamic_update %a, %b, %c {dim = 1}", {x, update, at(2)}), {1, 2, 10, 4, 5, 20});
+  expect_same(run_op("dynamic_update %a, %b, %c {dim = 0}", {x, f32({0, 3}, {}), at(2)}), {1, 2, 3, 4, 5, 6});
+  for (double bad : {2.0, -1.0}) {
+    EXPECT_EQ(
+        error_of([&] { run_op("dynamic_slice %a, %b {dim = 1, size = 2}", {x, at(bad)}); }),
+        fmt::format("dynamic_slice: start {} is out of bounds for dimension 1 with size 3: 2 rows begin at 0..1", bad));
+  }
+  EXPECT_EQ(error_of([&] { run_op("dynamic_update %a, %b, %c {dim = 1}", {x, update, at(3)}); }),
+            "dynamic_update: start 3 is out of bounds for dimension 1 with size 3: 1 rows begin at 0..2");
+}
+
+TEST(Interpreter, MoreRowsThanThereAre) {
+  std::string text = "program @p(%x: f32[T], %s: i64[]) { %y = dynamic_slice %x, %s {dim = 0, size = 3} return %y }";
+  EXPECT_EQ(error_of([&] { run(text, {f32({2}, {1, 2}), i64({}, {0})}); }),
+            "dynamic_slice: dimension 0 has 2 rows, fewer than 3");
+}
+
 TEST(Interpreter, SizeIsTheDimAtTheCall) {
   std::string text = "program @p(%x: f32[T,B]) { %n = size {of = dim(2*T*B)} : i64[] return %n }";
   expect_same(run(text, {f32({3, 5}, Values(15))})[0].to_doubles(), {30});

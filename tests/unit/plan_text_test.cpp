@@ -26,7 +26,7 @@ Plan everything() {
   plan.symbols = {"B", "T"};
   plan.dims = {rows, {7, {}}};
   plan.work = {rows};
-  plan.stage_count = 17;
+  plan.stage_count = 19;
   plan.buffers.resize(3);
   plan.buffers[0] = {"%x", Storage::kInput, 1, -1, 8, rows, 1, 0, 0, 0};
   plan.buffers[1] = {"%y", Storage::kOutput, 0, 1, 4, {}, 2, 2, 3, 9};
@@ -40,7 +40,7 @@ Plan everything() {
   StagePlan loop;
   loop.kind = StagePlan::Kind::kLoop;
   loop.control.slices = {{5, 6}};
-  loop.control.carries = {{1, 2, 3, 4, 5}};
+  loop.control.carries = {{1, 2, 3, 4, 5}, {2, 3, 4, 5, 6, true}};
   loop.control.reverse = true;
   loop.control.regions = {{scan, call_of(CallbackCall{})}, {}};
   StagePlan choice;
@@ -64,6 +64,8 @@ Plan everything() {
       call_of(GatherCall{8, 1, 2, {3, rows, false}, rows, rows}),
       call_of(ScatterCall{8, 1, 2, 3, {4, rows, true}, rows, rows}),
       call_of(ScatterAddCall{DType::kF64, 1, 2, {3, rows, true}, rows, rows}),
+      call_of(DynamicSliceCall{{2, 1, rows, rows}, {1, rows}, {2, rows}, 3}),
+      call_of(DynamicUpdateCall{{8, 1, rows, rows}, {1, rows}, {2, rows}, 3, 4}),
   };
   return plan;
 }

@@ -242,17 +242,33 @@ class Generator {
     }
     if (!size.is_constant()) return options_.symbolic_bounds && move_within_symbolic(b, pool, a, dim);
     switch (below(3)) {
-      case 0:
-        return keep(pool, b.emit(OpCode::kPad, {a}, {{"dim", dim}, {"low", below(2)}, {"high", below(2)}}));
+      case 0: {
+        const int64_t low = below(2), high = below(2);
+        if (!in_ragged_ && size.constant() % 2 == 1) return keep(pool, placed(b, a, dim, low, high));
+        return keep(pool, b.emit(OpCode::kPad, {a}, {{"dim", dim}, {"low", low}, {"high", high}}));
+      }
       case 1:
         return keep(pool, b.concat({a, partner(pool, a)}, dim));
       default: {
         int64_t start = below(size.constant() + 1);
         int64_t limit = start + below(size.constant() - start + 1);
         if (limit == start && size.constant() > 0 && below(4) > 0) return false;  // empty dims, but not everywhere
+        if (!in_ragged_ && (start + limit) % 2 == 1) {
+          const ValueId place = b.constant(static_cast<double>(start), {DType::kI64, {}});
+          return keep(pool, b.emit(OpCode::kDynamicSlice, {a, place}, {{"dim", dim}, {"size", limit - start}}));
+        }
         return keep(pool, b.slice(a, dim, start, limit));
       }
     }
+  }
+
+  /// A pad, as rows of zeros of which some are replaced.
+  ValueId placed(Builder& b, ValueId a, int64_t dim, int64_t low, int64_t high) {
+    Type type = this->type(a);
+    Dim& size = type.shape[static_cast<size_t>(dim)];
+    size = size + Dim(low + high);
+    const ValueId zeros = b.constant(0, type), place = b.constant(static_cast<double>(low), {DType::kI64, {}});
+    return b.emit(OpCode::kDynamicUpdate, {zeros, a, place}, {{"dim", dim}});
   }
 
   /// A size that is never larger than `size`, whose terms all count up.

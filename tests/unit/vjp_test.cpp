@@ -90,6 +90,12 @@ std::vector<RuleCase> rule_cases() {
   more("concat", "%s = concat %a, %b, %a {dim = 1} : f32[B,12]  %r = sin %s : f32[B,12]");
   more("reverse", "%s = reverse %a {dim = 1} : f32[B,4]  %r = mul %s, %b : f32[B,4]");
   more("gather", "%s = gather %w, %i : f32[T,5]  %r = mul %s, %s : f32[T,5]");
+  more("dynamic_slice",
+       "%k = constant {value = 1} : i64[]  %s = dynamic_slice %w, %k {dim = 0, size = 3} : f32[3,5]"
+       "  %r = mul %s, %s : f32[3,5]");
+  more("dynamic_update",
+       "%k = constant {value = 2} : i64[]  %s = slice %w {dim = 1, start = 0, limit = 2} : f32[4,2]"
+       "  %t = tanh %s : f32[4,2]  %v = dynamic_update %w, %t, %k {dim = 1} : f32[4,5]  %r = mul %v, %v : f32[4,5]");
   more("scatter_add", "%g = gather %w, %i : f32[T,5]  %s = scatter_add %i, %g : f32[6,5]  %r = mul %s, %s : f32[6,5]");
   more("reduce_sum", "%s = reduce_sum %a {dims = [0]} : f32[4]  %r = sin %s : f32[4]");
   more("reduce_all", "%s = reduce_sum %a {dims = [0, 1]} : f32[]  %r = sin %s : f32[]");

@@ -32,6 +32,7 @@ from weft._base.errors import (
     UnsupportedError,
 )
 from weft._capture import autograd_function, modes
+from weft._capture.indexing import ByTensors
 from weft._capture.names import name_of
 from weft._capture.runs import Function, Run, View, under_way
 
@@ -46,6 +47,29 @@ def record(function: Function, view: View | None = None) -> Run:
         UnrecordableError: what a recording can't hold.
         FailedError: the function raised.
     """
+    users = tuple(getattr(user, "__code__", type(user)) for user in function.users)
+    if users in _indexed_by_tensors:
+        return _record(function, view, ByTensors())
+    try:
+        return _record(function, view)
+    except ReadsValueError:
+        indices = ByTensors()
+        try:
+            run = _record(function, view, indices)
+        except Exception:
+            if indices.used:
+                raise
+        else:
+            _indexed_by_tensors.add(users)
+            return run
+        raise
+
+
+#: The code of functions that have to be run so.
+_indexed_by_tensors: set[Any] = set()
+
+
+def _record(function: Function, view: View | None, indices: ByTensors | None = None) -> Run:
     autograd_function.install(record)
     recording = _C.StepRecording()
     run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [])
@@ -54,7 +78,7 @@ def record(function: Function, view: View | None = None) -> Run:
         arguments = pytree.tree_unflatten(arguments, function.spec)
     variables = _variables(function)
     try:
-        with _Aside(run):
+        with _Aside(run), indices or contextlib.nullcontext():
             if view is not None or run.transformed:
                 with _Substitute(recording, view.captured if view is not None else _transformed_sizes) as substitute:
                     outputs, run.extra = function.fn(*arguments)

@@ -327,6 +327,20 @@ void scatter(Adjoints& adjoints, Op& op) {
   if (r.wants(2)) r.give(2, r.b.emit(OpCode::kGather, {r.ct, index}));
 }
 
+void dynamic_slice(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  if (r.wants(0))
+    r.give(0, r.b.emit(OpCode::kDynamicUpdate, {r.like(0, r.x(0)), r.ct, r.x(1)}, {{"dim", op.attrs.at("dim")}}));
+}
+
+void dynamic_update(Adjoints& adjoints, Op& op) {
+  Rule1 r(adjoints, op);
+  const int64_t dim = op.attr<int64_t>("dim");
+  const ir::Dim size = r.type(r.x(1)).shape[static_cast<size_t>(dim)];
+  if (r.wants(0)) r.give(0, r.b.emit(OpCode::kDynamicUpdate, {r.ct, r.like(0, r.x(1)), r.x(2)}, {{"dim", dim}}));
+  if (r.wants(1)) r.give(1, r.b.emit(OpCode::kDynamicSlice, {r.ct, r.x(2)}, {{"dim", dim}, {"size", as_attr(size)}}));
+}
+
 void reduce_sum(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
   Type x = r.type(r.x());

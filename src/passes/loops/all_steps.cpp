@@ -85,6 +85,23 @@ ValueId AllSteps::outer(const Op& op) {
   return outside_.emit(OpCode::kBatchMatmul, {a, b}, {{"transpose_a", true}});
 }
 
+/// The rows start, start+1, ... of each step, looked up in the tensor with the op's dim in front.
+ValueId AllSteps::windows(const Op& op) {
+  const auto dim = op.attr<int64_t>("dim");
+  const ir::Dim size = size_attr(op, "size");
+  Dims to_front{dim}, back{0};  // of the tensor's dims; of those of the steps, the window and the other dims
+  for (int64_t i = 0; i < outside_.type(op.operands[0]).rank(); ++i) {
+    if (i != dim) to_front.push_back(i);
+    back.push_back(i == dim ? 1 : i < dim ? i + 2 : i + 1);
+  }
+  const Type row{DType::kI64, {size}}, all{DType::kI64, {length_, size}};
+  ValueId index = outside_.emit(OpCode::kIota, {}, {{"dim", int64_t{0}}}, &row);
+  index = outside_.add(outside_.broadcast(stack(op.operands[1]), all.shape, {0}),
+                       outside_.broadcast(index, all.shape, {1}));
+  const ValueId table = outside_.transpose(same(op.operands[0]), std::move(to_front));
+  return outside_.transpose(outside_.emit(OpCode::kGather, {table, index}), std::move(back));
+}
+
 /// An op on rows becomes the same op on the packed rows. An op without rows that is the same in every step is done
 /// once.
 bool AllSteps::emit_ragged(const Op& op) {
@@ -135,6 +152,8 @@ ValueId AllSteps::emit_by(Batching rule, const Op& op, Attrs attrs) {
       return outer(op);
     case Batching::kLookup:
       return with_type(op, {same(op.operands[0]), stack(op.operands[1])}, std::move(attrs));
+    case Batching::kWindows:
+      return windows(op);
   }
   internal_error("{}: has no form for all steps", ir::info(op.code).name);
 }

@@ -43,6 +43,7 @@ class AllSteps {
   bool emit_ragged(const ir::Op& op);
   ir::ValueId matmul(const ir::Op& op);
   ir::ValueId outer(const ir::Op& op);
+  ir::ValueId windows(const ir::Op& op);
   ir::ValueId emit_by(ir::Batching rule, const ir::Op& op, ir::Attrs attrs);
   ir::ValueId with_type(const ir::Op& op, std::vector<ir::ValueId> operands, ir::Attrs attrs);
 
@@ -61,7 +62,8 @@ bool AllSteps::is_possible(const ir::Program& program, const ir::Op& op, F&& var
       if (program.type(v).rank() >= ir::kMaxRank) return false;
   if (!op.regions.empty()) return false;
   const ir::Batching rule = ir::traits_of(op.code).batching;
-  return rule != ir::Batching::kNone && (rule != ir::Batching::kLookup || !varies(op.operands[0]));
+  const bool looks_up = rule == ir::Batching::kLookup || rule == ir::Batching::kWindows;
+  return rule != ir::Batching::kNone && !(looks_up && varies(op.operands[0]));
 }
 
 template <typename F, typename G>

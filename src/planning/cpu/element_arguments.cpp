@@ -11,8 +11,6 @@ using ir::OpCode;
 /// The types of runtime/calls/number_type.h.
 bool is_number(DType dtype) { return has_kernels(dtype) || is_index(dtype); }
 
-}  // namespace
-
 MaybeCall fold_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
@@ -61,5 +59,14 @@ MaybeCall divide_arguments(Schedule& schedule, const Op& op) {
                              .result = schedule.buffer.at(op.results[0]),
                              .count = schedule.expression(element_count(type.shape))};
 }
+
+constexpr Kernel kKernels[] = {
+    {OpCode::kReduceSum, fold_arguments}, {OpCode::kReduceMax, fold_arguments}, {OpCode::kIota, iota_arguments},
+    {OpCode::kSize, size_arguments},      {OpCode::kDiv, divide_arguments},     {OpCode::kRem, divide_arguments},
+};
+
+}  // namespace
+
+std::span<const Kernel> element_kernels() { return kKernels; }
 
 }  // namespace weft::planning

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "planning/schedule.h"
+#include "planning/target.h"
 #include "runtime/calls/kernel_call.h"
 
 namespace weft::planning {
@@ -12,28 +14,16 @@ using KernelArguments = std::optional<runtime::KernelCall> (*)(Schedule& schedul
 
 using MaybeCall = std::optional<runtime::KernelCall>;
 
-// matrix_arguments.cpp
-MaybeCall pack_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall outer_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall column_sum_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall product_arguments(Schedule& schedule, const ir::Op& op);
+struct Kernel {
+  ir::OpCode op;
+  KernelArguments arguments;
+  OperandViews views = OperandViews::kNone;  ///< of its operands; others lie in buffers of their own
+};
 
-// element_arguments.cpp
-MaybeCall fold_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall iota_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall size_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall divide_arguments(Schedule& schedule, const ir::Op& op);
-
-// movement_arguments.cpp
-MaybeCall transpose_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall reverse_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall slice_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall broadcast_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall concat_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall pad_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall gather_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall scatter_arguments(Schedule& schedule, const ir::Op& op);
-MaybeCall scatter_add_arguments(Schedule& schedule, const ir::Op& op);
+/// The kernels of ops, of one op the best first. Each file of arguments lists its own.
+std::span<const Kernel> matrix_kernels();
+std::span<const Kernel> element_kernels();
+std::span<const Kernel> movement_kernels();
 
 inline bool is_index(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
 /// Of the micro-kernels: products, sums of rows.

@@ -70,6 +70,8 @@ bool takes_columns(const ir::Program& program, const Op& op) {
   return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
 }
 
+namespace {
+
 MaybeCall pack_arguments(Schedule& schedule, const Op& op) {
   const std::optional<Panels> panels = kernel_panels(*schedule.program, op);
   if (!panels) return {};
@@ -142,5 +144,17 @@ MaybeCall product_arguments(Schedule& schedule, const Op& op) {
                               .transpose_left = transpose_a,
                               .transpose_right = transpose_b};
 }
+
+constexpr Kernel kKernels[] = {
+    {OpCode::kPack, pack_arguments, OperandViews::kMatrix},
+    {OpCode::kOuter, outer_arguments, OperandViews::kColumns},
+    {OpCode::kMatmul, product_arguments},
+    {OpCode::kBatchMatmul, product_arguments},
+    {OpCode::kReduceSum, column_sum_arguments, OperandViews::kColumns},
+};
+
+}  // namespace
+
+std::span<const Kernel> matrix_kernels() { return kKernels; }
 
 }  // namespace weft::planning

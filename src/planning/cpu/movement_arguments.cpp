@@ -6,6 +6,7 @@ namespace {
 
 using ir::Dim;
 using ir::Op;
+using ir::OpCode;
 using ir::Shape;
 using ir::ValueId;
 using runtime::CopyCall;
@@ -65,8 +66,6 @@ runtime::IndexPlace index_of(Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   return {schedule.buffer.at(value), schedule.expression(element_count(type.shape)), type.dtype == DType::kI64};
 }
-
-}  // namespace
 
 MaybeCall transpose_arguments(Schedule& schedule, const Op& op) {
   CopyMaker copy(schedule, op);
@@ -160,5 +159,52 @@ MaybeCall scatter_add_arguments(Schedule& schedule, const Op& op) {
                                  .rows = std::move(table.rows),
                                  .columns = std::move(table.columns)};
 }
+
+/// A value, and how many rows it has along the op's dim.
+runtime::RowsPlace rows_of(Schedule& schedule, const Op& op, ValueId value) {
+  return {schedule.buffer.at(value), schedule.expression(schedule.program->type(value).shape[dim_of(op)])};
+}
+
+runtime::RowBlocks blocks_of(Schedule& schedule, const Op& op) {
+  const ir::Type& type = schedule.program->type(op.results[0]);
+  const std::span<const Dim> shape(type.shape);
+  return {.element_size = size_of(type.dtype),
+          .dim = op.attr<int64_t>("dim"),
+          .outer = schedule.expression(bounded_count(shape.first(dim_of(op)))),
+          .inner = schedule.expression(bounded_count(shape.subspan(dim_of(op) + 1)))};
+}
+
+MaybeCall dynamic_slice_arguments(Schedule& schedule, const Op& op) {
+  return runtime::DynamicSliceCall{.blocks = blocks_of(schedule, op),
+                                   .source = rows_of(schedule, op, op.operands[0]),
+                                   .result = rows_of(schedule, op, op.results[0]),
+                                   .start = schedule.buffer.at(op.operands[1])};
+}
+
+MaybeCall dynamic_update_arguments(Schedule& schedule, const Op& op) {
+  return runtime::DynamicUpdateCall{.blocks = blocks_of(schedule, op),
+                                    .source = rows_of(schedule, op, op.operands[0]),
+                                    .update = rows_of(schedule, op, op.operands[1]),
+                                    .result = schedule.buffer.at(op.results[0]),
+                                    .start = schedule.buffer.at(op.operands[2])};
+}
+
+constexpr Kernel kKernels[] = {
+    {OpCode::kTranspose, transpose_arguments},
+    {OpCode::kReverse, reverse_arguments},
+    {OpCode::kSlice, slice_arguments},
+    {OpCode::kBroadcast, broadcast_arguments},
+    {OpCode::kConcat, concat_arguments},
+    {OpCode::kPad, pad_arguments},
+    {OpCode::kGather, gather_arguments},
+    {OpCode::kScatter, scatter_arguments},
+    {OpCode::kScatterAdd, scatter_add_arguments},
+    {OpCode::kDynamicSlice, dynamic_slice_arguments},
+    {OpCode::kDynamicUpdate, dynamic_update_arguments},
+};
+
+}  // namespace
+
+std::span<const Kernel> movement_kernels() { return kKernels; }
 
 }  // namespace weft::planning

@@ -77,11 +77,26 @@ class WriteOrder {
   void read(Write& write, size_t op, ValueId value, Lowering lowering) const {
     const size_t here = stage_[op], written = stage_[write.op];
     if (here > written) write.too_early = true;
-    if (here != written) return;
+    if (here != written || (op == write.op && replaces_part(write))) return;
     const bool same_element = lowering == Lowering::kFused && !rules_.tile(ops_[op]) && value == write.input;
     const bool is_first = write.is_read || op <= write.op;
     if (!same_element || !is_first || !stores_elements(write.op)) write.too_early = true;
     write.is_read = true;
+  }
+
+  /// Whether the op that makes the result replaces a part of the input where that lies, and reads it for nothing else.
+  bool replaces_part(const Write& write) const {
+    const Op& op = ops_[write.op];
+    const int updated = ir::traits_of(op.code).updated;
+    if (updated < 0 || op.operands[static_cast<size_t>(updated)] != write.input) return false;
+    return std::ranges::count_if(op.operands, [&](ValueId value) { return shows_input(value, write); }) == 1;
+  }
+
+  /// Whether the value shows the input.
+  bool shows_input(ValueId value, const Write& write) const {
+    const auto found = seen_.find(value);
+    return found != seen_.end() &&
+           std::ranges::any_of(found->second, [&](size_t each) { return writes_[each].input == write.input; });
   }
 
   /// Whether the op stores each element of its result where its stage's loops have just come to.

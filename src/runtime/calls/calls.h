@@ -19,5 +19,7 @@ bool run(const PadCall& call, const CallContext& context, std::string& error);
 bool run(const GatherCall& call, const CallContext& context, std::string& error);
 bool run(const ScatterCall& call, const CallContext& context, std::string& error);
 bool run(const ScatterAddCall& call, const CallContext& context, std::string& error);
+bool run(const DynamicSliceCall& call, const CallContext& context, std::string& error);
+bool run(const DynamicUpdateCall& call, const CallContext& context, std::string& error);
 
 }  // namespace weft::runtime

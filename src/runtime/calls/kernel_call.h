@@ -304,6 +304,63 @@ struct ScatterAddCall {
   }
 };
 
+/// A buffer of `rows` rows in each block.
+struct RowsPlace {
+  int64_t buffer = 0;
+  DimExpr rows;
+
+  bool operator==(const RowsPlace&) const = default;
+  static constexpr auto fields() {
+    using Self = RowsPlace;
+    return std::tuple{Field{"buffer", &Self::buffer}, Field{"rows", &Self::rows}};
+  }
+};
+
+/// Tensors that differ in dim `dim` only, as `outer` blocks of rows of `inner` elements.
+struct RowBlocks {
+  int64_t element_size = 4;
+  int64_t dim = 0;
+  DimExpr outer, inner;
+
+  bool operator==(const RowBlocks&) const = default;
+  static constexpr auto fields() {
+    using Self = RowBlocks;
+    return std::tuple{Field{"element_size", &Self::element_size}, Field{"dim", &Self::dim},
+                      Field{"outer", &Self::outer}, Field{"inner", &Self::inner}};
+  }
+};
+
+/// result = of each block the rows from `start` on, an i64. It and the next fail on a start at which there are too few.
+struct DynamicSliceCall {
+  static constexpr const char* kName = "dynamic_slice";
+  RowBlocks blocks;
+  RowsPlace source, result;
+  int64_t start = 0;
+
+  bool operator==(const DynamicSliceCall&) const = default;
+  static constexpr auto fields() {
+    using Self = DynamicSliceCall;
+    return std::tuple{Field{"blocks", &Self::blocks}, Field{"source", &Self::source}, Field{"result", &Self::result},
+                      Field{"start", &Self::start}};
+  }
+};
+
+/// result = the source with the rows of each block from `start` on replaced by those of the update. The source may lie
+/// in the result's memory, where its other rows then stay as they are.
+struct DynamicUpdateCall {
+  static constexpr const char* kName = "dynamic_update";
+  RowBlocks blocks;
+  RowsPlace source, update;
+  int64_t result = 0, start = 0;
+
+  bool operator==(const DynamicUpdateCall&) const = default;
+  static constexpr auto fields() {
+    using Self = DynamicUpdateCall;
+    return std::tuple{Field{"blocks", &Self::blocks}, Field{"source", &Self::source}, Field{"update", &Self::update},
+                      Field{"result", &Self::result}, Field{"start", &Self::start}};
+  }
+};
+
 /// No kernel of the runtime: a function that whoever loads the plan gives for this stage (StageCode::callbacks), such
 /// as PyTorch's operator or the interpreter.
 struct CallbackCall {
@@ -314,7 +371,8 @@ struct CallbackCall {
 };
 
 using KernelCall = std::variant<CallbackCall, PackCall, OuterCall, ColumnSumCall, ProductCall, FoldCall, IotaCall,
-                                SizeCall, DivideCall, CopyCall, PadCall, GatherCall, ScatterCall, ScatterAddCall>;
+                                SizeCall, DivideCall, CopyCall, PadCall, GatherCall, ScatterCall, ScatterAddCall,
+                                DynamicSliceCall, DynamicUpdateCall>;
 
 /// What a call sees: one member's share of it.
 struct CallContext {

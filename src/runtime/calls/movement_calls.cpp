@@ -1,4 +1,4 @@
-// Copies, and rows by an index.
+// Copies, rows by an index, rows from a place on.
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/inline_vector.h"
+#include "base/row_range.h"
 #include "runtime/calls/calls.h"
 #include "runtime/movement.h"
 
@@ -63,6 +64,47 @@ std::optional<int64_t> add_rows(const ScatterAddCall& call, const CallContext& c
                              part.first, part.last);
 }
 
+/// RowBlocks at a call.
+class Blocks {
+ public:
+  Blocks(const RowBlocks& blocks, const CallContext& context)
+      : blocks_(blocks),
+        context_(context),
+        outer_(blocks.outer.evaluate(context.symbols)),
+        inner_(blocks.inner.evaluate(context.symbols)) {}
+
+  int64_t rows(const RowsPlace& place) const { return place.rows.evaluate(context_.symbols); }
+
+  /// Whether `count` rows from `start` on are there.
+  bool fits(const char* op, int64_t start, int64_t count, int64_t rows, std::string& error) const {
+    error = row_range_misfit(op, start, count, blocks_.dim, rows);
+    return error.empty();
+  }
+
+  /// A member's share of the copy of `count` rows of each block. `rows` and `first`: of each side, the rows of a block
+  /// and the one that the copy begins at.
+  struct Side {
+    int64_t buffer, rows, first;
+  };
+  void copy(const Side& from, const Side& to, int64_t count) const {
+    if (outer_ == 0 || inner_ == 0 || count == 0) return;
+    const CopyDim dims[] = {{outer_, from.rows * inner_, to.rows * inner_}, {count * inner_, 1, 1}};
+    const StridedCopy strided(dims, blocks_.element_size);
+    const Share share = context_.share(strided.units());
+    strided.run(context_.at(from.buffer, from.first * inner_ * blocks_.element_size),
+                context_.at(to.buffer, to.first * inner_ * blocks_.element_size), share.first, share.last);
+  }
+
+ private:
+  const RowBlocks& blocks_;
+  const CallContext& context_;
+  int64_t outer_, inner_;
+};
+
+int64_t number_at(int64_t buffer, const CallContext& context) {
+  return *reinterpret_cast<const int64_t*>(context.at(buffer));
+}
+
 }  // namespace
 
 bool run(const CopyCall& call, const CallContext& context, std::string&) {
@@ -111,6 +153,28 @@ bool run(const ScatterAddCall& call, const CallContext& context, std::string& er
   const auto bad =
       call.dtype == DType::kF32 ? add_rows<float>(call, context, rows) : add_rows<double>(call, context, rows);
   return complain(bad, rows, error);
+}
+
+bool run(const DynamicSliceCall& call, const CallContext& context, std::string& error) {
+  const Blocks blocks(call.blocks, context);
+  const int64_t start = number_at(call.start, context);
+  const int64_t all = blocks.rows(call.source), count = blocks.rows(call.result);
+  if (!blocks.fits(DynamicSliceCall::kName, start, count, all, error)) return false;
+  blocks.copy({call.source.buffer, all, start}, {call.result.buffer, count, 0}, count);
+  return true;
+}
+
+bool run(const DynamicUpdateCall& call, const CallContext& context, std::string& error) {
+  const Blocks blocks(call.blocks, context);
+  const int64_t start = number_at(call.start, context);
+  const int64_t all = blocks.rows(call.source), count = blocks.rows(call.update);
+  if (!blocks.fits(DynamicUpdateCall::kName, start, count, all, error)) return false;
+  blocks.copy({call.update.buffer, count, 0}, {call.result, all, start}, count);
+  if (context.at(call.source.buffer) == context.at(call.result)) return true;
+  const int64_t behind = start + count;
+  blocks.copy({call.source.buffer, all, 0}, {call.result, all, 0}, start);
+  blocks.copy({call.source.buffer, all, behind}, {call.result, all, behind}, all - behind);
+  return true;
 }
 
 }  // namespace weft::runtime
