@@ -11,6 +11,13 @@ import zlib
 from pathlib import Path
 
 import pytest
+
+# Before PyTorch reads them, and for the processes that a test starts. Inductor would start a pool of compilers, a
+# process that imports all of it, beside each process that imports it; and would build and load a library for each
+# vector instruction set, to see whether the compiler knows it.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
 import torch
 
 import weft

@@ -222,19 +222,27 @@ def test_importing_late_and_switching(run_python):
 
 
 SHARED_CACHE = """
-import sys, torch
-if sys.argv[1:] == ["weft"] or {weft}:
-    import weft
-import torch._dynamo
-torch._dynamo.config.allow_rnn = True
-torch.manual_seed(0)
-module, x = torch.nn.GRU(4, 8), torch.randn(3, 2, 4)
-compiled = torch.compile(module)
-y = compiled(x)[0]
-y.sum().backward()
+import os, sys, torch
+import torch._dynamo, torch._inductor.compile_fx
 from torch._dynamo.utils import counters
-print(counters["aot_autograd"].get("autograd_cache_hit", 0), counters["inductor"].get("fxgraph_cache_hit", 0))
-print(weft.stats()["calls"] if {weft} else "without")
+
+def train(having):
+    if having:
+        import weft
+    torch._dynamo.config.allow_rnn = True
+    torch.manual_seed(0)
+    module, x = torch.nn.GRU(4, 8), torch.randn(3, 2, 4)
+    torch.compile(module)(x)[0].sum().backward()
+    hits = counters["aot_autograd"].get("autograd_cache_hit", 0), counters["inductor"].get("fxgraph_cache_hit", 0)
+    print(*hits, weft.stats()["calls"] if having else "without", flush=True)
+
+for having in (False, True, True, False):
+    child = os.fork()
+    if child == 0:
+        train(having)
+        sys.exit()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert "weft" not in sys.modules
 """
 
 
@@ -242,12 +250,8 @@ print(weft.stats()["calls"] if {weft} else "without")
 def test_a_shared_compile_cache_never_mixes(run_python, tmp_path):
     """Each process finds on the disk what its own kind left there, and only that."""
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"), "TORCHINDUCTOR_FX_GRAPH_CACHE": "1"}
-    without, having = SHARED_CACHE.replace("{weft}", "False"), SHARED_CACHE.replace("{weft}", "True")
-    for script in (without, having):
-        hits, calls = run_python(script, **environment).splitlines()[-2:]
-        assert hits == "0 0", "a fresh kind of run hit the other's entries"
-        assert calls == "without" or int(calls) == 2, "not both directions ran on weft"
-    hits, calls = run_python(having, **environment).splitlines()[-2:]
-    assert hits != "0 0" and int(calls) == 2
-    hits, calls = run_python(without, **environment).splitlines()[-2:]
-    assert hits != "0 0"
+    printed = [line.rsplit(" ", 1) for line in run_python(SHARED_CACHE, **environment).splitlines()]
+    hits, calls = zip(*printed, strict=True)
+    assert hits[:2] == ("0 0", "0 0"), "a fresh kind of run hit the other's entries"
+    assert "0 0" not in hits[2:]
+    assert calls == ("without", "2", "2", "without"), "not both directions ran on weft"
