@@ -21,6 +21,8 @@ ARROWS: dict[str, set[str]] = {
     "_patches": {"_base", "_capture", "_control"},
     "_dynamo": {"_base", "_capture"},
     "backend": {"_base", "_capture", "_control", "_dynamo"},
+    "_device": {"_base"},
+    "device": {"_base", "_capture", "_device"},
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},
     "verification": {"_base", "nn", "formats"},

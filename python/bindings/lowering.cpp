@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/bindings.h"
+#include "bindings/callbacks.h"
 #include "decompose/decompose.h"
 #include "lowering/extern_text.h"
 #include "lowering/lowered_run.h"
@@ -35,29 +36,6 @@ py::object as_python(const c10::IValue& value, const c10::TypePtr& type) {
 py::tuple name_of(const c10::OperatorHandle& op) {
   const auto& name = op.operator_name();
   return py::make_tuple(name.name, name.overload_name.empty() ? "default" : name.overload_name);
-}
-
-/// A function of (name, arguments in the schema's order) that gives the results, or NotImplemented.
-auto decompose_with(py::function function) {
-  return [function](const c10::OperatorHandle& op,
-                    const torch::jit::Stack& arguments) -> std::optional<torch::jit::Stack> {
-    py::gil_scoped_acquire gil;
-    py::list given;
-    for (size_t i = 0; i < arguments.size(); ++i)
-      given.append(as_python(arguments[i], op.schema().arguments()[i].real_type()));
-    py::object found = function(name_of(op), given);
-    if (found.is(py::reinterpret_borrow<py::object>(Py_NotImplemented))) return std::nullopt;
-    const auto& returns = op.schema().returns();
-    torch::jit::Stack results;
-    if (returns.size() == 1) {
-      results.push_back(torch::jit::toIValue(found, returns[0].type()));
-    } else {
-      auto several = found.cast<py::sequence>();
-      for (size_t i = 0; i < returns.size(); ++i)
-        results.push_back(torch::jit::toIValue(several[i], returns[i].type()));
-    }
-    return results;
-  };
 }
 
 /// A function of (which, tensors) that gives a program's text.
@@ -121,6 +99,28 @@ py::handle mismatch, needs_functional;
 py::object unsupported_error() { return py::module_::import("weft._base.errors").attr("UnsupportedError"); }
 
 }  // namespace
+
+decltype(lowering::Callbacks::decompose) decompose_with(py::function function) {
+  return [function](const c10::OperatorHandle& op,
+                    const torch::jit::Stack& arguments) -> std::optional<torch::jit::Stack> {
+    py::gil_scoped_acquire gil;
+    py::list given;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      given.append(as_python(arguments[i], op.schema().arguments()[i].real_type()));
+    py::object found = function(name_of(op), given);
+    if (found.is(py::reinterpret_borrow<py::object>(Py_NotImplemented))) return std::nullopt;
+    const auto& returns = op.schema().returns();
+    torch::jit::Stack results;
+    if (returns.size() == 1) {
+      results.push_back(torch::jit::toIValue(found, returns[0].type()));
+    } else {
+      auto several = found.cast<py::sequence>();
+      for (size_t i = 0; i < returns.size(); ++i)
+        results.push_back(torch::jit::toIValue(several[i], returns[i].type()));
+    }
+    return results;
+  };
+}
 
 void init_lowering(py::module_& m) {
   mismatch = py::exception<lowering::Mismatch>(m, "MismatchError").release();

@@ -8,4 +8,5 @@ PYBIND11_MODULE(_C, m) {
   weft::bindings::init_programs(m);
   weft::bindings::init_recorder(m);
   weft::bindings::init_lowering(m);
+  weft::bindings::init_device(m);
 }

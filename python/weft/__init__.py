@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from weft import _C  # isort: skip
+from weft import device
 from weft._capture.stats import reset_stats, stats
 from weft._control.associative_scan import associative_scan
 from weft._control.checkpoint_scan import checkpoint_scan
@@ -21,6 +22,7 @@ from weft._control.jit import jit
 from weft._control.scan import scan
 from weft._control.while_loop import while_loop
 from weft._patches.switch import disable, disabled, enable
+from weft.device import sync
 
 __all__ = [
     "__version__",
@@ -28,6 +30,7 @@ __all__ = [
     "call",
     "call_",
     "checkpoint_scan",
+    "device",
     "disable",
     "disabled",
     "enable",
@@ -37,6 +40,7 @@ __all__ = [
     "reset_stats",
     "scan",
     "stats",
+    "sync",
     "verify",
     "while_loop",
 ]
@@ -55,3 +59,6 @@ def __getattr__(name: str) -> Any:
     if name == "verify":
         return importlib.import_module("weft.verification").verify
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+device.register_beside_none()

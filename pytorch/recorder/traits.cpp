@@ -38,6 +38,7 @@ Shared& shared = *new Shared();
 /// Counts the removals of operations, which make cached traits invalid.
 std::atomic<int64_t> generation{0};
 std::atomic<bool> has_pending{true};
+std::atomic<Otherwise> otherwise_now{nullptr};
 
 std::string text(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
@@ -105,6 +106,8 @@ Traits make(const OperatorHandle& op) {
 
 void boxed(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   Recording* recording = Recording::current();
+  if (recording == nullptr)
+    if (const Otherwise otherwise = otherwise_now.load(std::memory_order_acquire)) return otherwise(op, *stack);
   TORCH_CHECK(recording != nullptr, op.schema().name(),
               ": a tensor of weft.scan's step was kept after the step had returned; it never had a value");
   recording->call(op, *stack);
@@ -133,10 +136,14 @@ void add_kernels(const OperatorHandle& op) {
 
 }  // namespace
 
+int64_t operations_generation() { return generation.load(std::memory_order_acquire); }
+
+void set_otherwise(Otherwise otherwise) { otherwise_now = otherwise; }
+
 const Traits& traits_of(const OperatorHandle& op) {
   thread_local std::unordered_map<const void*, std::unique_ptr<Traits>> known;
   thread_local int64_t known_generation = 0;
-  int64_t now = generation.load(std::memory_order_acquire);
+  const int64_t now = operations_generation();
   if (now != known_generation) known.clear(), known_generation = now;
   auto& found = known[&op.operator_name()];
   if (found == nullptr) found = std::make_unique<Traits>(make(op));

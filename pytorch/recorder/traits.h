@@ -22,6 +22,13 @@ struct Traits {
 
 const Traits& traits_of(const c10::OperatorHandle& op);
 
+/// How often operations have been removed so far, of which another may have the name and the address.
+int64_t operations_generation();
+
+/// What handles operations that arrive while nothing is recorded: those on tensors of the device.
+using Otherwise = void (*)(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+void set_otherwise(Otherwise otherwise);
+
 /// Routes operations to the recorder while a recording is current: all that are defined, and at later calls those that
 /// were defined since.
 void register_kernels();

@@ -1,0 +1,1 @@
+"""The device "weft": what PyTorch asks a device's Python module for."""

@@ -1,0 +1,84 @@
+"""The lazy device: `torch.device("weft")`.
+
+    model = model.to("weft")
+    for x, y in loader:
+        loss = criterion(model(x.to("weft")), y.to("weft"))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        weft.sync()
+
+Operations on tensors of the device are written down, not run. `weft.sync()`, and whatever asks for values (`.item()`,
+`.cpu()`, printing), runs what was written down since the last time as one program. Results whose tensors are gone by
+then are not computed. The same steps the next time find their program again.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from weft import _C
+
+_NAME = "weft"
+
+
+def register() -> None:
+    """Makes `torch.device("weft")` known to PyTorch; importing weft has done so unless PyTorch has an accelerator.
+
+    Raises:
+        RuntimeError: another package has taken PyTorch's place for a device of somebody else's.
+    """
+    if is_registered():
+        return
+    if not has_place():
+        taken = torch._C._get_privateuse1_backend_name()
+        raise RuntimeError(f"weft.device: PyTorch has one place for a device from outside, and {taken!r} has taken it")
+    from weft._capture.decompositions import decompose
+    from weft._device import torch_module
+
+    torch.utils.rename_privateuse1_backend(_NAME)
+    torch._register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    _C.device_register(decompose)
+    sys.modules[__name__].__dict__["_registered"] = True
+
+
+_registered = False
+
+
+def is_registered() -> bool:
+    """Whether there is a `torch.device("weft")`."""
+    return _registered
+
+
+def has_place() -> bool:
+    """Whether no other package has taken PyTorch's place for a device from outside."""
+    return torch._C._get_privateuse1_backend_name() == "privateuseone"
+
+
+def register_beside_none() -> None:
+    """Registers the device where PyTorch has no accelerator, which the device would stand beside, and its place is
+    free. Elsewhere `register()` has to be called."""
+    built_for = torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None)
+    if has_place() and not built_for:
+        register()
+
+
+def sync(wait: bool = True) -> None:
+    """Runs what this thread has recorded on the device, as one program.
+
+    `wait`: taken for programs written for other lazy devices; results are there when it returns either way.
+
+    Raises:
+        RuntimeError: out of memory. An operation's own error comes when its result is read.
+    """
+    _C.device_sync()
+
+
+def stats() -> dict[str, Any]:
+    """Since the process began: `programs` that were compiled, `kept` records, and how many batches of operations ran as
+    a program (`compiled_batches`) and one by one (`plain_batches`)."""
+    return _C.device_stats()

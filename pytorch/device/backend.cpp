@@ -1,0 +1,82 @@
+// What PyTorch asks a device for beside its kernels.
+
+#include "device/backend.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include "device/autograd_thread.h"
+#include "device/call.h"
+#include "device/generator.h"
+#include "device/run.h"
+#include "device/storage.h"
+
+namespace weft::device {
+namespace {
+
+/// One device and one stream, on which everything comes in order.
+class Guard final : public c10::impl::DeviceGuardImplInterface {
+ public:
+  c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    setDevice(device);
+    return kDevice;
+  }
+  c10::Device getDevice() const override { return kDevice; }
+  void setDevice(c10::Device device) const override {
+    TORCH_CHECK(device.index() <= 0, "weft: there is one device, weft:0, but got ", device);
+  }
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
+  c10::Stream getDefaultStream(c10::Device) const override { return getStream(kDevice); }
+  c10::Stream getNewStream(c10::Device, int) const override { return getStream(kDevice); }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return getStream(kDevice); }
+  c10::Stream exchangeStream(c10::Stream) const override { return getStream(kDevice); }
+  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(devices_in_use()); }
+  void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
+  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  bool queryStream(const c10::Stream&) const override { return true; }
+  void synchronizeStream(const c10::Stream&) const override { sync(); }
+  void synchronizeEvent(void*) const override { sync(); }
+  void synchronizeDevice(const c10::DeviceIndex) const override { sync(); }
+};
+
+class Hooks final : public at::PrivateUse1HooksInterface {
+ public:
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  void setCurrentDevice(c10::DeviceIndex) const override {}
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
+  at::Generator getNewGenerator(c10::DeviceIndex) const override { return make_generator(); }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
+  c10::Device getDeviceFromPtr(void*) const override { return kDevice; }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    static_cast<LazyStorage&>(*storage.unsafeGetStorageImpl()).resize(bytes);
+  }
+};
+
+/// Made at load (base/fork.h), never destroyed.
+Guard& guard = *new Guard();
+Hooks& hooks = *new Hooks();
+
+}  // namespace
+
+void register_backend() {
+  static const c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::PrivateUse1, &guard);
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
+  c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);
+  recorder::set_otherwise(&call);
+  recorder::register_kernels();
+}
+
+}  // namespace weft::device

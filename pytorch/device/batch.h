@@ -1,0 +1,49 @@
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "device/graph.h"
+#include "recorder/record.h"
+
+namespace weft::device {
+
+/// Pending operations that run together, in the order in which they were recorded, and what they did, word for word:
+/// two batches with equal records compute the same function of their leaves.
+///
+/// Made and used by one thread at a time (run.h).
+class Batch {
+ public:
+  /// Everything that the values depend on.
+  explicit Batch(std::vector<ValueRef> outputs);
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  const std::vector<NodeRef>& nodes() const { return nodes_; }
+  const std::vector<ValueRef>& outputs() const { return outputs_; }
+  /// Values that are known, in the order in which they are read first.
+  const std::vector<ValueRef>& leaves() const { return leaves_; }
+  /// A node's results; null for those that nobody has.
+  const std::vector<ValueRef>& results(size_t node) const { return results_[node]; }
+  /// Forgets a node that has run: what only it has read is freed.
+  void done(size_t node);
+  /// The number of a node that hasn't run; or -1 - the number of a leaf.
+  int64_t place(const Value& value) const;
+
+  /// Throws recorder::UnsupportedError for an argument that a record can't hold.
+  recorder::Record record() const;
+  /// The first leaf that has no value, since an error came in its place; null if there is none.
+  const Value* failed() const;
+
+ private:
+  void visit(const ValueRef& value, std::vector<Node*>& open);
+  void add_leaf(const ValueRef& value);
+
+  uint64_t serial_;
+  std::vector<NodeRef> nodes_;
+  std::vector<ValueRef> outputs_, leaves_;
+  std::unordered_map<const Value*, int64_t> leaf_numbers_;
+  std::vector<std::vector<ValueRef>> results_;
+};
+
+}  // namespace weft::device

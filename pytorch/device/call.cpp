@@ -1,0 +1,322 @@
+#include "device/call.h"
+
+#include "device/arguments.h"
+#include "device/random.h"
+#include "device/record.h"
+#include "device/run.h"
+#include "device/storage.h"
+#include "device/views.h"
+#include "override/state.h"
+#include "recorder/recording.h"
+#include "recorder/recording_internal.h"
+
+namespace weft::device {
+
+using c10::IValue;
+using recorder::ResultShape;
+using recorder::ResultShapes;
+using torch::jit::Stack;
+using Kind = Operator::Kind;
+using Slot = Operator::Slot;
+
+void put(Stack& stack, size_t arguments, Stack results) {
+  torch::jit::drop(stack, arguments);
+  stack.insert(stack.end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
+}
+
+namespace {
+
+std::vector<ResultShape> flat(const ResultShapes& shapes, const Operator& op) {
+  std::vector<ResultShape> all;
+  for (size_t i = 0; i < shapes.results.size(); ++i)
+    if (!op.traits.returns[i].is_argument) all.insert(all.end(), shapes.results[i].begin(), shapes.results[i].end());
+  return all;
+}
+
+at::Tensor tensor_for(const NodeRef& node, uint32_t result) {
+  const ResultShape& shape = node->results[result];
+  if (!shape.is_defined) return {};
+  return make_tensor(result_of(node, result, shape.dtype, shape.sizes), shape.strides);
+}
+
+// ---- operations that give new tensors
+
+Stack results_of(const Operator& op, const ResultShapes& shapes, const NodeRef& node) {
+  Stack results;
+  uint32_t next = 0;
+  for (size_t i = 0; i < shapes.results.size(); ++i) {
+    if (op.traits.returns[i].is_argument) continue;
+    if (!shapes.is_list[i]) {
+      results.emplace_back(tensor_for(node, next++));
+      continue;
+    }
+    std::vector<at::Tensor> tensors;
+    for (size_t n = 0; n < shapes.results[i].size(); ++n) tensors.push_back(tensor_for(node, next++));
+    results.emplace_back(std::move(tensors));
+  }
+  return results;
+}
+
+}  // namespace
+
+void record_new(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const auto shapes = shapes_of(op, arguments);
+  Given given = take(op, arguments);
+  const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), flat(*shapes, op));
+  put(stack, op.arguments(), results_of(op, *shapes, node));
+}
+
+namespace {
+
+// ---- views
+
+/// A tensor without data on storage of the same size, with the same view of it.
+at::Tensor meta_like(const at::Tensor& tensor) {
+  const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+  at::Tensor meta = at::detail::empty_meta({bytes / static_cast<int64_t>(tensor.element_size())}, tensor.scalar_type());
+  meta.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  if (tensor.is_conj()) meta._set_conj(true);
+  if (tensor.is_neg()) meta._set_neg(true);
+  return meta;
+}
+
+at::Tensor view_like(const at::Tensor& base, const at::Tensor& meta) {
+  at::Tensor view = make_view(base, meta.scalar_type(), meta.sizes(), meta.strides(), meta.storage_offset());
+  if (meta.is_conj()) view._set_conj(true);
+  if (meta.is_neg()) view._set_neg(true);
+  return view;
+}
+
+void show_view(const Operator& op, Stack& stack) {
+  const size_t count = op.arguments();
+  const auto place = static_cast<size_t>(op.traits.returns[0].argument);
+  Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  const at::Tensor base = call[place].toTensor();
+  call[place] = meta_like(base);
+  for (IValue& other : call)
+    if (other.isTensor() && other.toTensor().defined() && !other.toTensor().is_meta()) other = meta_like(other.toTensor());
+  {
+    c10::impl::ExcludeDispatchKeyGuard without(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call);
+  }
+  Stack results;
+  for (const IValue& result : call) {
+    if (!result.isTensorList()) {
+      results.emplace_back(view_like(base, result.toTensor()));
+      continue;
+    }
+    std::vector<at::Tensor> views;
+    for (const at::Tensor& each : result.toTensorVector()) views.push_back(view_like(base, each));
+    results.emplace_back(std::move(views));
+  }
+  put(stack, count, std::move(results));
+}
+
+// ---- operations that change arguments
+
+/// The tensors that the operation writes to, with the shapes that it gives those that it resizes.
+std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes) {
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!op.traits.writes[i] || arguments[i].isNone()) continue;
+    if (!arguments[i].isTensor()) throw recorder::UnsupportedError("a list that is written to");
+    const at::Tensor& tensor = arguments[i].toTensor();
+    if (!tensor.defined()) continue;
+    TORCH_CHECK(is_on_device(tensor), "Expected all tensors to be on the same device, but found at least two devices, "
+                "weft:0 and ", tensor.device(), "! (when checking arguments for ", op.schema().name(), ")");
+    for (const auto& [argument, shape] : shapes.resized)
+      if (argument == i) resize(tensor, shape.sizes, shape.strides);
+    written.push_back(tensor);
+  }
+  return written;
+}
+
+/// The operation's results: arguments where it returns these.
+Stack with_arguments(const Operator& op, at::ArrayRef<IValue> arguments, Stack own) {
+  Stack results;
+  size_t next = 0;
+  for (const auto& result : op.traits.returns)
+    results.push_back(result.is_argument ? arguments[static_cast<size_t>(result.argument)] : own[next++]);
+  return results;
+}
+
+void record_change(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const auto shapes = shapes_of(op, arguments);
+  const std::vector<at::Tensor> written = written_by(op, arguments, *shapes);
+  Stack own;
+  if (op.plain) {
+    const Operator& plain = operator_of(*op.plain);
+    const auto given_to_plain = arguments.slice(0, plain.arguments());
+    const auto plain_shapes = shapes_of(plain, given_to_plain);
+    Given given = take(plain, given_to_plain);
+    const NodeRef node = record(plain, std::move(given.arguments), std::move(given.operands), flat(*plain_shapes, plain));
+    for (uint32_t i = 0; i < written.size(); ++i) {
+      const ResultShape& shape = node->results[i];
+      ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());
+      write(written[i], record_expand(value, written[i].sizes()));
+    }
+  } else {
+    std::vector<ResultShape> types = flat(*shapes, op);
+    const size_t first = types.size();
+    for (const at::Tensor& tensor : written) {
+      ResultShape& type = types.emplace_back();
+      type.dtype = tensor.scalar_type();
+      type.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+    }
+    Given given = take(op, arguments);
+    const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), std::move(types));
+    own = results_of(op, *shapes, node);
+    for (size_t i = 0; i < written.size(); ++i)
+      write(written[i], result_of(node, static_cast<uint32_t>(first + i), written[i].scalar_type(), written[i].sizes()));
+  }
+  put(stack, op.arguments(), with_arguments(op, arguments, std::move(own)));
+}
+
+}  // namespace
+
+// ---- operations that run at once
+
+namespace {
+
+/// What a result of the CPU's is on the device.
+IValue to_device(const IValue& value) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) return value;
+    at::Tensor made = make_tensor(tensor.scalar_type(), tensor.sizes(), tensor.strides());
+    if (tensor.numel() > 0) write(made, snapshot(tensor));
+    return made;
+  }
+  if (value.isTensorList()) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& each : value.toTensorVector()) tensors.push_back(to_device(each).toTensor());
+    return tensors;
+  }
+  return value;
+}
+
+/// Copies of tensors that the operation writes to, and writes what is in them back.
+class Copies {
+ public:
+  Copies(const Operator& op, at::ArrayRef<IValue> arguments, Stack& call) {
+    for (size_t i = 0; i < call.size(); ++i) {
+      if (!op.traits.writes[i]) continue;
+      if (call[i].isTensor() && call[i].toTensor().defined()) {
+        call[i] = copy(arguments[i].toTensor(), call[i].toTensor());
+      } else if (call[i].isTensorList()) {
+        std::vector<at::Tensor> copies;
+        const auto originals = arguments[i].toTensorVector(), tensors = call[i].toTensorVector();
+        for (size_t n = 0; n < tensors.size(); ++n) copies.push_back(copy(originals[n], tensors[n]));
+        call[i] = std::move(copies);
+      }
+    }
+  }
+
+  void write_back() {
+    for (auto& [tensor, copied] : copies_) {
+      if (!is_on_device(tensor)) continue;
+      if (tensor.sizes() != copied.sizes()) resize(tensor, copied.sizes(), copied.strides());
+      write(tensor, snapshot(copied));
+    }
+  }
+
+ private:
+  at::Tensor copy(const at::Tensor& tensor, const at::Tensor& on_cpu) {
+    if (!is_on_device(tensor)) return on_cpu;
+    copies_.emplace_back(tensor, on_cpu.clone());
+    return copies_.back().second;
+  }
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
+};
+
+}  // namespace
+
+void run_now(const Operator& op, Stack& stack) {
+  const Stack given(stack.end() - static_cast<std::ptrdiff_t>(op.arguments()), stack.end());
+  Stack call = on_cpu(op, given);
+  Copies copies(op, given, call);
+  {
+    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    op.handle.callBoxed(&call);
+  }
+  copies.write_back();
+  Stack own;
+  for (size_t i = 0; i < call.size(); ++i)
+    if (!op.traits.returns[i].is_argument) own.push_back(to_device(call[i]));
+  put(stack, op.arguments(), with_arguments(op, given, std::move(own)));
+}
+
+namespace {
+
+bool has_shape_of_values(const Operator& op, at::ArrayRef<IValue> arguments) {
+  if (op.schema().name() != "aten::index") return true;
+  for (const IValue& index : arguments[1].toListRef()) {
+    if (index.isNone() || !index.toTensor().defined()) continue;
+    const auto dtype = index.toTensor().scalar_type();
+    if (dtype == at::kBool || dtype == at::kByte) return true;
+  }
+  return false;
+}
+
+void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Operator&, Stack&)) {
+  try {
+    return recording(op, stack);  // the stack changes last
+  } catch (const c10::NotImplementedError&) {
+  } catch (const recorder::UnsupportedError&) {
+  }
+  override_kernels::report_fallback("device weft", op.schema().name() + ": PyTorch does not tell the shape of its result");
+  run_now(op, stack);
+}
+
+}  // namespace
+
+namespace {
+
+/// Whether the call asks for a result on another device.
+bool is_for_elsewhere(const Operator& op, const Stack& stack) {
+  if (!op.takes_device) return false;
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  for (size_t i = 0; i < op.slots.size(); ++i)
+    if (op.slots[i] == Slot::kDevice && arguments[i].isDevice())
+      return arguments[i].toDevice().type() != c10::DeviceType::PrivateUse1;
+  return false;
+}
+
+void run_elsewhere(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  Stack call = on_cpu(op, arguments);
+  for (size_t i = 0; i < op.slots.size(); ++i)
+    if (op.slots[i] == Slot::kDevice) call[i] = arguments[i];
+  op.handle.callBoxed(&call);
+  put(stack, op.arguments(), std::move(call));
+}
+
+}  // namespace
+
+void call(const c10::OperatorHandle& handle, Stack& stack) {
+  const Operator& op = operator_of(handle);
+  if (is_for_elsewhere(op, stack)) return run_elsewhere(op, stack);
+  switch (op.kind) {
+    case Kind::kOwn:
+      return op.function(op, stack);
+    case Kind::kComposite:
+      return handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
+    case Kind::kDraws:
+      return draw(op, stack);
+    case Kind::kView:
+      return show_view(op, stack);
+    case Kind::kWrites:
+      return record_or_run(op, stack, record_change);
+    case Kind::kRecorded:
+      return record_or_run(op, stack, record_new);
+    case Kind::kReads:
+      if (!has_shape_of_values(op, torch::jit::last(stack, op.arguments())))
+        return record_or_run(op, stack, record_new);
+      return run_now(op, stack);
+  }
+}
+
+}  // namespace weft::device

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include "operator/aten.h"
+
+namespace weft::device {
+
+/// The device's default generator. It is the CPU's: a seed gives the device the numbers that it gives the CPU.
+const at::Generator& default_generator();
+/// A generator of the device with a state of its own.
+at::Generator make_generator();
+
+/// A generator argument for the CPU's kernels: the one that a generator of the device draws from; none for none.
+c10::IValue generator_on_cpu(const c10::IValue& generator);
+
+}  // namespace weft::device

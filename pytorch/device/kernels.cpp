@@ -1,0 +1,226 @@
+// Operations for which the device has a function of its own: copies from and to other devices, tensors without values,
+// changes of storages, and a few whose schema doesn't say what they do.
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <unordered_map>
+
+#include "device/arguments.h"
+#include "device/call.h"
+#include "device/random.h"
+#include "device/record.h"
+#include "device/run.h"
+#include "device/storage.h"
+#include "device/views.h"
+#include "recorder/recording_internal.h"
+
+namespace weft::device {
+
+using c10::IValue;
+using torch::jit::Stack;
+
+void resize(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  int64_t elements = impl->storage_offset() + 1;
+  for (size_t i = 0; i < sizes.size(); ++i) elements += sizes[i] == 0 ? 0 : (sizes[i] - 1) * strides[i];
+  if (c10::multiply_integers(sizes) == 0) elements = 0;
+  const size_t bytes = static_cast<size_t>(elements) * tensor.element_size();
+  LazyStorage& storage = storage_of(tensor);
+  if (bytes > storage.nbytes()) storage.resize(bytes);
+  impl->set_sizes_and_strides(sizes, strides, impl->storage_offset());
+}
+
+namespace {
+
+/// Tensors whose elements are not given: zeros, should somebody read them.
+void make_empty(const Operator& op, Stack& stack) {
+  const auto shapes = shapes_of(op, torch::jit::last(stack, op.arguments()));
+  const auto& shape = shapes->results[0][0];
+  put(stack, op.arguments(), {make_tensor(shape.dtype, shape.sizes, shape.strides)});
+}
+
+void make_zeros(const Operator& op, Stack& stack) {
+  const auto shapes = shapes_of(operator_named("aten::zeros", ""), torch::jit::last(stack, op.arguments()));
+  const auto& shape = shapes->results[0][0];
+  put(stack, op.arguments(), {make_tensor(record_zeros(shape.dtype, shape.sizes))});
+}
+
+at::Tensor copy_into(const at::Tensor& self, const at::Tensor& source) {
+  if (!is_on_device(self)) {
+    at::Tensor(self).copy_(computed(read(source)));
+    return self;
+  }
+  ValueRef value;
+  if (is_on_device(source)) {
+    value = record_cast(read(source), self.scalar_type());
+  } else {
+    TORCH_CHECK(source.device().is_cpu() && source.layout() == at::kStrided,
+                "weft: can't copy a tensor of layout ", source.layout(), " on ", source.device(), " to device weft");
+    value = snapshot(source.scalar_type() == self.scalar_type() ? source : source.detach().to(self.scalar_type()));
+  }
+  // As PyTorch says it.
+  if (at::IntArrayRef(value->sizes) != self.sizes()) {
+    const std::vector<int64_t> given(value->sizes.begin(), value->sizes.end());
+    const auto common = at::infer_size(given, self.sizes());
+    TORCH_CHECK(at::IntArrayRef(common) == self.sizes(), "output with shape ", self.sizes(),
+                " doesn't match the broadcast shape ", common);
+    value = record_expand(value, self.sizes());
+  }
+  write(self, std::move(value));
+  return self;
+}
+
+/// Of a tensor of another device a tensor of this one; else recorded as any other operation.
+void to_copy(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const at::Tensor source = arguments[0].toTensor();
+  if (is_on_device(source)) return record_new(op, stack);
+  const auto shapes = shapes_of(op, arguments);
+  const auto& shape = shapes->results[0][0];
+  const at::Tensor made = make_tensor(shape.dtype, shape.sizes, shape.strides);
+  put(stack, op.arguments(), {copy_into(made, source)});
+}
+
+void copy(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const at::Tensor self = arguments[0].toTensor(), source = arguments[1].toTensor();
+  if (!self.is_same(source)) copy_into(self, source);
+  put(stack, op.arguments(), {self});
+}
+
+/// _copy_from(self, dst), _copy_from_and_resize(self, dst)
+void copy_from(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const at::Tensor source = arguments[0].toTensor(), self = arguments[1].toTensor();
+  if (op.schema().name() == "aten::_copy_from_and_resize" && self.sizes() != source.sizes()) self.resize_(source.sizes());
+  put(stack, op.arguments(), {copy_into(self, source)});
+}
+
+void resize_(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const at::Tensor self = arguments[0].toTensor();
+  std::vector<int64_t> sizes;
+  for (const auto& size : arguments[1].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
+  for (int64_t size : sizes) TORCH_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", sizes);
+  auto strides = recorder::contiguous_strides(sizes);
+  const size_t format = op.schema().name() == "aten::resize_" ? 2 : SIZE_MAX;
+  if (format < arguments.size() && !arguments[format].isNone()) {
+    const at::Tensor like = at::empty(sizes, at::device(at::kMeta).dtype(self.dtype()), arguments[format].toMemoryFormat());
+    strides = like.strides().vec();
+  }
+  if (self.sizes() != at::IntArrayRef(sizes)) resize(self, sizes, strides);
+  put(stack, op.arguments(), {self});
+}
+
+/// set_(self), (self, Storage), (self, Storage, offset, sizes, strides), (self, Tensor)
+void set(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const at::Tensor self = arguments[0].toTensor();
+  auto* impl = self.unsafeGetTensorImpl();
+  if (arguments.size() == 1) {
+    impl->set_storage_keep_dtype(make_tensor(self.scalar_type(), {0}, {1}).storage());
+    impl->set_sizes_and_strides(at::IntArrayRef{0}, at::IntArrayRef{1}, 0);
+  } else if (arguments[1].isTensor()) {
+    const at::Tensor source = arguments[1].toTensor();
+    impl->set_storage_keep_dtype(source.storage());
+    impl->set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
+  } else {
+    const c10::Storage storage = arguments[1].toStorage();
+    TORCH_CHECK(storage.device_type() == c10::DeviceType::PrivateUse1, "Attempted to set the storage of a tensor on "
+                "device \"weft:0\" to a storage on different device \"", storage.device(), "\".");
+    impl->set_storage_keep_dtype(storage);
+    const auto elements = static_cast<int64_t>(storage.nbytes() / self.element_size());
+    if (arguments.size() == 2) {
+      impl->set_sizes_and_strides(at::IntArrayRef{elements}, at::IntArrayRef{1}, 0);
+    } else {
+      std::vector<int64_t> sizes, strides;
+      for (const auto& size : arguments[3].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
+      for (const auto& stride : arguments[4].toSymIntVector()) strides.push_back(stride.guard_int(__FILE__, __LINE__));
+      if (strides.size() != sizes.size()) strides = recorder::contiguous_strides(sizes);
+      impl->set_sizes_and_strides(sizes, strides, arguments[2].toSymInt().guard_int(__FILE__, __LINE__));
+    }
+  }
+  put(stack, op.arguments(), {self});
+}
+
+void give_back(const Operator& op, Stack& stack) {
+  const IValue self = torch::jit::last(stack, op.arguments())[0];
+  put(stack, op.arguments(), {self});
+}
+
+void give_false(const Operator& op, Stack& stack) { put(stack, op.arguments(), {false}); }
+
+void give_copy(const Operator& op, Stack& stack) {
+  const at::Tensor self = torch::jit::last(stack, op.arguments())[0].toTensor();
+  put(stack, op.arguments(), {self.clone()});
+}
+
+void give_nothing(const Operator& op, Stack& stack) { torch::jit::drop(stack, op.arguments()); }
+
+void is_same_size(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  put(stack, op.arguments(), {arguments[0].toTensor().sizes() == arguments[1].toTensor().sizes()});
+}
+
+void is_set_to(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const at::Tensor a = arguments[0].toTensor(), b = arguments[1].toTensor();
+  put(stack, op.arguments(), {a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+                              a.strides() == b.strides()});
+}
+
+/// Changes the running statistics, of which its schema says nothing.
+void native_batch_norm(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const auto is_given = [&](size_t i) { return arguments[i].isTensor() && arguments[i].toTensor().defined(); };
+  if (!arguments[5].toBool() || !is_given(3) || !is_given(4)) return record_new(op, stack);
+  const at::Tensor mean = arguments[3].toTensor(), variance = arguments[4].toTensor();
+  Stack call = arguments.vec();
+  operator_named("aten::_native_batch_norm_legit_functional", "").handle.callBoxed(&call);
+  copy_into(mean, call[3].toTensor());
+  copy_into(variance, call[4].toTensor());
+  call.resize(3);
+  put(stack, op.arguments(), std::move(call));
+}
+
+using Table = std::unordered_map<std::string, Operator::Function>;
+
+/// Made at load (base/fork.h).
+const Table& table = *new Table{
+    {"aten::empty.memory_format", make_empty},
+    {"aten::empty_strided.", make_empty},
+    {"aten::empty_like.", make_empty},
+    {"aten::empty_permuted.", make_empty},
+    {"aten::new_empty.", make_empty},
+    {"aten::new_empty_strided.", make_empty},
+    {"aten::_efficientzerotensor.", make_zeros},
+    {"aten::_to_copy.", to_copy},
+    {"aten::copy_.", copy},
+    {"aten::_copy_from.", copy_from},
+    {"aten::_copy_from_and_resize.", copy_from},
+    {"aten::resize_.", resize_},
+    {"aten::_resize_output_.", resize_},
+    {"aten::set_.", set},
+    {"aten::set_.source_Storage", set},
+    {"aten::set_.source_Storage_storage_offset", set},
+    {"aten::set_.source_Tensor", set},
+    {"aten::lift.", give_back},
+    {"aten::lift_fresh.", give_back},
+    {"aten::is_pinned.", give_false},
+    {"aten::_pin_memory.", give_copy},
+    {"aten::record_stream.", give_nothing},
+    {"aten::is_same_size.", is_same_size},
+    {"aten::is_set_to.", is_set_to},
+    {"aten::native_batch_norm.", native_batch_norm},
+    {"aten::native_dropout.", native_dropout},
+};
+
+}  // namespace
+
+Operator::Function own_function(const std::string& name) {
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second;
+}
+
+}  // namespace weft::device

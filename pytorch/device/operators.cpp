@@ -1,0 +1,147 @@
+#include "device/operators.h"
+
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/fork.h"
+
+namespace weft::device {
+namespace {
+
+using Slot = Operator::Slot;
+using Kind = Operator::Kind;
+
+Slot slot_of(const c10::TypePtr& type) {
+  if (auto optional = type->cast<c10::OptionalType>()) return slot_of(optional->getElementType());
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+      return Slot::kTensor;
+    case c10::TypeKind::DeviceObjType:
+      return Slot::kDevice;
+    case c10::TypeKind::GeneratorType:
+      return Slot::kGenerator;
+    case c10::TypeKind::ListType:
+      return slot_of(type->castRaw<c10::ListType>()->getElementType()) == Slot::kTensor ? Slot::kTensors : Slot::kPlain;
+    default:
+      return Slot::kPlain;
+  }
+}
+
+/// Whether the schemas have the same arguments, but for those at the end of `op` that it writes results to.
+bool takes_the_same(const c10::FunctionSchema& op, const c10::FunctionSchema& plain) {
+  const auto &many = op.arguments(), &few = plain.arguments();
+  if (plain.is_mutable() || few.size() > many.size()) return false;
+  for (size_t i = 0; i < few.size(); ++i)
+    if (few[i].name() != many[i].name() || *few[i].real_type() != *many[i].real_type()) return false;
+  for (size_t i = few.size(); i < many.size(); ++i)
+    if (!many[i].is_out()) return false;
+  return true;
+}
+
+/// Overloads by name: `aten::add` has Tensor, Scalar, out.
+const std::unordered_multimap<std::string, c10::OperatorName>& overloads() {
+  thread_local std::unordered_multimap<std::string, c10::OperatorName> known;
+  if (known.empty())
+    for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) known.emplace(name.name, name);
+  return known;
+}
+
+/// add.Tensor for add_.Tensor and add.out.
+std::optional<c10::OperatorHandle> plain_variant(const Operator& op) {
+  std::string name = op.schema().name();
+  if (name.ends_with('_')) name.pop_back();
+  auto [first, last] = overloads().equal_range(name);
+  for (auto each = first; each != last; ++each) {
+    auto found = c10::Dispatcher::singleton().findSchema(each->second);
+    if (!found || !takes_the_same(op.schema(), found->schema())) continue;
+    size_t written = 0;
+    for (bool writes : op.traits.writes) written += writes ? 1 : 0;
+    // Views among them would show memory that the operation does not have.
+    bool gives_views = false;
+    for (const auto& result : found->schema().returns()) gives_views |= result.alias_info() != nullptr;
+    if (!gives_views && found->schema().returns().size() == written) return found;
+  }
+  return std::nullopt;
+}
+
+bool writes(const Operator& op) {
+  for (bool one : op.traits.writes)
+    if (one) return true;
+  return false;
+}
+
+bool gives_views(const Operator& op) {
+  for (const auto& result : op.traits.returns)
+    if (result.argument < 0 || result.is_argument) return false;
+  return !op.traits.returns.empty();
+}
+
+Kind kind_of(const Operator& op) {
+  const std::string& name = op.schema().name();
+  if (op.function != nullptr) return Kind::kOwn;
+  if (name.starts_with("aten::_foreach_") && op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
+    return Kind::kComposite;
+  if (op.handle.hasTag(at::Tag::nondeterministic_seeded)) return Kind::kDraws;
+  if (op.traits.reads_values || op.handle.hasTag(at::Tag::data_dependent_output)) return Kind::kReads;
+  if (writes(op)) return Kind::kWrites;
+  if (op.traits.returns.empty()) return Kind::kReads;  // checks something
+  if (gives_views(op)) return Kind::kView;
+  return Kind::kRecorded;
+}
+
+Operator make(const c10::OperatorHandle& handle) {
+  Operator op{handle, recorder::traits_of(handle)};
+  for (const auto& argument : handle.schema().arguments()) op.slots.push_back(slot_of(argument.real_type()));
+  for (const Slot slot : op.slots) op.takes_device |= slot == Slot::kDevice;
+  op.function = own_function(handle.schema().name() + "." + handle.schema().overload_name());
+  op.kind = kind_of(op);
+  if (op.kind == Kind::kWrites) op.plain = plain_variant(op);
+  const std::string& name = handle.schema().name();
+  op.takes_any_device = name == "aten::index" || name == "aten::index_put" || name == "aten::index_put_" ||
+                        name == "aten::_index_put_impl_" || name == "aten::_unsafe_index" || name == "weft::call";
+  return op;
+}
+
+/// All that were asked for, in every thread: nodes outlive threads. Operations that are removed stay.
+struct Table {
+  std::mutex mutex;
+  std::deque<Operator> operators;
+  std::unordered_map<const void*, const Operator*> by_name;
+  int64_t generation = 0;
+  Table() { hold_across_fork(mutex, LockRank::kLookup); }
+};
+
+/// Made at load (base/fork.h).
+Table& table = *new Table();
+
+const Operator& shared_operator(const c10::OperatorHandle& handle, int64_t generation) {
+  {
+    std::lock_guard lock(table.mutex);
+    if (table.generation != generation) table.by_name.clear(), table.generation = generation;
+    if (auto found = table.by_name.find(&handle.operator_name()); found != table.by_name.end()) return *found->second;
+  }
+  Operator made = make(handle);
+  std::lock_guard lock(table.mutex);
+  const Operator*& found = table.by_name[&handle.operator_name()];
+  if (found == nullptr) found = &table.operators.emplace_back(std::move(made));
+  return *found;
+}
+
+}  // namespace
+
+const Operator& operator_of(const c10::OperatorHandle& handle) {
+  thread_local std::unordered_map<const void*, const Operator*> known;
+  thread_local int64_t known_generation = 0;
+  const int64_t generation = recorder::operations_generation();
+  if (generation != known_generation) known.clear(), known_generation = generation;
+  auto& found = known[&handle.operator_name()];
+  if (found == nullptr) found = &shared_operator(handle, generation);
+  return *found;
+}
+
+const Operator& operator_named(const char* name, const char* overload) {
+  return operator_of(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
+}
+
+}  // namespace weft::device

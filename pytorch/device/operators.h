@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+
+#include "operator/aten.h"
+#include "recorder/traits.h"
+
+namespace weft::device {
+
+/// What the device needs to know of an operation.
+struct Operator {
+  enum class Kind : uint8_t {
+    kRecorded,   ///< its results are new tensors
+    kView,       ///< its results are views of its first argument
+    kReads,      ///< its result, or the result's shape, depends on values
+    kDraws,      ///< draws random numbers
+    kWrites,     ///< changes arguments
+    kComposite,  ///< made of others (_foreach_add_)
+    kOwn         ///< has a function of its own here
+  };
+  enum class Slot : uint8_t { kPlain, kTensor, kTensors, kDevice, kGenerator };
+  using Function = void (*)(const Operator& op, torch::jit::Stack& stack);
+
+  c10::OperatorHandle handle;
+  recorder::Traits traits;
+  Kind kind = Kind::kRecorded;
+  Function function = nullptr;               ///< of kOwn
+  std::optional<c10::OperatorHandle> plain;  ///< of kWrites: the variant that gives new tensors, of the first arguments
+  std::vector<Slot> slots;                   ///< by argument
+  bool takes_device = false;                 ///< has an argument that is a device
+  bool takes_any_device = false;             ///< operands on the CPU are right beside others on the device
+
+  const c10::FunctionSchema& schema() const { return handle.schema(); }
+  size_t arguments() const { return slots.size(); }
+};
+
+/// Found once for each operation; never freed.
+const Operator& operator_of(const c10::OperatorHandle& handle);
+/// Of an operation that is part of PyTorch; not fast.
+const Operator& operator_named(const char* name, const char* overload);
+
+/// The device's function for an operation; nullptr if it has none of its own.
+Operator::Function own_function(const std::string& name);
+
+}  // namespace weft::device

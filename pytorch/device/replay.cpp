@@ -1,0 +1,150 @@
+#include "device/replay.h"
+
+#include "device/operators.h"
+#include "lowering/program_of_runs.h"
+
+namespace weft::device {
+
+using c10::IValue;
+using recorder::Record;
+using recorder::Recording;
+using Slot = Operator::Slot;
+
+torch::jit::Stack stack_of(const Node& node, const std::function<at::Tensor(const Value&)>& tensor_of) {
+  auto operand = [&](int64_t number) { return tensor_of(*node.operands[static_cast<size_t>(number)]); };
+  torch::jit::Stack stack;
+  stack.reserve(node.arguments.size());
+  const auto& parameters = node.op->schema().arguments();
+  for (size_t i = 0; i < node.arguments.size(); ++i) {
+    const IValue& argument = node.arguments[i];
+    if (node.op->slots[i] == Slot::kTensor && argument.isInt()) {
+      stack.emplace_back(operand(argument.toInt()));
+    } else if (node.op->slots[i] == Slot::kTensors && argument.isIntList()) {
+      auto list = parameters[i].real_type();
+      if (auto optional = list->cast<c10::OptionalType>()) list = optional->getElementType();
+      if (list->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType) {
+        std::vector<at::Tensor> tensors;
+        for (int64_t each : argument.toIntVector()) tensors.push_back(operand(each));
+        stack.emplace_back(std::move(tensors));
+      } else {
+        c10::List<std::optional<at::Tensor>> tensors;
+        for (int64_t each : argument.toIntVector())
+          tensors.push_back(each >= 0 ? std::optional(operand(each)) : std::nullopt);
+        stack.emplace_back(std::move(tensors));
+      }
+    } else {
+      stack.push_back(argument);
+    }
+  }
+  return stack;
+}
+
+namespace {
+
+/// The tensors of results, a list's in a row.
+std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> tensors;
+  for (const IValue& result : stack) {
+    if (result.isTensorList()) {
+      for (const at::Tensor& each : result.toTensorVector()) tensors.push_back(each);
+    } else {
+      tensors.push_back(result.isTensor() ? result.toTensor() : at::Tensor());
+    }
+  }
+  return tensors;
+}
+
+/// Does the batch's operations again, while `recording` is current.
+class Replay {
+ public:
+  Replay(const Batch& batch, Recording& recording) : batch_(batch), values_(batch.nodes().size()) {
+    for (const ValueRef& leaf : batch.leaves()) leaves_.push_back(recording.input(leaf->dtype, leaf->sizes, false));
+  }
+
+  std::vector<at::Tensor> run() {
+    for (size_t i = 0; i < batch_.nodes().size(); ++i) run(i);
+    std::vector<at::Tensor> outputs;
+    for (const ValueRef& output : batch_.outputs()) outputs.push_back(tensor_of(*output));
+    return outputs;
+  }
+
+ private:
+  at::Tensor tensor_of(const Value& value) const {
+    const int64_t place = batch_.place(value);
+    return place < 0 ? leaves_[static_cast<size_t>(-1 - place)] : values_[static_cast<size_t>(place)][value.result];
+  }
+
+  void run(size_t i) {
+    const Node& node = *batch_.nodes()[i];
+    torch::jit::Stack stack = stack_of(node, [&](const Value& value) { return tensor_of(value); });
+    std::vector<at::Tensor> written;
+    for (size_t argument = 0; argument < stack.size(); ++argument) {
+      if (!node.op->traits.writes[argument] || !stack[argument].isTensor()) continue;
+      stack[argument] = stack[argument].toTensor().clone();
+      written.push_back(stack[argument].toTensor());
+    }
+    node.op->handle.callBoxed(&stack);
+    values_[i] = results_of(node, stack, written);
+  }
+
+  /// Those that are no arguments, then what was written.
+  static std::vector<at::Tensor> results_of(const Node& node, const torch::jit::Stack& stack,
+                                            const std::vector<at::Tensor>& written) {
+    torch::jit::Stack own;
+    for (size_t i = 0; i < stack.size(); ++i)
+      if (!node.op->traits.returns[i].is_argument) own.push_back(stack[i]);
+    std::vector<at::Tensor> results = tensors_of(own);
+    results.insert(results.end(), written.begin(), written.end());
+    return results;
+  }
+
+  const Batch& batch_;
+  std::vector<at::Tensor> leaves_;
+  std::vector<std::vector<at::Tensor>> values_;
+};
+
+/// A recording's operations, written while it lives.
+struct Entered {
+  explicit Entered(Recording& recording) : recording(recording) { recording.enter(); }
+  ~Entered() { recording.leave(); }
+  Recording& recording;
+};
+
+std::vector<size_t> words_of(const std::vector<size_t>& ordinals, const Record& record) {
+  std::vector<size_t> numbers, words;
+  for (size_t i = 0; i < record.kinds().size(); ++i)
+    if (record.kinds()[i] == Record::Kind::kNumber) numbers.push_back(i);
+  for (size_t ordinal : ordinals) words.push_back(numbers.at(ordinal));
+  return words;
+}
+
+lowering::RunsProgram lowered(Recording& recording, const std::vector<size_t>& free, const Decompose& decompose,
+                              bool functional) {
+  lowering::Callbacks callbacks{decompose, nullptr};
+  lowering::LoweredRun run(recording, free, functional, std::move(callbacks));
+  recorder::SizeFit none({}, {}, false);
+  return lowering::program_of_runs({&run}, none, [](const lowering::ExternOperation&) { return std::string(); });
+}
+
+}  // namespace
+
+ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose) {
+  at::AutoGradMode no_grad(false);
+  Recording recording;
+  {
+    Entered entered(recording);
+    Replay replay(batch, recording);
+    recording.finish(replay.run());
+  }
+  const std::vector<size_t> words = words_of(free, recording.record());
+  lowering::RunsProgram program;
+  try {
+    program = lowered(recording, words, decompose, false);
+  } catch (const lowering::NeedsFunctionalError&) {
+    program = lowered(recording, words, decompose, true);
+  }
+  if (!program.noise.empty()) throw recorder::UnsupportedError("random numbers in a batch");
+  return {std::move(program.text), std::move(program.constants)};
+}
+
+}  // namespace weft::device

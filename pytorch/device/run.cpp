@@ -1,0 +1,184 @@
+#include "device/run.h"
+
+#include <Python.h>
+#include <pthread.h>
+
+#include "device/batch.h"
+#include "device/operators.h"
+#include "device/programs.h"
+#include "device/replay.h"
+#include "operator/call.h"
+#include "recorder/recording.h"
+
+namespace weft::device {
+namespace {
+
+constexpr int64_t kLongestRecord = 1 << 13;
+constexpr size_t kMostBytes = size_t{1} << 28;
+
+struct State {
+  /// Whoever runs a batch has it. Not held across a fork, which would wait for one that waits for the GIL.
+  std::mutex mutex;
+  std::atomic<int64_t> longest{kLongestRecord};
+  std::atomic<size_t> bytes{0};
+};
+
+/// Made at load (base/fork.h), never destroyed.
+State& state = *new State();
+
+/// In the child of a fork that happened while another thread was running a batch: that batch is pending still.
+void free_turn() {
+  if (state.mutex.try_lock()) return state.mutex.unlock();
+  new (&state.mutex) std::mutex();
+  forget_programs();
+}
+
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, free_turn);
+
+thread_local bool is_running = false;
+
+/// The lock of those who run. A thread gives up the GIL while it waits: the one that runs may need it, since some of
+/// PyTorch's functions are in Python.
+class Turn {
+ public:
+  Turn() {
+    TORCH_CHECK(!is_running, "weft: an operation that runs on the CPU within a batch reads a tensor of the device");
+    if (!state.mutex.try_lock()) wait();
+    is_running = true;
+  }
+  ~Turn() {
+    is_running = false;
+    state.mutex.unlock();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  static void wait() {
+    PyThreadState* python = Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
+    state.mutex.lock();
+    if (python != nullptr) PyEval_RestoreThread(python);
+  }
+};
+
+/// What runs is below autograd, autocast and the caller's modes, on the CPU.
+struct Plainly {
+  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
+                                        c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                                            c10::autocast_dispatch_keyset};
+  at::AutoGradMode no_grad{false};
+  recorder::Recording* recording = recorder::Recording::suspend();
+  ~Plainly() { recorder::Recording::resume(recording); }
+};
+
+/// Contiguous, alone in its memory, of the type that was recorded.
+at::Tensor as_recorded(const at::Tensor& tensor, const Value& value, const Node& node) {
+  TORCH_CHECK(tensor.sizes() == at::IntArrayRef(value.sizes), "weft internal error: ", node.op->schema().name(),
+              " gives ", tensor.sizes(), " where ", at::IntArrayRef(value.sizes), " was recorded");
+  at::Tensor found = tensor.to(value.dtype).resolve_conj().resolve_neg().contiguous();
+  if (found._is_zerotensor()) found = at::zeros(found.sizes(), found.options());
+  return found;
+}
+
+/// Results of an operation on the CPU, in the order of Node::results.
+std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack& stack, const std::vector<at::Tensor>& written) {
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < stack.size(); ++i) {
+    if (node.op->traits.returns[i].is_argument) continue;
+    if (stack[i].isTensorList()) {
+      for (const at::Tensor& each : stack[i].toTensorVector()) results.push_back(each);
+    } else {
+      results.push_back(stack[i].isTensor() ? stack[i].toTensor() : at::Tensor());
+    }
+  }
+  results.insert(results.end(), written.begin(), written.end());
+  return results;
+}
+
+void run_node(const Node& node, const std::vector<ValueRef>& results) {
+  for (const ValueRef& operand : node.operands)
+    if (operand->error) std::rethrow_exception(operand->error);
+  torch::jit::Stack stack = stack_of(node, [](const Value& value) { return value.tensor; });
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < stack.size(); ++i) {
+    if (!node.op->traits.writes[i] || !stack[i].isTensor()) continue;
+    stack[i] = stack[i].toTensor().clone();
+    written.push_back(stack[i].toTensor());
+  }
+  node.op->handle.callBoxed(&stack);
+  const std::vector<at::Tensor> tensors = results_of(node, stack, written);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i]) set_tensor(*results[i], as_recorded(tensors.at(i), *results[i], node));
+}
+
+/// An operation that raises an error leaves it in the place of its results, for whoever reads these.
+void run_one_by_one(Batch& batch) {
+  for (size_t i = 0; i < batch.nodes().size(); ++i) {
+    const Node& node = *batch.nodes()[i];
+    try {
+      run_node(node, batch.results(i));
+    } catch (const c10::OutOfMemoryError&) {
+      throw;  // what has not run stays pending
+    } catch (const std::exception&) {
+      for (const ValueRef& result : batch.results(i))
+        if (result) set_error(*result, std::current_exception());
+    }
+    batch.done(i);
+  }
+}
+
+void run_batch(Batch& batch) {
+  if (batch.nodes().empty()) return;
+  Plainly plainly;
+  if (batch.failed() == nullptr) {
+    if (auto found = find_program(batch)) {
+      try {
+        auto results = torch_operator::call_cpu(*found->program, found->inputs, torch_operator::Donated::kCopied);
+        for (size_t i = 0; i < results.size(); ++i) set_tensor(*batch.outputs()[i], std::move(results[i]));
+        return;
+      } catch (const c10::OutOfMemoryError&) {
+        throw;
+      } catch (const std::exception&) {
+        // An index out of range, say. One by one shows which operation it is.
+      }
+    }
+  }
+  run_one_by_one(batch);
+}
+
+void run_pending(const Value* also) {
+  Turn turn;
+  state.bytes = 0;
+  Batch batch(pending_of_this_thread(also));
+  run_batch(batch);
+}
+
+}  // namespace
+
+void sync() { run_pending(nullptr); }
+
+at::Tensor computed(const ValueRef& value) {
+  if (is_pending(*value)) {
+    hold(*value);
+    try {
+      run_pending(value.get());
+    } catch (...) {
+      release(*value);
+      throw;
+    }
+    release(*value);
+  }
+  if (value->error) std::rethrow_exception(value->error);
+  return value->tensor;
+}
+
+void cut_if_long() {
+  if (is_running || (pending_nodes() < state.longest && state.bytes < kMostBytes)) return;
+  sync();
+}
+
+void count_bytes(size_t bytes) { state.bytes += bytes; }
+
+void set_longest_record(int64_t operations) { state.longest = operations; }
+
+}  // namespace weft::device

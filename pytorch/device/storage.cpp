@@ -1,0 +1,164 @@
+#include "device/storage.h"
+
+#include <ATen/ops/cat.h>
+
+#include "device/autograd_thread.h"
+#include "device/record.h"
+#include "device/run.h"
+#include "device/views.h"
+#include "recorder/recording_internal.h"
+
+namespace weft::device {
+namespace {
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+/// Gives out no memory. An address that no other storage has keeps PyTorch from taking the tensor for one without data.
+struct Allocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t) override { return {nullptr, nullptr, &c10::detail::deleteNothing, kDevice}; }
+  c10::DeleterFnPtr raw_deleter() const override { return &c10::detail::deleteNothing; }
+  void copy_data(void*, const void*, size_t) const override {
+    TORCH_CHECK(false, "weft internal error: memory of the device that has no bytes");
+  }
+};
+
+size_t bytes_of(at::ScalarType dtype, at::IntArrayRef sizes) {
+  return static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
+}
+
+/// Made at load (base/fork.h).
+Allocator& the_allocator = *new Allocator();
+
+}  // namespace
+
+c10::Allocator& allocator() { return the_allocator; }
+
+LazyStorage::LazyStorage(c10::SymInt bytes, c10::Allocator* allocator, bool resizable)
+    : StorageImpl(use_byte_size_t(), std::move(bytes), c10::DataPtr(this, nullptr, &c10::detail::deleteNothing, kDevice),
+                  allocator, resizable),
+      sizes_{static_cast<int64_t>(nbytes())} {
+  serve_autograd();
+}
+
+LazyStorage::~LazyStorage() {
+  if (contents_) release(*contents_);
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes, c10::DataPtr,
+                                                  c10::Allocator* allocator, bool resizable) {
+  return c10::make_intrusive<LazyStorage>(std::move(bytes), allocator, resizable);
+}
+
+const ValueRef& LazyStorage::contents() {
+  if (!contents_) set_contents(record_zeros(dtype_, sizes_));
+  return contents_;
+}
+
+void LazyStorage::set_contents(ValueRef value) {
+  dtype_ = value->dtype;
+  sizes_ = value->sizes;
+  hold(*value);
+  if (contents_) release(*contents_);
+  contents_ = std::move(value);
+}
+
+void LazyStorage::reshape(at::ScalarType dtype, at::IntArrayRef sizes) {
+  TORCH_CHECK(bytes_of(dtype, sizes) == nbytes(), "weft internal error: a storage of ", nbytes(), " bytes as ", dtype,
+              sizes);
+  if (!contents_) {
+    dtype_ = dtype;
+    sizes_.assign(sizes.begin(), sizes.end());
+  } else if (dtype == dtype_) {
+    set_contents(record_reshape(contents_, sizes));
+  } else {
+    const at::Tensor tensor = computed(contents_);
+    set_contents(known(tensor.reshape({-1}).view(dtype).view(sizes)));
+  }
+}
+
+void LazyStorage::resize(size_t bytes) {
+  if (bytes == nbytes()) return;
+  if (contents_ && bytes > 0 && nbytes() > 0) {
+    const at::Tensor old = computed(contents_).reshape({-1}).view(at::kByte);
+    at::Tensor tensor = at::zeros({static_cast<int64_t>(bytes)}, at::kByte);
+    const auto kept = static_cast<int64_t>(std::min(bytes, nbytes()));
+    tensor.narrow(0, 0, kept).copy_(old.narrow(0, 0, kept));
+    set_nbytes(bytes);
+    return set_contents(known(std::move(tensor)));
+  }
+  if (contents_) release(*contents_);
+  contents_.reset();
+  set_nbytes(bytes);
+  dtype_ = at::kByte;
+  sizes_ = {static_cast<int64_t>(bytes)};
+}
+
+bool is_on_device(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
+
+LazyStorage& storage_of(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.has_storage(), "a tensor of weft.scan's step was kept after the step had returned; it never had a "
+              "value");
+  return static_cast<LazyStorage&>(*tensor.storage().unsafeGetStorageImpl());
+}
+
+namespace {
+
+at::Tensor on_storage(c10::Storage storage, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
+                      int64_t offset) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), kKeys, c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return tensor;
+}
+
+/// Elements from the first to the last.
+int64_t extent(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return 0;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return last + 1;
+}
+
+}  // namespace
+
+at::Tensor make_tensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  const int64_t elements = extent(sizes, strides);
+  auto storage = c10::make_intrusive<LazyStorage>(elements * static_cast<int64_t>(c10::elementSize(dtype)),
+                                                  &allocator(), true);
+  if (auto dense = dense_sizes(sizes, strides)) {
+    storage->reshape(dtype, *dense);
+  } else {
+    storage->reshape(dtype, {elements});
+  }
+  return on_storage(c10::Storage(std::move(storage)), dtype, sizes, strides, 0);
+}
+
+at::Tensor make_tensor(ValueRef value) {
+  const size_t bytes = bytes_of(value->dtype, value->sizes);
+  auto storage = c10::make_intrusive<LazyStorage>(static_cast<int64_t>(bytes), &allocator(), true);
+  const at::ScalarType dtype = value->dtype;
+  const Sizes sizes = value->sizes;
+  storage->set_contents(std::move(value));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), kKeys,
+                                                         c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  return tensor;
+}
+
+at::Tensor make_tensor(ValueRef value, at::IntArrayRef strides) {
+  if (strides == at::IntArrayRef(recorder::contiguous_strides(value->sizes))) return make_tensor(std::move(value));
+  at::Tensor tensor = make_tensor(value->dtype, value->sizes, strides);
+  if (tensor.numel() > 0) write(tensor, std::move(value));
+  return tensor;
+}
+
+at::Tensor make_view(const at::Tensor& base, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
+                     int64_t offset) {
+  return on_storage(base.storage(), dtype, sizes, strides, offset);
+}
+
+}  // namespace weft::device

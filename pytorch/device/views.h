@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+
+#include "device/graph.h"
+
+namespace weft::device {
+
+/// A view of a contiguous tensor as operations: reshaped to `refined`, sliced, permuted to `order`, reshaped to `shape`
+/// and expanded to the view's sizes.
+struct ViewSteps {
+  struct Slice {
+    int64_t start, length, step;
+    bool is_dropped;  ///< it is one index, and the view doesn't have the dim
+  };
+  Sizes refined;
+  c10::SmallVector<Slice, 4> slices;  ///< by refined dim
+  Sizes order;                        ///< the view's dims, of those that are not dropped
+  Sizes shape;
+  bool is_expanded = false;
+};
+
+/// None where the view is no such sequence: overlapping windows, a diagonal. `sizes` has no 0.
+std::optional<ViewSteps> find_steps(at::IntArrayRef base, at::IntArrayRef sizes, at::IntArrayRef strides,
+                                    int64_t offset);
+
+/// The sizes in the order of strides, if the tensor covers the memory that it spans without gaps or overlaps.
+std::optional<Sizes> dense_sizes(at::IntArrayRef sizes, at::IntArrayRef strides);
+
+/// The value of a tensor of the device.
+ValueRef read(const at::Tensor& tensor);
+/// Gives the tensor, and all that share its memory, a new value, of the tensor's dtype and sizes.
+void write(const at::Tensor& tensor, ValueRef value);
+
+}  // namespace weft::device
