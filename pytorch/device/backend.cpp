@@ -10,6 +10,7 @@
 #include "device/autograd_thread.h"
 #include "device/call.h"
 #include "device/generator.h"
+#include "device/recurrent.h"
 #include "device/run.h"
 #include "device/storage.h"
 
@@ -76,6 +77,7 @@ void register_backend() {
   c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
   c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);
   recorder::set_otherwise(&call);
+  register_recurrent_modules();
   recorder::register_kernels();
 }
 
