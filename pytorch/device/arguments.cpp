@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "device/called_program.h"
 #include "device/generator.h"
 #include "device/run.h"
 #include "device/storage.h"
@@ -32,6 +33,7 @@ class Taker {
   IValue take(const IValue& argument, Slot slot) {
     if (slot == Slot::kTensor) return argument.isNone() ? argument : take(argument.toTensor());
     if (slot == Slot::kTensors) return argument.isNone() ? argument : take_list(argument);
+    if (slot == Slot::kProgram) return called_program(argument.toStringView());
     if (slot == Slot::kDevice) return argument.isNone() ? argument : IValue(c10::Device(c10::kCPU));
     if (argument.isSymInt()) return argument.toSymInt().guard_int(__FILE__, __LINE__);
     if (argument.isSymIntList()) {
@@ -96,7 +98,13 @@ class Key {
     words_.clear();
     // The recorder's keys of the same operation have no such word.
     words_.insert(words_.end(), {-op.traits.name, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
-    for (const IValue& argument : arguments) add(argument);
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (op.slots[i] == Slot::kProgram) {
+        pair(kText, called_program(called_program(arguments[i].toStringView())).number);
+      } else {
+        add(arguments[i]);
+      }
+    }
   }
 
   bool is_complete() const { return is_complete_; }

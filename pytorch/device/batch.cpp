@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/called_program.h"
 #include "device/operators.h"
 #include "recorder/recording.h"
 
@@ -77,6 +78,8 @@ class Writer {
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       if (node.op->slots[i] == Slot::kTensor || node.op->slots[i] == Slot::kTensors) {
         write_operands(node, node.arguments[i]);
+      } else if (node.op->slots[i] == Slot::kProgram) {
+        record_.fixed(called_program(node.arguments[i]).number);
       } else {
         write(node.arguments[i]);
       }

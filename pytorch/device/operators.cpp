@@ -93,6 +93,7 @@ Kind kind_of(const Operator& op) {
 Operator make(const c10::OperatorHandle& handle) {
   Operator op{handle, recorder::traits_of(handle)};
   for (const auto& argument : handle.schema().arguments()) op.slots.push_back(slot_of(argument.real_type()));
+  if (handle.schema().name() == "weft::call") op.slots[0] = Slot::kProgram;
   for (const Slot slot : op.slots) op.takes_device |= slot == Slot::kDevice;
   op.function = own_function(handle.schema().name() + "." + handle.schema().overload_name());
   op.kind = kind_of(op);

@@ -18,7 +18,7 @@ struct Operator {
     kComposite,  ///< made of others (_foreach_add_)
     kOwn         ///< has a function of its own here
   };
-  enum class Slot : uint8_t { kPlain, kTensor, kTensors, kDevice, kGenerator };
+  enum class Slot : uint8_t { kPlain, kTensor, kTensors, kDevice, kGenerator, kProgram };
   using Function = void (*)(const Operator& op, torch::jit::Stack& stack);
 
   c10::OperatorHandle handle;

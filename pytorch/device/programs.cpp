@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "device/replay.h"
+#include "ir/parser.h"
 #include "override/state.h"
+#include "passes/pass_runner.h"
 #include "recorder/recording.h"
 
 namespace weft::device {
@@ -95,10 +97,18 @@ std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& 
   return ordinals;
 }
 
+/// Loops in Python, of which the recording has one step after the other, as scans.
+ir::Program rolled(const std::string& text) {
+  ir::Program program = ir::parse(text);
+  constexpr std::string_view kPasses[] = {"drop_derivatives", "cse", "dce", "roll"};
+  passes::run_passes(program, kPasses);
+  return program;
+}
+
 void compile(Entry& entry, const Batch& batch, const Record& record) {
   try {
     ReplayedProgram made = replayed_program(batch, ordinals_of(entry.pattern.free(), record), programs->decompose);
-    entry.program = torch_operator::find_program(made.text);
+    entry.program = torch_operator::intern(rolled(made.text));
     entry.constants = std::move(made.constants);
     entry.program->executable();
     ++programs->counts.programs;

@@ -1,5 +1,5 @@
-// Recurrent modules on the device. A layer is one call of weft::call, as on the CPU; a single step comes apart, so that a
-// loop of steps can be rolled up. PyTorch takes the device for a GPU, and calls fused cells for it.
+// Recurrent modules on the device: a layer is one call of weft::call, as on the CPU, and so is a single step. PyTorch
+// takes the device for a GPU, and calls fused cells for it where Weft has no program.
 
 #include "device/recurrent.h"
 
@@ -30,10 +30,6 @@ std::tuple<Tensor, Tensor, Tensor> fused_lstm_cell(const Tensor& x, const Tensor
 }
 
 void register_cells(torch::Library& m) {
-  m.impl("gru_cell", recorder::gru_cell);
-  m.impl("lstm_cell", recorder::lstm_cell);
-  m.impl("rnn_tanh_cell", recorder::rnn_tanh_cell);
-  m.impl("rnn_relu_cell", recorder::rnn_relu_cell);
   m.impl("_thnn_fused_gru_cell", fused_gru_cell);
   m.impl("_thnn_fused_lstm_cell", fused_lstm_cell);
 }
@@ -45,6 +41,7 @@ void register_recurrent_modules() {
   for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
     auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);  // for good
     register_cells(*library);
+    override_kernels::register_cells_on_device(*library);
     override_kernels::register_on_device(*library);
   }
 }

@@ -1,5 +1,6 @@
 #include "device/replay.h"
 
+#include "device/called_program.h"
 #include "device/operators.h"
 #include "lowering/program_of_runs.h"
 
@@ -17,7 +18,9 @@ torch::jit::Stack stack_of(const Node& node, const std::function<at::Tensor(cons
   const auto& parameters = node.op->schema().arguments();
   for (size_t i = 0; i < node.arguments.size(); ++i) {
     const IValue& argument = node.arguments[i];
-    if (node.op->slots[i] == Slot::kTensor && argument.isInt()) {
+    if (node.op->slots[i] == Slot::kProgram) {
+      stack.emplace_back(called_program(argument).program->text());
+    } else if (node.op->slots[i] == Slot::kTensor && argument.isInt()) {
       stack.emplace_back(operand(argument.toInt()));
     } else if (node.op->slots[i] == Slot::kTensors && argument.isIntList()) {
       auto list = parameters[i].real_type();
