@@ -15,8 +15,8 @@ using c10::IValue;
 using Slot = Operator::Slot;
 
 ValueRef snapshot(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.layout() == at::kStrided && tensor.device().is_cpu(), "weft: a tensor of layout ",
-              tensor.layout(), " on ", tensor.device(), " for an operation on device weft");
+  TORCH_CHECK(tensor.layout() == at::kStrided && tensor.device().is_cpu(), "weft: a tensor of layout ", tensor.layout(),
+              " on ", tensor.device(), " for an operation on device weft");
   at::Tensor copy = tensor.detach().clone(at::MemoryFormat::Contiguous).resolve_conj().resolve_neg();
   count_bytes(copy.nbytes());
   return known(std::move(copy));
@@ -63,9 +63,10 @@ class Taker {
   int64_t operand(const at::Tensor& tensor) {
     if (!is_on_device(tensor)) {
       if (tensor.key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) storage_of(tensor);  // has none
-      TORCH_CHECK(tensor.dim() == 0 || op_.takes_any_device, "Expected all tensors to be on the same device, but found "
-                  "at least two devices, weft:0 and ", tensor.device(), "! (when checking arguments for ",
-                  op_.schema().name(), ")");
+      TORCH_CHECK(tensor.dim() == 0 || op_.takes_any_device,
+                  "Expected all tensors to be on the same device, but found "
+                  "at least two devices, weft:0 and ",
+                  tensor.device(), "! (when checking arguments for ", op_.schema().name(), ")");
       given_.operands.push_back(snapshot(tensor));
     } else {
       given_.operands.push_back(read(tensor));
@@ -112,8 +113,8 @@ class Key {
  private:
   void add(const at::Tensor& tensor) {
     if (!tensor.defined()) return words_.push_back(kNone);
-    words_.insert(words_.end(), {is_number(tensor) ? kWrapped : kTensor, static_cast<int64_t>(tensor.scalar_type()),
-                                 tensor.dim()});
+    words_.insert(words_.end(),
+                  {is_number(tensor) ? kWrapped : kTensor, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
     words_.insert(words_.end(), tensor.sizes().begin(), tensor.sizes().end());
     words_.insert(words_.end(), tensor.strides().begin(), tensor.strides().end());
   }
@@ -162,9 +163,7 @@ std::shared_ptr<const recorder::ResultShapes> shapes_of(const Operator& op, at::
 
 namespace {
 
-at::Tensor tensor_on_cpu(const at::Tensor& tensor) {
-  return is_on_device(tensor) ? computed(read(tensor)) : tensor;
-}
+at::Tensor tensor_on_cpu(const at::Tensor& tensor) { return is_on_device(tensor) ? computed(read(tensor)) : tensor; }
 
 }  // namespace
 

@@ -134,8 +134,7 @@ class Walk {
     words_.fixed(static_cast<int64_t>(number.scalar_type()));
     if (number.scalar_type() == at::kDouble) return words_.number(*number.const_data_ptr<double>());
     if (number.scalar_type() == at::kLong) return words_.number_size(*number.const_data_ptr<int64_t>());
-    if (number.scalar_type() == at::kBool)
-      return words_.fixed(static_cast<int64_t>(*number.const_data_ptr<bool>()));
+    if (number.scalar_type() == at::kBool) return words_.fixed(static_cast<int64_t>(*number.const_data_ptr<bool>()));
     throw recorder::UnsupportedError("a number of " + c10::str(number.scalar_type()));
   }
 

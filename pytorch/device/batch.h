@@ -34,8 +34,8 @@ class Batch {
   struct LeafSize {
     size_t word, leaf, dim;
   };
-  /// What the batch does, and which words of that are sizes of leaves. Throws recorder::UnsupportedError for an argument
-  /// that a record can't hold.
+  /// What the batch does, and which words of that are sizes of leaves. Throws recorder::UnsupportedError for an
+  /// argument that a record can't hold.
   struct Told {
     recorder::Record record;
     std::vector<LeafSize> leaf_sizes;

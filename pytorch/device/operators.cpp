@@ -80,7 +80,8 @@ bool gives_views(const Operator& op) {
 Kind kind_of(const Operator& op) {
   const std::string& name = op.schema().name();
   if (op.function != nullptr) return Kind::kOwn;
-  if (name.starts_with("aten::_foreach_") && op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
+  if (name.starts_with("aten::_foreach_") &&
+      op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
     return Kind::kComposite;
   if (op.handle.hasTag(at::Tag::nondeterministic_seeded)) return Kind::kDraws;
   if (op.traits.reads_values || op.handle.hasTag(at::Tag::data_dependent_output)) return Kind::kReads;

@@ -69,8 +69,8 @@ Entry& add(Entry entry) {
   return programs->entries.front().second;
 }
 
-/// The entry whose pattern the record is an instance of. One that it is but for numbers becomes such a pattern, in which
-/// these are free.
+/// The entry whose pattern the record is an instance of. One that it is but for numbers becomes such a pattern, in
+/// which these are free.
 Entry* entry_of(const Record& record) {
   auto [first, end] = programs->by_structure.equal_range(record.structure());
   for (auto each = first; each != end; ++each) {
@@ -155,8 +155,8 @@ bool other_features(const Entry& known, const Record& record, const Batch& batch
 constexpr std::pair<int64_t, int64_t> kSamples[] = {{67, 134}, {71, 146}, {73, 158},  {79, 166},
                                                     {83, 178}, {89, 194}, {101, 214}, {103, 226}};
 
-/// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which; samples of
-/// other sizes must bear it out, at which the operations are done again.
+/// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which; samples
+/// of other sizes must bear it out, at which the operations are done again.
 std::optional<Entry> widened(const Entry& known, const Batch& batch, const Batch::Told& told) try {
   if (other_features(known, told.record, batch)) return std::nullopt;
   const Symbols symbols = differing_sizes(known, told.record);
@@ -181,7 +181,6 @@ std::optional<Entry> widened(const Entry& known, const Batch& batch, const Batch
   ++programs->counts.programs;
   return wider;
 } catch (...) {
-
   return std::nullopt;  // a program for each size
 }
 
@@ -220,7 +219,8 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
   ++programs->counts.compiled_batches;
   BatchProgram program{entry.program, {}};
   for (const ValueRef& leaf : batch.leaves()) program.inputs.push_back(leaf->tensor);
-  for (double number : entry.pattern.free_numbers(record)) program.inputs.push_back(at::scalar_tensor(number, at::kDouble));
+  for (double number : entry.pattern.free_numbers(record))
+    program.inputs.push_back(at::scalar_tensor(number, at::kDouble));
   program.inputs.insert(program.inputs.end(), entry.constants.begin(), entry.constants.end());
   return program;
 }

@@ -63,9 +63,9 @@ class Turn {
 
 /// What runs is below autograd, autocast and the caller's modes, on the CPU.
 struct Plainly {
-  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
-                                        c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-                                            c10::autocast_dispatch_keyset};
+  c10::impl::ForceDispatchKeyGuard keys{
+      c10::default_included_set,
+      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset};
   at::AutoGradMode no_grad{false};
   recorder::Recording* recording = recorder::Recording::suspend();
   ~Plainly() { recorder::Recording::resume(recording); }

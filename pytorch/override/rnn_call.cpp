@@ -187,7 +187,8 @@ const int64_t* known_batch_sizes(const RnnCall& call) {
   const Tensor& sizes = *call.batch_sizes;
   constexpr c10::DispatchKeySet kWrappers({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
                                            c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched});
-  if (sizes.key_set().has_any(kWrappers) || !sizes.is_cpu() || !sizes.has_storage() || !sizes.is_contiguous()) return nullptr;
+  if (sizes.key_set().has_any(kWrappers) || !sizes.is_cpu() || !sizes.has_storage() || !sizes.is_contiguous())
+    return nullptr;
   return static_cast<const int64_t*>(sizes.const_data_ptr());
 }
 

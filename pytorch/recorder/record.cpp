@@ -126,7 +126,8 @@ std::optional<std::vector<int64_t>> Template::words(const std::vector<int64_t>& 
   for (const Word& word : words_) {
     found.push_back(word.value);
     if (word.expression < 0) continue;
-    const auto value = ir::SizeTable::evaluate<ir::PlainSizes>(expressions_[static_cast<size_t>(word.expression)], sizes);
+    const auto value =
+        ir::SizeTable::evaluate<ir::PlainSizes>(expressions_[static_cast<size_t>(word.expression)], sizes);
     if (!value) return std::nullopt;
     found.back() = *value;
   }
