@@ -24,14 +24,19 @@ Batch::Batch(std::vector<ValueRef> outputs) : serial_(++batches), outputs_(std::
     open.pop_back();
     for (const ValueRef& operand : node->operands) visit(operand, open);
   }
+  size_t count = 0;
   std::ranges::sort(nodes_, {}, [](const NodeRef& node) { return node->serial; });
-  for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i]->place = static_cast<int64_t>(i);
-  results_.resize(nodes_.size());
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i]->place = static_cast<int64_t>(i);
+    first_result_.push_back(count);
+    count += nodes_[i]->results->size();
+  }
+  first_result_.push_back(count);
+  results_.resize(count);
   auto place = [&](const ValueRef& value) {
     if (!value->maker) return add_leaf(value);
-    auto& results = results_[static_cast<size_t>(value->maker->place)];
-    if (results.size() <= value->result) results.resize(value->result + 1);
-    results[value->result] = value;
+    ValueRef& result = results_[first_result_[static_cast<size_t>(value->maker->place)] + value->result];
+    if (!result) result = value;
   };
   for (const NodeRef& node : nodes_)
     for (const ValueRef& operand : node->operands) place(operand);
@@ -50,7 +55,7 @@ void Batch::add_leaf(const ValueRef& value) {
 }
 
 void Batch::done(size_t node) {
-  results_[node].clear();
+  for (size_t i = first_result_[node]; i < first_result_[node + 1]; ++i) results_[i].reset();
   nodes_[node].reset();
 }
 
@@ -95,7 +100,7 @@ class Walk {
         tell(node.arguments[i]);
       }
     }
-    for (const auto& result : node.results) {
+    for (const auto& result : *node.results) {
       words_.fixed(result.is_defined ? static_cast<int64_t>(result.dtype) : -1);
       words_.result({result.sizes.data(), result.sizes.size()});
     }

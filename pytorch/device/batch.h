@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -24,7 +25,9 @@ class Batch {
   /// Values that are known, in the order in which they are read first.
   const std::vector<ValueRef>& leaves() const { return leaves_; }
   /// A node's results; null for those that nobody has.
-  const std::vector<ValueRef>& results(size_t node) const { return results_[node]; }
+  std::span<const ValueRef> results(size_t node) const {
+    return {results_.data() + first_result_[node], results_.data() + first_result_[node + 1]};
+  }
   /// Forgets a node that has run: what only it has read is freed.
   void done(size_t node);
   /// The number of a node that hasn't run; or -1 - the number of a leaf.
@@ -52,7 +55,8 @@ class Batch {
   std::vector<NodeRef> nodes_;
   std::vector<ValueRef> outputs_, leaves_;
   std::unordered_map<const Value*, int64_t> leaf_numbers_;
-  std::vector<std::vector<ValueRef>> results_;
+  std::vector<ValueRef> results_;       ///< of all nodes
+  std::vector<size_t> first_result_;  ///< by node
 };
 
 /// A batch's operations at other sizes.

@@ -26,15 +26,11 @@ void put(Stack& stack, size_t arguments, Stack results) {
 
 namespace {
 
-std::vector<ResultShape> flat(const ResultShapes& shapes, const Operator& op) {
-  std::vector<ResultShape> all;
-  for (size_t i = 0; i < shapes.results.size(); ++i)
-    if (!op.traits.returns[i].is_argument) all.insert(all.end(), shapes.results[i].begin(), shapes.results[i].end());
-  return all;
-}
+/// All results; for an operation of which none is an argument.
+Results all_results(const std::shared_ptr<const ResultShapes>& shapes) { return {shapes, &shapes->all}; }
 
 at::Tensor tensor_for(const NodeRef& node, uint32_t result) {
-  const ResultShape& shape = node->results[result];
+  const ResultShape& shape = (*node->results)[result];
   if (!shape.is_defined) return {};
   return make_tensor(result_of(node, result, shape.dtype, shape.sizes), shape.strides);
 }
@@ -63,7 +59,7 @@ void record_new(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const auto shapes = shapes_of(op, arguments);
   Given given = take(op, arguments);
-  const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), flat(*shapes, op));
+  const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), all_results(shapes));
   put(stack, op.arguments(), results_of(op, *shapes, node));
 }
 
@@ -155,22 +151,25 @@ void record_change(const Operator& op, Stack& stack) {
     const auto plain_shapes = shapes_of(plain, given_to_plain);
     Given given = take(plain, given_to_plain);
     const NodeRef node =
-        record(plain, std::move(given.arguments), std::move(given.operands), flat(*plain_shapes, plain));
+        record(plain, std::move(given.arguments), std::move(given.operands), all_results(plain_shapes));
     for (uint32_t i = 0; i < written.size(); ++i) {
-      const ResultShape& shape = node->results[i];
+      const ResultShape& shape = (*node->results)[i];
       ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());
       write(written[i], record_expand(value, written[i].sizes()));
     }
   } else {
-    std::vector<ResultShape> types = flat(*shapes, op);
-    const size_t first = types.size();
+    auto results = std::make_shared<std::vector<ResultShape>>();
+    for (size_t i = 0; i < shapes->results.size(); ++i)
+      if (!op.traits.returns[i].is_argument)
+        results->insert(results->end(), shapes->results[i].begin(), shapes->results[i].end());
+    const size_t first = results->size();
     for (const at::Tensor& tensor : written) {
-      ResultShape& type = types.emplace_back();
+      ResultShape& type = results->emplace_back();
       type.dtype = tensor.scalar_type();
       type.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
     }
     Given given = take(op, arguments);
-    const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), std::move(types));
+    const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), std::move(results));
     own = results_of(op, *shapes, node);
     for (size_t i = 0; i < written.size(); ++i)
       write(written[i],

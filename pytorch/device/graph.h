@@ -14,6 +14,8 @@ struct Operator;
 struct Node;
 struct Group;
 
+using Results = std::shared_ptr<const std::vector<recorder::ResultShape>>;
+
 using Sizes = c10::SmallVector<int64_t, 4>;
 
 /// Nodes that have to run together, since they are connected: the steps of two threads are two groups, and neither cuts
@@ -53,7 +55,7 @@ struct Node final : c10::intrusive_ptr_target {
   std::vector<c10::IValue> arguments;
   c10::SmallVector<ValueRef, 3> operands;
   /// The types of its results: those of the operation that are no arguments, then the new values of what it writes to.
-  std::vector<recorder::ResultShape> results;
+  Results results;
   uint64_t serial = 0;  ///< the order in which operations were recorded
   c10::intrusive_ptr<Group> group;
   uint64_t batch = 0;  ///< the last Batch that it was part of,

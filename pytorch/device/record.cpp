@@ -8,7 +8,7 @@ using c10::IValue;
 using recorder::ResultShape;
 using Operands = c10::SmallVector<ValueRef, 3>;
 
-NodeRef record(const Operator& op, std::vector<IValue> arguments, Operands operands, std::vector<ResultShape> results) {
+NodeRef record(const Operator& op, std::vector<IValue> arguments, Operands operands, Results results) {
   cut_if_long();
   auto node = c10::make_intrusive<Node>();
   node->op = &op;
@@ -38,11 +38,15 @@ Known zeros{"aten::zeros", ""}, reshape{"aten::reshape", ""}, permute{"aten::per
     slice_scatter{"aten::slice_scatter", ""}, select_scatter{"aten::select_scatter", ""},
     index{"aten::index", "Tensor"}, index_put{"aten::index_put", ""};
 
+Results one_result(at::ScalarType dtype, at::IntArrayRef sizes) {
+  auto results = std::make_shared<std::vector<ResultShape>>(1);
+  (*results)[0].dtype = dtype;
+  (*results)[0].sizes.assign(sizes.begin(), sizes.end());
+  return results;
+}
+
 ValueRef one(Known& op, std::vector<IValue> arguments, Operands operands, at::ScalarType dtype, at::IntArrayRef sizes) {
-  std::vector<ResultShape> results(1);
-  results[0].dtype = dtype;
-  results[0].sizes.assign(sizes.begin(), sizes.end());
-  const NodeRef node = record(op.get(), std::move(arguments), std::move(operands), std::move(results));
+  const NodeRef node = record(op.get(), std::move(arguments), std::move(operands), one_result(dtype, sizes));
   return result_of(node, 0, dtype, sizes);
 }
 
@@ -116,10 +120,7 @@ ValueRef record_scatter(const ValueRef& value, const ValueRef& places, const Val
 }
 
 ValueRef record_unary(const char* name, const ValueRef& value) {
-  std::vector<ResultShape> results(1);
-  results[0].dtype = value->dtype;
-  results[0].sizes = {value->sizes.begin(), value->sizes.end()};
-  const NodeRef node = record(operator_named(name, ""), {0}, {value}, std::move(results));
+  const NodeRef node = record(operator_named(name, ""), {0}, {value}, one_result(value->dtype, value->sizes));
   return result_of(node, 0, value->dtype, value->sizes);
 }
 

@@ -7,7 +7,7 @@ namespace weft::device {
 
 /// Records an operation whose results are of these types. `arguments` as Node has them.
 NodeRef record(const Operator& op, std::vector<c10::IValue> arguments, c10::SmallVector<ValueRef, 3> operands,
-               std::vector<recorder::ResultShape> results);
+               Results results);
 
 // ---- operations on values; as in PyTorch, but the sizes that result are the caller's to know
 

@@ -95,7 +95,7 @@ std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack& stack, c
   return results;
 }
 
-void run_node(const Node& node, const std::vector<ValueRef>& results) {
+void run_node(const Node& node, std::span<const ValueRef> results) {
   for (const ValueRef& operand : node.operands)
     if (operand->error) std::rethrow_exception(operand->error);
   torch::jit::Stack stack = stack_of(node, node.arguments, [](const Value& value) { return value.tensor; });

@@ -106,6 +106,7 @@ ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IVa
       throw UnsupportedError(op.schema().name() + ": a result that is no tensor");
     }
   }
+  for (const auto& found : shapes.results) shapes.all.insert(shapes.all.end(), found.begin(), found.end());
   for (size_t i = 0; i < before.size(); ++i) {
     if (!before[i].isTensor() || !arguments[i].toTensor().defined()) continue;
     const at::Tensor& now = before[i].toTensor();

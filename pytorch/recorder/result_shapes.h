@@ -19,6 +19,7 @@ struct ResultShape {
 struct ResultShapes {
   std::vector<std::vector<ResultShape>> results;  ///< for each return: the tensors of a list, or one
   std::vector<bool> is_list;
+  std::vector<ResultShape> all;  ///< results in a row
   /// Arguments that the operation has resized in place, by number, and their new sizes.
   std::vector<std::pair<size_t, ResultShape>> resized;
 };
