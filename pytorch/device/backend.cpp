@@ -72,7 +72,7 @@ Hooks& hooks = *new Hooks();
 }  // namespace
 
 void register_backend() {
-  static const c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::PrivateUse1, &guard);
+  const c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::PrivateUse1, &guard);  // for good
   at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
   c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);

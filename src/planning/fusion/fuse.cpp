@@ -58,6 +58,7 @@ class StageAssigner {
         block_(block),
         batched_(batched),
         shared_(shared),
+        is_body_(kind == BlockKind::kStages),
         groups_(rules, block, batched, kind == BlockKind::kStages) {}
 
   std::vector<Stage> run() {
@@ -68,7 +69,9 @@ class StageAssigner {
       stages_[static_cast<size_t>(stage)].ops.push_back(&block_.ops[i]);
       for (ValueId result : block_.ops[i].results) stage_of_[result] = stage + 1;
     }
+    if (is_body_) delay();
     for (size_t i = 0; i < stages_.size(); ++i) finish(stages_[i], parts_[i]);
+    std::erase_if(stages_, [](const Stage& stage) { return stage.ops.empty(); });
     return std::move(stages_);
   }
 
@@ -139,6 +142,83 @@ class StageAssigner {
     return fresh;
   }
 
+  /// A reader of an op's result.
+  struct Reader {
+    size_t op;
+    bool same_element;
+  };
+  using Readers = std::vector<std::vector<Reader>>;
+
+  /// By op: who reads its result. Nothing of ops whose results somebody else sees: a region, the block's own results.
+  Readers readers() const {
+    Readers found(block_.ops.size());
+    passes::ValueSet seen;
+    for (ValueId result : block_.results) seen.insert(groups_.root(result));
+    for (const Op& op : block_.ops)
+      for (const Block& region : op.regions)
+        passes::for_each_use(region, [&](ValueId v) { seen.insert(groups_.root(v)); });
+    for (size_t i = 0; i < block_.ops.size(); ++i) {
+      if (groups_.lowering(i) == Lowering::kView || groups_.lowering(i) == Lowering::kAlias) continue;
+      for (ValueId operand : block_.ops[i].operands) {
+        const FusionGroups::Read read = groups_.read(i, operand);
+        if (read.producer >= 0 && !seen.contains(read.root))
+          found[static_cast<size_t>(read.producer)].push_back({i, read.same_element && i < shared_});
+      }
+    }
+    return found;
+  }
+
+  int64_t stage_of(size_t op) const { return stage_of_.get(block_.ops[op].results[0]) - 1; }
+
+  /// Whether an op does nothing but elements of its own, one from each operand's.
+  bool is_plain(size_t index) const {
+    const Op& op = block_.ops[index];
+    return groups_.lowering(index) == Lowering::kFused && !is_reduction(op) && !rules_.tile(op) &&
+           op.code != OpCode::kConcat && op.results.size() == 1 && index < shared_;
+  }
+
+  /// Moves elementwise ops to the stage of their first reader where the value would only wait in memory until then:
+  /// 1 - y*y of a forward pass, which the backward pass reads, is made of y there. An op whose operand is kept for
+  /// others anyway saves its buffer; one that keeps an operand alive in the place of its result costs nothing, and may
+  /// let that operand's op follow.
+  void delay() {
+    const Readers readers = this->readers();
+    for (size_t i = block_.ops.size(); i-- > 0;) {
+      if (!is_plain(i) || readers[i].empty()) continue;
+      int64_t to = std::numeric_limits<int64_t>::max();
+      for (const Reader& reader : readers[i]) to = std::min(to, stage_of(reader.op));
+      if (to <= stage_of(i) || stages_[static_cast<size_t>(to)].lowering != Lowering::kFused) continue;
+      const bool at_its_element = std::ranges::all_of(
+          readers[i], [&](const Reader& reader) { return reader.same_element || stage_of(reader.op) > to; });
+      const Part wanted = part_of(i);
+      if (at_its_element && kept_for(i, to, readers) <= 1 && has_room(to, wanted)) move(i, to, wanted);
+    }
+  }
+
+  /// How many values would be kept in memory until the stage `to` for this op alone.
+  int64_t kept_for(size_t index, int64_t to, const Readers& readers) const {
+    std::set<ValueId> kept;
+    for (ValueId operand : block_.ops[index].operands) {
+      const FusionGroups::Read read = groups_.read(index, operand);
+      if (read.producer < 0 || read.repeats || groups_.is_constant(read.root)) continue;
+      const auto& others = readers[static_cast<size_t>(read.producer)];
+      const bool is_there = others.empty() || std::ranges::any_of(others, [&](const Reader& other) {
+                              return other.op != index && stage_of(other.op) >= to;
+                            });
+      if (!is_there) kept.insert(read.root);
+    }
+    return std::ssize(kept);
+  }
+
+  void move(size_t index, int64_t to, const Part& wanted) {
+    const Op* op = &block_.ops[index];
+    std::erase(stages_[static_cast<size_t>(stage_of(index))].ops, op);
+    auto& ops = stages_[static_cast<size_t>(to)].ops;
+    ops.insert(std::ranges::lower_bound(ops, op), op);
+    stage_of_[op->results[0]] = to + 1;
+    join(to, wanted);
+  }
+
   /// A concatenation has a store for each part.
   static int64_t accesses_of_results(const Op& op) {
     return std::ssize(op.code == OpCode::kConcat ? op.operands : op.results);
@@ -192,6 +272,7 @@ class StageAssigner {
   const Block& block_;
   bool batched_;
   size_t shared_;
+  bool is_body_;
   FusionGroups groups_;
   std::vector<Stage> stages_;
   std::vector<Part> parts_;                                  // of each stage

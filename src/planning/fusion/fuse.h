@@ -20,6 +20,7 @@ using FusedBlocks = std::map<const ir::Block*, std::vector<Stage>>;
 /// Ops share a stage when they share a domain (the shape they run over) and read each other only at the element at
 /// hand; a product's result may also be read through the slices that its panels interleave. What reads other elements
 /// (the left side of a product, a reduction's result) starts a later stage.
+/// An elementwise op whose result only waits in memory for a later stage is done in that stage.
 /// A stage is bounded, since LLVM's time grows faster than the size of a loop nest. An op for which there is no room
 /// starts a later stage too, and reads the values of earlier stages through memory.
 ///

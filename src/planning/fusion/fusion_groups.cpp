@@ -75,6 +75,15 @@ bool FusionGroups::is_constant(ValueId root) const {
   return made != 0 && block_.ops[made - 1].code == OpCode::kConstant;
 }
 
+ValueId FusionGroups::root(ValueId value) const {
+  for (uint32_t made = definition_.get(value); made != 0; made = definition_.get(value)) {
+    const Op& def = block_.ops[made - 1];
+    if (def.operands.empty() || (ops_[made - 1].lowering != Lowering::kView && def.code != OpCode::kReshape)) break;
+    value = def.operands[0];
+  }
+  return value;
+}
+
 FusionGroups::Read FusionGroups::read(size_t op, ValueId operand) const {
   bool elsewhere = rules_.tile(block_.ops[op]).has_value();  // a product reads whole rows
   bool repeats = false;

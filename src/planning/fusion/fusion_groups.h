@@ -29,6 +29,8 @@ class FusionGroups {
   /// Ops of other groups are in other stages. Of fused ops.
   uint32_t group(size_t op) const { return ops_[op].group; }
   bool is_constant(ir::ValueId root) const;
+  /// The value behind views and reshapes.
+  ir::ValueId root(ir::ValueId value) const;
 
  private:
   struct FusedOp {
