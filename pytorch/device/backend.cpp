@@ -7,6 +7,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "device/autocast.h"
 #include "device/autograd_thread.h"
 #include "device/call.h"
 #include "device/generator.h"
@@ -79,6 +80,7 @@ void register_backend() {
   recorder::set_otherwise(&call);
   register_recurrent_modules();
   recorder::register_kernels();
+  register_autocast();
 }
 
 }  // namespace weft::device

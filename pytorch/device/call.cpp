@@ -1,6 +1,7 @@
 #include "device/call.h"
 
 #include "device/arguments.h"
+#include "device/half_kernels.h"
 #include "device/random.h"
 #include "device/record.h"
 #include "device/run.h"
@@ -244,7 +245,7 @@ void run_now(const Operator& op, Stack& stack) {
   Copies copies(op, given, call);
   {
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    op.handle.callBoxed(&call);
+    call_on_cpu(op, call);
   }
   copies.write_back();
   Stack own;

@@ -8,6 +8,7 @@
 
 #include "device/arguments.h"
 #include "device/call.h"
+#include "device/grad_scaler.h"
 #include "device/random.h"
 #include "device/record.h"
 #include "device/run.h"
@@ -220,6 +221,8 @@ const Table& table = *new Table{
     {"aten::is_set_to.", is_set_to},
     {"aten::native_batch_norm.", native_batch_norm},
     {"aten::native_dropout.", native_dropout},
+    {"aten::_amp_foreach_non_finite_check_and_unscale_.", check_and_unscale},
+    {"aten::_amp_update_scale_.", update_scale},
 };
 
 }  // namespace

@@ -83,6 +83,7 @@ Kind kind_of(const Operator& op) {
   if (name.starts_with("aten::_foreach_") &&
       op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
     return Kind::kComposite;
+  if (name == "aten::_pack_padded_sequence") return Kind::kComposite;  // reads lengths, which are on the CPU
   if (op.handle.hasTag(at::Tag::nondeterministic_seeded)) return Kind::kDraws;
   if (op.traits.reads_values || op.handle.hasTag(at::Tag::data_dependent_output)) return Kind::kReads;
   if (writes(op)) return Kind::kWrites;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "device/batch.h"
+#include "device/half_kernels.h"
 #include "device/operators.h"
 #include "device/programs.h"
 #include "device/replay.h"
@@ -105,7 +106,7 @@ void run_node(const Node& node, std::span<const ValueRef> results) {
     stack[i] = stack[i].toTensor().clone();
     written.push_back(stack[i].toTensor());
   }
-  node.op->handle.callBoxed(&stack);
+  call_on_cpu(*node.op, stack);
   const std::vector<at::Tensor> tensors = results_of(node, stack, written);
   for (size_t i = 0; i < results.size(); ++i)
     if (results[i]) set_tensor(*results[i], as_recorded(tensors.at(i), *results[i], node));

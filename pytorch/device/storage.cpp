@@ -158,6 +158,8 @@ at::Tensor make_tensor(ValueRef value, at::IntArrayRef strides) {
 
 at::Tensor make_view(const at::Tensor& base, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
                      int64_t offset) {
+  // In inference mode a view of a tensor from outside has, as such tensors have, a version.
+  const c10::InferenceMode as_base(base.is_inference());
   return on_storage(base.storage(), dtype, sizes, strides, offset);
 }
 

@@ -24,6 +24,8 @@ RecordingTensor::RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at
       id(id),
       storage(storage) {
   set_sizes_and_strides(sizes, strides);
+  // It stands for a tensor of the CPU, which autocast on device weft leaves alone.
+  key_set_ = key_set_.remove(c10::DispatchKey::AutocastPrivateUse1);
   // numpy(), tolist(), data_ptr() and the like. The caller that runs the recording replaces the message.
   release_storage_and_set_meta_custom_data_ptr_error_msg_("weft: reads the value of a recorded tensor");
 }

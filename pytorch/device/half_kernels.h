@@ -1,0 +1,11 @@
+#pragma once
+
+#include "device/operators.h"
+
+namespace weft::device {
+
+/// Runs an operation on CPU tensors. PyTorch's CPU kernels lack half precisions here and there where those of other
+/// devices have them (pooling in 3D): these run in f32, and what they give is rounded.
+void call_on_cpu(const Operator& op, torch::jit::Stack& stack);
+
+}  // namespace weft::device
