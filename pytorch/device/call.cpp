@@ -1,6 +1,7 @@
 #include "device/call.h"
 
 #include "device/arguments.h"
+#include "device/places.h"
 #include "device/random.h"
 #include "device/record.h"
 #include "device/run.h"
@@ -93,9 +94,13 @@ void show_view(const Operator& op, Stack& stack) {
   const auto place = static_cast<size_t>(op.traits.returns[0].argument);
   Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   const at::Tensor base = call[place].toTensor();
+  // A fake tensor, on its way through PyTorch's own tracing.
+  if (base.storage().device_type() == c10::DeviceType::Meta)
+    return op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   call[place] = meta_like(base);
   for (IValue& other : call)
-    if (other.isTensor() && other.toTensor().defined() && !other.toTensor().is_meta()) other = meta_like(other.toTensor());
+    if (other.isTensor() && other.toTensor().defined() && !other.toTensor().is_meta())
+      other = meta_like(other.toTensor());
   {
     c10::impl::ExcludeDispatchKeyGuard without(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call);
@@ -123,8 +128,10 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
     if (!arguments[i].isTensor()) throw recorder::UnsupportedError("a list that is written to");
     const at::Tensor& tensor = arguments[i].toTensor();
     if (!tensor.defined()) continue;
-    TORCH_CHECK(is_on_device(tensor), "Expected all tensors to be on the same device, but found at least two devices, "
-                "weft:0 and ", tensor.device(), "! (when checking arguments for ", op.schema().name(), ")");
+    TORCH_CHECK(is_on_device(tensor),
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                "weft:0 and ",
+                tensor.device(), "! (when checking arguments for ", op.schema().name(), ")");
     for (const auto& [argument, shape] : shapes.resized)
       if (argument == i) resize(tensor, shape.sizes, shape.strides);
     written.push_back(tensor);
@@ -151,7 +158,8 @@ void record_change(const Operator& op, Stack& stack) {
     const auto given_to_plain = arguments.slice(0, plain.arguments());
     const auto plain_shapes = shapes_of(plain, given_to_plain);
     Given given = take(plain, given_to_plain);
-    const NodeRef node = record(plain, std::move(given.arguments), std::move(given.operands), flat(*plain_shapes, plain));
+    const NodeRef node =
+        record(plain, std::move(given.arguments), std::move(given.operands), flat(*plain_shapes, plain));
     for (uint32_t i = 0; i < written.size(); ++i) {
       const ResultShape& shape = node->results[i];
       ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());
@@ -169,7 +177,8 @@ void record_change(const Operator& op, Stack& stack) {
     const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), std::move(types));
     own = results_of(op, *shapes, node);
     for (size_t i = 0; i < written.size(); ++i)
-      write(written[i], result_of(node, static_cast<uint32_t>(first + i), written[i].scalar_type(), written[i].sizes()));
+      write(written[i],
+            result_of(node, static_cast<uint32_t>(first + i), written[i].scalar_type(), written[i].sizes()));
   }
   put(stack, op.arguments(), with_arguments(op, arguments, std::move(own)));
 }
@@ -267,7 +276,8 @@ void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Ope
   } catch (const c10::NotImplementedError&) {
   } catch (const recorder::UnsupportedError&) {
   }
-  override_kernels::report_fallback("device weft", op.schema().name() + ": PyTorch does not tell the shape of its result");
+  override_kernels::report_fallback("device weft",
+                                    op.schema().name() + ": PyTorch does not tell the shape of its result");
   run_now(op, stack);
 }
 
@@ -315,6 +325,7 @@ void call(const c10::OperatorHandle& handle, Stack& stack) {
     case Kind::kReads:
       if (!has_shape_of_values(op, torch::jit::last(stack, op.arguments())))
         return record_or_run(op, stack, record_new);
+      count_run_now(op);
       return run_now(op, stack);
   }
 }

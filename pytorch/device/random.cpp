@@ -34,6 +34,8 @@ void fill(const Operator& op, Stack& stack) {
   const size_t count = op.arguments();
   Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   const at::Tensor tensor = call[0].toTensor();
+  TORCH_CHECK(is_on_device(tensor), "Expected a '", tensor.device().type(),
+              "' device type for generator but found 'weft'");
   // In the same order of memory, in which the kernels draw.
   const at::Tensor drawn = dense_sizes(tensor.sizes(), tensor.strides())
                                ? at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type())
