@@ -290,8 +290,12 @@ bool is_for_elsewhere(const Operator& op, const Stack& stack) {
   if (!op.takes_device) return false;
   const auto arguments = torch::jit::last(stack, op.arguments());
   for (size_t i = 0; i < op.slots.size(); ++i)
-    if (op.slots[i] == Slot::kDevice && arguments[i].isDevice())
-      return arguments[i].toDevice().type() != c10::DeviceType::PrivateUse1;
+    if (op.slots[i] == Slot::kDevice && arguments[i].isDevice()) {
+      const c10::Device device = arguments[i].toDevice();
+      TORCH_CHECK(!device.is_privateuseone() || device.index() <= 0, "weft: there is one device, weft:0, but got ",
+                  device);
+      return !device.is_privateuseone();
+    }
   return false;
 }
 
