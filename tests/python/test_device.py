@@ -6,9 +6,11 @@ import copy
 import io
 import os
 import pickle
+import re
 import textwrap
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -610,6 +612,17 @@ def test_scan_twice_differentiated_and_batched():
 
 
 # ---- what it says of itself
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_programs_of_the_page_run(number, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "device.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    _C.device_forget_ran_at_once()
+    exec(compile(blocks[number], f"device.md:{number}", "exec"), {})
+    said = capsys.readouterr().out
+    assert re.search([r"^\d\.\d+$", r"'aten::_local_scalar_dense': {'device.md:1:5': 1"][number], said, re.MULTILINE)
 
 
 def test_memory_stats():
