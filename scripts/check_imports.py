@@ -23,6 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "backend": {"_base", "_capture", "_control", "_dynamo"},
     "_device": {"_base"},
     "device": {"_base", "_capture", "_device"},
+    "compat": {"_capture", "_control", "device"},
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},
     "verification": {"_base", "nn", "formats"},

@@ -6,6 +6,9 @@
 #include "bindings/bindings.h"
 #include "bindings/callbacks.h"
 #include "device/backend.h"
+#include "device/graph.h"
+#include "device/memory.h"
+#include "device/places.h"
 #include "device/programs.h"
 #include "device/run.h"
 
@@ -24,20 +27,48 @@ py::dict stats() {
   return result;
 }
 
+/// Places are asked for until the process ends, and the function is never freed.
+device::FindPlace find_place_with(py::function function) {
+  auto* held = new py::function(std::move(function));
+  return [held] {
+    try {
+      return (*held)().cast<std::string>();
+    } catch (const py::error_already_set&) {
+      return std::string();
+    }
+  };
+}
+
+py::dict memory() {
+  const device::MemoryCounts counts = device::memory_counts();
+  py::dict result;
+  result["bytes"] = counts.bytes;
+  result["most_bytes"] = counts.most_bytes;
+  result["storages"] = device::storages();
+  result["pending"] = device::pending_nodes();
+  return result;
+}
+
 }  // namespace
 
 void init_device(py::module_& m) {
   m.def(
       "device_register",
-      [](py::function decompose) {
+      [](py::function decompose, py::function find_place) {
         device::set_decompose(decompose_with(std::move(decompose)));
+        device::set_find_place(find_place_with(std::move(find_place)));
         device::register_backend();
       },
-      py::arg("decompose"), "Makes the device known to PyTorch, whose name for it has been set.");
+      py::arg("decompose"), py::arg("find_place"),
+      "Makes the device known to PyTorch, whose name for it has been set.");
   m.def("device_sync", &device::sync, py::call_guard<py::gil_scoped_release>());
   m.def("device_compile_at", &device::set_compile_at, py::arg("sight"));
   m.def("device_longest_record", &device::set_longest_record, py::arg("operations"));
   m.def("device_stats", &stats);
+  m.def("device_ran_at_once", &device::ran_at_once, "By operation and place in the user's code, how often.");
+  m.def("device_forget_ran_at_once", &device::forget_ran_at_once);
+  m.def("device_memory", &memory);
+  m.def("device_forget_peak", &device::forget_peak);
 }
 
 }  // namespace weft::bindings

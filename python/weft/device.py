@@ -37,12 +37,12 @@ def register() -> None:
         taken = torch._C._get_privateuse1_backend_name()
         raise RuntimeError(f"weft.device: PyTorch has one place for a device from outside, and {taken!r} has taken it")
     from weft._capture.decompositions import decompose
-    from weft._device import torch_module
+    from weft._device import places, torch_module
 
     torch.utils.rename_privateuse1_backend(_NAME)
     torch._register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
-    _C.device_register(decompose)
+    _C.device_register(decompose, places.find_place)
     sys.modules[__name__].__dict__["_registered"] = True
 
 
@@ -80,5 +80,19 @@ def sync(wait: bool = True) -> None:
 
 def stats() -> dict[str, Any]:
     """Since the process began: `programs` that were compiled, `kept` records, and how many batches of operations ran as
-    a program (`compiled_batches`) and one by one (`plain_batches`)."""
-    return _C.device_stats()
+    a program (`compiled_batches`) and one by one (`plain_batches`). `ran_at_once`: operations whose result, or its
+    shape, depends on values, so that they were not recorded but ran what was pending: how often, by operation and by
+    the place in the user's code ("train.py:12"; "" where there is none, as in a backward)."""
+    return _C.device_stats() | {"ran_at_once": _C.device_ran_at_once()}
+
+
+def memory_stats() -> dict[str, int]:
+    """Memory of the device's tensors: `bytes` that values of storages take now, `most_bytes` that they took at any time
+    since `reset_peak_memory_stats()`, how many `storages` there are, with a value or without, and how many operations
+    are `pending`. Values that only pending operations keep alive are not among them."""
+    return _C.device_memory()
+
+
+def reset_peak_memory_stats() -> None:
+    """`most_bytes` starts from what is held now."""
+    _C.device_forget_peak()

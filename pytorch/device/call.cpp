@@ -2,6 +2,7 @@
 
 #include "device/arguments.h"
 #include "device/half_kernels.h"
+#include "device/places.h"
 #include "device/random.h"
 #include "device/record.h"
 #include "device/run.h"
@@ -90,6 +91,9 @@ void show_view(const Operator& op, Stack& stack) {
   const auto place = static_cast<size_t>(op.traits.returns[0].argument);
   Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   const at::Tensor base = call[place].toTensor();
+  // A fake tensor, on its way through PyTorch's own tracing.
+  if (base.storage().device_type() == c10::DeviceType::Meta)
+    return op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   call[place] = meta_like(base);
   for (IValue& other : call)
     if (other.isTensor() && other.toTensor().defined() && !other.toTensor().is_meta())
@@ -286,8 +290,12 @@ bool is_for_elsewhere(const Operator& op, const Stack& stack) {
   if (!op.takes_device) return false;
   const auto arguments = torch::jit::last(stack, op.arguments());
   for (size_t i = 0; i < op.slots.size(); ++i)
-    if (op.slots[i] == Slot::kDevice && arguments[i].isDevice())
-      return arguments[i].toDevice().type() != c10::DeviceType::PrivateUse1;
+    if (op.slots[i] == Slot::kDevice && arguments[i].isDevice()) {
+      const c10::Device device = arguments[i].toDevice();
+      TORCH_CHECK(!device.is_privateuseone() || device.index() <= 0, "weft: there is one device, weft:0, but got ",
+                  device);
+      return !device.is_privateuseone();
+    }
   return false;
 }
 
@@ -321,6 +329,7 @@ void call(const c10::OperatorHandle& handle, Stack& stack) {
     case Kind::kReads:
       if (!has_shape_of_values(op, torch::jit::last(stack, op.arguments())))
         return record_or_run(op, stack, record_new);
+      count_run_now(op);
       return run_now(op, stack);
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fork.h"
+#include "device/memory.h"
 
 namespace weft::device {
 
@@ -12,6 +13,7 @@ struct Graph {
   std::mutex mutex;
   Value* first = nullptr;  ///< pending values that storages hold
   uint64_t serial = 0;
+  MemoryCounts memory;
   Graph() { hold_across_fork(mutex, LockRank::kLookup); }
 };
 
@@ -75,6 +77,12 @@ void unlink(Value& value) {
   value.previous = value.next = nullptr;
 }
 
+void add_bytes(const Value& value) {
+  if (!value.tensor.defined()) return;
+  graph.memory.bytes += static_cast<int64_t>(value.tensor.nbytes());
+  graph.memory.most_bytes = std::max(graph.memory.most_bytes, graph.memory.bytes);
+}
+
 bool is_linked(const Value& value) { return value.previous != nullptr || graph.first == &value; }
 
 }  // namespace
@@ -82,6 +90,16 @@ bool is_linked(const Value& value) { return value.previous != nullptr || graph.f
 std::mutex& graph_mutex() { return graph.mutex; }
 
 int64_t pending_nodes() { return nodes.load(std::memory_order_relaxed); }
+
+MemoryCounts memory_counts() {
+  std::lock_guard lock(graph.mutex);
+  return graph.memory;
+}
+
+void forget_peak() {
+  std::lock_guard lock(graph.mutex);
+  graph.memory.most_bytes = graph.memory.bytes;
+}
 
 Value::~Value() {
   if (maker) let_go(std::move(maker));
@@ -124,7 +142,8 @@ void connect(Node& node) {
 
 void hold(Value& value) {
   std::lock_guard lock(graph.mutex);
-  if (value.holders++ > 0 || !value.maker) return;
+  if (value.holders++ > 0) return;
+  if (!value.maker) return add_bytes(value);
   value.next = graph.first;
   if (graph.first != nullptr) graph.first->previous = &value;
   graph.first = &value;
@@ -132,7 +151,9 @@ void hold(Value& value) {
 
 void release(Value& value) {
   std::lock_guard lock(graph.mutex);
-  if (--value.holders == 0 && is_linked(value)) unlink(value);
+  if (--value.holders > 0) return;
+  if (is_linked(value)) unlink(value);
+  if (value.tensor.defined()) graph.memory.bytes -= static_cast<int64_t>(value.tensor.nbytes());
 }
 
 bool is_pending(const Value& value) {
@@ -145,6 +166,7 @@ void set_tensor(Value& value, at::Tensor tensor) {
   std::lock_guard lock(graph.mutex);
   value.tensor = std::move(tensor);
   maker = std::move(value.maker);
+  if (value.holders > 0) add_bytes(value);
   if (is_linked(value)) unlink(value);
 }
 

@@ -41,6 +41,8 @@ void fill(const Operator& op, Stack& stack) {
   const size_t count = op.arguments();
   Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   const at::Tensor tensor = call[0].toTensor();
+  TORCH_CHECK(is_on_device(tensor), "Expected a '", tensor.device().type(),
+              "' device type for generator but found 'weft'");
   const at::Tensor drawn = empty_like(tensor);
   call[0] = drawn;
   for (size_t i = 0; i < count; ++i)

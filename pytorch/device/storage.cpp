@@ -2,7 +2,9 @@
 
 #include <ATen/ops/cat.h>
 
+#include "base/fork.h"
 #include "device/autograd_thread.h"
+#include "device/memory.h"
 #include "device/record.h"
 #include "device/run.h"
 #include "device/views.h"
@@ -31,6 +33,44 @@ Allocator& the_allocator = *new Allocator();
 
 }  // namespace
 
+/// All there are.
+struct Storages {
+  std::mutex mutex;
+  LazyStorage* first = nullptr;
+  int64_t count = 0;
+  Storages() { hold_across_fork(mutex, LockRank::kLookup); }
+
+  void add(LazyStorage& storage) {
+    std::lock_guard lock(mutex);
+    ++count;
+    storage.next_ = first;
+    if (first != nullptr) first->previous_ = &storage;
+    first = &storage;
+  }
+
+  void remove(LazyStorage& storage) {
+    std::lock_guard lock(mutex);
+    --count;
+    if (storage.next_ != nullptr) storage.next_->previous_ = storage.previous_;
+    (storage.previous_ != nullptr ? storage.previous_->next_ : first) = storage.next_;
+  }
+
+  /// Not fast.
+  LazyStorage* at_address(const void* address) {
+    std::lock_guard lock(mutex);
+    LazyStorage* each = first;
+    while (each != nullptr && each != address) each = each->next_;
+    return each;
+  }
+};
+
+namespace {
+
+/// Made at load (base/fork.h), never destroyed.
+Storages& all = *new Storages();
+
+}  // namespace
+
 c10::Allocator& allocator() { return the_allocator; }
 
 LazyStorage::LazyStorage(c10::SymInt bytes, c10::Allocator* allocator, bool resizable)
@@ -38,10 +78,17 @@ LazyStorage::LazyStorage(c10::SymInt bytes, c10::Allocator* allocator, bool resi
                   c10::DataPtr(this, nullptr, &c10::detail::deleteNothing, kDevice), allocator, resizable),
       sizes_{static_cast<int64_t>(nbytes())} {
   serve_autograd();
+  all.add(*this);
 }
 
 LazyStorage::~LazyStorage() {
   if (contents_) release(*contents_);
+  all.remove(*this);
+}
+
+int64_t storages() {
+  std::lock_guard lock(all.mutex);
+  return all.count;
 }
 
 c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes, c10::DataPtr,
@@ -101,7 +148,18 @@ LazyStorage& storage_of(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.has_storage(),
               "a tensor of weft.scan's step was kept after the step had returned; it never had a "
               "value");
-  return static_cast<LazyStorage&>(*tensor.storage().unsafeGetStorageImpl());
+  TORCH_CHECK(is_on_device(tensor),
+              "Expected all tensors to be on the same device, but found at least two devices, "
+              "weft:0 and ",
+              tensor.device(), "!");
+  auto* storage = tensor.storage().unsafeGetStorageImpl();
+  if (storage->data() == storage) return static_cast<LazyStorage&>(*storage);
+  // A tensor made of an address, as pickle.dumps() and torch.save's old format make one of a storage's.
+  LazyStorage* found = all.at_address(storage->data());
+  TORCH_CHECK(found != nullptr,
+              "weft: memory of the device has no addresses but those of storages; copy the tensor to "
+              "the CPU");
+  return *found;
 }
 
 namespace {

@@ -29,6 +29,9 @@ class LazyStorage final : public c10::StorageImpl {
   ValueRef contents_;
   at::ScalarType dtype_ = at::kByte;
   Sizes sizes_;
+  LazyStorage *previous_ = nullptr, *next_ = nullptr;  ///< among all there are
+
+  friend struct Storages;
 };
 
 /// The number of the device; there is one.

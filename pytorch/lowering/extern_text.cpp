@@ -61,7 +61,8 @@ class Speller {
       return same(std::bit_cast<int64_t>(a.toDouble()) == std::bit_cast<int64_t>(b.toDouble()), number(a.toDouble()));
     if (a.isString() && a.toStringRef().find('\'') == std::string::npos)
       return same(a.toStringRef() == b.toStringRef(), "'" + a.toStringRef() + "'");
-    if (a.isDevice() && a.toDevice().is_cpu()) return "cpu";
+    // Our device's operations run on the CPU.
+    if (a.isDevice() && (a.toDevice().is_cpu() || a.toDevice().is_privateuseone())) return "cpu";
     if (a.isList()) return list(a, b, type);
     throw UnsupportedError("an argument of type " + a.tagKind() + " of an operation that PyTorch runs");
   }

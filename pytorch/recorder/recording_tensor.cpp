@@ -1,5 +1,6 @@
 #include "recorder/recording_tensor.h"
 
+#include "recorder/home.h"
 #include "recorder/recording.h"
 
 namespace weft::recorder {
@@ -64,7 +65,7 @@ bool is_plain(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet kOthers({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
                                          c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
                                          c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
-  return !tensor.key_set().has_any(kOthers) && tensor.layout() == at::kStrided && tensor.device().is_cpu() &&
+  return !tensor.key_set().has_any(kOthers) && tensor.layout() == at::kStrided && is_at_home(tensor.device()) &&
          as_recording(tensor) == nullptr;
 }
 

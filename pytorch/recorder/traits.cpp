@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/fork.h"
+#include "recorder/home.h"
 #include "recorder/recording.h"
 
 namespace weft::recorder {
@@ -139,6 +140,10 @@ void add_kernels(const OperatorHandle& op) {
 int64_t operations_generation() { return generation.load(std::memory_order_acquire); }
 
 void set_otherwise(Otherwise otherwise) { otherwise_now = otherwise; }
+
+bool is_at_home(c10::Device device) {
+  return device.is_cpu() || (device.is_privateuseone() && otherwise_now.load(std::memory_order_relaxed) != nullptr);
+}
 
 const Traits& traits_of(const OperatorHandle& op) {
   thread_local std::unordered_map<const void*, std::unique_ptr<Traits>> known;

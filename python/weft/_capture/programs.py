@@ -51,7 +51,7 @@ class Captured:
             tensors += run.recording.outside
             if template.free:
                 numbers = template.free_numbers(run.recording)
-                tensors += [torch.tensor(number, dtype=torch.float64) for number in numbers]
+                tensors += [torch.tensor(number, dtype=torch.float64, device="cpu") for number in numbers]
             tensors += constants
         return tensors
 
@@ -208,7 +208,7 @@ def draw(
     if not noise:
         return []
     lead = [] if steps is None and length is None else [length]
-    stacks = [torch.empty([*lead, *one.shape(shapes)], dtype=one.dtype) for one in noise]
+    stacks = [torch.empty([*lead, *one.shape(shapes)], dtype=one.dtype, device="cpu") for one in noise]
     traced = _C.recording() or torch._C._len_torch_dispatch_stack() > 0
     if not lead or traced or not all(map(modes.is_plain, inputs)):
         return [one.draw(stack) for stack, one in zip(stacks, noise, strict=True)]

@@ -348,7 +348,7 @@ def _is_fake(tensor: Tensor) -> bool:
 def _check_supported(tensor: Tensor) -> None:
     if tensor.layout != torch.strided:
         raise UnsupportedError(f"a tensor of layout {tensor.layout}")
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in ("cpu", "weft"):
         raise UnsupportedError(f"a tensor on {tensor.device}")
     if tensor.dtype not in DTYPES:
         raise UnsupportedError(f"a tensor of {tensor.dtype}")

@@ -35,6 +35,8 @@ def call_(program: str, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def call_pairs(program: str, inputs: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
     """The same, of the program's donations."""
+    if any(tensor.device.type == "weft" for tensor in inputs):
+        return _call_pairs_on_device(program, inputs, pairs)
     taken = {source for source, _ in pairs}
     donated = [tensor for i, tensor in enumerate(inputs) if i in taken]
     others = [tensor for i, tensor in enumerate(inputs) if i not in taken]
@@ -42,6 +44,20 @@ def call_pairs(program: str, inputs: Sequence[Tensor], pairs: Pairs) -> list[Ten
     of_result = {result: inputs[source] for source, result in pairs}
     rest = iter(fresh)
     return [of_result[i] if i in of_result else next(rest) for i in range(len(fresh) + len(pairs))]
+
+
+def _call_pairs_on_device(program: str, inputs: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
+    """A tensor of the device has no memory of its own to give up: it gets the result as its new value."""
+    taken = {source for source, _ in pairs}
+    _C.check_donated("weft::call_", list(inputs), [i in taken for i in range(len(inputs))])
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        raise RuntimeError(
+            "weft::call_: has no derivative, but one of its inputs requires grad; call it under torch.no_grad()"
+        )
+    results = torch.ops.weft.call(program, inputs)
+    for source, result in pairs:
+        results[result] = inputs[source].copy_(results[result])
+    return results
 
 
 @dataclasses.dataclass

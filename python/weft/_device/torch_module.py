@@ -59,6 +59,27 @@ def synchronize(device: Any = None) -> None:
     _C.device_sync()
 
 
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """What weft.device.memory_stats() says."""
+    return _C.device_memory()
+
+
+def memory_allocated(device: Any = None) -> int:
+    return _C.device_memory()["bytes"]
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    return _C.device_memory()["most_bytes"]
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    _C.device_forget_peak()
+
+
+def empty_cache() -> None:
+    """Memory that no value takes is free already."""
+
+
 def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.bfloat16, torch.float16]
 

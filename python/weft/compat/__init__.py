@@ -1,0 +1,1 @@
+"""Interfaces of other packages, on the device "weft"."""

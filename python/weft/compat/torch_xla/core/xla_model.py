@@ -1,0 +1,224 @@
+"""`torch_xla.core.xla_model`: the device, steps, and what replicas do, of which there is one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from weft import device as weft_device
+from weft.compat.torch_xla import _steps
+from weft.compat.torch_xla._missing import missing
+
+REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX = "sum", "mul", "and", "or", "min", "max"
+
+# ---- the device
+
+
+def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device:
+    """`torch.device("weft:0")`.
+
+    Raises:
+        IndexError: `n` is no device's number; there is one.
+        NotImplementedError: `devkind` is another than CPU.
+    """
+    if n not in (None, 0):
+        raise IndexError(f"Device index {n} out of range in {get_xla_supported_devices()}")
+    if devkind not in (None, "CPU"):
+        missing(f"device of kind {devkind}", "leave devkind out")()
+    return _steps.the_device()
+
+
+def get_xla_supported_devices(devkind: str | None = None, max_devices: int | None = None) -> list[str] | None:
+    """`["weft:0"]`; None for another `devkind` than CPU."""
+    return [str(_steps.the_device())][:max_devices] if devkind in (None, "CPU") else None
+
+
+def xla_real_devices(devices: Sequence[torch.device | str] | None = None) -> list[str]:
+    return ["CPU:0" for _ in (devices or ["weft:0"])]
+
+
+def xla_device_hw(device: torch.device | str) -> str:
+    return "CPU"
+
+
+def is_xla_tensor(tensor: Tensor) -> bool:
+    """Whether it is on the device."""
+    return tensor.device.type == "weft"
+
+
+def get_memory_info(device: torch.device | str | None = None) -> dict[str, int]:
+    """`bytes_used` and `peak_bytes_used` by tensors of the device, `bytes_limit`: the machine's memory."""
+    counts = weft_device.memory_stats()
+    limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"bytes_used": counts["bytes"], "peak_bytes_used": counts["most_bytes"], "bytes_limit": limit}
+
+
+def set_rng_state(seed: int, device: torch.device | str | None = None) -> None:
+    """Seeds the device's generator, which is the CPU's."""
+    torch.default_generator.manual_seed(seed)
+
+
+get_rng_state = missing("get_rng_state, a state that is one number", "use torch.get_rng_state() and set_rng_state()")
+
+# ---- steps
+
+
+def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
+    """Runs what this thread has recorded, as one program, then what `add_step_closure` was given. It has run when
+    this returns, whatever `wait` is."""
+    _steps.end_step()
+
+
+def wait_device_ops(devices: Sequence[str] = ()) -> None:
+    """Runs what this thread has recorded. Nothing runs in the background."""
+    weft_device.sync()
+
+
+def unlazy(tensors: Sequence[Tensor]) -> None:
+    """Runs what this thread has recorded, so that the tensors have values."""
+    weft_device.sync()
+
+
+def add_step_closure(closure: Callable[..., Any], args: Iterable[Any] = (), run_async: bool = False) -> None:
+    """Has `closure(*args)` called when the step has run. It is called in this thread, with `run_async` too."""
+    given = tuple(args)
+    _steps.at_end_of_step(lambda: closure(*given))
+
+
+def optimizer_step(
+    optimizer: torch.optim.Optimizer,
+    barrier: bool = False,
+    optimizer_args: dict[str, Any] | None = None,
+    groups: Any = None,
+    pin_layout: bool = True,
+) -> Any:
+    """`optimizer.step(**optimizer_args)`; with `barrier`, the end of the step too. Returns what the optimizer does."""
+    loss = optimizer.step(**(optimizer_args or {}))
+    if barrier:
+        mark_step()
+    return loss
+
+
+# ---- one replica
+
+
+def xrt_world_size(defval: int = 1) -> int:
+    return 1
+
+
+def get_ordinal(defval: int = 0) -> int:
+    return 0
+
+
+def get_local_ordinal(defval: int = 0) -> int:
+    return 0
+
+
+def is_master_ordinal(local: bool = True) -> bool:
+    return True
+
+
+def master_print(*args: Any, fd: IO[str] | None = None, local: bool = False, flush: bool = False) -> None:
+    print(*args, file=fd or sys.stdout, flush=flush)
+
+
+def rendezvous(tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> list[bytes]:
+    """What all replicas bring: `[payload]`. The end of the step."""
+    mark_step()
+    return [payload]
+
+
+def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
+    """`reduce_fn` of what all replicas have: `[data]`."""
+    return reduce_fn([pytree.tree_map(_to_cpu, data)])
+
+
+def all_reduce(reduce_type: str, inputs: Any, scale: float = 1.0, groups: Any = None, pin_layout: bool = True) -> Any:
+    """Of one replica, as PyTorch/XLA has it: a tensor's copy, or the list itself, not scaled."""
+    return inputs.clone() if isinstance(inputs, Tensor) else inputs
+
+
+def all_gather(
+    value: Tensor, dim: int = 0, groups: Any = None, output: Tensor | None = None, pin_layout: bool = True
+) -> Tensor:
+    """Of one replica: `value`, or `output` with its values."""
+    return value if output is None else output.copy_(value)
+
+
+def reduce_gradients(optimizer: torch.optim.Optimizer, groups: Any = None, pin_layout: bool = True) -> None:
+    """Of one replica they are reduced."""
+
+
+def broadcast_master_param(model: torch.nn.Module) -> None:
+    """The one replica has them."""
+
+
+_REPLICAS = "drop the call, or use torch.distributed between processes of the CPU"
+reduce_scatter = missing("reduce_scatter", _REPLICAS)
+all_to_all = missing("all_to_all", _REPLICAS)
+collective_permute = missing("collective_permute", _REPLICAS)
+collective_broadcast = missing("collective_broadcast", _REPLICAS)
+send = missing("send", _REPLICAS)
+recv = missing("recv", _REPLICAS)
+_PROGRAM = "WEFT_DUMP=folder writes every program, as docs/debugging.md says"
+get_stablehlo = missing("get_stablehlo", _PROGRAM)
+get_stablehlo_bytecode = missing("get_stablehlo_bytecode", _PROGRAM)
+
+# ---- data
+
+
+def _to_cpu(leaf: Any) -> Any:
+    return leaf.cpu() if isinstance(leaf, Tensor) and is_xla_tensor(leaf) else leaf
+
+
+def save(data: Any, file_or_path: Any, master_only: bool = True, global_master: bool = False) -> None:
+    """torch.save of `data` with its tensors on the CPU."""
+    torch.save(pytree.tree_map(_to_cpu, data), file_or_path)
+
+
+def send_cpu_data_to_device(datas: Any, device: torch.device | str, input_sharding: Any = None) -> Any:
+    """The data with its CPU tensors on the device.
+
+    Raises:
+        NotImplementedError: there is an `input_sharding`.
+    """
+    if input_sharding is not None:
+        missing("sharding", "leave input_sharding out")()
+    if isinstance(datas, Tensor):
+        datas = [datas]
+    return pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, datas)
+
+
+class RateTracker:
+    """How many of something come in a second: `add` counts, `rate` says it of the time since it was asked last,
+    smoothed; `global_rate` of all the time."""
+
+    def __init__(self, smooth_factor: float = 0.4) -> None:
+        self._smooth, self._begin, self._last = smooth_factor, time.time(), time.time()
+        self._all, self._since = 0.0, 0.0
+        self._rate: float | None = None
+
+    def add(self, count: float) -> None:
+        self._all += count
+        self._since += count
+
+    def rate(self) -> float:
+        now = time.time()
+        if now <= self._last:
+            return self._rate or 0.0
+        rate = self._since / (now - self._last)
+        if self._rate is not None:
+            rate = (1 - self._smooth) * rate + self._smooth * self._rate
+        self._last, self._since, self._rate = now, 0.0, rate
+        return rate
+
+    def global_rate(self) -> float:
+        passed = time.time() - self._begin
+        return self._all / passed if passed > 0 else 0.0
