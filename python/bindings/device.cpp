@@ -21,6 +21,7 @@ py::dict stats() {
   const device::ProgramCounts counts = device::program_counts();
   py::dict result;
   result["programs"] = counts.programs;
+  result["records"] = counts.records;
   result["kept"] = counts.kept;
   result["compiled_batches"] = counts.compiled_batches;
   result["plain_batches"] = counts.plain_batches;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <ranges>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -34,7 +35,7 @@ struct Entry {
 };
 
 /// Bounds on what is kept.
-constexpr size_t kMostEntries = 256, kMostAlike = 8;
+constexpr size_t kMostEntries = 256, kMostAlike = 8, kMostBytes = size_t{1} << 26;
 
 /// Used under run_mutex().
 struct Programs {
@@ -53,17 +54,30 @@ Template exactly(const Record& record) {
   return {record, record, nullptr, none};
 }
 
+size_t bytes_of(const Entry& entry) { return entry.pattern.bytes() + entry.record.bytes(); }
+
+void drop(std::list<std::pair<uint64_t, Entry>>::iterator entry) {
+  auto [each, end] = programs->by_structure.equal_range(entry->first);
+  while (each->second != entry) ++each;
+  programs->by_structure.erase(each);
+  programs->entries.erase(entry);
+}
+
+/// Drops the last used ones where there are too many, or too many of one structure.
 Entry& add(Entry entry) {
   const uint64_t structure = entry.pattern.structure();
-  while (programs->entries.size() >= kMostEntries || programs->by_structure.count(structure) >= kMostAlike) {
-    auto last = std::prev(programs->entries.end());
-    if (programs->entries.size() < kMostEntries)
-      while (last->first != structure) --last;
-    auto [first, end] = programs->by_structure.equal_range(last->first);
-    while (first->second != last) ++first;
-    programs->by_structure.erase(first);
-    programs->entries.erase(last);
+  auto last_of = [&](auto is_meant) {
+    return std::prev(std::ranges::find_if(programs->entries | std::views::reverse, is_meant).base());
+  };
+  while (programs->by_structure.count(structure) >= kMostAlike)
+    drop(last_of([&](const auto& each) { return each.first == structure; }));
+  size_t bytes = bytes_of(entry);
+  for (const auto& each : programs->entries) bytes += bytes_of(each.second);
+  while (!programs->entries.empty() && (programs->entries.size() >= kMostEntries || bytes > kMostBytes)) {
+    bytes -= bytes_of(programs->entries.back().second);
+    drop(std::prev(programs->entries.end()));
   }
+  ++programs->counts.records;
   programs->entries.emplace_front(structure, std::move(entry));
   programs->by_structure.emplace(structure, programs->entries.begin());
   return programs->entries.front().second;

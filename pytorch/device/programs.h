@@ -31,6 +31,7 @@ void set_decompose(Decompose decompose);
 /// Since the process began.
 struct ProgramCounts {
   int64_t programs = 0;  ///< compiled
+  int64_t records = 0;   ///< different ones
   int64_t compiled_batches = 0, plain_batches = 0;
   int64_t kept = 0;
 };

@@ -86,7 +86,7 @@ class _Session:
     def _count_graphs(self, before: dict[str, Any]) -> None:
         if self.most is None:
             return
-        self.graphs += max(weft_device.stats()["kept"] - before["kept"], 0)
+        self.graphs += max(weft_device.stats()["records"] - before["records"], 0)
         if self.graphs > self.most:
             raise RuntimeError(
                 f"weft.compat.torch_xla: the compiled function has done {self.graphs} different things, but "
