@@ -123,7 +123,7 @@ constexpr Hazard kHazards[] = {
        %z = add %y, %v : f32[B,40]
        %u = mul %z, %w : f32[B,40]
        return %p2 in %p, %s, %u })"},
-    {"a_reshape", "copied", R"(program @p(%p: f32[6,40]) {
+    {"a_reshape", "in place", R"(program @p(%p: f32[6,40]) {
        %r = reshape %p : f32[40,6]
        %n = tanh %r : f32[40,6]
        %q = reshape %n : f32[6,40]

@@ -115,6 +115,54 @@ class WriteOrder {
 
 }  // namespace
 
+bool may_fail(const Program& program, const Op& op) {
+  switch (op.code) {
+    case ir::OpCode::kGather:
+    case ir::OpCode::kScatter:
+    case ir::OpCode::kScatterAdd:
+    case ir::OpCode::kExtern:
+      return true;
+    case ir::OpCode::kDiv:
+    case ir::OpCode::kRem:
+      return !is_floating(program.type(op.results[0]).dtype);
+    default:
+      return std::ranges::any_of(op.regions, [&](const ir::Block& region) {
+        return std::ranges::any_of(region.ops, [&](const Op& each) { return may_fail(program, each); });
+      });
+  }
+}
+
+LateWrites late_writes(const LoweringRules& rules) {
+  const Program& program = rules.program();
+  const std::vector<Op>& ops = program.body.ops;
+  LateWrites late{std::vector<bool>(ops.size(), false), {}};
+  passes::ValueSet awaited;  // what an op that may fail depends on
+  for (size_t i = ops.size(); i-- > 0;) {
+    const bool fails = may_fail(program, ops[i]);
+    if (!fails && std::ranges::none_of(ops[i].results, [&](ValueId v) { return awaited.contains(v); })) continue;
+    passes::for_each_use(ops[i], [&](ValueId v) { awaited.insert(v); });
+    if (fails)
+      for (ValueId result : ops[i].results) awaited.insert(result);
+  }
+  passes::ValueSet written;
+  for (const ir::Donation& donation : program.donations) {
+    const ValueId result = program.body.results[donation.result];
+    if (is_kept(program, donation.result)) continue;
+    if (awaited.contains(result))
+      late.copied.push_back(donation.result);
+    else
+      written.insert(result);
+  }
+  for (size_t i = 0; i < ops.size(); ++i) {
+    bool is_late = std::ranges::any_of(ops[i].results, [&](ValueId v) { return written.contains(v); });
+    passes::for_each_use(ops[i], [&](ValueId v) { is_late = is_late || written.contains(v); });
+    late.deferred[i] = is_late;
+    if (is_late)
+      for (ValueId result : ops[i].results) written.insert(result);
+  }
+  return late;
+}
+
 bool is_kept(const Program& program, size_t result) {
   const auto found = std::ranges::lower_bound(program.donations, result, {}, &ir::Donation::result);
   return found != program.donations.end() && found->result == result &&

@@ -23,6 +23,20 @@ namespace weft::planning {
 ///     return %c in %p, %n
 std::vector<size_t> written_too_early(const LoweringRules& rules, const std::vector<Stage>& body);
 
+/// Whether the op, or one in its regions, may find an error when it runs: an index that is out of range, an integer
+/// divided by zero, what an operator of PyTorch's raises.
+bool may_fail(const ir::Program& program, const ir::Op& op);
+
+/// How results that take an input's memory are kept from being written before an op that may fail. A call that fails then
+/// leaves the inputs as they were.
+struct LateWrites {
+  /// Ops of the body that come behind all stages that may fail: those that make such results, and what reads these.
+  std::vector<bool> deferred;
+  /// Results that an op that may fail depends on, or makes itself: computed aside and copied behind all others.
+  std::vector<size_t> copied;
+};
+LateWrites late_writes(const LoweringRules& rules);
+
 /// Whether the result at this position is the very input whose memory it takes, so that there is nothing to write.
 bool is_kept(const ir::Program& program, size_t result);
 

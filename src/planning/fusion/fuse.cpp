@@ -61,14 +61,18 @@ class StageAssigner {
         is_body_(kind == BlockKind::kStages),
         groups_(rules, block, batched, kind == BlockKind::kStages) {}
 
-  std::vector<Stage> run() {
+  /// `deferred`: ops that come behind all stages that may fail (donations.h); none are if it is empty.
+  std::vector<Stage> run(const std::vector<bool>& deferred = {}) {
+    auto is_late = [&](size_t op) { return op < deferred.size() && deferred[op]; };
+    int64_t fence = 0;
     for (size_t i = 0; i < block_.ops.size(); ++i) {
-      const Lowering lowering = groups_.lowering(i);
-      if (lowering == Lowering::kView || lowering == Lowering::kAlias) continue;
-      const int64_t stage = lowering == Lowering::kFused ? place(i) : append(lowering);
-      stages_[static_cast<size_t>(stage)].ops.push_back(&block_.ops[i]);
-      for (ValueId result : block_.ops[i].results) stage_of_[result] = stage + 1;
+      if (is_late(i)) continue;
+      assign(i);
+      if (!deferred.empty() && may_fail(rules_.program(), block_.ops[i])) fence = std::max(fence, stage_of(i) + 1);
     }
+    fence_ = fence;
+    for (size_t i = 0; i < deferred.size(); ++i)
+      if (is_late(i)) assign(i);
     if (is_body_) delay();
     for (size_t i = 0; i < stages_.size(); ++i) finish(stages_[i], parts_[i]);
     std::erase_if(stages_, [](const Stage& stage) { return stage.ops.empty(); });
@@ -83,6 +87,16 @@ class StageAssigner {
     int64_t size = 0;           // code_size and memory accesses
     std::set<ValueId> reads{};  // from memory
   };
+
+  void assign(size_t index) {
+    const Lowering lowering = groups_.lowering(index);
+    if (lowering == Lowering::kView || lowering == Lowering::kAlias) return;
+    const int64_t stage = lowering == Lowering::kFused ? place(index) : append(lowering);
+    auto& ops = stages_[static_cast<size_t>(stage)].ops;
+    const Op* op = &block_.ops[index];
+    ops.insert(std::ranges::lower_bound(ops, op), op);
+    for (ValueId result : op->results) stage_of_[result] = stage + 1;
+  }
 
   int64_t append(Lowering lowering) {
     stages_.emplace_back().lowering = lowering;
@@ -109,7 +123,7 @@ class StageAssigner {
 
   /// The first stage that the op may be in: not before what it reads.
   int64_t first_stage(size_t index) const {
-    int64_t first = 0;
+    int64_t first = fence_;
     for (ValueId operand : block_.ops[index].operands) {
       const FusionGroups::Read read = groups_.read(index, operand);
       if (const int64_t made = stage_of_.get(read.root) - 1; read.producer >= 0 && made >= 0)
@@ -273,6 +287,7 @@ class StageAssigner {
   bool batched_;
   size_t shared_;
   bool is_body_;
+  int64_t fence_ = 0;  ///< the first stage that ops may be placed in
   FusionGroups groups_;
   std::vector<Stage> stages_;
   std::vector<Part> parts_;                                  // of each stage
@@ -342,20 +357,27 @@ class Fuser {
     if (kind == BlockKind::kStages) find_ranges(block, definitions_, rules_);
     std::ranges::move(insert_copies(program_, block, definitions_, rules_, kind == BlockKind::kNative),
                       std::back_inserter(outside));
-    blocks_[&block] = StageAssigner(rules_, block, kind, batched).run();
-    if (&block == &program_.body) copy_donated();
+    const bool donates = &block == &program_.body && !program_.donations.empty();
+    LateWrites late;
+    if (donates) late = late_writes(rules_);
+    blocks_[&block] = StageAssigner(rules_, block, kind, batched).run(late.deferred);
+    if (donates) copy_donated(std::move(late));
     return outside;
   }
 
   /// Copies results that would be written too early into the memory of their inputs (donations.h).
-  void copy_donated() {
+  void copy_donated(LateWrites late) {
     Block& body = program_.body;
     const size_t shared = body.ops.size();
+    std::vector<size_t> early = written_too_early(rules_, blocks_.at(&body));
+    early.insert(early.end(), late.copied.begin(), late.copied.end());
+    std::ranges::sort(early);
+    early.erase(std::unique(early.begin(), early.end()), early.end());
     ir::Builder builder(program_, body);
-    for (size_t result : written_too_early(rules_, blocks_.at(&body)))
-      body.results[result] = builder.unary(OpCode::kCopy, body.results[result]);
-    if (body.ops.size() > shared)  // which has moved the ops
-      blocks_[&body] = StageAssigner(rules_, body, BlockKind::kStages, false, shared).run();
+    for (size_t result : early) body.results[result] = builder.unary(OpCode::kCopy, body.results[result]);
+    if (body.ops.size() == shared) return;
+    late.deferred.resize(body.ops.size(), true);
+    blocks_[&body] = StageAssigner(rules_, body, BlockKind::kStages, false, shared).run(late.deferred);
   }
 
   Program& program_;
