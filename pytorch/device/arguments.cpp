@@ -1,12 +1,10 @@
 #include "device/arguments.h"
 
-#include <bit>
-
 #include "device/generator.h"
 #include "device/run.h"
+#include "device/sparse.h"
 #include "device/storage.h"
 #include "device/views.h"
-#include "recorder/result_shapes.h"
 
 namespace weft::device {
 
@@ -14,8 +12,8 @@ using c10::IValue;
 using Slot = Operator::Slot;
 
 ValueRef snapshot(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.layout() == at::kStrided && tensor.device().is_cpu(), "weft: a tensor of layout ",
-              tensor.layout(), " on ", tensor.device(), " for an operation on device weft");
+  TORCH_CHECK(tensor.layout() == at::kStrided && tensor.device().is_cpu(), "weft: a tensor of layout ", tensor.layout(),
+              " on ", tensor.device(), " for an operation on device weft");
   at::Tensor copy = tensor.detach().clone(at::MemoryFormat::Contiguous).resolve_conj().resolve_neg();
   count_bytes(copy.nbytes());
   return known(std::move(copy));
@@ -61,9 +59,10 @@ class Taker {
   int64_t operand(const at::Tensor& tensor) {
     if (!is_on_device(tensor)) {
       if (tensor.key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) storage_of(tensor);  // has none
-      TORCH_CHECK(tensor.dim() == 0 || op_.takes_any_device, "Expected all tensors to be on the same device, but found "
-                  "at least two devices, weft:0 and ", tensor.device(), "! (when checking arguments for ",
-                  op_.schema().name(), ")");
+      TORCH_CHECK(tensor.dim() == 0 || op_.takes_any_device,
+                  "Expected all tensors to be on the same device, but found "
+                  "at least two devices, weft:0 and ",
+                  tensor.device(), "! (when checking arguments for ", op_.schema().name(), ")");
       given_.operands.push_back(snapshot(tensor));
     } else {
       given_.operands.push_back(read(tensor));
@@ -87,75 +86,9 @@ Given take(const Operator& op, at::ArrayRef<IValue> arguments) {
 
 namespace {
 
-enum Tag : int64_t { kNone, kTensor, kWrapped, kInt, kBool, kDouble, kText, kDevice, kList };
-
-/// The operation with its arguments' types, under which shapes are found again.
-class Key {
- public:
-  Key(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) : op_(op), words_(words) {
-    words_.clear();
-    // The recorder's keys of the same operation have no such word.
-    words_.insert(words_.end(), {-op.traits.name, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
-    for (const IValue& argument : arguments) add(argument);
-  }
-
-  bool is_complete() const { return is_complete_; }
-
- private:
-  void add(const at::Tensor& tensor) {
-    if (!tensor.defined()) return words_.push_back(kNone);
-    words_.insert(words_.end(), {is_number(tensor) ? kWrapped : kTensor, static_cast<int64_t>(tensor.scalar_type()),
-                                 tensor.dim()});
-    words_.insert(words_.end(), tensor.sizes().begin(), tensor.sizes().end());
-    words_.insert(words_.end(), tensor.strides().begin(), tensor.strides().end());
-  }
-
-  void add(const IValue& argument) {
-    if (argument.isTensor()) return add(argument.toTensor());
-    if (argument.isNone()) return words_.push_back(kNone);
-    if (argument.isBool()) return pair(kBool, static_cast<int64_t>(argument.toBool()));
-    if (argument.isInt()) return pair(kInt, argument.toInt());
-    if (argument.isSymInt()) return pair(kInt, argument.toSymInt().guard_int(__FILE__, __LINE__));
-    if (argument.isDevice()) return words_.push_back(kDevice);
-    if (argument.isDouble()) {
-      words_.push_back(kDouble);
-      if (!op_.traits.takes_tensors) words_.push_back(std::bit_cast<int64_t>(argument.toDouble()));
-      return;
-    }
-    if (argument.isList()) {
-      const auto list = argument.toListRef();
-      pair(kList, static_cast<int64_t>(list.size()));
-      for (const IValue& item : list) add(item);
-      return;
-    }
-    if (!argument.isString()) return static_cast<void>(is_complete_ = false);
-    pair(kText, static_cast<int64_t>(argument.toStringRef().size()));
-    for (const char letter : argument.toStringRef()) words_.push_back(letter);
-  }
-
-  void pair(int64_t tag, int64_t word) { words_.insert(words_.end(), {tag, word}); }
-
-  const Operator& op_;
-  std::vector<int64_t>& words_;
-  bool is_complete_ = true;
-};
-
-}  // namespace
-
-std::shared_ptr<const recorder::ResultShapes> shapes_of(const Operator& op, at::ArrayRef<IValue> arguments) {
-  thread_local std::vector<int64_t> words;
-  const Key key(op, arguments, words);
-  if (!key.is_complete())
-    return std::make_shared<const recorder::ResultShapes>(recorder::compute_shapes(op.handle, arguments));
-  if (auto found = recorder::known_shapes(words)) return found;
-  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
-  return recorder::find_shapes(op.handle, arguments, copy);
-}
-
-namespace {
-
 at::Tensor tensor_on_cpu(const at::Tensor& tensor) {
-  return is_on_device(tensor) ? computed(read(tensor)) : tensor;
+  if (!is_on_device(tensor)) return tensor;
+  return tensor.layout() == at::kStrided ? computed(read(tensor)) : sparse_on_cpu(tensor);
 }
 
 }  // namespace

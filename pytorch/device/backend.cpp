@@ -76,6 +76,7 @@ void register_backend() {
   c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
   c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);
   recorder::set_otherwise(&call);
+  recorder::set_otherwise_not_dense(&call_not_dense);
   recorder::register_kernels();
 }
 

@@ -11,6 +11,7 @@
 #include "device/random.h"
 #include "device/record.h"
 #include "device/run.h"
+#include "device/shapes.h"
 #include "device/storage.h"
 #include "device/views.h"
 #include "recorder/recording_internal.h"
@@ -55,8 +56,8 @@ at::Tensor copy_into(const at::Tensor& self, const at::Tensor& source) {
   if (is_on_device(source)) {
     value = record_cast(read(source), self.scalar_type());
   } else {
-    TORCH_CHECK(source.device().is_cpu() && source.layout() == at::kStrided,
-                "weft: can't copy a tensor of layout ", source.layout(), " on ", source.device(), " to device weft");
+    TORCH_CHECK(source.device().is_cpu() && source.layout() == at::kStrided, "weft: can't copy a tensor of layout ",
+                source.layout(), " on ", source.device(), " to device weft");
     value = snapshot(source.scalar_type() == self.scalar_type() ? source : source.detach().to(self.scalar_type()));
   }
   // As PyTorch says it.
@@ -93,7 +94,8 @@ void copy(const Operator& op, Stack& stack) {
 void copy_from(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const at::Tensor source = arguments[0].toTensor(), self = arguments[1].toTensor();
-  if (op.schema().name() == "aten::_copy_from_and_resize" && self.sizes() != source.sizes()) self.resize_(source.sizes());
+  if (op.schema().name() == "aten::_copy_from_and_resize" && self.sizes() != source.sizes())
+    self.resize_(source.sizes());
   put(stack, op.arguments(), {copy_into(self, source)});
 }
 
@@ -102,11 +104,13 @@ void resize_(const Operator& op, Stack& stack) {
   const at::Tensor self = arguments[0].toTensor();
   std::vector<int64_t> sizes;
   for (const auto& size : arguments[1].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
-  for (int64_t size : sizes) TORCH_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", sizes);
+  for (int64_t size : sizes)
+    TORCH_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", sizes);
   auto strides = recorder::contiguous_strides(sizes);
   const size_t format = op.schema().name() == "aten::resize_" ? 2 : SIZE_MAX;
   if (format < arguments.size() && !arguments[format].isNone()) {
-    const at::Tensor like = at::empty(sizes, at::device(at::kMeta).dtype(self.dtype()), arguments[format].toMemoryFormat());
+    const at::Tensor like =
+        at::empty(sizes, at::device(at::kMeta).dtype(self.dtype()), arguments[format].toMemoryFormat());
     strides = like.strides().vec();
   }
   if (self.sizes() != at::IntArrayRef(sizes)) resize(self, sizes, strides);
@@ -127,8 +131,10 @@ void set(const Operator& op, Stack& stack) {
     impl->set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
   } else {
     const c10::Storage storage = arguments[1].toStorage();
-    TORCH_CHECK(storage.device_type() == c10::DeviceType::PrivateUse1, "Attempted to set the storage of a tensor on "
-                "device \"weft:0\" to a storage on different device \"", storage.device(), "\".");
+    TORCH_CHECK(storage.device_type() == c10::DeviceType::PrivateUse1,
+                "Attempted to set the storage of a tensor on "
+                "device \"weft:0\" to a storage on different device \"",
+                storage.device(), "\".");
     impl->set_storage_keep_dtype(storage);
     const auto elements = static_cast<int64_t>(storage.nbytes() / self.element_size());
     if (arguments.size() == 2) {
@@ -166,8 +172,9 @@ void is_same_size(const Operator& op, Stack& stack) {
 void is_set_to(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const at::Tensor a = arguments[0].toTensor(), b = arguments[1].toTensor();
-  put(stack, op.arguments(), {a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
-                              a.strides() == b.strides()});
+  put(stack, op.arguments(),
+      {a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+       a.strides() == b.strides()});
 }
 
 /// Changes the running statistics, of which its schema says nothing.
@@ -182,6 +189,22 @@ void native_batch_norm(const Operator& op, Stack& stack) {
   copy_into(variance, call[4].toTensor());
   call.resize(3);
   put(stack, op.arguments(), std::move(call));
+}
+
+/// native_batch_norm with tensors for its results.
+void native_batch_norm_out(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const Operator& plain = operator_named("aten::native_batch_norm", "");
+  Stack call = arguments.slice(0, plain.arguments()).vec();
+  native_batch_norm(plain, call);
+  Stack results;
+  for (size_t i = 0; i < call.size(); ++i) {
+    const at::Tensor out = arguments[plain.arguments() + i].toTensor(), result = call[i].toTensor();
+    if (out.sizes() != result.sizes()) resize(out, result.sizes(), result.strides());
+    copy_into(out, result);
+    results.emplace_back(out);
+  }
+  put(stack, op.arguments(), std::move(results));
 }
 
 using Table = std::unordered_map<std::string, Operator::Function>;
@@ -213,6 +236,7 @@ const Table& table = *new Table{
     {"aten::is_same_size.", is_same_size},
     {"aten::is_set_to.", is_set_to},
     {"aten::native_batch_norm.", native_batch_norm},
+    {"aten::native_batch_norm.out", native_batch_norm_out},
     {"aten::native_dropout.", native_dropout},
 };
 

@@ -35,9 +35,7 @@ void fill(const Operator& op, Stack& stack) {
   Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   const at::Tensor tensor = call[0].toTensor();
   // In the same order of memory, in which the kernels draw.
-  const at::Tensor drawn = dense_sizes(tensor.sizes(), tensor.strides())
-                               ? at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type())
-                               : at::empty(tensor.sizes(), tensor.scalar_type());
+  const at::Tensor drawn = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type());
   call[0] = drawn;
   for (size_t i = 0; i < count; ++i)
     if (op.slots[i] == Slot::kGenerator) call[i] = generator_on_cpu(call[i]);

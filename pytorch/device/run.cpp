@@ -63,9 +63,9 @@ class Turn {
 
 /// What runs is below autograd, autocast and the caller's modes, on the CPU.
 struct Plainly {
-  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
-                                        c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-                                            c10::autocast_dispatch_keyset};
+  c10::impl::ForceDispatchKeyGuard keys{
+      c10::default_included_set,
+      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset};
   at::AutoGradMode no_grad{false};
   recorder::Recording* recording = recorder::Recording::suspend();
   ~Plainly() { recorder::Recording::resume(recording); }
@@ -134,7 +134,10 @@ void run_batch(Batch& batch) {
     if (auto found = find_program(batch)) {
       try {
         auto results = torch_operator::call_cpu(*found->program, found->inputs, torch_operator::Donated::kCopied);
-        for (size_t i = 0; i < results.size(); ++i) set_tensor(*batch.outputs()[i], std::move(results[i]));
+        for (size_t i = 0; i < results.size(); ++i) {
+          Value& value = *batch.outputs()[i];
+          set_tensor(value, results[i].to(value.dtype));  // the lowering keeps some statistics in float32
+        }
         return;
       } catch (const c10::OutOfMemoryError&) {
         throw;
