@@ -6,6 +6,7 @@ namespace {
 Table filled() {
   Table table;
   add_activations(table);
+  add_batch_norm(table);
   add_elementwise(table);
   add_movement(table);
   add_products(table);

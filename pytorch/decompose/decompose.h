@@ -22,6 +22,7 @@ const c10::KernelFunction* find(const c10::OperatorName& name);
 using Table = recorder::KernelTable;
 
 void add_activations(Table& table);
+void add_batch_norm(Table& table);
 void add_elementwise(Table& table);
 void add_movement(Table& table);
 void add_products(Table& table);

@@ -12,8 +12,8 @@ namespace weft::device {
 namespace {
 
 bool is_whole(const LazyStorage& storage, const at::Tensor& tensor) {
-  return tensor.storage_offset() == 0 && tensor.scalar_type() == storage.dtype() &&
-         tensor.sizes() == storage.sizes() && tensor.is_contiguous();
+  return tensor.storage_offset() == 0 && tensor.scalar_type() == storage.dtype() && tensor.sizes() == storage.sizes() &&
+         tensor.is_contiguous();
 }
 
 /// Makes the contents such that the tensor is made of their dims, if they are in another form.
@@ -56,7 +56,8 @@ ValueRef follow(const ViewSteps& steps, ValueRef value, const at::Tensor& tensor
 /// The contents after the elements that the steps lead to have got new ones.
 ValueRef follow_back(const ViewSteps& steps, const ValueRef& contents, ValueRef value) {
   Sizes viewed, inverse(steps.order.size());
-  for (size_t i = 0; i < steps.order.size(); ++i) inverse[static_cast<size_t>(steps.order[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < steps.order.size(); ++i)
+    inverse[static_cast<size_t>(steps.order[i])] = static_cast<int64_t>(i);
   Sizes lengths;
   for (const auto& slice : steps.slices)
     if (!slice.is_dropped) lengths.push_back(slice.length);

@@ -1,5 +1,6 @@
 #include "device/arguments.h"
 
+#include "device/called_program.h"
 #include "device/generator.h"
 #include "device/run.h"
 #include "device/sparse.h"
@@ -30,6 +31,7 @@ class Taker {
   IValue take(const IValue& argument, Slot slot) {
     if (slot == Slot::kTensor) return argument.isNone() ? argument : take(argument.toTensor());
     if (slot == Slot::kTensors) return argument.isNone() ? argument : take_list(argument);
+    if (slot == Slot::kProgram) return called_program(argument.toStringView());
     if (slot == Slot::kDevice) return argument.isNone() ? argument : IValue(c10::Device(c10::kCPU));
     if (argument.isSymInt()) return argument.toSymInt().guard_int(__FILE__, __LINE__);
     if (argument.isSymIntList()) {

@@ -10,6 +10,7 @@
 #include "device/autograd_thread.h"
 #include "device/call.h"
 #include "device/generator.h"
+#include "device/recurrent.h"
 #include "device/run.h"
 #include "device/storage.h"
 
@@ -77,6 +78,7 @@ void register_backend() {
   c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);
   recorder::set_otherwise(&call);
   recorder::set_otherwise_not_dense(&call_not_dense);
+  register_recurrent_modules();
   recorder::register_kernels();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/called_program.h"
 #include "device/operators.h"
 #include "recorder/recording.h"
 
@@ -68,100 +69,190 @@ namespace {
 enum Word : int64_t { kNone, kOperand, kNumberTensor, kInt, kBool, kDouble, kInts, kDoubles, kText, kList, kOther };
 enum Part : int64_t { kOutputs = -1 };
 
-class Writer {
+/// Goes through a batch in the order in which its record tells of it. `Words` takes each word in turn.
+template <typename Words>
+class Walk {
  public:
-  Writer(const Batch& batch, Record& record) : batch_(batch), record_(record), is_written_(batch.leaves().size()) {}
+  Walk(const Batch& batch, Words& words) : batch_(batch), words_(words), is_told_(batch.leaves().size()) {}
 
-  void write(const Node& node) {
-    record_.fixed(node.op->traits.name);
+  void all() {
+    for (const NodeRef& node : batch_.nodes()) tell(*node);
+    words_.fixed(kOutputs);
+    for (const ValueRef& output : batch_.outputs()) tell(*output);
+  }
+
+ private:
+  void tell(const Node& node) {
+    words_.begin(node);
+    words_.fixed(node.op->traits.name);
     for (size_t i = 0; i < node.arguments.size(); ++i) {
+      words_.begin_argument(node.arguments[i]);
       if (node.op->slots[i] == Slot::kTensor || node.op->slots[i] == Slot::kTensors) {
-        write_operands(node, node.arguments[i]);
+        tell_operands(node, node.arguments[i]);
+      } else if (node.op->slots[i] == Slot::kProgram) {
+        words_.fixed(called_program(node.arguments[i]).number);
       } else {
-        write(node.arguments[i]);
+        tell(node.arguments[i]);
       }
     }
     for (const auto& result : node.results) {
-      record_.fixed(result.is_defined ? static_cast<int64_t>(result.dtype) : -1);
-      record_.sizes({result.sizes.data(), result.sizes.size()});
+      words_.fixed(result.is_defined ? static_cast<int64_t>(result.dtype) : -1);
+      words_.result({result.sizes.data(), result.sizes.size()});
     }
   }
 
   /// A leaf's type stands where it is first read.
-  void write(const Value& value) {
+  void tell(const Value& value) {
     const int64_t place = batch_.place(value);
-    record_.fixed(place);
-    if (place >= 0) return record_.fixed(value.result);
+    words_.fixed(place);
+    if (place >= 0) return words_.fixed(value.result);
     const auto leaf = static_cast<size_t>(-1 - place);
-    if (is_written_[leaf]) return;
-    is_written_[leaf] = true;
-    record_.fixed(static_cast<int64_t>(value.dtype));
-    record_.sizes({value.sizes.data(), value.sizes.size()});
+    if (is_told_[leaf]) return;
+    is_told_[leaf] = true;
+    words_.fixed(static_cast<int64_t>(value.dtype));
+    words_.leaf(leaf, {value.sizes.data(), value.sizes.size()});
   }
 
- private:
-  void write_operands(const Node& node, const IValue& argument) {
+  void tell_operands(const Node& node, const IValue& argument) {
     if (argument.isInt()) {
-      record_.fixed(kOperand);
-      return write(*node.operands[static_cast<size_t>(argument.toInt())]);
+      words_.fixed(kOperand);
+      return tell(*node.operands[static_cast<size_t>(argument.toInt())]);
     }
-    if (argument.isTensor()) return write_number(argument.toTensor());
-    if (argument.isNone()) return record_.fixed(kNone);
-    record_.fixed(kList);
+    if (argument.isTensor()) return tell_number(argument.toTensor());
+    if (argument.isNone()) return words_.fixed(kNone);
+    words_.fixed(kList);
     const auto list = argument.toIntVector();
-    record_.fixed(static_cast<int64_t>(list.size()));
+    words_.fixed(static_cast<int64_t>(list.size()));
     for (int64_t operand : list) {
-      record_.fixed(operand >= 0 ? kOperand : kNone);
-      if (operand >= 0) write(*node.operands[static_cast<size_t>(operand)]);
+      words_.fixed(operand >= 0 ? kOperand : kNone);
+      if (operand >= 0) tell(*node.operands[static_cast<size_t>(operand)]);
     }
   }
 
-  void write_number(const at::Tensor& number) {
-    record_.fixed(kNumberTensor);
-    record_.fixed(static_cast<int64_t>(number.scalar_type()));
-    if (number.scalar_type() == at::kDouble) return record_.number(*number.const_data_ptr<double>());
-    if (number.scalar_type() == at::kLong) return record_.size(*number.const_data_ptr<int64_t>());
-    if (number.scalar_type() == at::kBool)
-      return record_.fixed(static_cast<int64_t>(*number.const_data_ptr<bool>()));
+  void tell_number(const at::Tensor& number) {
+    words_.fixed(kNumberTensor);
+    words_.fixed(static_cast<int64_t>(number.scalar_type()));
+    if (number.scalar_type() == at::kDouble) return words_.number(*number.const_data_ptr<double>());
+    if (number.scalar_type() == at::kLong) return words_.number_size(*number.const_data_ptr<int64_t>());
+    if (number.scalar_type() == at::kBool) return words_.fixed(static_cast<int64_t>(*number.const_data_ptr<bool>()));
     throw recorder::UnsupportedError("a number of " + c10::str(number.scalar_type()));
   }
 
-  void write(const IValue& value) {
-    if (value.isNone()) return record_.fixed(kNone);
-    if (value.isBool()) return record_.fixed(kBool), record_.fixed(static_cast<int64_t>(value.toBool()));
-    if (value.isInt()) return record_.fixed(kInt), record_.size(value.toInt());
-    if (value.isDouble()) return record_.fixed(kDouble), record_.number(value.toDouble());
+  void tell(const IValue& value) {
+    if (value.isNone()) return words_.fixed(kNone);
+    if (value.isBool()) return words_.fixed(kBool), words_.fixed(static_cast<int64_t>(value.toBool()));
+    if (value.isInt()) return words_.fixed(kInt), words_.size(value.toInt());
+    if (value.isDouble()) return words_.fixed(kDouble), words_.number(value.toDouble());
     if (value.isIntList()) {
-      record_.fixed(kInts);
-      const auto list = value.toIntVector();
-      return record_.sizes(list);
+      words_.fixed(kInts);
+      return words_.sizes(value.toIntVector());
     }
-    if (value.isString()) return record_.fixed(kText), record_.text(value.toStringRef());
-    if (value.isDevice()) return record_.fixed(kOther);  // the CPU
+    if (value.isString()) return words_.fixed(kText), words_.text(value.toStringRef());
+    if (value.isDevice()) return words_.fixed(kOther);  // the CPU
     if (value.isList()) {
       const auto list = value.toListRef();
-      record_.fixed(kList);
-      record_.fixed(static_cast<int64_t>(list.size()));
-      for (const IValue& item : list) write(item);
+      words_.fixed(kList);
+      words_.fixed(static_cast<int64_t>(list.size()));
+      for (const IValue& item : list) tell(item);
       return;
     }
     throw recorder::UnsupportedError("an argument of type " + value.tagKind());
   }
 
   const Batch& batch_;
+  Words& words_;
+  std::vector<bool> is_told_;  ///< by leaf: its type
+};
+
+/// Writes the words down.
+class RecordWriter {
+ public:
+  explicit RecordWriter(Record& record) : record_(record) {}
+
+  std::vector<Batch::LeafSize> leaf_sizes;
+
+  void begin(const Node&) {}
+  void begin_argument(const IValue&) {}
+  void fixed(int64_t word) { record_.fixed(word); }
+  void size(int64_t size) { record_.size(size); }
+  void number_size(int64_t size) { record_.size(size); }
+  void number(double number) { record_.number(number); }
+  void text(const std::string& text) { record_.text(text); }
+  void sizes(const std::vector<int64_t>& sizes) { record_.sizes(sizes); }
+  void result(std::span<const int64_t> sizes) { record_.sizes(sizes); }
+  void leaf(size_t leaf, std::span<const int64_t> sizes) {
+    for (size_t i = 0; i < sizes.size(); ++i) leaf_sizes.push_back({record_.words().size() + 1 + i, leaf, i});
+    record_.sizes(sizes);
+  }
+
+ private:
   Record& record_;
-  std::vector<bool> is_written_;  ///< by leaf: its type
+};
+
+/// Reads the sizes of the batch from the words of another record.
+class SizeReader {
+ public:
+  SizeReader(const std::vector<int64_t>& words, Sized& sized) : words_(words), sized_(sized) {}
+
+  void begin(const Node& node) {
+    sized_.arguments.emplace_back();
+    sized_.results.emplace_back();
+    sized_.arguments.back().reserve(node.arguments.size());
+  }
+  void begin_argument(const IValue& argument) { sized_.arguments.back().push_back(argument); }
+  void fixed(int64_t) { ++at_; }
+  void size(int64_t) { sized_.arguments.back().back() = words_.at(at_++); }
+  void number_size(int64_t) { sized_.arguments.back().back() = wrapped(words_.at(at_++)); }
+  void number(double) { ++at_; }
+  void text(const std::string& text) { at_ += 1 + (text.size() + sizeof(int64_t) - 1) / sizeof(int64_t); }
+  void sizes(const std::vector<int64_t>& like) { sized_.arguments.back().back() = read(like.size()).vec(); }
+  void result(std::span<const int64_t> like) { add(sized_.results.back(), like.size()); }
+  void leaf(size_t leaf, std::span<const int64_t> like) {
+    if (sized_.leaves.size() <= leaf) sized_.leaves.resize(leaf + 1);
+    const at::IntArrayRef sizes = read(like.size());
+    sized_.leaves[leaf].assign(sizes.begin(), sizes.end());
+  }
+
+ private:
+  at::IntArrayRef read(size_t count) {
+    const at::IntArrayRef found(words_.data() + at_ + 1, count);
+    at_ += 1 + count;
+    return found;
+  }
+
+  void add(std::vector<Sizes>& all, size_t count) {
+    const at::IntArrayRef sizes = read(count);
+    all.emplace_back(sizes.begin(), sizes.end());
+  }
+
+  static at::Tensor wrapped(int64_t number) {
+    at::Tensor tensor = at::empty({}, at::kLong).fill_(number);
+    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
+  }
+
+  const std::vector<int64_t>& words_;
+  Sized& sized_;
+  size_t at_ = 0;
 };
 
 }  // namespace
 
-Record Batch::record() const {
-  Record record;
-  Writer writer(*this, record);
-  for (const NodeRef& node : nodes_) writer.write(*node);
-  record.fixed(kOutputs);
-  for (const ValueRef& output : outputs_) writer.write(*output);
-  return record;
+Batch::Told Batch::record() const {
+  Told told;
+  RecordWriter words(told.record);
+  Walk<RecordWriter> walk(*this, words);
+  walk.all();
+  told.leaf_sizes = std::move(words.leaf_sizes);
+  return told;
+}
+
+Sized at_sizes(const Batch& batch, const std::vector<int64_t>& words) {
+  Sized sized;
+  SizeReader reader(words, sized);
+  Walk<SizeReader> walk(batch, reader);
+  walk.all();
+  return sized;
 }
 
 }  // namespace weft::device

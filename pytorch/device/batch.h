@@ -30,8 +30,17 @@ class Batch {
   /// The number of a node that hasn't run; or -1 - the number of a leaf.
   int64_t place(const Value& value) const;
 
-  /// Throws recorder::UnsupportedError for an argument that a record can't hold.
-  recorder::Record record() const;
+  /// A word that is the size of a leaf's dim.
+  struct LeafSize {
+    size_t word, leaf, dim;
+  };
+  /// What the batch does, and which words of that are sizes of leaves. Throws recorder::UnsupportedError for an
+  /// argument that a record can't hold.
+  struct Told {
+    recorder::Record record;
+    std::vector<LeafSize> leaf_sizes;
+  };
+  Told record() const;
   /// The first leaf that has no value, since an error came in its place; null if there is none.
   const Value* failed() const;
 
@@ -45,5 +54,15 @@ class Batch {
   std::unordered_map<const Value*, int64_t> leaf_numbers_;
   std::vector<std::vector<ValueRef>> results_;
 };
+
+/// A batch's operations at other sizes.
+struct Sized {
+  std::vector<std::vector<c10::IValue>> arguments;  ///< by node
+  std::vector<std::vector<Sizes>> results;          ///< by node
+  std::vector<Sizes> leaves;
+};
+
+/// `words`: the batch's record at these sizes.
+Sized at_sizes(const Batch& batch, const std::vector<int64_t>& words);
 
 }  // namespace weft::device

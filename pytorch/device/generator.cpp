@@ -44,8 +44,10 @@ c10::IValue generator_on_cpu(const c10::IValue& generator) {
   if (generator.isNone()) return generator;
   const at::Generator given = generator.toGenerator();
   if (!given.defined() || given.device().is_cpu()) return generator;
-  TORCH_CHECK(given.device().type() == c10::DeviceType::PrivateUse1, "Expected a 'weft' device type for generator but "
-              "found '", given.device().type(), "'");
+  TORCH_CHECK(given.device().type() == c10::DeviceType::PrivateUse1,
+              "Expected a 'weft' device type for generator but "
+              "found '",
+              given.device().type(), "'");
   return static_cast<Generator*>(given.unsafeGetGeneratorImpl())->source();
 }
 

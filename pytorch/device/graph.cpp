@@ -33,7 +33,9 @@ Group* root(Group* group) {
   return group;
 }
 
-bool has(const Group& group, uint64_t thread) { return std::ranges::find(group.threads, thread) != group.threads.end(); }
+bool has(const Group& group, uint64_t thread) {
+  return std::ranges::find(group.threads, thread) != group.threads.end();
+}
 
 void add(Group& group, uint64_t thread) {
   if (!has(group, thread)) group.threads.push_back(thread);

@@ -34,11 +34,11 @@ struct Value final : c10::intrusive_ptr_target {
   Sizes sizes;
 
   // Below: changed by whoever runs batches (run.h), under graph_mutex().
-  at::Tensor tensor;               ///< on the CPU, contiguous; undefined while pending
-  c10::intrusive_ptr<Node> maker;  ///< while pending
-  uint32_t result = 0;             ///< which of the maker's
-  std::exception_ptr error;        ///< why there is no tensor and never will be
-  int32_t holders = 0;             ///< storages whose contents it is
+  at::Tensor tensor;                           ///< on the CPU, contiguous; undefined while pending
+  c10::intrusive_ptr<Node> maker;              ///< while pending
+  uint32_t result = 0;                         ///< which of the maker's
+  std::exception_ptr error;                    ///< why there is no tensor and never will be
+  int32_t holders = 0;                         ///< storages whose contents it is
   Value *previous = nullptr, *next = nullptr;  ///< among the pending values that are held
 };
 using ValueRef = c10::intrusive_ptr<Value>;
@@ -48,16 +48,16 @@ struct Node final : c10::intrusive_ptr_target {
   ~Node() override;
 
   const Operator* op = nullptr;
-  /// As the schema has them. A tensor is the number of an operand, a list of tensors the list of theirs (-1 for none); a
-  /// tensor that stands for a Python number is itself.
+  /// As the schema has them. A tensor is the number of an operand, a list of tensors the list of theirs (-1 for none);
+  /// a tensor that stands for a Python number is itself.
   std::vector<c10::IValue> arguments;
   c10::SmallVector<ValueRef, 3> operands;
   /// The types of its results: those of the operation that are no arguments, then the new values of what it writes to.
   std::vector<recorder::ResultShape> results;
   uint64_t serial = 0;  ///< the order in which operations were recorded
   c10::intrusive_ptr<Group> group;
-  uint64_t batch = 0;   ///< the last Batch that it was part of,
-  int64_t place = 0;    ///< and its number there
+  uint64_t batch = 0;  ///< the last Batch that it was part of,
+  int64_t place = 0;   ///< and its number there
 };
 using NodeRef = c10::intrusive_ptr<Node>;
 

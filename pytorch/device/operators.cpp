@@ -141,12 +141,18 @@ Operator make(const c10::OperatorHandle& handle) {
   if (handle.schema().name() == "aten::_unsafe_view" && handle.schema().overload_name().empty())
     op.traits.returns[0].argument = 0;
   for (const auto& argument : handle.schema().arguments()) op.slots.push_back(slot_of(argument.real_type()));
-  for (const Slot slot : op.slots) op.takes_device |= slot == Slot::kDevice;
+  if (handle.schema().name() == "weft::call") op.slots[0] = Slot::kProgram;
+  for (size_t i = 0; i < op.slots.size(); ++i) {
+    const bool is_out = handle.schema().arguments()[i].is_out();
+    op.takes_device |= op.slots[i] == Slot::kDevice;
+    op.is_made_of_numbers &= is_out || (op.slots[i] != Slot::kTensor && op.slots[i] != Slot::kTensors);
+  }
   op.function = own_function(handle.schema().name() + "." + handle.schema().overload_name());
   op.kind = kind_of(op);
   if (op.kind == Kind::kWrites) op.plain = plain_variant(op);
   const std::string& name = handle.schema().name();
-  op.differs_from_meta = handle.schema().overload_name().empty() && differs_from_meta(name);
+  const std::string& overload = handle.schema().overload_name();
+  op.differs_from_meta = (overload.empty() || overload == "no_stats") && differs_from_meta(name);
   op.takes_any_device = name == "aten::index" || name == "aten::index_put" || name == "aten::index_put_" ||
                         name == "aten::_index_put_impl_" || name == "aten::_unsafe_index" || name == "weft::call";
   return op;

@@ -19,7 +19,7 @@ struct Operator {
     kComposite,    ///< made of others (_foreach_add_)
     kOwn           ///< has a function of its own here
   };
-  enum class Slot : uint8_t { kPlain, kTensor, kTensors, kDevice, kGenerator };
+  enum class Slot : uint8_t { kPlain, kTensor, kTensors, kDevice, kGenerator, kProgram };
   using Function = void (*)(const Operator& op, torch::jit::Stack& stack);
 
   c10::OperatorHandle handle;
@@ -30,6 +30,7 @@ struct Operator {
   std::vector<Slot> slots;                   ///< by argument
   bool takes_device = false;                 ///< has an argument that is a device
   bool differs_from_meta = false;  ///< the CPU's kernel gives other sizes or strides than the Meta kernel says
+  bool is_made_of_numbers = true;  ///< takes no tensors, but for those it writes its results to
   bool takes_any_device = false;   ///< operands on the CPU are right beside others on the device
 
   const c10::FunctionSchema& schema() const { return handle.schema(); }

@@ -2,12 +2,15 @@
 
 #include <ATen/ops/scalar_tensor.h>
 
+#include <algorithm>
 #include <list>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "device/replay.h"
+#include "ir/parser.h"
 #include "override/state.h"
+#include "passes/pass_runner.h"
 #include "recorder/recording.h"
 
 namespace weft::device {
@@ -22,6 +25,8 @@ namespace {
 /// Batches that did the same.
 struct Entry {
   Template pattern;
+  Record record;  ///< the first; for batches of other sizes to be compared with
+  std::vector<Batch::LeafSize> leaf_sizes;
   int64_t seen = 0;
   ProgramRef program;                 ///< null until it is compiled
   bool is_refused = false;            ///< there is none
@@ -64,24 +69,24 @@ Entry& add(Entry entry) {
   return programs->entries.front().second;
 }
 
-/// The entry whose pattern the record is an instance of. One that it is but for numbers becomes such a pattern, in which
-/// these are free.
-Entry& entry_of(const Record& record) {
+/// The entry whose pattern the record is an instance of. One that it is but for numbers becomes such a pattern, in
+/// which these are free.
+Entry* entry_of(const Record& record) {
   auto [first, end] = programs->by_structure.equal_range(record.structure());
   for (auto each = first; each != end; ++each) {
     if (!each->second->second.pattern.matches(record)) continue;
     programs->entries.splice(programs->entries.begin(), programs->entries, each->second);
-    return each->second->second;
+    return &each->second->second;
   }
   for (auto each = first; each != end; ++each) {
     Entry& known = each->second->second;
     const auto numbers = known.pattern.differing_numbers(record);
     if (numbers.empty() || known.is_refused) continue;
-    Entry wider{known.pattern, known.seen, nullptr, false, {}};
+    Entry wider{known.pattern, known.record, known.leaf_sizes, known.seen, nullptr, false, {}};
     for (size_t word : numbers) wider.pattern.free_number(word);
-    return add(std::move(wider));
+    return &add(std::move(wider));
   }
-  return add({exactly(record)});
+  return nullptr;
 }
 
 /// By number among the record's numbers, those that are free.
@@ -95,12 +100,25 @@ std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& 
   return ordinals;
 }
 
-void compile(Entry& entry, const Batch& batch, const Record& record) {
+/// Loops in Python, of which the recording has one step after the other, as scans.
+ir::Program rolled(const std::string& text) {
+  ir::Program program = ir::parse(text);
+  constexpr std::string_view kPasses[] = {"drop_derivatives", "cse", "dce", "roll"};
+  passes::run_passes(program, kPasses);
+  return program;
+}
+
+void compile(Entry& entry, const Batch& batch, const Record& record, const Samples* samples = nullptr) {
+  ReplayedProgram made =
+      replayed_program(batch, ordinals_of(entry.pattern.free(), record), programs->decompose, samples);
+  entry.program = torch_operator::intern(rolled(made.text));
+  entry.constants = std::move(made.constants);
+  entry.program->executable();
+}
+
+void compile_or_refuse(Entry& entry, const Batch& batch, const Record& record) {
   try {
-    ReplayedProgram made = replayed_program(batch, ordinals_of(entry.pattern.free(), record), programs->decompose);
-    entry.program = torch_operator::find_program(made.text);
-    entry.constants = std::move(made.constants);
-    entry.program->executable();
+    compile(entry, batch, record);
     ++programs->counts.programs;
   } catch (const std::exception& error) {
     entry.program = nullptr;
@@ -109,30 +127,102 @@ void compile(Entry& entry, const Batch& batch, const Record& record) {
   }
 }
 
+/// A symbol for each size of leaves that differs between two records.
+using Symbols = std::vector<std::pair<int64_t, int64_t>>;
+
+Symbols differing_sizes(const Entry& known, const Record& record) {
+  Symbols symbols;
+  for (const auto& size : known.leaf_sizes) {
+    const std::pair pair(known.record.words()[size.word], record.words()[size.word]);
+    if (pair.first != pair.second && std::ranges::find(symbols, pair) == symbols.end()) symbols.push_back(pair);
+  }
+  return symbols;
+}
+
+/// Whether a size differs that is rather a number of features: the last dim of numbers with fewer than four dims. Code
+/// for one number of these is faster.
+bool other_features(const Entry& known, const Record& record, const Batch& batch) {
+  return std::ranges::any_of(known.leaf_sizes, [&](const Batch::LeafSize& size) {
+    const Value& leaf = *batch.leaves()[size.leaf];
+    const size_t rank = leaf.sizes.size();
+    return known.record.words()[size.word] != record.words()[size.word] && size.dim + 1 == rank && rank >= 2 &&
+           rank < 4 && at::isFloatingType(leaf.dtype);
+  });
+}
+
+/// Values of symbols in two samples: an odd prime, and an even number, so that n // 2 shows; no two pairs equally far
+/// apart, so that n + 1 is of one symbol only.
+constexpr std::pair<int64_t, int64_t> kSamples[] = {{67, 134}, {71, 146}, {73, 158},  {79, 166},
+                                                    {83, 178}, {89, 194}, {101, 214}, {103, 226}};
+
+/// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which; samples
+/// of other sizes must bear it out, at which the operations are done again.
+std::optional<Entry> widened(const Entry& known, const Batch& batch, const Batch::Told& told) try {
+  if (other_features(known, told.record, batch)) return std::nullopt;
+  const Symbols symbols = differing_sizes(known, told.record);
+  if (known.record.kinds() != told.record.kinds() || symbols.empty() || symbols.size() > std::size(kSamples))
+    return std::nullopt;
+  SizeFit guess(symbols, {}, true);
+  const Template first(known.record, told.record, nullptr, guess);
+  std::vector<int64_t> values[2], at_hand;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    values[0].push_back(kSamples[i].first);
+    values[1].push_back(kSamples[i].second);
+    at_hand.push_back(symbols[i].second);
+  }
+  const auto one = first.words(values[0]), two = first.words(values[1]);
+  if (!one || !two) return std::nullopt;
+  SizeFit fit({kSamples, kSamples + symbols.size()}, at_hand, true);
+  Entry wider{Template(told.record.with_sizes(*one), told.record.with_sizes(*two), &told.record, fit), Record(), {}};
+  for (size_t word : first.free()) wider.pattern.free_number(word);
+  if (!wider.pattern.matches(told.record) || !wider.pattern.matches(known.record)) return std::nullopt;
+  const Samples samples{*one, *two, fit};
+  compile(wider, batch, told.record, &samples);
+  ++programs->counts.programs;
+  return wider;
+} catch (...) {
+  return std::nullopt;  // a program for each size
+}
+
+/// A new entry: for all sizes, if the batch is one that was seen before but for sizes.
+Entry& new_entry(const Batch& batch, Batch::Told& told) {
+  auto [first, end] = programs->by_structure.equal_range(told.record.structure());
+  for (auto each = first; each != end; ++each) {
+    const Entry& known = each->second->second;
+    if (known.leaf_sizes.empty() || known.is_refused) continue;
+    if (auto wider = widened(known, batch, told)) return add(*std::move(wider));
+  }
+  Template pattern = exactly(told.record);
+  return add({std::move(pattern), std::move(told.record), std::move(told.leaf_sizes)});
+}
+
 }  // namespace
 
 std::optional<BatchProgram> find_program(const Batch& batch) {
-  std::optional<Record> record;
+  std::optional<Batch::Told> told;
   try {
-    record = batch.record();
+    told = batch.record();
   } catch (const recorder::UnsupportedError& error) {
     override_kernels::report_fallback("device weft", error.what());
     return std::nullopt;
   }
-  Entry& entry = entry_of(*record);
+  Entry* found = entry_of(told->record);
+  const Record record = told->record;
+  Entry& entry = found != nullptr ? *found : new_entry(batch, *told);
   ++entry.seen;
   if (entry.program == nullptr && !entry.is_refused && entry.seen >= programs->compile_at)
-    compile(entry, batch, *record);
+    compile_or_refuse(entry, batch, record);
   if (entry.program == nullptr) {
     ++programs->counts.plain_batches;
     return std::nullopt;
   }
   ++programs->counts.compiled_batches;
-  BatchProgram found{entry.program, {}};
-  for (const ValueRef& leaf : batch.leaves()) found.inputs.push_back(leaf->tensor);
-  for (double number : entry.pattern.free_numbers(*record)) found.inputs.push_back(at::scalar_tensor(number, at::kDouble));
-  found.inputs.insert(found.inputs.end(), entry.constants.begin(), entry.constants.end());
-  return found;
+  BatchProgram program{entry.program, {}};
+  for (const ValueRef& leaf : batch.leaves()) program.inputs.push_back(leaf->tensor);
+  for (double number : entry.pattern.free_numbers(record))
+    program.inputs.push_back(at::scalar_tensor(number, at::kDouble));
+  program.inputs.insert(program.inputs.end(), entry.constants.begin(), entry.constants.end());
+  return program;
 }
 
 void forget_programs() {

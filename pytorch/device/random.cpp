@@ -30,11 +30,18 @@ bool is_fill(const Operator& op) {
   return true;
 }
 
+/// In the same order of memory, in which the kernels draw.
+at::Tensor empty_like(const at::Tensor& tensor) {
+  return dense_sizes(tensor.sizes(), tensor.strides())
+             ? at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type())
+             : at::empty(tensor.sizes(), tensor.scalar_type());
+}
+
 void fill(const Operator& op, Stack& stack) {
   const size_t count = op.arguments();
   Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   const at::Tensor tensor = call[0].toTensor();
-  // In the same order of memory, in which the kernels draw.
+  // With the gaps of its memory too, since the kernels draw otherwise where there are some.
   const at::Tensor drawn = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type());
   call[0] = drawn;
   for (size_t i = 0; i < count; ++i)
@@ -90,10 +97,11 @@ void native_dropout(const Operator& op, Stack& stack) {
     put(stack, op.arguments(), {x.clone(), make_tensor(known(at::ones(x.sizes(), at::kBool)), x.strides())});
     return;
   }
-  at::Tensor kept = at::empty(x.sizes(), x.scalar_type());
+  const at::Tensor kept = empty_like(x);
   kept.bernoulli_(1 - p);
   count_bytes(kept.nbytes());
-  const at::Tensor noise = make_tensor(known(std::move(kept)));
+  at::Tensor noise = make_tensor(kept.scalar_type(), kept.sizes(), kept.strides());
+  if (kept.numel() > 0) write(noise, known(kept.contiguous()));
   const at::Tensor scaled = p < 1 ? noise.div(1 - p) : noise;
   put(stack, op.arguments(), {x.mul(scaled), noise.to(at::kBool)});
 }

@@ -35,8 +35,8 @@ struct Known {
 
 Known zeros{"aten::zeros", ""}, reshape{"aten::reshape", ""}, permute{"aten::permute", ""}, expand{"aten::expand", ""},
     to_copy{"aten::_to_copy", ""}, slice{"aten::slice", "Tensor"}, select{"aten::select", "int"},
-    slice_scatter{"aten::slice_scatter", ""}, select_scatter{"aten::select_scatter", ""}, index{"aten::index", "Tensor"},
-    index_put{"aten::index_put", ""};
+    slice_scatter{"aten::slice_scatter", ""}, select_scatter{"aten::select_scatter", ""},
+    index{"aten::index", "Tensor"}, index_put{"aten::index_put", ""};
 
 ValueRef one(Known& op, std::vector<IValue> arguments, Operands operands, at::ScalarType dtype, at::IntArrayRef sizes) {
   std::vector<ResultShape> results(1);

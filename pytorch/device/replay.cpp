@@ -1,5 +1,6 @@
 #include "device/replay.h"
 
+#include "device/called_program.h"
 #include "device/operators.h"
 #include "lowering/program_of_runs.h"
 
@@ -10,14 +11,17 @@ using recorder::Record;
 using recorder::Recording;
 using Slot = Operator::Slot;
 
-torch::jit::Stack stack_of(const Node& node, const std::function<at::Tensor(const Value&)>& tensor_of) {
+torch::jit::Stack stack_of(const Node& node, const std::vector<IValue>& arguments,
+                           const std::function<at::Tensor(const Value&)>& tensor_of) {
   auto operand = [&](int64_t number) { return tensor_of(*node.operands[static_cast<size_t>(number)]); };
   torch::jit::Stack stack;
-  stack.reserve(node.arguments.size());
+  stack.reserve(arguments.size());
   const auto& parameters = node.op->schema().arguments();
-  for (size_t i = 0; i < node.arguments.size(); ++i) {
-    const IValue& argument = node.arguments[i];
-    if (node.op->slots[i] == Slot::kTensor && argument.isInt()) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const IValue& argument = arguments[i];
+    if (node.op->slots[i] == Slot::kProgram) {
+      stack.emplace_back(called_program(argument).program->text());
+    } else if (node.op->slots[i] == Slot::kTensor && argument.isInt()) {
       stack.emplace_back(operand(argument.toInt()));
     } else if (node.op->slots[i] == Slot::kTensors && argument.isIntList()) {
       auto list = parameters[i].real_type();
@@ -57,8 +61,13 @@ std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack) {
 /// Does the batch's operations again, while `recording` is current.
 class Replay {
  public:
-  Replay(const Batch& batch, Recording& recording) : batch_(batch), values_(batch.nodes().size()) {
-    for (const ValueRef& leaf : batch.leaves()) leaves_.push_back(recording.input(leaf->dtype, leaf->sizes, false));
+  /// `sized`: other sizes than the batch's; null for these.
+  Replay(const Batch& batch, const Sized* sized, Recording& recording)
+      : batch_(batch), sized_(sized), values_(batch.nodes().size()) {
+    for (size_t i = 0; i < batch.leaves().size(); ++i) {
+      const Value& leaf = *batch.leaves()[i];
+      leaves_.push_back(recording.input(leaf.dtype, sized != nullptr ? sized->leaves[i] : leaf.sizes, false));
+    }
   }
 
   std::vector<at::Tensor> run() {
@@ -76,7 +85,8 @@ class Replay {
 
   void run(size_t i) {
     const Node& node = *batch_.nodes()[i];
-    torch::jit::Stack stack = stack_of(node, [&](const Value& value) { return tensor_of(value); });
+    torch::jit::Stack stack = stack_of(node, sized_ != nullptr ? sized_->arguments[i] : node.arguments,
+                                       [&](const Value& value) { return tensor_of(value); });
     std::vector<at::Tensor> written;
     for (size_t argument = 0; argument < stack.size(); ++argument) {
       if (!node.op->traits.writes[argument] || !stack[argument].isTensor()) continue;
@@ -85,6 +95,14 @@ class Replay {
     }
     node.op->handle.callBoxed(&stack);
     values_[i] = results_of(node, stack, written);
+    check_sizes(i);
+  }
+
+  void check_sizes(size_t i) const {
+    if (sized_ == nullptr) return;
+    for (size_t n = 0; n < sized_->results[i].size(); ++n)
+      if (values_[i].at(n).defined() && values_[i][n].sizes() != at::IntArrayRef(sized_->results[i][n]))
+        throw lowering::Mismatch();
   }
 
   /// Those that are no arguments, then what was written.
@@ -99,6 +117,7 @@ class Replay {
   }
 
   const Batch& batch_;
+  const Sized* sized_;
   std::vector<at::Tensor> leaves_;
   std::vector<std::vector<at::Tensor>> values_;
 };
@@ -118,30 +137,49 @@ std::vector<size_t> words_of(const std::vector<size_t>& ordinals, const Record& 
   return words;
 }
 
-lowering::RunsProgram lowered(Recording& recording, const std::vector<size_t>& free, const Decompose& decompose,
-                              bool functional) {
-  lowering::Callbacks callbacks{decompose, nullptr};
-  lowering::LoweredRun run(recording, free, functional, std::move(callbacks));
-  recorder::SizeFit none({}, {}, false);
-  return lowering::program_of_runs({&run}, none, [](const lowering::ExternOperation&) { return std::string(); });
+/// A recording of the batch at sizes of its own or others.
+struct Run {
+  Run(const Batch& batch, const Sized* sized) {
+    Entered entered(recording);
+    Replay replay(batch, sized, recording);
+    recording.finish(replay.run());
+  }
+  Recording recording;
+};
+
+lowering::RunsProgram lowered(const std::vector<std::unique_ptr<Run>>& runs, const std::vector<size_t>& free,
+                              const Decompose& decompose, bool functional, recorder::SizeFit& fit) {
+  std::vector<std::unique_ptr<lowering::LoweredRun>> lowered;
+  std::vector<lowering::LoweredRun*> pointers;
+  for (const auto& run : runs) {
+    Recording& recording = run->recording;
+    lowered.push_back(std::make_unique<lowering::LoweredRun>(recording, words_of(free, recording.record()), functional,
+                                                             lowering::Callbacks{decompose, nullptr}));
+    pointers.push_back(lowered.back().get());
+  }
+  return lowering::program_of_runs(pointers, fit, [](const lowering::ExternOperation&) { return std::string(); });
 }
 
 }  // namespace
 
-ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose) {
+ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
+                                 const Samples* samples) {
   at::AutoGradMode no_grad(false);
-  Recording recording;
-  {
-    Entered entered(recording);
-    Replay replay(batch, recording);
-    recording.finish(replay.run());
+  std::vector<std::unique_ptr<Run>> runs;
+  if (samples != nullptr) {
+    for (const auto* words : {&samples->first, &samples->second}) {
+      const Sized sized = at_sizes(batch, *words);
+      runs.push_back(std::make_unique<Run>(batch, &sized));
+    }
   }
-  const std::vector<size_t> words = words_of(free, recording.record());
+  runs.push_back(std::make_unique<Run>(batch, nullptr));
+  recorder::SizeFit none({}, {}, false);
+  recorder::SizeFit& fit = samples != nullptr ? samples->fit : none;
   lowering::RunsProgram program;
   try {
-    program = lowered(recording, words, decompose, false);
+    program = lowered(runs, free, decompose, false, fit);
   } catch (const lowering::NeedsFunctionalError&) {
-    program = lowered(recording, words, decompose, true);
+    program = lowered(runs, free, decompose, true, fit);
   }
   if (!program.noise.empty()) throw recorder::UnsupportedError("random numbers in a batch");
   return {std::move(program.text), std::move(program.constants)};

@@ -10,13 +10,24 @@ struct ReplayedProgram {
   std::vector<at::Tensor> constants;
 };
 
+/// The words of a batch's record at two samples of the sizes that are symbols, and what knows these symbols.
+struct Samples {
+  std::vector<int64_t> first, second;
+  recorder::SizeFit& fit;
+};
+
 /// The program of a batch: its operations, done again to tensors that hold nothing (pytorch/recorder), lowered as those
 /// of a step are (pytorch/lowering). `free`: which of its numbers are inputs, counted as they stand in its record.
 ///
-/// Throws recorder::UnsupportedError and others where there is no such program.
-ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose);
+/// `samples`: without them the program is for the batch's own sizes.
+///
+/// Throws recorder::UnsupportedError and others where there is no such program; lowering::Mismatch where the results of
+/// operations have other sizes than the samples say.
+ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
+                                 const Samples* samples = nullptr);
 
 /// The operation's arguments with tensors in the place of operands; nothing is undefined but what was.
-torch::jit::Stack stack_of(const Node& node, const std::function<at::Tensor(const Value&)>& tensor_of);
+torch::jit::Stack stack_of(const Node& node, const std::vector<c10::IValue>& arguments,
+                           const std::function<at::Tensor(const Value&)>& tensor_of);
 
 }  // namespace weft::device

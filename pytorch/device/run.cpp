@@ -98,7 +98,7 @@ std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack& stack, c
 void run_node(const Node& node, const std::vector<ValueRef>& results) {
   for (const ValueRef& operand : node.operands)
     if (operand->error) std::rethrow_exception(operand->error);
-  torch::jit::Stack stack = stack_of(node, [](const Value& value) { return value.tensor; });
+  torch::jit::Stack stack = stack_of(node, node.arguments, [](const Value& value) { return value.tensor; });
   std::vector<at::Tensor> written;
   for (size_t i = 0; i < stack.size(); ++i) {
     if (!node.op->traits.writes[i] || !stack[i].isTensor()) continue;

@@ -8,8 +8,8 @@ namespace weft::device {
 /// several threads run one after the other.
 void sync();
 
-/// The value's tensor, contiguous and on the CPU; nobody may change it. Runs what is pending, as sync() does, if the value
-/// is. Throws the error of the operation that should have made it.
+/// The value's tensor, contiguous and on the CPU; nobody may change it. Runs what is pending, as sync() does, if the
+/// value is. Throws the error of the operation that should have made it.
 at::Tensor computed(const ValueRef& value);
 
 /// Runs what is pending if there is more than a batch should hold.

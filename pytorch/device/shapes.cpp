@@ -8,6 +8,7 @@
 #include <bit>
 #include <unordered_map>
 
+#include "device/called_program.h"
 #include "recorder/recording.h"
 
 namespace weft::device {
@@ -29,7 +30,13 @@ class Key {
     words_.clear();
     // The recorder's keys of the same operation have no such word.
     words_.insert(words_.end(), {-op.traits.name, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
-    for (const IValue& argument : arguments) add(argument);
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (op.slots[i] == Operator::Slot::kProgram) {
+        pair(kText, called_program(called_program(arguments[i].toStringView())).number);
+      } else {
+        add(arguments[i]);
+      }
+    }
   }
 
   bool is_complete() const { return is_complete_; }
@@ -58,7 +65,7 @@ class Key {
     if (argument.isDevice()) return words_.push_back(kDevice);
     if (argument.isDouble()) {
       words_.push_back(kDouble);
-      if (!op_.traits.takes_tensors) words_.push_back(std::bit_cast<int64_t>(argument.toDouble()));
+      if (op_.is_made_of_numbers) words_.push_back(std::bit_cast<int64_t>(argument.toDouble()));
       return;
     }
     if (argument.isList()) {

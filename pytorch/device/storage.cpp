@@ -34,8 +34,8 @@ Allocator& the_allocator = *new Allocator();
 c10::Allocator& allocator() { return the_allocator; }
 
 LazyStorage::LazyStorage(c10::SymInt bytes, c10::Allocator* allocator, bool resizable)
-    : StorageImpl(use_byte_size_t(), std::move(bytes), c10::DataPtr(this, nullptr, &c10::detail::deleteNothing, kDevice),
-                  allocator, resizable),
+    : StorageImpl(use_byte_size_t(), std::move(bytes),
+                  c10::DataPtr(this, nullptr, &c10::detail::deleteNothing, kDevice), allocator, resizable),
       sizes_{static_cast<int64_t>(nbytes())} {
   serve_autograd();
 }
@@ -98,7 +98,8 @@ bool is_on_device(const at::Tensor& tensor) {
 }
 
 LazyStorage& storage_of(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.has_storage(), "a tensor of weft.scan's step was kept after the step had returned; it never had a "
+  TORCH_CHECK(tensor.has_storage(),
+              "a tensor of weft.scan's step was kept after the step had returned; it never had a "
               "value");
   return static_cast<LazyStorage&>(*tensor.storage().unsafeGetStorageImpl());
 }
@@ -107,8 +108,7 @@ namespace {
 
 at::Tensor on_storage(c10::Storage storage, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
                       int64_t offset) {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), kKeys, c10::scalarTypeToTypeMeta(dtype));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kKeys, c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return tensor;
 }
@@ -127,8 +127,8 @@ int64_t extent(at::IntArrayRef sizes, at::IntArrayRef strides) {
 
 at::Tensor make_tensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
   const int64_t elements = extent(sizes, strides);
-  auto storage = c10::make_intrusive<LazyStorage>(elements * static_cast<int64_t>(c10::elementSize(dtype)),
-                                                  &allocator(), true);
+  auto storage =
+      c10::make_intrusive<LazyStorage>(elements * static_cast<int64_t>(c10::elementSize(dtype)), &allocator(), true);
   if (auto dense = dense_sizes(sizes, strides)) {
     storage->reshape(dtype, *dense);
   } else {

@@ -68,6 +68,9 @@ void register_kernels(torch::Library& m) {
 }
 
 }  // namespace
+
+void register_cells_on_device(torch::Library& m) { register_kernels(m); }
+
 }  // namespace weft::override_kernels
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) { weft::override_kernels::register_kernels(m); }

@@ -86,6 +86,16 @@ void register_packed(torch::Library& m) {
   m.impl("rnn_relu.data", TORCH_FN((one_state_packed<Cell::kRnnRelu, kRnnReluPacked>)));
 }
 
+/// For the keys of Weft's device, which tensors of a recording have too: with these the composite comes apart.
+template <auto kernel, auto composite_kernel, typename Function = decltype(composite_kernel)>
+struct OnDevice;
+template <auto kernel, auto composite_kernel, typename Result, typename... Arguments>
+struct OnDevice<kernel, composite_kernel, Result (*)(const Tensor&, Arguments...)> {
+  static Result call(const Tensor& input, Arguments... arguments) {
+    return input.is_privateuseone() ? kernel(input, arguments...) : composite_kernel(input, arguments...);
+  }
+};
+
 /// The outputs, or none if the composite would run. Called by python/weft/_patches/rnn_decompositions.py while tracing.
 Tensors try_rnn(std::string_view cell, const Tensor& input, TensorList states, TensorList params, bool has_biases,
                 int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
@@ -98,6 +108,23 @@ Tensors try_rnn(std::string_view cell, const Tensor& input, TensorList states, T
 }
 
 }  // namespace
+
+void register_on_device(torch::Library& m) {
+  using LstmPadded = TwoStates (*)(const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool, bool);
+  using LstmPacked =
+      TwoStates (*)(const Tensor&, const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool);
+  constexpr LstmPadded kLstmPadded = composite::lstm;
+  constexpr LstmPacked kLstmPacked = composite::lstm;
+  m.impl("gru.input", TORCH_FN((OnDevice<one_state<Cell::kGru, kGruPadded>, kGruPadded>::call)));
+  m.impl("lstm.input", TORCH_FN((OnDevice<lstm, kLstmPadded>::call)));
+  m.impl("rnn_tanh.input", TORCH_FN((OnDevice<one_state<Cell::kRnnTanh, kRnnTanhPadded>, kRnnTanhPadded>::call)));
+  m.impl("rnn_relu.input", TORCH_FN((OnDevice<one_state<Cell::kRnnRelu, kRnnReluPadded>, kRnnReluPadded>::call)));
+  m.impl("gru.data", TORCH_FN((OnDevice<one_state_packed<Cell::kGru, kGruPacked>, kGruPacked>::call)));
+  m.impl("lstm.data", TORCH_FN((OnDevice<lstm_packed, kLstmPacked>::call)));
+  m.impl("rnn_tanh.data", TORCH_FN((OnDevice<one_state_packed<Cell::kRnnTanh, kRnnTanhPacked>, kRnnTanhPacked>::call)));
+  m.impl("rnn_relu.data", TORCH_FN((OnDevice<one_state_packed<Cell::kRnnRelu, kRnnReluPacked>, kRnnReluPacked>::call)));
+}
+
 }  // namespace weft::override_kernels
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {

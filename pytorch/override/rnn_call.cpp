@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "operator/signature.h"
+#include "override/state.h"
 
 namespace weft::override_kernels {
 namespace {
@@ -30,9 +31,11 @@ bool equal(const c10::SymInt& a, const c10::SymInt& b) { return a.sym_eq(b).guar
 
 int64_t number(const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); }
 
-/// A dense CPU tensor of that dtype and those sizes?
+bool is_on_engine(const Tensor& tensor) { return tensor.is_cpu() || (tensor.is_privateuseone() && has_device()); }
+
+/// A dense tensor on the CPU or on Weft's device, of that dtype and those sizes?
 bool fits(const Tensor& tensor, DType dtype, std::initializer_list<c10::SymInt> sizes) {
-  if (!tensor.defined() || !tensor.is_cpu() || torch_operator::dtype_of(tensor.scalar_type()) != dtype ||
+  if (!tensor.defined() || !is_on_engine(tensor) || torch_operator::dtype_of(tensor.scalar_type()) != dtype ||
       tensor.layout() != at::kStrided)
     return false;
   auto own = tensor.sym_sizes();
@@ -107,8 +110,9 @@ std::optional<DTypes> dtypes_of(const RnnCall& call, const RnnConfig& config) {
   DTypes types{*x, *h, *c, *weights, *x, *x, *x, std::nullopt};
   const std::array given{*x, *h, *c, *weights};
   const bool none_double = std::ranges::find(given, DType::kF64) == given.end();  // autocast leaves f64 alone
-  if (at::autocast::is_autocast_enabled(at::kCPU) && none_double) {
-    auto low = torch_operator::dtype_of(at::autocast::get_autocast_dtype(at::kCPU));
+  const auto device = call.input.is_privateuseone() ? at::kPrivateUse1 : at::kCPU;
+  if (at::autocast::is_autocast_enabled(device) && none_double) {
+    auto low = torch_operator::dtype_of(at::autocast::get_autocast_dtype(device));
     if (!low || (*low != DType::kBF16 && *low != DType::kF16)) return std::nullopt;
     apply_autocast(types, *low, call, config);
     return types;
@@ -183,7 +187,8 @@ const int64_t* known_batch_sizes(const RnnCall& call) {
   const Tensor& sizes = *call.batch_sizes;
   constexpr c10::DispatchKeySet kWrappers({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
                                            c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched});
-  if (sizes.key_set().has_any(kWrappers) || !sizes.has_storage() || !sizes.is_contiguous()) return nullptr;
+  if (sizes.key_set().has_any(kWrappers) || !sizes.is_cpu() || !sizes.has_storage() || !sizes.is_contiguous())
+    return nullptr;
   return static_cast<const int64_t*>(sizes.const_data_ptr());
 }
 

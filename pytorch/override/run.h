@@ -25,4 +25,8 @@ using AppendMasks = std::function<void(std::vector<at::Tensor>& inputs, int64_t 
 /// between them, which draws the masks that it would draw without Weft.
 std::vector<at::Tensor> run_layers(const RnnConfig& config, const LayerInputs& given, const AppendMasks& masks = {});
 
+/// Register the kernels of aten::gru and its kin, and of single cells, for a key of Weft's device.
+void register_on_device(torch::Library& m);
+void register_cells_on_device(torch::Library& m);
+
 }  // namespace weft::override_kernels

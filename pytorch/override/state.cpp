@@ -14,6 +14,7 @@ namespace weft::override_kernels {
 namespace {
 
 std::atomic<bool> process_switch{settings().enabled};
+std::atomic<bool> device_is_ours{false};
 thread_local int disabled_depth = 0;
 
 /// The warnings given. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
@@ -31,6 +32,9 @@ bool enabled_for_process() { return process_switch.load(std::memory_order_relaxe
 void enter_disabled() { ++disabled_depth; }
 void exit_disabled() { --disabled_depth; }
 bool active() { return disabled_depth == 0 && enabled_for_process(); }
+
+void set_has_device() { device_is_ours = true; }
+bool has_device() { return device_is_ours.load(std::memory_order_relaxed); }
 
 void report_fallback(const std::string& op, const std::string& reason) {
   if (settings().strict) {

@@ -12,6 +12,10 @@ void enter_disabled();
 void exit_disabled();
 bool active();
 
+/// Whether PyTorch's place for a device from outside (PrivateUse1) is Weft's own.
+void set_has_device();
+bool has_device();
+
 /// A call that Weft has no kernel for: counted in the statistics, warned about once a reason; with WEFT_STRICT=1 the
 /// user's error instead.
 void report_fallback(const std::string& op, const std::string& reason);

@@ -132,7 +132,9 @@ Tensors rnn_variant(const Tensor& input, const std::optional<Tensor>& batch_size
   call.recurrent_dropout = recurrent_dropout;
   call.input = batch_first && !batch_sizes ? input.transpose(0, 1).contiguous() : input;
   call.states = states.vec();
-  if (at::autocast::is_autocast_enabled(at::kCPU)) {  // results of other layers may be of the lower type
+  if (at::autocast::is_autocast_enabled(input.is_privateuseone()
+                                            ? at::kPrivateUse1
+                                            : at::kCPU)) {  // results of other layers may be of the lower type
     call.input = call.input.to(params[0].scalar_type());
     for (Tensor& state : call.states) state = state.to(params[0].scalar_type());
   }

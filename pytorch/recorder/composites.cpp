@@ -12,6 +12,7 @@
 #include <ATen/ops/where.h>
 
 #include "operator/aten.h"
+#include "recorder/cells.h"
 #include "recorder/recording.h"
 
 namespace weft::recorder {
@@ -19,28 +20,6 @@ namespace {
 
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
-
-Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh, const OptionalTensor& b_ih,
-                const OptionalTensor& b_hh) {
-  auto from_x = at::linear(x, w_ih, b_ih).chunk(3, -1);
-  auto from_h = at::linear(h, w_hh, b_hh).chunk(3, -1);
-  Tensor r = at::sigmoid(from_x[0] + from_h[0]), z = at::sigmoid(from_x[1] + from_h[1]);
-  Tensor n = at::tanh(from_x[2] + r * from_h[2]);
-  return (h - n) * z + n;
-}
-
-std::tuple<Tensor, Tensor> lstm_cell(const Tensor& x, at::TensorList hx, const Tensor& w_ih, const Tensor& w_hh,
-                                     const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
-  auto gates = (at::linear(x, w_ih, b_ih) + at::linear(hx[0], w_hh, b_hh)).chunk(4, -1);
-  Tensor c = at::sigmoid(gates[1]) * hx[1] + at::sigmoid(gates[0]) * at::tanh(gates[2]);
-  return {at::sigmoid(gates[3]) * at::tanh(c), c};
-}
-
-template <Tensor (*activation)(const Tensor&)>
-Tensor rnn_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh, const OptionalTensor& b_ih,
-                const OptionalTensor& b_hh) {
-  return activation(at::linear(x, w_ih, b_ih) + at::linear(h, w_hh, b_hh));
-}
 
 /// Does not look at the values: an index that is no class gives zeros.
 Tensor one_hot(const Tensor& x, int64_t classes) {
@@ -68,8 +47,8 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   using namespace weft::recorder;
   m.impl("gru_cell", gru_cell);
   m.impl("lstm_cell", lstm_cell);
-  m.impl("rnn_tanh_cell", rnn_cell<at::tanh>);
-  m.impl("rnn_relu_cell", rnn_cell<at::relu>);
+  m.impl("rnn_tanh_cell", rnn_tanh_cell);
+  m.impl("rnn_relu_cell", rnn_relu_cell);
   m.impl("one_hot", one_hot);
   m.impl("cosine_similarity", cosine_similarity);
   m.impl("rrelu", rrelu);

@@ -23,13 +23,13 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
   throw UnsupportedError(op.schema().name() + ": a tensor that is not dense");
 }
 
-/// Operations whose composite kernels, meant for dense tensors, would be taken before the fallback.
+/// Operations of sparse tensors. Where one has a composite kernel too, which is for dense tensors, that would be taken
+/// before the fallback.
 void add_kernels(torch::Library& library, c10::DispatchKey like) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
     if (!name.name.starts_with("aten::") || !op || !op->hasKernelForDispatchKey(like)) continue;
-    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) continue;
     library.impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
   }
 }

@@ -38,6 +38,17 @@ void Record::append(const Record& part) {
   }
 }
 
+Record Record::with_sizes(const std::vector<int64_t>& words) const {
+  Record other;
+  for (size_t i = 0; i < words_.size(); ++i) {
+    if (kinds_[i] == Kind::kFixed)
+      other.fixed(words_[i]);
+    else
+      other.push(kinds_[i] == Kind::kSize ? words.at(i) : words_[i], kinds_[i]);
+  }
+  return other;
+}
+
 Template::Template(const Record& first, const Record& second, const Record* third, SizeFit& sizes)
     : table_(sizes.symbols()), binders_(sizes.count(), SIZE_MAX), structure_(first.structure()) {
   for (const Record* other : {&second, third ? third : &second})
@@ -107,6 +118,20 @@ bool Template::bind(const Record& record, std::vector<int64_t>& values) const {
     values.push_back(*value);
   }
   return true;
+}
+
+std::optional<std::vector<int64_t>> Template::words(const std::vector<int64_t>& symbols) const {
+  std::vector<int64_t> sizes = symbols, found;
+  if (!table_.derive<ir::PlainSizes>(sizes)) return std::nullopt;
+  for (const Word& word : words_) {
+    found.push_back(word.value);
+    if (word.expression < 0) continue;
+    const auto value =
+        ir::SizeTable::evaluate<ir::PlainSizes>(expressions_[static_cast<size_t>(word.expression)], sizes);
+    if (!value) return std::nullopt;
+    found.back() = *value;
+  }
+  return found;
 }
 
 bool Template::compare(const Record& record, std::vector<size_t>* numbers) const {

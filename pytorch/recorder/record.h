@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,9 @@ class Record {
   /// Another record as a part of this one.
   void append(const Record& part);
 
+  /// The record with other words in the place of sizes.
+  Record with_sizes(const std::vector<int64_t>& words) const;
+
   /// Equal for records that differ in sizes and numbers only.
   uint64_t structure() const { return structure_ ^ words_.size(); }
   const std::vector<int64_t>& words() const { return words_; }
@@ -66,6 +70,8 @@ class Template {
 
   /// Whether the record is an instance of this template, for some sizes of the symbols and some free numbers.
   bool matches(const Record& record) const;
+  /// The words of the instance for these values of the symbols; nothing where a size overflows.
+  std::optional<std::vector<int64_t>> words(const std::vector<int64_t>& symbols) const;
   /// The places of the numbers in which the record differs; empty if it matches, or if it differs in anything else.
   std::vector<size_t> differing_numbers(const Record& record) const;
   const std::vector<size_t>& free() const { return free_; }

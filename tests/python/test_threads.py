@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from threads_cases import assert_same_on_all_teams, check_gate, check_relatives, gate, relative, threads
+from threads_cases import (
+    assert_same_on_all_teams,
+    check_gate,
+    check_relatives,
+    gate,
+    is_the_same_on_all_teams_in_pytorch,
+    relative,
+    threads,
+)
 from torch import nn
 
 import weft
@@ -102,4 +110,6 @@ def test_the_cells(name: str) -> None:
         assert_same_on_all_teams(lambda: example(), [], False, name, 1)
         return
     floating = all(value.is_floating_point() for value in example.inputs.values())
-    assert_same_on_all_teams(call, list(example.inputs.values()), floating, name, 1)
+    # The layers around the scan are PyTorch's: on some processors its products differ in the last bit by threads.
+    exactly = is_the_same_on_all_teams_in_pytorch(call, list(example.inputs.values()))
+    assert_same_on_all_teams(call, list(example.inputs.values()), floating, name, 1, exactly=exactly)
