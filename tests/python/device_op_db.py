@@ -2,7 +2,8 @@
 
     python tests/python/device_op_db.py [--dtype bfloat16] [--samples 4] [--compiled] [--share 0/2] [kind ...]
 
-prints for each kind (forward, gradient, in_place, out) how many samples are right, and what the others say.
+prints for each kind (forward, gradient, in_place, out) how many samples are right, what the others say, and what did
+not run as a program.
 """
 
 from __future__ import annotations
@@ -271,6 +272,8 @@ def main() -> None:
                 print(f"{kind} {name_of(op)} {sample}: {' '.join(text.split())[:300]}", flush=True)
     for (kind, what), count in counts.items():
         print(f"= {kind} {what} {count}")
+    for reason, count in sorted(weft.stats()["fallbacks"].items()):
+        print(f"counted {count} {reason.splitlines()[0]}")
 
 
 if __name__ == "__main__":
