@@ -75,7 +75,7 @@ nightly: build  ## what is too long for every change: 2,000 random configuration
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
 	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/test_threads.py
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/test_stale.py
-	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/test_op_sweep.py tests/python/test_modules_db.py --numprocesses $(JOBS) --dist worksteal
+	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/test_op_sweep.py tests/python/test_modules_db.py tests/python/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_RANDOM_STEPS=200 ctest --test-dir $(BUILD) --output-on-failure -R Threads
 	@$(MAKE) sanitize FUZZ_SECONDS=1800
 

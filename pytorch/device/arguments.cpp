@@ -1,13 +1,11 @@
 #include "device/arguments.h"
 
-#include <bit>
-
 #include "device/called_program.h"
 #include "device/generator.h"
 #include "device/run.h"
+#include "device/sparse.h"
 #include "device/storage.h"
 #include "device/views.h"
-#include "recorder/result_shapes.h"
 
 namespace weft::device {
 
@@ -90,80 +88,10 @@ Given take(const Operator& op, at::ArrayRef<IValue> arguments) {
 
 namespace {
 
-enum Tag : int64_t { kNone, kTensor, kWrapped, kInt, kBool, kDouble, kText, kDevice, kList };
-
-/// The operation with its arguments' types, under which shapes are found again.
-class Key {
- public:
-  Key(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) : op_(op), words_(words) {
-    words_.clear();
-    // The recorder's keys of the same operation have no such word.
-    words_.insert(words_.end(), {-op.traits.name, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      if (op.slots[i] == Slot::kProgram) {
-        pair(kText, called_program(called_program(arguments[i].toStringView())).number);
-      } else {
-        add(arguments[i]);
-      }
-    }
-  }
-
-  bool is_complete() const { return is_complete_; }
-
- private:
-  void add(const at::Tensor& tensor) {
-    if (!tensor.defined()) return words_.push_back(kNone);
-    words_.insert(words_.end(),
-                  {is_number(tensor) ? kWrapped : kTensor, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
-    words_.insert(words_.end(), tensor.sizes().begin(), tensor.sizes().end());
-    words_.insert(words_.end(), tensor.strides().begin(), tensor.strides().end());
-  }
-
-  void add(const IValue& argument) {
-    if (argument.isTensor()) return add(argument.toTensor());
-    if (argument.isNone()) return words_.push_back(kNone);
-    if (argument.isBool()) return pair(kBool, static_cast<int64_t>(argument.toBool()));
-    if (argument.isInt()) return pair(kInt, argument.toInt());
-    if (argument.isSymInt()) return pair(kInt, argument.toSymInt().guard_int(__FILE__, __LINE__));
-    if (argument.isDevice()) return words_.push_back(kDevice);
-    if (argument.isDouble()) {
-      words_.push_back(kDouble);
-      if (!op_.traits.takes_tensors) words_.push_back(std::bit_cast<int64_t>(argument.toDouble()));
-      return;
-    }
-    if (argument.isList()) {
-      const auto list = argument.toListRef();
-      pair(kList, static_cast<int64_t>(list.size()));
-      for (const IValue& item : list) add(item);
-      return;
-    }
-    if (!argument.isString()) return static_cast<void>(is_complete_ = false);
-    pair(kText, static_cast<int64_t>(argument.toStringRef().size()));
-    for (const char letter : argument.toStringRef()) words_.push_back(letter);
-  }
-
-  void pair(int64_t tag, int64_t word) { words_.insert(words_.end(), {tag, word}); }
-
-  const Operator& op_;
-  std::vector<int64_t>& words_;
-  bool is_complete_ = true;
-};
-
-}  // namespace
-
-std::shared_ptr<const recorder::ResultShapes> shapes_of(const Operator& op, at::ArrayRef<IValue> arguments) {
-  thread_local std::vector<int64_t> words;
-  const Key key(op, arguments, words);
-  if (!key.is_complete())
-    return std::make_shared<const recorder::ResultShapes>(recorder::compute_shapes(op.handle, arguments));
-  if (auto found = recorder::known_shapes(words)) return found;
-  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
-  return recorder::find_shapes(op.handle, arguments, copy);
+at::Tensor tensor_on_cpu(const at::Tensor& tensor) {
+  if (!is_on_device(tensor)) return tensor;
+  return tensor.layout() == at::kStrided ? computed(read(tensor)) : sparse_on_cpu(tensor);
 }
-
-namespace {
-
-at::Tensor tensor_on_cpu(const at::Tensor& tensor) { return is_on_device(tensor) ? computed(read(tensor)) : tensor; }
 
 }  // namespace
 

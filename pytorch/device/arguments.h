@@ -14,10 +14,6 @@ struct Given {
 /// Takes what the arguments are now. Throws if a tensor is on another device and may not be.
 Given take(const Operator& op, at::ArrayRef<c10::IValue> arguments);
 
-/// The types of the operation's results, by its Meta kernel. Throws the error that PyTorch has for wrong arguments;
-/// c10::NotImplementedError where there is no Meta kernel.
-std::shared_ptr<const recorder::ResultShapes> shapes_of(const Operator& op, at::ArrayRef<c10::IValue> arguments);
-
 /// The arguments as the CPU's kernel takes them: tensors of the device as theirs on the CPU, which must not be changed.
 torch::jit::Stack on_cpu(const Operator& op, at::ArrayRef<c10::IValue> arguments);
 

@@ -78,6 +78,7 @@ void register_backend() {
   c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
   c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);
   recorder::set_otherwise(&call);
+  recorder::set_otherwise_not_dense(&call_not_dense);
   register_recurrent_modules();
   recorder::register_kernels();
   register_autocast();

@@ -6,6 +6,8 @@
 #include "device/random.h"
 #include "device/record.h"
 #include "device/run.h"
+#include "device/shapes.h"
+#include "device/sparse.h"
 #include "device/storage.h"
 #include "device/views.h"
 #include "override/state.h"
@@ -31,9 +33,18 @@ namespace {
 /// All results; for an operation of which none is an argument.
 Results all_results(const std::shared_ptr<const ResultShapes>& shapes) { return {shapes, &shapes->all}; }
 
+/// Those that are no arguments.
+std::vector<ResultShape> flat(const ResultShapes& shapes, const Operator& op) {
+  std::vector<ResultShape> all;
+  for (size_t i = 0; i < shapes.results.size(); ++i)
+    if (!op.traits.returns[i].is_argument) all.insert(all.end(), shapes.results[i].begin(), shapes.results[i].end());
+  return all;
+}
+
 at::Tensor tensor_for(const NodeRef& node, uint32_t result) {
   const ResultShape& shape = (*node->results)[result];
   if (!shape.is_defined) return {};
+  if (c10::multiply_integers(shape.sizes) == 0) return make_tensor(shape.dtype, shape.sizes, shape.strides);
   return make_tensor(result_of(node, result, shape.dtype, shape.sizes), shape.strides);
 }
 
@@ -69,56 +80,55 @@ namespace {
 
 // ---- views
 
-/// A tensor without data on storage of the same size, with the same view of it.
-at::Tensor meta_like(const at::Tensor& tensor) {
-  const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
-  at::Tensor meta = at::detail::empty_meta({bytes / static_cast<int64_t>(tensor.element_size())}, tensor.scalar_type());
-  meta.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-  if (tensor.is_conj()) meta._set_conj(true);
-  if (tensor.is_neg()) meta._set_neg(true);
-  return meta;
-}
-
-at::Tensor view_like(const at::Tensor& base, const at::Tensor& meta) {
-  at::Tensor view = make_view(base, meta.scalar_type(), meta.sizes(), meta.strides(), meta.storage_offset());
-  if (meta.is_conj()) view._set_conj(true);
-  if (meta.is_neg()) view._set_neg(true);
+at::Tensor view_like(const at::Tensor& base, const ViewShape& shape) {
+  at::Tensor view = make_view(base, shape.dtype, shape.sizes, shape.strides, shape.offset);
+  if (shape.is_conj) view._set_conj(true);
+  if (shape.is_neg) view._set_neg(true);
   return view;
 }
 
 void show_view(const Operator& op, Stack& stack) {
-  const size_t count = op.arguments();
+  const auto arguments = torch::jit::last(stack, op.arguments());
   const auto place = static_cast<size_t>(op.traits.returns[0].argument);
-  Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  const at::Tensor base = call[place].toTensor();
+  const at::Tensor base = arguments[place].toTensor();
   // A fake tensor, on its way through PyTorch's own tracing.
   if (base.storage().device_type() == c10::DeviceType::Meta)
     return op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
-  call[place] = meta_like(base);
-  for (IValue& other : call)
-    if (other.isTensor() && other.toTensor().defined() && !other.toTensor().is_meta())
-      other = meta_like(other.toTensor());
-  {
-    c10::impl::ExcludeDispatchKeyGuard without(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call);
-  }
+  const auto shapes = views_of(op, arguments, place);
   Stack results;
-  for (const IValue& result : call) {
-    if (!result.isTensorList()) {
-      results.emplace_back(view_like(base, result.toTensor()));
+  for (size_t i = 0; i < shapes->results.size(); ++i) {
+    if (!shapes->is_list[i]) {
+      results.emplace_back(view_like(base, shapes->results[i][0]));
       continue;
     }
     std::vector<at::Tensor> views;
-    for (const at::Tensor& each : result.toTensorVector()) views.push_back(view_like(base, each));
+    for (const ViewShape& shape : shapes->results[i]) views.push_back(view_like(base, shape));
     results.emplace_back(std::move(views));
   }
-  put(stack, count, std::move(results));
+  put(stack, op.arguments(), std::move(results));
+}
+
+/// transpose_ and its kin: the tensor itself becomes the view.
+void change_view(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const at::Tensor self = arguments[0].toTensor();
+  const auto shapes = views_of(op, arguments, 0);
+  const ViewShape& shape = shapes->results[0][0];
+  self.unsafeGetTensorImpl()->set_sizes_and_strides(shape.sizes, shape.strides, shape.offset);
+  put(stack, op.arguments(), {self});
 }
 
 // ---- operations that change arguments
 
-/// The tensors that the operation writes to, with the shapes that it gives those that it resizes.
-std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes) {
+/// Gives a tensor for a result the shape of the result, which the variant without such a tensor knows best.
+void resize_for(const at::Tensor& out, const ResultShape& shape) {
+  if (out.sizes() != at::IntArrayRef(shape.sizes)) resize(out, shape.sizes, shape.strides);
+}
+
+/// The tensors that the operation writes to, with the shapes that it gives those that it resizes. `plain` are those of
+/// its variant that gives new tensors, if it has one.
+std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes,
+                                   at::ArrayRef<ResultShape> plain) {
   std::vector<at::Tensor> written;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!op.traits.writes[i] || arguments[i].isNone()) continue;
@@ -129,8 +139,12 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
                 "Expected all tensors to be on the same device, but found at least two devices, "
                 "weft:0 and ",
                 tensor.device(), "! (when checking arguments for ", op.schema().name(), ")");
-    for (const auto& [argument, shape] : shapes.resized)
-      if (argument == i) resize(tensor, shape.sizes, shape.strides);
+    if (!plain.empty() && op.schema().arguments()[i].is_out()) {
+      resize_for(tensor, plain[written.size()]);
+    } else {
+      for (const auto& [argument, shape] : shapes.resized)
+        if (argument == i) resize(tensor, shape.sizes, shape.strides);
+    }
     written.push_back(tensor);
   }
   return written;
@@ -145,41 +159,43 @@ Stack with_arguments(const Operator& op, at::ArrayRef<IValue> arguments, Stack o
   return results;
 }
 
+/// As the variant that gives new tensors, which the arguments then become.
+void record_plain(const Operator& op, const ResultShapes& shapes, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const Operator& plain = operator_of(*op.plain);
+  const auto given_to_plain = arguments.slice(0, plain.arguments());
+  const Results types = all_results(shapes_of(plain, given_to_plain));
+  const std::vector<at::Tensor> written = written_by(op, arguments, shapes, *types);
+  for (size_t i = 0; i < written.size(); ++i)
+    TORCH_CHECK(c10::canCast((*types)[i].dtype, written[i].scalar_type()), "result type ", (*types)[i].dtype,
+                " can't be cast to the desired output type ", written[i].scalar_type());
+  Given given = take(plain, given_to_plain);
+  const NodeRef node = record(plain, std::move(given.arguments), std::move(given.operands), types);
+  for (uint32_t i = 0; i < written.size(); ++i) {
+    const ResultShape& shape = (*types)[i];
+    const ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());
+    write(written[i], record_expand(value, written[i].sizes()));
+  }
+  put(stack, op.arguments(), with_arguments(op, arguments, {}));
+}
+
 void record_change(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const auto shapes = shapes_of(op, arguments);
-  const std::vector<at::Tensor> written = written_by(op, arguments, *shapes);
-  Stack own;
-  if (op.plain) {
-    const Operator& plain = operator_of(*op.plain);
-    const auto given_to_plain = arguments.slice(0, plain.arguments());
-    const auto plain_shapes = shapes_of(plain, given_to_plain);
-    Given given = take(plain, given_to_plain);
-    const NodeRef node =
-        record(plain, std::move(given.arguments), std::move(given.operands), all_results(plain_shapes));
-    for (uint32_t i = 0; i < written.size(); ++i) {
-      const ResultShape& shape = (*node->results)[i];
-      ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());
-      write(written[i], record_expand(value, written[i].sizes()));
-    }
-  } else {
-    auto results = std::make_shared<std::vector<ResultShape>>();
-    for (size_t i = 0; i < shapes->results.size(); ++i)
-      if (!op.traits.returns[i].is_argument)
-        results->insert(results->end(), shapes->results[i].begin(), shapes->results[i].end());
-    const size_t first = results->size();
-    for (const at::Tensor& tensor : written) {
-      ResultShape& type = results->emplace_back();
-      type.dtype = tensor.scalar_type();
-      type.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
-    }
-    Given given = take(op, arguments);
-    const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), std::move(results));
-    own = results_of(op, *shapes, node);
-    for (size_t i = 0; i < written.size(); ++i)
-      write(written[i],
-            result_of(node, static_cast<uint32_t>(first + i), written[i].scalar_type(), written[i].sizes()));
+  if (op.plain) return record_plain(op, *shapes, stack);
+  const std::vector<at::Tensor> written = written_by(op, arguments, *shapes, {});
+  auto types = std::make_shared<std::vector<ResultShape>>(flat(*shapes, op));
+  const size_t first = types->size();
+  for (const at::Tensor& tensor : written) {
+    ResultShape& type = types->emplace_back();
+    type.dtype = tensor.scalar_type();
+    type.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
   }
+  Given given = take(op, arguments);
+  const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), std::move(types));
+  Stack own = results_of(op, *shapes, node);
+  for (size_t i = 0; i < written.size(); ++i)
+    write(written[i], result_of(node, static_cast<uint32_t>(first + i), written[i].scalar_type(), written[i].sizes()));
   put(stack, op.arguments(), with_arguments(op, arguments, std::move(own)));
 }
 
@@ -193,7 +209,8 @@ namespace {
 IValue to_device(const IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
-    if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) return value;
+    if (!tensor.defined() || !tensor.device().is_cpu()) return value;
+    if (tensor.layout() != at::kStrided) return sparse_to_device(tensor);
     at::Tensor made = make_tensor(tensor.scalar_type(), tensor.sizes(), tensor.strides());
     if (tensor.numel() > 0) write(made, snapshot(tensor));
     return made;
@@ -226,6 +243,10 @@ class Copies {
   void write_back() {
     for (auto& [tensor, copied] : copies_) {
       if (!is_on_device(tensor)) continue;
+      if (tensor.layout() != at::kStrided) {
+        write_sparse(tensor, copied);
+        continue;
+      }
       if (tensor.sizes() != copied.sizes()) resize(tensor, copied.sizes(), copied.strides());
       write(tensor, snapshot(copied));
     }
@@ -310,6 +331,16 @@ void run_elsewhere(const Operator& op, Stack& stack) {
 
 }  // namespace
 
+void call_not_dense(const c10::OperatorHandle& handle, Stack& stack) {
+  const Operator& op = operator_of(handle);
+  if (is_for_elsewhere(op, stack)) return run_elsewhere(op, stack);
+  // The CPU's kernel reads places that its forward kernel, below autograd here, has not written.
+  TORCH_CHECK_NOT_IMPLEMENTED(op.schema().name() != "aten::_sparse_mm_reduce_impl_backward",
+                              "weft: torch.sparse.mm with a reduction has no gradient on device weft");
+  override_kernels::report_fallback("device weft", op.schema().name() + ": a tensor that is not dense");
+  run_now(op, stack);
+}
+
 void call(const c10::OperatorHandle& handle, Stack& stack) {
   const Operator& op = operator_of(handle);
   if (is_for_elsewhere(op, stack)) return run_elsewhere(op, stack);
@@ -322,6 +353,8 @@ void call(const c10::OperatorHandle& handle, Stack& stack) {
       return draw(op, stack);
     case Kind::kView:
       return show_view(op, stack);
+    case Kind::kViewInPlace:
+      return change_view(op, stack);
     case Kind::kWrites:
       return record_or_run(op, stack, record_change);
     case Kind::kRecorded:

@@ -8,6 +8,9 @@ namespace weft::device {
 /// arguments, at once.
 void call(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
+/// The same where an operand is sparse: runs at once, and is counted.
+void call_not_dense(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+
 /// Runs what is pending and the operation, on the CPU.
 void run_now(const Operator& op, torch::jit::Stack& stack);
 /// Records the operation, whose results are new tensors.

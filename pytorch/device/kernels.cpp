@@ -12,6 +12,7 @@
 #include "device/random.h"
 #include "device/record.h"
 #include "device/run.h"
+#include "device/shapes.h"
 #include "device/storage.h"
 #include "device/views.h"
 #include "recorder/recording_internal.h"
@@ -191,6 +192,22 @@ void native_batch_norm(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), std::move(call));
 }
 
+/// native_batch_norm with tensors for its results.
+void native_batch_norm_out(const Operator& op, Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.arguments());
+  const Operator& plain = operator_named("aten::native_batch_norm", "");
+  Stack call = arguments.slice(0, plain.arguments()).vec();
+  native_batch_norm(plain, call);
+  Stack results;
+  for (size_t i = 0; i < call.size(); ++i) {
+    const at::Tensor out = arguments[plain.arguments() + i].toTensor(), result = call[i].toTensor();
+    if (out.sizes() != result.sizes()) resize(out, result.sizes(), result.strides());
+    copy_into(out, result);
+    results.emplace_back(out);
+  }
+  put(stack, op.arguments(), std::move(results));
+}
+
 using Table = std::unordered_map<std::string, Operator::Function>;
 
 /// Made at load (base/fork.h).
@@ -220,6 +237,7 @@ const Table& table = *new Table{
     {"aten::is_same_size.", is_same_size},
     {"aten::is_set_to.", is_set_to},
     {"aten::native_batch_norm.", native_batch_norm},
+    {"aten::native_batch_norm.out", native_batch_norm_out},
     {"aten::native_dropout.", native_dropout},
     {"aten::_amp_foreach_non_finite_check_and_unscale_.", check_and_unscale},
     {"aten::_amp_update_scale_.", update_scale},

@@ -3,6 +3,7 @@
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/fork.h"
 
@@ -77,13 +78,18 @@ bool gives_views(const Operator& op) {
   return !op.traits.returns.empty();
 }
 
-Kind kind_of(const Operator& op) {
+/// Operations that are made of others, although they are not registered so for every device.
+bool is_composite(const Operator& op) {
   const std::string& name = op.schema().name();
+  if (!op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) return false;
+  if (name == "aten::_pack_padded_sequence") return true;  // reads lengths, which are on the CPU
+  return name.starts_with("aten::_foreach_") || name == "aten::resize_as_";
+}
+
+Kind kind_of(const Operator& op) {
   if (op.function != nullptr) return Kind::kOwn;
-  if (name.starts_with("aten::_foreach_") &&
-      op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
-    return Kind::kComposite;
-  if (name == "aten::_pack_padded_sequence") return Kind::kComposite;  // reads lengths, which are on the CPU
+  if (is_composite(op)) return Kind::kComposite;
+  if (op.handle.hasTag(at::Tag::inplace_view)) return Kind::kViewInPlace;
   if (op.handle.hasTag(at::Tag::nondeterministic_seeded)) return Kind::kDraws;
   if (op.traits.reads_values || op.handle.hasTag(at::Tag::data_dependent_output)) return Kind::kReads;
   if (writes(op)) return Kind::kWrites;
@@ -92,15 +98,62 @@ Kind kind_of(const Operator& op) {
   return Kind::kRecorded;
 }
 
+/// By name. Bags without a mean have no sizes; norms that use running statistics save none, others save them in
+/// bfloat16 where the input is; the matrices that LAPACK gives lie by columns.
+bool differs_from_meta(const std::string& name) {
+  static const std::unordered_set<std::string> names{"aten::native_batch_norm",
+                                                     "aten::_native_batch_norm_legit",
+                                                     "aten::_native_batch_norm_legit_no_training",
+                                                     "aten::_native_batch_norm_legit_functional",
+                                                     "aten::_batch_norm_with_update",
+                                                     "aten::_batch_norm_with_update_functional",
+                                                     "aten::_batch_norm_no_update",
+                                                     "aten::_embedding_bag",
+                                                     "aten::_embedding_bag_forward_only",
+                                                     "aten::_linalg_svd",
+                                                     "aten::linalg_eig",
+                                                     "aten::_fft_r2c",
+                                                     "aten::_fft_c2r",
+                                                     "aten::_fft_c2c",
+                                                     "aten::nonzero_static",
+                                                     "aten::max_unpool2d",
+                                                     "aten::max_unpool3d"};
+  return names.contains(name);
+}
+
+/// Sees that each tensor of a list is a view of an argument, as of unbind's and split's.
+void see_lists_of_views(Operator& op) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < op.traits.returns.size(); ++i) {
+    const auto& result = op.schema().returns()[i];
+    const bool is_list = result.type()->kind() == c10::TypeKind::ListType;
+    if (!is_list || result.alias_info() == nullptr || result.alias_info()->isWrite()) continue;
+    for (size_t argument = 0; argument < arguments.size(); ++argument)
+      if (arguments[argument].alias_info() != nullptr &&
+          arguments[argument].type()->kind() == c10::TypeKind::TensorType)
+        op.traits.returns[i].argument = static_cast<int>(argument);
+  }
+}
+
 Operator make(const c10::OperatorHandle& handle) {
   Operator op{handle, recorder::traits_of(handle)};
+  see_lists_of_views(op);
+  // A view whose schema does not say so: composite operations write their result through it.
+  if (handle.schema().name() == "aten::_unsafe_view" && handle.schema().overload_name().empty())
+    op.traits.returns[0].argument = 0;
   for (const auto& argument : handle.schema().arguments()) op.slots.push_back(slot_of(argument.real_type()));
   if (handle.schema().name() == "weft::call") op.slots[0] = Slot::kProgram;
-  for (const Slot slot : op.slots) op.takes_device |= slot == Slot::kDevice;
+  for (size_t i = 0; i < op.slots.size(); ++i) {
+    const bool is_out = handle.schema().arguments()[i].is_out();
+    op.takes_device |= op.slots[i] == Slot::kDevice;
+    op.is_made_of_numbers &= is_out || (op.slots[i] != Slot::kTensor && op.slots[i] != Slot::kTensors);
+  }
   op.function = own_function(handle.schema().name() + "." + handle.schema().overload_name());
   op.kind = kind_of(op);
   if (op.kind == Kind::kWrites) op.plain = plain_variant(op);
   const std::string& name = handle.schema().name();
+  const std::string& overload = handle.schema().overload_name();
+  op.differs_from_meta = (overload.empty() || overload == "no_stats") && differs_from_meta(name);
   op.takes_any_device = name == "aten::index" || name == "aten::index_put" || name == "aten::index_put_" ||
                         name == "aten::_index_put_impl_" || name == "aten::_unsafe_index" || name == "weft::call";
   return op;

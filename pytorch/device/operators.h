@@ -10,13 +10,14 @@ namespace weft::device {
 /// What the device needs to know of an operation.
 struct Operator {
   enum class Kind : uint8_t {
-    kRecorded,   ///< its results are new tensors
-    kView,       ///< its results are views of its first argument
-    kReads,      ///< its result, or the result's shape, depends on values
-    kDraws,      ///< draws random numbers
-    kWrites,     ///< changes arguments
-    kComposite,  ///< made of others (_foreach_add_)
-    kOwn         ///< has a function of its own here
+    kRecorded,     ///< its results are new tensors
+    kView,         ///< its results are views of one of its arguments
+    kViewInPlace,  ///< shows another part of its argument's storage (transpose_)
+    kReads,        ///< its result, or the result's shape, depends on values
+    kDraws,        ///< draws random numbers
+    kWrites,       ///< changes arguments
+    kComposite,    ///< made of others (_foreach_add_)
+    kOwn           ///< has a function of its own here
   };
   enum class Slot : uint8_t { kPlain, kTensor, kTensors, kDevice, kGenerator, kProgram };
   using Function = void (*)(const Operator& op, torch::jit::Stack& stack);
@@ -28,7 +29,9 @@ struct Operator {
   std::optional<c10::OperatorHandle> plain;  ///< of kWrites: the variant that gives new tensors, of the first arguments
   std::vector<Slot> slots;                   ///< by argument
   bool takes_device = false;                 ///< has an argument that is a device
-  bool takes_any_device = false;             ///< operands on the CPU are right beside others on the device
+  bool differs_from_meta = false;  ///< the CPU's kernel gives other sizes or strides than the Meta kernel says
+  bool is_made_of_numbers = true;  ///< takes no tensors, but for those it writes its results to
+  bool takes_any_device = false;   ///< operands on the CPU are right beside others on the device
 
   const c10::FunctionSchema& schema() const { return handle.schema(); }
   size_t arguments() const { return slots.size(); }

@@ -43,7 +43,8 @@ void fill(const Operator& op, Stack& stack) {
   const at::Tensor tensor = call[0].toTensor();
   TORCH_CHECK(is_on_device(tensor), "Expected a '", tensor.device().type(),
               "' device type for generator but found 'weft'");
-  const at::Tensor drawn = empty_like(tensor);
+  // With the gaps of its memory too, since the kernels draw otherwise where there are some.
+  const at::Tensor drawn = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type());
   call[0] = drawn;
   for (size_t i = 0; i < count; ++i)
     if (op.slots[i] == Slot::kGenerator) call[i] = generator_on_cpu(call[i]);

@@ -135,7 +135,10 @@ void run_batch(Batch& batch) {
     if (auto found = find_program(batch)) {
       try {
         auto results = torch_operator::call_cpu(*found->program, found->inputs, torch_operator::Donated::kCopied);
-        for (size_t i = 0; i < results.size(); ++i) set_tensor(*batch.outputs()[i], std::move(results[i]));
+        for (size_t i = 0; i < results.size(); ++i) {
+          Value& value = *batch.outputs()[i];
+          set_tensor(value, results[i].to(value.dtype));  // the lowering keeps some statistics in float32
+        }
         return;
       } catch (const c10::OutOfMemoryError&) {
         throw;

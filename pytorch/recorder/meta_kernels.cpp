@@ -119,6 +119,7 @@ Tensor cat(at::TensorList tensors, int64_t dim) { return at::meta::cat(at::ITens
 
 /// For relu and abs, which have no Meta function in C++. Like neg, they refuse bools.
 Tensor like(const Tensor& x) { return at::meta::neg(x); }
+Tensor absolute(const Tensor& x) { return like(x).to(at::toRealValueType(x.scalar_type())); }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   Tensor undefined;
@@ -377,7 +378,7 @@ const Table& table = *[] {
   add_structured(*all);
   all->add("cat", "", cat);
   all->add("relu", "", like);
-  all->add("abs", "", like);
+  all->add("abs", "", absolute);
   all->add("where", "self", where);
   all->add("add", "Scalar", add_number);
   all->add("sub", "Scalar", sub_number);

@@ -127,10 +127,14 @@ std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key
 std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
                                                 const std::vector<int64_t>& key) {
   auto shapes = std::make_shared<const ResultShapes>(compute_shapes(op, arguments));
+  remember_shapes(key, shapes);
+  return shapes;
+}
+
+void remember_shapes(const std::vector<int64_t>& key, std::shared_ptr<const ResultShapes> shapes) {
   std::lock_guard lock(cache.mutex);
   if (cache.shapes.size() >= kMostShapes) cache.shapes.clear();
-  cache.shapes.emplace(key, shapes);
-  return shapes;
+  cache.shapes.emplace(key, std::move(shapes));
 }
 
 }  // namespace weft::recorder

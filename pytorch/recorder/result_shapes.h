@@ -33,7 +33,10 @@ std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key
 std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
                                                 const std::vector<int64_t>& key);
 
-/// The same without the cache.
+/// Keeps shapes, to be found by known_shapes.
+void remember_shapes(const std::vector<int64_t>& key, std::shared_ptr<const ResultShapes> shapes);
+
+/// The same as find_shapes without the cache.
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments);
 
 }  // namespace weft::recorder

@@ -28,6 +28,8 @@ int64_t operations_generation();
 /// What handles operations that arrive while nothing is recorded: those on tensors of the device.
 using Otherwise = void (*)(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 void set_otherwise(Otherwise otherwise);
+/// The same where an operand is sparse.
+void set_otherwise_not_dense(Otherwise otherwise);
 
 /// Routes operations to the recorder while a recording is current: all that are defined, and at later calls those that
 /// were defined since.

@@ -1,0 +1,219 @@
+// The types of operations' results, found by PyTorch's Meta kernels and found again by the types of the arguments.
+
+#include "device/shapes.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <bit>
+#include <unordered_map>
+
+#include "device/called_program.h"
+#include "recorder/recording.h"
+
+namespace weft::device {
+
+using c10::IValue;
+using recorder::ResultShapes;
+using torch::jit::Stack;
+
+namespace {
+
+bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
+
+enum Tag : int64_t { kNone, kTensor, kWrapped, kInt, kBool, kDouble, kText, kDevice, kList };
+
+/// The operation with its arguments' types, under which shapes are found again.
+class Key {
+ public:
+  Key(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) : op_(op), words_(words) {
+    words_.clear();
+    // The recorder's keys of the same operation have no such word.
+    words_.insert(words_.end(), {-op.traits.name, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (op.slots[i] == Operator::Slot::kProgram) {
+        pair(kText, called_program(called_program(arguments[i].toStringView())).number);
+      } else {
+        add(arguments[i]);
+      }
+    }
+  }
+
+  bool is_complete() const { return is_complete_; }
+
+  /// Where the tensor lies, which a view of it depends on.
+  void add_place(const at::Tensor& tensor) {
+    words_.insert(words_.end(), {tensor.storage_offset(), static_cast<int64_t>(tensor.storage().nbytes()),
+                                 (tensor.is_conj() ? 1 : 0) + (tensor.is_neg() ? 2 : 0)});
+  }
+
+ private:
+  void add(const at::Tensor& tensor) {
+    if (!tensor.defined()) return words_.push_back(kNone);
+    words_.insert(words_.end(),
+                  {is_number(tensor) ? kWrapped : kTensor, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
+    words_.insert(words_.end(), tensor.sizes().begin(), tensor.sizes().end());
+    words_.insert(words_.end(), tensor.strides().begin(), tensor.strides().end());
+  }
+
+  void add(const IValue& argument) {
+    if (argument.isTensor()) return add(argument.toTensor());
+    if (argument.isNone()) return words_.push_back(kNone);
+    if (argument.isBool()) return pair(kBool, static_cast<int64_t>(argument.toBool()));
+    if (argument.isInt()) return pair(kInt, argument.toInt());
+    if (argument.isSymInt()) return pair(kInt, argument.toSymInt().guard_int(__FILE__, __LINE__));
+    if (argument.isDevice()) return words_.push_back(kDevice);
+    if (argument.isDouble()) {
+      words_.push_back(kDouble);
+      if (op_.is_made_of_numbers) words_.push_back(std::bit_cast<int64_t>(argument.toDouble()));
+      return;
+    }
+    if (argument.isList()) {
+      const auto list = argument.toListRef();
+      pair(kList, static_cast<int64_t>(list.size()));
+      for (const IValue& item : list) add(item);
+      return;
+    }
+    if (!argument.isString()) return static_cast<void>(is_complete_ = false);
+    pair(kText, static_cast<int64_t>(argument.toStringRef().size()));
+    for (const char letter : argument.toStringRef()) words_.push_back(letter);
+  }
+
+  void pair(int64_t tag, int64_t word) { words_.insert(words_.end(), {tag, word}); }
+
+  const Operator& op_;
+  std::vector<int64_t>& words_;
+  bool is_complete_ = true;
+};
+
+/// Below autograd and the caller's modes, unseen by a recording.
+struct Aside {
+  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
+                                        c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView};
+  at::AutoGradMode no_grad{false};
+  recorder::Recording* recording = recorder::Recording::suspend();
+  ~Aside() { recorder::Recording::resume(recording); }
+};
+
+IValue zeros_like(const IValue& argument) {
+  if (argument.isTensor()) {
+    const at::Tensor& tensor = argument.toTensor();
+    if (!tensor.defined() || is_number(tensor)) return argument;
+    return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type()).zero_();
+  }
+  if (argument.isDevice()) return c10::Device(c10::kCPU);
+  return argument;
+}
+
+/// Corrects the types to what the CPU's kernel makes of zeros.
+void try_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, ResultShapes& shapes) {
+  const Aside aside;
+  Stack call;
+  for (const IValue& argument : arguments) call.push_back(zeros_like(argument));
+  try {
+    op.handle.callBoxed(&call);
+  } catch (const c10::Error&) {
+    return;
+  }
+  for (size_t i = 0; i < call.size(); ++i) {
+    if (!call[i].isTensor() || !call[i].toTensor().defined()) continue;
+    const at::Tensor& tensor = call[i].toTensor();
+    recorder::ResultShape& shape = shapes.results[i][0];
+    shape.dtype = tensor.scalar_type();
+    shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+    shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  }
+}
+
+ResultShapes computed_shapes(const Operator& op, at::ArrayRef<IValue> arguments) {
+  ResultShapes shapes = recorder::compute_shapes(op.handle, arguments);
+  if (!op.differs_from_meta) return shapes;
+  try_on_cpu(op, arguments, shapes);
+  shapes.all.clear();
+  for (const auto& found : shapes.results) shapes.all.insert(shapes.all.end(), found.begin(), found.end());
+  return shapes;
+}
+
+}  // namespace
+
+std::shared_ptr<const ResultShapes> shapes_of(const Operator& op, at::ArrayRef<IValue> arguments) {
+  thread_local std::vector<int64_t> words;
+  const Key key(op, arguments, words);
+  if (!key.is_complete()) return std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
+  if (auto found = recorder::known_shapes(words)) return found;
+  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
+  auto shapes = std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
+  recorder::remember_shapes(copy, shapes);
+  return shapes;
+}
+
+namespace {
+
+/// A tensor without data on storage of the same size, with the same view of it.
+at::Tensor meta_like(const at::Tensor& tensor) {
+  const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+  at::Tensor meta = at::detail::empty_meta({bytes / static_cast<int64_t>(tensor.element_size())}, tensor.scalar_type());
+  meta.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  if (tensor.is_conj()) meta._set_conj(true);
+  if (tensor.is_neg()) meta._set_neg(true);
+  return meta;
+}
+
+ViewShape shape_of(const at::Tensor& meta) {
+  ViewShape shape{meta.scalar_type(), {}, {}, meta.storage_offset(), meta.is_conj(), meta.is_neg()};
+  shape.sizes.assign(meta.sizes().begin(), meta.sizes().end());
+  shape.strides.assign(meta.strides().begin(), meta.strides().end());
+  return shape;
+}
+
+std::shared_ptr<const ViewShapes> compute_views(const Operator& op, at::ArrayRef<IValue> arguments) {
+  Stack call;
+  for (const IValue& argument : arguments) {
+    const bool is_tensor = argument.isTensor() && argument.toTensor().defined() && !argument.toTensor().is_meta();
+    call.push_back(is_tensor ? IValue(meta_like(argument.toTensor())) : argument);
+  }
+  {
+    const Aside aside;
+    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call);
+  }
+  auto views = std::make_shared<ViewShapes>();
+  for (const IValue& result : call) {
+    auto& shapes = views->results.emplace_back();
+    views->is_list.push_back(!result.isTensor());
+    if (result.isTensor()) {
+      shapes.push_back(shape_of(result.toTensor()));
+    } else {
+      for (const at::Tensor& each : result.toTensorVector()) shapes.push_back(shape_of(each));
+    }
+  }
+  return views;
+}
+
+struct Hash {
+  size_t operator()(const std::vector<int64_t>& key) const {
+    uint64_t hash = key.size();
+    for (const int64_t word : key) hash = (std::rotl(hash, 5) ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15U;
+    return hash ^ (hash >> 32U);
+  }
+};
+
+/// A bounded cache, of each thread: looking up a view takes as long as making its tensor.
+constexpr size_t kMostViews = 1U << 12U;
+
+}  // namespace
+
+std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<IValue> arguments, size_t base) {
+  thread_local std::vector<int64_t> words;
+  thread_local std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ViewShapes>, Hash> known;
+  Key key(op, arguments, words);
+  if (!key.is_complete()) return compute_views(op, arguments);
+  key.add_place(arguments[base].toTensor());
+  if (auto found = known.find(words); found != known.end()) return found->second;
+  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
+  auto views = compute_views(op, arguments);
+  if (known.size() >= kMostViews) known.clear();
+  known.emplace(copy, views);
+  return views;
+}
+
+}  // namespace weft::device

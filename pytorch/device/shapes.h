@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+
+#include "device/graph.h"
+#include "device/operators.h"
+
+namespace weft::device {
+
+/// The types of the operation's results, by its Meta kernel. Throws the error that PyTorch has for wrong arguments;
+/// c10::NotImplementedError where there is no Meta kernel.
+std::shared_ptr<const recorder::ResultShapes> shapes_of(const Operator& op, at::ArrayRef<c10::IValue> arguments);
+
+/// How a view shows its base's storage.
+struct ViewShape {
+  at::ScalarType dtype;
+  Sizes sizes, strides;
+  int64_t offset;
+  bool is_conj, is_neg;
+};
+
+struct ViewShapes {
+  std::vector<std::vector<ViewShape>> results;  ///< for each return: the views of a list, or one
+  std::vector<bool> is_list;
+};
+
+/// What an operation on the argument `base` shows of its storage. Throws what PyTorch throws.
+std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<c10::IValue> arguments, size_t base);
+
+}  // namespace weft::device
