@@ -73,7 +73,9 @@ def sync(wait: bool = True) -> None:
     `wait`: taken for programs written for other lazy devices; results are there when it returns either way.
 
     Raises:
-        RuntimeError: out of memory. An operation's own error comes when its result is read.
+        RuntimeError: out of memory.
+        Exception: the error of an operation, where it would have changed a tensor in place, such as a parameter, which
+            keeps its value. Any other error comes when the result is read.
     """
     _C.device_sync()
 

@@ -13,9 +13,9 @@ using at::IntArrayRef, at::Scalar, at::ScalarType, at::Tensor;  // the lists wri
 /// PyTorch's refusal, in its words, by the kernel that it has for CUDA.
 Tensor refuse_binary_cross_entropy(const Tensor& self, const Tensor& target, const std::optional<Tensor>& weight,
                                    int64_t reduction) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("aten::binary_cross_entropy", "")
-                             .typed<decltype(refuse_binary_cross_entropy)>();
+  const auto op = c10::Dispatcher::singleton()
+                      .findSchemaOrThrow("aten::binary_cross_entropy", "")
+                      .typed<decltype(refuse_binary_cross_entropy)>();
   return op.redispatch(c10::DispatchKeySet(c10::DispatchKey::AutocastCUDA), self, target, weight, reduction);
 }
 
@@ -59,8 +59,8 @@ void add_layers(torch::Library& m) {
 void register_autocast() {
   constexpr auto kKey = c10::DispatchKey::AutocastPrivateUse1;
   // Never destroyed: the kernels stay as long as the process.
-  static torch::Library& all = *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-  static torch::Library& aten = *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  auto& all = *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  auto& aten = *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
   all.fallback(torch::CppFunction::makeFallthrough());
   add_lists(aten);
   add_layers(aten);

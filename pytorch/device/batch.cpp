@@ -41,6 +41,37 @@ Batch::Batch(std::vector<ValueRef> outputs) : serial_(++batches), outputs_(std::
   for (const NodeRef& node : nodes_)
     for (const ValueRef& operand : node->operands) place(operand);
   for (const ValueRef& output : outputs_) place(output);
+  find_donations();
+}
+
+ValueRef Batch::replaced(size_t output) const {
+  const Value& value = *outputs_[output];
+  const auto found = leaf_numbers_.find(value.replaces);
+  if (found == leaf_numbers_.end()) return {};
+  const ValueRef& leaf = leaves_[static_cast<size_t>(found->second)];
+  return leaf->dtype == value.dtype && leaf->sizes == value.sizes ? leaf : ValueRef();
+}
+
+void Batch::find_donations() {
+  std::vector<bool> is_taken(leaves_.size(), false);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    ValueRef old = replaced(i);
+    if (!old) continue;
+    const auto leaf = static_cast<size_t>(leaf_numbers_.at(old.get()));
+    old.reset();
+    if (is_taken[leaf] || !is_dead(leaf)) continue;
+    is_taken[leaf] = true;
+    donations_.push_back({leaf, i});
+  }
+}
+
+/// Whether only the batch has the leaf, and only the leaf its memory.
+bool Batch::is_dead(size_t leaf) const {
+  const Value& value = *leaves_[leaf];
+  const at::Tensor& tensor = value.tensor;
+  return tensor.defined() && value.holders == 0 && leaves_[leaf].use_count() == leaf_reads_[leaf] + 1 &&
+         tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.nbytes() > 0 &&
+         tensor.storage().nbytes() == tensor.nbytes();
 }
 
 void Batch::visit(const ValueRef& value, std::vector<Node*>& open) {
@@ -51,7 +82,9 @@ void Batch::visit(const ValueRef& value, std::vector<Node*>& open) {
 }
 
 void Batch::add_leaf(const ValueRef& value) {
-  if (leaf_numbers_.emplace(value.get(), leaves_.size()).second) leaves_.push_back(value);
+  const auto [found, is_new] = leaf_numbers_.emplace(value.get(), leaves_.size());
+  if (is_new) leaves_.push_back(value), leaf_reads_.push_back(0);
+  ++leaf_reads_[static_cast<size_t>(found->second)];
 }
 
 void Batch::done(size_t node) {
@@ -72,7 +105,7 @@ const Value* Batch::failed() const {
 namespace {
 
 enum Word : int64_t { kNone, kOperand, kNumberTensor, kInt, kBool, kDouble, kInts, kDoubles, kText, kList, kOther };
-enum Part : int64_t { kOutputs = -1 };
+enum Part : int64_t { kOutputs = -1, kDonations = -2 };
 
 /// Goes through a batch in the order in which its record tells of it. `Words` takes each word in turn.
 template <typename Words>
@@ -84,6 +117,11 @@ class Walk {
     for (const NodeRef& node : batch_.nodes()) tell(*node);
     words_.fixed(kOutputs);
     for (const ValueRef& output : batch_.outputs()) tell(*output);
+    words_.fixed(kDonations);
+    for (const ir::Donation& donation : batch_.donations()) {
+      words_.fixed(static_cast<int64_t>(donation.input));
+      words_.fixed(static_cast<int64_t>(donation.result));
+    }
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/graph.h"
+#include "ir/program.h"
 #include "recorder/record.h"
 
 namespace weft::device {
@@ -24,6 +25,11 @@ class Batch {
   const std::vector<ValueRef>& outputs() const { return outputs_; }
   /// Values that are known, in the order in which they are read first.
   const std::vector<ValueRef>& leaves() const { return leaves_; }
+  /// The leaf that an output takes the place of in its storage; null if that is none.
+  ValueRef replaced(size_t output) const;
+  /// Leaves whose memory nobody has when the batch has run, each with the output that takes their place: the old and
+  /// the new value of a parameter.
+  const std::vector<ir::Donation>& donations() const { return donations_; }
   /// A node's results; null for those that nobody has.
   std::span<const ValueRef> results(size_t node) const {
     return {results_.data() + first_result_[node], results_.data() + first_result_[node + 1]};
@@ -50,12 +56,16 @@ class Batch {
  private:
   void visit(const ValueRef& value, std::vector<Node*>& open);
   void add_leaf(const ValueRef& value);
+  void find_donations();
+  bool is_dead(size_t leaf) const;
 
   uint64_t serial_;
   std::vector<NodeRef> nodes_;
   std::vector<ValueRef> outputs_, leaves_;
   std::unordered_map<const Value*, int64_t> leaf_numbers_;
-  std::vector<ValueRef> results_;       ///< of all nodes
+  std::vector<uint32_t> leaf_reads_;
+  std::vector<ir::Donation> donations_;
+  std::vector<ValueRef> results_;     ///< of all nodes
   std::vector<size_t> first_result_;  ///< by node
 };
 

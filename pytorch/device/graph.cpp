@@ -165,6 +165,7 @@ void set_tensor(Value& value, at::Tensor tensor) {
   NodeRef maker;  // goes when the lock is free
   std::lock_guard lock(graph.mutex);
   value.tensor = std::move(tensor);
+  value.error = nullptr;
   maker = std::move(value.maker);
   if (value.holders > 0) add_bytes(value);
   if (is_linked(value)) unlink(value);

@@ -41,6 +41,7 @@ struct Value final : c10::intrusive_ptr_target {
   uint32_t result = 0;                         ///< which of the maker's
   std::exception_ptr error;                    ///< why there is no tensor and never will be
   int32_t holders = 0;                         ///< storages whose contents it is
+  const Value* replaces = nullptr;             ///< what was known last in the storage that it came to; may be gone
   Value *previous = nullptr, *next = nullptr;  ///< among the pending values that are held
 };
 using ValueRef = c10::intrusive_ptr<Value>;
@@ -77,7 +78,7 @@ void connect(Node& node);
 void hold(Value& value);
 void release(Value& value);
 
-/// Gives a pending value its tensor, or the reason why it has none.
+/// Gives a value its tensor, or the reason why it has none.
 void set_tensor(Value& value, at::Tensor tensor);
 void set_error(Value& value, std::exception_ptr error);
 

@@ -98,28 +98,28 @@ Kind kind_of(const Operator& op) {
   return Kind::kRecorded;
 }
 
+/// Made at load (base/fork.h).
+const auto& names_that_differ = *new std::unordered_set<std::string>{"aten::native_batch_norm",
+                                                                     "aten::_native_batch_norm_legit",
+                                                                     "aten::_native_batch_norm_legit_no_training",
+                                                                     "aten::_native_batch_norm_legit_functional",
+                                                                     "aten::_batch_norm_with_update",
+                                                                     "aten::_batch_norm_with_update_functional",
+                                                                     "aten::_batch_norm_no_update",
+                                                                     "aten::_embedding_bag",
+                                                                     "aten::_embedding_bag_forward_only",
+                                                                     "aten::_linalg_svd",
+                                                                     "aten::linalg_eig",
+                                                                     "aten::_fft_r2c",
+                                                                     "aten::_fft_c2r",
+                                                                     "aten::_fft_c2c",
+                                                                     "aten::nonzero_static",
+                                                                     "aten::max_unpool2d",
+                                                                     "aten::max_unpool3d"};
+
 /// By name. Bags without a mean have no sizes; norms that use running statistics save none, others save them in
 /// bfloat16 where the input is; the matrices that LAPACK gives lie by columns.
-bool differs_from_meta(const std::string& name) {
-  static const std::unordered_set<std::string> names{"aten::native_batch_norm",
-                                                     "aten::_native_batch_norm_legit",
-                                                     "aten::_native_batch_norm_legit_no_training",
-                                                     "aten::_native_batch_norm_legit_functional",
-                                                     "aten::_batch_norm_with_update",
-                                                     "aten::_batch_norm_with_update_functional",
-                                                     "aten::_batch_norm_no_update",
-                                                     "aten::_embedding_bag",
-                                                     "aten::_embedding_bag_forward_only",
-                                                     "aten::_linalg_svd",
-                                                     "aten::linalg_eig",
-                                                     "aten::_fft_r2c",
-                                                     "aten::_fft_c2r",
-                                                     "aten::_fft_c2c",
-                                                     "aten::nonzero_static",
-                                                     "aten::max_unpool2d",
-                                                     "aten::max_unpool3d"};
-  return names.contains(name);
-}
+bool differs_from_meta(const std::string& name) { return names_that_differ.contains(name); }
 
 /// Sees that each tensor of a list is a view of an argument, as of unbind's and split's.
 void see_lists_of_views(Operator& op) {

@@ -1,6 +1,7 @@
 #include "device/programs.h"
 
 #include <ATen/ops/scalar_tensor.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <list>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "device/replay.h"
 #include "ir/parser.h"
+#include "ir/verifier.h"
 #include "override/state.h"
 #include "passes/pass_runner.h"
 #include "recorder/recording.h"
@@ -114,30 +116,41 @@ std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& 
   return ordinals;
 }
 
-/// Loops in Python, of which the recording has one step after the other, as scans.
-ir::Program rolled(const std::string& text) {
+/// Loops in Python, of which the recording has one step after the other, become scans. Outputs take the memory of
+/// leaves.
+ir::Program rolled(const std::string& text, const Batch& batch) {
   ir::Program program = ir::parse(text);
   constexpr std::string_view kPasses[] = {"drop_derivatives", "cse", "dce", "roll"};
   passes::run_passes(program, kPasses);
+  program.donations = batch.donations();
+  ir::verify(program);
   return program;
 }
 
 void compile(Entry& entry, const Batch& batch, const Record& record, const Samples* samples = nullptr) {
   ReplayedProgram made =
       replayed_program(batch, ordinals_of(entry.pattern.free(), record), programs->decompose, samples);
-  entry.program = torch_operator::intern(rolled(made.text));
+  entry.program = torch_operator::intern(rolled(made.text, batch));
   entry.constants = std::move(made.constants);
   entry.program->executable();
+  // Running one by one has left the heap full of holes that the program, which has its own memory, won't fill.
+  malloc_trim(0);
+}
+
+void refuse(Entry& entry, const std::string& reason) {
+  entry.program = nullptr;
+  entry.is_refused = true;
+  override_kernels::report_fallback("device weft", reason);
 }
 
 void compile_or_refuse(Entry& entry, const Batch& batch, const Record& record) {
   try {
     compile(entry, batch, record);
     ++programs->counts.programs;
+  } catch (const c10::Error& error) {
+    refuse(entry, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    entry.program = nullptr;
-    entry.is_refused = true;
-    override_kernels::report_fallback("device weft", error.what());
+    refuse(entry, error.what());
   }
 }
 

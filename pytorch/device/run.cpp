@@ -112,6 +112,21 @@ void run_node(const Node& node, std::span<const ValueRef> results) {
     if (results[i]) set_tensor(*results[i], as_recorded(tensors.at(i), *results[i], node));
 }
 
+/// Tensors that were to be changed by what has failed keep the values that they had, as after an error in eager mode,
+/// and the error is raised. Parameters survive a wrong index.
+void keep_replaced(const Batch& batch) {
+  std::exception_ptr error;
+  for (size_t i = 0; i < batch.outputs().size(); ++i) {
+    Value& value = *batch.outputs()[i];
+    if (!value.error) continue;
+    const ValueRef old = batch.replaced(i);
+    if (!old || !old->tensor.defined()) continue;
+    error = value.error;
+    set_tensor(value, old->tensor);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
 /// An operation that raises an error leaves it in the place of its results, for whoever reads these.
 void run_one_by_one(Batch& batch) {
   for (size_t i = 0; i < batch.nodes().size(); ++i) {
@@ -126,6 +141,7 @@ void run_one_by_one(Batch& batch) {
     }
     batch.done(i);
   }
+  keep_replaced(batch);
 }
 
 void run_batch(Batch& batch) {
@@ -134,7 +150,7 @@ void run_batch(Batch& batch) {
   if (batch.failed() == nullptr) {
     if (auto found = find_program(batch)) {
       try {
-        auto results = torch_operator::call_cpu(*found->program, found->inputs, torch_operator::Donated::kCopied);
+        auto results = torch_operator::call_cpu(*found->program, found->inputs, torch_operator::Donated::kTaken);
         for (size_t i = 0; i < results.size(); ++i) {
           Value& value = *batch.outputs()[i];
           set_tensor(value, results[i].to(value.dtype));  // the lowering keeps some statistics in float32
@@ -143,7 +159,8 @@ void run_batch(Batch& batch) {
       } catch (const c10::OutOfMemoryError&) {
         throw;
       } catch (const std::exception&) {
-        // An index out of range, say. One by one shows which operation it is.
+        // An index out of range, say. One by one shows which operation it is. Donated memory has not been written
+        // (planning/fusion/donations.h).
       }
     }
   }

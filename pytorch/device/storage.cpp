@@ -104,6 +104,8 @@ const ValueRef& LazyStorage::contents() {
 void LazyStorage::set_contents(ValueRef value) {
   dtype_ = value->dtype;
   sizes_ = value->sizes;
+  if (contents_ && value->replaces == nullptr)
+    value->replaces = is_pending(*contents_) ? contents_->replaces : contents_.get();
   hold(*value);
   if (contents_) release(*contents_);
   contents_ = std::move(value);

@@ -287,3 +287,28 @@ def test_a_loop_that_never_syncs_is_cut() -> None:
     finally:
         weft._C.device_longest_record(1 << 13)
     torch.testing.assert_close(x.cpu(), torch.full((3,), 2.0))
+
+
+def test_an_update_takes_the_memory_of_the_parameter() -> None:
+    """And a step that fails, as a program too, leaves it as it was."""
+    model = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 2)).to("weft")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(tokens: list[int]) -> Tensor:
+        loss = model(torch.tensor(tokens).to("weft")).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        weft.sync()
+        return loss
+
+    for _ in range(6):
+        step([1, 2, 3])
+    before = [parameter.cpu() for parameter in model.parameters()]
+    with pytest.raises(IndexError, match="index out of range"):
+        step([1, 2, 9])
+    optimizer.zero_grad()
+    for parameter, value in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.cpu(), value, rtol=0, atol=0)
+    step([1, 2, 3])
+    assert not torch.equal(model[1].weight.cpu(), before[1])
