@@ -46,13 +46,15 @@ Batch::Batch(std::vector<ValueRef> outputs) : serial_(++batches), outputs_(std::
 
 ValueRef Batch::replaced(size_t output) const {
   const Value& value = *outputs_[output];
-  const auto found = leaf_numbers_.find(value.replaces);
-  if (found == leaf_numbers_.end()) return {};
-  const ValueRef& leaf = leaves_[static_cast<size_t>(found->second)];
+  const auto found = std::ranges::lower_bound(numbers_, std::pair(value.replaces, size_t{0}));
+  if (found == numbers_.end() || found->first != value.replaces) return {};
+  const ValueRef& leaf = leaves_[found->second];
   return leaf->dtype == value.dtype && leaf->sizes == value.sizes ? leaf : ValueRef();
 }
 
 void Batch::find_donations() {
+  for (size_t i = 0; i < leaves_.size(); ++i) numbers_.emplace_back(leaves_[i]->number, i);
+  std::ranges::sort(numbers_);
   std::vector<bool> is_taken(leaves_.size(), false);
   for (size_t i = 0; i < outputs_.size(); ++i) {
     ValueRef old = replaced(i);

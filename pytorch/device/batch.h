@@ -63,6 +63,7 @@ class Batch {
   std::vector<NodeRef> nodes_;
   std::vector<ValueRef> outputs_, leaves_;
   std::unordered_map<const Value*, int64_t> leaf_numbers_;
+  std::vector<std::pair<uint64_t, size_t>> numbers_;  ///< of leaves, each with its place among them
   std::vector<uint32_t> leaf_reads_;
   std::vector<ir::Donation> donations_;
   std::vector<ValueRef> results_;     ///< of all nodes

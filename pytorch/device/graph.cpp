@@ -20,7 +20,7 @@ struct Graph {
 /// Made at load (base/fork.h), never destroyed.
 Graph& graph = *new Graph();
 std::atomic<int64_t> nodes{0};
-std::atomic<uint64_t> next_thread{1};
+std::atomic<uint64_t> next_thread{1}, next_value{1};
 
 uint64_t this_thread() {
   thread_local const uint64_t number = next_thread.fetch_add(1, std::memory_order_relaxed);
@@ -100,6 +100,9 @@ void forget_peak() {
   std::lock_guard lock(graph.mutex);
   graph.memory.most_bytes = graph.memory.bytes;
 }
+
+Value::Value(at::ScalarType dtype, at::IntArrayRef sizes)
+    : number(next_value.fetch_add(1, std::memory_order_relaxed)), dtype(dtype), sizes(sizes.begin(), sizes.end()) {}
 
 Value::~Value() {
   if (maker) let_go(std::move(maker));

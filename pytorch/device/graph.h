@@ -29,9 +29,10 @@ struct Group final : c10::intrusive_ptr_target {
 
 /// A tensor that is known, or what will compute it. It never changes: an operation in place makes another value.
 struct Value final : c10::intrusive_ptr_target {
-  Value(at::ScalarType dtype, at::IntArrayRef sizes) : dtype(dtype), sizes(sizes.begin(), sizes.end()) {}
+  Value(at::ScalarType dtype, at::IntArrayRef sizes);
   ~Value() override;
 
+  const uint64_t number;  ///< its own
   at::ScalarType dtype;
   Sizes sizes;
 
@@ -41,7 +42,7 @@ struct Value final : c10::intrusive_ptr_target {
   uint32_t result = 0;                         ///< which of the maker's
   std::exception_ptr error;                    ///< why there is no tensor and never will be
   int32_t holders = 0;                         ///< storages whose contents it is
-  const Value* replaces = nullptr;             ///< what was known last in the storage that it came to; may be gone
+  uint64_t replaces = 0;                       ///< the number of what was known last in the storage that it came to
   Value *previous = nullptr, *next = nullptr;  ///< among the pending values that are held
 };
 using ValueRef = c10::intrusive_ptr<Value>;

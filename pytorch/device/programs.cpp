@@ -147,6 +147,8 @@ void compile_or_refuse(Entry& entry, const Batch& batch, const Record& record) {
   try {
     compile(entry, batch, record);
     ++programs->counts.programs;
+  } catch (const InterruptedError&) {
+    entry.program = nullptr;  // the next time
   } catch (const c10::Error& error) {
     refuse(entry, error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -104,8 +104,8 @@ const ValueRef& LazyStorage::contents() {
 void LazyStorage::set_contents(ValueRef value) {
   dtype_ = value->dtype;
   sizes_ = value->sizes;
-  if (contents_ && value->replaces == nullptr)
-    value->replaces = is_pending(*contents_) ? contents_->replaces : contents_.get();
+  if (contents_ && value->replaces == 0)
+    value->replaces = is_pending(*contents_) ? contents_->replaces : contents_->number;
   hold(*value);
   if (contents_) release(*contents_);
   contents_ = std::move(value);
