@@ -27,8 +27,8 @@ std::vector<size_t> written_too_early(const LoweringRules& rules, const std::vec
 /// divided by zero, what an operator of PyTorch's raises.
 bool may_fail(const ir::Program& program, const ir::Op& op);
 
-/// How results that take an input's memory are kept from being written before an op that may fail. A call that fails then
-/// leaves the inputs as they were.
+/// How results that take an input's memory are kept from being written before an op that may fail. A call that fails
+/// then leaves the inputs as they were.
 struct LateWrites {
   /// Ops of the body that come behind all stages that may fail: those that make such results, and what reads these.
   std::vector<bool> deferred;
