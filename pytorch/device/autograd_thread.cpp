@@ -27,7 +27,7 @@ struct State {
 State& state = *new State();
 
 /// In a child of fork PyTorch makes a new engine, and the thread is gone.
-[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { state.is_served = false; });
+[[maybe_unused]] const int kRegistered = pthread_atfork(nullptr, nullptr, [] { state.is_served = false; });
 
 /// What the engine's own start_device_threads does, after it has run and found no device.
 struct Access : Engine {

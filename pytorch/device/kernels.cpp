@@ -100,7 +100,7 @@ void copy_from(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), {copy_into(self, source)});
 }
 
-void resize_(const Operator& op, Stack& stack) {
+void resize_to(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const at::Tensor self = arguments[0].toTensor();
   std::vector<int64_t> sizes;
@@ -223,8 +223,8 @@ const Table& table = *new Table{
     {"aten::copy_.", copy},
     {"aten::_copy_from.", copy_from},
     {"aten::_copy_from_and_resize.", copy_from},
-    {"aten::resize_.", resize_},
-    {"aten::_resize_output_.", resize_},
+    {"aten::resize_.", resize_to},
+    {"aten::_resize_output_.", resize_to},
     {"aten::set_.", set},
     {"aten::set_.source_Storage", set},
     {"aten::set_.source_Storage_storage_offset", set},

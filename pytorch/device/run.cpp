@@ -34,7 +34,7 @@ void free_turn() {
   forget_programs();
 }
 
-[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, free_turn);
+[[maybe_unused]] const int kRegistered = pthread_atfork(nullptr, nullptr, free_turn);
 
 thread_local bool is_running = false;
 
