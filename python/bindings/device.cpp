@@ -5,6 +5,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/callbacks.h"
+#include "device/autograd_thread.h"
 #include "device/backend.h"
 #include "device/graph.h"
 #include "device/memory.h"
@@ -84,6 +85,8 @@ void init_device(py::module_& m) {
   m.def("device_forget_ran_at_once", &device::forget_ran_at_once);
   m.def("device_memory", &memory);
   m.def("device_forget_peak", &device::forget_peak);
+  py::module_::import("atexit").attr("register")(
+      py::cpp_function(&device::wait_for_autograd, py::call_guard<py::gil_scoped_release>()));
 }
 
 }  // namespace weft::bindings

@@ -22,8 +22,6 @@ ValueRef snapshot(const at::Tensor& tensor) {
 
 namespace {
 
-bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
-
 class Taker {
  public:
   Taker(const Operator& op, Given& given) : op_(op), given_(given) {}
@@ -61,10 +59,7 @@ class Taker {
   int64_t operand(const at::Tensor& tensor) {
     if (!is_on_device(tensor)) {
       if (tensor.key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) storage_of(tensor);  // has none
-      TORCH_CHECK(tensor.dim() == 0 || op_.takes_any_device,
-                  "Expected all tensors to be on the same device, but found "
-                  "at least two devices, weft:0 and ",
-                  tensor.device(), "! (when checking arguments for ", op_.schema().name(), ")");
+      if (tensor.dim() != 0 && !op_.takes_any_device) check_on_device(tensor, op_.schema().name());
       given_.operands.push_back(snapshot(tensor));
     } else {
       given_.operands.push_back(read(tensor));

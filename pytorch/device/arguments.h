@@ -17,6 +17,9 @@ Given take(const Operator& op, at::ArrayRef<c10::IValue> arguments);
 /// The arguments as the CPU's kernel takes them: tensors of the device as theirs on the CPU, which must not be changed.
 torch::jit::Stack on_cpu(const Operator& op, at::ArrayRef<c10::IValue> arguments);
 
+/// Whether PyTorch made it of a Python number.
+inline bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
+
 /// A tensor of the CPU, as it is now, for the device.
 ValueRef snapshot(const at::Tensor& tensor);
 

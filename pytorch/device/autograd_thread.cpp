@@ -1,10 +1,14 @@
 #include "device/autograd_thread.h"
 
 #include <pthread.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/generated/variable_factories.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -39,6 +43,14 @@ struct Access : Engine {
   }
 };
 
+/// A backward of nothing, on the device and without Python's objects. The engine's thread comes to it when it has
+/// dropped what came before.
+void pass_through() {
+  const at::AutoGradMode grad(true);
+  const auto x = torch::empty({}, at::TensorOptions().device(c10::kPrivateUse1).requires_grad(true));
+  torch::autograd::grad({x.neg()}, {x}, {torch::empty_like(x, at::TensorOptions().requires_grad(false))});
+}
+
 }  // namespace
 
 int devices_in_use() { return state.devices.load(std::memory_order_relaxed); }
@@ -53,6 +65,20 @@ void serve_autograd() {
   state.devices = 1;
   Access::add_device(engine);
   state.is_served.store(true, std::memory_order_release);
+}
+
+void wait_for_autograd() {
+  if (!state.is_served.load(std::memory_order_acquire)) return;
+  const auto passed = std::make_shared<std::promise<void>>();
+  const std::future<void> is_idle = passed->get_future();
+  std::thread([passed] {
+    try {
+      pass_through();
+    } catch (const std::exception&) {  // of a device that can't be used any more
+    }
+    passed->set_value();
+  }).detach();
+  is_idle.wait_for(std::chrono::seconds(10));
 }
 
 }  // namespace weft::device

@@ -7,6 +7,11 @@ namespace weft::device {
 /// a backward as it may without weft.
 void serve_autograd();
 
+/// Waits until autograd's thread for the device has nothing left to do, for at most ten seconds. It frees what a
+/// backward has read after the backward has returned, and for Python's objects it takes the GIL, which ends the process
+/// with std::terminate once Python is going down. The caller must not hold the GIL.
+void wait_for_autograd();
+
 /// How many devices there are for those who ask: 1 once a tensor has been made there.
 int devices_in_use();
 

@@ -106,7 +106,7 @@ const Value* Batch::failed() const {
 
 namespace {
 
-enum Word : int64_t { kNone, kOperand, kNumberTensor, kInt, kBool, kDouble, kInts, kDoubles, kText, kList, kOther };
+enum Word : int64_t { kNone, kOperand, kNumberTensor, kInt, kBool, kDouble, kInts, kText, kList, kOther };
 enum Part : int64_t { kOutputs = -1, kDonations = -2 };
 
 /// Goes through a batch in the order in which its record tells of it. `Words` takes each word in turn.

@@ -135,10 +135,7 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
     if (!arguments[i].isTensor()) throw recorder::UnsupportedError("a list that is written to");
     const at::Tensor& tensor = arguments[i].toTensor();
     if (!tensor.defined()) continue;
-    TORCH_CHECK(is_on_device(tensor),
-                "Expected all tensors to be on the same device, but found at least two devices, "
-                "weft:0 and ",
-                tensor.device(), "! (when checking arguments for ", op.schema().name(), ")");
+    check_on_device(tensor, op.schema().name());
     if (!plain.empty() && op.schema().arguments()[i].is_out()) {
       resize_for(tensor, plain[written.size()]);
     } else {
@@ -301,10 +298,6 @@ void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Ope
                                     op.schema().name() + ": PyTorch does not tell the shape of its result");
   run_now(op, stack);
 }
-
-}  // namespace
-
-namespace {
 
 /// Whether the call asks for a result on another device.
 bool is_for_elsewhere(const Operator& op, const Stack& stack) {

@@ -1,9 +1,9 @@
 #include "device/operators.h"
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/fork.h"
 
@@ -98,28 +98,27 @@ Kind kind_of(const Operator& op) {
   return Kind::kRecorded;
 }
 
-/// Made at load (base/fork.h).
-const auto& names_that_differ = *new std::unordered_set<std::string>{"aten::native_batch_norm",
-                                                                     "aten::_native_batch_norm_legit",
-                                                                     "aten::_native_batch_norm_legit_no_training",
-                                                                     "aten::_native_batch_norm_legit_functional",
-                                                                     "aten::_batch_norm_with_update",
-                                                                     "aten::_batch_norm_with_update_functional",
-                                                                     "aten::_batch_norm_no_update",
-                                                                     "aten::_embedding_bag",
-                                                                     "aten::_embedding_bag_forward_only",
-                                                                     "aten::_linalg_svd",
-                                                                     "aten::linalg_eig",
-                                                                     "aten::_fft_r2c",
-                                                                     "aten::_fft_c2r",
-                                                                     "aten::_fft_c2c",
-                                                                     "aten::nonzero_static",
-                                                                     "aten::max_unpool2d",
-                                                                     "aten::max_unpool3d"};
-
-/// By name. Bags without a mean have no sizes; norms that use running statistics save none, others save them in
-/// bfloat16 where the input is; the matrices that LAPACK gives lie by columns.
-bool differs_from_meta(const std::string& name) { return names_that_differ.contains(name); }
+/// Bags without a mean have no sizes; norms that use running statistics save none, others save them in bfloat16 where
+/// the input is; the matrices that LAPACK gives lie by columns.
+constexpr std::string_view kDifferFromMeta[] = {
+    "aten::native_batch_norm",
+    "aten::_native_batch_norm_legit",
+    "aten::_native_batch_norm_legit_no_training",
+    "aten::_native_batch_norm_legit_functional",
+    "aten::_batch_norm_with_update",
+    "aten::_batch_norm_with_update_functional",
+    "aten::_batch_norm_no_update",
+    "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only",
+    "aten::_linalg_svd",
+    "aten::linalg_eig",
+    "aten::_fft_r2c",
+    "aten::_fft_c2r",
+    "aten::_fft_c2c",
+    "aten::nonzero_static",
+    "aten::max_unpool2d",
+    "aten::max_unpool3d",
+};
 
 /// Sees that each tensor of a list is a view of an argument, as of unbind's and split's.
 void see_lists_of_views(Operator& op) {
@@ -153,7 +152,8 @@ Operator make(const c10::OperatorHandle& handle) {
   if (op.kind == Kind::kWrites) op.plain = plain_variant(op);
   const std::string& name = handle.schema().name();
   const std::string& overload = handle.schema().overload_name();
-  op.differs_from_meta = (overload.empty() || overload == "no_stats") && differs_from_meta(name);
+  op.differs_from_meta = (overload.empty() || overload == "no_stats") &&
+                         std::ranges::find(kDifferFromMeta, name) != std::end(kDifferFromMeta);
   op.takes_any_device = name == "aten::index" || name == "aten::index_put" || name == "aten::index_put_" ||
                         name == "aten::_index_put_impl_" || name == "aten::_unsafe_index" || name == "weft::call";
   return op;

@@ -43,20 +43,24 @@ torch::jit::Stack stack_of(const Node& node, const std::vector<IValue>& argument
   return stack;
 }
 
-namespace {
-
-/// The tensors of results, a list's in a row.
-std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack) {
-  std::vector<at::Tensor> tensors;
-  for (const IValue& result : stack) {
-    if (result.isTensorList()) {
-      for (const at::Tensor& each : result.toTensorVector()) tensors.push_back(each);
-    } else {
-      tensors.push_back(result.isTensor() ? result.toTensor() : at::Tensor());
-    }
+std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack stack,
+                                   const std::function<void(torch::jit::Stack&)>& call) {
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < stack.size(); ++i) {
+    if (!node.op->traits.writes[i] || !stack[i].isTensor()) continue;
+    stack[i] = stack[i].toTensor().clone();
+    written.push_back(stack[i].toTensor());
   }
-  return tensors;
+  call(stack);
+  torch::jit::Stack own;
+  for (size_t i = 0; i < stack.size(); ++i)
+    if (!node.op->traits.returns[i].is_argument) own.push_back(std::move(stack[i]));
+  std::vector<at::Tensor> results = lowering::tensors_of(own);
+  results.insert(results.end(), written.begin(), written.end());
+  return results;
 }
+
+namespace {
 
 /// Does the batch's operations again, while `recording` is current.
 class Replay {
@@ -87,14 +91,7 @@ class Replay {
     const Node& node = *batch_.nodes()[i];
     torch::jit::Stack stack = stack_of(node, sized_ != nullptr ? sized_->arguments[i] : node.arguments,
                                        [&](const Value& value) { return tensor_of(value); });
-    std::vector<at::Tensor> written;
-    for (size_t argument = 0; argument < stack.size(); ++argument) {
-      if (!node.op->traits.writes[argument] || !stack[argument].isTensor()) continue;
-      stack[argument] = stack[argument].toTensor().clone();
-      written.push_back(stack[argument].toTensor());
-    }
-    node.op->handle.callBoxed(&stack);
-    values_[i] = results_of(node, stack, written);
+    values_[i] = results_of(node, std::move(stack), [&](auto& arguments) { node.op->handle.callBoxed(&arguments); });
     check_sizes(i);
   }
 
@@ -103,17 +100,6 @@ class Replay {
     for (size_t n = 0; n < sized_->results[i].size(); ++n)
       if (values_[i].at(n).defined() && values_[i][n].sizes() != at::IntArrayRef(sized_->results[i][n]))
         throw lowering::Mismatch();
-  }
-
-  /// Those that are no arguments, then what was written.
-  static std::vector<at::Tensor> results_of(const Node& node, const torch::jit::Stack& stack,
-                                            const std::vector<at::Tensor>& written) {
-    torch::jit::Stack own;
-    for (size_t i = 0; i < stack.size(); ++i)
-      if (!node.op->traits.returns[i].is_argument) own.push_back(stack[i]);
-    std::vector<at::Tensor> results = tensors_of(own);
-    results.insert(results.end(), written.begin(), written.end());
-    return results;
   }
 
   const Batch& batch_;

@@ -30,4 +30,9 @@ ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& 
 torch::jit::Stack stack_of(const Node& node, const std::vector<c10::IValue>& arguments,
                            const std::function<at::Tensor(const Value&)>& tensor_of);
 
+/// The results of `call` on the node's arguments, in the order of Node::results: those that are no arguments, then
+/// copies of the tensors that it writes, with what was written.
+std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack stack,
+                                   const std::function<void(torch::jit::Stack&)>& call);
+
 }  // namespace weft::device

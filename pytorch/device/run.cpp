@@ -9,7 +9,7 @@
 #include "device/programs.h"
 #include "device/replay.h"
 #include "operator/call.h"
-#include "recorder/recording.h"
+#include "recorder/aside.h"
 
 namespace weft::device {
 namespace {
@@ -62,16 +62,6 @@ class Turn {
   }
 };
 
-/// What runs is below autograd, autocast and the caller's modes, on the CPU.
-struct Plainly {
-  c10::impl::ForceDispatchKeyGuard keys{
-      c10::default_included_set,
-      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset};
-  at::AutoGradMode no_grad{false};
-  recorder::Recording* recording = recorder::Recording::suspend();
-  ~Plainly() { recorder::Recording::resume(recording); }
-};
-
 /// Contiguous, alone in its memory, of the type that was recorded.
 at::Tensor as_recorded(const at::Tensor& tensor, const Value& value, const Node& node) {
   TORCH_CHECK(tensor.sizes() == at::IntArrayRef(value.sizes), "weft internal error: ", node.op->schema().name(),
@@ -81,33 +71,12 @@ at::Tensor as_recorded(const at::Tensor& tensor, const Value& value, const Node&
   return found;
 }
 
-/// Results of an operation on the CPU, in the order of Node::results.
-std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack& stack, const std::vector<at::Tensor>& written) {
-  std::vector<at::Tensor> results;
-  for (size_t i = 0; i < stack.size(); ++i) {
-    if (node.op->traits.returns[i].is_argument) continue;
-    if (stack[i].isTensorList()) {
-      for (const at::Tensor& each : stack[i].toTensorVector()) results.push_back(each);
-    } else {
-      results.push_back(stack[i].isTensor() ? stack[i].toTensor() : at::Tensor());
-    }
-  }
-  results.insert(results.end(), written.begin(), written.end());
-  return results;
-}
-
 void run_node(const Node& node, std::span<const ValueRef> results) {
   for (const ValueRef& operand : node.operands)
     if (operand->error) std::rethrow_exception(operand->error);
   torch::jit::Stack stack = stack_of(node, node.arguments, [](const Value& value) { return value.tensor; });
-  std::vector<at::Tensor> written;
-  for (size_t i = 0; i < stack.size(); ++i) {
-    if (!node.op->traits.writes[i] || !stack[i].isTensor()) continue;
-    stack[i] = stack[i].toTensor().clone();
-    written.push_back(stack[i].toTensor());
-  }
-  call_on_cpu(*node.op, stack);
-  const std::vector<at::Tensor> tensors = results_of(node, stack, written);
+  const std::vector<at::Tensor> tensors =
+      results_of(node, std::move(stack), [&](torch::jit::Stack& arguments) { call_on_cpu(*node.op, arguments); });
   for (size_t i = 0; i < results.size(); ++i)
     if (results[i]) set_tensor(*results[i], as_recorded(tensors.at(i), *results[i], node));
 }
@@ -146,7 +115,7 @@ void run_one_by_one(Batch& batch) {
 
 void run_batch(Batch& batch) {
   if (batch.nodes().empty()) return;
-  Plainly plainly;
+  const recorder::Aside aside;
   if (batch.failed() == nullptr) {
     if (auto found = find_program(batch)) {
       try {

@@ -5,11 +5,11 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
 
-#include <bit>
 #include <unordered_map>
 
+#include "device/arguments.h"
 #include "device/called_program.h"
-#include "recorder/recording.h"
+#include "recorder/aside.h"
 
 namespace weft::device {
 
@@ -18,8 +18,6 @@ using recorder::ResultShapes;
 using torch::jit::Stack;
 
 namespace {
-
-bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
 
 enum Tag : int64_t { kNone, kTensor, kWrapped, kInt, kBool, kDouble, kText, kDevice, kList };
 
@@ -86,15 +84,6 @@ class Key {
   bool is_complete_ = true;
 };
 
-/// Below autograd and the caller's modes, unseen by a recording.
-struct Aside {
-  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
-                                        c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView};
-  at::AutoGradMode no_grad{false};
-  recorder::Recording* recording = recorder::Recording::suspend();
-  ~Aside() { recorder::Recording::resume(recording); }
-};
-
 IValue zeros_like(const IValue& argument) {
   if (argument.isTensor()) {
     const at::Tensor& tensor = argument.toTensor();
@@ -107,7 +96,7 @@ IValue zeros_like(const IValue& argument) {
 
 /// Corrects the types to what the CPU's kernel makes of zeros.
 void try_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, ResultShapes& shapes) {
-  const Aside aside;
+  const recorder::Aside aside;
   Stack call;
   for (const IValue& argument : arguments) call.push_back(zeros_like(argument));
   try {
@@ -173,7 +162,7 @@ std::shared_ptr<const ViewShapes> compute_views(const Operator& op, at::ArrayRef
     call.push_back(is_tensor ? IValue(meta_like(argument.toTensor())) : argument);
   }
   {
-    const Aside aside;
+    const recorder::Aside aside;
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call);
   }
   auto views = std::make_shared<ViewShapes>();
@@ -189,14 +178,6 @@ std::shared_ptr<const ViewShapes> compute_views(const Operator& op, at::ArrayRef
   return views;
 }
 
-struct Hash {
-  size_t operator()(const std::vector<int64_t>& key) const {
-    uint64_t hash = key.size();
-    for (const int64_t word : key) hash = (std::rotl(hash, 5) ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15U;
-    return hash ^ (hash >> 32U);
-  }
-};
-
 /// A bounded cache, of each thread: looking up a view takes as long as making its tensor.
 constexpr size_t kMostViews = 1U << 12U;
 
@@ -204,7 +185,7 @@ constexpr size_t kMostViews = 1U << 12U;
 
 std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<IValue> arguments, size_t base) {
   thread_local std::vector<int64_t> words;
-  thread_local std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ViewShapes>, Hash> known;
+  thread_local std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ViewShapes>, recorder::WordsHash> known;
   Key key(op, arguments, words);
   if (!key.is_complete()) return compute_views(op, arguments);
   key.add_place(arguments[base].toTensor());

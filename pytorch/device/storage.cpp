@@ -1,7 +1,5 @@
 #include "device/storage.h"
 
-#include <ATen/ops/cat.h>
-
 #include "base/fork.h"
 #include "device/autograd_thread.h"
 #include "device/memory.h"
@@ -146,14 +144,17 @@ bool is_on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
 }
 
+void check_on_device(const at::Tensor& tensor, const std::string& operation) {
+  TORCH_CHECK(is_on_device(tensor), "Expected all tensors to be on the same device, but found at least two devices, ",
+              "weft:0 and ", tensor.device(), "!",
+              operation.empty() ? "" : " (when checking arguments for " + operation + ")");
+}
+
 LazyStorage& storage_of(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.has_storage(),
               "a tensor of weft.scan's step was kept after the step had returned; it never had a "
               "value");
-  TORCH_CHECK(is_on_device(tensor),
-              "Expected all tensors to be on the same device, but found at least two devices, "
-              "weft:0 and ",
-              tensor.device(), "!");
+  check_on_device(tensor);
   auto* storage = tensor.storage().unsafeGetStorageImpl();
   if (storage->data() == storage) return static_cast<LazyStorage&>(*storage);
   // A tensor made of an address, as pickle.dumps() and torch.save's old format make one of a storage's.

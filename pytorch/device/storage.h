@@ -38,6 +38,9 @@ class LazyStorage final : public c10::StorageImpl {
 inline const c10::Device kDevice(c10::DeviceType::PrivateUse1, 0);
 
 bool is_on_device(const at::Tensor& tensor);
+
+/// Throws, in PyTorch's words, if it is not. `operation`: the name of the one whose argument it is, if any.
+void check_on_device(const at::Tensor& tensor, const std::string& operation = "");
 LazyStorage& storage_of(const at::Tensor& tensor);
 
 /// A tensor of the device whose storage is new. `strides` may be in any order, with gaps or without.

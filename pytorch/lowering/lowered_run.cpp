@@ -78,18 +78,6 @@ class FreeNumbers {
   const std::vector<size_t>& free_;
 };
 
-std::vector<at::Tensor> tensors_of(const Stack& stack) {
-  std::vector<at::Tensor> tensors;
-  for (const IValue& result : stack) {
-    if (result.isTensorList()) {
-      for (const at::Tensor& each : result.toTensorVector()) tensors.push_back(each);
-    } else {
-      tensors.push_back(result.isTensor() ? result.toTensor() : at::Tensor());
-    }
-  }
-  return tensors;
-}
-
 /// The out-of-place variant of an operation in place, with the same arguments: add.Tensor of add_.Tensor.
 std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
   c10::OperatorName name = op.operator_name();
@@ -104,6 +92,18 @@ std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
 }
 
 }  // namespace
+
+std::vector<at::Tensor> tensors_of(const Stack& stack) {
+  std::vector<at::Tensor> tensors;
+  for (const IValue& result : stack) {
+    if (result.isTensorList()) {
+      for (const at::Tensor& each : result.toTensorVector()) tensors.push_back(each);
+    } else {
+      tensors.push_back(result.isTensor() ? result.toTensor() : at::Tensor());
+    }
+  }
+  return tensors;
+}
 
 LoweredRun::LoweredRun(Recording& source, std::vector<size_t> free, bool functional, Callbacks callbacks)
     : source_(source), free_(std::move(free)), functional_(functional), callbacks_(std::move(callbacks)) {

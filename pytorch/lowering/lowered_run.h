@@ -76,6 +76,9 @@ class LoweredRun : private recorder::Interceptor {
   int64_t inputs_ = 0;
 };
 
+/// The tensors of results, a list's in a row; undefined for a result that is no tensor.
+std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack);
+
 /// "aten.add.Tensor", as PyTorch prints it.
 std::string printed_name(const c10::OperatorName& name);
 

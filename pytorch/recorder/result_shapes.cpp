@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/fork.h"
+#include "recorder/aside.h"
 #include "recorder/meta_kernels.h"
 #include "recorder/recording.h"
 
@@ -14,20 +15,12 @@ namespace weft::recorder {
 
 namespace {
 
-struct Hash {
-  size_t operator()(const std::vector<int64_t>& key) const {
-    size_t hash = key.size();
-    for (int64_t word : key) hash = c10::hash_combine(hash, static_cast<size_t>(word) * 0x9E3779B97F4A7C15U);
-    return hash;
-  }
-};
-
 /// A bounded cache: shapes beyond the bound are computed again.
 constexpr size_t kMostShapes = 1U << 14U;
 
 struct Cache {
   std::mutex mutex;
-  std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ResultShapes>, Hash> shapes;
+  std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ResultShapes>, WordsHash> shapes;
   Cache() { hold_across_fork(mutex, LockRank::kLookup); }
 };
 
@@ -66,13 +59,6 @@ ResultShape shape_of(const at::Tensor& tensor) {
   return shape;
 }
 
-/// Hides what happens here from recordings, and from modes of the caller's thread.
-struct Aside {
-  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set,
-                                        c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView};
-  at::AutoGradMode no_grad{false};
-};
-
 }  // namespace
 
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
@@ -86,7 +72,7 @@ ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IVa
   }
   const torch::jit::Stack before = stack;
   {
-    Aside aside;
+    const Aside aside;
     const c10::DispatchKeySet meta(c10::DispatchKey::Meta);
     if (const c10::KernelFunction* kernel = meta_kernel(op.operator_name())) {
       kernel->callBoxed(op, meta, &stack);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -22,6 +23,15 @@ struct ResultShapes {
   std::vector<ResultShape> all;  ///< results in a row
   /// Arguments that the operation has resized in place, by number, and their new sizes.
   std::vector<std::pair<size_t, ResultShape>> resized;
+};
+
+/// Of keys under which shapes are found.
+struct WordsHash {
+  size_t operator()(const std::vector<int64_t>& key) const {
+    uint64_t hash = key.size();
+    for (const int64_t word : key) hash = (std::rotl(hash, 5) ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15U;
+    return hash ^ (hash >> 32U);
+  }
 };
 
 /// The shapes of an operation's results that were found before; nullptr if none were. `key` is the operation with its

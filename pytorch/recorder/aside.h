@@ -1,0 +1,27 @@
+#pragma once
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "recorder/recording.h"
+
+namespace weft::recorder {
+
+/// While it lives, what the thread calls runs below autograd, autocast and the caller's modes, unseen by a recording.
+class Aside {
+ public:
+  Aside() = default;
+  ~Aside() { Recording::resume(recording_); }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
+ private:
+  c10::impl::ForceDispatchKeyGuard keys_{
+      c10::default_included_set,
+      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset};
+  at::AutoGradMode no_grad_{false};
+  Recording* recording_ = Recording::suspend();
+};
+
+}  // namespace weft::recorder
