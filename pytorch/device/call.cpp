@@ -120,9 +120,20 @@ void change_view(const Operator& op, Stack& stack) {
 
 // ---- operations that change arguments
 
+/// Operations that fill a result of as many elements in its own shape.
+constexpr std::string_view kFill[] = {"aten::arange", "aten::range", "aten::linspace", "aten::logspace"};
+
 /// Gives a tensor for a result the shape of the result, which the variant without such a tensor knows best.
-void resize_for(const at::Tensor& out, const ResultShape& shape) {
-  if (out.sizes() != at::IntArrayRef(shape.sizes)) resize(out, shape.sizes, shape.strides);
+void resize_for(const Operator& op, const at::Tensor& out, const ResultShape& shape) {
+  if (out.sizes() == at::IntArrayRef(shape.sizes)) return;
+  const bool fills = std::ranges::find(kFill, op.schema().name()) != std::end(kFill);
+  if (fills && out.numel() == c10::multiply_integers(shape.sizes)) return;
+  resize(out, shape.sizes, shape.strides);
+}
+
+ValueRef shaped(const ValueRef& value, const at::Tensor& written) {
+  if (c10::multiply_integers(value->sizes) == written.numel()) return record_reshape(value, written.sizes());
+  return record_expand(value, written.sizes());
 }
 
 /// The tensors that the operation writes to, with the shapes that it gives those that it resizes. `plain` are those of
@@ -137,10 +148,10 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
     if (!tensor.defined()) continue;
     check_on_device(tensor, op.schema().name());
     if (!plain.empty() && op.schema().arguments()[i].is_out()) {
-      resize_for(tensor, plain[written.size()]);
+      resize_for(op, tensor, plain[written.size()]);
     } else {
       for (const auto& [argument, shape] : shapes.resized)
-        if (argument == i) resize(tensor, shape.sizes, shape.strides);
+        if (argument == i) resize_for(op, tensor, shape);
     }
     written.push_back(tensor);
   }
@@ -171,7 +182,7 @@ void record_plain(const Operator& op, const ResultShapes& shapes, Stack& stack) 
   for (uint32_t i = 0; i < written.size(); ++i) {
     const ResultShape& shape = (*types)[i];
     const ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());
-    write(written[i], record_expand(value, written[i].sizes()));
+    write(written[i], shaped(value, written[i]));
   }
   put(stack, op.arguments(), with_arguments(op, arguments, {}));
 }
@@ -223,7 +234,7 @@ IValue to_device(const IValue& value) {
 /// Copies of tensors that the operation writes to, and writes what is in them back.
 class Copies {
  public:
-  Copies(const Operator& op, at::ArrayRef<IValue> arguments, Stack& call) {
+  Copies(const Operator& op, at::ArrayRef<IValue> arguments, Stack& call) : op_(op) {
     for (size_t i = 0; i < call.size(); ++i) {
       if (!op.traits.writes[i]) continue;
       if (call[i].isTensor() && call[i].toTensor().defined()) {
@@ -239,7 +250,6 @@ class Copies {
 
   void write_back() {
     for (auto& [tensor, copied] : copies_) {
-      if (!is_on_device(tensor)) continue;
       if (tensor.layout() != at::kStrided) {
         write_sparse(tensor, copied);
         continue;
@@ -251,11 +261,12 @@ class Copies {
 
  private:
   at::Tensor copy(const at::Tensor& tensor, const at::Tensor& on_cpu) {
-    if (!is_on_device(tensor)) return on_cpu;
+    check_on_device(tensor, op_.schema().name());
     copies_.emplace_back(tensor, on_cpu.clone());
     return copies_.back().second;
   }
 
+  const Operator& op_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
 };
 
@@ -288,15 +299,26 @@ bool has_shape_of_values(const Operator& op, at::ArrayRef<IValue> arguments) {
   return false;
 }
 
+/// Throws if an argument is on another device, as recording does.
+void check_devices(const Operator& op, at::ArrayRef<IValue> arguments) {
+  take(op, arguments);
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (op.traits.writes[i] && arguments[i].isTensor() && arguments[i].toTensor().defined())
+      check_on_device(arguments[i].toTensor(), op.schema().name());
+}
+
 void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Operator&, Stack&)) {
+  std::string reason = "PyTorch does not tell the shape of its result";
   try {
     return recording(op, stack);  // the stack changes last
   } catch (const c10::NotImplementedError&) {
   } catch (const recorder::UnsupportedError&) {
+  } catch (const RefusedError& error) {
+    check_devices(op, torch::jit::last(stack, op.arguments()));
+    reason = error.what();
   }
-  override_kernels::report_fallback("device weft",
-                                    op.schema().name() + ": PyTorch does not tell the shape of its result");
   run_now(op, stack);
+  override_kernels::report_fallback("device weft", op.schema().name() + ": " + reason);
 }
 
 /// Whether the call asks for a result on another device.

@@ -4,6 +4,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <unordered_map>
 
@@ -84,42 +85,119 @@ class Key {
   bool is_complete_ = true;
 };
 
-IValue zeros_like(const IValue& argument) {
+IValue filled_like(const IValue& argument, int value) {
   if (argument.isTensor()) {
     const at::Tensor& tensor = argument.toTensor();
     if (!tensor.defined() || is_number(tensor)) return argument;
-    return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type()).zero_();
+    return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type()).fill_(value);
+  }
+  if (argument.isTensorList()) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& each : argument.toTensorVector()) tensors.push_back(filled_like(each, value).toTensor());
+    return tensors;
+  }
+  if (argument.isList()) {
+    auto list = argument.toList();
+    c10::impl::GenericList copy(list.elementType());
+    for (const IValue& item : list) copy.push_back(filled_like(item, value));
+    return copy;
   }
   if (argument.isDevice()) return c10::Device(c10::kCPU);
   return argument;
 }
 
-/// Corrects the types to what the CPU's kernel makes of zeros.
-void try_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, ResultShapes& shapes) {
+/// Those of a trial are not the user's.
+struct NoWarnings : c10::WarningHandler {
+  void process(const c10::Warning& /*warning*/) override {}
+};
+
+/// What the CPU's kernel makes of tensors that are filled with a number.
+Stack tried_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int value) {
   const recorder::Aside aside;
+  NoWarnings none;
+  const c10::WarningUtils::WarningHandlerGuard silent(&none);
   Stack call;
-  for (const IValue& argument : arguments) call.push_back(zeros_like(argument));
+  for (const IValue& argument : arguments) call.push_back(filled_like(argument, value));
+  op.handle.callBoxed(&call);
+  return call;
+}
+
+/// Corrects the types to what the CPU's kernel makes of zeros.
+void correct(const Operator& op, at::ArrayRef<IValue> arguments, ResultShapes& shapes) {
+  Stack results;
   try {
-    op.handle.callBoxed(&call);
+    results = tried_on_cpu(op, arguments, 0);
   } catch (const c10::Error&) {
     return;
   }
-  for (size_t i = 0; i < call.size(); ++i) {
-    if (!call[i].isTensor() || !call[i].toTensor().defined()) continue;
-    const at::Tensor& tensor = call[i].toTensor();
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].isTensor() || !results[i].toTensor().defined()) continue;
+    const at::Tensor& tensor = results[i].toTensor();
     recorder::ResultShape& shape = shapes.results[i][0];
     shape.dtype = tensor.scalar_type();
     shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
     shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
   }
+  shapes.all.clear();
+  for (const auto& found : shapes.results) shapes.all.insert(shapes.all.end(), found.begin(), found.end());
+}
+
+int64_t elements_of(const IValue& argument) {
+  if (argument.isTensor()) return argument.toTensor().defined() ? argument.toTensor().numel() : 0;
+  int64_t elements = 0;
+  if (argument.isTensorList())
+    for (const at::Tensor& each : argument.toTensorVector()) elements += each.numel();
+  return elements;
+}
+
+/// Whether the CPU's kernel can be tried on such tensors in a few microseconds, with no effect but its results.
+bool can_be_tried(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes) {
+  constexpr int64_t kMostElements = 1 << 14;
+  if (op.handle.hasTag(at::Tag::nondeterministic_seeded) || !op.schema().name().starts_with("aten::")) return false;
+  int64_t elements = 0;
+  for (const IValue& argument : arguments) elements += elements_of(argument);
+  for (const auto& result : shapes.all) elements += c10::multiply_integers(result.sizes);
+  return elements <= kMostElements;
+}
+
+/// Most checks of PyTorch's are in the Meta kernel, some only in the CPU's: of dtypes, of what is assigned to an index.
+/// Raised when the batch runs they would come far from the line that is wrong. A kernel that takes neither zeros nor
+/// ones may still take the values there are.
+void try_small_case(const Operator& op, at::ArrayRef<IValue> arguments) {
+  for (const int value : {0, 1}) {
+    try {
+      tried_on_cpu(op, arguments, value);
+      return;
+    } catch (const c10::LinAlgError&) {  // a singular matrix
+      return;
+    } catch (const c10::Error& error) {
+      if (value == 1) throw RefusedError(error.what_without_backtrace());
+    }
+  }
+}
+
+/// Of a kernel in Python; not Ctrl-C.
+bool is_exception(const pybind11::error_already_set& error) {
+  const pybind11::gil_scoped_acquire gil;
+  return error.matches(PyExc_Exception);
+}
+
+ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) {
+  try {
+    return recorder::compute_shapes(op.handle, arguments);
+  } catch (const c10::NotImplementedError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw RefusedError(error.what_without_backtrace());
+  } catch (const pybind11::error_already_set& error) {
+    if (!is_exception(error)) throw;
+    throw RefusedError(error.what());
+  }
 }
 
 ResultShapes computed_shapes(const Operator& op, at::ArrayRef<IValue> arguments) {
-  ResultShapes shapes = recorder::compute_shapes(op.handle, arguments);
-  if (!op.differs_from_meta) return shapes;
-  try_on_cpu(op, arguments, shapes);
-  shapes.all.clear();
-  for (const auto& found : shapes.results) shapes.all.insert(shapes.all.end(), found.begin(), found.end());
+  ResultShapes shapes = shapes_by_meta(op, arguments);
+  if (op.differs_from_meta) correct(op, arguments, shapes);
   return shapes;
 }
 
@@ -132,6 +210,7 @@ std::shared_ptr<const ResultShapes> shapes_of(const Operator& op, at::ArrayRef<I
   if (auto found = recorder::known_shapes(words)) return found;
   const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
   auto shapes = std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
+  if (can_be_tried(op, arguments, *shapes)) try_small_case(op, arguments);
   recorder::remember_shapes(copy, shapes);
   return shapes;
 }

@@ -7,8 +7,14 @@
 
 namespace weft::device {
 
-/// The types of the operation's results, by its Meta kernel. Throws the error that PyTorch has for wrong arguments;
-/// c10::NotImplementedError where there is no Meta kernel.
+/// PyTorch's Meta kernel, or the CPU's kernel on a small case, does not take the arguments. The CPU's own error on the
+/// arguments as they are is the one to raise, if it has one.
+struct RefusedError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The types of the operation's results, by its Meta kernel. Throws RefusedError; c10::NotImplementedError where there
+/// is no Meta kernel.
 std::shared_ptr<const recorder::ResultShapes> shapes_of(const Operator& op, at::ArrayRef<c10::IValue> arguments);
 
 /// How a view shows its base's storage.

@@ -180,6 +180,54 @@ def test_fork_with_pending_operations(run_python):
     assert "0 [2.0, 2.0, 2.0]" in said
 
 
+INTEGERS = torch.ones(3, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x, i: i.add_(1.5),
+        lambda x, i: torch.add(i, 1.5, out=i),
+        lambda x, i: torch.clamp(i),
+        lambda x, i: x.index_put_((i[:0],), x[:2].clone()),
+        lambda x, i: x.__setitem__((slice(None), [1]), i.unsqueeze(-1)),
+        lambda x, i: torch.empty(0, 4, device=x.device)[i],
+        lambda x, i: torch.arange(-5, float("nan"), device=x.device),
+        lambda x, i: torch.linalg.inv(x.half()),
+        lambda x, i: torch.nonzero(x, out=torch.empty(0, device=x.device)),
+    ],
+)
+def test_errors_are_the_cpus_at_their_line(wrong):
+    x = torch.arange(9.0).view(3, 3)
+    with pytest.raises(Exception) as expected:
+        wrong(x.clone(), INTEGERS.clone())
+    with pytest.raises(expected.type, match=re.escape(str(expected.value).split("\n")[0])):
+        wrong(x.to("weft"), INTEGERS.to("weft"))
+    weft.sync()
+
+
+def test_values_that_the_kernel_refuses_are_no_errors_of_others():
+    """What neither zeros nor ones are is computed at once."""
+    lengths = torch.tensor([2, 3], device="weft")
+    x = torch.arange(5.0, device="weft")
+    assert torch.segment_reduce(x, "sum", lengths=lengths).tolist() == [1, 9]
+    inverse = torch.linalg.inv(torch.tensor([[2.0, 0], [0, 4]], device="weft"))
+    assert inverse.tolist() == [[0.5, 0], [0, 0.25]]
+    assert (torch.tensor([7], device="weft") // torch.tensor([2], device="weft")).tolist() == [3]
+
+
+@pytest.mark.parametrize("fill", [torch.linspace, torch.logspace])
+def test_results_are_filled_in_their_own_shape(fill):
+    """linspace into a part of a tensor that has as many elements keeps its shape."""
+    expected, actual = torch.zeros(2, 3), torch.zeros(2, 3, device="weft")
+    fill(0, 3, 4, out=expected.narrow(1, 1, 2))
+    fill(0, 3, 4, out=actual.narrow(1, 1, 2))
+    assert torch.equal(actual.cpu(), expected)
+    torch.arange(4, out=expected.narrow(1, 0, 2))
+    torch.arange(4, out=actual.narrow(1, 0, 2))
+    assert torch.equal(actual.cpu(), expected)
+
+
 # ---- threads
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ import weft.compat.torch_xla.distributed.xla_multiprocessing as xmp
 import weft.compat.torch_xla.runtime as xr
 from weft.compat.torch_xla import amp
 from weft.compat.torch_xla.distributed import spmd
-from weft.compat.torch_xla.experimental import custom_kernel
+from weft.compat.torch_xla.experimental import custom_kernel, gradient_accumulation
 from weft.compat.torch_xla.experimental.scan import scan
 from weft.compat.torch_xla.experimental.scan_layers import scan_layers
 
@@ -88,6 +90,48 @@ def test_the_end_of_a_step_runs_it_and_its_closures(end):
     assert seen == [("x", [2, 2])]
     end()
     assert len(seen) == 1
+
+
+def test_closures_in_another_thread():
+    begun, may_end, seen = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        assert may_end.wait(60)
+        seen.append(threading.get_ident())
+        raise ValueError("of a closure")
+
+    xm.add_step_closure(slow, run_async=True)
+    xm.mark_step()
+    assert begun.wait(60) and seen == []
+    may_end.set()
+    with pytest.raises(ValueError, match="of a closure"):
+        while True:
+            xm.add_step_closure(lambda: time.sleep(0.01), run_async=True)
+            xm.mark_step()
+    assert seen != [threading.get_ident()]
+
+
+def test_gradient_accumulation():
+    torch.manual_seed(0)
+    x, y, carried = torch.randn(3, 4, 5), torch.randn(3, 4, 2), torch.tensor(10)
+
+    def step(x, y, count):
+        return nn.functional.mse_loss(model(x), y), count + x.shape[0]
+
+    grads = {}
+    for device in ("cpu", "weft"):
+        torch.manual_seed(1)
+        model = nn.Linear(5, 2).to(device)
+        tensors = (x.to(device), y.to(device))
+        total, count = gradient_accumulation.gradient_accumulation(step, tensors, model, carried.to(device))
+        assert count.item() == 22
+        grads[device] = [total.cpu(), *(p.grad.cpu() for p in model.parameters())]
+    torch.testing.assert_close(grads["weft"], grads["cpu"])
+    with pytest.raises(ValueError, match="Element 1 of iterable_tensors has inconsistent first dimension"):
+        gradient_accumulation.gradient_accumulation(step, (x, y[:2]), model)
+    with pytest.raises(ValueError, match="cannot be empty"):
+        gradient_accumulation.gradient_accumulation(step, (), model)
 
 
 def test_optimizer_step_returns_what_the_optimizer_does():
@@ -333,7 +377,8 @@ def test_counters_and_metrics():
     assert met.counter_value("aten::_local_scalar_dense") == 1
     count, total, samples = met.metric_data("ExecuteTime")
     assert count == len(samples) == 4
-    assert total == pytest.approx(sum(seconds for _, seconds in samples))
+    assert total == pytest.approx(sum(value for _, value in samples))
+    assert sorted(met.executed_fallback_ops()) == ["aten::_local_scalar_dense", "aten::nonzero"]
     assert met.metric_data("CompileTime")[0] >= 1
     assert met.metric_data("NoSuch") is None and met.counter_value("NoSuch") is None
     report = met.metrics_report()

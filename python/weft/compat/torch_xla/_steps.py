@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -30,6 +31,8 @@ class Clock:
 lock = threading.Lock()
 execution = Clock()  #: of steps
 marked = 0  #: steps
+_beside: ThreadPoolExecutor | None = None
+_running: set[Future[Any]] = set()  #: closures, or what they have raised
 
 
 def the_device() -> torch.device:
@@ -52,11 +55,29 @@ def end_step(counts: bool = True) -> None:
         execution.add(seconds)
         marked += counts
     closures, _state.closures = getattr(_state, "closures", []), []
-    for closure in closures:
-        closure()
+    for closure, run_async in closures:
+        if run_async:
+            _run_beside(closure)
+        else:
+            closure()
 
 
-def at_end_of_step(closure: Callable[[], Any]) -> None:
+def at_end_of_step(closure: Callable[[], Any], run_async: bool) -> None:
     if not hasattr(_state, "closures"):
         _state.closures = []
-    _state.closures.append(closure)
+    _state.closures.append((closure, run_async))
+
+
+def _run_beside(closure: Callable[[], Any]) -> None:
+    """In another thread, one closure after the other. Raises what an earlier one has raised, and runs no more then."""
+    global _beside
+    with lock:
+        if _beside is None:
+            _beside = ThreadPoolExecutor(1, "torch_xla closures")
+        done = [future for future in _running if future.done()]
+        _running.difference_update(done)
+    for future in done:
+        future.result()
+    future = _beside.submit(closure)
+    with lock:
+        _running.add(future)

@@ -87,9 +87,10 @@ def unlazy(tensors: Sequence[Tensor]) -> None:
 
 
 def add_step_closure(closure: Callable[..., Any], args: Iterable[Any] = (), run_async: bool = False) -> None:
-    """Has `closure(*args)` called when the step has run. It is called in this thread, with `run_async` too."""
+    """Has `closure(*args)` called when the step has run: in this thread, or with `run_async` in another, one after the
+    other. What such a closure raises is raised at the end of the next step that has one."""
     given = tuple(args)
-    _steps.at_end_of_step(lambda: closure(*given))
+    _steps.at_end_of_step(lambda: closure(*given), run_async)
 
 
 def optimizer_step(

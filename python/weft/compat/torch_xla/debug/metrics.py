@@ -3,7 +3,7 @@
 Counters: `MarkStep`; `UncachedCompile`, programs that were compiled for records; `CachedCompile`, steps whose program
 was there; and by its name (`aten::nonzero`, `aten::_local_scalar_dense` for `.item()`) each operation that ran at once
 because its result depends on values. Metrics: `CompileTime`, of all programs of the process, and `ExecuteTime`, of what
-`mark_step` and `sync` ran. Both in seconds.
+`mark_step` and `sync` ran. Both in nanoseconds, as PyTorch/XLA has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weft import device as weft_device
 from weft._capture.stats import stats
 from weft.compat.torch_xla import _steps
 
-#: The number of samples, their sum, and the last of them as (time, value).
+#: The number of samples, their sum, and the last of them as (time since the epoch, value), all in nanoseconds.
 Data = tuple[int, float, list[tuple[float, float]]]
 
 _counters_before: dict[str, int] = {}
@@ -36,8 +36,9 @@ def _counters() -> dict[str, int]:
 def _metrics() -> dict[str, Data]:
     did = stats()
     with _steps.lock:
-        execution = (_steps.execution.count, _steps.execution.total, list(_steps.execution.samples))
-    return {"CompileTime": (did["compiled"], did["compile_seconds"], []), "ExecuteTime": execution}
+        clock = _steps.execution
+        execution = (clock.count, clock.total * 1e9, [(when * 1e9, took * 1e9) for when, took in clock.samples])
+    return {"CompileTime": (did["compiled"], did["compile_seconds"] * 1e9, []), "ExecuteTime": execution}
 
 
 def _counted() -> dict[str, int]:
@@ -70,8 +71,8 @@ def metric_names() -> list[str]:
 
 
 def metric_data(name: str) -> Data | None:
-    """How many samples, their sum in seconds, and the last of them, as (time, seconds), where they are kept one by one.
-    None: there is no such metric, or it has no samples."""
+    """How many samples, their sum in nanoseconds, and the last of them, as (time since the epoch, value) in
+    nanoseconds, where they are kept one by one. None: there is no such metric, or it has no samples."""
     return _measured().get(name)
 
 
@@ -94,14 +95,20 @@ def metrics_report() -> str:
 
 
 def short_metrics_report(counter_names: list[str] | None = None, metric_names: list[str] | None = None) -> str:
-    """Those that are named; by default CachedCompile and MarkStep, CompileTime and ExecuteTime."""
+    """Those that are named; by default CachedCompile and MarkStep, CompileTime and ExecuteTime. The operations that ran
+    at once are always among them."""
     counters = counter_names or ["CachedCompile", "MarkStep"]
     metrics = metric_names or ["CompileTime", "ExecuteTime"]
     measured, counted = _measured(), _counted()
     return _report(
         {name: measured[name] for name in metrics if name in measured},
-        {name: counted[name] for name in counters if name in counted},
+        {name: value for name, value in counted.items() if name in counters or name.startswith("aten::")},
     )
+
+
+def executed_fallback_ops() -> list[str]:
+    """Names of the operations that ran at once: `aten::_local_scalar_dense` of `.item()`, `aten::nonzero`."""
+    return [name for name in _counted() if name.startswith("aten::")]
 
 
 def _report(metrics: dict[str, Data], counters: dict[str, int]) -> str:
@@ -117,9 +124,9 @@ def _report(metrics: dict[str, Data], counters: dict[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _time(seconds: float) -> str:
+def _time(nanoseconds: float) -> str:
     """As 01m02s003ms004.005us, without leading zeros of what is 0."""
-    minutes, rest = divmod(seconds, 60)
+    minutes, rest = divmod(nanoseconds * 1e-9, 60)
     whole, part = divmod(rest, 1)
     thousandths, millionths = divmod(part * 1e6, 1e3)
     text = f"{int(thousandths):03d}ms{millionths:.3f}us"
