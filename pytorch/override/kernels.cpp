@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "override/run.h"
+#include "recorder/recording_tensor.h"
 
 namespace weft::override_kernels {
 namespace {
@@ -86,13 +87,16 @@ void register_packed(torch::Library& m) {
   m.impl("rnn_relu.data", TORCH_FN((one_state_packed<Cell::kRnnRelu, kRnnReluPacked>)));
 }
 
-/// For the keys of Weft's device, which tensors of a recording have too: with these the composite comes apart.
+/// For the keys of Weft's device, which tensors of a recording have too. While the key is on for a recording it is on
+/// for other tensors as well: with these the composite comes apart.
+bool is_ours(const Tensor& input) { return input.is_privateuseone() || recorder::as_recording(input) != nullptr; }
+
 template <auto kernel, auto composite_kernel, typename Function = decltype(composite_kernel)>
 struct OnDevice;
 template <auto kernel, auto composite_kernel, typename Result, typename... Arguments>
 struct OnDevice<kernel, composite_kernel, Result (*)(const Tensor&, Arguments...)> {
   static Result call(const Tensor& input, Arguments... arguments) {
-    return input.is_privateuseone() ? kernel(input, arguments...) : composite_kernel(input, arguments...);
+    return is_ours(input) ? kernel(input, arguments...) : composite_kernel(input, arguments...);
   }
 };
 
