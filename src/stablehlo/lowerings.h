@@ -70,6 +70,7 @@ void scan(const Site& site);
 void cond(const Site& site);
 void while_loop(const Site& site);
 void custom_vjp(const Site& site);
+void external(const Site& site);
 
 }  // namespace lowerings
 }  // namespace weft::stablehlo

@@ -65,6 +65,8 @@ TensorType Writer::type(ValueId id) const {
 }
 
 const Tensor& Writer::value(ValueId id) const {
+  if (auto refused = refused_.find(id); refused != refused_.end())
+    user_error("stablehlo: the program reads a result of {}", refused->second);
   internal_check(values_[id].has_value(), "stablehlo: value {} is not written", id);
   return *values_[id];
 }
@@ -87,8 +89,6 @@ void Writer::write_ops(const Block& block) {
 
 void Writer::write_op(const Op& op) {
   const Lowering lowering = lowering_of(op.code);
-  if (op.code == ir::OpCode::kExtern)
-    user_error("stablehlo: the program calls PyTorch, {}, which StableHLO can't", op.attr<std::string>("call"));
   check(lowering != nullptr, "stablehlo: the op '{}' has no lowering", info(op.code).name);
   if (!rows_.empty()) {
     const ir::Ragged& ragged = rows_.back().ragged;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -31,6 +32,8 @@ class Writer {
   int64_t size(const ir::Dim& dim) const;
   const Tensor& value(ir::ValueId id) const;
   void set(ir::ValueId id, Tensor tensor);
+  /// A result that can't be written, which is no error unless it is read. `why` ends the message.
+  void refuse(ir::ValueId id, std::string why) { refused_[id] = std::move(why); }
 
   void write_ops(const ir::Block& block);
   std::vector<Tensor> values(std::span<const ir::ValueId> ids) const;
@@ -61,7 +64,8 @@ class Writer {
   const ir::Bindings& bindings_;
   Emitter emitter_;
   std::vector<std::optional<Tensor>> values_;  ///< by value
-  std::vector<StepRows> rows_;                 ///< of the ragged scans around, the innermost last
+  std::map<ir::ValueId, std::string> refused_;
+  std::vector<StepRows> rows_;  ///< of the ragged scans around, the innermost last
 };
 
 }  // namespace weft::stablehlo

@@ -46,7 +46,7 @@ def check_module(function: Callable[..., Any], *arguments: Any, bound: float) ->
         assert distance(one, other) <= bound, f"result {i}"
 
 
-@pytest.mark.parametrize("name", [name for name in CELLS if name not in ("conv_lstm", "kalman")])
+@pytest.mark.parametrize("name", CELLS)
 def test_cell(name: str) -> None:
     torch.manual_seed(3)
     example = CELLS[name](Size(5, 3, 6)).to(torch.float64)
