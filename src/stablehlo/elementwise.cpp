@@ -61,13 +61,6 @@ void iota(const Site& site) {
 
 void size(const Site& site) {
   const auto& dim = site.op.attr<ir::Dim>("of");
-  const StepRows* rows = site.writer.step_rows();
-  if (rows != nullptr && dim.mentions(rows->ragged.rows.name())) {
-    check(dim == rows->ragged.rows, "stablehlo: the size {} of rows of a ragged scan, which differ from step to step",
-          ir::to_string(dim));
-    site.done(site.emit().convert(rows->count, site.type().dtype));
-    return;
-  }
   const TensorType whole{DType::kI64, {}};
   const Tensor number{site.emit().new_name(), whole};
   site.emit().line(number.name + " = stablehlo.constant dense<" + std::to_string(site.writer.size(dim)) +

@@ -59,7 +59,10 @@ class ScanLoop {
   size_t first_carry() const { return scan_.ragged ? 2 : 1; }
   size_t first_x() const { return first_carry() + carries() + ys(); }
 
-  /// Whether all steps' values of this type lie packed.
+  /// The rows of the step that is being written, of a ragged scan.
+  StepRows own_rows() const { return {*scan_.ragged, count_}; }
+
+  /// Whether all steps' values of this type lie packed: they have a row for each row of the step.
   bool is_packed(ValueId id) const { return scan_.ragged && ir::has_rows(writer_.ir_type(id), *scan_.ragged); }
 
   void write_no_steps() {
@@ -103,19 +106,19 @@ class ScanLoop {
     const std::span<const Tensor> xs = own.subspan(first_x());
     Tensor offset;  // of the step's first packed row
     if (scan_.ragged) {
-      const Tensor count = emit_.reshape(emit_.dynamic_slice(xs.back(), step, 0, 1), {});
-      const Tensor moved = emit_.binary(scan_.reverse ? "subtract" : "add", own[1], count);
+      count_ = emit_.reshape(emit_.dynamic_slice(xs.back(), step, 0, 1), {});
+      const Tensor moved = emit_.binary(scan_.reverse ? "subtract" : "add", own[1], count_);
       offset = scan_.reverse ? moved : own[1];
       next.push_back(moved);
-      writer_.enter_rows({*scan_.ragged, count});
+      writer_.enter_rows(own_rows());
     }
     for (size_t i = 0; i < carries(); ++i) writer_.set(scan_.carry_args[i], own[first_carry() + i]);
     for (size_t i = 0; i < scan_.xs.size(); ++i) writer_.set(scan_.x_args[i], x_of(i, xs[i], step, offset));
     writer_.write_ops(scan_.region);
     for (size_t i = 0; i < carries(); ++i) {
       const Tensor carry = writer_.value(scan_.carry_outs[i]);
-      const bool has_rows = writer_.has_step_rows(scan_.carry_outs[i]);
-      next.push_back(has_rows && scan_.ragged ? writer_.masked(carry, own[first_carry() + i]) : carry);
+      const bool has_rows = is_packed(scan_.carry_outs[i]);
+      next.push_back(has_rows ? writer_.masked(own_rows(), carry, own[first_carry() + i]) : carry);
     }
     for (size_t i = 0; i < ys(); ++i)
       next.push_back(stack_with(own[first_carry() + carries() + i], scan_.y_outs[i], step, offset));
@@ -135,7 +138,7 @@ class ScanLoop {
     const Tensor y = writer_.value(id);
     if (is_packed(id)) {
       const Tensor before = emit_.dynamic_slice(stack, offset, 0, rows_);
-      return emit_.dynamic_update(stack, writer_.masked(y, before), offset, 0);
+      return emit_.dynamic_update(stack, writer_.masked(own_rows(), y, before), offset, 0);
     }
     return emit_.dynamic_update(stack, emit_.reshape(y, with_rows(stack.type.sizes, 1)), step, 0);
   }
@@ -147,6 +150,7 @@ class ScanLoop {
   int64_t length_;
   DType index_;
   int64_t rows_ = 0, packed_ = 0;  ///< of a ragged scan
+  Tensor count_;                   ///< of the step's rows
   std::vector<Tensor> xs_;         ///< operands that are read step by step
 };
 

@@ -9,8 +9,8 @@ namespace {
 /// An index as i64. In the rows that a ragged step does not have it is -1, which scatter skips.
 Tensor wide_index(const Site& site, size_t operand) {
   const Tensor index = site.emit().convert(site.operand(operand), DType::kI64);
-  return site.writer.has_step_rows(site.op.operands[operand]) ? site.writer.masked(index, site.emit().like(-1, index))
-                                                              : index;
+  const StepRows* rows = site.writer.step_rows_of(site.op.operands[operand]);
+  return rows != nullptr ? site.writer.masked(*rows, index, site.emit().like(-1, index)) : index;
 }
 
 int64_t count_of(const Sizes& sizes) {
@@ -61,7 +61,7 @@ void pad(const Site& site) {
 void concat(const Site& site) { site.done(site.emit().concatenate(site.writer.values(site.op.operands), site.dim())); }
 
 void reverse(const Site& site) {
-  check(site.dim() != 0 || !site.writer.has_step_rows(site.op.operands[0]),
+  check(site.dim() != 0 || site.writer.step_rows_of(site.op.operands[0]) == nullptr,
         "stablehlo: 'reverse' along the rows of a ragged scan has no lowering, since their number differs from step to "
         "step");
   site.done(site.emit().reverse(site.operand(0), site.dim()));

@@ -35,7 +35,8 @@ void reduce_sum(const Site& site) {
 void reduce_max(const Site& site) {
   Emitter& emit = site.emit();
   Tensor x = site.operand(0);
-  if (site.writer.has_step_rows(site.op.operands[0])) x = site.writer.masked(x, emit.least(x.type));
+  if (const StepRows* rows = site.writer.step_rows_of(site.op.operands[0]))
+    x = site.writer.masked(*rows, x, emit.least(x.type));
   site.done(emit.reduce("maximum", x, emit.least({x.type.dtype, {}}), site.op.attr<Sizes>("dims")));
 }
 

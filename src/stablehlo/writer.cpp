@@ -90,15 +90,6 @@ void Writer::write_ops(const Block& block) {
 void Writer::write_op(const Op& op) {
   const Lowering lowering = lowering_of(op.code);
   check(lowering != nullptr, "stablehlo: the op '{}' has no lowering", info(op.code).name);
-  if (!rows_.empty()) {
-    const ir::Ragged& ragged = rows_.back().ragged;
-    for (const auto& [name, attr] : op.attrs)
-      if (const auto* dim = std::get_if<ir::Dim>(&attr); dim != nullptr && op.code != ir::OpCode::kSize)
-        check(!dim->mentions(ragged.rows.name()),
-              "stablehlo: in a ragged scan the {} of '{}' is {}, which differs from "
-              "step to step",
-              name, info(op.code).name, ir::to_string(*dim));
-  }
   lowering(Site{*this, op});
 }
 
@@ -168,19 +159,22 @@ std::vector<Tensor> Writer::write_while(std::span<const Tensor> own, std::span<c
   return results;
 }
 
-bool Writer::has_step_rows(ValueId id) const {
-  return !rows_.empty() && ir::has_rows(program_.type(id), rows_.back().ragged);
+const StepRows* Writer::step_rows_of(ValueId id) const {
+  for (const StepRows& rows : rows_)
+    if (ir::has_rows(program_.type(id), rows.ragged)) return &rows;
+  return nullptr;
 }
 
-Tensor Writer::masked(const Tensor& value, const Tensor& rest) {
-  const TensorType numbers{DType::kI64, value.type.sizes};
-  const Tensor count = emitter_.broadcast(rows_.back().count, value.type.sizes, {});
-  return emitter_.select(emitter_.compare("LT", emitter_.iota(numbers, 0), count), value, rest);
+Tensor Writer::masked(const StepRows& rows, const Tensor& tensor, const Tensor& rest) {
+  const TensorType numbers{DType::kI64, tensor.type.sizes};
+  const Tensor count = emitter_.broadcast(rows.count, tensor.type.sizes, {});
+  return emitter_.select(emitter_.compare("LT", emitter_.iota(numbers, 0), count), tensor, rest);
 }
 
 Tensor Writer::zero_beyond(ValueId id) {
-  const Tensor& whole = value(id);
-  return has_step_rows(id) ? masked(whole, emitter_.like(0, whole)) : whole;
+  const Tensor whole = value(id);
+  const StepRows* rows = step_rows_of(id);
+  return rows != nullptr ? masked(*rows, whole, emitter_.like(0, whole)) : whole;
 }
 
 std::string write(const ir::Program& program, const ir::Bindings& bindings) { return Writer(program, bindings).run(); }

@@ -45,14 +45,12 @@ class Writer {
   std::vector<Tensor> write_while(std::span<const Tensor> own, std::span<const ir::Block* const> reads,
                                   const Part& condition, const Part& body);
 
-  /// Whether the value has one row for each row of the ragged step that is being written.
-  bool has_step_rows(ir::ValueId id) const;
-  /// The rows of the innermost ragged step; null outside of one.
-  const StepRows* step_rows() const { return rows_.empty() ? nullptr : &rows_.back(); }
+  /// The ragged step, of those being written, for whose rows the value has one each; null if there is none.
+  const StepRows* step_rows_of(ir::ValueId id) const;
   void enter_rows(StepRows rows) { rows_.push_back(std::move(rows)); }
   void leave_rows() { rows_.pop_back(); }
-  /// The value, with `rest` in the rows that the ragged step does not have.
-  Tensor masked(const Tensor& value, const Tensor& rest);
+  /// The tensor, with `rest` in the rows that the step does not have.
+  Tensor masked(const StepRows& rows, const Tensor& tensor, const Tensor& rest);
   /// The value of an operand, with zeros in these rows, if it has rows.
   Tensor zero_beyond(ir::ValueId id);
 

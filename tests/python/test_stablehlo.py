@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 import torch
 from rnn_cases import KINDS, make
+from stablehlo_cases import GROUPS, Case
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import weft
+from weft import _C
+from weft._stablehlo.xla import Executable
 
 pytest.importorskip("jaxlib")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -63,3 +67,30 @@ def test_recurrent_module(kind: str) -> None:
     case = make(kind, layers=2, bidirectional=True, dtype=torch.float64)
     assert case.h0 is not None
     check_module(case.module, case.x, case.h0, bound=1e-12)
+
+
+#: Of dtypes: how far XLA's functions are from PyTorch's, relative to the number.
+BOUNDS = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 5e-6, torch.float64: 1e-13}
+
+
+def run_plainly(case: Case) -> list[Tensor]:
+    """By XLA, as the program is written: no pass has simplified an op away."""
+    text = _C.write_stablehlo(case.text, [list(tensor.shape) for tensor in case.inputs], None, False)
+    return Executable(text, "cpu")(case.inputs)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_ops(group: str) -> None:
+    torch.manual_seed(5)
+    for case in GROUPS[group]():
+        found, expected = run_plainly(case), weft.call(case.text, case.inputs)
+        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+            bound = BOUNDS.get(other.dtype, 0.0)
+            name = lambda text, case=case, i=i: f"{case.name}, result {i}: {text}"  # noqa: E731
+            torch.testing.assert_close(one, other, rtol=bound, atol=bound / 100, equal_nan=True, msg=name)
+
+
+def test_every_op_with_a_lowering_has_a_case() -> None:
+    texts = "\n".join(case.text for group in GROUPS.values() for case in group())
+    present = set(re.findall(r"= (\w+)", texts))
+    assert {op for op, becomes in _C.stablehlo_ops() if becomes} - present == {"extern"}
