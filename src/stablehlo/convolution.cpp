@@ -23,8 +23,7 @@ std::string dims_text(std::string_view letters, size_t spatial) {
 }
 
 Tensor append(Emitter& emit, Tensor left, Tensor right, const TensorType& type, const Window& window, int64_t groups) {
-  const bool is_short = is_floating(type.dtype) && size_of(type.dtype) == 2;
-  const DType compute = is_short ? DType::kF32 : type.dtype;
+  const DType compute = compute_type(type.dtype);
   left = emit.convert(left, compute);
   right = emit.convert(right, compute);
   const size_t spatial = window.stride.size();

@@ -12,8 +12,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-DType compute_type(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype; }
-
 /// The operand in the type that it is computed in.
 Tensor loaded(const Site& site, size_t i) {
   const Tensor operand = site.operand(i);

@@ -83,6 +83,8 @@ std::string literal(double value, DType dtype) {
 
 }  // namespace
 
+DType compute_type(DType dtype) { return is_floating(dtype) && size_of(dtype) == 2 ? DType::kF32 : dtype; }
+
 std::string to_string(const TensorType& type) {
   std::string text = "tensor<";
   for (int64_t size : type.sizes) text += std::to_string(size) + "x";

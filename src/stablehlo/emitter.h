@@ -23,6 +23,9 @@ struct TensorType {
 };
 std::string to_string(const TensorType& type);
 
+/// What elements of a dtype are computed and summed in: f32 for f16 and bf16, else itself.
+DType compute_type(DType dtype);
+
 /// A value of the text.
 struct Tensor {
   std::string name;  ///< with its `%`

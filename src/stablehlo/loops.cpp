@@ -25,7 +25,7 @@ Sizes with_rows(Sizes sizes, int64_t rows) {
 class ScanLoop {
  public:
   explicit ScanLoop(const Site& site)
-      : site_(site), emit_(site.emit()), writer_(site.writer), scan_(site.op), length_(writer_.size(scan_.length)) {
+      : emit_(site.emit()), writer_(site.writer), scan_(site.op), length_(writer_.size(scan_.length)) {
     // Ragged steps count rows in i64, as their batch sizes are.
     const bool is_long = length_ > std::numeric_limits<int32_t>::max();
     index_ = scan_.ragged || is_long ? DType::kI64 : DType::kI32;
@@ -143,7 +143,6 @@ class ScanLoop {
     return emit_.dynamic_update(stack, emit_.reshape(y, with_rows(stack.type.sizes, 1)), step, 0);
   }
 
-  const Site& site_;
   Emitter& emit_;
   Writer& writer_;
   ir::ScanView scan_;

@@ -7,8 +7,6 @@
 namespace weft::stablehlo::lowerings {
 namespace {
 
-DType accumulator(DType dtype) { return is_floating(dtype) && size_of(dtype) == 2 ? DType::kF32 : dtype; }
-
 /// The numbers first..last-1.
 Sizes range(int64_t first, int64_t last) {
   Sizes numbers(static_cast<size_t>(last - first));
@@ -19,14 +17,14 @@ Sizes range(int64_t first, int64_t last) {
 void product(const Site& site, const ProductDims& dims) {
   const Tensor a = site.writer.zero_beyond(site.op.operands[0]), b = site.writer.zero_beyond(site.op.operands[1]);
   const DType dtype = site.type().dtype;
-  site.done(site.emit().convert(site.emit().dot(a, b, dims, accumulator(dtype)), dtype));
+  site.done(site.emit().convert(site.emit().dot(a, b, dims, compute_type(dtype)), dtype));
 }
 
 }  // namespace
 
 void reduce_sum(const Site& site) {
   Emitter& emit = site.emit();
-  const DType dtype = site.type().dtype, sum = accumulator(dtype);
+  const DType dtype = site.type().dtype, sum = compute_type(dtype);
   const Tensor x = emit.convert(site.writer.zero_beyond(site.op.operands[0]), sum);
   const Tensor zero = emit.constant(0, {sum, {}});
   site.done(emit.convert(emit.reduce("add", x, zero, site.op.attr<Sizes>("dims")), dtype));

@@ -65,8 +65,10 @@ def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, grad
     if isinstance(program, str):
         text, inputs = program, list(example)
         for value in inputs:
-            if not isinstance(value, Tensor) or value.dtype not in DTYPES:
+            if not isinstance(value, Tensor):
                 raise TypeError(f"weft.stablehlo: the inputs of a program are tensors, not {type(value).__name__}")
+            if value.dtype not in DTYPES:
+                raise TypeError(f"weft.stablehlo: a program has no inputs like a tensor of {value.dtype}")
     elif callable(program):
         text, inputs = _captured(program, example)
     else:
@@ -74,7 +76,8 @@ def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, grad
     wanted = [tensor.requires_grad for tensor in inputs] if gradients else None
     if wanted is not None and not any(wanted):
         raise RuntimeError("weft.stablehlo: gradients of what? No input requires grad")
-    written = _C.write_stablehlo(text, [list(tensor.shape) for tensor in inputs], wanted, True)
+    types = [_C.Type(DTYPES[tensor.dtype], [(size, ()) for size in tensor.shape]) for tensor in inputs]
+    written = _C.write_stablehlo(text, types or None, wanted, True)
     return StableHLO(written, inputs, [i for i, is_wanted in enumerate(wanted or ()) if is_wanted])
 
 
