@@ -23,11 +23,12 @@ ARROWS: dict[str, set[str]] = {
     "backend": {"_base", "_capture", "_control", "_dynamo"},
     "_device": {"_base"},
     "device": {"_base", "_capture", "_device"},
+    "_stablehlo": {"_base", "_control"},
     "compat": {"_capture", "_control", "device"},
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},
     "verification": {"_base", "nn", "formats"},
-    "_command_line": {"_base", "_capture", "verification"},
+    "_command_line": {"_base", "_capture", "_stablehlo", "verification"},
     "__main__": {"_command_line"},
 }
 

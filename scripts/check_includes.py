@@ -14,6 +14,7 @@ ARROWS: dict[str, set[str]] = {
     "ir": {"base"},
     "passes": {"base", "ir"},
     "interpreter": {"base", "ir"},
+    "stablehlo": {"base", "ir"},
     "runtime": {"base"},
     "planning": {"base", "ir", "passes", "runtime"},
     "codegen": {"base", "ir", "passes", "runtime", "planning"},
@@ -23,7 +24,7 @@ ARROWS: dict[str, set[str]] = {
 # What the folders around src may use of it, and of each other.
 AROUND: dict[str, set[str]] = {
     "pytorch": {"base", "ir", "passes", "runtime", "engine"},
-    "python/bindings": {"base", "ir", "passes", "runtime", "engine"},
+    "python/bindings": {"base", "ir", "passes", "stablehlo", "runtime", "engine"},
     "verification/verify": {"base"},
     "verification/bindings": {"base", "verify"},
 }

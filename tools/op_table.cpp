@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ir/program.h"
+#include "stablehlo/write.h"
 
 namespace weft::tools {
 namespace {
@@ -66,14 +67,15 @@ std::string_view name_of(ir::Batching batching) {
 }  // namespace
 
 std::string op_table() {
-  std::string text = "op\toperands\tclass\ttype rule\tderivative\tbatched\tlowering\n";
+  std::string text = "op\toperands\tclass\ttype rule\tderivative\tbatched\tlowering\tStableHLO\n";
   for (size_t i = 0; i < std::size(kRowNames); ++i) {
     const ir::OpInfo& row = ir::info(static_cast<ir::OpCode>(i));
     const RowNames& names = kRowNames[i];
-    text += fmt::format("{}\t{}\t{}\t{}{}\t{}\t{}\t{}\n", row.name, row.arity < 0 ? "any" : std::to_string(row.arity),
-                        names.op_class, names.type_rule, row.traits.declares ? ", declared" : "",
-                        names.vjp_rule == "none" ? "no" : names.vjp_rule, name_of(row.traits.batching),
-                        name_of(row.traits.codegen));
+    text +=
+        fmt::format("{}\t{}\t{}\t{}{}\t{}\t{}\t{}\t{}\n", row.name, row.arity < 0 ? "any" : std::to_string(row.arity),
+                    names.op_class, names.type_rule, row.traits.declares ? ", declared" : "",
+                    names.vjp_rule == "none" ? "no" : names.vjp_rule, name_of(row.traits.batching),
+                    name_of(row.traits.codegen), stablehlo::lowered_as(static_cast<ir::OpCode>(i)));
   }
   return text;
 }

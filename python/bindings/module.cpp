@@ -9,4 +9,5 @@ PYBIND11_MODULE(_C, m) {
   weft::bindings::init_recorder(m);
   weft::bindings::init_lowering(m);
   weft::bindings::init_device(m);
+  weft::bindings::init_stablehlo(m);
 }

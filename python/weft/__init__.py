@@ -22,6 +22,7 @@ from weft._control.jit import jit
 from weft._control.scan import scan
 from weft._control.while_loop import while_loop
 from weft._patches.switch import disable, disabled, enable
+from weft._stablehlo.write import stablehlo
 from weft.device import sync
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "nn",
     "reset_stats",
     "scan",
+    "stablehlo",
     "stats",
     "sync",
     "verify",

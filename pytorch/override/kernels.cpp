@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "override/run.h"
+#include "recorder/recording_tensor.h"
 
 namespace weft::override_kernels {
 namespace {
@@ -86,13 +87,19 @@ void register_packed(torch::Library& m) {
   m.impl("rnn_relu.data", TORCH_FN((one_state_packed<Cell::kRnnRelu, kRnnReluPacked>)));
 }
 
-/// For the keys of Weft's device, which tensors of a recording have too: with these the composite comes apart.
+/// For the keys of Weft's device, which tensors of a recording have too. While the key is on for a recording it is on
+/// for other tensors as well: with these the composite comes apart. So it does with packed rows that are recorded,
+/// whose numbers of rows a program has as symbols alone.
 template <auto kernel, auto composite_kernel, typename Function = decltype(composite_kernel)>
 struct OnDevice;
 template <auto kernel, auto composite_kernel, typename Result, typename... Arguments>
 struct OnDevice<kernel, composite_kernel, Result (*)(const Tensor&, Arguments...)> {
   static Result call(const Tensor& input, Arguments... arguments) {
     return input.is_privateuseone() ? kernel(input, arguments...) : composite_kernel(input, arguments...);
+  }
+  static Result call_or_record(const Tensor& input, Arguments... arguments) {
+    const bool is_recorded = recorder::as_recording(input) != nullptr;
+    return is_recorded ? kernel(input, arguments...) : call(input, arguments...);
   }
 };
 
@@ -115,10 +122,12 @@ void register_on_device(torch::Library& m) {
       TwoStates (*)(const Tensor&, const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool);
   constexpr LstmPadded kLstmPadded = composite::lstm;
   constexpr LstmPacked kLstmPacked = composite::lstm;
-  m.impl("gru.input", TORCH_FN((OnDevice<one_state<Cell::kGru, kGruPadded>, kGruPadded>::call)));
-  m.impl("lstm.input", TORCH_FN((OnDevice<lstm, kLstmPadded>::call)));
-  m.impl("rnn_tanh.input", TORCH_FN((OnDevice<one_state<Cell::kRnnTanh, kRnnTanhPadded>, kRnnTanhPadded>::call)));
-  m.impl("rnn_relu.input", TORCH_FN((OnDevice<one_state<Cell::kRnnRelu, kRnnReluPadded>, kRnnReluPadded>::call)));
+  m.impl("gru.input", TORCH_FN((OnDevice<one_state<Cell::kGru, kGruPadded>, kGruPadded>::call_or_record)));
+  m.impl("lstm.input", TORCH_FN((OnDevice<lstm, kLstmPadded>::call_or_record)));
+  m.impl("rnn_tanh.input",
+         TORCH_FN((OnDevice<one_state<Cell::kRnnTanh, kRnnTanhPadded>, kRnnTanhPadded>::call_or_record)));
+  m.impl("rnn_relu.input",
+         TORCH_FN((OnDevice<one_state<Cell::kRnnRelu, kRnnReluPadded>, kRnnReluPadded>::call_or_record)));
   m.impl("gru.data", TORCH_FN((OnDevice<one_state_packed<Cell::kGru, kGruPacked>, kGruPacked>::call)));
   m.impl("lstm.data", TORCH_FN((OnDevice<lstm_packed, kLstmPacked>::call)));
   m.impl("rnn_tanh.data", TORCH_FN((OnDevice<one_state_packed<Cell::kRnnTanh, kRnnTanhPacked>, kRnnTanhPacked>::call)));

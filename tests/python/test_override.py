@@ -385,3 +385,26 @@ def test_a_tensor_subclass_sees_pytorchs_operators():
         module(Logged(torch.randn(3, 2, 4)))
     assert "weft.call.default" not in seen
     assert weft.stats()["fallbacks"] == {"gru: a tensor subclass": 1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_a_function_that_is_captured(kind):
+    """The module's program is a part of the function's: in dtypes, layouts and states that it takes by itself."""
+    for options in ({}, dict(layers=2, bidirectional=True, batch_first=True), dict(with_state=False, steps=1)):
+        case = make(kind, dtype=torch.float64, **options)
+
+        def function(x, case=case):
+            y, state = case.module(x * 2, case.h0)
+            return [y + 1, *(state if isinstance(state, tuple) else [state])]
+
+        before = weft.stats()["fallbacks"]
+        found, expected = weft.jit(function)(case.x), function(case.x)
+        assert weft.stats()["fallbacks"] == before
+        wanted = [case.x, *case.module.parameters()]
+        pairs = [
+            *zip(found, expected, strict=True),
+            *zip(*(torch.autograd.grad(sum(y.sin().sum() for y in ys), wanted) for ys in (found, expected)),
+                 strict=True),
+        ]  # fmt: skip
+        for a, b in pairs:
+            torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)

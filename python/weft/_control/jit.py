@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -15,7 +16,7 @@ from weft._base import trees
 from weft._capture import programs
 from weft._capture.runs import Function
 from weft._capture.traced import Traced
-from weft._control.donation import Donated, call_pairs, run_plainly
+from weft._control.donation import Donated, Pairs, call_pairs, run_plainly
 from weft._control.eval_frame import without_dynamo
 
 P = ParamSpec("P")
@@ -79,6 +80,35 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
 
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...]) -> Any:
+    call = capture("weft.jit", fn, args, kwargs, donate)
+    if call.pairs:
+        return call.result(call_pairs(call.program, call.inputs, call.pairs))
+    return call.result(torch.ops.weft.call(call.program, call.inputs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Capture:
+    """A call of a function as a call of a program."""
+
+    program: str
+    inputs: list[Tensor]  #: the arguments' tensors, random numbers, then what the function reads from outside
+    pairs: Pairs  #: of arguments that are given up, and the results in their memory
+    constants: list[tuple[Any] | None]  #: by leaf of the function's result: a constant, or None for a tensor
+    spec: pytree.TreeSpec  #: of the function's result
+
+    def result(self, tensors: Sequence[Tensor]) -> Any:
+        """What the function returns, the program's results being these."""
+        results = iter(tensors)
+        return pytree.tree_unflatten([next(results) if c is None else c[0] for c in self.constants], self.spec)
+
+
+def capture(
+    what: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...] = ()
+) -> Capture:
+    """`fn(*args, **kwargs)` as a call of a program, which is found again as weft.jit says. `what` begins messages.
+
+    Raises what programs.find does.
+    """
     leaves, spec = trees.flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     donated = Donated.of(donate, leaves, spec) if donate else None
@@ -92,15 +122,12 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
             pairs = Donated.of(donate, *trees.flatten((args, kwargs))).pairs(results, results_spec)
         return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants, pairs)
 
-    function = Function(flat, leaves, spec, "weft.jit: the function", (fn,), _dynamic_dims, _more_dynamic_dims)
+    function = Function(flat, leaves, spec, f"{what}: the function", (fn,), _dynamic_dims, _more_dynamic_dims)
     found = programs.find("weft.jit", donate, [function], _program)
     shapes = [tensor.shape for tensor in tensors]
     noise = programs.draw(found.program.noise, shapes, tensors, None, None)
     ((results_spec, constants, pairs),) = found.extra
-    inputs = [*tensors, *noise, *found.inputs]
-    text = found.program.text
-    results = iter(call_pairs(text, inputs, pairs) if pairs else torch.ops.weft.call(text, inputs))
-    return pytree.tree_unflatten([next(results) if c is None else c[0] for c in constants], results_spec)
+    return Capture(found.program.text, [*tensors, *noise, *found.inputs], pairs, constants, results_spec)
 
 
 def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:

@@ -257,6 +257,13 @@ Program vjp_of_primals(const Program& program, const std::vector<bool>& wanted) 
   return result;
 }
 
+Program value_and_vjp(const Program& program, const std::vector<bool>& wanted) {
+  Program result = joint(program, wanted, Keep::kBalanced);
+  result.name = program.name + "_and_vjp";
+  tidy(result);
+  return result;
+}
+
 Program jvp_of_primals(const Program& program, const std::vector<bool>& varied) {
   const size_t inputs = program.body.args.size(), outputs = program.body.results.size();
   std::vector<bool> cotangents(inputs + outputs, false);

@@ -50,6 +50,10 @@ Vjp vjp(const ir::Program& program, const std::vector<bool>& wanted, Keep keep =
 /// be differentiated again with respect to inputs and cotangents alike.
 ir::Program vjp_of_primals(const ir::Program& program, const std::vector<bool>& wanted);
 
+/// (inputs..., cotangents of all outputs...) -> (outputs..., one cotangent for each wanted input): forward and backward
+/// in one program, for a compiler that plans both together.
+ir::Program value_and_vjp(const ir::Program& program, const std::vector<bool>& wanted);
+
 /// Forward mode: (inputs..., one tangent for each varied input) -> the tangents of the floating outputs, in order. It
 /// is the derivative of vjp_of_primals by the cotangents, in which that is linear, and differentiable again. A varied
 /// input must be floating (user's error otherwise).

@@ -1,0 +1,137 @@
+// Calls of PyTorch that have ops of StableHLO: convolutions, and what solves linear systems. Each other call is the
+// user's error, which has the call.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "stablehlo/call_text.h"
+#include "stablehlo/convolution.h"
+#include "stablehlo/lowerings.h"
+
+namespace weft::stablehlo {
+namespace {
+
+/// An extern op and its call.
+struct ExternSite {
+  const Site& site;
+  const CallText& call;
+
+  Emitter& emit() const { return site.emit(); }
+  /// The tensor that argument i names; in a ragged scan the rows that the step does not have are zeros.
+  Tensor tensor(size_t argument) const {
+    const std::optional<size_t> operand = call.operand(argument);
+    if (!operand) call.refuse("an argument is None");
+    return site.writer.zero_beyond(site.op.operands[*operand]);
+  }
+  void done(size_t result, Tensor tensor) const { site.writer.set(site.op.results[result], std::move(tensor)); }
+};
+
+/// The arguments that aten::convolution and its backward have in common, from argument `first` on.
+ConvolutionOptions convolution_options(const CallText& call, size_t first) {
+  ConvolutionOptions options{call.integers(first), call.integers(first + 1), call.integers(first + 2),
+                             call.integer(first + 5)};
+  if (call.flag(first + 3)) call.refuse("it is transposed");
+  return options;
+}
+
+/// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+void convolution(const ExternSite& site) {
+  const ConvolutionOptions options = convolution_options(site.call, 3);
+  Tensor y = convolve(site.emit(), site.tensor(0), site.tensor(1), options);
+  if (site.call.operand(2)) {
+    const Tensor bias = site.emit().broadcast(site.tensor(2), y.type.sizes, {1});
+    y = site.emit().binary("add", y, bias);
+  }
+  site.done(0, y);
+}
+
+/// (cotangent, input, weight, sizes of the bias, stride, padding, dilation, transposed, output_padding, groups, which)
+void convolution_backward(const ExternSite& site) {
+  const ConvolutionOptions options = convolution_options(site.call, 4);
+  if (options.groups != 1) site.call.refuse("its channels are in groups");
+  const std::vector<bool> wanted = site.call.flags(10);
+  const size_t count = site.site.op.results.size();
+  if (wanted.size() != 3 || count != 3) site.call.refuse("it has other results than three");
+  const Tensor dy = site.tensor(0), x = site.tensor(1), w = site.tensor(2);
+  if (wanted[0]) site.done(0, convolution_by_input(site.emit(), dy, x.type, w, options));
+  if (wanted[1]) site.done(1, convolution_by_weight(site.emit(), dy, x, w.type, options));
+  if (!wanted[2]) return;
+  Sizes dims{0};
+  for (int64_t i = 2; i < dy.type.rank(); ++i) dims.push_back(i);
+  site.done(2, site.emit().reduce("add", dy, site.emit().constant(0, {dy.type.dtype, {}}), dims));
+}
+
+/// The triangle of matrices [..., n, n], with zeros beside it, as PyTorch gives it.
+Tensor triangle(Emitter& emit, const Tensor& a, bool is_lower) {
+  const TensorType numbers{DType::kI32, a.type.sizes};
+  const Tensor row = emit.iota(numbers, a.type.rank() - 2), column = emit.iota(numbers, a.type.rank() - 1);
+  return emit.select(emit.compare(is_lower ? "GE" : "LE", row, column), a, emit.like(0, a));
+}
+
+/// (matrices, upper, check_errors) -> (factors, i32: which minor is not positive, 0 if none is)
+void cholesky(const ExternSite& site) {
+  const Tensor a = site.tensor(0);
+  const bool is_lower = !site.call.flag(1);
+  const std::string type = to_string(a.type);
+  const Tensor factor{site.emit().new_name(), a.type};
+  site.emit().line(fmt::format("{} = stablehlo.cholesky {}, lower = {} : {}", factor.name, a.name, is_lower, type));
+  site.done(0, triangle(site.emit(), factor, is_lower));
+  // StableHLO's factors are NaN where there are none; which minor failed it does not say.
+  if (site.site.op.results.size() > 1)
+    site.site.writer.refuse(site.site.op.results[1], site.call.text() + ", of which StableHLO has the factors alone");
+}
+
+struct Triangular {
+  bool is_left = true, is_lower = true, has_unit_diagonal = false, is_transposed = false;
+};
+
+Tensor solve(const ExternSite& site, const Tensor& a, const Tensor& b, const Triangular& how) {
+  const auto batch = [](const Tensor& t) { return Sizes(t.type.sizes.begin(), t.type.sizes.end() - 2); };
+  if (batch(a) != batch(b)) site.call.refuse("its operands are not one batch");
+  if (std::ranges::find(b.type.sizes, 0) != b.type.sizes.end()) return b;
+  const Tensor x{site.emit().new_name(), b.type};
+  site.emit().line(fmt::format(
+      "{} = \"stablehlo.triangular_solve\"({}, {}) <{{left_side = {}, lower = {}, unit_diagonal = {}, transpose_a = "
+      "#stablehlo<transpose {}>}}> : ({}, {}) -> {}",
+      x.name, a.name, b.name, how.is_left, how.is_lower, how.has_unit_diagonal,
+      how.is_transposed ? "TRANSPOSE" : "NO_TRANSPOSE", to_string(a.type), to_string(b.type), to_string(b.type)));
+  return x;
+}
+
+/// (A, B, upper, left, unitriangular)
+void solve_triangular(const ExternSite& site) {
+  const bool is_left = site.call.flag(3);
+  site.done(0, solve(site, site.tensor(0), site.tensor(1), {is_left, !site.call.flag(2), site.call.flag(4), false}));
+}
+
+/// (B, factor, upper): X of A X = B, where A = L L^T or U^T U.
+void cholesky_solve(const ExternSite& site) {
+  const Tensor factor = site.tensor(1);
+  const bool is_lower = !site.call.flag(2);
+  const Tensor half = solve(site, factor, site.tensor(0), {true, is_lower, false, !is_lower});
+  site.done(0, solve(site, factor, half, {true, is_lower, false, is_lower}));
+}
+
+struct Row {
+  std::string_view name;
+  void (*lowering)(const ExternSite& site);
+};
+
+constexpr Row kRows[] = {
+    {"aten.convolution.default", convolution},       {"aten.convolution_backward.default", convolution_backward},
+    {"aten.linalg_cholesky_ex.default", cholesky},   {"aten.linalg_solve_triangular.default", solve_triangular},
+    {"aten.cholesky_solve.default", cholesky_solve},
+};
+
+}  // namespace
+
+void lowerings::external(const Site& site) {
+  std::vector<Sizes> operands;
+  for (ir::ValueId id : site.op.operands) operands.push_back(site.writer.type(id).sizes);
+  const CallText call(site.op.attr<std::string>("call"), std::move(operands));
+  const auto* row = std::ranges::find(kRows, call.name(), &Row::name);
+  if (row == std::end(kRows)) call.refuse("StableHLO has no ops for it here");
+  row->lowering(ExternSite{site, call});
+}
+
+}  // namespace weft::stablehlo

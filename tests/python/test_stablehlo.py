@@ -1,0 +1,244 @@
+"""Programs as StableHLO, run by jaxlib's CPU client, against the same programs run by Weft."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rnn_cases import KINDS, make
+from stablehlo_cases import GROUPS, Case
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+import weft
+from weft import _C
+from weft._base.dtypes import DTYPES as NAMES
+from weft._stablehlo.write import StableHLO
+from weft._stablehlo.xla import Executable
+
+pytest.importorskip("jaxlib")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+from cells.zoo import CELLS, Size
+
+
+def distance(found: Tensor, expected: Tensor) -> float:
+    """Relative to the largest entry; dtype and shape must agree, and whole numbers be equal."""
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    if not expected.is_floating_point():
+        return 0.0 if torch.equal(found, expected) else float("inf")
+    scale = expected.abs().max().item() if expected.numel() else 0.0
+    return (found.double() - expected.double()).abs().max().item() / (scale or 1.0) if expected.numel() else 0.0
+
+
+def check(hlo: StableHLO, outputs: list[Tensor], bound: float) -> None:
+    """Results and the gradients of what requires grad, by XLA, against these outputs and autograd's gradients."""
+    cotangents = [torch.randn_like(v) if v.is_floating_point() else torch.zeros_like(v) for v in outputs]
+    found = hlo.compile()([*hlo.inputs, *cotangents])
+    smooth = [i for i, value in enumerate(outputs) if value.is_floating_point()]
+    wanted = [hlo.inputs[i] for i in hlo.gradients]
+    gradients = torch.autograd.grad(
+        [outputs[i] for i in smooth], wanted, [cotangents[i] for i in smooth], allow_unused=True, materialize_grads=True
+    )
+    expected = [*(value.detach() for value in outputs), *gradients]
+    assert len(found) == len(expected)
+    for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+        assert distance(one, other) <= bound, f"result {i}"
+
+
+def check_module(function: Callable[..., Any], *arguments: Any, bound: float) -> None:
+    hlo = weft.stablehlo(function, *arguments, gradients=True)
+    check(hlo, pytree.tree_leaves(function(*arguments)), bound)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cell(name: str) -> None:
+    torch.manual_seed(3)
+    example = CELLS[name](Size(5, 3, 6)).to(torch.float64)
+    if example.module is not None:
+        example.module.eval()
+    example = example.mapped(lambda value: value.detach().requires_grad_())
+    keys = list(example.inputs)
+    check_module(lambda *a: example.function(**dict(zip(keys, a, strict=True))), *example.inputs.values(), bound=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recurrent_module(kind: str) -> None:
+    torch.manual_seed(4)
+    case = make(kind, layers=2, bidirectional=True, dtype=torch.float64)
+    assert case.h0 is not None
+    check_module(case.module, case.x, case.h0, bound=1e-12)
+
+
+#: Of dtypes: how far XLA's functions are from PyTorch's, relative to the number.
+BOUNDS = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 5e-6, torch.float64: 1e-13}
+
+
+def run_plainly(case: Case) -> list[Tensor]:
+    """By XLA, as the program is written: no pass has simplified an op away."""
+    types = [_C.Type(NAMES[tensor.dtype], [(size, ()) for size in tensor.shape]) for tensor in case.inputs]
+    text = _C.write_stablehlo(case.text, types or None, None, False)
+    return Executable(text, "cpu")(case.inputs)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_ops(group: str) -> None:
+    torch.manual_seed(5)
+    for case in GROUPS[group]():
+        found, expected = run_plainly(case), weft.call(case.text, case.inputs)
+        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+            bound = BOUNDS.get(other.dtype, 0.0)
+            name = lambda text, case=case, i=i: f"{case.name}, result {i}: {text}"  # noqa: E731
+            torch.testing.assert_close(one, other, rtol=bound, atol=bound / 100, equal_nan=True, msg=name)
+
+
+def test_every_op_with_a_lowering_has_a_case() -> None:
+    texts = "\n".join(case.text for group in GROUPS.values() for case in group())
+    present = set(re.findall(r"= (\w+)", texts))
+    assert {op for op, becomes in _C.stablehlo_ops() if becomes} - present == {"extern"}
+
+
+def test_gradients_of_a_ragged_scan() -> None:
+    """Cotangents of what all steps read are sums over the rows that each step has."""
+    torch.manual_seed(6)
+    text = """program @packed(%x: f64[N,4], %sizes: i64[T], %h0: f64[B,5], %w: f64[4,5], %u: f64[5,5], %b: f64[5]) {
+      %hT, %ys = scan REVERSE length T ragged(%sizes, B, N) carry(%h = %h0) xs(%xt = %x) {
+        %p = matmul %xt, %w
+        %q = matmul %h, %u
+        %s = add %p, %q
+        %all = broadcast %b {dims = [1]} : f64[B,5]
+        %z = add %s, %all
+        %n = tanh %z
+        yield carry(%n) ys(%n)
+      } : f64[B,5], f64[N,5]
+      return %hT, %ys
+    }"""
+    shapes = [(12, 4), (4,), (5, 5), (4, 5), (5, 5), (5,)]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    inputs[1] = torch.tensor([5, 4, 2, 1])
+    for direction in ("", "reverse"):
+        program = text.replace("REVERSE", direction)
+        check(weft.stablehlo(program, *inputs, gradients=True), weft.call(program, inputs), 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_short_types(dtype: torch.dtype) -> None:
+    torch.manual_seed(7)
+    case = make("LSTM", dtype=dtype)
+    check_module(case.module, case.x, case.h0, bound=BOUNDS[dtype] * 4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"stride": 2}, {"padding": 2, "dilation": 2}, {"groups": 3}, {"stride": (3, 1), "padding": (0, 1)}],
+    ids=str,
+)
+def test_convolution(options: dict[str, Any]) -> None:
+    torch.manual_seed(8)
+    layer = torch.nn.Conv2d(6, 9, (3, 2), dtype=torch.float64, **options)
+    x = torch.randn(2, 6, 9, 8, dtype=torch.float64, requires_grad=True)
+    if "groups" not in options:
+        return check_module(layer, x, bound=1e-12)
+    hlo = weft.stablehlo(layer, x)
+    assert distance(hlo.compile()(hlo.inputs)[0], layer(x).detach()) < 1e-12
+    with pytest.raises(RuntimeError, match=r"aten.convolution_backward.* has no lowering: its channels are in groups"):
+        weft.stablehlo(layer, x, gradients=True)
+    return None
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_linear_systems(upper: bool) -> None:
+    torch.manual_seed(9)
+    a = torch.randn(2, 4, 4, dtype=torch.float64)
+    a = (a @ a.mT + torch.eye(4, dtype=torch.float64)).requires_grad_()
+    b = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+
+    def solved(a: Tensor, b: Tensor) -> list[Tensor]:
+        factor = torch.linalg.cholesky(a, upper=upper)
+        right = torch.linalg.solve_triangular(factor, b.mT, upper=upper, left=False)
+        unit = torch.linalg.solve_triangular(factor, b, upper=upper, unitriangular=True)
+        return [factor, torch.cholesky_solve(b, factor, upper=upper), right, unit]
+
+    check_module(solved, a, b, bound=1e-12)
+
+
+def test_random_numbers_are_inputs() -> None:
+    torch.manual_seed(10)
+    dropout = torch.nn.Dropout(0.5)
+    hlo = weft.stablehlo(lambda x: dropout(x) * 2, torch.ones(64, 3))
+    (found,) = hlo.compile()(hlo.inputs)
+    assert len(hlo.inputs) == 2 and set(found.unique().tolist()) == {0.0, 4.0}
+
+
+def test_donated_inputs_stay_the_callers() -> None:
+    text = "program @step(%p: f32[N], %g: f32[N]) {\n %q = sub %p, %g\n return %q in %p\n}"
+    inputs = [torch.full((5,), 3.0), torch.ones(5)]
+    hlo = weft.stablehlo(text, *inputs)
+    assert "%arg0: tensor<5xf32> {tf.aliasing_output = 0 : i32}" in hlo.text
+    assert torch.equal(hlo.compile()(inputs)[0], torch.full((5,), 2.0))
+    assert torch.equal(inputs[0], torch.full((5,), 3.0))
+
+
+def test_counts() -> None:
+    """Of a product in a loop of tanh: both are there once, and so are what XLA fuses."""
+    text = """program @loop(%h0: f32[8,16], %u: f32[16,16]) {
+      %h = scan length 10 carry(%h = %h0) xs() {
+        %a = matmul %h, %u
+        %b = tanh %a
+        %c = mul %b, %b
+        yield carry(%c) ys()
+      } : f32[8,16]
+      return %h
+    }"""
+    hlo = weft.stablehlo(text)
+    counts = hlo.count()
+    assert counts.operations["dot"] == counts.operations["tanh"] == counts.operations["while"] == 1
+    assert counts.total == sum(counts.operations.values())
+    in_text = re.findall(r"= \S+ fusion\(", hlo.compile().hlo())
+    assert counts.fusions == len(in_text) >= 1
+    assert counts.fusions + counts.operations["dot"] <= counts.kernels <= counts.total
+
+
+SQUARE = "program @square(%x: f32[T]) {\n %y = mul %x, %x\n return %y\n}"
+MATRIX, DOUBLES = torch.ones(2, 2), torch.ones(3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "arguments"),
+    [
+        (TypeError, "takes a program's text, a module or a function, not int", (3,)),
+        (TypeError, "the inputs of a program are tensors, not int", (SQUARE, 3)),
+        (TypeError, "a tensor of torch.complex64", (SQUARE, torch.zeros(3, dtype=torch.complex64))),
+        (RuntimeError, "line 1, column 1: expected 'program', but found 'nonsense'", ("nonsense",)),
+        (RuntimeError, r"the size T of input f32\[T\] of program @square is no number: give inputs", (SQUARE,)),
+        (RuntimeError, r"input 0 'x' of program @square must be f32\[T\], but got f32\[2,2\]", (SQUARE, MATRIX)),
+        (RuntimeError, r"input 0 of program @square must be f32\[T\], but got f64\[3\]", (SQUARE, DOUBLES)),
+        (RuntimeError, "program @square takes 1 inputs, but got 2", (SQUARE, torch.ones(3), torch.ones(3))),
+        (RuntimeError, "aten.sort.default.* has no lowering", (lambda x: x.sort()[0], torch.ones(3))),
+        (RuntimeError, "needs the value of a tensor", (lambda x: x * x.sum().item(), torch.ones(3))),
+        (RuntimeError, "weft.stablehlo: the function failed: division by zero", (lambda x: 1 / 0, torch.ones(3))),
+    ],
+)  # fmt: skip
+def test_wrong_use(error: type[Exception], message: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(error, match=message):
+        weft.stablehlo(*arguments)
+
+
+def test_gradients_of_nothing() -> None:
+    with pytest.raises(RuntimeError, match="gradients of what"):
+        weft.stablehlo(SQUARE, torch.ones(3), gradients=True)
+
+
+def test_an_unknown_platform() -> None:
+    with pytest.raises(RuntimeError, match="Unknown backend nowhere"):
+        weft.stablehlo(SQUARE, torch.ones(3)).compile("nowhere")
+
+
+def test_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(ImportError, match="compiling StableHLO needs the package jax"):
+        weft.stablehlo(SQUARE, torch.ones(3)).count()
