@@ -91,6 +91,13 @@ void copy(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), {self});
 }
 
+/// Of which the Meta kernel gives a dense gradient, where a sparse one is asked for too.
+void embedding_bag_backward(const Operator& op, Stack& stack) {
+  const auto sparse = static_cast<size_t>(*op.schema().argumentIndexWithName("sparse"));
+  if (torch::jit::last(stack, op.arguments())[sparse].toBool()) return call_not_dense(op.handle, stack);
+  record_new(op, stack);
+}
+
 /// _copy_from(self, dst), _copy_from_and_resize(self, dst)
 void copy_from(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
@@ -217,6 +224,7 @@ const Table& table = *new Table{
     {"aten::empty_like.", make_empty},
     {"aten::empty_permuted.", make_empty},
     {"aten::new_empty.", make_empty},
+    {"aten::_embedding_bag_backward.", embedding_bag_backward},
     {"aten::new_empty_strided.", make_empty},
     {"aten::_efficientzerotensor.", make_zeros},
     {"aten::_to_copy.", to_copy},

@@ -11,6 +11,7 @@
 #include "device/arguments.h"
 #include "device/called_program.h"
 #include "recorder/aside.h"
+#include "recorder/recording_internal.h"
 
 namespace weft::device {
 
@@ -195,9 +196,22 @@ ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) 
   }
 }
 
+/// A Meta kernel may say that a new tensor is one that is expanded.
+void give_own_memory(recorder::ResultShape& shape) {
+  for (size_t i = 0; i < shape.sizes.size(); ++i)
+    if (shape.strides[i] == 0 && shape.sizes[i] > 1) {
+      const auto strides = recorder::contiguous_strides(shape.sizes);
+      shape.strides.assign(strides.begin(), strides.end());
+      return;
+    }
+}
+
 ResultShapes computed_shapes(const Operator& op, at::ArrayRef<IValue> arguments) {
   ResultShapes shapes = shapes_by_meta(op, arguments);
   if (op.differs_from_meta) correct(op, arguments, shapes);
+  for (auto& result : shapes.results)
+    for (auto& shape : result) give_own_memory(shape);
+  for (auto& shape : shapes.all) give_own_memory(shape);
   return shapes;
 }
 

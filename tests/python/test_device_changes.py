@@ -201,3 +201,15 @@ def test_sparse_gradients() -> None:
             optimizer.zero_grad()
         found[device] = table.weight.detach().cpu()
     torch.testing.assert_close(found["weft"], found["cpu"])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_sparse_gradients_of_bags(mode):
+    indices = torch.tensor([[1, 2, 4, 5], [4, 3, 2, 9]])
+    grads = {}
+    for device in ("cpu", "weft"):
+        weight = torch.arange(30.0, device=device).view(10, 3).requires_grad_()
+        nn.functional.embedding_bag(indices.to(device), weight, mode=mode, sparse=True).sum().backward()
+        assert weight.grad.layout == torch.sparse_coo
+        grads[device] = weight.grad.cpu().to_dense()
+    assert torch.equal(grads["weft"], grads["cpu"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 import textwrap
 import warnings
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -68,6 +70,31 @@ def test_data_loaders(options):
 def test_a_data_set_on_the_device():
     data = TensorDataset(torch.arange(12.0, device="weft").view(6, 2))
     assert sum(x.sum().item() for (x,) in DataLoader(data, batch_size=2)) == 66
+
+
+class OnDevice(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        return torch.full((2,), float(i), device="weft")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_workers_that_send_tensors_of_the_device():
+    """As copies; a worker's device is its own."""
+    batches = list(DataLoader(OnDevice(), batch_size=3, num_workers=2))
+    assert [batch.device.type for batch in batches] == ["weft", "weft"]
+    assert [batch[:, 0].tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_sending_tensors_of_the_device():
+    parameter = nn.Parameter(torch.ones(2, device="weft"))
+    again = pickle.loads(ForkingPickler.dumps(parameter))
+    assert isinstance(again, nn.Parameter) and again.requires_grad and again.device.type == "weft"
+    assert again.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor"):
+        ForkingPickler.dumps(parameter * 2)
 
 
 # ---- files
