@@ -204,12 +204,12 @@ def test_sparse_gradients() -> None:
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
-def test_sparse_gradients_of_bags(mode):
+def test_sparse_gradients_of_bags(mode: str) -> None:
     indices = torch.tensor([[1, 2, 4, 5], [4, 3, 2, 9]])
     grads = {}
     for device in ("cpu", "weft"):
         weight = torch.arange(30.0, device=device).view(10, 3).requires_grad_()
-        nn.functional.embedding_bag(indices.to(device), weight, mode=mode, sparse=True).sum().backward()
+        torch.nn.functional.embedding_bag(indices.to(device), weight, mode=mode, sparse=True).sum().backward()
         assert weight.grad.layout == torch.sparse_coo
         grads[device] = weight.grad.cpu().to_dense()
     assert torch.equal(grads["weft"], grads["cpu"])
