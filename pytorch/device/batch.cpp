@@ -67,6 +67,19 @@ void Batch::find_donations() {
   }
 }
 
+std::vector<std::vector<ir::Donation>> Batch::donations_by_end() const {
+  std::vector<int64_t> end(leaves_.size(), 0);
+  for (size_t node = 0; node < nodes_.size(); ++node)
+    for (const ValueRef& operand : nodes_[node]->operands)
+      if (const int64_t at = place(*operand); at < 0) end[static_cast<size_t>(-1 - at)] = static_cast<int64_t>(node);
+  std::vector<std::vector<ir::Donation>> by_end(nodes_.size());
+  for (const ir::Donation& donation : donations_) {
+    const int64_t made = place(*outputs_[donation.result]);
+    by_end[static_cast<size_t>(std::max(made, end[donation.input]))].push_back(donation);
+  }
+  return by_end;
+}
+
 /// Whether only the batch has the leaf, and only the leaf its memory.
 bool Batch::is_dead(size_t leaf) const {
   const Value& value = *leaves_[leaf];

@@ -30,6 +30,8 @@ class Batch {
   /// Leaves whose memory nobody has when the batch has run, each with the output that takes their place: the old and
   /// the new value of a parameter.
   const std::vector<ir::Donation>& donations() const { return donations_; }
+  /// By node: the donations whose leaf nothing reads after it, and whose result it gives or is there before.
+  std::vector<std::vector<ir::Donation>> donations_by_end() const;
   /// A node's results; null for those that nobody has.
   std::span<const ValueRef> results(size_t node) const {
     return {results_.data() + first_result_[node], results_.data() + first_result_[node + 1]};

@@ -96,8 +96,15 @@ void keep_replaced(const Batch& batch) {
   if (error) std::rethrow_exception(error);
 }
 
+/// Frees the old values of what has its new ones: a step holds no parameter twice.
+void free_replaced(const Batch& batch, const std::vector<ir::Donation>& donations) {
+  for (const ir::Donation& donation : donations)
+    if (!batch.outputs()[donation.result]->error) batch.leaves()[donation.input]->tensor.reset();
+}
+
 /// An operation that raises an error leaves it in the place of its results, for whoever reads these.
 void run_one_by_one(Batch& batch) {
+  const auto donations = batch.donations_by_end();
   for (size_t i = 0; i < batch.nodes().size(); ++i) {
     const Node& node = *batch.nodes()[i];
     try {
@@ -109,6 +116,7 @@ void run_one_by_one(Batch& batch) {
         if (result) set_error(*result, std::current_exception());
     }
     batch.done(i);
+    free_replaced(batch, donations[i]);
   }
   keep_replaced(batch);
 }
