@@ -1,0 +1,82 @@
+"""The same step on the device "weft": recorded, and run as programs."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from weft import device
+from weft.explanation._steps import Step, Variant, run_once, same
+from weft.explanation._watch import tensors
+
+_WARM = 4  #: runs after which a step's record has been seen, compiled and found again
+
+
+@dataclasses.dataclass
+class Lazy:
+    """What the device made of the step."""
+
+    variant: Variant | None
+    step: Step | None
+    programs: int | None  #: a step
+    ran_at_once: dict[str, dict[str, int]]  #: operations that asked for values, by place
+    note: str
+
+
+def prepare(step: Step, reference: Any) -> Lazy:
+    """The step on copies that live on the device. Where that can't be, the note says why."""
+    if not device.is_registered():
+        return Lazy(None, None, None, {}, "the device is not registered in this process")
+    try:
+        moved = _moved(step)
+    except Exception as error:
+        return _not_run(error)
+    variant = Variant("lazy", moved.function, after=device.sync)
+    try:
+        result = None
+        for _ in range(_WARM):
+            result = run_once(variant, moved)
+        before = device.stats()
+        run_once(variant, moved)
+        after = device.stats()
+    except Exception as error:
+        return _not_run(error)
+    batches = sum(after[name] - before[name] for name in ("compiled_batches", "plain_batches"))
+    note = "" if same(result, reference) else "its results are not those of the CPU"
+    asked = {
+        name: {place: count - before["ran_at_once"].get(name, {}).get(place, 0) for place, count in places.items()}
+        for name, places in after["ran_at_once"].items()
+    }
+    asked = {name: {place: n for place, n in places.items() if n} for name, places in asked.items()}
+    return Lazy(variant, moved, batches, {name: places for name, places in asked.items() if places}, note)
+
+
+def _not_run(error: Exception) -> Lazy:
+    return Lazy(None, None, None, {}, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
+
+
+def _moved(step: Step) -> Step:
+    """A step on the device, of a copy of the module."""
+    args, kwargs = torch.utils._pytree.tree_map(_to_device, (step.args, step.kwargs))
+    function: Callable[..., Any] = step.function
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, nn.Module):
+        function = copy.deepcopy(function).to("weft")
+    elif isinstance(owner, nn.Module):
+        function = getattr(copy.deepcopy(owner).to("weft"), function.__name__)
+    elif step.modules():
+        raise ValueError("the function uses a module that is no argument of torch.compile")
+    elif not tensors((args, kwargs)):
+        raise ValueError("no argument is a tensor")
+    return Step(function, args, kwargs, step.train, step.grad)
+
+
+def _to_device(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach().to("weft").requires_grad_(leaf.requires_grad)
