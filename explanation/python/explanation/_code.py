@@ -10,6 +10,8 @@ import linecache
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 
+from weft.explanation._records import Excerpt
+
 Edit = Callable[[ast.Module], ast.Module | None]  #: None: it can't be done there
 
 
@@ -98,3 +100,18 @@ def swapped(swaps: list[tuple[FunctionType, CodeType]]) -> Iterator[None]:
     finally:
         for function, code in own:
             function.__code__ = code
+
+
+def excerpts(lines: list[tuple[str, int]], around: int = 3) -> list[Excerpt]:
+    """The files' text around the lines; what touches is one excerpt."""
+    found: list[Excerpt] = []
+    for file in dict.fromkeys(file for file, _ in lines):
+        text = linecache.getlines(file)
+        for number in sorted(line for name, line in lines if name == file):
+            first, last = max(1, number - around), min(len(text), number + around)
+            if found and found[-1].file == file and first <= found[-1].first + len(found[-1].lines):
+                first = found[-1].first + len(found[-1].lines)
+                found[-1].lines += [line.rstrip("\n") for line in text[first - 1 : last]]
+            elif last >= first:
+                found.append(Excerpt(file, first, [line.rstrip("\n") for line in text[first - 1 : last]]))
+    return found

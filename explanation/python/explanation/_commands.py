@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--train", action="store_true", help="a step has a backward (default: if the program's had)")
     parser.add_argument("--seconds", type=float, default=20.0, help="to measure each compiled function (20)")
     parser.add_argument("--rounds", type=int, default=40, help="turns of each variant at most (40)")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
+    parser.add_argument("--format", choices=("text", "json", "html"), default="text", help="of the report")
     parser.add_argument("--output", metavar="FILE", help="write the report there, not to standard output")
     parser.add_argument("--fail-on", metavar="CONDITIONS", help="exit with 1 if one holds: breaks>0,cost>5%%")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -95,6 +95,8 @@ def _program(parser: argparse.ArgumentParser, arguments: argparse.Namespace, run
         parser.error("a program is missing")
     if arguments.seconds <= 0 or arguments.rounds < 1:
         parser.error("--seconds and --rounds should be positive")
+    if not arguments.module and not os.path.exists(arguments.program[0]):
+        raise FileNotFoundError(f"can't open the program {arguments.program[0]!r}")
     words = ["-m", *arguments.program] if arguments.module else arguments.program
     progress = Progress(not arguments.quiet and sys.stderr.isatty())
     try:
@@ -132,7 +134,7 @@ def _write(made: Report, arguments: argparse.Namespace) -> None:
     if arguments.format == "text":
         text = made.text(color=arguments.output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     else:
-        text = made.json()
+        text = made.json() if arguments.format == "json" else made.html()
     if arguments.output:
         Path(arguments.output).write_text(text + "\n", encoding="utf-8")
     else:

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from weft.explanation._code import excerpts
 from weft.explanation._collect import collect
-from weft.explanation._records import Results, Subject
+from weft.explanation._mending import as_advice
+from weft.explanation._records import Action, Results, Subject
 from weft.explanation._report import Report
 from weft.explanation._steps import Step
 from weft.explanation._subject import Investigation, Progress
@@ -83,6 +85,9 @@ def investigate(
 
 def report(command: str, subjects: list[Subject], notes: list[str], interrupted: bool) -> Report:
     """The report of these subjects."""
+    for subject in subjects:
+        _advise(subject, "interrupted" if interrupted else "nothing was run")
+        subject.sources = excerpts([(found.file, found.line) for found in subject.breaks])
     return Report(
         Results(
             command=command,
@@ -93,3 +98,12 @@ def report(command: str, subjects: list[Subject], notes: list[str], interrupted:
             notes=notes,
         )
     )
+
+
+def _advise(subject: Subject, why: str) -> None:
+    """Words for breaks that no change was tried for. What Dynamo met more often comes first."""
+    known = {number for action in subject.actions for number in action.breaks}
+    for found in sorted(subject.breaks, key=lambda each: -each.met):
+        if found.id not in known:
+            words = as_advice(found)
+            subject.actions.append(Action(len(subject.actions), [found.id], words, "", "advice", False, why))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from weft.explanation import _mending
 from weft.explanation._collect import collect
-from weft.explanation._records import Action, Stage, Subject
+from weft.explanation._records import Stage, Subject
 from weft.explanation._trace import TraceEvent, read_directory
 
 
@@ -24,20 +23,6 @@ def _subject(name: str, events: list[TraceEvent]) -> Subject:
     subject = Subject(name, "", 0, "as traced", any(event.name == "aot_backward_graph" for event in events), 0)
     subject.graphs, subject.breaks, subject.recompiles = found.graphs, found.breaks, found.recompiles
     subject.compile_seconds = found.compile_seconds
-    for each in found.breaks:
-        subject.actions.append(
-            Action(
-                id=each.id,
-                breaks=[each.id],
-                title=_mending.as_advice(each),
-                change="",
-                kind="advice",
-                tried=False,
-                outcome="a trace has no program to run",
-            )
-        )
-    # What Dynamo met more often keeps more graphs apart: the only order that a trace has.
-    subject.actions.sort(key=lambda action: -subject.breaks[action.breaks[0]].met)
     kernels = [graph.kernels for graph in found.graphs if graph.kernels is not None]
     aot = sum(graph.aot for graph in found.graphs)
     subject.stages = [

@@ -15,7 +15,7 @@ from weft.explanation import _C, _reasons
 from weft.explanation._code import Source
 from weft.explanation._collect import BreakKey, Collected, collect, is_library, key_of, plain_name
 from weft.explanation._records import Break, Frame
-from weft.explanation._rewrites import Change, changes_for, path_to, statement_at
+from weft.explanation._rewrites import Change, changed, changes_for
 from weft.explanation._steps import Step, Variant, compiled, run_once, same
 from weft.explanation._watch import Watch, Watched
 
@@ -168,7 +168,7 @@ class Workshop:
             if tree is None or swaps is None:
                 return None
             mend.swaps += swaps
-            mend.diff += _difference(source, here)
+            mend.diff += difference(source, here)
         edited = {id(function) for function, _ in mend.swaps}
         mend.swaps += [pair for pair in self.copies() if id(pair[0]) not in edited]
         for change in changes:
@@ -178,39 +178,37 @@ class Workshop:
         return mend
 
 
-def _difference(source: Source, changes: list[Change]) -> str:
+def difference(source: Source, changes: list[Change]) -> str:
     """The changes as a unified diff: only the statements that change are written anew."""
     lines = source.text.splitlines()
     new = list(lines)
     for change in changes:  # the last first
         assert source.tree is not None and change.edit is not None
         tree = source.edited([change.edit])
-        place = statement_at(source.tree, change.line)
-        if tree is None or place is None:
+        region = changed(source.tree, tree) if tree is not None else None
+        if region is None:
             continue
-        body, index = place
-        old = body[index]
-        after = new_statements(source.tree, tree, change.line)
-        indent = " " * old.col_offset
-        text = [indent + line for statement in after for line in ast.unparse(statement).splitlines()]
-        new[old.lineno - 1 : old.end_lineno] = text
+        old, after = region
+        new[old[0].lineno - 1 : old[-1].end_lineno] = _written(lines, old, after)
     name = source.file
     return "".join(f"{line}\n" for line in difflib.unified_diff(lines, new, name, name, lineterm="", n=1))
 
 
-def new_statements(old: Any, new: Any, line: int) -> list[Any]:
-    """What stands in the new tree in the place of the old one's statement at the line."""
-    path = path_to(old, line)
-    node = new
-    for name, index in path[:-1]:
-        node = getattr(node, name)[index]
-    name, index = path[-1]
-    parent = old
-    for step, place in path[:-1]:
-        parent = getattr(parent, step)[place]
-    after = len(getattr(parent, name)) - index - 1
-    body = getattr(node, name)
-    return list(body[index : len(body) - after])
+def _written(lines: list[str], old: list[ast.stmt], after: list[ast.stmt]) -> list[str]:
+    """The new statements as lines, with what stood before the old ones and behind them in theirs."""
+    first, last = lines[old[0].lineno - 1], lines[(old[-1].end_lineno or 1) - 1]
+    before, behind = first[: old[0].col_offset], last[old[-1].end_col_offset :].strip()
+    margin = first[: len(first) - len(first.lstrip())]
+    head: list[str] = []
+    if first[old[0].col_offset :].startswith("elif"):
+        head, margin = [f"{margin}else:"], margin + "    "
+    elif before.rstrip().endswith(":"):
+        head, margin = [before.rstrip()], margin + "    "
+    elif before.strip():
+        head = [before.rstrip().rstrip(";")]
+    tail = [f"{margin}{behind.lstrip('; ')}"] if behind.startswith(";") else []
+    text = [margin + line for statement in after for line in ast.unparse(statement).splitlines()]
+    return [*head, *text, *tail]
 
 
 def _same_kind(target: Break, node: torch.fx.Node) -> bool:

@@ -104,7 +104,7 @@ class Action:
     gain: Measured | None = None  #: seconds per step
     share: float | None = None  #: of the step
     graphs: int | None = None  #: with the change
-    kernels: int | None = None
+    kernels: int | None = None  #: that Inductor wrote, with the change
 
 
 @dataclasses.dataclass
@@ -112,7 +112,7 @@ class Stage:
     """How many pieces one way of compiling makes of a step."""
 
     name: str  #: "FX", "AOT", "kernels", "weft", "lazy"
-    count: int | None  #: None: not run
+    count: int | None  #: pieces a step; None: not run
     why: str  #: why it differs from the stage before
 
 
@@ -121,9 +121,9 @@ class Run:
     """One way in which steps were run."""
 
     name: str  #: "eager", "compiled", "mended", "lazy"
-    seconds: Measured | None
-    graphs: int | None
-    kernels: int | None
+    seconds: Measured | None  #: a step; None: not measured
+    graphs: int | None  #: FX graphs, or programs of the lazy device
+    kernels: int | None  #: that Inductor wrote
     bytes_moved: int | None  #: by Inductor's kernels, as it counts
     note: str
 
@@ -136,6 +136,15 @@ class Event:
     end: float
     graph: int | None  #: None: between graphs
     broken_by: int | None
+
+
+@dataclasses.dataclass
+class Excerpt:
+    """Lines of a file around breaks."""
+
+    file: str
+    first: int  #: number of the first line
+    lines: list[str]
 
 
 @dataclasses.dataclass
@@ -155,6 +164,7 @@ class Subject:
     stages: list[Stage] = dataclasses.field(default_factory=list)
     runs: list[Run] = dataclasses.field(default_factory=list)
     timeline: list[Event] = dataclasses.field(default_factory=list)
+    sources: list[Excerpt] = dataclasses.field(default_factory=list)
     compile_seconds: float = 0.0
     weft: dict[str, Any] = dataclasses.field(default_factory=dict)  #: counts of weft.stats() and of the backend
     notes: list[str] = dataclasses.field(default_factory=list)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+from weft.explanation._html import to_html
 from weft.explanation._records import Results
 from weft.explanation._text import to_text
 
@@ -30,3 +31,7 @@ class Report:
     def json(self) -> str:
         """The same as text."""
         return json.dumps(self.to_json(), indent=1, allow_nan=False)
+
+    def html(self) -> str:
+        """One page that needs nothing else."""
+        return to_html(self.results)

@@ -75,6 +75,8 @@ def _at(line: int, rewrite: _Rewrite) -> Edit:
 
     def edit(tree: ast.Module) -> ast.Module | None:
         place = statement_at(tree, line)
+        if rewrite in (_branch_to_where, _item_and_where):
+            place = _branch_at(tree, line)
         if place is None:
             return None
         body, index = place
@@ -88,6 +90,18 @@ def _at(line: int, rewrite: _Rewrite) -> Edit:
         return tree
 
     return edit
+
+
+def _branch_at(tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
+    """Where the innermost `if` whose condition is at the line stands."""
+    found = None
+    for node in ast.walk(tree):
+        for name in _BODIES[:3]:
+            body = getattr(node, name, None)
+            for index, each in enumerate(body if isinstance(body, list) else []):
+                if isinstance(each, ast.If) and each.test.lineno <= line <= (each.test.end_lineno or 0):
+                    found = (body, index)
+    return found
 
 
 _BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -124,6 +138,33 @@ def statement_at(tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
         node = getattr(node, name)[index]
     body = getattr(node, path[-1][0])
     return (body, path[-1][1]) if isinstance(body[path[-1][1]], ast.stmt) else None
+
+
+def changed(old: ast.AST, new: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]] | None:
+    """The smallest run of statements that differs, as it was and as it is; None if nothing does."""
+    for name in _BODIES:
+        before, after = list(getattr(old, name, None) or []), list(getattr(new, name, None) or [])
+        while before and after and ast.dump(before[0]) == ast.dump(after[0]):
+            before, after = before[1:], after[1:]
+        while before and after and ast.dump(before[-1]) == ast.dump(after[-1]):
+            before, after = before[:-1], after[:-1]
+        if len(before) == len(after) == 1 and _head(before[0]) == _head(after[0]):
+            return changed(before[0], after[0])
+        if before and after:
+            return before, after
+    return None
+
+
+def _head(node: ast.AST) -> str:
+    """All but what stands in its bodies."""
+
+    def written(value: object) -> str:
+        if isinstance(value, list):
+            return f"[{', '.join(map(written, value))}]"
+        return ast.dump(value) if isinstance(value, ast.AST) else repr(value)
+
+    fields = [(name, written(value)) for name, value in ast.iter_fields(node) if name not in _BODIES]
+    return f"{type(node).__name__}{fields}"
 
 
 # Calls
@@ -183,6 +224,8 @@ def _branch_to_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt]
     if not isinstance(statement, ast.If) or not _is_one_comparison(statement.test):
         return None
     then, other = statement.body, statement.orelse
+    if _changes_in_place([*then, *other]):
+        return None
     if _returns(then) and _returns(other):
         return _where_of_returns(statement)
     names = _assigned(then), _assigned(other)
@@ -195,6 +238,17 @@ def _branch_to_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt]
 def _is_one_comparison(test: ast.expr) -> bool:
     """Not `a and b`, which computes b only if a holds."""
     return not any(isinstance(node, (ast.BoolOp, ast.NamedExpr)) for node in ast.walk(test))
+
+
+def _changes_in_place(statements: list[ast.stmt]) -> bool:
+    """Whether a method such as add_ is called, whose effect torch.where would not undo."""
+    methods = [
+        node.func.attr
+        for statement in statements
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    return any(name.endswith("_") and not name.endswith("__") for name in methods)
 
 
 def _returns(body: list[ast.stmt]) -> bool:

@@ -13,7 +13,7 @@ from torch._inductor import metrics
 from weft.explanation import _C, _lazy, _mending, _stages
 from weft.explanation._collect import BreakKey, Collected, collect, key_of
 from weft.explanation._mending import Mend, Workshop
-from weft.explanation._records import Action, Break, Event, Graph, Measured, Run, Subject
+from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run, Subject
 from weft.explanation._steps import Race, Step, Variant, compiled, recorded_steps, run_once, undisturbed
 from weft.explanation._watch import GraphCall, Watch, Watched
 
@@ -44,7 +44,7 @@ class Investigation:
                 each.id = len(self.breaks) - 1
             else:
                 known.met += each.met
-                known.paths += [path for path in each.paths if path not in known.paths]
+                known.paths += [path for path in each.paths if not any(_ends_with(way, path) for way in known.paths)]
         self.subject.recompiles += found.recompiles
         self.subject.compile_seconds += found.compile_seconds
         self.subject.breaks = list(self.breaks.values())
@@ -279,6 +279,10 @@ class Investigation:
                 action.gain = known[0] if known else None
                 action.share = action.gain.median / whole.median if action.gain and whole else None
         self.subject.actions.sort(key=lambda action: -(action.gain.median if action.gain else 0.0))
+
+
+def _ends_with(way: list[Frame], path: list[Frame]) -> bool:
+    return way[len(way) - len(path) :] == path
 
 
 def describe(watched: Watched) -> Subject:

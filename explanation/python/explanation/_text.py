@@ -11,6 +11,11 @@ from weft.explanation._records import Action, Break, Measured, Results, Subject
 _CODES = {"bold": "1", "good": "32", "bad": "33", "quiet": "2"}
 
 
+def printable(text: str) -> str:
+    """With every other character written as an escape."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
 def seconds(value: float) -> str:
     """With the unit that suits it."""
     size = abs(value)
@@ -24,6 +29,11 @@ def seconds(value: float) -> str:
 def measured(value: Measured | None) -> str:
     """The median and its interval."""
     return f"{seconds(value.median)} ({seconds(value.low)} to {seconds(value.high)})" if value else "not measured"
+
+
+def share_of(share: float) -> str:
+    """In percent, without a sign at 0."""
+    return f"{round(100 * share)} %".replace("-", "−")
 
 
 def size(count: int | None) -> str:
@@ -64,12 +74,12 @@ class _Writer:
         return f"\033[{_CODES[style]}m{text}\033[0m" if self.color else text
 
     def put(self, text: str = "", indent: int = 0, style: str = "") -> None:
-        margin = " " * indent
+        margin, text = " " * indent, printable(text)
         for line in textwrap.wrap(text, max(self.width, 40), initial_indent=margin, subsequent_indent=margin) or [""]:
             self.lines.append(self.paint(line, style) if style else line)
 
     def code(self, text: str, indent: int) -> None:
-        self.lines += [" " * indent + line for line in text.splitlines()]
+        self.lines += [" " * indent + printable(line) for line in text.splitlines()]
 
 
 def to_text(results: Results, width: int | None = None, color: bool = False) -> str:
@@ -95,6 +105,7 @@ def _subject(out: _Writer, subject: Subject) -> None:
         if run.seconds or run.note:
             graphs = f", {run.graphs} graph{'s'[: run.graphs != 1]}" if run.graphs is not None else ""
             kernels = f", {run.kernels} kernels" if run.kernels else ""
+            kernels += f", {size(run.bytes_moved)} moved" if run.bytes_moved else ""
             note = f" ({run.note})" if run.note else ""
             out.put(f"{run.name:9} {measured(run.seconds)} a step{graphs}{kernels}{note}", 2)
     counts = [f"{stage.name} {stage.count}" for stage in subject.stages if stage.count is not None]
@@ -117,7 +128,7 @@ def _subject(out: _Writer, subject: Subject) -> None:
 def _action(out: _Writer, rank: int, action: Action, subject: Subject) -> None:
     gain = "no gain known"
     if action.gain:
-        share = f", {action.share:.0%} of the step" if action.share is not None else ""
+        share = f", {share_of(action.share)} of the step" if action.share is not None else ""
         kind = "" if action.tried else "estimated "
         gain = f"{kind}{measured(action.gain)} a step{share}"
     out.put(f"{rank}. {gain}", 2, "bold")

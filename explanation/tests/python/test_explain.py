@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from explain_cases import HERE, weft_explain
 from torch import nn
 
 import weft
 from weft.explanation import Report
-
-HERE = Path(__file__).parent
-PACKAGE = str(Path(weft.__file__).parent.parent)
-
-
-def weft_explain(*words: str | Path, folder: Path = HERE) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(filter(None, [PACKAGE, os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "weft", "explain", *map(str, words)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def explain(function: Any, *args: Any, **options: Any) -> Report:
