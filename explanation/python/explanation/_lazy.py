@@ -41,19 +41,29 @@ def prepare(step: Step, reference: Any) -> Lazy:
         result = None
         for _ in range(_WARM):
             result = run_once(variant, moved)
-        before = device.stats()
-        run_once(variant, moved)
-        after = device.stats()
+        before, after = _counted(variant, moved)
     except Exception as error:
         return _not_run(error)
     batches = sum(after[name] - before[name] for name in ("compiled_batches", "plain_batches"))
-    note = "" if same(result, reference) else "its results are not those of the CPU"
+    differs = reference is not None and not same(result, reference)
+    note = "its results are not those of the CPU" if differs else ""
     asked = {
         name: {place: count - before["ran_at_once"].get(name, {}).get(place, 0) for place, count in places.items()}
         for name, places in after["ran_at_once"].items()
     }
     asked = {name: {place: n for place, n in places.items() if n} for name, places in asked.items()}
     return Lazy(variant, moved, batches, {name: places for name, places in asked.items() if places}, note)
+
+
+def _counted(variant: Variant, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The device's counters before and after a step whose results nobody reads, but holds."""
+    step.clear_gradients()
+    before = device.stats()
+    result = step.run(variant.call)
+    device.sync()
+    after = device.stats()
+    del result
+    return before, after
 
 
 def _not_run(error: Exception) -> Lazy:
@@ -66,14 +76,24 @@ def _moved(step: Step) -> Step:
     function: Callable[..., Any] = step.function
     owner = getattr(function, "__self__", None)
     if isinstance(function, nn.Module):
-        function = copy.deepcopy(function).to("weft")
+        function = _copied(function)
     elif isinstance(owner, nn.Module):
-        function = getattr(copy.deepcopy(owner).to("weft"), function.__name__)
+        function = getattr(_copied(owner), function.__name__)
     elif step.modules():
         raise ValueError("the function uses a module that is no argument of torch.compile")
     elif not tensors((args, kwargs)):
         raise ValueError("no argument is a tensor")
     return Step(function, args, kwargs, step.train, step.grad)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """On the device; parameters that were one still are."""
+    swaps = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        return copy.deepcopy(module).to("weft")
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(swaps)
 
 
 def _to_device(leaf: Any) -> Any:

@@ -94,10 +94,10 @@ def _at(line: int, rewrite: _Rewrite) -> Edit:
 
 def _branch_at(tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
     """Where the innermost `if` whose condition is at the line stands."""
-    found = None
+    found: tuple[list[ast.stmt], int] | None = None
     for node in ast.walk(tree):
         for name in _BODIES[:3]:
-            body = getattr(node, name, None)
+            body: list[ast.stmt] = getattr(node, name, None) or []
             for index, each in enumerate(body if isinstance(body, list) else []):
                 if isinstance(each, ast.If) and each.test.lineno <= line <= (each.test.end_lineno or 0):
                     found = (body, index)
@@ -133,10 +133,10 @@ def statement_at(tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
     path = path_to(tree, line)
     if not path:
         return None
-    node = tree
+    node: Any = tree
     for name, index in path[:-1]:
         node = getattr(node, name)[index]
-    body = getattr(node, path[-1][0])
+    body: list[ast.stmt] = getattr(node, path[-1][0])
     return (body, path[-1][1]) if isinstance(body[path[-1][1]], ast.stmt) else None
 
 
@@ -185,7 +185,7 @@ def _deleted(statement: ast.AST, line: int) -> ast.stmt | None:
 
 
 class _ItemRemover(ast.NodeTransformer):
-    """`t.item()` as `t`, and `float(t)` likewise."""
+    """`t.item()` as `t.detach()`, since no gradient went through the number, and `float(t)` likewise."""
 
     def __init__(self) -> None:
         self.removed = 0
@@ -193,12 +193,14 @@ class _ItemRemover(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
-            self.removed += 1
-            return node.func.value
+            return self._detached(node.func.value)
         if isinstance(node.func, ast.Name) and node.func.id in ("float", "bool") and len(node.args) == 1:
-            self.removed += 1
-            return node.args[0]
+            return self._detached(node.args[0])
         return node
+
+    def _detached(self, tensor: ast.expr) -> ast.expr:
+        self.removed += 1
+        return ast.Call(ast.Attribute(tensor, "detach", ast.Load()), [], [])
 
     def visit_If(self, node: ast.If) -> ast.AST:
         node.test = self.visit(node.test)  # and not what stands in its branches

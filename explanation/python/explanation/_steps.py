@@ -22,7 +22,7 @@ from weft.explanation._records import Measured
 from weft.explanation._watch import CompiledGraph, GraphCall, Watch, tensors
 
 #: While variants are compiled: as many as there are must fit in a code object's cache.
-_ROOM = {"recompile_limit": 512, "accumulated_recompile_limit": 4096}
+_ROOM: dict[str, Any] = {"recompile_limit": 512, "accumulated_recompile_limit": 4096}
 
 
 @dataclasses.dataclass
@@ -42,7 +42,7 @@ class Step:
             if self.train:
                 outputs = [leaf for leaf in tensors(result) if leaf.requires_grad]
                 if outputs:
-                    torch.stack([leaf.float().sum() for leaf in outputs]).sum().backward()
+                    torch.autograd.backward(torch.stack([leaf.float().sum() for leaf in outputs]).sum())
         return result
 
     def clear_gradients(self) -> None:
@@ -56,7 +56,7 @@ class Step:
         seen = [function, getattr(function, "__self__", None), *self.args, *self.kwargs.values()]
         seen += [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _filled(cell)]
         names = getattr(getattr(function, "__code__", None), "co_names", ())
-        seen += [function.__globals__.get(name) for name in names]  # type: ignore[attr-defined]
+        seen += [function.__globals__.get(name) for name in names]
         return [thing for thing in seen if isinstance(thing, nn.Module)]
 
 
@@ -82,7 +82,7 @@ class Variant:
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """What is different about it holds inside."""
-        with swapped(self.swaps), config.patch(**_ROOM, **self.settings):
+        with swapped(self.swaps), config.patch(_ROOM | self.settings):
             yield
 
     def measured(self) -> Measured | None:
@@ -95,7 +95,7 @@ def compiled(step: Step, options: dict[str, Any], backend: Any = None) -> Callab
     chosen = {key: value for key, value in options.items() if key not in ("backend", "mode", "options", "fullgraph")}
     chosen["backend"] = _backend_of_its_own(options) if backend is None else _backend_of_its_own({"backend": backend})
     own = Watch._running
-    compile = own._compile if own is not None else torch.compile
+    compile: Any = own._compile if own is not None else torch.compile
     return compile(step.function, isolate_recompiles=True, **chosen)  # type: ignore[no-any-return]
 
 
@@ -105,9 +105,11 @@ def _backend_of_its_own(options: dict[str, Any]) -> Callable[..., Any]:
     more = dict(more) if isinstance(more, dict) else None
     dynamic = options.get("dynamic")
     if name == "inductor":
-        chosen: Any = torch._TorchCompileInductorWrapper(mode or (None if more else "default"), more, dynamic)
+        wrapper: Any = torch._TorchCompileInductorWrapper
+        chosen = wrapper(mode or (None if more else "default"), more, dynamic)
     else:
-        chosen = torch._TorchCompileWrapper(name, mode, more, dynamic)
+        wrapper = torch._TorchCompileWrapper
+        chosen = wrapper(name, mode, more, dynamic)
 
     def backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
         return chosen(module, inputs)
@@ -153,7 +155,7 @@ class _Nowhere(io.TextIOBase):
 
 
 def run_once(variant: Variant, step: Step) -> Any:
-    """The result of one step with the same random numbers every time."""
+    """The result of one step, and in training the gradients, with the same random numbers every time."""
     step.clear_gradients()
     with variant.inside():
         torch.manual_seed(0)
@@ -161,13 +163,14 @@ def run_once(variant: Variant, step: Step) -> Any:
         result = step.run(variant.call)
         if variant.after:
             variant.after()
-    return copy_of(result)
+    gradients = [parameter.grad for module in step.modules() for parameter in module.parameters()]
+    return copy_of((result, gradients if step.train else []))
 
 
 def copy_of(result: Any) -> Any:
     """Values that a later step won't change."""
     return torch.utils._pytree.tree_map(
-        lambda leaf: leaf.detach().clone().cpu() if isinstance(leaf, torch.Tensor) else copy.copy(leaf), result
+        lambda leaf: leaf.detach().to("cpu", copy=True) if isinstance(leaf, torch.Tensor) else copy.copy(leaf), result
     )
 
 

@@ -14,7 +14,7 @@ from weft.explanation import _C, _lazy, _mending, _stages
 from weft.explanation._collect import BreakKey, Collected, collect, key_of
 from weft.explanation._mending import Mend, Workshop
 from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run, Subject
-from weft.explanation._steps import Race, Step, Variant, compiled, recorded_steps, run_once, undisturbed
+from weft.explanation._steps import Race, Step, Variant, compiled, recorded_steps, run_once, same, undisturbed
 from weft.explanation._watch import GraphCall, Watch, Watched
 
 _RECORDED = 20  #: steps of the time line
@@ -61,7 +61,13 @@ class Investigation:
             if not self.subject.graphs and not self.breaks:
                 self.subject.notes.append("nothing was compiled: the function does no operation on tensors")
                 return
-            reference = run_once(base, step)
+            eager = Variant("eager", step.function)
+            reference = run_once(eager, step)
+            if not same(run_once(eager, step), reference):
+                self.subject.notes.append(
+                    "results differ from run to run, so those of changed programs are not compared"
+                )
+                reference = None
             variants = self._mended(step, reference)
             self._race(step, base, variants, reference)
 
@@ -113,8 +119,10 @@ class Investigation:
         self.watch.count_bytes = False
         steps = recorded_steps(self.watch, base, step, _RECORDED)
         numbers = {id(graph): self._number(graph.compile_id) for graph in base.graphs}
-        known = [[call for call in calls if numbers.get(id(call.graph)) is not None] for _, _, calls in steps]
-        spans = [[(numbers[id(c.graph)], c.begin, c.end) for c in calls] for calls in known]
+        spans = [
+            [(n, call.begin, call.end) for call in calls if (n := numbers.get(id(call.graph))) is not None]
+            for _, _, calls in steps
+        ]
         gaps = _C.gaps([(begin, end, inside) for (begin, end, _), inside in zip(steps, spans, strict=True)])
         for graph in self.subject.graphs:
             runs = [sum(end - begin for number, begin, end in inside if number == graph.id) for inside in spans]
@@ -297,7 +305,7 @@ def describe(watched: Watched) -> Subject:
         name = f"{type(method_of).__name__}.{getattr(function, '__name__', '')}"
     backend = watched.options.get("backend") or "inductor"
     return Subject(
-        name=name or getattr(function, "__qualname__", repr(function)),
+        name=str(name or getattr(function, "__qualname__", repr(function))),
         file=code.co_filename if code else "",
         line=code.co_firstlineno if code else 0,
         backend=backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__),

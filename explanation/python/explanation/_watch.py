@@ -83,7 +83,7 @@ class Watch:
         self._listener = Listener(self._take, lambda: self.subject)
         trace_log.addHandler(self._listener)
         self._compile = torch.compile
-        torch.compile = self._watching_compile()  # type: ignore[assignment]
+        torch.compile = self._watching_compile()
         self._call_compiler = OutputGraph.call_user_compiler
         OutputGraph.call_user_compiler = self._timing_compiler()  # type: ignore[method-assign]
         return self
@@ -92,7 +92,7 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         OutputGraph.call_user_compiler = self._call_compiler  # type: ignore[method-assign]
-        torch.compile = self._compile  # type: ignore[assignment]
+        torch.compile = self._compile
         trace_log.removeHandler(self._listener)
         Watch._running = None
 

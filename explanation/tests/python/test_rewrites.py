@@ -78,8 +78,10 @@ def test_a_branch_that_does_more_than_assign_is_left_alone(code: str) -> None:
 
 def test_an_item_stays_a_tensor() -> None:
     first = rewritten("s = x.mean().item() + float(y)\n", 1, ITEM)[0]
-    assert first == "s = x.mean() + y"
-    assert rewritten("if x.item() > 0:\n    y = z.item()\n", 1, ITEM)[0].startswith("if x > 0:\n    y = z.item()")
+    assert first == "s = x.mean().detach() + y.detach()"
+    assert rewritten("if x.item() > 0:\n    y = z.item()\n", 1, ITEM)[0].startswith(
+        "if x.detach() > 0:\n    y = z.item()"
+    )
 
 
 def test_only_calls_whose_result_nobody_uses_are_left_out() -> None:
