@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from weft.explanation._records import Break, Frame, Graph, Recompile
 from weft.explanation._trace import TraceEvent
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
+_STANDARD = sysconfig.get_path("stdlib") + "/"
 _OWN = str(Path(__file__).parents[1]) + "/"
 _KERNEL = re.compile(
     r"^\s+(?:cpp_fused\w*\(|triton_\w+\.run\(|extern_kernels\.\w+\(|torch\.ops\.[\w.]+\(|buf\d+ = torch\.ops\.)"
@@ -104,8 +106,12 @@ def _kernels(code: str) -> int:
 
 
 def is_library(file: str) -> bool:
-    """Whether the file is PyTorch's or Weft's: no line of the user's."""
-    return file.startswith((_TORCH, _OWN)) or ("/torch/" in file and "site-packages" in file) or file.startswith("<")
+    """Whether the file is PyTorch's, Weft's or Python's own: no line of the user's."""
+    if file.startswith("<"):
+        return True
+    if "site-packages" in file:
+        return file.startswith((_TORCH, _OWN)) or "/torch/" in file
+    return file.startswith((_TORCH, _OWN, _STANDARD))
 
 
 def _add_break(breaks: dict[BreakKey, Break], payload: str) -> Break:

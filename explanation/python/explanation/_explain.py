@@ -106,4 +106,5 @@ def _advise(subject: Subject, why: str) -> None:
     for found in sorted(subject.breaks, key=lambda each: -each.met):
         if found.id not in known:
             words = as_advice(found)
-            subject.actions.append(Action(len(subject.actions), [found.id], words, "", "advice", False, why))
+            reason = "it came to light when another break was mended" if found.hidden else why
+            subject.actions.append(Action(len(subject.actions), [found.id], words, "", "advice", False, reason))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -79,11 +80,29 @@ def _moved(step: Step) -> Step:
         function = _copied(function)
     elif isinstance(owner, nn.Module):
         function = getattr(_copied(owner), function.__name__)
-    elif step.modules():
-        raise ValueError("the function uses a module that is no argument of torch.compile")
+    elif isinstance(function, FunctionType) and step.modules():
+        function = _with_modules_moved(function)
     elif not tensors((args, kwargs)):
         raise ValueError("no argument is a tensor")
     return Step(function, args, kwargs, step.train, step.grad)
+
+
+def _with_modules_moved(function: FunctionType) -> FunctionType:
+    """The function with copies on the device of the modules that it finds as global names or in its closure."""
+    copies: dict[int, nn.Module] = {}
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, nn.Module):
+            return value
+        return copies.setdefault(id(value), copies.get(id(value)) or _copied(value))
+
+    names = {name: moved(value) for name, value in function.__globals__.items() if name in function.__code__.co_names}
+    cells = tuple(CellType(moved(cell.cell_contents)) for cell in function.__closure__ or ())
+    new = FunctionType(
+        function.__code__, function.__globals__ | names, function.__name__, function.__defaults__, cells or None
+    )
+    new.__kwdefaults__ = function.__kwdefaults__
+    return new
 
 
 def _copied(module: nn.Module) -> nn.Module:

@@ -20,6 +20,7 @@ from weft.explanation._steps import Step, Variant, compiled, run_once, same
 from weft.explanation._watch import Watch, Watched
 
 _MOST_TOGETHER = 8  #: breaks that one after the other come to light behind one
+_MISFIT = "does not fit the line's form"
 
 
 @dataclasses.dataclass
@@ -61,13 +62,14 @@ class Workshop:
         """
         if is_library(target.file):
             return self._nothing(target, "the line is PyTorch's own")
-        outcome = "no mechanical change is known"
+        outcomes = []
         for change in changes_for(target):
             mend, reason = self._with_hidden([change], target)
             if mend:
                 return mend
-            outcome = reason
-        return self._nothing(target, outcome)
+            outcomes.append(reason)
+        tried = [outcome for outcome in outcomes if not outcome.endswith(_MISFIT)]
+        return self._nothing(target, "; ".join(tried) or "no mechanical change fits the line")
 
     def _nothing(self, target: Break, outcome: str) -> Mend:
         return Mend([], {key_of(target)}, False, outcome)
@@ -127,7 +129,7 @@ class Workshop:
         title = changes[-1].title
         prepared = self.prepare(changes)
         if prepared is None:
-            return None, f"{title}: does not fit the line's form"
+            return None, f"{title}: {_MISFIT}"
         mend = prepared
         variant = Variant("trial", compiled(self.step, self.options, "eager"), mend.swaps, mend.settings)
         events, subject = self.watch.events, self.watch.subject

@@ -46,20 +46,23 @@ def weft_explain(*words: str | Path, folder: Path = HERE) -> subprocess.Complete
     )
 
 
-def in_process(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    """Exit status, output and errors of the command, without the seconds that a process needs to begin."""
+def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) -> tuple[int, str, str]:
+    """Exit status, output and errors of the command, without the seconds that a process needs to begin. Without capsys
+    nothing is captured."""
     argv = list(sys.argv)
 
     def run(program: list[str]) -> None:
         sys.argv[:] = program
         exec(compile(Path(program[0]).read_text(), program[0], "exec"), {"__name__": "__main__"})
 
-    capsys.readouterr()
+    if capsys:
+        capsys.readouterr()
     try:
         status = main([str(word) for word in words], run)
     finally:
         sys.argv[:] = argv
-    return status, *capsys.readouterr()
+    out, err = capsys.readouterr() if capsys else ("", "")
+    return status, out, err
 
 
 def broken(number: int, line: int, source: str, kind: str, cost: Measured | None, text: str = "") -> Break:

@@ -29,8 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return importlib.import_module("weft.verification._commands").main(command, rest)
         case ["explain", *rest]:
             return importlib.import_module("weft.explanation._commands").main(rest, run)
+        case ["survey", *rest]:
+            return importlib.import_module("weft.explanation._survey").main(rest)
         case []:
-            wrong("a command is missing: run, explain, verify, convert, --version or --help")
+            wrong("a command is missing: run, explain, survey, verify, convert, --version or --help")
         case [word, *_]:
-            wrong(f"there is no command {word!r}; there are run, explain, verify, convert, --version and --help")
+            known = "run, explain, survey, verify, convert, --version and --help"
+            wrong(f"there is no command {word!r}; there are {known}")
     return 0
