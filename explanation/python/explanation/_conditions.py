@@ -61,7 +61,7 @@ class Condition:
 
         step = subject.run("compiled")
         whole = step.seconds.median if step and step.seconds else 0.0
-        gains = [end(action.gain) for action in subject.actions if action.gain]
+        gains = [end(action.gain) for action in subject.actions if action.gain and action.kind != "device"]
         most = max(gains, default=0.0)
         return most if self.unit != "%" else (most / whole if whole else 0.0)
 

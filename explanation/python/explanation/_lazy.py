@@ -23,7 +23,6 @@ class Lazy:
     """What the device made of the step."""
 
     variant: Variant | None
-    step: Step | None
     programs: int | None  #: a step
     ran_at_once: dict[str, dict[str, int]]  #: operations that asked for values, by place
     note: str
@@ -32,12 +31,12 @@ class Lazy:
 def prepare(step: Step, reference: Any) -> Lazy:
     """The step on copies that live on the device. Where that can't be, the note says why."""
     if not device.is_registered():
-        return Lazy(None, None, None, {}, "the device is not registered in this process")
+        return Lazy(None, None, {}, "the device is not registered in this process")
     try:
         moved = _moved(step)
     except Exception as error:
         return _not_run(error)
-    variant = Variant("lazy", moved.function, after=device.sync)
+    variant = Variant("lazy", moved.function, after=device.sync, step=moved)
     try:
         result = None
         for _ in range(_WARM):
@@ -53,7 +52,7 @@ def prepare(step: Step, reference: Any) -> Lazy:
         for name, places in after["ran_at_once"].items()
     }
     asked = {name: {place: n for place, n in places.items() if n} for name, places in asked.items()}
-    return Lazy(variant, moved, batches, {name: places for name, places in asked.items() if places}, note)
+    return Lazy(variant, batches, {name: places for name, places in asked.items() if places}, note)
 
 
 def _counted(variant: Variant, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -68,7 +67,7 @@ def _counted(variant: Variant, step: Step) -> tuple[dict[str, Any], dict[str, An
 
 
 def _not_run(error: Exception) -> Lazy:
-    return Lazy(None, None, None, {}, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
+    return Lazy(None, None, {}, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
 
 
 def _moved(step: Step) -> Step:

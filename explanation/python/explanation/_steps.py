@@ -76,6 +76,7 @@ class Variant:
     swaps: list[tuple[FunctionType, CodeType]] = dataclasses.field(default_factory=list)
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     after: Callable[[], None] | None = None  #: what a step ends with, such as a sync
+    step: Step | None = None  #: where it is not that of the others: its arguments are elsewhere
     graphs: list[CompiledGraph] = dataclasses.field(default_factory=list)
     rounds: list[float] = dataclasses.field(default_factory=list)  #: seconds of a step, by round
 
@@ -222,11 +223,12 @@ class Race:
         """The lower quartile of the turn's steps: what disturbs a step only makes it longer. The first step, which
         finds the caches that others left, is not among them."""
         times = []
+        step = variant.step or self.step
         with variant.inside():
             for index in range(steps + 1):
-                self.step.clear_gradients()
+                step.clear_gradients()
                 begin = time.perf_counter()
-                result = self.step.run(variant.call)
+                result = step.run(variant.call)
                 if variant.after:
                     variant.after()
                 end = time.perf_counter()

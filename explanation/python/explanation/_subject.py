@@ -239,13 +239,12 @@ class Investigation:
         lazy = _lazy.prepare(step, reference)
         subject.stages = _stages.stages(subject, lazy)
         racers = [base, eager, *variants]
-        race = Race(step, racers, self.seconds, self.rounds)
+        race = Race(step, [*racers, *([lazy.variant] if lazy.variant else [])], self.seconds, self.rounds)
         try:
             race.run(lambda part: self.progress(f"{subject.name}: measuring", part))
-            if lazy.variant and lazy.step:
-                Race(lazy.step, [lazy.variant], self.seconds / 5, self.rounds).run(lambda part: None)
         finally:
             self._runs(racers, lazy)
+            self._device(base, lazy)
             self._gains(base, variants)
 
     def _runs(self, racers: list[Variant], lazy: _lazy.Lazy) -> None:
@@ -267,6 +266,30 @@ class Investigation:
         measured = lazy.variant.measured() if lazy.variant else None
         self.subject.runs.append(Run("lazy", measured, lazy.programs, None, None, lazy.note))
 
+    def _device(self, base: Variant, lazy: _lazy.Lazy) -> None:
+        """The device as a way around all breaks at once, where it is one."""
+        if not self.breaks or not lazy.variant or not lazy.variant.rounds or lazy.note:
+            return
+        gain = Measured(*_C.paired_difference(base.rounds, lazy.variant.rounds))
+        whole = base.measured()
+        if gain.low <= 0 or whole is None:
+            return
+        programs = f"{lazy.programs} program{'s'[: lazy.programs != 1]} a step"
+        self.subject.actions.append(
+            Action(
+                id=len(self.subject.actions),
+                breaks=[],
+                title='around all breaks: run it on the device "weft", without torch.compile',
+                change='model.to("weft"), inputs.to("weft"); weft.sync() once a step',
+                kind="device",
+                tried=True,
+                outcome=f"tried: {programs}, the results are the same",
+                gain=gain,
+                share=gain.median / whole.median,
+                graphs=lazy.programs,
+            )
+        )
+
     def _gains(self, base: Variant, variants: list[Variant]) -> None:
         whole = base.measured()
         by_name = {variant.name: variant for variant in variants}
@@ -281,7 +304,7 @@ class Investigation:
                     found = self.subject.breaks[number]
                     found.cost, found.cost_kind = action.gain, "measured"
                     found.shared_with = [other for other in action.breaks if other != number]
-            elif not variant:
+            elif not variant and action.kind != "device":
                 estimates = [self.subject.breaks[number].cost for number in action.breaks]
                 known = [cost for cost in estimates if cost]
                 action.gain = known[0] if known else None

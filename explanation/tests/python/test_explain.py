@@ -122,3 +122,26 @@ def test_training_leaves_parameters_and_gradients_as_they_were() -> None:
     assert subject.train and sum(graph.aot for graph in subject.graphs) == 2, "a forward and a backward"
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_device_is_a_way_around_breaks() -> None:
+    """Only where it is faster, which a test can't know: if it is offered it is one program, and gains."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = torch.sin(x)
+        print("a")
+        x = x * 2
+        torch._dynamo.graph_break()
+        return x + 1
+
+    subject = explain(step, torch.ones(3), rounds=9).results.subjects[0]
+    assert {found.source for found in subject.breaks} == {'print("a")', "torch._dynamo.graph_break()"}
+    lazy, compiled = subject.run("lazy"), subject.run("compiled")
+    assert lazy and compiled and lazy.seconds and compiled.seconds
+    offered = [action for action in subject.actions if action.kind == "device"]
+    assert len(offered) <= 1
+    for action in offered:
+        assert action.gain is not None and action.gain.low > 0 and action.graphs == 1
+    titles = {action.title for action in subject.actions if action.kind == "rewrite"}
+    assert titles == {"leave the call out while compiling", "delete the call"}
