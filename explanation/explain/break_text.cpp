@@ -105,10 +105,13 @@ std::string_view between(std::string_view text, size_t begin, std::initializer_l
   return text.substr(begin, end - begin);
 }
 
-/// The kind of a break without explanation: the last line, as in a traceback.
-std::string_view last_line(std::string_view text) {
-  text = trim(text);
-  return trim(text.substr(text.rfind('\n') + 1));
+/// The kind of a break without explanation: its first line, behind the one that says what Dynamo was doing.
+std::string_view first_line(std::string_view text) {
+  for (const std::string_view raw : lines_of(text)) {
+    const std::string_view line = trim(raw);
+    if (!line.empty() && !line.ends_with(':')) return line;
+  }
+  return trim(text);
 }
 
 }  // namespace
@@ -136,7 +139,7 @@ BreakText parse_break(std::string_view payload) {
   const std::string_view first = message.substr(0, std::min(second, message.size()));
   parse_details(first, found);
   found.code = code_in(first);
-  if (found.type.empty()) found.type = last_line(first);
+  if (found.type.empty()) found.type = first_line(first);
   if (second != std::string_view::npos) {
     BreakText other;
     parse_details(message.substr(second + kSecond.size()), other);

@@ -70,7 +70,7 @@ def _one_compilation(
         if event.name == "dynamo_graph_break_reason":
             last = _add_break(breaks, event.payload)
         elif event.name == "recompile_reasons":
-            found.recompiles.append(_recompile(event, metric, seconds))
+            _add_recompile(found, event, metric, seconds)
     output = next((event for event in events if event.name == "dynamo_output_graph"), None)
     if output is None:
         return
@@ -147,18 +147,26 @@ def _add_break(breaks: dict[BreakKey, Break], payload: str) -> Break:
     return known
 
 
-def _recompile(event: TraceEvent, metric: dict[str, Any], seconds: float) -> Recompile:
+def _add_recompile(found: Collected, event: TraceEvent, metric: dict[str, Any], seconds: float) -> None:
+    """One more, or one more of its kind: the guard of the code compiled last is the same but for numbers."""
+    guards = _guards(event.payload)
+    function, file = plain_name(metric.get("co_name") or ""), metric.get("co_filename") or ""
+    line = metric.get("co_firstlineno") or 0
+    kind = function, file, line, re.sub(r"\d+", "", guards[0] if guards else "")
+    for known in found.recompiles:
+        if kind == (known.function, known.file, known.line, re.sub(r"\d+", "", (known.guards or [""])[0])):
+            known.times += 1
+            known.seconds += seconds
+            return
+    found.recompiles.append(Recompile(function, file, line, guards, 1, seconds, _reasons.advice_for_guards(guards)))
+
+
+def _guards(payload: str) -> list[str]:
+    """The first line of each reason, without the number of the compilation and what stands behind it as a comment."""
     try:
-        reasons = json.loads(event.payload)
+        reasons = json.loads(payload)
     except ValueError:
-        reasons = event.payload
-    guards = [str(reason) for reason in (reasons if isinstance(reasons, list) else [reasons])]
-    guards = [re.sub(r"^\d+/\d+: ", "", line) for guard in guards for line in guard.splitlines() if line.strip()]
-    return Recompile(
-        function=plain_name(metric.get("co_name") or ""),
-        file=metric.get("co_filename") or "",
-        line=metric.get("co_firstlineno") or 0,
-        guards=guards,
-        seconds=seconds,
-        advice=_reasons.advice_for_guards(guards),
-    )
+        reasons = payload
+    lines = [str(reason).strip().splitlines() for reason in (reasons if isinstance(reasons, list) else [reasons])]
+    guards = [re.sub(r"^\d+/\d+: ", "", line[0]) for line in lines if line]
+    return list(dict.fromkeys(re.sub(r"\s+#.*$", "", guard) for guard in guards))

@@ -50,7 +50,7 @@ class Condition:
         if self.quantity == "graphs":
             return [float(sum(len(subject.graphs) for subject in subjects))]
         if self.quantity == "recompiles":
-            return [float(sum(len(subject.recompiles) for subject in subjects))]
+            return [float(sum(again.times for subject in subjects for again in subject.recompiles))]
         if self.quantity == "fallbacks":
             return [float(sum(sum(subject.weft.get("fallbacks", {}).values()) for subject in subjects))]
         return [self._cost(subject) for subject in subjects]

@@ -169,6 +169,7 @@ def _recompile(again: Recompile) -> str:
     return (
         f'<div class="card"><p class="change">{text(again.advice)}</p>'
         f'<p class="quiet">{text(again.function)}, {text(os.path.basename(again.file))}:{again.line}: '
+        f"{f'{again.times} times, ' if again.times > 1 else ''}"
         f"{seconds(again.seconds)} to compile</p><ul>{guards}</ul></div>"
     )
 

@@ -83,7 +83,9 @@ def advice_for_guards(guards: list[str]) -> str:
         return "a dtype changed: give the same one every time"
     if "stride" in text:
         return "strides changed: call .contiguous() on the input"
-    if "==" in text:
+    if "deallocated" in text:
+        return "an object that the code was compiled for is gone: keep one alive and use it again"
+    if "==" in text or text.startswith("not "):
         return "a Python value changed: pass it as a tensor, or keep it out of the compiled function"
     if "___check_obj_id" in text or "___check_type_id" in text or "__code__" in text:
         return "an object or a function was replaced by another one: keep one alive and use it again"

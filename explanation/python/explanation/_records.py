@@ -86,7 +86,8 @@ class Recompile:
     file: str
     line: int
     guards: list[str]  #: what held for the code that was there, and no longer did
-    seconds: float
+    times: int  #: how often, but for numbers in the guards
+    seconds: float  #: that they took together
     advice: str
 
 

@@ -21,9 +21,6 @@ from weft.explanation._code import swapped
 from weft.explanation._records import Measured
 from weft.explanation._watch import CompiledGraph, GraphCall, Watch, tensors
 
-#: While variants are compiled: as many as there are must fit in a code object's cache.
-_ROOM: dict[str, Any] = {"recompile_limit": 512, "accumulated_recompile_limit": 4096}
-
 
 @dataclasses.dataclass
 class Step:
@@ -83,7 +80,7 @@ class Variant:
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """What is different about it holds inside."""
-        with swapped(self.swaps), config.patch(_ROOM | self.settings):
+        with swapped(self.swaps), config.patch(self.settings):
             yield
 
     def measured(self) -> Measured | None:

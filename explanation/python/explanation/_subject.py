@@ -117,7 +117,14 @@ class Investigation:
         self.watch.count_bytes = True
         ((_, _, crossing),) = recorded_steps(self.watch, base, step, 1)
         self.watch.count_bytes = False
+        seen = len(self.watch.events)
         steps = recorded_steps(self.watch, base, step, _RECORDED)
+        compilations = sum(event.name == "dynamo_start" for event in self.watch.events[seen:])
+        if compilations:
+            self.subject.notes.append(
+                f"{compilations} functions were compiled while {_RECORDED} steps were timed: the step does not settle, "
+                "and its times are those of compiling (see what is compiled anew)"
+            )
         numbers = {id(graph): self._number(graph.compile_id) for graph in base.graphs}
         spans = [
             [(n, call.begin, call.end) for call in calls if (n := numbers.get(id(call.graph))) is not None]
@@ -267,12 +274,16 @@ class Investigation:
         self.subject.runs.append(Run("lazy", measured, lazy.programs, None, None, lazy.note))
 
     def _device(self, base: Variant, lazy: _lazy.Lazy) -> None:
-        """The device as a way around all breaks at once, where it is one."""
+        """The device as a way around all breaks at once, where it is faster than with them and than eager."""
         if not self.breaks or not lazy.variant or not lazy.variant.rounds or lazy.note:
             return
         gain = Measured(*_C.paired_difference(base.rounds, lazy.variant.rounds))
         whole = base.measured()
-        if gain.low <= 0 or whole is None:
+        eager = self.subject.run("eager")
+        measured = lazy.variant.measured()
+        if gain.low <= 0 or not whole or not measured or not eager or not eager.seconds:
+            return
+        if measured.median >= eager.seconds.median:
             return
         programs = f"{lazy.programs} program{'s'[: lazy.programs != 1]} a step"
         self.subject.actions.append(

@@ -117,7 +117,8 @@ def _subject(out: _Writer, subject: Subject) -> None:
     for rank, action in enumerate(subject.actions, 1):
         _action(out, rank, action, subject)
     for again in subject.recompiles:
-        out.put(f"compiled anew: {again.function} ({again.file}:{again.line}), {seconds(again.seconds)}", 2)
+        times = f"{again.times} times, " if again.times > 1 else ""
+        out.put(f"compiled anew: {again.function} ({again.file}:{again.line}), {times}{seconds(again.seconds)}", 2)
         for guard in again.guards[:3]:
             out.put(guard, 6, "quiet")
         out.put(again.advice, 6)

@@ -96,7 +96,7 @@ def two_breaks(text: str = "") -> Results:
             broken(0, 7, "print(x)", "Failed to trace builtin operator", gain, text),
             broken(1, 9, "s = x.mean().item()", "item()", None, text),
         ],
-        recompiles=[Recompile(f"forward{text}", "/p/model.py", 5, [f"size mismatch{text}"], 1.5, f"a size{text}")],
+        recompiles=[Recompile(f"forward{text}", "/p/model.py", 5, [f"size mismatch{text}"], 1, 1.5, f"a size{text}")],
         actions=[
             Action(0, [0], f"leave it out{text}", f"--- a\n+++ a\n@@ -7 +7 @@\n-print(x)\n+pass{text}", "rewrite", True,
                    f"tried{text}", gain, 0.2, 2, 4),

@@ -145,3 +145,16 @@ def test_the_device_is_a_way_around_breaks() -> None:
         assert action.gain is not None and action.gain.low > 0 and action.graphs == 1
     titles = {action.title for action in subject.actions if action.kind == "rewrite"}
     assert titles == {"leave the call out while compiling", "delete the call"}
+
+
+def test_a_step_that_is_compiled_anew_each_time_is_said_to_be() -> None:
+    seen: list[int] = []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        seen.append(len(seen))
+        return x * len(seen)
+
+    with torch._dynamo.config.patch(recompile_limit=200):
+        (subject,) = explain(step, torch.ones(3)).results.subjects
+    assert any("the step does not settle" in note for note in subject.notes), subject.notes
+    assert subject.recompiles and all("seen" in again.guards[0] for again in subject.recompiles)

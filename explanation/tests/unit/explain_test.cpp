@@ -151,6 +151,11 @@ TEST(ExplainBreakText, WhateverTheTextSomethingComesBack) {
   EXPECT_EQ(parse_break("").type, "");
   EXPECT_EQ(parse_break("something else\nand more").type, "something else");
   EXPECT_EQ(parse_break("Graph Break Reason: ").type, "");
+  EXPECT_EQ(parse_break("Graph Break Reason: Encountered graph break when attempting to trace CALL: f(x):\n\n"
+                        "Could not guard on data-dependent expression\n\nFor more information, see: https://x.io\n\n"
+                        "User code traceback:\n")
+                .type,
+            "Could not guard on data-dependent expression");
   const BreakText cut = parse_break("Graph Break Reason: no details\n\nUser code traceback:\n  File \"/a.py\", line");
   EXPECT_EQ(cut.type, "no details");
   EXPECT_TRUE(cut.path.empty());
