@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Where packages of weft lie.
-ROOTS = {"python/weft": "weft", "verification/python": "weft"}
-EXTENSIONS = {"weft._C", "weft.verification._C"}
+ROOTS = {"python/weft": "weft", "verification/python": "weft", "explanation/python": "weft"}
+EXTENSIONS = {"weft._C", "weft.verification._C", "weft.explanation._C"}
 # What a package (or a module at the top) may import beside itself and weft._C. Nobody imports weft itself.
 ARROWS: dict[str, set[str]] = {
     "_base": set(),
@@ -28,7 +28,8 @@ ARROWS: dict[str, set[str]] = {
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},
     "verification": {"_base", "nn", "formats"},
-    "_command_line": {"_base", "_capture", "_stablehlo", "verification"},
+    "explanation": {"_base", "_capture", "backend", "device"},
+    "_command_line": {"_base", "_capture", "_stablehlo", "verification", "explanation"},
     "__main__": {"_command_line"},
 }
 

@@ -27,9 +27,11 @@ AROUND: dict[str, set[str]] = {
     "python/bindings": {"base", "ir", "passes", "stablehlo", "runtime", "engine"},
     "verification/verify": {"base"},
     "verification/bindings": {"base", "verify"},
+    "explanation/explain": {"base"},
+    "explanation/bindings": {"base", "explain"},
 }
-KNOWN = {*ARROWS, "verify"}
-WITHOUT_TORCH = {*ARROWS, "verification/verify"}
+KNOWN = {*ARROWS, "verify", "explain"}
+WITHOUT_TORCH = {*ARROWS, "verification/verify", "explanation/explain"}
 SUFFIXES = {".h", ".hpp", ".cpp", ".def", ".inc"}
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2|pybind11)/|^Python\.h$")
 LLVM = re.compile(r"^(llvm|llvm-c|clang)/")

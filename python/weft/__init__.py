@@ -35,6 +35,7 @@ __all__ = [
     "disable",
     "disabled",
     "enable",
+    "explain",
     "formats",
     "jit",
     "nn",
@@ -55,11 +56,13 @@ call = torch.ops.weft.call
 
 
 def __getattr__(name: str) -> Any:
-    """`weft.nn`, `weft.formats` and `weft.verify`, imported when somebody asks for them."""
+    """`weft.nn`, `weft.formats`, `weft.verify` and `weft.explain`, imported when somebody asks for them."""
     if name in ("nn", "formats"):
         return importlib.import_module(f"weft.{name}")
     if name == "verify":
         return importlib.import_module("weft.verification").verify
+    if name == "explain":
+        return importlib.import_module("weft.explanation").explain
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 

@@ -27,8 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run(rest)
         case ["verify" | "convert" as command, *rest]:
             return importlib.import_module("weft.verification._commands").main(command, rest)
+        case ["explain", *rest]:
+            return importlib.import_module("weft.explanation._commands").main(rest, run)
+        case ["survey", *rest]:
+            return importlib.import_module("weft.explanation._survey").main(rest)
         case []:
-            wrong("a command is missing: run, verify, convert, --version or --help")
+            wrong("a command is missing: run, explain, survey, verify, convert, --version or --help")
         case [word, *_]:
-            wrong(f"there is no command {word!r}; there are run, verify, convert, --version and --help")
+            known = "run, explain, survey, verify, convert, --version and --help"
+            wrong(f"there is no command {word!r}; there are {known}")
     return 0

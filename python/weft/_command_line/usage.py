@@ -8,10 +8,14 @@ from typing import NoReturn
 USAGE = """\
 usage: weft run [--stats] SCRIPT [ARGUMENT ...]
        weft run [--stats] -m MODULE [ARGUMENT ...]
+       weft explain [OPTION ...] SCRIPT [ARGUMENT ...]
+       weft survey [OPTION ...]
        weft verify [OPTION ...] REFERENCE CANDIDATE
        weft convert [OPTION ...] SOURCE DESTINATION
        weft --version | --help
 
+`weft explain --help` says how a program that uses torch.compile is run to find what its graph breaks cost,
+`weft survey --help` how a zoo of models is.
 `weft verify --help` and `weft convert --help` say how two implementations of a recurrence are compared, and how a model
 moves from one framework's files to another's.
 

@@ -1,0 +1,36 @@
+// Steps of a compiled program as graphs and the gaps between them.
+#pragma once
+
+#include <vector>
+
+#include "explain/statistics.h"
+
+namespace weft::explain {
+
+/// A run of a compiled graph: which, and when in seconds.
+struct Span {
+  int graph = 0;
+  double begin = 0;
+  double end = 0;
+};
+
+/// One step, with the graphs that ran in it in the order of their begin. Graphs inside another (a compiled function
+/// called by a graph's own code) count as part of it.
+struct Step {
+  double begin = 0;
+  double end = 0;
+  std::vector<Span> spans;
+};
+
+/// What follows a graph until the next one begins, or the step ends; `after` is -1 for what comes before the first.
+struct Gap {
+  int after = -1;
+  double hits = 0;   ///< per step, the mean
+  Interval seconds;  ///< per step: the sum over its hits
+};
+
+/// The gaps of all steps by the graph that they follow, in the order in which these first ran. The sum of gaps and of
+/// graphs is the step. Throws Error if there is no step, or a span is not inside its step.
+std::vector<Gap> gaps(const std::vector<Step>& steps);
+
+}  // namespace weft::explain

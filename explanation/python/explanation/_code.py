@@ -1,0 +1,117 @@
+"""The user's functions by their lines, and other code put in their place for a while."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import gc
+import linecache
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+
+from weft.explanation._records import Excerpt
+
+Edit = Callable[[ast.Module], ast.Module | None]  #: None: it can't be done there
+
+
+class Source:
+    """A file of the user's: its text, and its functions that are alive."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.text = "".join(linecache.getlines(file))
+        try:
+            self.tree: ast.Module | None = ast.parse(self.text) if self.text else None
+        except SyntaxError:
+            self.tree = None
+
+    def functions_at(self, line: int) -> list[FunctionType]:
+        """Functions whose code covers the line, those with the fewest lines first."""
+        found = []
+        for thing in gc.get_objects():
+            if type(thing) is FunctionType and thing.__code__.co_filename == self.file:
+                code = thing.__code__
+                # Dynamo's own, of the rest of a function; and those that it makes of a module's code.
+                if code.co_name.startswith(("torch_dynamo_resume_in_", "<module>")):
+                    continue
+                if code.co_firstlineno <= line <= _last_line(code):
+                    found.append(thing)
+        return sorted(found, key=lambda function: _last_line(function.__code__) - function.__code__.co_firstlineno)
+
+    def edited(self, edits: list[Edit]) -> ast.Module | None:
+        """A copy of the file's tree with all edits; None where one can't be done."""
+        if self.tree is None:
+            return None
+        tree: ast.Module | None = copy.deepcopy(self.tree)
+        for edit in edits:
+            tree = edit(tree) if tree is not None else None
+        return ast.fix_missing_locations(tree) if tree is not None else None
+
+    def swaps(self, tree: ast.Module, lines: list[int]) -> list[tuple[FunctionType, CodeType]] | None:
+        """For every live function over one of the lines, its code in the tree; None where one has no counterpart."""
+        code = compile(tree, self.file, "exec", dont_inherit=True)
+        found: dict[int, tuple[FunctionType, CodeType]] = {}
+        for line in lines:
+            functions = self.functions_at(line)
+            if not functions:
+                return None
+            fitting = [(function, _counterpart(code, function.__code__)) for function in functions]
+            ready = [(function, new) for function, new in fitting if new is not None]
+            if not ready or any(new.co_freevars != function.__code__.co_freevars for function, new in ready):
+                return None
+            found |= {id(function): (function, new) for function, new in ready}
+        return list(found.values())
+
+    def copies(self, lines: set[int]) -> list[tuple[FunctionType, CodeType]]:
+        """For every live function over one of the lines, a copy of its code: one about which Dynamo knows nothing."""
+        functions = {id(function): function for line in lines for function in self.functions_at(line)}
+        return [(function, function.__code__.replace()) for function in functions.values()]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _last_line(code: CodeType) -> int:
+    """Of the code, with the functions in it."""
+    lines = [line for each in (code, *_codes(code)) for _, _, line in each.co_lines() if line is not None]
+    return max(lines, default=code.co_firstlineno)
+
+
+def _counterpart(module: CodeType, old: CodeType) -> CodeType | None:
+    return next(
+        (new for new in _codes(module) if new.co_name == old.co_name and new.co_firstlineno == old.co_firstlineno),
+        None,
+    )
+
+
+@contextlib.contextmanager
+def swapped(swaps: list[tuple[FunctionType, CodeType]]) -> Iterator[None]:
+    """The functions have the other code inside, and their own again afterwards."""
+    own = [(function, function.__code__) for function, _ in swaps]
+    try:
+        for function, code in swaps:
+            function.__code__ = code
+        yield
+    finally:
+        for function, code in own:
+            function.__code__ = code
+
+
+def excerpts(lines: list[tuple[str, int]], around: int = 3) -> list[Excerpt]:
+    """The files' text around the lines; what touches is one excerpt."""
+    found: list[Excerpt] = []
+    for file in dict.fromkeys(file for file, _ in lines):
+        text = linecache.getlines(file)
+        for number in sorted(line for name, line in lines if name == file):
+            first, last = max(1, number - around), min(len(text), number + around)
+            if found and found[-1].file == file and first <= found[-1].first + len(found[-1].lines):
+                first = found[-1].first + len(found[-1].lines)
+                found[-1].lines += [line.rstrip("\n") for line in text[first - 1 : last]]
+            elif last >= first:
+                found.append(Excerpt(file, first, [line.rstrip("\n") for line in text[first - 1 : last]]))
+    return found

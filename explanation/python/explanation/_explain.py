@@ -1,0 +1,110 @@
+"""`weft.explain` of a function."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from weft.explanation._code import excerpts
+from weft.explanation._collect import collect
+from weft.explanation._mending import as_advice
+from weft.explanation._records import Action, Results, Subject
+from weft.explanation._report import Report
+from weft.explanation._steps import Step
+from weft.explanation._subject import Investigation, Progress
+from weft.explanation._watch import Watch, Watched
+
+
+def explain(
+    function: Callable[..., Any],
+    *args: Any,
+    backend: str | Callable[..., Any] = "inductor",
+    train: bool = False,
+    seconds: float = 20.0,
+    rounds: int = 40,
+    dynamic: bool | None = None,
+    **kwargs: Any,
+) -> Report:
+    """What each graph break of `function(*args, **kwargs)` costs under `torch.compile`, and which to mend first.
+
+    The function, a module or any callable, is run many times with the same arguments. Parameters, buffers and random
+    numbers are afterwards what they were.
+
+    backend: torch.compile's. train: a step is the call and the backward of the sum of its results. seconds: how long
+    variants are measured; rounds: how often at most each has its turn. dynamic: torch.compile's.
+
+    Raises:
+        ValueError: seconds or rounds are not positive.
+        Exception: what the function raises.
+    """
+    if seconds <= 0 or rounds < 1:
+        raise ValueError(f"seconds and rounds should be positive, got {seconds} and {rounds}")
+    options: dict[str, Any] = {"backend": backend}
+    if dynamic is not None:
+        options["dynamic"] = dynamic
+    with Watch() as watch:
+        watched = watch.add(uncompiled(function), options)
+        watched.arguments, watched.calls = (args, kwargs), 0
+        subjects: list[Subject] = []
+        interrupted = False
+        try:
+            investigate(watch, watched, train, seconds, rounds, lambda words, part: None, subjects)
+        except KeyboardInterrupt:
+            interrupted = True
+    return report("weft.explain", subjects, [], interrupted)
+
+
+def uncompiled(function: Any) -> Any:
+    """What was given to torch.compile where `function` is what came back."""
+    return getattr(function, "_orig_mod", None) or getattr(function, "_torchdynamo_orig_callable", function)
+
+
+def investigate(
+    watch: Watch,
+    watched: Watched,
+    train: bool,
+    seconds: float,
+    rounds: int,
+    progress: Progress,
+    subjects: list[Subject],
+) -> None:
+    """Adds the subject to the list at once, and what is found of it to the subject."""
+    work = Investigation(watch, watched, seconds, rounds, progress)
+    work.subject.train = train
+    subjects.append(work.subject)
+    work.take(collect(event for event in watch.events if event.subject == watched.number))
+    work.subject.recompiles = list(work.subject.recompiles)
+    assert watched.arguments is not None
+    args, kwargs = watched.arguments
+    work.run(Step(watched.function, args, kwargs, train, train or watched.grad))
+
+
+def report(command: str, subjects: list[Subject], notes: list[str], interrupted: bool) -> Report:
+    """The report of these subjects."""
+    for subject in subjects:
+        _advise(subject, "interrupted" if interrupted else "nothing was run")
+        subject.sources = excerpts([(found.file, found.line) for found in subject.breaks])
+    return Report(
+        Results(
+            command=command,
+            torch=torch.__version__,
+            machine=f"{platform.machine()}, {torch.get_num_threads()} threads, Python {sys.version.split()[0]}",
+            interrupted=interrupted,
+            subjects=subjects,
+            notes=notes,
+        )
+    )
+
+
+def _advise(subject: Subject, why: str) -> None:
+    """Words for breaks that no change was tried for. What Dynamo met more often comes first."""
+    known = {number for action in subject.actions for number in action.breaks}
+    for found in sorted(subject.breaks, key=lambda each: -each.met):
+        if found.id not in known:
+            words = as_advice(found)
+            reason = "it came to light when another break was mended" if found.hidden else why
+            subject.actions.append(Action(len(subject.actions), [found.id], words, "", "advice", False, reason))

@@ -1,0 +1,120 @@
+"""The same step on the device "weft": recorded, and run as programs."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from weft import device
+from weft.explanation._steps import Step, Variant, run_once, same
+from weft.explanation._watch import tensors
+
+_WARM = 4  #: runs after which a step's record has been seen, compiled and found again
+
+
+@dataclasses.dataclass
+class Lazy:
+    """What the device made of the step."""
+
+    variant: Variant | None
+    programs: int | None  #: a step
+    ran_at_once: dict[str, dict[str, int]]  #: operations that asked for values, by place
+    note: str
+
+
+def prepare(step: Step, reference: Any) -> Lazy:
+    """The step on copies that live on the device. Where that can't be, the note says why."""
+    if not device.is_registered():
+        return Lazy(None, None, {}, "the device is not registered in this process")
+    try:
+        moved = _moved(step)
+    except Exception as error:
+        return _not_run(error)
+    variant = Variant("lazy", moved.function, after=device.sync, step=moved)
+    try:
+        result = None
+        for _ in range(_WARM):
+            result = run_once(variant, moved)
+        before, after = _counted(variant, moved)
+    except Exception as error:
+        return _not_run(error)
+    batches = sum(after[name] - before[name] for name in ("compiled_batches", "plain_batches"))
+    differs = reference is not None and not same(result, reference)
+    note = "its results are not those of the CPU" if differs else ""
+    asked = {
+        name: {place: count - before["ran_at_once"].get(name, {}).get(place, 0) for place, count in places.items()}
+        for name, places in after["ran_at_once"].items()
+    }
+    asked = {name: {place: n for place, n in places.items() if n} for name, places in asked.items()}
+    return Lazy(variant, batches, {name: places for name, places in asked.items() if places}, note)
+
+
+def _counted(variant: Variant, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The device's counters before and after a step whose results nobody reads, but holds."""
+    step.clear_gradients()
+    before = device.stats()
+    result = step.run(variant.call)
+    device.sync()
+    after = device.stats()
+    del result
+    return before, after
+
+
+def _not_run(error: Exception) -> Lazy:
+    return Lazy(None, None, {}, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
+
+
+def _moved(step: Step) -> Step:
+    """A step on the device, of a copy of the module."""
+    args, kwargs = torch.utils._pytree.tree_map(_to_device, (step.args, step.kwargs))
+    function: Callable[..., Any] = step.function
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, nn.Module):
+        function = _copied(function)
+    elif isinstance(owner, nn.Module):
+        function = getattr(_copied(owner), function.__name__)
+    elif isinstance(function, FunctionType) and step.modules():
+        function = _with_modules_moved(function)
+    elif not tensors((args, kwargs)):
+        raise ValueError("no argument is a tensor")
+    return Step(function, args, kwargs, step.train, step.grad)
+
+
+def _with_modules_moved(function: FunctionType) -> FunctionType:
+    """The function with copies on the device of the modules that it finds as global names or in its closure."""
+    copies: dict[int, nn.Module] = {}
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, nn.Module):
+            return value
+        return copies.setdefault(id(value), copies.get(id(value)) or _copied(value))
+
+    names = {name: moved(value) for name, value in function.__globals__.items() if name in function.__code__.co_names}
+    cells = tuple(CellType(moved(cell.cell_contents)) for cell in function.__closure__ or ())
+    new = FunctionType(
+        function.__code__, function.__globals__ | names, function.__name__, function.__defaults__, cells or None
+    )
+    new.__kwdefaults__ = function.__kwdefaults__
+    return new
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """On the device; parameters that were one still are."""
+    swaps = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        return copy.deepcopy(module).to("weft")
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(swaps)
+
+
+def _to_device(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach().to("weft").requires_grad_(leaf.requires_grad)

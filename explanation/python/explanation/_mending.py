@@ -1,0 +1,226 @@
+"""Which change mends which break: each is applied to a copy, compiled and run."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import warnings
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from weft.explanation import _C, _reasons
+from weft.explanation._code import Source
+from weft.explanation._collect import BreakKey, Collected, collect, is_library, key_of, plain_name
+from weft.explanation._records import Break, Frame
+from weft.explanation._rewrites import Change, changed, changes_for
+from weft.explanation._steps import Step, Variant, compiled, run_once, same
+from weft.explanation._watch import Watch, Watched
+
+_MOST_TOGETHER = 8  #: breaks that one after the other come to light behind one
+_MISFIT = "does not fit the line's form"
+
+
+@dataclasses.dataclass
+class Mend:
+    """Changes that together mend some breaks, as tried."""
+
+    changes: list[Change]
+    breaks: set[BreakKey]
+    works: bool
+    outcome: str
+    swaps: list[tuple[FunctionType, CodeType]] = dataclasses.field(default_factory=list)
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    diff: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it does, in words."""
+        return "; ".join(dict.fromkeys(change.title for change in self.changes))
+
+
+class Workshop:
+    """Tries changes on one step."""
+
+    def __init__(self, watch: Watch, watched: Watched, step: Step, breaks: dict[BreakKey, Break]) -> None:
+        self.watch, self.number, self.step, self.options = watch, watched.number, step, watched.options
+        self.breaks = breaks  #: all that are known; those that come to light are added
+        self.reference: Any = None  #: what the step results in without torch.compile; None: not always the same
+        self._sources: dict[str, Source] = {}
+
+    def source(self, file: str) -> Source:
+        """The file, read once."""
+        return self._sources.setdefault(file, Source(file))
+
+    def mend(self, target: Break) -> Mend:
+        """The first change that takes the break away and leaves the results as they are.
+
+        Where a function was skipped whole, a break behind this one comes to light; it is mended too, until the function
+        is compiled.
+        """
+        if is_library(target.file):
+            return self._nothing(target, "the line is PyTorch's own")
+        outcomes = []
+        for change in changes_for(target):
+            mend, reason = self._with_hidden([change], target)
+            if mend:
+                return mend
+            outcomes.append(reason)
+        tried = [outcome for outcome in outcomes if not outcome.endswith(_MISFIT)]
+        return self._nothing(target, "; ".join(tried) or "no mechanical change fits the line")
+
+    def _nothing(self, target: Break, outcome: str) -> Mend:
+        return Mend([], {key_of(target)}, False, outcome)
+
+    def _with_hidden(self, changes: list[Change], target: Break) -> tuple[Mend | None, str]:
+        wanted = {key_of(target)}
+        while True:
+            tried, reason = self.trial(changes)
+            if tried is None:
+                return None, reason
+            mend, found = tried
+            left = found.keys()
+            if wanted & left:
+                return None, f"{changes[-1].title}: tried, and the break is still there"
+            fresh = [each for each in found.breaks if key_of(each) not in self.breaks]
+            gone = {key for key, each in self.breaks.items() if not each.hidden and key not in left}
+            if changes[-1].settings:
+                fresh += self._unbacked(target)
+            for each in fresh:
+                each.id, each.hidden = len(self.breaks), True
+                self.breaks[key_of(each)] = each
+            mend.breaks = wanted | gone
+            if changes[-1].settings:  # one setting for all of them
+                mend.breaks |= {key_of(each) for each in fresh if each.type == target.type}
+                return mend, ""
+            if not fresh or len(wanted) >= _MOST_TOGETHER:
+                return mend, ""
+            following = next((change for change in changes_for(fresh[0]) if change.edit), None)
+            if following is None:
+                return mend, ""
+            wanted.add(key_of(fresh[0]))
+            changes = [*changes, following]
+
+    def _unbacked(self, target: Break) -> list[Break]:
+        """Breaks of the target's kind that a setting mends before Dynamo could name them, as in a loop behind the
+        target: the lines in the graphs just made whose sizes or numbers depend on values."""
+        found: dict[BreakKey, Break] = {}
+        for graph in self.watch.last_graphs:
+            for node in graph.module.graph.nodes:
+                frames = _C.parse_break("User code traceback:\n" + (node.stack_trace or ""))["path"]
+                if not node.meta.get("unbacked_bindings") or not frames or not _same_kind(target, node):
+                    continue
+                path = [Frame(*frame) for frame in frames if not is_library(frame[0])]
+                if not path:
+                    continue
+                place = path[-1]
+                copy = dataclasses.replace(
+                    target, file=place.file, line=place.line, function=plain_name(place.function), source=place.code,
+                    met=0, paths=[path], hits=None, gap=None, bytes=None, cost=None, shared_with=[],
+                )  # fmt: skip
+                if key_of(copy) not in self.breaks:
+                    found.setdefault(key_of(copy), copy)
+        return list(found.values())
+
+    def trial(self, changes: list[Change]) -> tuple[tuple[Mend, Collected] | None, str]:
+        """What Dynamo makes of the changed program; the reason if the change can't be made or changes results."""
+        title = changes[-1].title
+        prepared = self.prepare(changes)
+        if prepared is None:
+            return None, f"{title}: {_MISFIT}"
+        mend = prepared
+        variant = Variant("trial", compiled(self.step, self.options, "eager"), mend.swaps, mend.settings)
+        events, subject = self.watch.events, self.watch.subject
+        self.watch.events, self.watch.subject = [], self.number
+        self.watch.last_graphs = []
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = run_once(variant, self.step)
+            found = collect(self.watch.events)
+        except Exception as error:  # whatever the changed program raises
+            return None, f"{title}: tried, and it raised {type(error).__name__}: {str(error).splitlines()[0][:120]}"
+        finally:
+            self.watch.events, self.watch.subject = events, subject
+        if self.reference is not None and not same(result, self.reference):
+            return None, f"{title}: tried, and the results are not the same"
+        return (mend, found), ""
+
+    def copies(self) -> list[tuple[FunctionType, CodeType]]:
+        """Copies of the code of all functions by which breaks were reached: what Dynamo gave up on stays given up for a
+        code object."""
+        lines: dict[str, set[int]] = {}
+        for found in self.breaks.values():
+            for frame in (frame for path in found.paths for frame in path):
+                lines.setdefault(frame.file, set()).add(frame.line)
+        return [pair for file, places in lines.items() for pair in self.source(file).copies(places)]
+
+    def prepare(self, changes: list[Change]) -> Mend | None:
+        """The changes as code and settings; None if one does not fit."""
+        mend = Mend(changes, set(), True, "")
+        for file in dict.fromkeys(change.file for change in changes if change.edit):
+            source = self.source(file)
+            here = [change for change in changes if change.edit and change.file == file]
+            # From the last line to the first: an edit may change how many statements stand before the others.
+            here.sort(key=lambda change: -change.line)
+            tree = source.edited([change.edit for change in here if change.edit])
+            swaps = source.swaps(tree, [change.line for change in here]) if tree is not None else None
+            if tree is None or swaps is None:
+                return None
+            mend.swaps += swaps
+            mend.diff += difference(source, here)
+        edited = {id(function) for function, _ in mend.swaps}
+        mend.swaps += [pair for pair in self.copies() if id(pair[0]) not in edited]
+        for change in changes:
+            mend.settings |= dict(change.settings)
+        lines = [f"torch._dynamo.config.{name} = {value!r}" for name, value in mend.settings.items()]
+        mend.diff += "\n".join(lines)
+        return mend
+
+
+def difference(source: Source, changes: list[Change]) -> str:
+    """The changes as a unified diff: only the statements that change are written anew."""
+    lines = source.text.splitlines()
+    new = list(lines)
+    for change in changes:  # the last first
+        assert source.tree is not None and change.edit is not None
+        tree = source.edited([change.edit])
+        region = changed(source.tree, tree) if tree is not None else None
+        if region is None:
+            continue
+        old, after = region
+        new[old[0].lineno - 1 : old[-1].end_lineno] = _written(lines, old, after)
+    name = source.file
+    return "".join(f"{line}\n" for line in difflib.unified_diff(lines, new, name, name, lineterm="", n=1))
+
+
+def _written(lines: list[str], old: list[ast.stmt], after: list[ast.stmt]) -> list[str]:
+    """The new statements as lines, with what stood before the old ones and behind them in theirs."""
+    first, last = lines[old[0].lineno - 1], lines[(old[-1].end_lineno or 1) - 1]
+    before, behind = first[: old[0].col_offset], last[old[-1].end_col_offset :].strip()
+    margin = first[: len(first) - len(first.lstrip())]
+    head: list[str] = []
+    if first[old[0].col_offset :].startswith("elif"):
+        head, margin = [f"{margin}else:"], margin + "    "
+    elif before.rstrip().endswith(":"):
+        head, margin = [before.rstrip()], margin + "    "
+    elif before.strip():
+        head = [before.rstrip().rstrip(";")]
+    tail = [f"{margin}{behind.lstrip('; ')}"] if behind.startswith(";") else []
+    text = [margin + line for statement in after for line in ast.unparse(statement).splitlines()]
+    return [*head, *text, *tail]
+
+
+def _same_kind(target: Break, node: torch.fx.Node) -> bool:
+    """Whether the node does what Dynamo named at the break, such as aten.nonzero.default."""
+    asks_for_number = "item()" in target.type
+    operator = target.context.split(".")[1] if target.context.startswith("aten.") else ""
+    name = str(getattr(node.target, "__name__", node.target))
+    return name == "item" if asks_for_number else bool(operator) and operator in name
+
+
+def as_advice(found: Break) -> str:
+    """What to do where nothing was tried with success."""
+    return _reasons.advice(found.type, found.hints)

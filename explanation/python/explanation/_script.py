@@ -1,0 +1,118 @@
+"""A whole program: run once under watch, then each function that it compiled is looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+
+from weft.explanation._collect import collect
+from weft.explanation._explain import investigate, report
+from weft.explanation._records import Subject
+from weft.explanation._report import Report
+from weft.explanation._subject import Progress, describe
+from weft.explanation._watch import Watch, Watched
+
+_MOST_SUBJECTS = 12  #: measured ones; of the rest the report has no costs
+
+Run = Callable[[list[str]], None]
+
+
+class Failed(Exception):
+    """No report can be made; `status` is the command's."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def explain_program(words: list[str], run: Run, train: bool, seconds: float, rounds: int, progress: Progress) -> Report:
+    """The report of a program; Ctrl-C ends what is going on and gives what is there.
+
+    Raises:
+        Failed: the program failed, or compiled nothing here.
+    """
+    notes: list[str] = []
+    subjects: list[Subject] = []
+    forks = _Forks()
+    interrupted = False
+    with Watch() as watch:
+        progress("running the program", 0.0)
+        interrupted = _run(words, run)
+        called = [each for each in watch.watched if each.calls]
+        compiled = {event.subject for event in watch.events if event.name == "dynamo_start"}
+        if not compiled and not interrupted:
+            _nothing(words, bool(watch.watched), forks.count)
+        if forks.count:
+            notes.append(f"the program forked {forks.count} time{'s'[: forks.count != 1]}; its children are not seen")
+        if -1 in compiled:
+            notes.append("something was compiled outside of a call of torch.compile's functions; it is not measured")
+        try:
+            for each in called[:_MOST_SUBJECTS] if not interrupted else []:
+                _look_at(watch, each, train or each.grad, seconds, rounds, progress, subjects)
+        except KeyboardInterrupt:
+            interrupted = True
+        for each in called[len(subjects) :]:
+            subjects.append(_unmeasured(watch, each))
+    return report(f"weft explain {' '.join(words)}", subjects, notes, interrupted)
+
+
+def _run(words: list[str], run: Run) -> bool:
+    """Runs the program, which prints to standard error: the other is the report's. Whether Ctrl-C ended it."""
+    argv, path = list(sys.argv), list(sys.path)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            run(list(words))
+    except KeyboardInterrupt:
+        return True
+    except SystemExit as exit:
+        if exit.code not in (None, 0):
+            raise Failed(3, f"the program ended with status {exit.code}") from None
+    except Exception as error:
+        line = str(error).splitlines()[0] if str(error) else ""
+        raise Failed(3, f"the program failed: {type(error).__name__}: {line}") from error
+    finally:
+        sys.argv[:], sys.path[:] = argv, path
+    return False
+
+
+def _nothing(words: list[str], uses_compile: bool, forks: int) -> None:
+    if forks:
+        raise Failed(5, "the program compiled nothing in its own process, and forked: explain what its children run")
+    if uses_compile:
+        raise Failed(4, "the program compiled nothing: no function that it gave to torch.compile was called")
+    raise Failed(4, "the program compiled nothing: it does not call torch.compile")
+
+
+def _look_at(
+    watch: Watch, each: Watched, train: bool, seconds: float, rounds: int, progress: Progress, subjects: list[Subject]
+) -> None:
+    try:
+        investigate(watch, each, train, seconds, rounds, progress, subjects)
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:  # of a step that can't be run again
+        line = str(error).splitlines()[0] if str(error) else ""
+        subjects[-1].notes.append(f"not measured: a step run again raised {type(error).__name__}: {line[:160]}")
+
+
+def _unmeasured(watch: Watch, each: Watched) -> Subject:
+    """What the program itself compiled."""
+    subject = describe(each)
+    found = collect(event for event in watch.events if event.subject == each.number)
+    subject.graphs, subject.breaks, subject.recompiles = found.graphs, found.breaks, found.recompiles
+    subject.compile_seconds = found.compile_seconds
+    subject.notes.append("not measured")
+    return subject
+
+
+class _Forks:
+    """Counts forks of this process by os.fork, multiprocessing included."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        os.register_at_fork(after_in_parent=self._one)
+
+    def _one(self) -> None:
+        self.count += 1

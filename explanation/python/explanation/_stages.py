@@ -1,0 +1,88 @@
+"""How many pieces each way of compiling makes of a step, and why they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import _C, backend
+from weft.explanation._lazy import Lazy
+from weft.explanation._records import Stage, Subject
+
+Counts = tuple[dict[str, Any], dict[str, Any]]
+
+
+def counters() -> Counts:
+    """Of Weft's engine and of its backend, until now."""
+    return _C.stats(), vars(backend.stats).copy()
+
+
+def weft_counts(start: Counts) -> dict[str, Any]:
+    """What Weft's engine and backend did since."""
+    (before, backend_before), (now, backend_now) = start, counters()
+    counts: dict[str, Any] = {
+        "programs_compiled": now["compiled"]
+        + now["object_cache_hits"]
+        - before["compiled"]
+        - before["object_cache_hits"],
+        "calls": now["calls"] - before["calls"],
+    }
+    for name in ("fallbacks", "extern"):
+        changed = {key: count - before[name].get(key, 0) for key, count in now[name].items()}
+        counts[name] = {key: count for key, count in changed.items() if count}
+    for name in ("graphs", "calls", "regions", "rolled"):
+        counts[f"backend_{name}"] = backend_now[name] - backend_before[name]
+    return counts
+
+
+def stages(subject: Subject, lazy: Lazy) -> list[Stage]:
+    """FX, AOT, kernels, weft and lazy, beside each other."""
+    graphs = len(subject.graphs)
+    aot = sum(graph.aot for graph in subject.graphs)
+    kernels = [graph.kernels for graph in subject.graphs if graph.kernels is not None]
+    programs = subject.weft.get("backend_calls") if subject.backend == "weft" else None
+    asked = sum(sum(places.values()) for places in lazy.ran_at_once.values())
+    names = ", ".join(sorted(lazy.ran_at_once))
+    return [
+        Stage("FX", graphs, _why_fx(subject)),
+        Stage("AOT", aot if aot else None, _why_aot(subject, graphs, aot)),
+        Stage("kernels", sum(kernels) if kernels else None, _why_kernels(subject, kernels)),
+        Stage("weft", programs, _why_weft(subject, programs)),
+        Stage(
+            "lazy",
+            lazy.programs,
+            (f"values are asked for {asked} times a step ({names})" if asked else "nothing asks for a value")
+            if lazy.variant
+            else f"not run: {lazy.note}",
+        ),
+    ]
+
+
+def _why_fx(subject: Subject) -> str:
+    breaks = [found for found in subject.breaks if not found.hidden]
+    if not breaks:
+        return "no break"
+    skipped = sum(found.skips_frame for found in breaks)
+    words = f"{len(breaks)} distinct break{'s' if len(breaks) > 1 else ''}"
+    return words + (f", {skipped} of which left a whole function to Python" if skipped else "")
+
+
+def _why_aot(subject: Subject, graphs: int, aot: int) -> str:
+    if not aot:
+        return f"the backend {subject.backend} does not use AOTAutograd"
+    if aot == graphs:
+        return "one of each FX graph"
+    if aot > graphs:
+        return "a forward and a backward of graphs that are differentiated"
+    return "graphs without operations are not handed on"
+
+
+def _why_kernels(subject: Subject, kernels: list[int]) -> str:
+    return "kernels that Inductor's code calls" if kernels else f"the backend {subject.backend} writes no kernels"
+
+
+def _why_weft(subject: Subject, programs: int | None) -> str:
+    if programs is None:
+        return "not compiled with the backend weft"
+    extern = sum(subject.weft["extern"].values())
+    fallbacks = sum(subject.weft["fallbacks"].values())
+    return f"{extern} calls of ATen's operators from graphs and programs, {fallbacks} fallbacks"

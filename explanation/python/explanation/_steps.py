@@ -1,0 +1,254 @@
+"""One step of a subject, run as it is or changed, and timed beside others."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import io
+import random
+import time
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo import config
+
+from weft.explanation import _C
+from weft.explanation._code import swapped
+from weft.explanation._records import Measured
+from weft.explanation._watch import CompiledGraph, GraphCall, Watch, tensors
+
+
+@dataclasses.dataclass
+class Step:
+    """What a step is: a call, and in training the backward of the sum of its results."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    train: bool
+    grad: bool  #: whether grad mode is on
+
+    def run(self, function: Callable[..., Any]) -> Any:
+        """The result of one step by `function` instead."""
+        with torch.set_grad_enabled(self.grad or self.train):
+            result = function(*self.args, **self.kwargs)
+            if self.train:
+                outputs = [leaf for leaf in tensors(result) if leaf.requires_grad]
+                if outputs:
+                    torch.autograd.backward(torch.stack([leaf.float().sum() for leaf in outputs]).sum())
+        return result
+
+    def clear_gradients(self) -> None:
+        """No gradient from the step before."""
+        for module in self.modules():
+            module.zero_grad(set_to_none=True)
+
+    def modules(self) -> list[nn.Module]:
+        """The modules of the step, as far as they can be seen from its function and arguments."""
+        function = self.function
+        seen = [function, getattr(function, "__self__", None), *self.args, *self.kwargs.values()]
+        seen += [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _filled(cell)]
+        names = getattr(getattr(function, "__code__", None), "co_names", ())
+        seen += [function.__globals__.get(name) for name in names]
+        return [thing for thing in seen if isinstance(thing, nn.Module)]
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+@dataclasses.dataclass
+class Variant:
+    """A way to run the step: other code, other settings, a compilation of its own."""
+
+    name: str
+    call: Callable[..., Any]
+    swaps: list[tuple[FunctionType, CodeType]] = dataclasses.field(default_factory=list)
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    after: Callable[[], None] | None = None  #: what a step ends with, such as a sync
+    step: Step | None = None  #: where it is not that of the others: its arguments are elsewhere
+    graphs: list[CompiledGraph] = dataclasses.field(default_factory=list)
+    rounds: list[float] = dataclasses.field(default_factory=list)  #: seconds of a step, by round
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """What is different about it holds inside."""
+        with swapped(self.swaps), config.patch(self.settings):
+            yield
+
+    def measured(self) -> Measured | None:
+        """Seconds of a step."""
+        return Measured(*_C.median_interval(self.rounds)) if self.rounds else None
+
+
+def compiled(step: Step, options: dict[str, Any], backend: Any = None) -> Callable[..., Any]:
+    """The step's function compiled by itself: code that others compiled for it is not taken."""
+    chosen = {key: value for key, value in options.items() if key not in ("backend", "mode", "options", "fullgraph")}
+    chosen["backend"] = _backend_of_its_own(options) if backend is None else _backend_of_its_own({"backend": backend})
+    own = Watch._running
+    compile: Any = own._compile if own is not None else torch.compile
+    return compile(step.function, isolate_recompiles=True, **chosen)  # type: ignore[no-any-return]
+
+
+def _backend_of_its_own(options: dict[str, Any]) -> Callable[..., Any]:
+    """Dynamo takes code that was compiled for an equal backend, and this one equals no other."""
+    name, mode, more = options.get("backend") or "inductor", options.get("mode"), options.get("options")
+    more = dict(more) if isinstance(more, dict) else None
+    dynamic = options.get("dynamic")
+    if name == "inductor":
+        wrapper: Any = torch._TorchCompileInductorWrapper
+        chosen = wrapper(mode or (None if more else "default"), more, dynamic)
+    else:
+        wrapper = torch._TorchCompileWrapper
+        chosen = wrapper(name, mode, more, dynamic)
+
+    def backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        return chosen(module, inputs)
+
+    return backend
+
+
+@contextlib.contextmanager
+def undisturbed(step: Step) -> Iterator[None]:
+    """Random numbers, and the modules' parameters, buffers and gradients, are afterwards what they were; what the
+    program prints goes nowhere."""
+    modules = step.modules()
+    kept = [
+        [(tensor, tensor.detach().clone()) for tensor in (*module.parameters(), *module.buffers())]
+        for module in modules
+        if not any(_is_lazy(parameter) for parameter in module.parameters())
+    ]
+    gradients = [[(p, p.grad) for p in module.parameters()] for module in modules]
+    state = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(_Nowhere()):
+            yield
+    finally:
+        random.setstate(state)
+        with torch.no_grad():
+            for group in kept:
+                for tensor, value in group:
+                    tensor.copy_(value)
+        for pairs in gradients:
+            for parameter, gradient in pairs:
+                parameter.grad = gradient
+
+
+def _is_lazy(parameter: nn.Parameter) -> bool:
+    return isinstance(parameter, nn.parameter.UninitializedParameter)
+
+
+class _Nowhere(io.TextIOBase):
+    """As slow as writing to a file, nearly, and nobody has to read it."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def run_once(variant: Variant, step: Step) -> Any:
+    """The result of one step, and in training the gradients, with the same random numbers every time."""
+    step.clear_gradients()
+    with variant.inside():
+        torch.manual_seed(0)
+        random.seed(0)
+        result = step.run(variant.call)
+        if variant.after:
+            variant.after()
+    gradients = [parameter.grad for module in step.modules() for parameter in module.parameters()]
+    return copy_of((result, gradients if step.train else []))
+
+
+def copy_of(result: Any) -> Any:
+    """Values that a later step won't change."""
+    return torch.utils._pytree.tree_map(
+        lambda leaf: leaf.detach().to("cpu", copy=True) if isinstance(leaf, torch.Tensor) else copy.copy(leaf), result
+    )
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two results are the same but for rounding."""
+    lefts, rights = torch.utils._pytree.tree_leaves(left), torch.utils._pytree.tree_leaves(right)
+    if len(lefts) != len(rights):
+        return False
+    for a, b in zip(lefts, rights, strict=True):
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            if a.shape != b.shape or not torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True):
+                return False
+        elif isinstance(a, (int, float)) and isinstance(b, (int, float)) and abs(a - b) > 1e-4 + 1e-3 * abs(b):
+            return False
+    return True
+
+
+class Race:
+    """Variants of a step that take turns, so that what slows the machine down slows all."""
+
+    def __init__(self, step: Step, variants: list[Variant], seconds: float, rounds: int) -> None:
+        self.step, self.variants = step, variants
+        self.seconds, self.rounds = seconds, rounds
+        self._order = random.Random(0)
+
+    def run(self, progress: Callable[[float], None]) -> int:
+        """Rounds until the time is over, three at least; how many there were. Every round has each variant once.
+
+        Ctrl-C ends it between rounds or within one; what whole rounds measured stays.
+        """
+        begin = time.perf_counter()
+        done = 0
+        steps = self._steps_of_a_turn()
+        while done < self.rounds and (done < 3 or time.perf_counter() - begin < self.seconds):
+            times = {}
+            for index in self._order.sample(range(len(self.variants)), len(self.variants)):
+                times[index] = self._turn(self.variants[index], steps[index])
+            for index, seconds in times.items():
+                self.variants[index].rounds.append(seconds)
+            done += 1
+            progress(min(1.0, max(done / self.rounds, (time.perf_counter() - begin) / self.seconds)))
+        return done
+
+    def _steps_of_a_turn(self) -> list[int]:
+        """As many as take some milliseconds, so that one disturbed step is not all there is."""
+        return [max(3, min(50, round(0.01 / max(self._turn(variant, 2), 1e-6)))) for variant in self.variants]
+
+    def _turn(self, variant: Variant, steps: int) -> float:
+        """The lower quartile of the turn's steps: what disturbs a step only makes it longer. The first step, which
+        finds the caches that others left, is not among them."""
+        times = []
+        step = variant.step or self.step
+        with variant.inside():
+            for index in range(steps + 1):
+                step.clear_gradients()
+                begin = time.perf_counter()
+                result = step.run(variant.call)
+                if variant.after:
+                    variant.after()
+                end = time.perf_counter()
+                del result  # and not before: what nobody holds the lazy device does not compute
+                if index:
+                    times.append(end - begin)
+        return float(_C.quantile(times, 0.25))
+
+
+def recorded_steps(
+    watch: Watch, variant: Variant, step: Step, count: int
+) -> list[tuple[float, float, list[GraphCall]]]:
+    """`count` steps with every call of a compiled graph: begin, end, calls."""
+    found = []
+    with variant.inside():
+        for _ in range(count):
+            step.clear_gradients()
+            calls: list[GraphCall] = []
+            watch.graph_calls = calls
+            try:
+                begin = time.perf_counter()
+                step.run(variant.call)
+                found.append((begin, time.perf_counter(), calls))
+            finally:
+                watch.graph_calls = None
+    return found

@@ -1,0 +1,348 @@
+"""One subject from the first compilation to the ranked list."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._inductor import metrics
+
+from weft.explanation import _C, _lazy, _mending, _stages
+from weft.explanation._collect import BreakKey, Collected, collect, key_of
+from weft.explanation._mending import Mend, Workshop
+from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run, Subject
+from weft.explanation._steps import Race, Step, Variant, compiled, recorded_steps, run_once, same, undisturbed
+from weft.explanation._watch import GraphCall, Watch, Watched
+
+_RECORDED = 20  #: steps of the time line
+
+Progress = Callable[[str, float], None]
+
+
+class Investigation:
+    """Fills in a Subject, part by part, so that what was found stays when it is interrupted."""
+
+    def __init__(self, watch: Watch, watched: Watched, seconds: float, rounds: int, progress: Progress) -> None:
+        self.watch, self.watched = watch, watched
+        self.seconds, self.rounds, self.progress = seconds, rounds, progress
+        self.subject = describe(watched)
+        self.breaks: dict[BreakKey, Break] = {}
+        self.by_graph: dict[str, Graph] = {}
+        self.mends: list[Mend] = []
+        self._kernels: dict[str, tuple[int, int]] = {}
+        self._graphs: dict[str, int] = {}
+
+    def take(self, found: Collected) -> None:
+        """What a run compiled: its graphs, breaks and recompilations."""
+        for each in found.breaks:
+            known = self.breaks.get(key_of(each))
+            if known is None:
+                self.breaks[key_of(each)] = each
+                each.id = len(self.breaks) - 1
+            else:
+                known.met += each.met
+                known.paths += [path for path in each.paths if not any(_ends_with(way, path) for way in known.paths)]
+        self.subject.recompiles += found.recompiles
+        self.subject.compile_seconds += found.compile_seconds
+        self.subject.breaks = list(self.breaks.values())
+
+    def run(self, step: Step) -> None:
+        """Compiles, mends, races.
+
+        Raises:
+            Exception: what the step raises.
+        """
+        with undisturbed(step), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            base = self._base(step)
+            if not self.subject.graphs and not self.breaks:
+                self.subject.notes.append("nothing was compiled: the function does no operation on tensors")
+                return
+            eager = Variant("eager", step.function)
+            reference = run_once(eager, step)
+            if not same(run_once(eager, step), reference):
+                self.subject.notes.append(
+                    "results differ from run to run, so those of changed programs are not compared"
+                )
+                reference = None
+            variants = self._mended(step, reference)
+            self._race(step, base, variants, reference)
+
+    def workshop(self, step: Step) -> Workshop:
+        """Where changes are tried."""
+        return Workshop(self.watch, self.watched, step, self.breaks)
+
+    # What there is
+
+    def _base(self, step: Step) -> Variant:
+        self.progress(f"{self.subject.name}: compiling", 0.0)
+        base = Variant("compiled", compiled(step, self.watched.options), self.workshop(step).copies())
+        before = _stages.counters()
+        found = self._compile(base, step, runs=3)
+        self.take(found)
+        self.subject.graphs = found.graphs
+        keys = list(self.breaks)
+        for graph in found.graphs:
+            self.by_graph[graph.compile_id] = graph
+            if graph.ended_by is not None:
+                graph.ended_by = keys.index(key_of(found.breaks[graph.ended_by]))
+        self.subject.weft = _stages.weft_counts(before)
+        self._time_line(base, step)
+        return base
+
+    def _compile(self, variant: Variant, step: Step, runs: int = 2) -> Collected:
+        """Compiles a variant by running it, and counts its kernels."""
+        events, kernels = self.watch.events, (metrics.generated_kernel_count, metrics.num_bytes_accessed)
+        self.watch.events, self.watch.subject = [], self.watched.number
+        self.watch.last_graphs = []
+        try:
+            for _ in range(runs):
+                run_once(variant, step)
+            variant.graphs = self.watch.last_graphs
+            found = collect(self.watch.events)
+            self._graphs[variant.name] = len(found.graphs)
+            return found
+        finally:
+            self.watch.events, self.watch.subject = events, -1
+            self._kernels[variant.name] = (
+                metrics.generated_kernel_count - kernels[0],
+                metrics.num_bytes_accessed - kernels[1],
+            )
+
+    def _time_line(self, base: Variant, step: Step) -> None:
+        recorded_steps(self.watch, base, step, 2)
+        self.watch.count_bytes = True
+        ((_, _, crossing),) = recorded_steps(self.watch, base, step, 1)
+        self.watch.count_bytes = False
+        seen = len(self.watch.events)
+        steps = recorded_steps(self.watch, base, step, _RECORDED)
+        compilations = sum(event.name == "dynamo_start" for event in self.watch.events[seen:])
+        if compilations:
+            self.subject.notes.append(
+                f"{compilations} functions were compiled while {_RECORDED} steps were timed: the step does not settle, "
+                "and its times are those of compiling (see what is compiled anew)"
+            )
+        numbers = {id(graph): self._number(graph.compile_id) for graph in base.graphs}
+        spans = [
+            [(n, call.begin, call.end) for call in calls if (n := numbers.get(id(call.graph))) is not None]
+            for _, _, calls in steps
+        ]
+        gaps = _C.gaps([(begin, end, inside) for (begin, end, _), inside in zip(steps, spans, strict=True)])
+        for graph in self.subject.graphs:
+            runs = [sum(end - begin for number, begin, end in inside if number == graph.id) for inside in spans]
+            graph.seconds = Measured(*_C.median_interval(runs))
+            graph.hits = sum(number == graph.id for inside in spans for number, _, _ in inside) / len(steps)
+        self._gaps(gaps, {id(call): numbers.get(id(call.graph)) for call in crossing}, crossing)
+        middle = sorted(range(len(steps)), key=lambda i: steps[i][1] - steps[i][0])[len(steps) // 2]
+        self.subject.timeline = self._events(steps[middle][0], steps[middle][1], spans[middle])
+
+    def _number(self, compile_id: str) -> int | None:
+        graph = self.by_graph.get(compile_id)
+        return graph.id if graph else None
+
+    def _gaps(self, gaps: list[Any], numbers: dict[int, int | None], crossing: list[GraphCall]) -> None:
+        graphs = self.subject.graphs
+        sums: dict[int, list[tuple[float, Measured]]] = {}
+        for after, hits, seconds in gaps:
+            ended_by = graphs[after].ended_by if after >= 0 else None
+            if ended_by is not None:
+                sums.setdefault(ended_by, []).append((hits, Measured(*seconds)))
+        for found in self.subject.breaks:
+            if parts := sums.get(found.id):
+                found.hits = sum(hits for hits, _ in parts)
+                found.gap = Measured(*(sum(getattr(m, name) for _, m in parts) for name in ("median", "low", "high")))
+                found.cost, found.cost_kind = found.gap, "estimated"
+        for call in crossing:
+            number = numbers[id(call)]
+            ended_by = graphs[number].ended_by if number is not None else None
+            if ended_by is not None:
+                found = self.subject.breaks[ended_by]
+                found.bytes = (found.bytes or 0) + call.bytes
+
+    def _events(self, begin: float, end: float, spans: list[tuple[int, float, float]]) -> list[Event]:
+        events: list[Event] = []
+        reached, broken = begin, None
+        for number, first, last in spans:
+            if first < reached:
+                continue
+            events.append(Event(reached - begin, first - begin, None, broken))
+            events.append(Event(first - begin, last - begin, number, None))
+            reached, broken = last, self.subject.graphs[number].ended_by
+        return [*events, Event(reached - begin, end - begin, None, broken)]
+
+    # What mends it
+
+    def _mended(self, step: Step, reference: Any) -> list[Variant]:
+        """A variant for every mend that works; actions for all breaks."""
+        workshop = self.workshop(step)
+        workshop.reference = reference
+        covered: set[BreakKey] = set()
+        variants: list[Variant] = []
+        first = list(self.breaks.values())
+        for index, found in enumerate(first):
+            self.progress(f"{self.subject.name}: trying changes", index / len(first))
+            if key_of(found) in covered:
+                continue
+            mend = workshop.mend(found)
+            self.subject.breaks = list(self.breaks.values())
+            action = self._action(mend, found)
+            if not mend.works:
+                continue
+            covered |= mend.breaks
+            variant = self._variant(f"action {action.id}", mend, step, action)
+            if variant is not None:
+                self.mends.append(mend)
+                variants.append(variant)
+        if len(self.mends) > 1:
+            changes = list(dict.fromkeys(change for mend in self.mends for change in mend.changes))
+            tried, reason = workshop.trial(changes)
+            together = tried and self._variant("mended", tried[0], step, None)
+            if together:
+                variants.append(together)
+            else:
+                self.subject.notes.append(f"all changes together were not run: {reason}")
+        return variants
+
+    def _variant(self, name: str, mend: Mend, step: Step, action: Action | None) -> Variant | None:
+        variant = Variant(name, compiled(step, self.watched.options), mend.swaps, mend.settings)
+        try:
+            found = self._compile(variant, step)
+        except Exception as error:
+            if action:
+                action.tried = False
+                action.outcome = f"the backend refused the changed program: {type(error).__name__}"
+            return None
+        if action:
+            action.graphs, action.kernels = len(found.graphs), self._kernels_of(variant.name)
+        return variant
+
+    def _kernels_of(self, name: str) -> int | None:
+        return self._kernels[name][0] if self._kernels.get(name, (0, 0))[0] else None
+
+    def _action(self, mend: Mend, found: Break) -> Action:
+        kind = "advice"
+        if mend.works:
+            kind = "rewrite" if any(change.edit for change in mend.changes) else "setting"
+        action = Action(
+            id=len(self.subject.actions),
+            breaks=sorted(self.breaks[key].id for key in mend.breaks),
+            title=mend.title if mend.works else _mending.as_advice(found),
+            change=mend.diff,
+            kind=kind,
+            tried=mend.works,
+            outcome=mend.outcome,
+        )
+        self.subject.actions.append(action)
+        return action
+
+    # What it costs
+
+    def _race(self, step: Step, base: Variant, variants: list[Variant], reference: Any) -> None:
+        subject = self.subject
+        eager = Variant("eager", step.function)
+        lazy = _lazy.prepare(step, reference)
+        subject.stages = _stages.stages(subject, lazy)
+        racers = [base, eager, *variants]
+        race = Race(step, [*racers, *([lazy.variant] if lazy.variant else [])], self.seconds, self.rounds)
+        try:
+            race.run(lambda part: self.progress(f"{subject.name}: measuring", part))
+        finally:
+            self._runs(racers, lazy)
+            self._device(base, lazy)
+            self._gains(base, variants)
+
+    def _runs(self, racers: list[Variant], lazy: _lazy.Lazy) -> None:
+        for variant in racers:
+            if variant.name.startswith("action"):
+                continue
+            compiled_too = variant.name != "eager"
+            kernels, moved = self._kernels.get(variant.name, (0, 0))
+            self.subject.runs.append(
+                Run(
+                    name=variant.name,
+                    seconds=variant.measured(),
+                    graphs=self._graphs.get(variant.name) if compiled_too else None,
+                    kernels=kernels or None,
+                    bytes_moved=moved or None,
+                    note="",
+                )
+            )
+        measured = lazy.variant.measured() if lazy.variant else None
+        self.subject.runs.append(Run("lazy", measured, lazy.programs, None, None, lazy.note))
+
+    def _device(self, base: Variant, lazy: _lazy.Lazy) -> None:
+        """The device as a way around all breaks at once, where it is faster than with them and than eager."""
+        if not self.breaks or not lazy.variant or not lazy.variant.rounds or lazy.note:
+            return
+        gain = Measured(*_C.paired_difference(base.rounds, lazy.variant.rounds))
+        whole = base.measured()
+        eager = self.subject.run("eager")
+        measured = lazy.variant.measured()
+        if gain.low <= 0 or not whole or not measured or not eager or not eager.seconds:
+            return
+        if measured.median >= eager.seconds.median:
+            return
+        programs = f"{lazy.programs} program{'s'[: lazy.programs != 1]} a step"
+        self.subject.actions.append(
+            Action(
+                id=len(self.subject.actions),
+                breaks=[],
+                title='around all breaks: run it on the device "weft", without torch.compile',
+                change='model.to("weft"), inputs.to("weft"); weft.sync() once a step',
+                kind="device",
+                tried=True,
+                outcome=f"tried: {programs}, the results are the same",
+                gain=gain,
+                share=gain.median / whole.median,
+                graphs=lazy.programs,
+            )
+        )
+
+    def _gains(self, base: Variant, variants: list[Variant]) -> None:
+        whole = base.measured()
+        by_name = {variant.name: variant for variant in variants}
+        for action in self.subject.actions:
+            variant = by_name.get(f"action {action.id}")
+            if variant and variant.rounds and whole:
+                count = len(variant.rounds)
+                action.gain = Measured(*_C.paired_difference(base.rounds[:count], variant.rounds))
+                action.share = action.gain.median / whole.median
+                action.outcome = "tried: the breaks are gone and the results are the same"
+                for number in action.breaks:
+                    found = self.subject.breaks[number]
+                    found.cost, found.cost_kind = action.gain, "measured"
+                    found.shared_with = [other for other in action.breaks if other != number]
+            elif not variant and action.kind != "device":
+                estimates = [self.subject.breaks[number].cost for number in action.breaks]
+                known = [cost for cost in estimates if cost]
+                action.gain = known[0] if known else None
+                action.share = action.gain.median / whole.median if action.gain and whole else None
+        self.subject.actions.sort(key=lambda action: -(action.gain.median if action.gain else 0.0))
+
+
+def _ends_with(way: list[Frame], path: list[Frame]) -> bool:
+    return way[len(way) - len(path) :] == path
+
+
+def describe(watched: Watched) -> Subject:
+    """Its name and place."""
+    function = watched.function
+    owner: Any = function if not isinstance(function, torch.nn.Module) else type(function).forward
+    owner = inspect.unwrap(getattr(owner, "__func__", owner))
+    code = getattr(owner, "__code__", None)
+    name = type(function).__name__ if isinstance(function, torch.nn.Module) else None
+    method_of = getattr(function, "__self__", None)
+    if isinstance(method_of, torch.nn.Module):
+        name = f"{type(method_of).__name__}.{getattr(function, '__name__', '')}"
+    backend = watched.options.get("backend") or "inductor"
+    return Subject(
+        name=str(name or getattr(function, "__qualname__", repr(function))),
+        file=code.co_filename if code else "",
+        line=code.co_firstlineno if code else 0,
+        backend=backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__),
+        train=False,
+        calls=watched.calls,
+    )

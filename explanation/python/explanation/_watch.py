@@ -1,0 +1,180 @@
+"""What happens in this process while it is watched: compilations, and calls of what was compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch._dynamo.output_graph import OutputGraph
+from torch._logging._internal import trace_log
+
+from weft.explanation._trace import Listener, TraceEvent
+
+_MOST_EVENTS = 200_000
+
+
+@dataclasses.dataclass
+class CompiledGraph:
+    """A graph as it was given to the backend."""
+
+    compile_id: str
+    subject: int
+    module: torch.fx.GraphModule
+
+
+@dataclasses.dataclass
+class GraphCall:
+    """One call of a compiled graph."""
+
+    graph: CompiledGraph
+    begin: float
+    end: float
+    bytes: int  #: of its results; -1 where that was not asked for
+
+
+@dataclasses.dataclass
+class Watched:
+    """Something given to torch.compile, and how it was called."""
+
+    number: int
+    function: Callable[..., Any]
+    options: dict[str, Any]
+    calls: int = 0
+    arguments: tuple[tuple[Any, ...], dict[str, Any]] | None = None  #: of the last call
+    grad: bool = False  #: whether a result of the last call wants a gradient
+    seconds: list[float] = dataclasses.field(default_factory=list)
+
+
+class Watch:
+    """Records what is compiled and called between its begin and its end. One at a time in a process."""
+
+    _running: Watch | None = None
+
+    def __init__(self) -> None:
+        self.events: list[TraceEvent] = []
+        self.watched: list[Watched] = []
+        self.graph_calls: list[GraphCall] | None = None  #: a list while calls are recorded
+        self.count_bytes = False
+        self.children = 0  #: processes forked from this one
+        self.last_graphs: list[CompiledGraph] = []
+        self._process = os.getpid()
+        self._thread = threading.local()
+
+    @property
+    def subject(self) -> int:
+        """Whose calls and compilations the calling thread's are: a number of `watched`; -1 outside of all."""
+        return getattr(self._thread, "subject", -1)
+
+    @subject.setter
+    def subject(self, number: int) -> None:
+        self._thread.subject = number
+
+    def __enter__(self) -> Watch:
+        if Watch._running is not None:
+            raise RuntimeError("weft.explain is running in this process already")
+        Watch._running = self
+        self._listener = Listener(self._take, lambda: self.subject)
+        trace_log.addHandler(self._listener)
+        self._compile = torch.compile
+        torch.compile = self._watching_compile()
+        self._call_compiler = OutputGraph.call_user_compiler
+        OutputGraph.call_user_compiler = self._timing_compiler()  # type: ignore[method-assign]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        OutputGraph.call_user_compiler = self._call_compiler  # type: ignore[method-assign]
+        torch.compile = self._compile
+        trace_log.removeHandler(self._listener)
+        Watch._running = None
+
+    def _take(self, event: TraceEvent) -> None:
+        if os.getpid() == self._process and len(self.events) < _MOST_EVENTS:
+            self.events.append(event)
+
+    def add(self, function: Callable[..., Any], options: dict[str, Any]) -> Watched:
+        """A new subject."""
+        self.watched.append(Watched(len(self.watched), function, options))
+        return self.watched[-1]
+
+    def _watching_compile(self) -> Callable[..., Any]:
+        original = self._compile
+
+        @functools.wraps(original)
+        def compile(model: Any = None, **options: Any) -> Any:
+            if model is None:
+                return lambda model: compile(model, **options)
+            compiled = original(model, **options)
+            if options.get("disable") or not callable(compiled):
+                return compiled
+            watched = self.add(model, dict(options))
+            if isinstance(compiled, torch.nn.Module):
+                compiled.__dict__["forward"] = self._calling(watched, compiled.forward)
+                return compiled
+            return self._calling(watched, compiled)
+
+        return compile
+
+    def _calling(self, watched: Watched, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """compiled, with its calls from outside recorded; those from inside another one are part of that."""
+
+        @functools.wraps(compiled)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_dynamo_compiling():
+                return compiled(*args, **kwargs)
+            if Watch._running is not self or self.subject != -1 or os.getpid() != self._process:
+                return compiled(*args, **kwargs)
+            watched.calls += 1
+            watched.arguments = (args, kwargs)
+            self.subject = watched.number
+            begin = time.perf_counter()
+            try:
+                result = compiled(*args, **kwargs)
+            finally:
+                self.subject = -1
+            watched.seconds.append(time.perf_counter() - begin)
+            watched.grad = any(leaf.requires_grad for leaf in tensors(result))
+            return result
+
+        return call
+
+    def _timing_compiler(self) -> Callable[..., Any]:
+        """OutputGraph.call_user_compiler: what the backend returns tells when it runs."""
+        original = self._call_compiler
+
+        @functools.wraps(original)
+        def call_user_compiler(output: OutputGraph, module: torch.fx.GraphModule, *rest: Any, **named: Any) -> Any:
+            compiled = original(output, module, *rest, **named)
+            graph = CompiledGraph(str(output.dynamo_compile_id), self.subject, module)
+            self.last_graphs.append(graph)
+            return self._timed(graph, compiled)
+
+        return call_user_compiler
+
+    def _timed(self, graph: CompiledGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(compiled)
+        def run(*args: Any) -> Any:
+            calls = self.graph_calls
+            if calls is None:
+                return compiled(*args)
+            begin = time.perf_counter()
+            result = compiled(*args)
+            end = time.perf_counter()
+            size = sum(leaf.nbytes for leaf in tensors(result)) if self.count_bytes else -1
+            calls.append(GraphCall(graph, begin, end, size))
+            return result
+
+        return run
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors in a result, whatever it is made of."""
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
