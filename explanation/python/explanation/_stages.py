@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import _C, backend
+from weft import backend
+from weft._capture.stats import stats
 from weft.explanation._lazy import Lazy
 from weft.explanation._records import Stage, Subject
 
@@ -13,7 +14,7 @@ Counts = tuple[dict[str, Any], dict[str, Any]]
 
 def counters() -> Counts:
     """Of Weft's engine and of its backend, until now."""
-    return _C.stats(), vars(backend.stats).copy()
+    return stats(), vars(backend.stats).copy()
 
 
 def weft_counts(start: Counts) -> dict[str, Any]:

@@ -39,7 +39,6 @@ class Row:
     aot: int | None = None
     kernels: int | None = None
     weft: int | None = None
-    weft_extern: int | None = None
     lazy: int | None = None
     lazy_note: str = ""
     causes: list[str] = dataclasses.field(default_factory=list)
@@ -244,8 +243,7 @@ def _stages(rows: Sequence[Row]) -> str:
     lines = [
         f"- The device runs {len(same)} models in as many programs as Dynamo makes graphs, {len(more)} in fewer.",
         f"- Of {sum(row.weft is not None for row in rows)} models compiled with the backend weft, "
-        f"{sum(bool(row.weft) for row in rows)} have programs of Weft's in them, and "
-        f"{sum(row.weft is not None and not row.weft_extern for row in rows)} no call of ATen beside them.",
+        f"{sum(bool(row.weft) for row in rows)} have programs of Weft's in them.",
     ]
     lines += [f"- {count} on the device: {_cell(note)}" for note, count in notes.most_common()]
     return "\n".join(lines)
@@ -270,7 +268,6 @@ def row_of(results: Any, weft_results: Any) -> dict[str, Any]:
         "aot": counts["AOT"].count if "AOT" in counts else None,
         "kernels": counts["kernels"].count if "kernels" in counts else None,
         "weft": weft["backend_calls"] if weft else None,
-        "weft_extern": sum(weft["extern"].values()) if weft else None,
         "lazy": counts["lazy"].count if "lazy" in counts else None,
         "lazy_note": lazy.note if lazy else "",
         "causes": [found.type for found in visible],

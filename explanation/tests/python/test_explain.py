@@ -158,3 +158,9 @@ def test_a_step_that_is_compiled_anew_each_time_is_said_to_be() -> None:
         (subject,) = explain(step, torch.ones(3)).results.subjects
     assert any("the step does not settle" in note for note in subject.notes), subject.notes
     assert subject.recompiles and all("seen" in again.guards[0] for again in subject.recompiles)
+
+
+def test_calls_left_to_aten_are_counted() -> None:
+    (subject,) = explain(Plain(), torch.ones(2, 4), backend="weft").results.subjects
+    assert subject.weft["backend_graphs"] == 1
+    assert sum(subject.weft["extern"].values()) >= 2, "a linear layer and relu, beside no recurrence"

@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 def row(name: str, breaks: int, compiled: float) -> Row:
     return Row(
-        "recurrent", name, "", fx=breaks + 1, aot=breaks + 1, kernels=4, weft=1, weft_extern=0, lazy=1,
+        "recurrent", name, "", fx=breaks + 1, aot=breaks + 1, kernels=4, weft=1, lazy=1,
         causes=["Data-dependent branching"] * breaks, breaks=breaks, eager=1e-3, compiled=compiled, lazy_seconds=1e-3,
         gaps=0.25 * breaks, compile_seconds=2.0,
     )  # fmt: skip
