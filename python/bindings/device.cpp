@@ -35,7 +35,8 @@ device::FindPlace find_place_with(py::function function) {
   return [held] {
     try {
       return (*held)().cast<std::string>();
-    } catch (const py::error_already_set&) {
+    } catch (const py::error_already_set& error) {
+      if (!error.matches(PyExc_Exception)) PyErr_SetInterrupt();  // Ctrl-C comes behind this
       return std::string();
     }
   };
@@ -51,27 +52,13 @@ py::dict memory() {
   return result;
 }
 
-/// Ctrl-C comes while a program is made: the batch runs without it, and Python raises the interruption behind that.
-device::Decompose interruptible(device::Decompose decompose) {
-  return [decompose = std::move(decompose)](const c10::OperatorHandle& op, const torch::jit::Stack& arguments) {
-    try {
-      return decompose(op, arguments);
-    } catch (py::error_already_set& error) {
-      py::gil_scoped_acquire gil;
-      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-      PyErr_SetInterrupt();
-      throw device::InterruptedError();
-    }
-  };
-}
-
 }  // namespace
 
 void init_device(py::module_& m) {
   m.def(
       "device_register",
       [](py::function decompose, py::function find_place) {
-        device::set_decompose(interruptible(decompose_with(std::move(decompose))));
+        device::set_decompose(decompose_with(std::move(decompose)));
         device::set_find_place(find_place_with(std::move(find_place)));
         device::register_backend();
       },

@@ -1,5 +1,7 @@
 #include "device/call.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include "device/arguments.h"
 #include "device/half_kernels.h"
 #include "device/places.h"
@@ -136,6 +138,15 @@ ValueRef shaped(const ValueRef& value, const at::Tensor& written) {
   return record_expand(value, written.sizes());
 }
 
+/// Throws in PyTorch's words if it shares some elements with another argument, but not all.
+void check_overlap(const at::Tensor& written, at::ArrayRef<IValue> arguments) {
+  for (const IValue& argument : arguments) {
+    if (!argument.isTensor()) continue;
+    const at::Tensor& tensor = argument.toTensor();
+    if (is_on_device(tensor) && !tensor.is_same(written)) at::assert_no_partial_overlap(written, tensor);
+  }
+}
+
 /// The tensors that the operation writes to, with the shapes that it gives those that it resizes. `plain` are those of
 /// its variant that gives new tensors, if it has one.
 std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes,
@@ -147,6 +158,7 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
     const at::Tensor& tensor = arguments[i].toTensor();
     if (!tensor.defined()) continue;
     check_on_device(tensor, op.schema().name());
+    if (op.is_pointwise) check_overlap(tensor, arguments);
     if (!plain.empty() && op.schema().arguments()[i].is_out()) {
       resize_for(op, tensor, plain[written.size()]);
     } else {
@@ -349,6 +361,9 @@ void run_elsewhere(const Operator& op, Stack& stack) {
 void call_not_dense(const c10::OperatorHandle& handle, Stack& stack) {
   const Operator& op = operator_of(handle);
   if (is_for_elsewhere(op, stack)) return run_elsewhere(op, stack);
+  if (op.arguments() == 1)
+    if (at::Tensor part = part_of_sparse(op.schema().name(), torch::jit::last(stack, 1)[0].toTensor()); part.defined())
+      return put(stack, 1, {std::move(part)});
   // The CPU's kernel reads places that its forward kernel, below autograd here, has not written.
   TORCH_CHECK_NOT_IMPLEMENTED(op.schema().name() != "aten::_sparse_mm_reduce_impl_backward",
                               "weft: torch.sparse.mm with a reduction has no gradient on device weft");

@@ -2,6 +2,9 @@
 // changes of storages, and a few whose schema doesn't say what they do.
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/ResizeCommon.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/empty_strided.h>
 
 #include <unordered_map>
@@ -22,6 +25,16 @@ namespace weft::device {
 using c10::IValue;
 using torch::jit::Stack;
 
+namespace {
+
+/// torch.use_deterministic_algorithms, with torch.utils.deterministic.fill_uninitialized_memory.
+bool fills_empty() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+}  // namespace
+
 void resize(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides) {
   auto* impl = tensor.unsafeGetTensorImpl();
   int64_t elements = impl->storage_offset() + 1;
@@ -29,17 +42,21 @@ void resize(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef str
   if (c10::multiply_integers(sizes) == 0) elements = 0;
   const size_t bytes = static_cast<size_t>(elements) * tensor.element_size();
   LazyStorage& storage = storage_of(tensor);
-  if (bytes > storage.nbytes()) storage.resize(bytes);
+  const size_t before = storage.nbytes();
+  if (bytes > before) storage.resize(bytes);
   impl->set_sizes_and_strides(sizes, strides, impl->storage_offset());
+  if (bytes > before && fills_empty()) at::native::fill_resize_deterministic_(tensor, static_cast<int64_t>(before));
 }
 
 namespace {
 
-/// Tensors whose elements are not given: zeros, should somebody read them.
+/// Tensors whose elements are not given: zeros, should somebody read them and not have asked for what shows.
 void make_empty(const Operator& op, Stack& stack) {
   const auto shapes = shapes_of(op, torch::jit::last(stack, op.arguments()));
   const auto& shape = shapes->results[0][0];
-  put(stack, op.arguments(), {make_tensor(shape.dtype, shape.sizes, shape.strides)});
+  at::Tensor made = make_tensor(shape.dtype, shape.sizes, shape.strides);
+  if (fills_empty()) at::native::fill_empty_deterministic_(made);
+  put(stack, op.arguments(), {std::move(made)});
 }
 
 void make_zeros(const Operator& op, Stack& stack) {
@@ -87,7 +104,10 @@ void to_copy(const Operator& op, Stack& stack) {
 void copy(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const at::Tensor self = arguments[0].toTensor(), source = arguments[1].toTensor();
-  if (!self.is_same(source)) copy_into(self, source);
+  if (!self.is_same(source)) {
+    at::assert_no_partial_overlap(self, source);
+    copy_into(self, source);
+  }
   put(stack, op.arguments(), {self});
 }
 

@@ -154,6 +154,7 @@ Operator make(const c10::OperatorHandle& handle) {
   const std::string& overload = handle.schema().overload_name();
   op.differs_from_meta = (overload.empty() || overload == "no_stats") &&
                          std::ranges::find(kDifferFromMeta, name) != std::end(kDifferFromMeta);
+  op.is_pointwise = handle.hasTag(at::Tag::pointwise);
   op.takes_any_device = name == "aten::index" || name == "aten::index_put" || name == "aten::index_put_" ||
                         name == "aten::_index_put_impl_" || name == "aten::_unsafe_index" || name == "weft::call";
   return op;

@@ -31,6 +31,7 @@ struct Operator {
   bool takes_device = false;                 ///< has an argument that is a device
   bool differs_from_meta = false;  ///< the CPU's kernel gives other sizes or strides than the Meta kernel says
   bool is_made_of_numbers = true;  ///< takes no tensors, but for those it writes its results to
+  bool is_pointwise = false;       ///< what it writes must not overlap what it reads but in full
   bool takes_any_device = false;   ///< operands on the CPU are right beside others on the device
 
   const c10::FunctionSchema& schema() const { return handle.schema(); }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "device/interruption.h"
 #include "device/replay.h"
 #include "ir/parser.h"
 #include "ir/verifier.h"
@@ -147,8 +148,6 @@ void compile_or_refuse(Entry& entry, const Batch& batch, const Record& record) {
   try {
     compile(entry, batch, record);
     ++programs->counts.programs;
-  } catch (const InterruptedError&) {
-    entry.program = nullptr;  // the next time
   } catch (const c10::Error& error) {
     refuse(entry, error.what_without_backtrace());
   } catch (const std::exception& error) {
@@ -237,6 +236,8 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
   }
   Entry* found = entry_of(told->record);
   const Record record = told->record;
+  std::optional<InterruptionsWait> wait;
+  if (found == nullptr || found->program == nullptr) wait.emplace();
   Entry& entry = found != nullptr ? *found : new_entry(batch, *told);
   ++entry.seen;
   if (entry.program == nullptr && !entry.is_refused && entry.seen >= programs->compile_at)

@@ -26,10 +26,6 @@ void forget_programs();
 void set_compile_at(int64_t sight);
 
 /// PyTorch's decompositions, which are in Python (lowering::Callbacks::decompose).
-/// Thrown by them where the user interrupts them; the interruption itself is pending in Python.
-struct InterruptedError : std::runtime_error {
-  InterruptedError() : runtime_error("interrupted") {}
-};
 using Decompose = std::function<std::optional<torch::jit::Stack>(const c10::OperatorHandle&, const torch::jit::Stack&)>;
 void set_decompose(Decompose decompose);
 

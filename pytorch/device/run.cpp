@@ -5,6 +5,7 @@
 
 #include "device/batch.h"
 #include "device/half_kernels.h"
+#include "device/interruption.h"
 #include "device/operators.h"
 #include "device/programs.h"
 #include "device/replay.h"
@@ -112,6 +113,7 @@ void run_one_by_one(Batch& batch) {
     } catch (const c10::OutOfMemoryError&) {
       throw;  // what has not run stays pending
     } catch (const std::exception&) {
+      if (is_interruption(std::current_exception())) throw;
       for (const ValueRef& result : batch.results(i))
         if (result) set_error(*result, std::current_exception());
     }
@@ -136,6 +138,7 @@ void run_batch(Batch& batch) {
       } catch (const c10::OutOfMemoryError&) {
         throw;
       } catch (const std::exception&) {
+        if (is_interruption(std::current_exception())) throw;
         // An index out of range, say. One by one shows which operation it is. Donated memory has not been written
         // (planning/fusion/donations.h).
       }

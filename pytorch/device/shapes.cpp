@@ -4,12 +4,12 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <unordered_map>
 
 #include "device/arguments.h"
 #include "device/called_program.h"
+#include "device/interruption.h"
 #include "recorder/aside.h"
 #include "recorder/recording_internal.h"
 
@@ -177,12 +177,6 @@ void try_small_case(const Operator& op, at::ArrayRef<IValue> arguments) {
   }
 }
 
-/// Of a kernel in Python; not Ctrl-C.
-bool is_exception(const pybind11::error_already_set& error) {
-  const pybind11::gil_scoped_acquire gil;
-  return error.matches(PyExc_Exception);
-}
-
 ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) {
   try {
     return recorder::compute_shapes(op.handle, arguments);
@@ -191,7 +185,7 @@ ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) 
   } catch (const c10::Error& error) {
     throw RefusedError(error.what_without_backtrace());
   } catch (const pybind11::error_already_set& error) {
-    if (!is_exception(error)) throw;
+    if (is_interruption(std::current_exception())) throw;
     throw RefusedError(error.what());
   }
 }

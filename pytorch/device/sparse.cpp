@@ -66,4 +66,12 @@ void write_sparse(const at::Tensor& tensor, const at::Tensor& on_cpu) {
                                                                   dense_to_device(from.values()), from.sizes());
 }
 
+at::Tensor part_of_sparse(const std::string& operation, const at::Tensor& tensor) {
+  const bool is_whole = operation == "aten::_indices" || operation == "aten::_values";
+  if (!tensor.is_sparse() || (!is_whole && operation != "aten::indices" && operation != "aten::values")) return {};
+  const auto& impl = *at::sparse::get_sparse_impl(tensor);
+  if (!is_whole && !impl.coalesced()) return {};  // the CPU's kernel says why not
+  return (operation.ends_with("indices") ? impl.indices() : impl.values()).alias();
+}
+
 }  // namespace weft::device

@@ -213,3 +213,41 @@ def test_sparse_gradients_of_bags(mode: str) -> None:
         assert weight.grad.layout == torch.sparse_coo
         grads[device] = weight.grad.cpu().to_dense()
     assert torch.equal(grads["weft"], grads["cpu"])
+
+
+def test_values_of_sparse_tensors_share_their_memory() -> None:
+    found = {}
+    for device in ("cpu", "weft"):
+        indices = torch.tensor([[0, 1, 1], [2, 0, 2]], device=device)
+        sparse = torch.sparse_coo_tensor(indices, torch.tensor([16.0, 32, 64], device=device), (2, 3))
+        sparse._values().mul_(0.25)
+        sparse = sparse.coalesce()
+        sparse.values().add_(1)
+        found[device] = sparse.to_dense().cpu()
+    assert torch.equal(found["weft"], found["cpu"])
+    uncoalesced = torch.sparse_coo_tensor(torch.tensor([[0, 0]]), torch.ones(2), (2,)).to("weft")
+    with pytest.raises(RuntimeError, match="coalesced"):
+        uncoalesced.values()
+
+
+def test_overlapping_memory_is_refused_as_on_the_cpu() -> None:
+    x = torch.arange(9.0, device="weft")
+    for wrong in (
+        lambda: x[1:].copy_(x[:-1]),
+        lambda: x[1:].add_(x[:-1]),
+        lambda: torch.add(x[:-1], 1, out=x[1:]),
+    ):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            wrong()
+    assert x.add_(x).tolist() == [2.0 * i for i in range(9)]
+
+
+def test_uninitialized_memory_is_filled_if_asked_for() -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(3, device="weft").isnan().all().item()
+        assert torch.empty(2, dtype=torch.int8, device="weft").tolist() == [127, 127]
+        assert torch.ones(2, device="weft").resize_(4).isnan().tolist() == [False, False, True, True]
+    finally:
+        torch.use_deterministic_algorithms(before)
