@@ -37,6 +37,10 @@ bench: build  ## compare with the peers, write benchmarks/results.json and the R
 	@python benchmarks/compare.py --json benchmarks/results.json $(BENCH)
 	@python benchmarks/readme_table.py benchmarks/results.json README.md
 
+.PHONY: sweep
+sweep: build  ## 200 random shapes beside eager PyTorch, to docs/sweep.md (takes half an hour)
+	@python benchmarks/sweep.py --markdown docs/sweep.md $(BENCH)
+
 .PHONY: bench-cells
 bench-cells: build  ## measure the cells of examples/cells, write benchmarks/cells.json and docs/cells.md (takes an hour)
 	@scripts/setup.sh bench
