@@ -51,7 +51,7 @@ class Encoder(nn.Module):
 
 
 class Speech(nn.Module):
-    """Frames of 80 mel bands [batch, time, 80] to labels at half the rate: two convolutions, two bidirectional LSTMs."""
+    """Frames [batch, time, 80 bands] to labels at half the rate: two convolutions, two bidirectional LSTMs."""
 
     def __init__(self) -> None:
         super().__init__()
