@@ -63,6 +63,7 @@ Settings read() {
   s.cache_bytes = megabytes("WEFT_CACHE_MB", s.cache_bytes);
   s.executables = positive("WEFT_EXECUTABLES", s.executables);
   s.share_all = is_on("WEFT_SHARE_ALL", false);
+  s.pack = variable("WEFT_PACK");
   s.guard = is_on("WEFT_GUARD", false);
   s.delays = is_on("WEFT_DELAYS", false);
   s.time_passes = is_on("WEFT_TIME", false);

@@ -40,6 +40,13 @@ inline constexpr int64_t kWakeWork = 1 << 16;
 /// multiply-add at 25 a nanosecond are 100 GB/s, a core reads about 25.
 inline constexpr int64_t kRowsWhileStreaming = 4;
 
+/// Weights are packed if they are multiplied by more rows than this. Packing reads and writes all of them. In return
+/// products on panels are faster: as compared with dot products along transposed rows of k weights, by the sum of a
+/// vector's lanes, whose share is less the longer the rows are; as compared with other weights, by reading memory in
+/// one long run. `bytes`: of k weights. (AVX-512, Zen 5, f32: transposed with k 64, 128, 256, 512, 1024 packing pays
+/// from 7, 12, 25, 45 and 70 rows on; other weights from 4 to 10.)
+constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed) { return transposed ? 2 + bytes / 48 : 4; }
+
 /// Steps that a while loop is taken to have, whose number nobody knows before it has run.
 inline constexpr int64_t kStepsOfWhile = 16;
 

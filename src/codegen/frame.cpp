@@ -64,6 +64,14 @@ Value* Frame::stack(llvm::Type* type, int64_t count) {
   return slot;
 }
 
+Value* Frame::constants(const std::vector<uint64_t>& values) {
+  llvm::Constant* all = llvm::ConstantDataArray::get(b.getContext(), values);
+  auto* global = new llvm::GlobalVariable(*function_->getParent(), all->getType(), true,
+                                          llvm::GlobalValue::PrivateLinkage, all);  // the module owns it
+  global->setAlignment(llvm::Align(8));
+  return global;
+}
+
 llvm::FunctionCallee Frame::runtime_function(const std::string& name, llvm::FunctionType* type) {
   return function_->getParent()->getOrInsertFunction(name, type);
 }

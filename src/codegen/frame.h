@@ -41,6 +41,8 @@ class Frame {
   llvm::Value* offset(llvm::Value* pointer, llvm::Value* elements, int64_t element_bytes);
   /// Memory on the stack, aligned to a cache line, made in the entry block.
   llvm::Value* stack(llvm::Type* type, int64_t count);
+  /// The address of constants in memory.
+  llvm::Value* constants(const std::vector<uint64_t>& values);
   llvm::FunctionCallee runtime_function(const std::string& name, llvm::FunctionType* type);
 
   /// for (i = begin; i < end; i += step) body(i), with values carried from one iteration to the next (phi nodes).

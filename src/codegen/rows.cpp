@@ -2,6 +2,7 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <cstring>
 #include <tuple>
 
 #include "base/target.h"
@@ -9,6 +10,7 @@
 #include "codegen/half.h"
 #include "codegen/pointwise.h"
 #include "planning/cpu/prepack.h"
+#include "runtime/kernels.h"
 
 namespace weft::codegen {
 namespace {
@@ -34,13 +36,10 @@ struct Product {
   bool pairs;         ///< the panels are bf16, in pairs
   Value* tile;
 
-  int64_t panel_bytes(int64_t width) const {
-    return pairs ? ceil_div(inner, 2) * 2 * width * size_of(DType::kBF16) : inner * width * size_of(dtype);
-  }
   /// The micro-kernel's name (codegen.h).
   std::string kernel() const {
     std::string types = std::string(name_of(left)) + (pairs ? "_pairs" : "");
-    return fmt::format("weft_panels_{}_{}", types, groups * unroll);
+    return fmt::format("weft_product_{}_{}", types, groups * unroll);
   }
 };
 
@@ -191,15 +190,37 @@ class RowStage {
     Value* lda = root.size() > 1 ? frame_.size(root.back()) : frame_.i64(0);
     int64_t width = product.groups * product.unroll * stage_.lanes;
     Value* panels = frame_.address(product.op->operands[1]);
-    Value* weights = frame_.offset(panels, panel, product.panel_bytes(width));
+    Value* weights = llvm::ConstantPointerNull::get(b_.getPtrTy());
+    runtime::ProductLayout layout{
+        .k = product.inner,
+        .n = frame_.schedule.program->type(product.op->results[0]).shape.back().constant() / product.groups,
+        .groups = product.groups,
+        .unroll = product.unroll,
+        .ld = 0,
+        .transposed = 0,
+        .c_step = kFewRows * width};
+    if (const Op* pack = planning::pack_that_may_be_left_out(frame_.schedule, product.op->operands[1])) {
+      const planning::PackSource from = planning::source_of(frame_.schedule, *pack);
+      const DType dtype = frame_.type(from.root).dtype;
+      weights = b_.CreateConstGEP1_64(b_.getInt8Ty(), frame_.address(from.root),
+                                      static_cast<uint64_t>(from.skip * size_of(dtype)));
+      layout.ld = from.ld;
+      layout.transposed = pack->attr_or<bool>("transpose_b", false) ? 1 : 0;
+    }
     llvm::Type* pointer = b_.getPtrTy();
     llvm::Type* integer = b_.getInt64Ty();
     auto* type = llvm::FunctionType::get(
-        b_.getVoidTy(), {integer, integer, pointer, integer, pointer, integer, pointer, integer, integer, integer},
-        false);
+        b_.getVoidTy(), {integer, pointer, integer, pointer, pointer, integer, integer, pointer, pointer}, false);
     auto callee = frame_.runtime_function(product.kernel(), type);
-    b_.CreateCall(callee, {rows, frame_.i64(product.inner), a, lda, weights, count, product.tile, frame_.i64(width),
-                           frame_.i64(kFewRows * width), frame_.i64(0)});
+    b_.CreateCall(callee,
+                  {rows, a, lda, panels, weights, panel, count, product.tile, frame_.constants(fields(layout))});
+  }
+
+  static std::vector<uint64_t> fields(const runtime::ProductLayout& layout) {
+    static_assert(sizeof(layout) == 7 * sizeof(int64_t));
+    std::vector<uint64_t> all(7);
+    std::memcpy(all.data(), &layout, sizeof(layout));
+    return all;
   }
 
   void emit_epilogue(Value* panel, Value* row, Value* tile_row) {

@@ -65,14 +65,15 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const runtime::DTypeKernels& kernels = runtime::kernels(runtime::active_isa(), dtype);
     for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
-      define(symbols, jit, fmt::format("weft_panels_{}_{}", name_of(dtype), vectors),
-             reinterpret_cast<void*>(kernels.tile_panels[vectors]));
+      define(symbols, jit, fmt::format("weft_product_{}_{}", name_of(dtype), vectors),
+             reinterpret_cast<void*>(kernels.product[vectors]));
   }
   const runtime::PairKernels& pairs = runtime::pair_kernels(runtime::active_isa());
   for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors) {
-    define(symbols, jit, fmt::format("weft_panels_f32_pairs_{}", vectors), reinterpret_cast<void*>(pairs.f32[vectors]));
-    define(symbols, jit, fmt::format("weft_panels_bf16_pairs_{}", vectors),
-           reinterpret_cast<void*>(pairs.bf16[vectors]));
+    define(symbols, jit, fmt::format("weft_product_f32_pairs_{}", vectors),
+           reinterpret_cast<void*>(pairs.product_f32[vectors]));
+    define(symbols, jit, fmt::format("weft_product_bf16_pairs_{}", vectors),
+           reinterpret_cast<void*>(pairs.product_bf16[vectors]));
   }
   int64_t count = 0;
   const runtime::RuntimeSymbol* functions = runtime::runtime_symbols(&count);

@@ -238,7 +238,10 @@ class Planner {
   }
 
   void extend_lives(const Op& op) {
-    for (ValueId operand : op.operands) extend_life(operand);
+    for (ValueId operand : op.operands) {
+      extend_life(operand);
+      if (const Op* pack = pack_that_may_be_left_out(schedule_, operand)) extend_life(pack->operands[0]);
+    }
     for (const Block& region : op.regions) {
       for (const Op& inner : region.ops) extend_lives(inner);
       for (ValueId result : region.results) extend_life(result);

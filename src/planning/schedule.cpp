@@ -134,6 +134,7 @@ Schedule lower(Program& program, const Target& target) {
   schedule.rules = LoweringRules(program, target);
   FusedBlocks blocks = fuse(program, schedule.rules);
   collect_definitions(program.body, schedule.definition);
+  schedule.packs = pack_uses(schedule);
   collect_symbols(program, schedule.plan.symbols);
   schedule.sizes = ir::SizeTable(schedule.plan.symbols);
   for (const ir::Dim& dim : ir::sizes_to_check(program))

@@ -7,6 +7,7 @@
 #include "ir/program.h"
 #include "ir/size_table.h"
 #include "planning/lowering.h"
+#include "planning/pack_uses.h"
 #include "runtime/plan.h"
 
 namespace weft::planning {
@@ -68,6 +69,7 @@ struct Schedule {
   BlockSchedule body;
   std::map<const ir::Op*, ScanBuffers> scans;  ///< the scans that are one function
   std::map<const ir::Op*, ControlSchedule> controls;
+  std::map<ir::ValueId, PackUses> packs;
   std::map<ir::ValueId, int64_t> buffer;             ///< of each stored value and of its aliases
   std::map<ir::ValueId, std::vector<int64_t>> also;  ///< further buffers to which a value is stored
   runtime::Plan plan;                                ///< complete but for stages' functions and calls

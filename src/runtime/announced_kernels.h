@@ -64,6 +64,28 @@ inline void announce_pack(const PackArgs& args, int64_t size, int64_t steps, int
     }
 }
 
+/// `weight_size`: bytes of a weight; `steps`: rows of a panel.
+inline void announce_product(int64_t vectors, int64_t a_size, int64_t weight_size, int64_t c_size, int64_t steps,
+                             int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights,
+                             int64_t first, int64_t count, void* c, const ProductLayout& layout) {
+  const int64_t width = vectors * target::kUnit, lanes = layout.unroll * (c_size == 8 ? kLanesF64 : kLanesF32);
+  if (panels)
+    return announce_panels(vectors, a_size, c_size, steps, rows, layout.k, a, lda,
+                           static_cast<const char*>(panels) + first * steps * width, count, c, width / c_size,
+                           layout.c_step);
+  Rectangle{a, rows, layout.k, lda, a_size}.read();
+  for (int64_t group = 0; group < layout.groups; ++group) {
+    const int64_t begin = std::min(layout.n, first * lanes), end = std::min(layout.n, (first + count) * lanes);
+    const int64_t column = group * layout.n + begin, columns = end - begin;
+    if (layout.transposed)
+      Rectangle::part(weights, layout.ld, weight_size, column, columns, 0, layout.k).read();
+    else
+      Rectangle::part(weights, layout.ld, weight_size, 0, layout.k, column, columns).read();
+  }
+  for (int64_t p = 0; p < count; ++p)
+    Rectangle{static_cast<char*>(c) + p * layout.c_step * c_size, rows, width / c_size, width / c_size, c_size}.write();
+}
+
 /// The kernels of `kTable`, whose elements are T.
 template <const DTypeKernels& kTable, typename T>
 struct AnnouncedKernels {
@@ -81,6 +103,13 @@ struct AnnouncedKernels {
                      int64_t ldc, int64_t c_step, int64_t accumulate) {
     announce_panels(kVectors, kSize, kSize, k, rows, k, a, lda, panels, count, c, ldc, c_step);
     kTable.tile_panels[kVectors](rows, k, a, lda, panels, count, c, ldc, c_step, accumulate);
+  }
+
+  template <size_t kVectors>
+  static void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
+                      int64_t count, void* c, const ProductLayout* layout) {
+    announce_product(kVectors, kSize, kSize, kSize, layout->k, rows, a, lda, panels, weights, first, count, c, *layout);
+    kTable.product[kVectors](rows, a, lda, panels, weights, first, count, c, layout);
   }
 
   static void pack(const PackArgs& args, int64_t first, int64_t last) {
@@ -120,6 +149,8 @@ struct AnnouncedKernels {
     const PanelsKernel of_panels[] = {nullptr, panels<1>, panels<2>, panels<3>, panels<4>};
     std::ranges::copy(tiles, all.tile);
     std::ranges::copy(of_panels, all.tile_panels);
+    const ProductKernel products[] = {nullptr, product<1>, product<2>, product<3>, product<4>};
+    std::ranges::copy(products, all.product);
     all.pack = pack;
     all.outer = outer;
     all.column_sum = column_sum;
@@ -153,6 +184,15 @@ struct AnnouncedPairs {
     (kHalf ? kTable.bf16 : kTable.f32)[kVectors](rows, k, a, lda, panels, count, c, ldc, c_step, accumulate);
   }
 
+  template <bool kHalf, size_t kVectors>
+  static void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
+                      int64_t count, void* c, const ProductLayout* layout) {
+    announce_product(kVectors, kHalf ? 2 : 4, 2, 4, (layout->k + 1) / 2, rows, a, lda, panels, weights, first, count, c,
+                     *layout);
+    (kHalf ? kTable.product_bf16 : kTable.product_f32)[kVectors](rows, a, lda, panels, weights, first, count, c,
+                                                                 layout);
+  }
+
   static void pack(const PackArgs& args, int64_t first, int64_t last) {
     announce_pack(args, 2, (args.k + 1) / 2, first, last);
     kTable.pack(args, first, last);
@@ -161,6 +201,8 @@ struct AnnouncedPairs {
   static constexpr PairKernels kAnnounced{
       {nullptr, panels<false, 1>, panels<false, 2>, panels<false, 3>, panels<false, 4>},
       {nullptr, panels<true, 1>, panels<true, 2>, panels<true, 3>, panels<true, 4>},
+      {nullptr, product<false, 1>, product<false, 2>, product<false, 3>, product<false, 4>},
+      {nullptr, product<true, 1>, product<true, 2>, product<true, 3>, product<true, 4>},
       pack};
 };
 

@@ -76,7 +76,8 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKe
   auto fresh = std::make_shared<Layout>();
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.values));
   fresh->stages = stage_sizes(plan_, key.values, key.threads);
-  fresh->arena = arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages));
+  fresh->left_out = left_out_packs(plan_, key.values);
+  fresh->arena = arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages), fresh->left_out);
   fresh->key = std::move(key);
   return fresh;
 }
@@ -88,7 +89,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   Team& chosen =
       estimate(plan_.work, values) < target::kWakeWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout = this->layout({values, chosen.size(), aligned, settings().share_all});
+  auto layout = this->layout({values, chosen.size(), aligned, settings().share_all, settings().pack});
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -107,6 +108,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   }
   std::optional<GuardedBuffers> guarded;
   if (settings().guard) guarded.emplace(plan_, values, sharers(layout->stages)).place(buffers);
+  for (int64_t buffer : layout->left_out) buffers[static_cast<size_t>(buffer)] = nullptr;
   CallCount calls;
   Run run(plan_, code_, layout->stages, values, layout->dims.data(), calls.others == 0, settings().share_all);
   run.run(chosen, buffers);

@@ -31,6 +31,7 @@ class NativeProgram {
     int64_t threads = 1;  ///< of the team
     bool uses_outputs = false;
     bool share_all = false;  ///< Settings::share_all
+    std::string pack{};      ///< Settings::pack
     bool operator==(const LayoutKey&) const = default;
   };
   struct Layout {
@@ -38,6 +39,7 @@ class NativeProgram {
     std::vector<int64_t> dims;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
+    std::vector<int64_t> left_out;  ///< buffers without memory: left_out_packs
   };
   std::shared_ptr<const Layout> layout(LayoutKey key) const;
   /// Null if none is kept. Under the lock of this program.

@@ -42,6 +42,23 @@ struct PackArgs {
 };
 using PackKernel = void (*)(const PackArgs& args, int64_t first_panel, int64_t last_panel);
 
+/// The weights of a product, as PackArgs says, and their panels. Machine code has it as constants, so it is int64_t
+/// throughout.
+struct ProductLayout {
+  int64_t k, n, groups, unroll;
+  int64_t ld;          ///< of the weights that are not packed, as
+  int64_t transposed;  ///< PackArgs::transposed
+  int64_t c_step;      ///< elements between two panels' tiles in c
+};
+
+/// c = the product of `rows` rows of a and the panels first..first+count-1, as by PanelsKernel: panel p's tile, [rows]
+/// [width], at c + (p - first) * c_step. `panels` is the first of all panels, or null: then the weights are read where
+/// they lie, at `weights`. That takes as long as packing them would for some rows (target::kRowsWorthPacking), and
+/// gives other bits, which don't depend on `rows`, `first` and `count` either. Lanes beyond the last column are
+/// undefined.
+using ProductKernel = void (*)(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights,
+                               int64_t first, int64_t count, void* c, const ProductLayout* layout);
+
 /// c [M, N] = sum over rows r of a[r][m] * b[r][n] for the rectangle m0..m1-1, n0..n1-1: the op `outer` with leading
 /// dims flattened. Sums over blocks of rows of a fixed size, then over the blocks in order, so the bits don't depend on
 /// how c is cut into rectangles. Fastest if their bounds are multiples of outer_block_m and outer_block_n. `scratch`
@@ -74,6 +91,7 @@ using GemmKernel = void (*)(const GemmArgs& args, int64_t m0, int64_t m1, int64_
 struct DTypeKernels {
   TileKernel tile[target::kMaxPanelUnits + 1];  ///< by vectors, 1..4; [0] is null
   PanelsKernel tile_panels[target::kMaxPanelUnits + 1];
+  ProductKernel product[target::kMaxPanelUnits + 1];
   int64_t tile_rows[target::kMaxPanelUnits + 1];  ///< the rows of each kernel's tile: callers block their rows by it
   PackKernel pack;
   OuterKernel outer;
@@ -104,7 +122,8 @@ struct PairKernels {
   PanelsKernel f32[target::kMaxPanelUnits + 1];  ///< for an f32 left operand
   PanelsKernel bf16[target::kMaxPanelUnits +
                     1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
-  PackKernel pack;       ///< the panels, of bf16 weights
+  ProductKernel product_f32[target::kMaxPanelUnits + 1], product_bf16[target::kMaxPanelUnits + 1];
+  PackKernel pack;  ///< the panels, of bf16 weights
 };
 const PairKernels& pair_kernels(Isa isa);
 

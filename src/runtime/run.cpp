@@ -77,6 +77,22 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
   }
 }
 
+bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
+  const std::string& wanted = settings().pack;
+  if (!pack.may_be_left_out || wanted == "always") return false;
+  const int64_t bytes = pack.k * size_of(pack.dtype);
+  return wanted == "never" || estimate(pack.rows, symbols) <= target::rows_worth_packing(bytes, pack.transposed);
+}
+
+void add_left_out(const std::vector<StagePlan>& stages, const std::vector<int64_t>& symbols,
+                  std::vector<int64_t>& left_out) {
+  for (const StagePlan& stage : stages) {
+    if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && is_left_out(*pack, symbols))
+      left_out.push_back(pack->destination);
+    for (const auto& region : stage.control.regions) add_left_out(region, symbols, left_out);
+  }
+}
+
 /// Sets the buffers from which a step reads carries and to which it stores the next ones. `bytes`: the entries of
 /// StageSizes::bytes for carries.
 void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bool last, void** buffers) {
@@ -88,6 +104,12 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
 }
 
 }  // namespace
+
+std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>& symbols) {
+  std::vector<int64_t> left_out;
+  add_left_out(plan.stages, symbols, left_out);
+  return left_out;
+}
 
 std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads) {
   std::vector<StageSizes> sizes(static_cast<size_t>(plan.stage_count));
@@ -159,6 +181,8 @@ bool Run::run_stages(Stages stages, Member& member) {
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {
   if (settings().delays) delay();
+  // A pack that is left out; all members know, and none waits for the others.
+  if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && !member.buffers[pack->destination]) return true;
   switch (stage.kind) {
     case StagePlan::Kind::kRows:
       run_rows(stage, member);

@@ -23,6 +23,10 @@ struct StageSizes {
   std::vector<int64_t> bytes;
 };
 
+/// The destinations of the packs that runs with these values leave out, since their panels would be multiplied by few
+/// rows only (target::rows_worth_packing). Depends on sizes alone: the bits are the same on any number of threads.
+std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>& symbols);
+
 /// The sizes of all stages, by StagePlan::index, for a team of so many threads.
 std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads);
 

@@ -1,6 +1,7 @@
 // Machine code against the interpreter on random programs, of sizes that include none, one and odd ones.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -61,12 +62,14 @@ void compare(const ir::Program& program, uint64_t seed, double tolerance,
       if (share_all && (&bindings - sizes.data() + static_cast<int64_t>(seed)) % 4 != 0) continue;
       std::vector<Array> found;
       mutable_settings().share_all = share_all;
+      mutable_settings().pack = std::array{"", "always", "never"}[seed % 3];
       EXPECT_NO_THROW(found =
                           testing::run_native(ir::print(program), inputs, bindings,
                                               runtime::own_team(share_all ? 2 + static_cast<int64_t>(seed % 2) : 0)))
           << "seed " << seed << "\n"
           << ir::print(program);
       mutable_settings().share_all = false;
+      mutable_settings().pack.clear();
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i)
         ASSERT_LE(largest_difference(found[i], expected[i]), tolerance)

@@ -76,26 +76,24 @@ MaybeCall pack_arguments(Schedule& schedule, const Op& op) {
   const std::optional<Panels> panels = kernel_panels(*schedule.program, op);
   if (!panels) return {};
   const ir::Type& source = schedule.program->type(op.operands[0]);
-  ValueId root = op.operands[0];
-  int64_t row = 0, column = 0;
-  while (viewed(schedule, root) != root) {  // slices
-    const Op& slice = *schedule.definition.at(root);
-    (slice.attr<int64_t>("dim") == 0 ? row : column) += slice.attr<int64_t>("start");
-    root = slice.operands[0];
-  }
+  const PackSource from = source_of(schedule, op);
   runtime::PackCall call;
   call.dtype = source.dtype;
   call.transposed = op.attr_or<bool>("transpose_b", false);
   call.pairs = panels->weights == DType::kBF16;
-  call.source = schedule.buffer.at(root);
+  call.source = schedule.buffer.at(from.root);
   call.destination = schedule.buffer.at(op.results[0]);
   call.groups = panels->groups;
   call.unroll = panels->unroll;
   call.k = source.shape[call.transposed ? 1 : 0].constant();
   call.n = panels->columns / call.groups;
-  call.ld = schedule.program->type(root).shape[1].constant();
-  call.skip = row * call.ld + column;
+  call.ld = from.ld;
+  call.skip = from.skip;
   call.panels = schedule.program->type(op.results[0]).shape[0].constant();
+  const PackUses& uses = schedule.packs.at(op.results[0]);
+  call.may_be_left_out = uses.may_be_left_out;
+  if (uses.may_be_left_out)
+    for (const ir::Dim& rows : uses.rows) call.rows.push_back(schedule.expression(rows));
   return call;
 }
 

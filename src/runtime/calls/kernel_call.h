@@ -31,7 +31,8 @@ struct MatrixPlace {
   }
 };
 
-/// Lays weights out in panels (PackArgs); with `pairs` those of PairKernels.
+/// Lays weights out in panels (PackArgs); with `pairs` those of PairKernels. Left out where it is not worth it for so
+/// few rows (left_out_packs in run.h): the destination then has no memory.
 struct PackCall {
   static constexpr const char* kName = "pack";
   DType dtype = DType::kF32;
@@ -39,6 +40,8 @@ struct PackCall {
   int64_t skip = 0;  ///< elements of the source before the first
   int64_t k = 0, n = 0, groups = 1, unroll = 1, ld = 0, panels = 0;
   bool transposed = false, pairs = false;
+  bool may_be_left_out = false;  ///< its readers then read the source
+  std::vector<DimExpr> rows;     ///< that the panels are multiplied by: a sum of terms
 
   bool operator==(const PackCall&) const = default;
   static constexpr auto fields() {
@@ -54,7 +57,9 @@ struct PackCall {
                       Field{"ld", &Self::ld},
                       Field{"panels", &Self::panels},
                       Field{"transposed", &Self::transposed},
-                      Field{"pairs", &Self::pairs}};
+                      Field{"pairs", &Self::pairs},
+                      Field{"may_be_left_out", &Self::may_be_left_out},
+                      Field{"rows", &Self::rows}};
   }
 };
 

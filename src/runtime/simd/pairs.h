@@ -3,6 +3,7 @@
 #include "runtime/kernels.h"
 #include "runtime/simd/pack.h"
 #include "runtime/simd/tile.h"
+#include "runtime/simd/unpacked.h"
 
 namespace weft::runtime {
 namespace {
@@ -307,16 +308,37 @@ inline void pack_pairs(const PackArgs& args, int64_t first_panel, int64_t last_p
     }
 }
 
+template <PanelsKernel kPanels, typename Unpacked, int Units>
+void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
+                   int64_t count, void* c, const ProductLayout* layout) {
+  constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
+  if (panels)
+    kPanels(rows, layout->k, a, lda, static_cast<const uint32_t*>(panels) + first * ceil_div(layout->k, 2) * kWidth,
+            count, c, kWidth, layout->c_step, 0);
+  else
+    unpacked_product<Unpacked>(rows, a, lda, weights, first, count, c, *layout);
+}
+
+#if defined(__AVX512BF16__)
+template <int Units>
+constexpr PanelsKernel kHalfPanels = tile_pairs<HalfLeft, Units>;
+#else
+template <int Units>
+constexpr PanelsKernel kHalfPanels = tile_widened<Units>;
+#endif
+template <int Units>
+constexpr PanelsKernel kFloatPanels = tile_pairs<FloatLeft, Units>;
+template <int Units>
+constexpr ProductKernel kHalfProduct = product_pairs<kHalfPanels<Units>, HalfOperands, Units>;
+template <int Units>
+constexpr ProductKernel kFloatProduct = product_pairs<kFloatPanels<Units>, HalfWeights, Units>;
+
 constexpr PairKernels pair_table() {
   return {
-      .f32 = {nullptr, tile_pairs<FloatLeft, 1>, tile_pairs<FloatLeft, 2>, tile_pairs<FloatLeft, 3>,
-              tile_pairs<FloatLeft, 4>},
-#if defined(__AVX512BF16__)
-      .bf16 = {nullptr, tile_pairs<HalfLeft, 1>, tile_pairs<HalfLeft, 2>, tile_pairs<HalfLeft, 3>,
-               tile_pairs<HalfLeft, 4>},
-#else
-      .bf16 = {nullptr, tile_widened<1>, tile_widened<2>, tile_widened<3>, tile_widened<4>},
-#endif
+      .f32 = {nullptr, kFloatPanels<1>, kFloatPanels<2>, kFloatPanels<3>, kFloatPanels<4>},
+      .bf16 = {nullptr, kHalfPanels<1>, kHalfPanels<2>, kHalfPanels<3>, kHalfPanels<4>},
+      .product_f32 = {nullptr, kFloatProduct<1>, kFloatProduct<2>, kFloatProduct<3>, kFloatProduct<4>},
+      .product_bf16 = {nullptr, kHalfProduct<1>, kHalfProduct<2>, kHalfProduct<3>, kHalfProduct<4>},
       .pack = pack_pairs,
   };
 }

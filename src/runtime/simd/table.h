@@ -7,15 +7,28 @@
 #include "runtime/simd/outer.h"
 #include "runtime/simd/pack.h"
 #include "runtime/simd/tile.h"
+#include "runtime/simd/unpacked.h"
 
 namespace weft::runtime {
 namespace {
+
+template <typename T, int Units>
+void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
+             int64_t count, void* c, const ProductLayout* layout) {
+  constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
+  if (panels)
+    tile_panels<T, Units>(rows, layout->k, a, lda, static_cast<const T*>(panels) + first * layout->k * kWidth, count, c,
+                          kWidth, layout->c_step, 0);
+  else
+    unpacked_product<PlainWeights<T>>(rows, a, lda, weights, first, count, c, *layout);
+}
 
 template <typename T>
 constexpr DTypeKernels kernel_table() {
   return {
       .tile = {nullptr, tile<T, 1>, tile<T, 2>, tile<T, 3>, tile<T, 4>},
       .tile_panels = {nullptr, tile_panels<T, 1>, tile_panels<T, 2>, tile_panels<T, 3>, tile_panels<T, 4>},
+      .product = {nullptr, product<T, 1>, product<T, 2>, product<T, 3>, product<T, 4>},
       .tile_rows = {0, block_shape(1).rows, block_shape(2).rows, block_shape(3).rows, block_shape(4).rows},
       .pack = pack<T>,
       .outer = outer<T>,

@@ -1,0 +1,397 @@
+#pragma once
+
+#include "runtime/kernels.h"
+#include "runtime/simd/pack.h"
+#include "runtime/simd/vector.h"
+
+namespace weft::runtime {
+namespace {
+
+// Products with weights as they lie, for ProductKernel: for few rows, packing costs more than it gains. Transposed
+// weights are read along their rows, as dot products; others by columns, where the sums have the order and the bits of
+// those on panels (tile.h). Each sum has one order, whatever the rows and columns beside it.
+
+/// The 16-bit floats of a vector: bf16 are the high halves of f32.
+using HalfVector __attribute__((vector_size(kVectorBytes / 2))) = uint16_t;
+using UnalignedHalves __attribute__((vector_size(kVectorBytes / 2), aligned(2), may_alias)) = uint16_t;
+using WideBits __attribute__((vector_size(kVectorBytes))) = uint32_t;
+
+[[gnu::always_inline]] inline Vector<float> widen(HalfVector halves) {
+  return reinterpret_cast<Vector<float>>(__builtin_convertvector(halves, WideBits) << 16);
+}
+[[gnu::always_inline]] inline Vector<float> load_wide(const uint16_t* p) {
+  return widen(*reinterpret_cast<const UnalignedHalves*>(p));
+}
+[[gnu::always_inline]] inline Vector<float> load_wide_first(const uint16_t* p, int64_t count) {
+#if defined(__AVX512F__)
+  return widen(reinterpret_cast<HalfVector>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1U << count) - 1), p)));
+#else
+  HalfVector v{};
+  for (int64_t i = 0; i < count; ++i) v[i] = p[i];
+  return widen(v);
+#endif
+}
+
+/// Weights of the sums' type. A kind says how operands are read: `kSteps` steps of a dot product at once, or a vector
+/// of columns of one step. The `_first` ones read less than a vector, 0 in the rest.
+template <typename T>
+struct PlainWeights {
+  using Left = T;
+  using Right = T;
+  using Sum = T;
+  static constexpr int kSteps = Simd<T>::kLanes;
+
+  [[gnu::always_inline]] static Vector<T> left(const T* p) { return load(p); }
+  [[gnu::always_inline]] static Vector<T> left_first(const T* p, int64_t count) { return load_first(p, count); }
+  [[gnu::always_inline]] static Vector<T> right(const T* p) { return load(p); }
+  [[gnu::always_inline]] static Vector<T> right_first(const T* p, int64_t count) { return load_first(p, count); }
+  [[gnu::always_inline]] static void add(Vector<T>& sum, Vector<T> x, Vector<T> y) { sum += x * y; }
+  [[gnu::always_inline]] static T scalar(const T* p) { return *p; }
+  [[gnu::always_inline]] static Vector<T> columns(const T* p) { return load(p); }
+  [[gnu::always_inline]] static Vector<T> columns_first(const T* p, int64_t count) { return load_first(p, count); }
+};
+
+/// bf16 weights: the products are those of the widened operands.
+struct HalfColumns {
+  using Right = uint16_t;
+  using Sum = float;
+  [[gnu::always_inline]] static Vector<float> columns(const uint16_t* p) { return load_wide(p); }
+  [[gnu::always_inline]] static Vector<float> columns_first(const uint16_t* p, int64_t count) {
+    return load_wide_first(p, count);
+  }
+};
+
+struct HalfWeights : HalfColumns {
+  using Left = float;
+  static constexpr int kSteps = Simd<float>::kLanes;
+
+  [[gnu::always_inline]] static Vector<float> left(const float* p) { return load(p); }
+  [[gnu::always_inline]] static Vector<float> left_first(const float* p, int64_t count) { return load_first(p, count); }
+  [[gnu::always_inline]] static Vector<float> right(const uint16_t* p) { return load_wide(p); }
+  [[gnu::always_inline]] static Vector<float> right_first(const uint16_t* p, int64_t count) {
+    return load_wide_first(p, count);
+  }
+  [[gnu::always_inline]] static void add(Vector<float>& sum, Vector<float> x, Vector<float> y) { sum += x * y; }
+  [[gnu::always_inline]] static float scalar(const float* p) { return *p; }
+};
+
+/// Both operands bf16.
+struct HalfOperands : HalfColumns {
+  using Left = uint16_t;
+  [[gnu::always_inline]] static float scalar(const uint16_t* p) {
+    return __builtin_bit_cast(float, uint32_t{*p} << 16);
+  }
+#if defined(__AVX512BF16__)
+  static constexpr int kSteps = 2 * Simd<float>::kLanes;
+
+  [[gnu::always_inline]] static __m512i left(const uint16_t* p) { return _mm512_loadu_si512(p); }
+  [[gnu::always_inline]] static __m512i left_first(const uint16_t* p, int64_t count) {
+    return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((uint64_t{1} << count) - 1), p);
+  }
+  [[gnu::always_inline]] static __m512i right(const uint16_t* p) { return left(p); }
+  [[gnu::always_inline]] static __m512i right_first(const uint16_t* p, int64_t count) { return left_first(p, count); }
+  [[gnu::always_inline]] static void add(Vector<float>& sum, __m512i x, __m512i y) {
+    sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(y));
+  }
+#else
+  static constexpr int kSteps = Simd<float>::kLanes;
+
+  [[gnu::always_inline]] static Vector<float> left(const uint16_t* p) { return load_wide(p); }
+  [[gnu::always_inline]] static Vector<float> left_first(const uint16_t* p, int64_t count) {
+    return load_wide_first(p, count);
+  }
+  [[gnu::always_inline]] static Vector<float> right(const uint16_t* p) { return load_wide(p); }
+  [[gnu::always_inline]] static Vector<float> right_first(const uint16_t* p, int64_t count) {
+    return load_wide_first(p, count);
+  }
+  [[gnu::always_inline]] static void add(Vector<float>& sum, Vector<float> x, Vector<float> y) { sum += x * y; }
+#endif
+};
+
+// ---- sums of lanes
+
+/// Columns in the 16 bytes within which shuffles are cheap, and how many times these a vector has.
+template <typename T>
+constexpr int kBlockLanes = 16 / int{sizeof(T)};
+constexpr int kBlocks = kVectorBytes / 16;
+
+/// In each 16 bytes, the lanes of a and b by turns: the low halves, or the high ones.
+template <typename T, bool High, int... Lane>
+[[gnu::always_inline]] inline Vector<T> unpack_lanes(Vector<T> a, Vector<T> b) {
+  constexpr int kLanes = sizeof...(Lane), kHere = kBlockLanes<T>;
+  return __builtin_shufflevector(
+      a, b, ((Lane % 2) * kLanes + Lane / kHere * kHere + Lane % kHere / 2 + (High ? kHere / 2 : 0))...);
+}
+
+/// Blocks of 16 bytes: those at even places of a and then of b, or at odd ones.
+template <typename T, bool Odd, int... Lane>
+[[gnu::always_inline]] inline Vector<T> pick_lanes(Vector<T> a, Vector<T> b) {
+  constexpr int kLanes = sizeof...(Lane), kHere = kBlockLanes<T>;
+  return __builtin_shufflevector(
+      a, b, ((Lane / kHere * 2 + (Odd ? 1 : 0)) * kHere % kLanes + Lane * 2 / kLanes * kLanes + Lane % kHere)...);
+}
+
+template <typename T>
+[[gnu::always_inline]] inline Vector<T> add_unpacked(Vector<T> a, Vector<T> b) {
+  if constexpr (Simd<T>::kLanes == 16) {
+    return unpack_lanes<T, false, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b) +
+           unpack_lanes<T, true, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
+  } else if constexpr (Simd<T>::kLanes == 8) {
+    return unpack_lanes<T, false, 0, 1, 2, 3, 4, 5, 6, 7>(a, b) + unpack_lanes<T, true, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
+  } else if constexpr (Simd<T>::kLanes == 4) {
+    return unpack_lanes<T, false, 0, 1, 2, 3>(a, b) + unpack_lanes<T, true, 0, 1, 2, 3>(a, b);
+  } else {
+    return unpack_lanes<T, false, 0, 1>(a, b) + unpack_lanes<T, true, 0, 1>(a, b);
+  }
+}
+
+template <typename T>
+[[gnu::always_inline]] inline Vector<T> add_picked(Vector<T> a, Vector<T> b) {
+  if constexpr (Simd<T>::kLanes == 16) {
+    return pick_lanes<T, false, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b) +
+           pick_lanes<T, true, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
+  } else if constexpr (Simd<T>::kLanes == 8) {
+    return pick_lanes<T, false, 0, 1, 2, 3, 4, 5, 6, 7>(a, b) + pick_lanes<T, true, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
+  } else {
+    return pick_lanes<T, false, 0, 1, 2, 3>(a, b) + pick_lanes<T, true, 0, 1, 2, 3>(a, b);
+  }
+}
+
+/// Of kBlockLanes vectors: each 16 bytes of the result have, for vector i, the sum of its lanes there in lane i.
+template <typename T>
+[[gnu::always_inline]] inline Vector<T> sums_of_blocks(const Vector<T>* v) {
+  if constexpr (kBlockLanes<T> == 4) {
+    return add_unpacked<T>(add_unpacked<T>(v[0], v[2]), add_unpacked<T>(v[1], v[3]));
+  } else {
+    return add_unpacked<T>(v[0], v[1]);
+  }
+}
+
+/// Of kBlocks such results, the sums over all blocks, in order.
+template <typename T>
+[[gnu::always_inline]] inline Vector<T> sums_over_blocks(const Vector<T>* q) {
+  if constexpr (kBlocks == 4) {
+    return add_picked<T>(add_picked<T>(q[0], q[1]), add_picked<T>(q[2], q[3]));
+  } else if constexpr (kBlocks == 2) {
+    return add_picked<T>(q[0], q[1]);
+  } else {
+    return q[0];
+  }
+}
+
+// ---- dot products with rows of the weights
+
+/// Rows of the left operand at once.
+constexpr int kMostRowsAtOnce = kVectorBytes == 64 ? 4 : 3;
+
+/// Rows of the weights at once: enough sums to hide the latency of an FMA.
+template <typename T>
+constexpr int dots_at_once(int rows) {
+  const int most = rows * 8 <= (kVectorBytes == 64 ? 16 : 8) ? 8 : 4;
+  return most < Simd<T>::kLanes ? most : Simd<T>::kLanes;
+}
+
+/// sums[r][j] = a[r] . b[j], lane by lane.
+template <typename Kind, int R, int J>
+[[gnu::always_inline]] inline void dot_lanes(int64_t k, const typename Kind::Left* a, int64_t lda,
+                                             const typename Kind::Right* const (&b)[J],
+                                             Vector<typename Kind::Sum> (&sums)[R][J]) {
+  using V = Vector<typename Kind::Sum>;
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+    for (int j = 0; j < J; ++j) sums[r][j] = V{};
+  int64_t i = 0;
+  for (; i + Kind::kSteps <= k; i += Kind::kSteps) {
+    decltype(Kind::left(a)) x[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) x[r] = Kind::left(a + r * lda + i);
+#pragma GCC unroll 16
+    for (int j = 0; j < J; ++j) {
+      const auto y = Kind::right(b[j] + i);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) Kind::add(sums[r][j], x[r], y);
+    }
+  }
+  if (i == k) return;
+#pragma GCC unroll 16
+  for (int j = 0; j < J; ++j) {
+    const auto y = Kind::right_first(b[j] + i, k - i);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) Kind::add(sums[r][j], Kind::left_first(a + r * lda + i, k - i), y);
+  }
+}
+
+/// c[r][0..lanes of a unit) = a[r] . b[0..count), 0 in the rest.
+template <typename Kind, int R>
+[[gnu::noinline]] void dot_unit(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b,
+                                int64_t ldb, int64_t count, typename Kind::Sum* c, int64_t ldc) {
+  using T = typename Kind::Sum;
+  constexpr int kLanes = Simd<T>::kLanes, kDots = dots_at_once<T>(R);
+  for (int64_t column = 0; column < Simd<T>::kUnitLanes; column += kLanes) {
+    Vector<T> q[R][kBlocks];
+#pragma GCC unroll 4
+    for (int part = 0; part < kLanes; part += kDots) {
+      const typename Kind::Right* rows[kDots];
+      Vector<T> sums[R][kDots];
+#pragma GCC unroll 16
+      for (int j = 0; j < kDots; ++j) rows[j] = b + smaller(column + part + j, count - 1) * ldb;
+      dot_lanes<Kind, R, kDots>(k, a, lda, rows, sums);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int m = 0; m < kDots / kBlockLanes<T>; ++m)
+          q[r][part / kBlockLanes<T> + m] = sums_of_blocks<T>(sums[r] + m * kBlockLanes<T>);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) store(c + r * ldc + column, sums_over_blocks<T>(q[r]));
+  }
+  for (int r = 0; r < R; ++r)
+    for (int64_t j = count; j < Simd<T>::kUnitLanes; ++j) c[r * ldc + j] = T(0);
+}
+
+/// `Rows` rows or fewer.
+template <typename Kind, int Rows>
+[[gnu::always_inline]] inline void dot_unit_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
+                                                    const typename Kind::Right* b, int64_t ldb, int64_t count,
+                                                    typename Kind::Sum* c, int64_t ldc) {
+  if (rows == Rows) {
+    dot_unit<Kind, Rows>(k, a, lda, b, ldb, count, c, ldc);
+  } else if constexpr (Rows > 1) {
+    dot_unit_of_rows<Kind, Rows - 1>(rows, k, a, lda, b, ldb, count, c, ldc);
+  }
+}
+
+// ---- columns of the weights
+
+/// Units of columns at once.
+constexpr int units_at_once(int rows) {
+  if (kVectorBytes == 64) return rows <= 2 ? 8 : 4;
+  if (kVectorBytes == 32) return rows == 1 ? 4 : 2;
+  return rows == 1 ? 2 : 1;
+}
+
+/// Where the units of a group lie in the tiles: unit u of the group's columns is the (u % unroll)th of its panel.
+template <typename T>
+struct UnitPlaces {
+  T* first;  ///< of the group, in the first panel's tile
+  int64_t unroll, c_step;
+
+  [[gnu::always_inline]] T* at(int64_t unit) const {
+    return first + unit / unroll * c_step + unit % unroll * Simd<T>::kUnitLanes;
+  }
+};
+
+/// U units from `unit` on, of which the last has `count` columns if they are Partial. b: the unit's first column.
+template <typename Kind, int R, int U, bool Partial>
+[[gnu::noinline]] void column_units(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b,
+                                    int64_t ldb, int64_t count, const UnitPlaces<typename Kind::Sum>& places,
+                                    int64_t unit, int64_t ldc) {
+  using T = typename Kind::Sum;
+  constexpr int kLanes = Simd<T>::kLanes, kRegisters = U * kRegistersPerUnit;
+  Vector<T> sums[kRegisters][R];
+#pragma GCC unroll 16
+  for (int s = 0; s < kRegisters; ++s)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) sums[s][r] = Vector<T>{};
+  for (int64_t i = 0; i < k; ++i, b += ldb) {
+    Vector<T> x[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) x[r] = splat(Kind::scalar(a + r * lda + i));
+#pragma GCC unroll 16
+    for (int s = 0; s < kRegisters; ++s) {
+      const int64_t here = Partial ? smaller(count - s * kLanes, kLanes) : kLanes;
+      if (Partial && here <= 0) break;
+      Vector<T> column = Partial ? Kind::columns_first(b + s * kLanes, here) : Kind::columns(b + s * kLanes);
+      if constexpr (R > 1) keep_in_register(column);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) sums[s][r] += x[r] * column;
+    }
+  }
+#pragma GCC unroll 16
+  for (int s = 0; s < kRegisters; ++s)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+      store(places.at(unit + s / kRegistersPerUnit) + r * ldc + s % kRegistersPerUnit * kLanes, sums[s][r]);
+}
+
+/// A group's columns 0..count-1 of the panels at hand, in `units` units, from `unit` on: U units at a time, then U / 2
+/// and so on.
+template <typename Kind, int R, int U>
+void columns_of_group(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b, int64_t ldb,
+                      int64_t count, const UnitPlaces<typename Kind::Sum>& places, int64_t unit, int64_t units,
+                      int64_t ldc) {
+  constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
+  for (; unit + U <= units && (unit + U) * kUnit <= count; unit += U)
+    column_units<Kind, R, U, false>(k, a, lda, b + unit * kUnit, ldb, U * kUnit, places, unit, ldc);
+  if constexpr (U > 1) {
+    if (unit < units) columns_of_group<Kind, R, U / 2>(k, a, lda, b, ldb, count, places, unit, units, ldc);
+  } else {
+    for (; unit < units; ++unit) {
+      const int64_t here = count - unit * kUnit;
+      column_units<Kind, R, 1, true>(k, a, lda, here > 0 ? b + unit * kUnit : b, ldb, here, places, unit, ldc);
+    }
+  }
+}
+
+template <typename Kind, int Rows>
+[[gnu::always_inline]] inline void columns_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
+                                                   const typename Kind::Right* b, int64_t ldb, int64_t count,
+                                                   const UnitPlaces<typename Kind::Sum>& places, int64_t units,
+                                                   int64_t ldc) {
+  if (rows == Rows) {
+    columns_of_group<Kind, Rows, units_at_once(Rows)>(k, a, lda, b, ldb, count, places, 0, units, ldc);
+  } else if constexpr (Rows > 1) {
+    columns_of_rows<Kind, Rows - 1>(rows, k, a, lda, b, ldb, count, places, units, ldc);
+  }
+}
+
+// ---- the product
+
+/// Calls body(first, count) with blocks of nearly the same number of rows.
+template <typename Body>
+[[gnu::always_inline]] inline void for_rows(int64_t rows, const Body& body) {
+  int64_t first = 0;
+  for (int64_t block = ceil_div(rows, kMostRowsAtOnce); block > 0; --block) {
+    const int64_t count = ceil_div(rows - first, block);
+    body(first, count);
+    first += count;
+  }
+}
+
+/// ProductKernel without panels.
+template <typename Kind>
+void unpacked_product(int64_t rows, const void* a_data, int64_t lda, const void* weights, int64_t first, int64_t count,
+                      void* c_data, const ProductLayout& layout) {
+  using T = typename Kind::Sum;
+  constexpr int64_t kUnit = Simd<T>::kUnitLanes;
+  const auto* a = static_cast<const typename Kind::Left*>(a_data);
+  const auto* b = static_cast<const typename Kind::Right*>(weights);
+  T* c = static_cast<T*>(c_data);
+  const int64_t ldc = layout.groups * layout.unroll * kUnit, units = count * layout.unroll;
+  const int64_t column = first * layout.unroll * kUnit;  // within its group
+  const int64_t columns = smaller(units * kUnit, layout.n - column);
+  for (int64_t group = 0; group < layout.groups; ++group) {
+    const UnitPlaces<T> places{c + group * layout.unroll * kUnit, layout.unroll, layout.c_step};
+    const int64_t start = group * layout.n + column;
+    if (!layout.transposed) {
+      for_rows(rows, [&](int64_t row, int64_t some) {
+        columns_of_rows<Kind, kMostRowsAtOnce>(some, layout.k, a + row * lda, lda, b + start, layout.ld, columns,
+                                               {places.first + row * ldc, places.unroll, places.c_step}, units, ldc);
+      });
+      continue;
+    }
+    for (int64_t unit = 0; unit < units; ++unit) {
+      const int64_t here = smaller(kUnit, columns - unit * kUnit);
+      if (here <= 0) continue;  // no stage reads so far
+      for_rows(rows, [&](int64_t row, int64_t some) {
+        dot_unit_of_rows<Kind, kMostRowsAtOnce>(some, layout.k, a + row * lda, lda,
+                                                b + (start + unit * kUnit) * layout.ld, layout.ld, here,
+                                                places.at(unit) + row * ldc, ldc);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::runtime

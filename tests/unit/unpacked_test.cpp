@@ -1,0 +1,283 @@
+// Products with weights that are not packed: the micro-kernels against the definition, and which runs leave packs out.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "interpreter/interpreter.h"
+#include "lowered.h"
+#include "native_run.h"
+#include "random_program.h"
+#include "runtime/isa_tables.h"
+#include "runtime/kernels.h"
+#include "runtime/run.h"
+
+namespace weft {
+namespace {
+
+using runtime::Isa;
+using runtime::ProductKernel;
+using runtime::ProductLayout;
+
+struct Case {
+  Isa isa;
+  DType left, weights;
+  bool without_product = false;  ///< the kernels of a CPU of that set without bf16 products
+
+  DType sums() const { return weights == DType::kF64 ? DType::kF64 : DType::kF32; }
+  ProductKernel kernel(int64_t vectors) const {
+    if (weights != DType::kBF16) return runtime::kernels(isa, weights).product[vectors];
+    const runtime::PairKernels* table = &runtime::pair_kernels(isa);
+#if defined(__x86_64__)
+    if (without_product) table = &runtime::kAvx512Pairs;
+#endif
+    return (left == DType::kBF16 ? table->product_bf16 : table->product_f32)[vectors];
+  }
+};
+
+/// Numbers in [-1, 1] of a type, each a bf16's, with NaNs everywhere else.
+class Numbers {
+ public:
+  Numbers(DType dtype, int64_t count) : dtype_(dtype), bytes_(static_cast<size_t>(count * size_of(dtype) + 64)) {
+    for (int64_t i = 0; i < count; ++i) set(i, std::numeric_limits<double>::quiet_NaN());
+  }
+  void set(int64_t i, double x) {
+    const auto single = static_cast<float>(x);
+    const auto half = static_cast<uint16_t>(std::bit_cast<uint32_t>(single) >> 16);
+    if (dtype_ == DType::kF64) std::memcpy(at(i), &x, 8);
+    if (dtype_ == DType::kF32) std::memcpy(at(i), &single, 4);
+    if (dtype_ == DType::kBF16) std::memcpy(at(i), &half, 2);
+  }
+  double get(int64_t i) const {
+    if (dtype_ == DType::kF64) return read<double>(i);
+    if (dtype_ == DType::kF32) return static_cast<double>(read<float>(i));
+    return static_cast<double>(std::bit_cast<float>(uint32_t{read<uint16_t>(i)} << 16));
+  }
+  void* at(int64_t i) { return bytes_.data() + i * size_of(dtype_); }
+  const void* at(int64_t i) const { return bytes_.data() + i * size_of(dtype_); }
+
+ private:
+  template <typename T>
+  T read(int64_t i) const {
+    T x;
+    std::memcpy(&x, at(i), sizeof(T));
+    return x;
+  }
+
+  DType dtype_;
+  std::vector<std::byte> bytes_;
+};
+
+class UnpackedTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!runtime::supports(GetParam().isa)) GTEST_SKIP() << "this CPU lacks " << name_of(GetParam().isa);
+  }
+  int64_t between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
+  void fill(Numbers& numbers, int64_t rows, int64_t columns, int64_t ld) {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        numbers.set(r * ld + c, static_cast<double>(between(-128, 128)) / 128);  // exact in bf16
+  }
+  int64_t lanes() const { return target::lanes(GetParam().sums()); }
+
+  std::mt19937_64 random_{20260101};
+};
+
+TEST_P(UnpackedTest, AgreesWithTheDefinition) {
+  for (int trial = 0; trial < 400; ++trial) {
+    ProductLayout p{};
+    p.groups = between(1, 4);
+    p.unroll = p.groups == 1 ? between(1, 4) : 1;
+    p.n = between(1, 90);
+    p.k = trial % 4 == 0 ? between(1, 5) : between(1, 150);
+    p.transposed = between(0, 1);
+    const int64_t rows = between(1, 9), lda = p.k + between(0, 5), width = p.groups * p.unroll * lanes();
+    const int64_t source_rows = p.transposed ? p.groups * p.n : p.k, columns = p.transposed ? p.k : p.groups * p.n;
+    p.ld = columns + between(0, 5);
+    p.c_step = rows * width + between(0, 3);
+    const int64_t panels = (p.n + p.unroll * lanes() - 1) / (p.unroll * lanes());
+    const int64_t first = between(0, panels - 1), count = between(1, panels - first);
+    Numbers a(GetParam().left, rows * lda), weights(GetParam().weights, source_rows * p.ld);
+    Numbers c(GetParam().sums(), count * p.c_step);
+    fill(a, rows, p.k, lda);
+    fill(weights, source_rows, columns, p.ld);
+    GetParam().kernel(p.groups * p.unroll)(rows, a.at(0), lda, nullptr, weights.at(0), first, count, c.at(0), &p);
+    for (int64_t panel = 0; panel < count; ++panel)
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t j = 0; j < width; ++j) {
+          const int64_t group = j / (p.unroll * lanes());
+          const int64_t column = (first + panel) * p.unroll * lanes() + j % (p.unroll * lanes());
+          if (column >= p.n) continue;
+          const int64_t n = group * p.n + column;
+          double sum = 0;
+          for (int64_t i = 0; i < p.k; ++i)
+            sum += a.get(r * lda + i) * weights.get(p.transposed ? n * p.ld + i : i * p.ld + n);
+          // The products are multiples of 2^-14: f32 holds all sums of so few.
+          ASSERT_EQ(c.get(panel * p.c_step + r * width + j), sum)
+              << "rows " << rows << " k " << p.k << " n " << p.n << " groups " << p.groups << " unroll " << p.unroll
+              << " transposed " << p.transposed << " row " << r << " column " << n;
+        }
+  }
+}
+
+TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
+  std::normal_distribution<double> normal;
+  for (int64_t transposed : {0, 1})
+    for (int64_t k : {5, 93, 200}) {
+      const int64_t rows = 9, n = 75, width = 3 * lanes(), panels = (n + lanes() - 1) / lanes();
+      const ProductLayout p{k, n, 3, 1, transposed ? k : 3 * n, transposed, rows * width};
+      Numbers a(GetParam().left, rows * k), weights(GetParam().weights, 3 * n * k);
+      for (int64_t i = 0; i < rows * k; ++i) a.set(i, normal(random_));
+      for (int64_t i = 0; i < 3 * n * k; ++i) weights.set(i, normal(random_));
+      Numbers all(GetParam().sums(), panels * p.c_step), some(GetParam().sums(), panels * p.c_step);
+      const ProductKernel kernel = GetParam().kernel(3);
+      kernel(rows, a.at(0), k, nullptr, weights.at(0), 0, panels, all.at(0), &p);
+      for (int64_t first = 0; first < panels; ++first)
+        for (int64_t row = 0; row < rows; ++row)
+          for (int64_t count : {int64_t{1}, int64_t{2}, rows - row}) {
+            if (row + count > rows) continue;
+            kernel(count, a.at(row * k), k, nullptr, weights.at(0), first, 1, some.at(0), &p);
+            for (int64_t r = 0; r < count; ++r)
+              for (int64_t j = 0; j < width; ++j)
+                if (first * lanes() + j % lanes() < n) {
+                  ASSERT_EQ(some.get(r * width + j), all.get(first * p.c_step + (row + r) * width + j))
+                      << "k " << k << " row " << row << " of " << count << " panel " << first;
+                }
+          }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, UnpackedTest, ::testing::ValuesIn([] {
+                           std::vector<Case> all;
+                           for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+                             all.push_back({isa, DType::kF32, DType::kF32});
+                             all.push_back({isa, DType::kF64, DType::kF64});
+                             all.push_back({isa, DType::kF32, DType::kBF16});
+                             all.push_back({isa, DType::kBF16, DType::kBF16});
+                           }
+                           all.push_back({Isa::kAvx512, DType::kBF16, DType::kBF16, true});
+                           return all;
+                         }()),
+                         [](const auto& test) {
+                           const Case& each = test.param;
+                           return fmt::format("{}_{}_{}{}", name_of(each.isa), name_of(each.left),
+                                              name_of(each.weights), each.without_product ? "_widened" : "");
+                         });
+
+// ---- which packs are left out
+
+struct Program {
+  const char* name;
+  std::vector<int64_t> rows;  ///< T = rows[i], B = 1
+  std::vector<int64_t> left_out;
+  const char* text;
+};
+
+const Program kPrograms[] = {
+    // 64 weights a row are packed for more than 7 rows (target::rows_worth_packing), those of the other layout for 4.
+    {"a_recurrence", {0, 1, 7, 8}, {1, 1, 1, 0}, R"(program @p(%h0: f32[B,64], %x: f32[T,B,64], %w: f32[64,64]) {
+       %hT, %ys = scan length T carry(%h = %h0) xs(%xt = %x) {
+         %a = matmul %h, %w {transpose_b = true} : f32[B,64]
+         %b = add %a, %xt : f32[B,64]
+         %n = tanh %b : f32[B,64]
+         yield carry(%n) ys(%n)
+       } : f32[B,64], f32[T,B,64]
+       return %ys, %hT })"},
+    {"by_columns", {1, 4, 5}, {1, 1, 0}, R"(program @p(%x: f32[T,B,64], %w: f32[64,50]) {
+       %y = matmul %x, %w : f32[T,B,50]
+       return %y })"},
+    {"rows_of_all_products_count", {3, 4}, {1, 0}, R"(program @p(%x: f32[T,B,64], %w: f32[50,64]) {
+       %y = matmul %x, %w {transpose_b = true} : f32[T,B,50]
+       %t = tanh %x : f32[T,B,64]
+       %z = matmul %t, %w {transpose_b = true} : f32[T,B,50]
+       return %y, %z })"},
+    {"slices_of_weights", {1, 40}, {1, 0}, R"(program @p(%x: f32[T,B,30], %w: f32[60,64]) {
+       %r = slice %w {dim = 0, start = 9, limit = 59} : f32[50,64]
+       %c = slice %r {dim = 1, start = 5, limit = 35} : f32[50,30]
+       %y = matmul %x, %c {transpose_b = true} : f32[T,B,50]
+       return %y })"},
+    {"computed_weights", {1, 40}, {2, 0}, R"(program @p(%x: f32[T,B,30], %w: f32[50,30]) {
+       %c = tanh %w : f32[50,30]
+       %y = matmul %x, %c {transpose_b = true} : f32[T,B,50]
+       %z = tanh %y : f32[T,B,50]
+       %u = matmul %z, %c : f32[T,B,30]
+       return %u })"},
+    {"donated_weights", {1}, {0}, R"(program @p(%x: f32[T,B,30], %w: f32[50,30]) {
+       %y = matmul %x, %w {transpose_b = true} : f32[T,B,50]
+       %n = tanh %w : f32[50,30]
+       return %y, %n in %w })"},
+    {"layers", {1, 5}, {1, 1}, R"(program @p(%h0: f32[B,64], %x: f32[T,B,64], %w: f32[3,64,64]) {
+       %top = scan length 3 carry(%in = %x) xs(%wl = %w) {
+         %hT, %ys = scan length T carry(%h = %h0) xs(%xt = %in) {
+           %a = matmul %h, %wl {transpose_b = true} : f32[B,64]
+           %b = add %a, %xt : f32[B,64]
+           %n = tanh %b : f32[B,64]
+           yield carry(%n) ys(%n)
+         } : f32[B,64], f32[T,B,64]
+         yield carry(%ys) ys()
+       } : f32[T,B,64]
+       return %top })"},
+    {"weights_that_change", {1, 5}, {0, 0}, R"(program @p(%h0: f64[B,64], %x: f64[T,B,64], %w0: f64[64,64]) {
+       %hL, %wL = scan length 3 carry(%hi = %h0, %w = %w0) xs() {
+         %hT = scan length T carry(%h = %hi) xs(%xt = %x) {
+           %a = matmul %h, %w {transpose_b = true} : f64[B,64]
+           %b = add %a, %xt : f64[B,64]
+           %n = tanh %b : f64[B,64]
+           yield carry(%n) ys()
+         } : f64[B,64]
+         %v = sin %w : f64[64,64]
+         yield carry(%hT, %v) ys()
+       } : f64[B,64], f64[64,64]
+       return %hL, %wL })"},
+};
+
+std::ostream& operator<<(std::ostream& out, const Program& program) { return out << program.text; }
+
+class LeftOut : public ::testing::TestWithParam<Program> {
+ protected:
+  ~LeftOut() override { mutable_settings().pack.clear(); }
+};
+
+TEST_P(LeftOut, WherePackingIsNotWorthIt) {
+  const testing::Lowered lowered(GetParam().text);
+  const runtime::Plan& plan = lowered.schedule.plan;
+  ASSERT_EQ(plan.symbols, (std::vector<std::string>{"B", "T"}));
+  for (size_t i = 0; i < GetParam().rows.size(); ++i)
+    EXPECT_EQ(std::ssize(runtime::left_out_packs(plan, values_of(plan, {1, GetParam().rows[i]}))),
+              GetParam().left_out[i])
+        << GetParam().rows[i] << " rows";
+}
+
+TEST_P(LeftOut, ResultsAreThoseOfTheInterpreter) {
+  const ir::Program program = ir::parse(GetParam().text);
+  for (const ir::Bindings& bindings : std::vector<ir::Bindings>{{{"T", 1}, {"B", 1}}, {{"T", 5}, {"B", 3}}}) {
+    const std::vector<interpreter::Array> inputs = testing::random_inputs(program, bindings, 3);
+    const std::vector<interpreter::Array> expected = interpreter::evaluate(program, inputs);
+    for (const char* pack : {"", "always", "never"})
+      for (int64_t threads : {1, 3}) {
+        mutable_settings().pack = pack;
+        mutable_settings().share_all = threads > 1;
+        const auto found = testing::run_native(GetParam().text, inputs, bindings, runtime::own_team(threads));
+        mutable_settings().share_all = false;
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const std::vector<double> x = found[i].to_doubles(), y = expected[i].to_doubles();
+          for (size_t j = 0; j < y.size(); ++j) ASSERT_NEAR(x[j], y[j], 1e-4) << pack << ", result " << i;
+        }
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LeftOut, ::testing::ValuesIn(kPrograms),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace weft
