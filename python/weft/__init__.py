@@ -39,6 +39,7 @@ __all__ = [
     "formats",
     "jit",
     "nn",
+    "quantize",
     "reset_stats",
     "scan",
     "stablehlo",
@@ -56,9 +57,11 @@ call = torch.ops.weft.call
 
 
 def __getattr__(name: str) -> Any:
-    """`weft.nn`, `weft.formats`, `weft.verify` and `weft.explain`, imported when somebody asks for them."""
+    """The parts that are imported when somebody asks for them: nn, quantize, formats, verify, explain."""
     if name in ("nn", "formats"):
         return importlib.import_module(f"weft.{name}")
+    if name == "quantize":
+        return importlib.import_module("weft.nn").quantize
     if name == "verify":
         return importlib.import_module("weft.verification").verify
     if name == "explain":

@@ -8,9 +8,17 @@ namespace {
 using ir::Builder;
 using ir::ValueId;
 
-/// v W^T + b: [B, gates * H].
-ValueId affine(Builder& body, ValueId v, ValueId weight, ValueId bias) {
+/// v W^T, its columns times `scale` if there is one.
+ValueId scaled_product(Builder& body, ValueId v, ValueId weight, ValueId scale) {
   ValueId product = body.matmul(v, weight, true);
+  if (scale == ir::kNoValue) return product;
+  ir::Shape shape = body.type(product).shape;
+  return body.mul(product, body.broadcast_trailing(scale, shape));
+}
+
+/// v W^T + b: [B, gates * H].
+ValueId affine(Builder& body, ValueId v, ValueId weight, ValueId scale, ValueId bias) {
+  ValueId product = scaled_product(body, v, weight, scale);
   if (bias == ir::kNoValue) return product;
   ir::Shape shape = body.type(product).shape;
   return body.add(product, body.broadcast_trailing(bias, shape));
@@ -32,13 +40,13 @@ std::vector<ValueId> gru_step(Builder& body, ValueId from_x, ValueId from_h, Val
 }
 
 /// Gates i, f, g, o; h' = o tanh(c'), projected where there is a w_hr.
-std::vector<ValueId> lstm_step(Builder& body, ValueId gates, ValueId c, ValueId w_hr) {
+std::vector<ValueId> lstm_step(Builder& body, ValueId gates, ValueId c, ValueId w_hr, ValueId s_hr) {
   int64_t size = body.type(c).shape[1].constant();
   auto of = [&](int64_t index) { return gate(body, gates, index, size); };
   ValueId i = body.sigmoid(of(0)), f = body.sigmoid(of(1)), g = body.tanh(of(2)), o = body.sigmoid(of(3));
   ValueId next = body.add(body.mul(f, c), body.mul(i, g));
   ValueId h = body.mul(o, body.tanh(next));
-  return {w_hr == ir::kNoValue ? h : body.matmul(h, w_hr, true), next};
+  return {w_hr == ir::kNoValue ? h : scaled_product(body, h, w_hr, s_hr), next};
 }
 
 }  // namespace
@@ -64,13 +72,13 @@ size_t carries_of(Cell cell) { return cell == Cell::kLstm ? 2 : 1; }
 std::vector<ValueId> cell_step(Builder& body, Cell cell, const CellWeights& weights, ValueId x,
                                std::span<const ValueId> carry, ValueId state, std::optional<DType> products) {
   auto rounded = [&](ValueId v) { return products ? body.cast(body.cast(v, *products), body.type(v).dtype) : v; };
-  ValueId from_x = rounded(affine(body, x, weights.w_ih, weights.b_ih));
-  ValueId from_h = rounded(affine(body, state, weights.w_hh, weights.b_hh));
+  ValueId from_x = rounded(affine(body, x, weights.w_ih, weights.s_ih, weights.b_ih));
+  ValueId from_h = rounded(affine(body, state, weights.w_hh, weights.s_hh, weights.b_hh));
   switch (cell) {
     case Cell::kGru:
       return gru_step(body, from_x, from_h, carry[0]);
     case Cell::kLstm:
-      return lstm_step(body, body.add(from_x, from_h), carry[1], weights.w_hr);
+      return lstm_step(body, body.add(from_x, from_h), carry[1], weights.w_hr, weights.s_hr);
     case Cell::kRnnTanh:
       return {body.tanh(body.add(from_x, from_h))};
     case Cell::kRnnRelu:

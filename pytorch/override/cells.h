@@ -24,6 +24,7 @@ struct CellWeights {
   ir::ValueId w_hh = ir::kNoValue;                       ///< [gates*H, H], with a projection [gates*H, P]
   ir::ValueId b_ih = ir::kNoValue, b_hh = ir::kNoValue;  ///< [gates*H]
   ir::ValueId w_hr = ir::kNoValue;                       ///< [P, H]: h is projected
+  ir::ValueId s_ih = ir::kNoValue, s_hh = ir::kNoValue, s_hr = ir::kNoValue;  ///< of 8-bit weights, a scale a row
 };
 
 /// One step as PyTorch documents it, input projection and all: from x [B,I] and the carries (h [B,H] or [B,P]; lstm: c

@@ -18,6 +18,7 @@ class RnnBuilder {
         builder_(program_, program_.body) {
     program_.name = name_of(config.cell) + (config.form == Form::kStep ? "_cell" : "");
     if (!config.variant.is_plain()) program_.name += "_variant";
+    if (config.bytes) program_.name += "_int8";
   }
 
   ir::Program build() {
@@ -161,13 +162,18 @@ class RnnBuilder {
       return input(config_.dtypes.weights, std::move(shape), name + suffix);
     };
     CellWeights weights;
-    weights.w_ih = weight({rows, config_.layer_input_size(layer)}, "w_ih");
-    weights.w_hh = weight({rows, config_.output_size()}, "w_hh");
+    auto matrix = [&](ValueId& place, ValueId& scale, ir::Shape shape, const std::string& name) {
+      const Dim count = shape[0];
+      place = input(config_.bytes ? DType::kI8 : config_.dtypes.weights, std::move(shape), name + suffix);
+      if (config_.bytes) scale = input(config_.dtypes.weights, {count}, "scale_of_" + name + suffix);
+    };
+    matrix(weights.w_ih, weights.s_ih, {rows, config_.layer_input_size(layer)}, "w_ih");
+    matrix(weights.w_hh, weights.s_hh, {rows, config_.output_size()}, "w_hh");
     if (config_.biases) {
       weights.b_ih = weight({rows}, "b_ih");
       weights.b_hh = weight({rows}, "b_hh");
     }
-    if (config_.proj_size > 0) weights.w_hr = weight({config_.proj_size, config_.hidden_size}, "w_hr");
+    if (config_.proj_size > 0) matrix(weights.w_hr, weights.s_hr, {config_.proj_size, config_.hidden_size}, "w_hr");
     return weights;
   }
 

@@ -28,16 +28,17 @@ struct RnnConfig {
 
     auto operator<=>(const DTypes&) const = default;
   } dtypes;
+  bool bytes = false;   ///< weights are i8, each followed by a scale a row, f32
   CellVariant variant;  ///< a step that isn't PyTorch's; its restarts are for padded sequences
 
   int64_t directions() const { return bidirectional ? 2 : 1; }
   /// Size of h.
   int64_t output_size() const { return proj_size > 0 ? proj_size : hidden_size; }
   /// Parameters of one layer and direction: w_ih, w_hh, with biases b_ih, b_hh, with a projection w_hr, and a
-  /// variant's.
+  /// variant's; with bytes a scale behind each weight.
   int64_t params_per_direction() const {
     auto more = VariantWeights::list(cell, variant, hidden_size, biases).size();
-    return 2 + (biases ? 2 : 0) + (proj_size > 0 ? 1 : 0) + static_cast<int64_t>(more);
+    return (bytes ? 2 : 1) * (2 + (proj_size > 0 ? 1 : 0)) + (biases ? 2 : 0) + static_cast<int64_t>(more);
   }
   /// Columns of x for a layer.
   int64_t layer_input_size(int64_t layer) const { return layer == 0 ? input_size : directions() * output_size(); }

@@ -25,20 +25,25 @@ using planning::Lowering;
 constexpr int64_t kChunkBytes = 256 * 1024;  // of left operands in one chunk of rows: a share of L2
 constexpr int64_t kFewRows = 4;              // with fewer rows than this, a micro-kernel takes ...
 constexpr int64_t kPanelsTogether = 4;       // ... this many panels at once
+constexpr int64_t kBytePanelsTogether = 16;  // with weights of 8 bits so many by kFewRows rows: each call writes the
+                                             // left operand in digits anew
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool is_product(const Op& op) { return ir::traits_of(op.code).codegen == ir::Codegen::kProduct; }
 
 /// A product of the stage, with its tile on the stack.
 struct Product {
   const Op* op;
   int64_t groups, unroll, inner;
   DType left, dtype;  ///< of the left operand, and of the tile
-  bool pairs;         ///< the panels are bf16, in pairs
+  DType weights;      ///< bf16: the panels are in pairs; i8: there are no panels
   Value* tile;
 
   /// The micro-kernel's name (codegen.h).
   std::string kernel() const {
-    std::string types = std::string(name_of(left)) + (pairs ? "_pairs" : "");
+    if (weights == DType::kI8) return fmt::format("weft_byte_rows_{}", name_of(left));
+    std::string types = std::string(name_of(left)) + (weights == DType::kBF16 ? "_pairs" : "");
     return fmt::format("weft_product_{}_{}", types, groups * unroll);
   }
 };
@@ -48,7 +53,7 @@ class RowStage {
   RowStage(Frame& frame, const planning::Stage& stage)
       : frame_(frame), stage_(stage), b_(frame.b), columns_(frame, stage.domain.back(), stage.lanes) {
     for (const Op* op : stage.ops) {
-      if (op->code == OpCode::kMatmulPacked) add_product(*op);
+      if (is_product(*op)) add_product(*op);
       for (ValueId result : op->results) in_stage_[result] = op;
     }
   }
@@ -81,9 +86,10 @@ class RowStage {
                     .inner = left.shape.back().constant(),
                     .left = left.dtype,
                     .dtype = frame_.type(op.results[0]).dtype,
-                    .pairs = panels.weights == DType::kBF16,
+                    .weights = panels.weights,
                     .tile = nullptr};
-    int64_t rows = std::max(stage_.row_block, kFewRows * kPanelsTogether);
+    has_bytes_ = has_bytes_ || product.weights == DType::kI8;
+    int64_t rows = std::max(stage_.row_block, kFewRows * kBytePanelsTogether);  // a further product may be of bytes
     product.tile = frame_.stack(memory_type(b_, product.dtype), rows * product.groups * product.unroll * stage_.lanes);
     products_.emplace(op.results[0], product);
   }
@@ -158,8 +164,10 @@ class RowStage {
     Value* unroll = frame_.i64(stage_.unroll);
     Value* first_panel = b_.CreateUDiv(range.first, unroll);
     Value* last_panel = b_.CreateUDiv(b_.CreateAdd(range.last, frame_.i64(stage_.unroll - 1)), unroll);
+    const int64_t row_block = has_bytes_ ? kFewRows : stage_.row_block;
     Value* few = b_.CreateICmpSLT(b_.CreateSub(last, first), frame_.i64(kFewRows));
-    Value* together = b_.CreateSelect(few, frame_.i64(kPanelsTogether), frame_.i64(1));
+    Value* together =
+        has_bytes_ ? frame_.i64(kBytePanelsTogether) : b_.CreateSelect(few, frame_.i64(kPanelsTogether), frame_.i64(1));
     Value* groups = b_.CreateUDiv(
         b_.CreateAdd(b_.CreateSub(last_panel, first_panel), b_.CreateSub(together, frame_.i64(1))), together);
     frame_.loop(frame_.i64(0), groups, 1, [&](Value* turn) {
@@ -168,8 +176,8 @@ class RowStage {
         group = b_.CreateSelect(frame_.backwards, b_.CreateSub(b_.CreateSub(groups, frame_.i64(1)), turn), turn);
       Value* panel = b_.CreateAdd(first_panel, b_.CreateMul(group, together));
       Value* panels = frame_.minimum(b_.CreateSub(last_panel, panel), together);
-      frame_.loop(first, last, stage_.row_block, [&](Value* row) {
-        Value* rows = frame_.minimum(b_.CreateSub(last, row), frame_.i64(stage_.row_block));
+      frame_.loop(first, last, row_block, [&](Value* row) {
+        Value* rows = frame_.minimum(b_.CreateSub(last, row), frame_.i64(row_block));
         for (auto& [value, product] : products_) call_kernel(product, panel, panels, row, rows);
         frame_.loop(frame_.i64(0), panels, 1, [&](Value* j) {
           Value* tile_row = b_.CreateMul(j, frame_.i64(kFewRows));
@@ -190,6 +198,19 @@ class RowStage {
     Value* lda = root.size() > 1 ? frame_.size(root.back()) : frame_.i64(0);
     int64_t width = product.groups * product.unroll * stage_.lanes;
     Value* panels = frame_.address(product.op->operands[1]);
+    llvm::Type* pointer = b_.getPtrTy();
+    llvm::Type* integer = b_.getInt64Ty();
+    if (product.weights == DType::kI8) {
+      auto* rows_type = llvm::FunctionType::get(
+          b_.getVoidTy(),
+          {integer, integer, pointer, integer, pointer, integer, integer, integer, integer, integer, pointer, integer},
+          false);
+      b_.CreateCall(frame_.runtime_function(product.kernel(), rows_type),
+                    {rows, frame_.i64(product.inner), a, lda, panels, frame_.i64(stage_.domain.back().constant()),
+                     frame_.i64(product.groups), frame_.i64(product.unroll * stage_.lanes), panel, count, product.tile,
+                     frame_.i64(kFewRows * width)});
+      return;
+    }
     Value* weights = llvm::ConstantPointerNull::get(b_.getPtrTy());
     runtime::ProductLayout layout{
         .k = product.inner,
@@ -207,8 +228,6 @@ class RowStage {
       layout.ld = from.ld;
       layout.transposed = pack->attr_or<bool>("transpose_b", false) ? 1 : 0;
     }
-    llvm::Type* pointer = b_.getPtrTy();
-    llvm::Type* integer = b_.getInt64Ty();
     auto* type = llvm::FunctionType::get(
         b_.getVoidTy(), {integer, pointer, integer, pointer, pointer, integer, integer, pointer, pointer}, false);
     auto callee = frame_.runtime_function(product.kernel(), type);
@@ -257,7 +276,7 @@ class RowStage {
     scalars_.clear();
     RowIndex index(frame_, stage_.domain, row);
     for (const Op* op : stage_.ops) {
-      if (op->code == OpCode::kMatmulPacked) continue;
+      if (is_product(*op)) continue;
       for (ValueId operand : op->operands) prepare_operand(operand, index);
     }
   }
@@ -304,7 +323,7 @@ class RowStage {
   }
 
   void emit_op(const Op& op) {
-    if (op.code == OpCode::kMatmulPacked) return store_product(op);
+    if (is_product(op)) return store_product(op);
     if (op.code == OpCode::kConcat) return store_concat(op);
     if (is_reduction(op)) {
       Value* value = read(op.operands[0]);
@@ -352,6 +371,7 @@ class RowStage {
   Columns columns_;
   std::map<ValueId, const Op*> in_stage_;
   std::map<ValueId, Product> products_;
+  bool has_bytes_ = false;  ///< weights of 8 bits
   Value* row_ = nullptr;
   Value* tile_row_ = nullptr;
   Value* tile_unit_ = nullptr;

@@ -101,6 +101,21 @@ void multiply_panels(const Call& call) {
     }
 }
 
+/// c [rows, n] = a [rows, k] by the transpose of weights [n, k].
+template <typename T>
+void multiply_rows(const Call& call) {
+  using Sum = std::conditional_t<std::is_integral_v<T>, uint32_t, double>;
+  const int64_t k = call.operands[0].sizes.back(), n = call.operands[1].sizes[0];
+  const int64_t rows = leading(call.operands[0].sizes, 1);
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < n; ++column) {
+      Sum sum{};
+      for (int64_t i = 0; i < k; ++i)
+        sum += static_cast<Sum>(call.in<T>(0)[row * k + i]) * static_cast<Sum>(call.in<int8_t>(1)[column * k + i]);
+      call.out<T>()[row * n + column] = static_cast<T>(sum);
+    }
+}
+
 }  // namespace
 
 namespace kernels {
@@ -177,6 +192,11 @@ void matmul_packed(const Call& call) {
       if constexpr (std::is_same_v<A, float>) multiply_panels<A, W>(call);
     });
   });
+}
+
+void matmul_rows(const Call& call) {
+  if (call.operands[0].dtype == DType::kF32) return multiply_rows<float>(call);
+  multiply_rows<int32_t>(call);
 }
 
 }  // namespace kernels

@@ -130,4 +130,20 @@ std::vector<Type> matmul_packed(const RuleInput& in) {
   return {std::move(result)};
 }
 
+std::vector<Type> matmul_rows(const RuleInput& in) {
+  in.allow({"groups", "width"});
+  const Type& a = in.operand(0);
+  const Type& weights = in.operand(1);
+  check(a.dtype == DType::kF32 || a.dtype == DType::kI32,
+        "matmul_rows: its first operand must be f32 or i32, but is {}", to_string(a));
+  check(weights.dtype == DType::kI8 && weights.rank() == 2, "matmul_rows: its weights must be i8 of 2 dims, but are {}",
+        to_string(weights));
+  check_rank_at_least(in, a, 1);
+  check_inner(in, a.shape.back(), weights.shape[1]);
+  panel_layout(in, constant_dim(in, weights, 0), count_of(in, "width"));
+  Type result = a;
+  result.shape.back() = weights.shape[0];
+  return {std::move(result)};
+}
+
 }  // namespace weft::ir::type_rules

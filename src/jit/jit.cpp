@@ -75,6 +75,9 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
     define(symbols, jit, fmt::format("weft_product_bf16_pairs_{}", vectors),
            reinterpret_cast<void*>(pairs.product_bf16[vectors]));
   }
+  const runtime::ByteRowsKernels& bytes = runtime::byte_rows_kernels(runtime::active_isa());
+  define(symbols, jit, "weft_byte_rows_f32", reinterpret_cast<void*>(bytes.f32));
+  define(symbols, jit, "weft_byte_rows_i32", reinterpret_cast<void*>(bytes.i32));
   int64_t count = 0;
   const runtime::RuntimeSymbol* functions = runtime::runtime_symbols(&count);
   for (int64_t i = 0; i < count; ++i) define(symbols, jit, functions[i].name, functions[i].address);

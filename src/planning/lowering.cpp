@@ -89,13 +89,14 @@ Lowering LoweringRules::of(const Op& op) const {
   if (way == Codegen::kScan) return decision(op).lowering;
   if (way == Codegen::kRegions) return Lowering::kControl;
   if (way == Codegen::kAlias) return Lowering::kAlias;
+  // The target knows its products' types: stages don't compute on weights of 8 bits, but products take them.
+  if (way == Codegen::kProduct) return target_->tile(*program_, op) ? Lowering::kFused : Lowering::kCall;
   if (!all_computed(op)) return Lowering::kCall;
   // Machine code has the start of a view in its addresses.
   if (op.code == OpCode::kSlice && !size_attr(op, "start").is_constant()) return Lowering::kCall;
   if (way == Codegen::kView || is_ranges(op)) return Lowering::kView;
   if (may_fail(op)) return Lowering::kCall;
   if (way == Codegen::kPointwise) return Lowering::kFused;
-  if (way == Codegen::kProduct) return target_->tile(*program_, op) ? Lowering::kFused : Lowering::kCall;
   if (way == Codegen::kReduction) return reduces_last_dim_only(*program_, op) ? Lowering::kFused : Lowering::kCall;
   if (way != Codegen::kRows && way != Codegen::kJoin) return Lowering::kCall;
   if (std::ssize(op.operands) > target_->limits().parts) return Lowering::kCall;

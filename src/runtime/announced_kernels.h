@@ -206,4 +206,21 @@ struct AnnouncedPairs {
       pack};
 };
 
+template <const ByteRowsKernels& kTable>
+struct AnnouncedByteRows {
+  template <bool kReal>
+  static void rows(int64_t rows, int64_t k, const void* a, int64_t lda, const void* weights, int64_t n, int64_t groups,
+                   int64_t width, int64_t panel, int64_t count, void* c, int64_t c_step) {
+    Rectangle{a, rows, k, lda, 4}.read();
+    const int64_t first = panel * width, last = std::min(n, (panel + count) * width);
+    for (int64_t group = 0; group < groups; ++group)
+      Rectangle::part(weights, k, 1, group * n + first, last - first, 0, k).read();
+    for (int64_t p = 0; p < count; ++p)
+      Rectangle{static_cast<char*>(c) + p * c_step * 4, rows, groups * width, groups * width, 4}.write();
+    (kReal ? kTable.f32 : kTable.i32)(rows, k, a, lda, weights, n, groups, width, panel, count, c, c_step);
+  }
+
+  static constexpr ByteRowsKernels kAnnounced{.f32 = rows<true>, .i32 = rows<false>};
+};
+
 }  // namespace weft::runtime

@@ -7,11 +7,13 @@ namespace weft::runtime {
 extern const DTypeKernels kGenericF32, kGenericF64;
 extern const PairKernels kGenericPairs;
 extern const FoldKernels kGenericFolds;
+extern const ByteRowsKernels kGenericByteRows;
 #if defined(__x86_64__)
 extern const DTypeKernels kAvx2F32, kAvx2F64;
 extern const DTypeKernels kAvx512F32, kAvx512F64;
 extern const PairKernels kAvx2Pairs, kAvx512Pairs, kAvx512Bf16Pairs;
 extern const FoldKernels kAvx2Folds, kAvx512Folds;
+extern const ByteRowsKernels kAvx2ByteRows, kAvx512ByteRows, kAvx512VnniByteRows;
 #endif
 
 }  // namespace weft::runtime

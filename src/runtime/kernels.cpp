@@ -41,6 +41,12 @@ const PairKernels& pairs() {
   return kTable;
 }
 
+template <const ByteRowsKernels& kTable>
+const ByteRowsKernels& byte_rows() {
+  if constexpr (kThreadSanitizer) return AnnouncedByteRows<kTable>::kAnnounced;
+  return kTable;
+}
+
 }  // namespace
 
 std::string_view name_of(Isa isa) {
@@ -96,6 +102,16 @@ const PairKernels& pair_kernels(Isa isa) {
 #endif
   internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
   return pairs<kGenericPairs>();
+}
+
+const ByteRowsKernels& byte_rows_kernels(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512)
+    return __builtin_cpu_supports("avx512vnni") ? byte_rows<kAvx512VnniByteRows>() : byte_rows<kAvx512ByteRows>();
+  if (isa == Isa::kAvx2) return byte_rows<kAvx2ByteRows>();
+#endif
+  internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
+  return byte_rows<kGenericByteRows>();
 }
 
 }  // namespace weft::runtime

@@ -127,4 +127,18 @@ struct PairKernels {
 };
 const PairKernels& pair_kernels(Isa isa);
 
+/// Products on 8-bit weights as they lie, [groups * n, k] row-major. Panel p of them is rows p * width .. p * width +
+/// width - 1 of each group. For `count` panels from `panel` on, c[r][g * width + j] = sum over k of a[r][k] * weights[g
+/// * n + p * width + j][k] for r in 0..rows-1; the columns of the next panel are at c + c_step elements. Columns of
+/// rows beyond n are left as they are. c's rows are groups * width elements apart.
+///
+/// f32 is rounded to a fixed point of 24 bits below the largest of each 1024 elements (of 31 bits without AVX-512
+/// VNNI); i32 is exact, modulo 2^32. The bits don't depend on how rows and panels are split.
+using ByteRowsKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* weights, int64_t n,
+                                int64_t groups, int64_t width, int64_t panel, int64_t count, void* c, int64_t c_step);
+struct ByteRowsKernels {
+  ByteRowsKernel f32, i32;  ///< by the type of a and c
+};
+const ByteRowsKernels& byte_rows_kernels(Isa isa);
+
 }  // namespace weft::runtime

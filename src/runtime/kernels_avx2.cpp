@@ -1,6 +1,7 @@
 // Compiled with the flags of its instruction set (src/CMakeLists.txt).
 #if defined(__x86_64__)
 #include "runtime/isa_tables.h"
+#include "runtime/simd/byte_rows.h"
 #include "runtime/simd/pairs.h"
 #include "runtime/simd/table.h"
 
@@ -10,6 +11,7 @@ constinit const DTypeKernels kAvx2F32 = kernel_table<float>();
 constinit const DTypeKernels kAvx2F64 = kernel_table<double>();
 constinit const PairKernels kAvx2Pairs = pair_table();
 constinit const FoldKernels kAvx2Folds = fold_table();
+constinit const ByteRowsKernels kAvx2ByteRows = byte_rows_table();
 
 }  // namespace weft::runtime
 #endif

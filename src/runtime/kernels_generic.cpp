@@ -1,5 +1,6 @@
 // Compiled with the flags of its instruction set (src/CMakeLists.txt).
 #include "runtime/isa_tables.h"
+#include "runtime/simd/byte_rows.h"
 #include "runtime/simd/pairs.h"
 #include "runtime/simd/table.h"
 
@@ -9,5 +10,6 @@ constinit const DTypeKernels kGenericF32 = kernel_table<float>();
 constinit const DTypeKernels kGenericF64 = kernel_table<double>();
 constinit const PairKernels kGenericPairs = pair_table();
 constinit const FoldKernels kGenericFolds = fold_table();
+constinit const ByteRowsKernels kGenericByteRows = byte_rows_table();
 
 }  // namespace weft::runtime

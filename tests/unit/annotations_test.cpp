@@ -101,6 +101,8 @@ Sample sample(OpCode code) {
       return {"pack %m {groups = 1, width = 32, #}", ""};
     case OpCode::kMatmulPacked:
       return {"matmul_packed %c, %k {groups = 1, n = 32, #}", "%k = pack %m {groups = 1, width = 32} : f32[1,6,32]"};
+    case OpCode::kMatmulRows:
+      return {"matmul_rows %c, %k {groups = 1, width = 16, #}", "%k = constant {value = 3} : i8[5,6]"};
     case OpCode::kExtern:
       return {"", ""};  // needs PyTorch
     case OpCode::kCustomVjp:

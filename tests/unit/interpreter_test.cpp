@@ -235,6 +235,20 @@ TEST(Interpreter, PackedProductEqualsTheProduct) {
   EXPECT_EQ(results[4].sizes, (std::vector<int64_t>{2, 5, 8}));
 }
 
+TEST(Interpreter, ProductByBytesEqualsTheProduct) {
+  std::string text =
+      "program @p(%a: f32[B,5], %i: i32[B,5], %w: i8[14,5]) {\n"
+      "  %x = matmul_rows %a, %w {groups = 2, width = 4}\n"
+      "  %y = matmul_rows %i, %w {groups = 1, width = 16}\n"
+      "  %wf = cast %w : f32[14,5]\n  %wi = cast %w : i32[14,5]\n"
+      "  %u = matmul %a, %wf {transpose_b = true}\n  %v = matmul %i, %wi {transpose_b = true}\n"
+      "  return %x, %u, %y, %v\n}";
+  ir::Program program = ir::parse(text);
+  std::vector<Array> results = interpreter::evaluate(program, testing::random_inputs(program, {{"B", 3}}, 7));
+  expect_same(results[0].to_doubles(), results[1].to_doubles());
+  expect_same(results[2].to_doubles(), results[3].to_doubles());
+}
+
 TEST(Interpreter, EmptyDims) {
   Array empty = f32({0, 3}, {});
   expect_same(run_op("reduce_sum %a {dims = [0]}", {empty}), {0, 0, 0});

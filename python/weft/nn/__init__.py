@@ -9,5 +9,6 @@ Without an option of its own a module here is PyTorch's: the same parameters, th
 
 from weft.nn._convert import Converted, ConvertReport, convert
 from weft.nn._modules import GRU, LSTM, RNN
+from weft.nn._quantize import quantize
 
-__all__ = ["GRU", "LSTM", "RNN", "ConvertReport", "Converted", "convert"]
+__all__ = ["GRU", "LSTM", "RNN", "ConvertReport", "Converted", "convert", "quantize"]

@@ -97,7 +97,7 @@ class Prepacker {
     std::vector<Op> ops;
     for (Op& op : block.ops) {
       for (Block& region : op.regions) rewrite(region);
-      if (op.code == OpCode::kMatmul && packable(op)) pack(op, levels_.size() > 1);
+      if (op.code == OpCode::kMatmul && !takes_bytes(op) && packable(op)) pack(op, levels_.size() > 1);
       note_cast(op);
       Level& here = levels_.back();
       for (Op& pack : here.pending) ops.insert(ops.begin() + place_of_pack(ops, op), std::move(pack));
@@ -110,9 +110,26 @@ class Prepacker {
   }
 
   void note_cast(const Op& op) {
-    if (op.code == OpCode::kCast && program_.type(op.results[0]).dtype == DType::kF32 &&
-        program_.type(op.operands[0]).dtype == DType::kBF16)
-      narrow_.emplace(op.results[0], op.operands[0]);
+    if (op.code != OpCode::kCast) return;
+    const DType from = program_.type(op.operands[0]).dtype, to = program_.type(op.results[0]).dtype;
+    if (from == DType::kBF16 && to == DType::kF32) narrow_.emplace(op.results[0], op.operands[0]);
+    if (from == DType::kI8 && (to == DType::kF32 || to == DType::kI32)) bytes_.emplace(op.results[0], op.operands[0]);
+  }
+
+  /// Takes the weights as they lie if they are 8 bits wide.
+  bool takes_bytes(Op& op) {
+    auto found = bytes_.find(op.operands[1]);
+    if (found == bytes_.end() || !op.attr_or<bool>("transpose_b", false)) return false;
+    const ir::Type& weights = program_.type(found->second);
+    if (!weights.shape[0].is_constant() || !weights.shape[1].is_constant()) return false;
+    if (element_count(weights.shape) == ir::Dim(0)) return false;
+    const int64_t columns = weights.shape[0].constant(), lanes = target::lanes(DType::kF32);
+    const int64_t groups = column_groups(program_, op.results[0], columns, uses_);
+    const int64_t unroll = panel_unroll(groups, columns / groups, lanes, levels_.size() > 1);
+    op.operands[1] = found->second;
+    op.code = OpCode::kMatmulRows;
+    op.attrs = {{"groups", groups}, {"width", unroll * lanes}};
+    return true;
   }
 
   /// The block that defines the value, unless it is the region at hand (or unless there are no regions): there the
@@ -171,12 +188,24 @@ class Prepacker {
   Uses uses_;
   std::vector<Level> levels_;          // the body, and the regions around the op at hand
   std::map<ValueId, ValueId> narrow_;  // casts of bf16 to f32 so far: result, operand
+  std::map<ValueId, ValueId> bytes_;   // casts of i8 so far
   std::map<Key, ValueId> packed_;
 };
+
+/// The panels of a product by weights as they lie.
+std::optional<Panels> byte_panels(const Program& program, const Op& op) {
+  const ir::Type& weights = program.type(op.operands[1]);
+  const auto groups = op.attr<int64_t>("groups"), width = op.attr<int64_t>("width");
+  const int64_t lanes = target::lanes(DType::kF32), unroll = width / lanes;
+  if (!weights.shape[1].is_constant() || element_count(weights.shape) == ir::Dim(0)) return {};
+  if (width % lanes != 0 || unroll == 0 || groups * unroll > target::kMaxPanelUnits) return {};
+  return Panels{weights.shape[0].constant(), groups, unroll, lanes, DType::kI8};
+}
 
 }  // namespace
 
 std::optional<Panels> kernel_panels(const Program& program, const Op& op) {
+  if (op.code == OpCode::kMatmulRows) return byte_panels(program, op);
   const bool packs = op.code == OpCode::kPack;
   const auto interleave = op.attr_or<int64_t>("interleave", 1);
   const bool pairs = interleave == 2;

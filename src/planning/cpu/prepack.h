@@ -27,6 +27,13 @@ namespace weft::planning {
 ///     %p = pack %w {interleave = 2, ...} : bf16[3,8,32]
 ///     %y = matmul_packed %x, %p {interleave = 2, ...} : f32[T,B,48]
 ///
+/// Weights that are casts of i8 are read as they lie:
+///
+///     %wf = cast %w : f32[48,16]
+///     %y = matmul %x, %wf {transpose_b = true} : f32[T,B,48]
+/// becomes
+///     %y = matmul_rows %x, %w {groups = 1, width = 48} : f32[T,B,48]
+///
 /// Stands last but for dce: packing hides the weights' values from every other pass.
 void prepack(ir::Program& program);
 
@@ -36,11 +43,13 @@ struct Panels {
   int64_t groups;   ///< gates, equal ranges of these columns, side by side in a panel
   int64_t unroll;   ///< units (base/target.h) of each gate in a panel
   int64_t lanes;    ///< columns of a unit
-  DType weights;    ///< bf16 ones lie in pairs: the rows 2i and 2i + 1 interleaved, as instructions on pairs read them
+  /// bf16 ones lie in pairs: the rows 2i and 2i + 1 interleaved, as instructions on pairs read them. i8 ones are no
+  /// panels: they lie in rows, and a panel is some rows of each gate.
+  DType weights;
 };
 
-/// The panels of a pack or matmul_packed; none where the micro-kernels don't read them. They read all that prepack
-/// makes. The text of a program may ask for others, on which the interpreter works.
+/// The panels of a pack, matmul_packed or matmul_rows; none where the micro-kernels don't read them. They read all that
+/// prepack makes. The text of a program may ask for others, on which the interpreter works.
 std::optional<Panels> kernel_panels(const ir::Program& program, const ir::Op& op);
 
 }  // namespace weft::planning

@@ -31,7 +31,8 @@ std::string unsupported(const LoweringRules& rules, const Op& scan) {
   auto computed = [&](ValueId v) { return rules.target().computes(rules.program().type(v).dtype); };
   for (const Op& op : scan.regions[0].ops) {
     const Lowering lowering = rules.of(op);
-    if (!std::ranges::all_of(op.operands, computed) || !std::ranges::all_of(op.results, computed))
+    const bool is_product = lowering == Lowering::kFused && rules.tile(op);  // its weights need no machine code
+    if (!is_product && (!std::ranges::all_of(op.operands, computed) || !std::ranges::all_of(op.results, computed)))
       return fmt::format("{} on a type without machine code in a scan", info(op.code).name);
     if (op.code == OpCode::kScan) return "a scan in a scan";
     if (lowering == Lowering::kCall || lowering == Lowering::kControl)
