@@ -74,6 +74,11 @@ std::vector<ValueId> cell_step(Builder& body, Cell cell, const CellWeights& weig
   auto rounded = [&](ValueId v) { return products ? body.cast(body.cast(v, *products), body.type(v).dtype) : v; };
   ValueId from_x = rounded(affine(body, x, weights.w_ih, weights.s_ih, weights.b_ih));
   ValueId from_h = rounded(affine(body, state, weights.w_hh, weights.s_hh, weights.b_hh));
+  return cell_from_products(body, cell, from_x, from_h, carry, weights);
+}
+
+std::vector<ValueId> cell_from_products(Builder& body, Cell cell, ValueId from_x, ValueId from_h,
+                                        std::span<const ValueId> carry, const CellWeights& weights) {
   switch (cell) {
     case Cell::kGru:
       return gru_step(body, from_x, from_h, carry[0]);
