@@ -7,12 +7,15 @@ import contextlib
 import copy
 import gc
 import linecache
+import sys
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
 
 from weft.explanation._records import Excerpt
 
 Edit = Callable[[ast.Module], ast.Module | None]  #: None: it can't be done there
+Put = tuple[Any, str, Any]  #: where, by which name, what: in a module's names, a class or a closure's cell
 
 
 class Source:
@@ -29,7 +32,7 @@ class Source:
     def functions_at(self, line: int) -> list[FunctionType]:
         """Functions whose code covers the line, those with the fewest lines first."""
         found = []
-        for thing in gc.get_objects():
+        for thing in living():
             if type(thing) is FunctionType and thing.__code__.co_filename == self.file:
                 code = thing.__code__
                 # Dynamo's own, of the rest of a function; and those that it makes of a module's code.
@@ -69,6 +72,22 @@ class Source:
         return [(function, function.__code__.replace()) for function in functions.values()]
 
 
+def living() -> Iterator[Any]:
+    """Objects of this process, each once; those too that a program has frozen, as far as modules name them."""
+    seen = set()
+    for thing in gc.get_objects():
+        seen.add(id(thing))
+        yield thing
+    if not gc.get_freeze_count():
+        return
+    for module in list(sys.modules.values()):
+        for thing in list(vars(module).values()) if isinstance(module, ModuleType) else []:
+            for each in (thing, *(vars(thing).values() if issubclass(type(thing), type) else ())):
+                if id(each) not in seen:
+                    seen.add(id(each))
+                    yield each
+
+
 def _codes(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -100,6 +119,39 @@ def swapped(swaps: list[tuple[FunctionType, CodeType]]) -> Iterator[None]:
     finally:
         for function, code in own:
             function.__code__ = code
+
+
+_NOTHING = object()
+
+
+@contextlib.contextmanager
+def replaced(puts: list[Put]) -> Iterator[None]:
+    """The names stand for other things inside, and for their own again afterwards."""
+    own = [(place, name, _get(place, name)) for place, name, _ in puts]
+    try:
+        for place, name, value in puts:
+            _put(place, name, value)
+        yield
+    finally:
+        for place, name, value in reversed(own):
+            _put(place, name, value)
+
+
+def _get(place: Any, name: str) -> Any:
+    if isinstance(place, CellType):
+        return place.cell_contents
+    return (place if isinstance(place, dict) else vars(place)).get(name, _NOTHING)
+
+
+def _put(place: Any, name: str, value: Any) -> None:
+    if isinstance(place, CellType):
+        place.cell_contents = value
+    elif not isinstance(place, dict):
+        setattr(place, name, value)
+    elif value is _NOTHING:
+        place.pop(name, None)
+    else:
+        place[name] = value
 
 
 def excerpts(lines: list[tuple[str, int]], around: int = 3) -> list[Excerpt]:

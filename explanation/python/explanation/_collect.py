@@ -169,4 +169,9 @@ def _guards(payload: str) -> list[str]:
         reasons = payload
     lines = [str(reason).strip().splitlines() for reason in (reasons if isinstance(reasons, list) else [reasons])]
     guards = [re.sub(r"^\d+/\d+: ", "", line[0]) for line in lines if line]
-    return list(dict.fromkeys(re.sub(r"\s+#.*$", "", guard) for guard in guards))
+    return list(dict.fromkeys(_cut(re.sub(r"\s+#.*$", "", guard)) for guard in guards))
+
+
+def _cut(guard: str, most: int = 200) -> str:
+    """A value in a guard can be of any length: a string of bytes, a list."""
+    return guard if len(guard) <= most else f"{guard[:most]} ... ({len(guard)} characters)"

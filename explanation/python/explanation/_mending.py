@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import time
 import warnings
 from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
-from weft.explanation import _C, _reasons
-from weft.explanation._code import Source
+from weft.explanation import _C, _bridges, _reasons
+from weft.explanation._bridges import MISFIT, Bridge, Builder, ways_around
+from weft.explanation._code import Put, Source
 from weft.explanation._collect import BreakKey, Collected, collect, is_library, key_of, plain_name
 from weft.explanation._records import Break, Frame
 from weft.explanation._rewrites import Change, changed, changes_for
@@ -20,7 +22,7 @@ from weft.explanation._steps import Step, Variant, compiled, run_once, same
 from weft.explanation._watch import Watch, Watched
 
 _MOST_TOGETHER = 8  #: breaks that one after the other come to light behind one
-_MISFIT = "does not fit the line's form"
+_QUICK = 7  #: runs that say which of two ways is the faster
 
 
 @dataclasses.dataclass
@@ -33,12 +35,21 @@ class Mend:
     outcome: str
     swaps: list[tuple[FunctionType, CodeType]] = dataclasses.field(default_factory=list)
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    puts: list[Put] = dataclasses.field(default_factory=list)
     diff: str = ""
+    left: bool = False  #: what came to light behind it breaks the function still
 
     @property
     def title(self) -> str:
         """What it does, in words."""
         return "; ".join(dict.fromkeys(change.title for change in self.changes))
+
+    @property
+    def kind(self) -> str:
+        """An action's."""
+        if any(change.way and change.way != _bridges.UNMARKED for change in self.changes):
+            return "bridge"
+        return "rewrite" if any(change.edit or change.way for change in self.changes) else "setting"
 
 
 class Workshop:
@@ -49,6 +60,8 @@ class Workshop:
         self.breaks = breaks  #: all that are known; those that come to light are added
         self.reference: Any = None  #: what the step results in without torch.compile; None: not always the same
         self._sources: dict[str, Source] = {}
+        self._builder = Builder(step)
+        self._behind: dict[BreakKey, set[BreakKey]] = {}  #: what came to light in trials for a break
 
     def source(self, file: str) -> Source:
         """The file, read once."""
@@ -63,45 +76,87 @@ class Workshop:
         if is_library(target.file):
             return self._nothing(target, "the line is PyTorch's own")
         outcomes = []
-        for change in changes_for(target):
+        part: Mend | None = None
+        for change in _candidates(target):
             mend, reason = self._with_hidden([change], target)
-            if mend:
+            if mend and change.way == _bridges.DEVICE:
+                return self._faster(mend, target)
+            if mend and not mend.left:
                 return mend
+            part = part or mend
             outcomes.append(reason)
-        tried = [outcome for outcome in outcomes if not outcome.endswith(_MISFIT)]
+        if part:
+            return part
+        tried = [outcome for outcome in outcomes if not outcome.endswith(MISFIT)]
         return self._nothing(target, "; ".join(tried) or "no mechanical change fits the line")
+
+    def _faster(self, mend: Mend, target: Break) -> Mend:
+        """The loop on the device, or the one that is only left alone, by some runs of each."""
+        (change,) = (each for each in ways_around(target) if each.way == _bridges.BOUNDARY)
+        other, _ = self._with_hidden([change], target)
+        if other is None:
+            return mend
+        times: dict[int, list[float]] = {0: [], 1: []}
+        variants = [self._variant(each) for each in (mend, other)]
+        for turn in range(_QUICK + 2):
+            for index, variant in enumerate(variants):
+                begin = time.perf_counter()
+                run_once(variant, self.step)
+                if turn > 1:
+                    times[index].append(time.perf_counter() - begin)
+        return mend if min(times[0]) < min(times[1]) else other
+
+    def _variant(self, mend: Mend) -> Variant:
+        call = compiled(self.step, self.options, "eager")
+        return Variant("trial", call, mend.swaps, mend.settings, mend.puts)
 
     def _nothing(self, target: Break, outcome: str) -> Mend:
         return Mend([], {key_of(target)}, False, outcome)
 
     def _with_hidden(self, changes: list[Change], target: Break) -> tuple[Mend | None, str]:
         wanted = {key_of(target)}
+        behind = self._behind.setdefault(key_of(target), set())
+        tried, reason = self.trial(changes)
         while True:
-            tried, reason = self.trial(changes)
             if tried is None:
                 return None, reason
             mend, found = tried
             left = found.keys()
             if wanted & left:
                 return None, f"{changes[-1].title}: tried, and the break is still there"
-            fresh = [each for each in found.breaks if key_of(each) not in self.breaks]
+            fresh = [each for each in found.breaks if self._is_hidden(each) and not _is_bridge(each)]
             gone = {key for key, each in self.breaks.items() if not each.hidden and key not in left}
             if changes[-1].settings:
                 fresh += self._unbacked(target)
             for each in fresh:
-                each.id, each.hidden = len(self.breaks), True
-                self.breaks[key_of(each)] = each
-            mend.breaks = wanted | gone
+                if key_of(each) not in self.breaks:
+                    each.id, each.hidden = len(self.breaks), True
+                    self.breaks[key_of(each)] = each
+            behind |= {key_of(each) for each in fresh}
+            mend.breaks = wanted | gone | (behind - left)
             if changes[-1].settings:  # one setting for all of them
                 mend.breaks |= {key_of(each) for each in fresh if each.type == target.type}
+                mend.left = any(each.type != target.type for each in fresh)
                 return mend, ""
+            mend.left = bool(fresh)
             if not fresh or len(wanted) >= _MOST_TOGETHER:
                 return mend, ""
-            following = next((change for change in changes_for(fresh[0]) if change.edit), None)
-            if following is None:
+            hidden = key_of(fresh[0])
+            for following in _candidates(fresh[0]):
+                if following.settings or following.way in (_bridges.DEVICE, _bridges.BOUNDARY):
+                    continue  # a loop of its own is not what follows: it is instead of all that is in it
+                tried, reason = self.trial([*changes, following])
+                if tried and not {hidden} & tried[1].keys():
+                    wanted.add(hidden)
+                    changes = [*changes, following]
+                    break
+            else:
                 return mend, ""
-            wanted.add(key_of(fresh[0]))
-            changes = [*changes, following]
+
+    def _is_hidden(self, found: Break) -> bool:
+        """Whether it came to light behind another, now or in a trial before."""
+        known = self.breaks.get(key_of(found))
+        return known is None or known.hidden
 
     def _unbacked(self, target: Break) -> list[Break]:
         """Breaks of the target's kind that a setting mends before Dynamo could name them, as in a loop behind the
@@ -127,11 +182,11 @@ class Workshop:
     def trial(self, changes: list[Change]) -> tuple[tuple[Mend, Collected] | None, str]:
         """What Dynamo makes of the changed program; the reason if the change can't be made or changes results."""
         title = changes[-1].title
-        prepared = self.prepare(changes)
-        if prepared is None:
-            return None, f"{title}: {_MISFIT}"
-        mend = prepared
-        variant = Variant("trial", compiled(self.step, self.options, "eager"), mend.swaps, mend.settings)
+        try:
+            mend = self.prepare(changes)
+        except ValueError as misfit:
+            return None, f"{title}: {misfit}"
+        variant = self._variant(mend)
         events, subject = self.watch.events, self.watch.subject
         self.watch.events, self.watch.subject = [], self.number
         self.watch.last_graphs = []
@@ -157,20 +212,27 @@ class Workshop:
                 lines.setdefault(frame.file, set()).add(frame.line)
         return [pair for file, places in lines.items() for pair in self.source(file).copies(places)]
 
-    def prepare(self, changes: list[Change]) -> Mend | None:
-        """The changes as code and settings; None if one does not fit."""
+    def prepare(self, changes: list[Change]) -> Mend:
+        """The changes as code and settings.
+
+        Raises:
+            ValueError: one does not fit; the message says why.
+        """
         mend = Mend(changes, set(), True, "")
-        for file in dict.fromkeys(change.file for change in changes if change.edit):
+        for file in dict.fromkeys(change.file for change in changes if change.edit or change.way):
             source = self.source(file)
-            here = [change for change in changes if change.edit and change.file == file]
+            here = [change for change in changes if change.file == file and (change.edit or change.way)]
             # From the last line to the first: an edit may change how many statements stand before the others.
             here.sort(key=lambda change: -change.line)
-            tree = source.edited([change.edit for change in here if change.edit])
-            swaps = source.swaps(tree, [change.line for change in here]) if tree is not None else None
-            if tree is None or swaps is None:
-                return None
+            edits = [change for change in here if change.edit]
+            tree = source.edited([change.edit for change in edits if change.edit])
+            swaps = source.swaps(tree, [change.line for change in edits]) if tree is not None else None
+            if swaps is None:
+                raise ValueError(MISFIT)
             mend.swaps += swaps
-            mend.diff += difference(source, here)
+            bridges = {change: self._builder.bridge(change, source) for change in here if change.way}
+            mend.puts += [put for bridge in bridges.values() for put in bridge.puts]
+            mend.diff += difference(source, here, bridges)
         edited = {id(function) for function, _ in mend.swaps}
         mend.swaps += [pair for pair in self.copies() if id(pair[0]) not in edited]
         for change in changes:
@@ -180,20 +242,46 @@ class Workshop:
         return mend
 
 
-def difference(source: Source, changes: list[Change]) -> str:
+def _candidates(found: Break) -> list[Change]:
+    return [*changes_for(found), *ways_around(found)]
+
+
+def _is_bridge(found: Break) -> bool:
+    """The call of a function that was put there to be left alone."""
+    return "<function _region_" in found.context + found.explanation
+
+
+def difference(source: Source, changes: list[Change], bridges: dict[Change, Bridge] | None = None) -> str:
     """The changes as a unified diff: only the statements that change are written anew."""
     lines = source.text.splitlines()
-    new = list(lines)
-    for change in changes:  # the last first
-        assert source.tree is not None and change.edit is not None
-        tree = source.edited([change.edit])
+    parts: list[tuple[int, int, list[str]]] = []  # from, to, what stands there then
+    assert source.tree is not None
+    for change in changes:
+        bridge = (bridges or {}).get(change, Bridge())
+        if bridge.deleted:
+            parts.append((bridge.deleted[0] - 1, bridge.deleted[1], []))
+        if bridge.helper:
+            start = _top(source.tree, change.line)
+            parts.append((start, start, [*bridge.helper.splitlines(), "", ""]))
+        tree = source.edited([change.edit]) if change.edit else None
         region = changed(source.tree, tree) if tree is not None else None
-        if region is None:
-            continue
-        old, after = region
-        new[old[0].lineno - 1 : old[-1].end_lineno] = _written(lines, old, after)
+        if region is not None:
+            old, after = region
+            parts.append((old[0].lineno - 1, old[-1].end_lineno or 0, _written(lines, old, after)))
+    new = list(lines)
+    for first, last, text in sorted(parts, key=lambda part: -part[0]):
+        new[first:last] = text
     name = source.file
     return "".join(f"{line}\n" for line in difflib.unified_diff(lines, new, name, name, lineterm="", n=1))
+
+
+def _top(tree: ast.Module, line: int) -> int:
+    """How many lines stand before the statement of the module around the line, its decorators included."""
+    for node in tree.body:
+        if node.lineno <= line <= (node.end_lineno or node.lineno):
+            decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+            return min([node.lineno, *(each.lineno for each in decorators)]) - 1
+    return 0
 
 
 def _written(lines: list[str], old: list[ast.stmt], after: list[ast.stmt]) -> list[str]:

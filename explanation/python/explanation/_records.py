@@ -99,7 +99,7 @@ class Action:
     breaks: list[int]
     title: str
     change: str  #: a unified diff of the user's file, a line of settings, or words
-    kind: str  #: "rewrite", "setting", "advice", or "device" for a way around all breaks
+    kind: str  #: "rewrite", "setting", "bridge" for a way around a break, "device" for one around all, or "advice"
     tried: bool  #: applied to a copy and run
     outcome: str  #: what the trial showed, or why there was none
     gain: Measured | None = None  #: seconds per step

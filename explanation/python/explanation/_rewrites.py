@@ -20,6 +20,7 @@ class Change:
     line: int = 0  #: the line that the edit is about
     file: str = ""
     settings: tuple[tuple[str, Any], ...] = ()  #: of torch._dynamo.config
+    way: str = ""  #: around the break, one of _bridges.py's
 
 
 def changes_for(found: Break) -> list[Change]:

@@ -17,7 +17,7 @@ from torch import nn
 from torch._dynamo import config
 
 from weft.explanation import _C
-from weft.explanation._code import swapped
+from weft.explanation._code import Put, replaced, swapped
 from weft.explanation._records import Measured
 from weft.explanation._watch import CompiledGraph, GraphCall, Watch, tensors
 
@@ -72,6 +72,7 @@ class Variant:
     call: Callable[..., Any]
     swaps: list[tuple[FunctionType, CodeType]] = dataclasses.field(default_factory=list)
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    puts: list[Put] = dataclasses.field(default_factory=list)
     after: Callable[[], None] | None = None  #: what a step ends with, such as a sync
     step: Step | None = None  #: where it is not that of the others: its arguments are elsewhere
     graphs: list[CompiledGraph] = dataclasses.field(default_factory=list)
@@ -80,7 +81,7 @@ class Variant:
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """What is different about it holds inside."""
-        with swapped(self.swaps), config.patch(self.settings):
+        with swapped(self.swaps), replaced(self.puts), config.patch(self.settings):
             yield
 
     def measured(self) -> Measured | None:

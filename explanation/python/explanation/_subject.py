@@ -207,7 +207,7 @@ class Investigation:
         return variants
 
     def _variant(self, name: str, mend: Mend, step: Step, action: Action | None) -> Variant | None:
-        variant = Variant(name, compiled(step, self.watched.options), mend.swaps, mend.settings)
+        variant = Variant(name, compiled(step, self.watched.options), mend.swaps, mend.settings, mend.puts)
         try:
             found = self._compile(variant, step)
         except Exception as error:
@@ -223,15 +223,12 @@ class Investigation:
         return self._kernels[name][0] if self._kernels.get(name, (0, 0))[0] else None
 
     def _action(self, mend: Mend, found: Break) -> Action:
-        kind = "advice"
-        if mend.works:
-            kind = "rewrite" if any(change.edit for change in mend.changes) else "setting"
         action = Action(
             id=len(self.subject.actions),
             breaks=sorted(self.breaks[key].id for key in mend.breaks),
             title=mend.title if mend.works else _mending.as_advice(found),
             change=mend.diff,
-            kind=kind,
+            kind=mend.kind if mend.works else "advice",
             tried=mend.works,
             outcome=mend.outcome,
         )
