@@ -1,6 +1,6 @@
 """Single steps and short sequences: time of a call beside eager's, and beside the time that reading the weights takes.
 
-Usage: short_sequences.py [--threads 1 2] [--hidden 64 256 512 1024] [--steps 1 2 4 8] [--batch 1 2 4] [--kinds GRU LSTM]
+Usage: short_sequences.py [--threads 1 2] [--hidden 64 256 512] [--steps 1 2 4 8] [--batch 1 2 4] [--kinds GRU LSTM]
        [--training] [--dtype float32] [--rounds 15]
 
 Prints a row a case: microseconds of weft and of eager, eager over weft, and GB/s at which the weights' bytes, times
