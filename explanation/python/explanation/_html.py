@@ -167,11 +167,19 @@ def _cost(found: Break | None, most: float) -> str:
 def _recompile(again: Recompile) -> str:
     guards = "".join(f"<li><code>{text(guard)}</code></li>" for guard in again.guards)
     return (
-        f'<div class="card"><p class="change">{text(again.advice)}</p>'
+        f'<div class="card"><p class="change">{text(_advice(again))}</p>'
         f'<p class="quiet">{text(again.function)}, {text(os.path.basename(again.file))}:{again.line}: '
         f"{f'{again.times} times, ' if again.times > 1 else ''}"
-        f"{seconds(again.seconds)} to compile</p><ul>{guards}</ul></div>"
+        f"{seconds(again.seconds)} to compile</p><ul>{guards}</ul>"
+        f"{_diff(again.change) if again.change else ''}</div>"
     )
+
+
+def _advice(again: Recompile) -> str:
+    if again.tried:
+        gains = f"Saves {measured(again.saved)} of compiling, and {measured(again.gain)} a step"
+        return f"{gains} ({again.outcome})"
+    return f"{again.advice} ({again.outcome})" if again.outcome else again.advice
 
 
 def _graphs(subject: Subject) -> str:

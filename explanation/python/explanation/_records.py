@@ -89,6 +89,11 @@ class Recompile:
     times: int  #: how often, but for numbers in the guards
     seconds: float  #: that they took together
     advice: str
+    change: str = ""  #: a unified diff of the user's file, or words; empty where none was tried with success
+    tried: bool = False  #: compiled with the change, for the calls that the program made
+    outcome: str = ""  #: what the trial showed, or why there was none
+    saved: Measured | None = None  #: seconds of compiling, once
+    gain: Measured | None = None  #: seconds per step
 
 
 @dataclasses.dataclass

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch._inductor import metrics
 
-from weft.explanation import _C, _lazy, _mending, _stages
+from weft.explanation import _C, _lazy, _mending, _recompiling, _stages
 from weft.explanation._collect import BreakKey, Collected, collect, key_of
 from weft.explanation._mending import Mend, Workshop
 from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run, Subject
@@ -70,6 +70,16 @@ class Investigation:
                 reference = None
             variants = self._mended(step, reference)
             self._race(step, base, variants, reference)
+            self.progress(f"{self.subject.name}: compiling anew", 0.0)
+            _recompiling.measure(
+                self.subject,
+                self.watch,
+                self.watched,
+                step,
+                self.workshop(step).copies,
+                self.seconds / 2,
+                reference is not None,
+            )
 
     def workshop(self, step: Step) -> Workshop:
         """Where changes are tried."""

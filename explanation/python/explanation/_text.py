@@ -6,7 +6,7 @@ import os
 import shutil
 import textwrap
 
-from weft.explanation._records import Action, Break, Measured, Results, Subject
+from weft.explanation._records import Action, Break, Measured, Recompile, Results, Subject
 
 _CODES = {"bold": "1", "good": "32", "bad": "33", "quiet": "2"}
 
@@ -121,9 +121,19 @@ def _subject(out: _Writer, subject: Subject) -> None:
         out.put(f"compiled anew: {again.function} ({again.file}:{again.line}), {times}{seconds(again.seconds)}", 2)
         for guard in again.guards[:3]:
             out.put(guard, 6, "quiet")
-        out.put(again.advice, 6)
+        _recompile(out, again)
     for note in subject.notes:
         out.put(f"note: {note}", 2)
+
+
+def _recompile(out: _Writer, again: Recompile) -> None:
+    if not again.tried:
+        out.put(again.advice, 6)
+        if again.outcome:
+            out.put(f"not tried: {again.outcome}", 6, "quiet")
+        return
+    out.put(f"saves {measured(again.saved)} of compiling, and {measured(again.gain)} a step: {again.outcome}", 6)
+    out.code(again.change, 8)
 
 
 def _action(out: _Writer, rank: int, action: Action, subject: Subject) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import os
 import threading
 import time
@@ -15,9 +16,13 @@ import torch
 from torch._dynamo.output_graph import OutputGraph
 from torch._logging._internal import trace_log
 
+from weft.explanation._collect import is_library
 from weft.explanation._trace import Listener, TraceEvent
 
 _MOST_EVENTS = 200_000
+_MOST_KINDS = 6  #: of calls whose arguments are kept
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclasses.dataclass
@@ -47,7 +52,9 @@ class Watched:
     function: Callable[..., Any]
     options: dict[str, Any]
     calls: int = 0
-    arguments: tuple[tuple[Any, ...], dict[str, Any]] | None = None  #: of the last call
+    arguments: Arguments | None = None  #: of the last call
+    variety: dict[Any, Arguments] = dataclasses.field(default_factory=dict)  #: of the first call of each kind
+    place: tuple[str, int] = ("", 0)  #: from where it was called last
     grad: bool = False  #: whether a result of the last call wants a gradient
     seconds: list[float] = dataclasses.field(default_factory=list)
 
@@ -134,6 +141,9 @@ class Watch:
                 return compiled(*args, **kwargs)
             watched.calls += 1
             watched.arguments = (args, kwargs)
+            watched.place = _caller()
+            if len(watched.variety) < _MOST_KINDS:
+                watched.variety.setdefault(_kind(watched.arguments), watched.arguments)
             self.subject = watched.number
             begin = time.perf_counter()
             try:
@@ -173,6 +183,26 @@ class Watch:
             return result
 
         return run
+
+
+def _caller() -> tuple[str, int]:
+    """The innermost line of the user's."""
+    frame = inspect.currentframe()
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
+
+
+def _kind(arguments: Arguments) -> Any:
+    """What may make Dynamo compile anew."""
+
+    def of(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return tuple(leaf.shape), leaf.dtype, leaf.requires_grad
+        return leaf if isinstance(leaf, (bool, int, float, str)) else type(leaf)
+
+    leaves, spec = torch.utils._pytree.tree_flatten(arguments)
+    return str(spec), tuple(map(of, leaves))
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
