@@ -117,6 +117,9 @@ def _where(found: Break) -> str:
         details.append(f"{found.hits:g} a step")
     if found.bytes is not None:
         details.append(f"{size(found.bytes)} cross it")
+    if found.gap is not None:
+        backward = f", {seconds(found.backward_gap.median)} between backwards" if found.backward_gap else ""
+        details.append(f"{seconds(found.gap.median)} between graphs{backward}")
     if found.skips_frame:
         details.append("the whole function runs in Python")
     if found.hidden:
@@ -187,7 +190,7 @@ def _graphs(subject: Subject) -> str:
         f'<th class="{kind}">{name}</th>'
         for name, kind in (
             ("Graph", ""), ("Function", ""), ("Ops", "right"), ("Kernels", "right"), ("A step", "right"),
-            ("Time", "right"), ("Compiled in", "right"), ("Ended by", ""),
+            ("Time", "right"), ("Backward", "right"), ("Compiled in", "right"), ("Ended by", ""),
         )
     )  # fmt: skip
     rows = []
@@ -199,6 +202,8 @@ def _graphs(subject: Subject) -> str:
             f"<td class='right'>{'–' if graph.hits is None else f'{graph.hits:g}'}</td>"
             f"<td class='right' title='{measured(graph.seconds)}'>"
             f"{seconds(graph.seconds.median) if graph.seconds else '–'}</td>"
+            f"<td class='right' title='{measured(graph.backward_seconds)}'>"
+            f"{seconds(graph.backward_seconds.median) if graph.backward_seconds else '–'}</td>"
             f"<td class='right'>{seconds(graph.compile_seconds)}</td>"
             f"<td>{f'<code>{text(place(ended))}</code>' if ended else 'the end of the function'}</td></tr>"
         )

@@ -54,6 +54,7 @@ class Break:
     paths: list[list[Frame]]  #: the different ways by which the line was reached, outermost first
     hits: float | None = None  #: per step
     gap: Measured | None = None  #: time per step between the graph that it ended and the next one
+    backward_gap: Measured | None = None  #: the same between their backwards
     bytes: int | None = None  #: what the graph that it ended handed on, per step
     cost: Measured | None = None  #: seconds per step
     cost_kind: str = "unknown"  #: "measured" by mending it, "estimated" as the gap, "unknown"
@@ -76,6 +77,7 @@ class Graph:
     compile_seconds: float
     hits: float | None = None  #: per step
     seconds: Measured | None = None  #: per step
+    backward_seconds: Measured | None = None  #: of its backward, per step; None: there is none that is one graph
 
 
 @dataclasses.dataclass
@@ -142,6 +144,7 @@ class Event:
     end: float
     graph: int | None  #: None: between graphs
     broken_by: int | None
+    backward: bool = False  #: a graph's backward; between graphs: after one
 
 
 @dataclasses.dataclass

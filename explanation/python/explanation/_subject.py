@@ -137,14 +137,24 @@ class Investigation:
             )
         numbers = {id(graph): self._number(graph.compile_id) for graph in base.graphs}
         spans = [
-            [(n, call.begin, call.end) for call in calls if (n := numbers.get(id(call.graph))) is not None]
+            [
+                (n, call.begin, call.end, call.backward)
+                for call in calls
+                if (n := numbers.get(id(call.graph))) is not None
+            ]
             for _, _, calls in steps
         ]
         gaps = _C.gaps([(begin, end, inside) for (begin, end, _), inside in zip(steps, spans, strict=True)])
         for graph in self.subject.graphs:
-            runs = [sum(end - begin for number, begin, end in inside if number == graph.id) for inside in spans]
-            graph.seconds = Measured(*_C.median_interval(runs))
-            graph.hits = sum(number == graph.id for inside in spans for number, _, _ in inside) / len(steps)
+            for backward in (False, True):
+                own = [
+                    [end - begin for n, begin, end, b in inside if (n, b) == (graph.id, backward)] for inside in spans
+                ]
+                measured = Measured(*_C.median_interval([sum(times) for times in own]))
+                if not backward:
+                    graph.seconds, graph.hits = measured, sum(map(len, own)) / len(steps)
+                elif any(own):
+                    graph.backward_seconds = measured
         self._gaps(gaps, {id(call): numbers.get(id(call.graph)) for call in crossing}, crossing)
         middle = sorted(range(len(steps)), key=lambda i: steps[i][1] - steps[i][0])[len(steps) // 2]
         self.subject.timeline = self._events(steps[middle][0], steps[middle][1], spans[middle])
@@ -155,33 +165,39 @@ class Investigation:
 
     def _gaps(self, gaps: list[Any], numbers: dict[int, int | None], crossing: list[GraphCall]) -> None:
         graphs = self.subject.graphs
-        sums: dict[int, list[tuple[float, Measured]]] = {}
-        for after, hits, seconds in gaps:
-            ended_by = graphs[after].ended_by if after >= 0 else None
+        sums: dict[tuple[int, bool], list[tuple[float, Measured]]] = {}
+        for graph, backward, hits, seconds in gaps:
+            ended_by = graphs[graph].ended_by if graph >= 0 else None
             if ended_by is not None:
-                sums.setdefault(ended_by, []).append((hits, Measured(*seconds)))
+                sums.setdefault((ended_by, backward), []).append((hits, Measured(*seconds)))
         for found in self.subject.breaks:
-            if parts := sums.get(found.id):
+            if parts := sums.get((found.id, False)):
                 found.hits = sum(hits for hits, _ in parts)
-                found.gap = Measured(*(sum(getattr(m, name) for _, m in parts) for name in ("median", "low", "high")))
-                found.cost, found.cost_kind = found.gap, "estimated"
+                found.gap = found.cost = _sum([gap for _, gap in parts])
+                found.cost_kind = "estimated"
+            if found.gap and (parts := sums.get((found.id, True))):
+                found.backward_gap = _sum([gap for _, gap in parts])
+                found.cost = _sum([found.gap, found.backward_gap])
         for call in crossing:
+            if call.backward:
+                continue
             number = numbers[id(call)]
             ended_by = graphs[number].ended_by if number is not None else None
             if ended_by is not None:
                 found = self.subject.breaks[ended_by]
                 found.bytes = (found.bytes or 0) + call.bytes
 
-    def _events(self, begin: float, end: float, spans: list[tuple[int, float, float]]) -> list[Event]:
+    def _events(self, begin: float, end: float, spans: list[tuple[int, float, float, bool]]) -> list[Event]:
         events: list[Event] = []
-        reached, broken = begin, None
-        for number, first, last in spans:
+        reached, broken, behind = begin, None, False
+        for number, first, last, backward in spans:
             if first < reached:
                 continue
-            events.append(Event(reached - begin, first - begin, None, broken))
-            events.append(Event(first - begin, last - begin, number, None))
-            reached, broken = last, self.subject.graphs[number].ended_by
-        return [*events, Event(reached - begin, end - begin, None, broken)]
+            ended_by = self.subject.graphs[number].ended_by
+            events.append(Event(reached - begin, first - begin, None, ended_by if behind else broken, behind))
+            events.append(Event(first - begin, last - begin, number, None, backward))
+            reached, broken, behind = last, None if backward else ended_by, backward
+        return [*events, Event(reached - begin, end - begin, None, broken, behind)]
 
     # What mends it
 
@@ -328,6 +344,10 @@ class Investigation:
                 action.gain = known[0] if known else None
                 action.share = action.gain.median / whole.median if action.gain and whole else None
         self.subject.actions.sort(key=lambda action: -(action.gain.median if action.gain else 0.0))
+
+
+def _sum(parts: list[Measured]) -> Measured:
+    return Measured(*(sum(getattr(part, name) for part in parts) for name in ("median", "low", "high")))
 
 
 def _ends_with(way: list[Frame], path: list[Frame]) -> bool:

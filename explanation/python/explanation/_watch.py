@@ -42,6 +42,7 @@ class GraphCall:
     begin: float
     end: float
     bytes: int  #: of its results; -1 where that was not asked for
+    backward: bool = False
 
 
 @dataclasses.dataclass
@@ -180,9 +181,31 @@ class Watch:
             end = time.perf_counter()
             size = sum(leaf.nbytes for leaf in tensors(result)) if self.count_bytes else -1
             calls.append(GraphCall(graph, begin, end, size))
+            _time_backward(graph, result, calls)
             return result
 
         return run
+
+
+def _time_backward(graph: CompiledGraph, result: Any, calls: list[GraphCall]) -> None:
+    """AOTAutograd's graph is one node of autograd's; a graph that autograd follows op by op has none of its own."""
+    nodes = {node for leaf in tensors(result) if leaf.grad_fn for node in _and_next(leaf.grad_fn)}
+    for node in nodes:
+        if node.name() != "CompiledFunctionBackward":
+            continue
+        begins: list[float] = []
+        node.register_prehook(lambda gradients, begins=begins: begins.append(time.perf_counter()))
+
+        def done(inputs: Any, outputs: Any, begins: list[float] = begins) -> None:
+            end = time.perf_counter()
+            calls.append(GraphCall(graph, begins.pop(), end, -1, True))
+
+        node.register_hook(done)
+
+
+def _and_next(node: Any) -> list[Any]:
+    """A result that is a view of another is made one outside of the graph."""
+    return [node, *(following for following, _ in node.next_functions if following)]
 
 
 def _caller() -> tuple[str, int]:

@@ -13,6 +13,11 @@ from torch import nn
 
 import weft
 from weft.explanation import Report
+from weft.explanation._records import Results, Subject
+
+
+def explain_results(subject: Subject) -> Results:
+    return Results("weft explain", "", "", False, [subject], [])
 
 
 def explain(function: Any, *args: Any, **options: Any) -> Report:
@@ -92,6 +97,34 @@ def test_the_time_line_is_the_step(five: dict[str, Any]) -> None:
     assert graphs == [graph["id"] for graph in five["graphs"]] == [0, 1, 2, 3]
     ended = [five["breaks"][graph["ended_by"]]["line"] for graph in five["graphs"]]
     assert ended == [line for name in ("sleep", "item", "print", "branch") for line in line_of(SITES[name])]
+
+
+def test_backwards_stand_in_the_time_line_and_so_do_the_gaps_between_them() -> None:
+    linear = nn.Linear(4, 4)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(linear(x))
+        print("a")
+        y = torch.tanh(linear(y))
+        return y * 2
+
+    (subject,) = explain(step, torch.randn(8, 4), backend="aot_eager", train=True).results.subjects
+    (broken,) = subject.breaks
+    ran = [(event.graph, event.backward) for event in subject.timeline if event.graph is not None]
+    assert ran == [(0, False), (1, False), (1, True), (0, True)]
+    for before, after in itertools.pairwise(subject.timeline):
+        assert after.begin == before.end
+    lost = [(event.broken_by, event.backward) for event in subject.timeline if event.graph is None]
+    assert lost == [(None, False), (0, False), (None, False), (0, True), (None, True)]
+    assert all(graph.backward_seconds and graph.hits == 1 for graph in subject.graphs)
+    assert broken.gap and broken.backward_gap and broken.backward_gap.median > 0
+    kinds = [each for each in Report(explain_results(subject)).html().split('class="')[1:] if "<title>" in each[:200]]
+    assert sum(each.startswith("back") for each in kinds) == 2
+
+
+def test_without_aot_there_is_no_backward_that_is_one_graph() -> None:
+    (subject,) = explain(Plain(), torch.randn(8, 4), train=True).results.subjects
+    assert subject.graphs[0].seconds and subject.graphs[0].backward_seconds is None
 
 
 # Small ones
