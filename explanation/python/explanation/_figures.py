@@ -53,7 +53,8 @@ def time_line(subject: Subject) -> str:
     ]
     if back:
         key.insert(1, ("back", f"backwards of graphs, {seconds(back)}, {back / whole:.0%}"))
-        key[2] = ("gap", f"{key[2][1]}, of which {seconds(lost_back)} between backwards")
+        if lost_back:
+            key[2] = ("gap", f"{key[2][1]}, of which {seconds(lost_back)} between backwards")
     marks = "".join(f'<span><i style="background:var(--{name})"></i>{words}</span>' for name, words in key)
     return (
         f'<svg class="line" role="img" viewBox="0 0 {_WIDTH:g} 80" preserveAspectRatio="none">'

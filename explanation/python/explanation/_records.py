@@ -62,6 +62,26 @@ class Break:
 
 
 @dataclasses.dataclass
+class Hlo:
+    """What XLA makes of a graph or a program; a place in its code counts once, however often a loop runs it."""
+
+    operations: int | None  #: HLO operations after optimisation; None: it was not counted
+    fusions: int | None
+    kernels: int | None  #: fusions, and operations outside of them
+    note: str  #: why it was not counted, or what was
+
+
+@dataclasses.dataclass
+class Program:
+    """A program of Weft's in the graphs of the backend weft."""
+
+    id: int
+    ops: int  #: of Weft's language
+    calls: int  #: in the graphs
+    hlo: Hlo | None  #: None: jax is not installed
+
+
+@dataclasses.dataclass
 class Graph:
     """A graph of Dynamo's, and what the backend made of it."""
 
@@ -78,6 +98,7 @@ class Graph:
     hits: float | None = None  #: per step
     seconds: Measured | None = None  #: per step
     backward_seconds: Measured | None = None  #: of its backward, per step; None: there is none that is one graph
+    hlo: Hlo | None = None  #: None: not looked at
 
 
 @dataclasses.dataclass
@@ -119,7 +140,7 @@ class Action:
 class Stage:
     """How many pieces one way of compiling makes of a step."""
 
-    name: str  #: "FX", "AOT", "kernels", "weft", "lazy"
+    name: str  #: "FX", "AOT", "kernels", "weft", "lazy", "XLA" (kernels)
     count: int | None  #: pieces a step; None: not run
     why: str  #: why it differs from the stage before
 
@@ -170,6 +191,7 @@ class Subject:
     breaks: list[Break] = dataclasses.field(default_factory=list)
     recompiles: list[Recompile] = dataclasses.field(default_factory=list)
     actions: list[Action] = dataclasses.field(default_factory=list)
+    programs: list[Program] = dataclasses.field(default_factory=list)
     stages: list[Stage] = dataclasses.field(default_factory=list)
     runs: list[Run] = dataclasses.field(default_factory=list)
     timeline: list[Event] = dataclasses.field(default_factory=list)

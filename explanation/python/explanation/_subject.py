@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch._inductor import metrics
 
-from weft.explanation import _C, _lazy, _mending, _recompiling, _stages
+from weft.explanation import _C, _hlo, _lazy, _mending, _recompiling, _stages
 from weft.explanation._collect import BreakKey, Collected, collect, key_of
 from weft.explanation._mending import Mend, Workshop
 from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run, Subject
@@ -25,9 +25,12 @@ Progress = Callable[[str, float], None]
 class Investigation:
     """Fills in a Subject, part by part, so that what was found stays when it is interrupted."""
 
-    def __init__(self, watch: Watch, watched: Watched, seconds: float, rounds: int, progress: Progress) -> None:
+    def __init__(
+        self, watch: Watch, watched: Watched, seconds: float, rounds: int, hlo: bool, progress: Progress
+    ) -> None:
         self.watch, self.watched = watch, watched
         self.seconds, self.rounds, self.progress = seconds, rounds, progress
+        self.hlo, self.programs = hlo and _hlo.is_installed(), _hlo.Programs()
         self.subject = describe(watched)
         self.breaks: dict[BreakKey, Break] = {}
         self.by_graph: dict[str, Graph] = {}
@@ -80,6 +83,11 @@ class Investigation:
                 self.seconds / 2,
                 reference is not None,
             )
+            if self.hlo:
+                self.progress(f"{self.subject.name}: counting what XLA makes of it", 0.0)
+                _hlo.count(self.subject, base.graphs, self.programs, max(10.0, self.seconds))
+                for graph in base.graphs:
+                    graph.inputs = None
 
     def workshop(self, step: Step) -> Workshop:
         """Where changes are tried."""
@@ -91,7 +99,10 @@ class Investigation:
         self.progress(f"{self.subject.name}: compiling", 0.0)
         base = Variant("compiled", compiled(step, self.watched.options), self.workshop(step).copies())
         before = _stages.counters()
-        found = self._compile(base, step, runs=3)
+        self.watch.keep_graphs = self.hlo
+        with self.programs:
+            found = self._compile(base, step, runs=3)
+        self.watch.keep_graphs = False
         self.take(found)
         self.subject.graphs = found.graphs
         keys = list(self.breaks)

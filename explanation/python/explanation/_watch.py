@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -32,6 +33,7 @@ class CompiledGraph:
     compile_id: str
     subject: int
     module: torch.fx.GraphModule
+    inputs: tuple[Any, ...] | None = None  #: of its first call, if they were to be kept
 
 
 @dataclasses.dataclass
@@ -70,6 +72,7 @@ class Watch:
         self.watched: list[Watched] = []
         self.graph_calls: list[GraphCall] | None = None  #: a list while calls are recorded
         self.count_bytes = False
+        self.keep_graphs = False  #: with the inputs of their first calls
         self.children = 0  #: processes forked from this one
         self.last_graphs: list[CompiledGraph] = []
         self._process = os.getpid()
@@ -163,8 +166,10 @@ class Watch:
 
         @functools.wraps(original)
         def call_user_compiler(output: OutputGraph, module: torch.fx.GraphModule, *rest: Any, **named: Any) -> Any:
+            # A copy, since a backend may change the graph.
+            kept = torch.fx.GraphModule(module, copy.deepcopy(module.graph)) if self.keep_graphs else module
             compiled = original(output, module, *rest, **named)
-            graph = CompiledGraph(str(output.dynamo_compile_id), self.subject, module)
+            graph = CompiledGraph(str(output.dynamo_compile_id), self.subject, kept)
             self.last_graphs.append(graph)
             return self._timed(graph, compiled)
 
@@ -174,6 +179,8 @@ class Watch:
         @functools.wraps(compiled)
         def run(*args: Any) -> Any:
             calls = self.graph_calls
+            if self.keep_graphs and graph.inputs is None:
+                graph.inputs = args
             if calls is None:
                 return compiled(*args)
             begin = time.perf_counter()
