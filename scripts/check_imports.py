@@ -28,7 +28,7 @@ ARROWS: dict[str, set[str]] = {
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},
     "verification": {"_base", "nn", "formats"},
-    "explanation": {"_base", "_capture", "backend", "device"},
+    "explanation": {"_base", "_capture", "_stablehlo", "backend", "device"},
     "_command_line": {"_base", "_capture", "_stablehlo", "verification", "explanation"},
     "__main__": {"_command_line"},
 }

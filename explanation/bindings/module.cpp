@@ -33,7 +33,7 @@ py::dict dict_of(const explain::BreakText& text) {
   return result;
 }
 
-using Spans = std::vector<std::tuple<int, double, double>>;
+using Spans = std::vector<std::tuple<int, double, double, bool>>;
 
 py::list gaps(const std::vector<std::tuple<double, double, Spans>>& steps) {
   std::vector<explain::Step> read;
@@ -41,11 +41,11 @@ py::list gaps(const std::vector<std::tuple<double, double, Spans>>& steps) {
     explain::Step& step = read.emplace_back();
     step.begin = begin;
     step.end = end;
-    for (const auto& [graph, first, last] : spans) step.spans.push_back({graph, first, last});
+    for (const auto& [graph, first, last, backward] : spans) step.spans.push_back({graph, first, last, backward});
   }
   py::list result;
   for (const explain::Gap& gap : explain::gaps(read)) {
-    result.append(py::make_tuple(gap.after, gap.hits, tuple_of(gap.seconds)));
+    result.append(py::make_tuple(gap.graph, gap.backward, gap.hits, tuple_of(gap.seconds)));
   }
   return result;
 }

@@ -14,9 +14,11 @@ struct Followed {
   std::vector<double> seconds;  // by step
 };
 
-/// What goes to `after` of one step.
-void add(std::map<int, Followed>& found, int after, size_t step, size_t steps, double seconds) {
-  const auto [entry, fresh] = found.try_emplace(after);
+using Key = std::pair<int, bool>;  // graph, backward
+
+/// What goes to a gap of one step.
+void add(std::map<Key, Followed>& found, Key key, size_t step, size_t steps, double seconds) {
+  const auto [entry, fresh] = found.try_emplace(key);
   Followed& followed = entry->second;
   if (fresh) {
     followed.order = found.size();
@@ -30,26 +32,28 @@ void add(std::map<int, Followed>& found, int after, size_t step, size_t steps, d
 
 std::vector<Gap> gaps(const std::vector<Step>& steps) {
   check(!steps.empty(), "a time line of no steps");
-  std::map<int, Followed> found;
+  std::map<Key, Followed> found;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     double reached = step.begin;
-    int last = -1;
+    Key last{-1, false};
     for (const Span& span : step.spans) {
       check(span.begin >= step.begin && span.end <= step.end && span.begin <= span.end,
             "graph {} ran from {} to {}, outside its step from {} to {}", span.graph, span.begin, span.end, step.begin,
             step.end);
       if (span.begin < reached) continue;  // inside the one before
+      if (last.second && span.backward) last.first = span.graph;
       add(found, last, i, steps.size(), span.begin - reached);
       reached = span.end;
-      last = span.graph;
+      last = {span.backward ? -1 : span.graph, span.backward};
     }
     add(found, last, i, steps.size(), step.end - reached);
   }
   std::vector<std::pair<size_t, Gap>> ordered;
-  for (const auto& [after, followed] : found) {
+  for (const auto& [key, followed] : found) {
     ordered.push_back({followed.order,
-                       {after, followed.hits / static_cast<double>(steps.size()), median_interval(followed.seconds)}});
+                       {key.first, key.second, followed.hits / static_cast<double>(steps.size()),
+                        median_interval(followed.seconds)}});
   }
   std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Gap> result;

@@ -7,11 +7,12 @@
 
 namespace weft::explain {
 
-/// A run of a compiled graph: which, and when in seconds.
+/// A run of a compiled graph, or of its backward: which, and when in seconds.
 struct Span {
   int graph = 0;
   double begin = 0;
   double end = 0;
+  bool backward = false;
 };
 
 /// One step, with the graphs that ran in it in the order of their begin. Graphs inside another (a compiled function
@@ -22,14 +23,17 @@ struct Step {
   std::vector<Span> spans;
 };
 
-/// What follows a graph until the next one begins, or the step ends; `after` is -1 for what comes before the first.
+/// What follows a graph until the next one begins, or the step ends; `graph` is -1 for what comes before the first.
+/// Between two backwards it is the graph whose backward comes next: the break between the two ended that graph. After
+/// the last backward it is -1.
 struct Gap {
-  int after = -1;
-  double hits = 0;   ///< per step, the mean
-  Interval seconds;  ///< per step: the sum over its hits
+  int graph = -1;
+  bool backward = false;  ///< after a backward
+  double hits = 0;        ///< per step, the mean
+  Interval seconds;       ///< per step: the sum over its hits
 };
 
-/// The gaps of all steps by the graph that they follow, in the order in which these first ran. The sum of gaps and of
+/// The gaps of all steps by graph, in the order in which these first ran. The sum of gaps and of
 /// graphs is the step. Throws Error if there is no step, or a span is not inside its step.
 std::vector<Gap> gaps(const std::vector<Step>& steps);
 

@@ -53,6 +53,7 @@ class BackendStats:
 
 
 stats = BackendStats()
+watchers: list[Callable[[fx.Graph], None]] = []  #: told of each graph as it runs
 
 
 def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Compiled:
@@ -106,6 +107,8 @@ def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], 
     if capture:
         stats.regions += fuse_regions(graph)
     _count(graph)
+    for watcher in watchers:
+        watcher(graph)
     graph.set_codegen(_BoxedCodeGen())
     graph_module.recompile()
     forward = graph_module.forward

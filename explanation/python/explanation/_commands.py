@@ -83,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--train", action="store_true", help="a step has a backward (default: if the program's had)")
     parser.add_argument("--seconds", type=float, default=20.0, help="to measure each compiled function (20)")
     parser.add_argument("--rounds", type=int, default=40, help="turns of each variant at most (40)")
+    parser.add_argument(
+        "--no-hlo", action="store_true", help="don't count what XLA makes of graphs, as is done with jax"
+    )
     parser.add_argument("--format", choices=("text", "json", "html"), default="text", help="of the report")
     parser.add_argument("--output", metavar="FILE", help="write the report there, not to standard output")
     parser.add_argument("--fail-on", metavar="CONDITIONS", help="exit with 1 if one holds: breaks>0,cost>5%%")
@@ -100,7 +103,8 @@ def _program(parser: argparse.ArgumentParser, arguments: argparse.Namespace, run
     words = ["-m", *arguments.program] if arguments.module else arguments.program
     progress = Progress(not arguments.quiet and sys.stderr.isatty())
     try:
-        made = explain_program(words, run, arguments.train, arguments.seconds, arguments.rounds, progress)
+        hlo = not arguments.no_hlo
+        made = explain_program(words, run, arguments.train, arguments.seconds, arguments.rounds, hlo, progress)
     finally:
         progress.clear()
     return made, 130 if made.results.interrupted else 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from weft.explanation import _hlo
 from weft.explanation._code import excerpts
 from weft.explanation._collect import collect
 from weft.explanation._mending import as_advice
@@ -27,6 +28,7 @@ def explain(
     seconds: float = 20.0,
     rounds: int = 40,
     dynamic: bool | None = None,
+    hlo: bool = True,
     **kwargs: Any,
 ) -> Report:
     """What each graph break of `function(*args, **kwargs)` costs under `torch.compile`, and which to mend first.
@@ -35,7 +37,8 @@ def explain(
     numbers are afterwards what they were.
 
     backend: torch.compile's. train: a step is the call and the backward of the sum of its results. seconds: how long
-    variants are measured; rounds: how often at most each has its turn. dynamic: torch.compile's.
+    variants are measured; rounds: how often at most each has its turn. dynamic: torch.compile's. hlo: count what XLA
+    makes of the graphs, where the package jax is installed.
 
     Raises:
         ValueError: seconds or rounds are not positive.
@@ -52,10 +55,15 @@ def explain(
         subjects: list[Subject] = []
         interrupted = False
         try:
-            investigate(watch, watched, train, seconds, rounds, lambda words, part: None, subjects)
+            investigate(watch, watched, train, seconds, rounds, hlo, lambda words, part: None, subjects)
         except KeyboardInterrupt:
             interrupted = True
-    return report("weft.explain", subjects, [], interrupted)
+    return report("weft.explain", subjects, without_hlo(hlo), interrupted)
+
+
+def without_hlo(hlo: bool) -> list[str]:
+    """A note if what XLA makes of graphs should be counted and can't be."""
+    return [_hlo.NOT_INSTALLED] if hlo and not _hlo.is_installed() else []
 
 
 def uncompiled(function: Any) -> Any:
@@ -69,11 +77,12 @@ def investigate(
     train: bool,
     seconds: float,
     rounds: int,
+    hlo: bool,
     progress: Progress,
     subjects: list[Subject],
 ) -> None:
     """Adds the subject to the list at once, and what is found of it to the subject."""
-    work = Investigation(watch, watched, seconds, rounds, progress)
+    work = Investigation(watch, watched, seconds, rounds, hlo, progress)
     work.subject.train = train
     subjects.append(work.subject)
     work.take(collect(event for event in watch.events if event.subject == watched.number))

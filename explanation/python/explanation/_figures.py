@@ -26,29 +26,47 @@ def time_line(subject: Subject) -> str:
         left, width = _WIDTH * event.begin / whole, _WIDTH * (event.end - event.begin) / whole
         kind, top, height, words = "rest", 30, 20, "Python: entry, guards, return"
         if event.graph is not None:
-            kind, top, height = "graph", 10, 60
-            words = f"graph {event.graph}, {subject.graphs[event.graph].ops} ops"
+            kind, top, height = "back" if event.backward else "graph", 10, 60
+            words = f"{'backward of ' if event.backward else ''}graph {event.graph}"
+            words += "" if event.backward else f", {subject.graphs[event.graph].ops} ops"
         elif event.broken_by is not None:
             found = subject.breaks[event.broken_by]
-            kind, words = "gap", f"after the break at {place(found)}: {found.source}"
+            where = "between backwards, because of" if event.backward else "after"
+            kind, words = "gap", f"{where} the break at {place(found)}: {found.source}"
         title = f"<title>{_text(words)}: {seconds(event.end - event.begin)}</title>"
         parts.append(
             f'<rect class="{kind}" x="{left:.2f}" y="{top}" width="{max(width, 0.4):.2f}" height="{height}">'
             f"{title}</rect>"
         )
-    graphs = sum(event.end - event.begin for event in subject.timeline if event.graph is not None)
-    gaps = sum(event.end - event.begin for event in subject.timeline if event.broken_by is not None)
+    forward, back = (
+        sum(each.end - each.begin for each in subject.timeline if each.graph is not None and each.backward is backward)
+        for backward in (False, True)
+    )
+    gaps = [each for each in subject.timeline if each.broken_by is not None]
+    lost, lost_back = (
+        sum(each.end - each.begin for each in gaps if each.backward or not backward) for backward in (False, True)
+    )
     key = [
-        ("graph", f"graphs, {seconds(graphs)}, {graphs / whole:.0%}"),
-        ("gap", f"after breaks, {seconds(gaps)}, {gaps / whole:.0%}"),
-        ("rest", f"entry, guards and return{', backward' if subject.train else ''}, {seconds(whole - graphs - gaps)}"),
+        ("graph", f"graphs, {seconds(forward)}, {forward / whole:.0%}"),
+        ("gap", f"after breaks, {seconds(lost)}, {lost / whole:.0%}"),
+        ("rest", f"entry, guards and return{_rest(subject, back)}, {seconds(whole - forward - back - lost)}"),
     ]
+    if back:
+        key.insert(1, ("back", f"backwards of graphs, {seconds(back)}, {back / whole:.0%}"))
+        if lost_back:
+            key[2] = ("gap", f"{key[2][1]}, of which {seconds(lost_back)} between backwards")
     marks = "".join(f'<span><i style="background:var(--{name})"></i>{words}</span>' for name, words in key)
     return (
         f'<svg class="line" role="img" viewBox="0 0 {_WIDTH:g} 80" preserveAspectRatio="none">'
         f"<title>One step: graphs and gaps</title>{''.join(parts)}</svg>"
         f'<div class="scale"><span>0</span><span>{seconds(whole)}</span></div><div class="key">{marks}</div>'
     )
+
+
+def _rest(subject: Subject, back: float) -> str:
+    if not subject.train:
+        return ""
+    return ", the loss and what autograd does around graphs" if back else ", backward"
 
 
 def runs(subject: Subject) -> str:

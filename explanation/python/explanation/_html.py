@@ -6,7 +6,7 @@ import html
 import os
 
 from weft.explanation import _figures
-from weft.explanation._records import Action, Break, Excerpt, Measured, Recompile, Results, Subject
+from weft.explanation._records import Action, Break, Excerpt, Graph, Measured, Recompile, Results, Subject
 from weft.explanation._style import CSS
 from weft.explanation._text import headline, measured, place, printable, seconds, share_of, size
 
@@ -74,6 +74,7 @@ def _subject(subject: Subject) -> str:
         _section("Time between graphs and gain", _card(_figures.scatter(subject))),
         _section("Compiled anew", "\n".join(_recompile(again) for again in subject.recompiles)),
         _section("Graphs", _graphs(subject)) if subject.graphs else "",
+        _section("Programs of Weft's", _programs(subject)) if subject.programs else "",
         "</section>",
     ]
     return "\n".join(filter(None, parts))
@@ -117,6 +118,9 @@ def _where(found: Break) -> str:
         details.append(f"{found.hits:g} a step")
     if found.bytes is not None:
         details.append(f"{size(found.bytes)} cross it")
+    if found.gap is not None:
+        backward = f", {seconds(found.backward_gap.median)} between backwards" if found.backward_gap else ""
+        details.append(f"{seconds(found.gap.median)} between graphs{backward}")
     if found.skips_frame:
         details.append("the whole function runs in Python")
     if found.hidden:
@@ -182,12 +186,39 @@ def _advice(again: Recompile) -> str:
     return f"{again.advice} ({again.outcome})" if again.outcome else again.advice
 
 
+def _hlo(graph: Graph, subject: Subject) -> str:
+    """Two cells, if a graph of the subject has something to say."""
+    if not any(each.hlo for each in subject.graphs):
+        return ""
+    values = (graph.hlo.operations, graph.hlo.fusions) if graph.hlo else (None, None)
+    title = text(graph.hlo.note) if graph.hlo else ""
+    return "".join(f"<td class='right' title='{title}'>{'–' if value is None else value}</td>" for value in values)
+
+
+def _programs(subject: Subject) -> str:
+    rows = []
+    for program in subject.programs:
+        hlo = program.hlo
+        counts = f"{hlo.operations} HLO operations, {hlo.fusions} fusions, {hlo.kernels} kernels" if hlo else ""
+        if hlo and hlo.operations is None:
+            counts = hlo.note
+        rows.append(
+            f"<tr><td>{program.id}</td><td class='right'>{program.ops}</td><td class='right'>{program.calls}</td>"
+            f"<td>{text(counts)}</td></tr>"
+        )
+    head = "<th>Program</th><th class='right'>Ops</th><th class='right'>Calls</th><th>By XLA</th>"
+    body = "\n".join(rows)
+    return f'<div class="card scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
 def _graphs(subject: Subject) -> str:
     head = "".join(
         f'<th class="{kind}">{name}</th>'
         for name, kind in (
             ("Graph", ""), ("Function", ""), ("Ops", "right"), ("Kernels", "right"), ("A step", "right"),
-            ("Time", "right"), ("Compiled in", "right"), ("Ended by", ""),
+            ("Time", "right"), ("Backward", "right"),
+            *((("HLO ops", "right"), ("Fusions", "right")) if any(graph.hlo for graph in subject.graphs) else ()),
+            ("Compiled in", "right"), ("Ended by", ""),
         )
     )  # fmt: skip
     rows = []
@@ -199,7 +230,9 @@ def _graphs(subject: Subject) -> str:
             f"<td class='right'>{'–' if graph.hits is None else f'{graph.hits:g}'}</td>"
             f"<td class='right' title='{measured(graph.seconds)}'>"
             f"{seconds(graph.seconds.median) if graph.seconds else '–'}</td>"
-            f"<td class='right'>{seconds(graph.compile_seconds)}</td>"
+            f"<td class='right' title='{measured(graph.backward_seconds)}'>"
+            f"{seconds(graph.backward_seconds.median) if graph.backward_seconds else '–'}</td>"
+            f"{_hlo(graph, subject)}<td class='right'>{seconds(graph.compile_seconds)}</td>"
             f"<td>{f'<code>{text(place(ended))}</code>' if ended else 'the end of the function'}</td></tr>"
         )
     body = "\n".join(rows)

@@ -54,10 +54,31 @@ class Break:
     paths: list[list[Frame]]  #: the different ways by which the line was reached, outermost first
     hits: float | None = None  #: per step
     gap: Measured | None = None  #: time per step between the graph that it ended and the next one
+    backward_gap: Measured | None = None  #: the same between their backwards
     bytes: int | None = None  #: what the graph that it ended handed on, per step
     cost: Measured | None = None  #: seconds per step
     cost_kind: str = "unknown"  #: "measured" by mending it, "estimated" as the gap, "unknown"
     shared_with: list[int] = dataclasses.field(default_factory=list)  #: breaks that cost's change mends too
+
+
+@dataclasses.dataclass
+class Hlo:
+    """What XLA makes of a graph or a program; a place in its code counts once, however often a loop runs it."""
+
+    operations: int | None  #: HLO operations after optimisation; None: it was not counted
+    fusions: int | None
+    kernels: int | None  #: fusions, and operations outside of them
+    note: str  #: why it was not counted, or what was
+
+
+@dataclasses.dataclass
+class Program:
+    """A program of Weft's in the graphs of the backend weft."""
+
+    id: int
+    ops: int  #: of Weft's language
+    calls: int  #: in the graphs
+    hlo: Hlo | None  #: None: jax is not installed
 
 
 @dataclasses.dataclass
@@ -76,6 +97,8 @@ class Graph:
     compile_seconds: float
     hits: float | None = None  #: per step
     seconds: Measured | None = None  #: per step
+    backward_seconds: Measured | None = None  #: of its backward, per step; None: there is none that is one graph
+    hlo: Hlo | None = None  #: None: not looked at
 
 
 @dataclasses.dataclass
@@ -117,7 +140,7 @@ class Action:
 class Stage:
     """How many pieces one way of compiling makes of a step."""
 
-    name: str  #: "FX", "AOT", "kernels", "weft", "lazy"
+    name: str  #: "FX", "AOT", "kernels", "weft", "lazy", "XLA" (kernels)
     count: int | None  #: pieces a step; None: not run
     why: str  #: why it differs from the stage before
 
@@ -142,6 +165,7 @@ class Event:
     end: float
     graph: int | None  #: None: between graphs
     broken_by: int | None
+    backward: bool = False  #: a graph's backward; between graphs: after one
 
 
 @dataclasses.dataclass
@@ -167,6 +191,7 @@ class Subject:
     breaks: list[Break] = dataclasses.field(default_factory=list)
     recompiles: list[Recompile] = dataclasses.field(default_factory=list)
     actions: list[Action] = dataclasses.field(default_factory=list)
+    programs: list[Program] = dataclasses.field(default_factory=list)
     stages: list[Stage] = dataclasses.field(default_factory=list)
     runs: list[Run] = dataclasses.field(default_factory=list)
     timeline: list[Event] = dataclasses.field(default_factory=list)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from weft.explanation._collect import collect
-from weft.explanation._explain import investigate, report
+from weft.explanation._explain import investigate, report, without_hlo
 from weft.explanation._records import Subject
 from weft.explanation._report import Report
 from weft.explanation._subject import Progress, describe
@@ -27,13 +27,15 @@ class Failed(Exception):
         self.status = status
 
 
-def explain_program(words: list[str], run: Run, train: bool, seconds: float, rounds: int, progress: Progress) -> Report:
+def explain_program(
+    words: list[str], run: Run, train: bool, seconds: float, rounds: int, hlo: bool, progress: Progress
+) -> Report:
     """The report of a program; Ctrl-C ends what is going on and gives what is there.
 
     Raises:
         Failed: the program failed, or compiled nothing here.
     """
-    notes: list[str] = []
+    notes: list[str] = without_hlo(hlo)
     subjects: list[Subject] = []
     forks = _Forks()
     interrupted = False
@@ -50,7 +52,7 @@ def explain_program(words: list[str], run: Run, train: bool, seconds: float, rou
             notes.append("something was compiled outside of a call of torch.compile's functions; it is not measured")
         try:
             for each in called[:_MOST_SUBJECTS] if not interrupted else []:
-                _look_at(watch, each, train or each.grad, seconds, rounds, progress, subjects)
+                _look_at(watch, each, train or each.grad, seconds, rounds, hlo, progress, subjects)
         except KeyboardInterrupt:
             interrupted = True
         for each in called[len(subjects) :]:
@@ -86,10 +88,17 @@ def _nothing(words: list[str], uses_compile: bool, forks: int) -> None:
 
 
 def _look_at(
-    watch: Watch, each: Watched, train: bool, seconds: float, rounds: int, progress: Progress, subjects: list[Subject]
+    watch: Watch,
+    each: Watched,
+    train: bool,
+    seconds: float,
+    rounds: int,
+    hlo: bool,
+    progress: Progress,
+    subjects: list[Subject],
 ) -> None:
     try:
-        investigate(watch, each, train, seconds, rounds, progress, subjects)
+        investigate(watch, each, train, seconds, rounds, hlo, progress, subjects)
     except KeyboardInterrupt:
         raise
     except Exception as error:  # of a step that can't be run again

@@ -4,12 +4,14 @@
 LIGHT = {
     "page": "#faf9f6", "card": "#ffffff", "ink": "#1d1c1a", "quiet": "#65615a", "edge": "#e2ded6", "code": "#f3f1ec",
     "grid": "#e9e6df", "bad": "#a83800", "bad-back": "#fdeee3", "good": "#00578f", "good-back": "#e5f1fa",
-    "graph": "#0072b2", "gap": "#d55e00", "rest": "#b8b2a6", "added": "#e3f4e5", "removed": "#fbe6e3",
+    "graph": "#0072b2", "gap": "#d55e00", "rest": "#b8b2a6", "back": "#56b4e9", "added": "#e3f4e5",
+    "removed": "#fbe6e3",
 }  # fmt: skip
 DARK = {
     "page": "#161513", "card": "#1f1e1b", "ink": "#eceae4", "quiet": "#a39e94", "edge": "#36332e", "code": "#292723",
     "grid": "#302e29", "bad": "#ffa06b", "bad-back": "#38231a", "good": "#7cc4f5", "good-back": "#162c3d",
-    "graph": "#62bdf0", "gap": "#ff8c42", "rest": "#6d675e", "added": "#1d3322", "removed": "#3d211d",
+    "graph": "#62bdf0", "gap": "#ff8c42", "rest": "#6d675e", "back": "#2b7cb0", "added": "#1d3322",
+    "removed": "#3d211d",
 }  # fmt: skip
 
 
@@ -63,7 +65,7 @@ th.right,td.right{text-align:right;white-space:nowrap}
 .bars svg{width:100%;height:1.5rem;display:block}
 .bars .why{grid-column:2/4;color:var(--quiet);font-size:.86rem;margin:-.35rem 0 .35rem}
 svg{overflow:visible}
-.graph{fill:var(--graph)}.gap{fill:var(--gap)}.rest{fill:var(--rest)}
+.graph{fill:var(--graph)}.gap{fill:var(--gap)}.rest{fill:var(--rest)}.back{fill:var(--back)}
 .range{stroke:var(--ink);stroke-width:1.5;vector-effect:non-scaling-stroke;fill:none}
 .line{width:100%;height:5.2rem;display:block}
 .key{display:flex;flex-wrap:wrap;gap:.2rem 1.3rem;font-size:.86rem;color:var(--quiet);margin-top:.5rem}

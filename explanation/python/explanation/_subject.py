@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch._inductor import metrics
 
-from weft.explanation import _C, _lazy, _mending, _recompiling, _stages
+from weft.explanation import _C, _hlo, _lazy, _mending, _recompiling, _stages
 from weft.explanation._collect import BreakKey, Collected, collect, key_of
 from weft.explanation._mending import Mend, Workshop
 from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run, Subject
@@ -25,9 +25,12 @@ Progress = Callable[[str, float], None]
 class Investigation:
     """Fills in a Subject, part by part, so that what was found stays when it is interrupted."""
 
-    def __init__(self, watch: Watch, watched: Watched, seconds: float, rounds: int, progress: Progress) -> None:
+    def __init__(
+        self, watch: Watch, watched: Watched, seconds: float, rounds: int, hlo: bool, progress: Progress
+    ) -> None:
         self.watch, self.watched = watch, watched
         self.seconds, self.rounds, self.progress = seconds, rounds, progress
+        self.hlo, self.programs = hlo and _hlo.is_installed(), _hlo.Programs()
         self.subject = describe(watched)
         self.breaks: dict[BreakKey, Break] = {}
         self.by_graph: dict[str, Graph] = {}
@@ -80,6 +83,11 @@ class Investigation:
                 self.seconds / 2,
                 reference is not None,
             )
+            if self.hlo:
+                self.progress(f"{self.subject.name}: counting what XLA makes of it", 0.0)
+                _hlo.count(self.subject, base.graphs, self.programs, max(10.0, self.seconds))
+                for graph in base.graphs:
+                    graph.inputs = None
 
     def workshop(self, step: Step) -> Workshop:
         """Where changes are tried."""
@@ -91,7 +99,10 @@ class Investigation:
         self.progress(f"{self.subject.name}: compiling", 0.0)
         base = Variant("compiled", compiled(step, self.watched.options), self.workshop(step).copies())
         before = _stages.counters()
-        found = self._compile(base, step, runs=3)
+        self.watch.keep_graphs = self.hlo
+        with self.programs:
+            found = self._compile(base, step, runs=3)
+        self.watch.keep_graphs = False
         self.take(found)
         self.subject.graphs = found.graphs
         keys = list(self.breaks)
@@ -137,14 +148,24 @@ class Investigation:
             )
         numbers = {id(graph): self._number(graph.compile_id) for graph in base.graphs}
         spans = [
-            [(n, call.begin, call.end) for call in calls if (n := numbers.get(id(call.graph))) is not None]
+            [
+                (n, call.begin, call.end, call.backward)
+                for call in calls
+                if (n := numbers.get(id(call.graph))) is not None
+            ]
             for _, _, calls in steps
         ]
         gaps = _C.gaps([(begin, end, inside) for (begin, end, _), inside in zip(steps, spans, strict=True)])
         for graph in self.subject.graphs:
-            runs = [sum(end - begin for number, begin, end in inside if number == graph.id) for inside in spans]
-            graph.seconds = Measured(*_C.median_interval(runs))
-            graph.hits = sum(number == graph.id for inside in spans for number, _, _ in inside) / len(steps)
+            for backward in (False, True):
+                own = [
+                    [end - begin for n, begin, end, b in inside if (n, b) == (graph.id, backward)] for inside in spans
+                ]
+                measured = Measured(*_C.median_interval([sum(times) for times in own]))
+                if not backward:
+                    graph.seconds, graph.hits = measured, sum(map(len, own)) / len(steps)
+                elif any(own):
+                    graph.backward_seconds = measured
         self._gaps(gaps, {id(call): numbers.get(id(call.graph)) for call in crossing}, crossing)
         middle = sorted(range(len(steps)), key=lambda i: steps[i][1] - steps[i][0])[len(steps) // 2]
         self.subject.timeline = self._events(steps[middle][0], steps[middle][1], spans[middle])
@@ -155,33 +176,39 @@ class Investigation:
 
     def _gaps(self, gaps: list[Any], numbers: dict[int, int | None], crossing: list[GraphCall]) -> None:
         graphs = self.subject.graphs
-        sums: dict[int, list[tuple[float, Measured]]] = {}
-        for after, hits, seconds in gaps:
-            ended_by = graphs[after].ended_by if after >= 0 else None
+        sums: dict[tuple[int, bool], list[tuple[float, Measured]]] = {}
+        for graph, backward, hits, seconds in gaps:
+            ended_by = graphs[graph].ended_by if graph >= 0 else None
             if ended_by is not None:
-                sums.setdefault(ended_by, []).append((hits, Measured(*seconds)))
+                sums.setdefault((ended_by, backward), []).append((hits, Measured(*seconds)))
         for found in self.subject.breaks:
-            if parts := sums.get(found.id):
+            if parts := sums.get((found.id, False)):
                 found.hits = sum(hits for hits, _ in parts)
-                found.gap = Measured(*(sum(getattr(m, name) for _, m in parts) for name in ("median", "low", "high")))
-                found.cost, found.cost_kind = found.gap, "estimated"
+                found.gap = found.cost = _sum([gap for _, gap in parts])
+                found.cost_kind = "estimated"
+            if found.gap and (parts := sums.get((found.id, True))):
+                found.backward_gap = _sum([gap for _, gap in parts])
+                found.cost = _sum([found.gap, found.backward_gap])
         for call in crossing:
+            if call.backward:
+                continue
             number = numbers[id(call)]
             ended_by = graphs[number].ended_by if number is not None else None
             if ended_by is not None:
                 found = self.subject.breaks[ended_by]
                 found.bytes = (found.bytes or 0) + call.bytes
 
-    def _events(self, begin: float, end: float, spans: list[tuple[int, float, float]]) -> list[Event]:
+    def _events(self, begin: float, end: float, spans: list[tuple[int, float, float, bool]]) -> list[Event]:
         events: list[Event] = []
-        reached, broken = begin, None
-        for number, first, last in spans:
+        reached, broken, behind = begin, None, False
+        for number, first, last, backward in spans:
             if first < reached:
                 continue
-            events.append(Event(reached - begin, first - begin, None, broken))
-            events.append(Event(first - begin, last - begin, number, None))
-            reached, broken = last, self.subject.graphs[number].ended_by
-        return [*events, Event(reached - begin, end - begin, None, broken)]
+            ended_by = self.subject.graphs[number].ended_by
+            events.append(Event(reached - begin, first - begin, None, ended_by if behind else broken, behind))
+            events.append(Event(first - begin, last - begin, number, None, backward))
+            reached, broken, behind = last, None if backward else ended_by, backward
+        return [*events, Event(reached - begin, end - begin, None, broken, behind)]
 
     # What mends it
 
@@ -328,6 +355,10 @@ class Investigation:
                 action.gain = known[0] if known else None
                 action.share = action.gain.median / whole.median if action.gain and whole else None
         self.subject.actions.sort(key=lambda action: -(action.gain.median if action.gain else 0.0))
+
+
+def _sum(parts: list[Measured]) -> Measured:
+    return Measured(*(sum(getattr(part, name) for part in parts) for name in ("median", "low", "high")))
 
 
 def _ends_with(way: list[Frame], path: list[Frame]) -> bool:

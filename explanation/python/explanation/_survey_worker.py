@@ -37,7 +37,7 @@ def main(words: list[str]) -> int:
         torch._dynamo.reset()
         try:
             more = explain(
-                model, *args, **kwargs, **(options | {"backend": "weft", "seconds": 0.1, "rounds": 3})
+                model, *args, **kwargs, **(options | {"backend": "weft", "seconds": 0.1, "rounds": 3, "hlo": False})
             ).results
         except Exception:  # the row says what there is
             more = None

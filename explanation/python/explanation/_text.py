@@ -111,6 +111,9 @@ def _subject(out: _Writer, subject: Subject) -> None:
     counts = [f"{stage.name} {stage.count}" for stage in subject.stages if stage.count is not None]
     if counts:
         out.put("graphs: " + ", ".join(counts), 2)
+    for stage in subject.stages:
+        if stage.name == "XLA":
+            out.put(f"XLA: {stage.why}", 2, "quiet")
     if subject.actions:
         out.put()
         out.put("What to do, the most first:", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -32,6 +33,7 @@ class CompiledGraph:
     compile_id: str
     subject: int
     module: torch.fx.GraphModule
+    inputs: tuple[Any, ...] | None = None  #: of its first call, if they were to be kept
 
 
 @dataclasses.dataclass
@@ -42,6 +44,7 @@ class GraphCall:
     begin: float
     end: float
     bytes: int  #: of its results; -1 where that was not asked for
+    backward: bool = False
 
 
 @dataclasses.dataclass
@@ -69,6 +72,7 @@ class Watch:
         self.watched: list[Watched] = []
         self.graph_calls: list[GraphCall] | None = None  #: a list while calls are recorded
         self.count_bytes = False
+        self.keep_graphs = False  #: with the inputs of their first calls
         self.children = 0  #: processes forked from this one
         self.last_graphs: list[CompiledGraph] = []
         self._process = os.getpid()
@@ -162,8 +166,10 @@ class Watch:
 
         @functools.wraps(original)
         def call_user_compiler(output: OutputGraph, module: torch.fx.GraphModule, *rest: Any, **named: Any) -> Any:
+            # A copy, since a backend may change the graph.
+            kept = torch.fx.GraphModule(module, copy.deepcopy(module.graph)) if self.keep_graphs else module
             compiled = original(output, module, *rest, **named)
-            graph = CompiledGraph(str(output.dynamo_compile_id), self.subject, module)
+            graph = CompiledGraph(str(output.dynamo_compile_id), self.subject, kept)
             self.last_graphs.append(graph)
             return self._timed(graph, compiled)
 
@@ -173,6 +179,8 @@ class Watch:
         @functools.wraps(compiled)
         def run(*args: Any) -> Any:
             calls = self.graph_calls
+            if self.keep_graphs and graph.inputs is None:
+                graph.inputs = args
             if calls is None:
                 return compiled(*args)
             begin = time.perf_counter()
@@ -180,9 +188,31 @@ class Watch:
             end = time.perf_counter()
             size = sum(leaf.nbytes for leaf in tensors(result)) if self.count_bytes else -1
             calls.append(GraphCall(graph, begin, end, size))
+            _time_backward(graph, result, calls)
             return result
 
         return run
+
+
+def _time_backward(graph: CompiledGraph, result: Any, calls: list[GraphCall]) -> None:
+    """AOTAutograd's graph is one node of autograd's; a graph that autograd follows op by op has none of its own."""
+    nodes = {node for leaf in tensors(result) if leaf.grad_fn for node in _and_next(leaf.grad_fn)}
+    for node in nodes:
+        if node.name() != "CompiledFunctionBackward":
+            continue
+        begins: list[float] = []
+        node.register_prehook(lambda gradients, begins=begins: begins.append(time.perf_counter()))
+
+        def done(inputs: Any, outputs: Any, begins: list[float] = begins) -> None:
+            end = time.perf_counter()
+            calls.append(GraphCall(graph, begins.pop(), end, -1, True))
+
+        node.register_hook(done)
+
+
+def _and_next(node: Any) -> list[Any]:
+    """A result that is a view of another is made one outside of the graph."""
+    return [node, *(following for following, _ in node.next_functions if following)]
 
 
 def _caller() -> tuple[str, int]:

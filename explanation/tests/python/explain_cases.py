@@ -47,8 +47,8 @@ def weft_explain(*words: str | Path, folder: Path = HERE) -> subprocess.Complete
 
 
 def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) -> tuple[int, str, str]:
-    """Exit status, output and errors of the command, without the seconds that a process needs to begin. Without capsys
-    nothing is captured."""
+    """Exit status, output and errors of the command, without the seconds that a process needs to begin, nor those of
+    XLA. Without capsys nothing is captured."""
     argv = list(sys.argv)
 
     def run(program: list[str]) -> None:
@@ -58,7 +58,7 @@ def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) ->
     if capsys:
         capsys.readouterr()
     try:
-        status = main([str(word) for word in words], run)
+        status = main(["--no-hlo", *map(str, words)], run)
     finally:
         sys.argv[:] = argv
     out, err = capsys.readouterr() if capsys else ("", "")

@@ -18,7 +18,9 @@ from weft.explanation._regions import region_at
 
 def explain(function: Any, *args: Any, **options: Any) -> Subject:
     """Quickly, since nothing here is about times."""
-    results = weft.explain(function, *args, **{"backend": "eager", "seconds": 0.2, "rounds": 3} | options).results
+    results = weft.explain(
+        function, *args, **{"backend": "eager", "seconds": 0.2, "rounds": 3, "hlo": False} | options
+    ).results
     return results.subjects[0]
 
 

@@ -12,12 +12,17 @@ from explain_cases import HERE, weft_explain
 from torch import nn
 
 import weft
-from weft.explanation import Report
+from weft.explanation import Report, _hlo
+from weft.explanation._records import Results, Subject
+
+
+def explain_results(subject: Subject) -> Results:
+    return Results("weft explain", "", "", False, [subject], [])
 
 
 def explain(function: Any, *args: Any, **options: Any) -> Report:
     """Quickly, since nothing here is about times."""
-    return weft.explain(function, *args, **{"backend": "eager", "seconds": 0.2, "rounds": 3} | options)
+    return weft.explain(function, *args, **{"backend": "eager", "seconds": 0.2, "rounds": 3, "hlo": False} | options)
 
 
 # The program with five breaks
@@ -26,7 +31,7 @@ def explain(function: Any, *args: Any, **options: Any) -> Report:
 @pytest.fixture(scope="module")
 def five(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("five") / "report.json"
-    done = weft_explain("--seconds", "3", "--format", "json", "--output", file, "five_breaks.py", "eager")
+    done = weft_explain("--no-hlo", "--seconds", "3", "--format", "json", "--output", file, "five_breaks.py", "eager")
     assert done.returncode == 0, done.stderr
     (subject,) = json.loads(file.read_text())["subjects"]
     return subject
@@ -94,6 +99,34 @@ def test_the_time_line_is_the_step(five: dict[str, Any]) -> None:
     assert ended == [line for name in ("sleep", "item", "print", "branch") for line in line_of(SITES[name])]
 
 
+def test_backwards_stand_in_the_time_line_and_so_do_the_gaps_between_them() -> None:
+    linear = nn.Linear(4, 4)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(linear(x))
+        print("a")
+        y = torch.tanh(linear(y))
+        return y * 2
+
+    (subject,) = explain(step, torch.randn(8, 4), backend="aot_eager", train=True).results.subjects
+    (broken,) = subject.breaks
+    ran = [(event.graph, event.backward) for event in subject.timeline if event.graph is not None]
+    assert ran == [(0, False), (1, False), (1, True), (0, True)]
+    for before, after in itertools.pairwise(subject.timeline):
+        assert after.begin == before.end
+    lost = [(event.broken_by, event.backward) for event in subject.timeline if event.graph is None]
+    assert lost == [(None, False), (0, False), (None, False), (0, True), (None, True)]
+    assert all(graph.backward_seconds and graph.hits == 1 for graph in subject.graphs)
+    assert broken.gap and broken.backward_gap and broken.backward_gap.median > 0
+    kinds = [each for each in Report(explain_results(subject)).html().split('class="')[1:] if "<title>" in each[:200]]
+    assert sum(each.startswith("back") for each in kinds) == 2
+
+
+def test_without_aot_there_is_no_backward_that_is_one_graph() -> None:
+    (subject,) = explain(Plain(), torch.randn(8, 4), train=True).results.subjects
+    assert subject.graphs[0].seconds and subject.graphs[0].backward_seconds is None
+
+
 # Small ones
 
 
@@ -158,6 +191,34 @@ def test_a_step_that_is_compiled_anew_each_time_is_said_to_be() -> None:
         (subject,) = explain(step, torch.ones(3)).results.subjects
     assert any("the step does not settle" in note for note in subject.notes), subject.notes
     assert subject.recompiles and all("seen" in again.guards[0] for again in subject.recompiles)
+
+
+def test_what_xla_makes_of_graphs_and_programs_stands_beside_them() -> None:
+    pytest.importorskip("jax")
+    model, x = nn.GRU(4, 8), torch.randn(5, 2, 4)
+    with torch.no_grad():
+        (subject,) = explain(model, x, backend="weft", hlo=True).results.subjects
+        counts = weft.stablehlo(model, x).count()
+    (graph,), (program,) = subject.graphs, subject.programs
+    assert graph.hlo and (graph.hlo.operations, graph.hlo.fusions) == (counts.total, counts.fusions)
+    assert program.calls == 1 and program.hlo and program.hlo.operations and program.ops > 1
+    (stage,) = [stage for stage in subject.stages if stage.name == "XLA"]
+    assert stage.count == counts.kernels and f"1 of 1 graphs: {counts.total} HLO operations" in stage.why
+
+
+def test_a_graph_that_is_no_stablehlo_says_which_operator() -> None:
+    pytest.importorskip("jax")
+    (subject,) = explain(torch.linalg.svdvals, torch.eye(3), hlo=True).results.subjects
+    (hlo,) = [graph.hlo for graph in subject.graphs]
+    assert hlo and hlo.operations is None and "svd" in hlo.note
+    assert [(stage.count, "svd" in stage.why) for stage in subject.stages if stage.name == "XLA"] == [(None, True)]
+
+
+def test_without_jax_there_is_a_line_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_hlo, "is_installed", lambda: False)
+    results = explain(Plain(), torch.ones(2, 4), hlo=True).results
+    assert results.notes == [_hlo.NOT_INSTALLED]
+    assert all(stage.name != "XLA" for stage in results.subjects[0].stages)
 
 
 def test_calls_left_to_aten_are_counted() -> None:

@@ -169,7 +169,7 @@ def test_ctrl_c_while_it_measures(calls: int) -> None:
         y = y + y.mean().item()
         return y + 1
 
-    results = weft.explain(step, torch.ones(3), backend="eager", seconds=60, rounds=1000).results
+    results = weft.explain(step, torch.ones(3), backend="eager", seconds=60, rounds=1000, hlo=False).results
     assert results.interrupted
     (subject,) = results.subjects
     assert [found.source for found in subject.breaks] == ["print(words)", "y = y + y.mean().item()"]

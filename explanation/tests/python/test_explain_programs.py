@@ -69,7 +69,11 @@ def test_the_page_looks_as_it_should(
     line = picture.crop((left, top, left + width, top + height))
     events = report["subjects"][0]["timeline"]
     for kind, part in (
-        ("graph", sum(each["end"] - each["begin"] for each in events if each["graph"] is not None)),
+        (
+            "graph",
+            sum(each["end"] - each["begin"] for each in events if each["graph"] is not None and not each["backward"]),
+        ),
+        ("back", sum(each["end"] - each["begin"] for each in events if each["graph"] is not None and each["backward"])),
         ("gap", sum(each["end"] - each["begin"] for each in events if each["broken_by"] is not None)),
     ):
         wanted = tuple(int(colors[kind][i : i + 2], 16) for i in (1, 3, 5))

@@ -70,20 +70,31 @@ TEST(ExplainTimeline, GapsAndGraphsMakeTheStep) {
   const std::vector<Step> steps = {{0, 10, {{0, 1, 2}, {1, 5, 6}, {0, 7, 9}}}, {20, 26, {{0, 21, 22}, {1, 23, 24}}}};
   const std::vector<Gap> found = gaps(steps);
   ASSERT_EQ(found.size(), 3);
-  EXPECT_EQ(found[0].after, -1);
+  EXPECT_EQ(found[0].graph, -1);
   EXPECT_DOUBLE_EQ(found[0].seconds.median, 1);
-  EXPECT_EQ(found[1].after, 0);
+  EXPECT_EQ(found[1].graph, 0);
   EXPECT_DOUBLE_EQ(found[1].hits, 1.5);
   EXPECT_DOUBLE_EQ(found[1].seconds.median, 2.5) << "3 and 1 in the first step, 1 in the second";
-  EXPECT_EQ(found[2].after, 1);
+  EXPECT_EQ(found[2].graph, 1);
   EXPECT_DOUBLE_EQ(found[2].seconds.median, 1.5);
 }
 
 TEST(ExplainTimeline, AGraphInsideAnotherIsPartOfIt) {
   const std::vector<Gap> found = gaps({{0, 10, {{0, 1, 8}, {1, 2, 3}}}});
   ASSERT_EQ(found.size(), 2);
-  EXPECT_EQ(found[1].after, 0);
+  EXPECT_EQ(found[1].graph, 0);
   EXPECT_DOUBLE_EQ(found[1].seconds.median, 2);
+}
+
+TEST(ExplainTimeline, BetweenBackwardsTheGapIsOfTheGraphThatComesNext) {
+  // Graphs 0 and 1, then their backwards in the other order.
+  const std::vector<Gap> found = gaps({{0, 20, {{0, 1, 3}, {1, 4, 6}, {1, 9, 11, true}, {0, 15, 17, true}}}});
+  ASSERT_EQ(found.size(), 5u);
+  const std::vector<std::tuple<int, bool, double>> expected = {
+      {-1, false, 1}, {0, false, 1}, {1, false, 3}, {0, true, 4}, {-1, true, 3}};
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(std::tuple(found[i].graph, found[i].backward, found[i].seconds.median), expected[i]) << i;
+  }
 }
 
 TEST(ExplainTimeline, AStepWithoutGraphsIsOneGap) {
