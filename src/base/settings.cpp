@@ -25,6 +25,11 @@ int64_t megabytes(const char* name, int64_t fallback) {
   return value.empty() ? fallback : std::clamp<int64_t>(std::atoll(value.c_str()), 0, int64_t{1} << 32) << 20;
 }
 
+int64_t not_negative(const char* name, int64_t fallback) {
+  std::string value = variable(name);
+  return value.empty() ? fallback : std::max<int64_t>(std::atoll(value.c_str()), 0);
+}
+
 /// At least 1.
 int64_t positive(const char* name, int64_t fallback) {
   std::string value = variable(name);
@@ -64,6 +69,7 @@ Settings read() {
   s.executables = positive("WEFT_EXECUTABLES", s.executables);
   s.share_all = is_on("WEFT_SHARE_ALL", false);
   s.pack = variable("WEFT_PACK");
+  s.window = not_negative("WEFT_WINDOW", s.window);
   s.guard = is_on("WEFT_GUARD", false);
   s.delays = is_on("WEFT_DELAYS", false);
   s.time_passes = is_on("WEFT_TIME", false);

@@ -47,6 +47,10 @@ inline constexpr int64_t kRowsWhileStreaming = 4;
 /// from 7, 12, 25, 45 and 70 rows on; other weights from 4 to 10.)
 constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed) { return transposed ? 2 + bytes / 48 : 4; }
 
+/// Products of fewer rows at once are slower a row: weights are read from the cache for each few rows, and the last
+/// rows of a block of the micro-kernel may be few.
+inline constexpr int64_t kRowsOfWindow = 16;
+
 /// Steps that a while loop is taken to have, whose number nobody knows before it has run.
 inline constexpr int64_t kStepsOfWhile = 16;
 

@@ -7,16 +7,16 @@ using llvm::Value;
 Frame::Frame(planning::Schedule& schedule, llvm::Module& module, const std::string& name)
     : schedule(schedule), b(module.getContext()) {
   llvm::Type* pointer = b.getPtrTy();
-  llvm::Type* integer = b.getInt64Ty();
-  auto* type =
-      llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, pointer, integer, integer, integer, integer}, false);
+  std::vector<llvm::Type*> types(3, pointer);
+  types.resize(9, b.getInt64Ty());
+  auto* type = llvm::FunctionType::get(b.getVoidTy(), types, false);
   function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
   // Vectors of 64 bytes stay whole, also on CPUs for which LLVM would rather halve them.
   function_->addFnAttr("prefer-vector-width", "512");
   function_->addFnAttr("min-legal-vector-width", "512");
   function_->addFnAttr(llvm::Attribute::NoUnwind);
-  llvm::Value** arguments[] = {&buffers, &dims, &barrier, &lo, &hi, &unit, &units};
-  for (unsigned i = 0; i < 7; ++i) *arguments[i] = function_->getArg(i);
+  llvm::Value** arguments[] = {&buffers, &dims, &barrier, &lo, &hi, &unit, &units, &first_step, &last_step};
+  for (unsigned i = 0; i < 9; ++i) *arguments[i] = function_->getArg(i);
   entry_ = llvm::BasicBlock::Create(module.getContext(), "entry", function_);
   llvm::BasicBlock* start = llvm::BasicBlock::Create(module.getContext(), "start", function_);
   b.SetInsertPoint(entry_);

@@ -20,7 +20,7 @@ class Frame {
 
   planning::Schedule& schedule;
   llvm::IRBuilder<> b;
-  llvm::Value *buffers, *dims, *barrier, *lo, *hi, *unit, *units;
+  llvm::Value *buffers, *dims, *barrier, *lo, *hi, *unit, *units, *first_step, *last_step;
   bool batched = false;
   llvm::Value* backwards = nullptr;            ///< in a scan: whether this step takes panels from the last to the first
   std::map<ir::ValueId, llvm::Value*> memory;  ///< the address at which a value is read

@@ -41,7 +41,8 @@ class ScanLoop {
       emit_ragged(length, std::move(carries));
       return;
     }
-    frame_.loop(frame_.i64(0), length, 1, carries, [&](Value* step, const std::vector<Value*>& current) {
+    continue_from(frame_.first_step, carries);
+    frame_.loop(frame_.first_step, frame_.last_step, 1, carries, [&](Value* step, const std::vector<Value*>& current) {
       begin_step(step, length);
       std::vector<Value*> next = set_addresses(current);
       emit_stages();
@@ -50,6 +51,14 @@ class ScanLoop {
   }
 
  private:
+  /// Where an earlier call ended before step `first`, the carries are where it left them.
+  void continue_from(Value* first, std::vector<Value*>& carries) {
+    parity_ = b_.CreateAnd(b_.CreateSub(first, frame_.i64(1)), frame_.i64(1));
+    Value* starts = b_.CreateICmpEQ(first, frame_.i64(0));
+    for (size_t i = 0; i < carries.size(); ++i)
+      carries[i] = b_.CreateSelect(starts, carries[i], alternate(view_.carry_outs[i], scan_.carries[i]));
+  }
+
   /// The loop of a ragged scan carries two more numbers from step to step: the first packed row of the step, and the
   /// number of rows of the step before. Between two steps, rows that end store their carries, rows that enter load
   /// them.

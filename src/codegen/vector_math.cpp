@@ -1,8 +1,11 @@
 #include "codegen/vector_math.h"
 
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <span>
+
+#include "runtime/kernels.h"
 
 namespace weft::codegen {
 namespace {
@@ -50,8 +53,28 @@ Value* power_of_two(IRBuilder<>& b, Value* n, const ExpFormat& format, llvm::Typ
   return b.CreateBitCast(b.CreateShl(exponent, llvm::ConstantInt::get(n->getType(), format.mantissa)), type);
 }
 
-/// `clamped` false: x is known to lie in the range.
-Value* exp_within(IRBuilder<>& b, Value* x) {
+/// Whether x is one register of AVX-512, which can scale by a power of two and estimate reciprocals.
+bool is_zmm(Value* x) {
+  return runtime::active_isa() == runtime::Isa::kAvx512 && x->getType()->getPrimitiveSizeInBits() == 512;
+}
+
+/// x 2^n for an n that is an integer; subnormal results round once.
+Value* scale(IRBuilder<>& b, Value* x, Value* n) {
+  const auto code =
+      is_double(x) ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_512 : llvm::Intrinsic::x86_avx512_mask_scalef_ps_512;
+  Value* all = is_double(x) ? b.getInt8(0xff) : b.getInt16(0xffff);
+  constexpr uint32_t kRoundAsSet = 4;
+  return b.CreateIntrinsic(code, {}, {x, n, llvm::Constant::getNullValue(x->getType()), all, b.getInt32(kRoundAsSet)});
+}
+
+/// 1 / x within 2^-14 of it, of f32.
+Value* reciprocal(IRBuilder<>& b, Value* x) {
+  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rcp14_ps_512, {},
+                           {x, llvm::Constant::getNullValue(x->getType()), b.getInt16(0xffff)});
+}
+
+/// exp of an x in the format's range; `is_normal`: 2^n is, for the n next to x / ln 2.
+Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false) {
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   llvm::Type* type = x->getType();
   llvm::Type* integers = type->getWithNewType(b.getIntNTy(format.bits));
@@ -63,6 +86,12 @@ Value* exp_within(IRBuilder<>& b, Value* x) {
   Value* p = polynomial(b, r, format.polynomial);
   p = fma(b, p, b.CreateFMul(r, r), r);
   p = b.CreateFAdd(p, number(x, 1.0));
+  if (is_zmm(x)) return scale(b, p, n);
+  if (is_normal) {  // added to the exponent
+    Value* exponent =
+        b.CreateShl(b.CreateBitCast(shifted, integers), llvm::ConstantInt::get(integers, format.mantissa));
+    return b.CreateBitCast(b.CreateAdd(b.CreateBitCast(p, integers), exponent), type);
+  }
   Value* integer = b.CreateSub(b.CreateBitCast(shifted, integers), b.CreateBitCast(magic, integers));
   Value* half = b.CreateAShr(integer, llvm::ConstantInt::get(integers, 1));
   Value* scaled = b.CreateFMul(p, power_of_two(b, half, format, type));
@@ -98,6 +127,12 @@ Value* emit_sigmoid(IRBuilder<>& b, Value* x) {
   Value* one = number(x, 1.0);
   Value* negative = b.CreateFCmpOLT(x, number(x, 0.0));
   Value* top = b.CreateSelect(negative, e, one);
+  if (is_zmm(x) && !is_double(x)) {
+    // A step of Newton's method from the estimate: its error squared is 2^-28.
+    Value* estimate = reciprocal(b, b.CreateFAdd(e, one));
+    Value* q = b.CreateFMul(top, estimate);
+    return fma(b, fma(b, b.CreateFNeg(q), e, b.CreateFSub(top, q)), estimate, q);
+  }
   Value* q = b.CreateFDiv(top, b.CreateFAdd(e, one));
   // 1 + e was rounded: one correction by the residual top - q (1 + e), in which top - q is exact; 1 / (1 + e) is q or 1
   // - q.
@@ -110,13 +145,22 @@ Value* emit_tanh(IRBuilder<>& b, Value* x) {
   Value* size = absolute(b, x);
   Value* doubled = at_most(b, b.CreateFAdd(size, size), wide ? 44.0 : 20.0);
   Value* one = number(x, 1.0);
-  Value* quotient = b.CreateFDiv(number(x, 2.0), b.CreateFAdd(exp_within(b, doubled), one));
-  Value* far = b.CreateCopySign(b.CreateFSub(one, quotient), x);
+  Value* divisor = b.CreateFAdd(exp_within(b, doubled, true), one);
+  Value* far = nullptr;
+  if (is_zmm(x) && !wide) {
+    Value* estimate = reciprocal(b, divisor);
+    Value* half = b.CreateFMul(estimate, fma(b, b.CreateFNeg(divisor), estimate, number(x, 2.0)));
+    far = fma(b, half, number(x, -2.0), one);
+  } else {
+    far = b.CreateFSub(one, b.CreateFDiv(number(x, 2.0), divisor));
+  }
+  far = b.CreateCopySign(far, x);
   Value* square = b.CreateFMul(x, x);
   Value* p = wide ? b.CreateFDiv(polynomial(b, square, kTanhP64), polynomial(b, square, kTanhQ64))
                   : polynomial(b, square, kTanh32);
   Value* near = fma(b, b.CreateFMul(p, square), x, x);
-  return b.CreateSelect(b.CreateFCmpOLT(size, number(x, 0.625)), near, far);
+  // NaN is near: added to an exponent it could become a number.
+  return b.CreateSelect(b.CreateFCmpOGE(size, number(x, 0.625)), far, near);
 }
 
 Value* emit_expm1(IRBuilder<>& b, Value* x) {

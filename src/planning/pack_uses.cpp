@@ -43,7 +43,7 @@ class UseCounter {
   void visit(const Block& block) {
     for (const Op& op : block.ops) {
       if (op.code == OpCode::kPack)
-        packs_[op.results[0]] = {regions_.size(), {!rewritten_.contains(memory_of(op.operands[0])), {}}};
+        packs_[op.results[0]] = {regions_.size(), {!rewritten_.contains(memory_of(schedule_, op.operands[0])), {}}};
       for (size_t i = 0; i < op.operands.size(); ++i) read(op, i);
       visit_regions(op);
     }
@@ -89,16 +89,6 @@ class UseCounter {
     }
     type.shape.pop_back();
     pack.uses.rows.push_back(bounded_product(rows, bounded_count(type.shape)));
-  }
-
-  /// The value in whose memory the value lies.
-  ValueId memory_of(ValueId value) const {
-    for (;;) {
-      value = viewed(schedule_, value);
-      auto made = schedule_.definition.find(value);
-      if (made == schedule_.definition.end() || made->second->code != OpCode::kReshape) return value;
-      value = made->second->operands[0];
-    }
   }
 
   const Schedule& schedule_;

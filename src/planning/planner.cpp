@@ -5,6 +5,7 @@
 #include "planning/in_place.h"
 #include "planning/merge_dims.h"
 #include "planning/sharing.h"
+#include "planning/windows.h"
 #include "planning/work.h"
 
 namespace weft::planning {
@@ -46,6 +47,7 @@ class Planner {
     schedule_.body = take_block_(body);
     add_stages(body, schedule_.body, outputs);
     add_aliases(body);
+    windowed_ = windowed_stages(schedule_, schedule_.body);
     extend_lives(schedule_.body);
     check_donations(outputs);
     calls_out_ = std::ranges::any_of(body.ops, calls_out);
@@ -229,7 +231,9 @@ class Planner {
 
   void extend_lives(const BlockSchedule& block) {
     for (const Stage& stage : block.stages) {
-      around_.push_back(&stage);
+      // A windowed stage may read its operands as late as the scan does.
+      auto windowed = windowed_.find(&stage);
+      around_.push_back(windowed == windowed_.end() ? &stage : &block.stages[windowed->second]);
       for (const Op* op : stage.ops) extend_lives(*op);
       if (is_control(stage))
         for (const BlockSchedule& inner : schedule_.controls.at(stage.ops[0]).blocks) extend_lives(inner);
@@ -361,12 +365,28 @@ class Planner {
       plan.row_block = std::max(plan.row_block, stage.row_block);
     }
     describe_step(scan, plan);
+    describe_windows(op, plan);
     if (view.ragged) {
       plan.batch_sizes = buffer_of(view.ragged->batch_sizes);
       plan.packed = schedule_.expression(view.ragged->packed);
     }
     for (size_t i = 0; i < view.inits.size(); ++i)
       plan.carry_copies.push_back({buffer_of(view.inits[i]), buffer_of(view.carry_results[i])});
+  }
+
+  void describe_windows(const Op& scan, runtime::StagePlan& plan) {
+    plan.reverse = ir::ScanView(scan).reverse;
+    for (const Stage& stage : schedule_.body.stages) {
+      auto windowed = windowed_.find(&stage);
+      if (windowed == windowed_.end() || schedule_.body.stages[windowed->second].ops[0] != &scan) continue;
+      runtime::StagePlan::Window& window = plan.windows.emplace_back();
+      window.stage = stage.index;
+      for (const Op* op : stage.ops) {
+        if (const auto tile = schedule_.rules.tile(*op)) window.weight_bytes += tile->weight_bytes;
+        for (ValueId value : op->results)
+          if (schedule_.body.stored.contains(value)) window.buffers.push_back(buffer_of(value));
+      }
+    }
   }
 
   /// The cost model's numbers for one step, by how threads can share the work.
@@ -388,11 +408,12 @@ class Planner {
   Schedule& schedule_;
   const Program& program_;
   const TakeBlock& take_block_;
-  bool calls_out_ = false;            // calls are made between the team's parallel regions
-  int64_t stages_ = 0;                // numbered so far
-  size_t depth_here_ = 0;             // how many stages are around the block at hand
-  std::vector<size_t> depth_;         // for each buffer, how many stages are around its block
-  std::vector<const Stage*> around_;  // the stages around the stage at hand, outermost first, and itself
+  std::map<const Stage*, size_t> windowed_;  // windowed_stages
+  bool calls_out_ = false;                   // calls are made between the team's parallel regions
+  int64_t stages_ = 0;                       // numbered so far
+  size_t depth_here_ = 0;                    // how many stages are around the block at hand
+  std::vector<size_t> depth_;                // for each buffer, how many stages are around its block
+  std::vector<const Stage*> around_;         // the stages around the stage at hand, outermost first, and itself
 };
 
 }  // namespace

@@ -128,6 +128,15 @@ ValueId viewed(const Schedule& schedule, ValueId value) {
   return value;
 }
 
+ValueId memory_of(const Schedule& schedule, ValueId value) {
+  for (;;) {
+    value = viewed(schedule, value);
+    auto made = schedule.definition.find(value);
+    if (made == schedule.definition.end() || made->second->code != OpCode::kReshape) return value;
+    value = made->second->operands[0];
+  }
+}
+
 Schedule lower(Program& program, const Target& target) {
   Schedule schedule;
   schedule.program = &program;

@@ -89,4 +89,7 @@ Schedule lower(ir::Program& program, const Target& target);
 /// The value whose memory or register `value` is read from: follows views. Any other value gives itself.
 ir::ValueId viewed(const Schedule& schedule, ir::ValueId value);
 
+/// The value in whose memory the value lies: follows views and reshapes.
+ir::ValueId memory_of(const Schedule& schedule, ir::ValueId value);
+
 }  // namespace weft::planning

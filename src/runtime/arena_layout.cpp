@@ -120,13 +120,14 @@ std::vector<int64_t> ArenaPlanner::sizes(const std::vector<int64_t>& symbol_valu
 }
 
 ArenaLayout ArenaPlanner::lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
-                                  const std::vector<int64_t>& members, const std::vector<int64_t>& left_out) const {
+                                  const std::vector<int64_t>& members, const std::vector<BufferBytes>& others) const {
   ArenaLayout layout;
   layout.offsets.assign(plan_.buffers.size(), -1);
   layout.hosts.assign(plan_.buffers.size(), -1);
   std::vector<int64_t> bytes = sizes(symbol_values, members);
-  for (int64_t buffer : left_out)
-    bytes[static_cast<size_t>(std::ranges::lower_bound(arena_, static_cast<size_t>(buffer)) - arena_.begin())] = 0;
+  for (const auto [buffer, other] : others)
+    bytes[static_cast<size_t>(std::ranges::lower_bound(arena_, static_cast<size_t>(buffer)) - arena_.begin())] =
+        padded(other);
   if (arena_.size() > kFew)
     place_many(symbol_values, uses_outputs, std::move(bytes), layout);
   else

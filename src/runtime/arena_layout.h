@@ -5,6 +5,7 @@
 
 #include "runtime/plan.h"
 #include "runtime/stacking.h"
+#include "runtime/window.h"
 
 namespace weft::runtime {
 
@@ -26,10 +27,10 @@ class ArenaPlanner {
   explicit ArenaPlanner(const Plan& plan);
 
   /// Outputs must be aligned to 64 bytes if they are to be used. `members`: how many share the columns of each stage
-  /// (by StagePlan::index); empty where none are shared. `left_out`: buffers that need no memory. User's error where a
-  /// size exceeds 2^61 bytes.
+  /// (by StagePlan::index); empty where none are shared. `others`: buffers that need another memory than their plan
+  /// says, or none. User's error where a size exceeds 2^61 bytes.
   ArenaLayout lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
-                      const std::vector<int64_t>& members = {}, const std::vector<int64_t>& left_out = {}) const;
+                      const std::vector<int64_t>& members = {}, const std::vector<BufferBytes>& others = {}) const;
 
  private:
   std::vector<int64_t> sizes(const std::vector<int64_t>& symbol_values, const std::vector<int64_t>& members) const;

@@ -77,7 +77,9 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKe
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.values));
   fresh->stages = stage_sizes(plan_, key.values, key.threads);
   fresh->left_out = left_out_packs(plan_, key.values);
-  fresh->arena = arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages), fresh->left_out);
+  fresh->others = window_buffers(plan_, fresh->stages, key.values);
+  for (int64_t buffer : fresh->left_out) fresh->others.push_back({buffer, 0});
+  fresh->arena = arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages), fresh->others);
   fresh->key = std::move(key);
   return fresh;
 }
@@ -89,7 +91,8 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   Team& chosen =
       estimate(plan_.work, values) < target::kWakeWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout = this->layout({values, chosen.size(), aligned, settings().share_all, settings().pack});
+  auto layout =
+      this->layout({values, chosen.size(), aligned, settings().share_all, settings().pack, settings().window});
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -107,7 +110,7 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
       buffers[i] = arena.data() + layout->arena.offsets[i];
   }
   std::optional<GuardedBuffers> guarded;
-  if (settings().guard) guarded.emplace(plan_, values, sharers(layout->stages)).place(buffers);
+  if (settings().guard) guarded.emplace(plan_, values, sharers(layout->stages), layout->others).place(buffers);
   for (int64_t buffer : layout->left_out) buffers[static_cast<size_t>(buffer)] = nullptr;
   CallCount calls;
   Run run(plan_, code_, layout->stages, values, layout->dims.data(), calls.others == 0, settings().share_all);

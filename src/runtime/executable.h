@@ -32,6 +32,7 @@ class NativeProgram {
     bool uses_outputs = false;
     bool share_all = false;  ///< Settings::share_all
     std::string pack{};      ///< Settings::pack
+    int64_t window = -1;     ///< Settings::window
     bool operator==(const LayoutKey&) const = default;
   };
   struct Layout {
@@ -39,7 +40,8 @@ class NativeProgram {
     std::vector<int64_t> dims;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
-    std::vector<int64_t> left_out;  ///< buffers without memory: left_out_packs
+    std::vector<int64_t> left_out;    ///< buffers without memory: left_out_packs
+    std::vector<BufferBytes> others;  ///< as ArenaPlanner::lay_out takes them
   };
   std::shared_ptr<const Layout> layout(LayoutKey key) const;
   /// Null if none is kept. Under the lock of this program.

@@ -62,14 +62,17 @@ bool GuardedMemory::is_intact() const {
 }
 
 GuardedBuffers::GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols,
-                               const std::vector<int64_t>& members)
+                               const std::vector<int64_t>& members, const std::vector<BufferBytes>& others)
     : plan_(plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferPlan& buffer = plan.buffers[i];
     if (buffer.storage != Storage::kArena) continue;
-    const int64_t instance = instance_bytes(buffer, symbols), count = instances(buffer, members);
-    placed_.push_back({i, buffer.elements.evaluate(symbols) * buffer.element_size, instance, count,
-                       GuardedMemory(instance * count, GuardedMemory::Side::kEnd, target::kCacheLine)});
+    auto other = std::ranges::find(others, static_cast<int64_t>(i), &BufferBytes::buffer);
+    const bool as_planned = other == others.end();
+    const int64_t exact = as_planned ? buffer.elements.evaluate(symbols) * buffer.element_size : other->bytes;
+    const int64_t instance = padded(exact), count = as_planned ? instances(buffer, members) : 1;
+    placed_.push_back(
+        {i, exact, instance, count, GuardedMemory(instance * count, GuardedMemory::Side::kEnd, target::kCacheLine)});
   }
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/plan.h"
+#include "runtime/window.h"
 
 namespace weft::runtime {
 
@@ -43,8 +43,9 @@ class GuardedMemory {
 /// Replaces the arena of a run with Settings::guard: each buffer has guarded memory of its own, and none share memory.
 class GuardedBuffers {
  public:
-  /// `members`: as ArenaPlanner::lay_out takes them.
-  GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols, const std::vector<int64_t>& members);
+  /// `members`, `others`: as ArenaPlanner::lay_out takes them.
+  GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols, const std::vector<int64_t>& members,
+                 const std::vector<BufferBytes>& others);
 
   /// Sets the entries of the buffers that have memory of the arena's.
   void place(std::vector<void*>& buffers) const;

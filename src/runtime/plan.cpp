@@ -51,12 +51,14 @@ std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& sym
   return values;
 }
 
+int64_t padded(int64_t bytes) { return (bytes + target::kCacheLine - 1) / target::kCacheLine * target::kCacheLine; }
+
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values) {
   int64_t bytes = 0;
   check(!__builtin_mul_overflow(buffer.elements.evaluate(symbol_values), buffer.element_size, &bytes) &&
             bytes <= INT64_MAX / 4,
         "weft: the size of '{}' exceeds 2^61 bytes", buffer.name);
-  return (bytes + target::kCacheLine - 1) / target::kCacheLine * target::kCacheLine;
+  return padded(bytes);
 }
 
 int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members) {

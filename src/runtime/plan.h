@@ -47,9 +47,10 @@ struct BufferPlan {
   }
 };
 
-/// Machine code of a stage: computes rows lo..hi-1, and share `unit` of `units` of their columns.
+/// Machine code of a stage: computes rows lo..hi-1, and share `unit` of `units` of their columns; of a scan, in steps
+/// first_step..last_step-1. A scan whose steps are run by several calls is called for all of them, in order.
 using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi,
-                               int64_t unit, int64_t units);
+                               int64_t unit, int64_t units, int64_t first_step, int64_t last_step);
 
 /// What the stages run that is no plain data, by StagePlan::index. Null or empty where a stage needs none.
 struct StageCode {
@@ -135,6 +136,21 @@ struct StagePlan {
   DimExpr packed;             ///< ... and their sum
   int64_t column_shares = 1;  ///< the most threads that can share the columns; 1: they can't be shared
   StepWork step;              ///< of a scan
+  bool reverse = false;       ///< a scan whose steps take slices from the last to the first
+  /// A stage before the scan that stores stacks for its steps alone. It may run within the scan instead, for some steps
+  /// at a time (window.h). Each row of the scan and step has the same number of the stage's rows.
+  struct Window {
+    int64_t stage = 0;             ///< StagePlan::index
+    std::vector<int64_t> buffers;  ///< that it stores: stacks over the scan's length
+    int64_t weight_bytes = 0;      ///< of its products
+
+    bool operator==(const Window&) const = default;
+    static constexpr auto fields() {
+      return std::tuple{Field{"stage", &Window::stage}, Field{"buffers", &Window::buffers},
+                        Field{"weight_bytes", &Window::weight_bytes}};
+    }
+  };
+  std::vector<Window> windows;
   /// For a scan or loop of no steps: its results, each a copy of the initial carry.
   struct CarryCopy {
     int64_t from = 0, to = 0;
@@ -162,6 +178,8 @@ struct StagePlan {
                       Field{"packed", &Self::packed},
                       Field{"column_shares", &Self::column_shares},
                       Field{"step", &Self::step},
+                      Field{"reverse", &Self::reverse},
+                      Field{"windows", &Self::windows},
                       Field{"carry_copies", &Self::carry_copies},
                       Field{"control", &Self::control},
                       Field{"work", &Self::work}};
@@ -193,6 +211,9 @@ struct Plan {
 /// The values of a call's sizes, given those of symbols, perhaps with more behind them. User's error if one overflows,
 /// or a size is negative.
 std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& symbols);
+
+/// Bytes as memory is given: in whole cache lines.
+int64_t padded(int64_t bytes);
 
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);

@@ -11,6 +11,7 @@
 #include "runtime/cores.h"
 #include "runtime/delay.h"
 #include "runtime/share.h"
+#include "runtime/window.h"
 
 namespace weft::runtime {
 namespace {
@@ -71,7 +72,11 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
     sizes.length = stage.length.evaluate(symbols);
     sizes.packed = stage.packed.evaluate(symbols);
     sizes.work = estimate(stage.work, symbols);
-    if (stage.kind == StagePlan::Kind::kScan) sizes.sharers = sharers_of(stage, sizes.rows, symbols, threads);
+    if (stage.kind == StagePlan::Kind::kScan) {
+      sizes.sharers = sharers_of(stage, sizes.rows, symbols, threads);
+      sizes.window = window_steps(plan, stage, all, symbols, threads);
+      for (const auto& window : stage.windows) all[static_cast<size_t>(window.stage)].is_windowed = sizes.window > 0;
+    }
     if (!stage.control.regions.empty()) set_control_sizes(plan, stage.control, symbols, sizes);
     for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, threads, all);
   }
@@ -129,7 +134,8 @@ void Run::run(Team& team, std::vector<void*>& buffers) {
 }
 
 bool Run::run_region(Stages stages, Team& team, void** buffers) {
-  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size());
+  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size()) ||
+                            std::ranges::any_of(sizes_, [](const StageSizes& sizes) { return sizes.window > 0; });
   // All memory of the members is allocated here, since an exception in a region would end the process.
   const int64_t most = team.size();
   const size_t count = plan_.buffers.size();
@@ -183,6 +189,7 @@ bool Run::run_stage(const StagePlan& stage, Member& member) {
   if (settings().delays) delay();
   // A pack that is left out; all members know, and none waits for the others.
   if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && !member.buffers[pack->destination]) return true;
+  if (sizes_of(stage).is_windowed) return true;
   switch (stage.kind) {
     case StagePlan::Kind::kRows:
       run_rows(stage, member);
@@ -272,17 +279,20 @@ void Run::copy(int64_t from, int64_t to, const Member& member) const {
 
 void Run::run_rows(const StagePlan& stage, const Member& member) {
   const int64_t rows = sizes_of(stage).rows;
+  auto run = [&](int64_t first, int64_t last, int64_t unit, int64_t units) {
+    function_of(stage)(member.buffers, dims_, nullptr, first, last, unit, units, 0, 0);
+  };
   if (member.threads == 1) {
-    if (rows > 0) function_of(stage)(member.buffers, dims_, nullptr, 0, rows, 0, 1);
+    if (rows > 0) run(0, rows, 0, 1);
     return;
   }
   if (rows < member.threads * stage.row_block && stage.column_shares > 1) {
     int64_t units = std::min(member.threads, stage.column_shares);
-    if (member.thread < units) function_of(stage)(member.buffers, dims_, nullptr, 0, rows, member.thread, units);
+    if (member.thread < units) run(0, rows, member.thread, units);
     return;
   }
   Share range = rows_of(rows, stage.row_block, member.thread, member.threads);
-  if (range.first < range.last) function_of(stage)(member.buffers, dims_, nullptr, range.first, range.last, 0, 1);
+  if (range.first < range.last) run(range.first, range.last, 0, 1);
 }
 
 void Run::run_scan(const StagePlan& stage, const Member& member) {
@@ -294,16 +304,51 @@ void Run::run_scan(const StagePlan& stage, const Member& member) {
   }
   const int64_t rows = stage.splits_rows ? sizes.rows : 0;
   const int64_t threads = member.threads;
+  auto run = [&](SpinBarrier* barrier, int64_t first, int64_t last, int64_t unit, int64_t units) {
+    function_of(stage)(member.buffers, dims_, barrier, first, last, unit, units, 0, sizes.length);
+  };
   // A region may have fewer threads than were asked for but never more, so there is memory for each member.
-  if (alone_ && threads > 1 && sizes.sharers >= threads)
-    return function_of(stage)(member.buffers, dims_, member.barrier, 0, rows, member.thread, threads);
+  if (alone_ && threads > 1 && sizes.sharers >= threads) return run(member.barrier, 0, rows, member.thread, threads);
   if (!stage.splits_rows) {
-    if (member.thread == 0) function_of(stage)(member.buffers, dims_, nullptr, 0, 0, 0, 1);
+    if (member.thread == 0) run(nullptr, 0, 0, 0, 1);
     return;
   }
   Share range = stage.batch_sizes >= 0 ? share_of_steps(batch_sizes(stage, member), rows, member.thread, threads)
                                        : share_of(rows, 1, member.thread, threads);
-  if (range.first < range.last) function_of(stage)(member.buffers, dims_, nullptr, range.first, range.last, 0, 1);
+  if (range.first >= range.last) return;
+  if (sizes.window > 0)
+    run_windows(stage, range.first, range.last, member);
+  else
+    run(nullptr, range.first, range.last, 0, 1);
+}
+
+void Run::run_windows(const StagePlan& scan, int64_t first, int64_t last, const Member& member) {
+  const StageSizes& sizes = sizes_of(scan);
+  void** buffers = member.buffers;
+  for (int64_t step = 0; step < sizes.length; step += sizes.window) {
+    const int64_t end = std::min(step + sizes.window, sizes.length);
+    const int64_t time = scan.reverse ? sizes.length - end : step;  // the first in memory
+    // Stages and steps find a stack's slice by its time. The window holds those from `time` on.
+    auto move_stacks = [&](int64_t times) {
+      for (const StagePlan::Window& window : scan.windows)
+        for (int64_t buffer : window.buffers)
+          buffers[buffer] = reinterpret_cast<void*>(reinterpret_cast<intptr_t>(buffers[buffer]) +
+                                                    times * step_bytes(plan_, buffer, symbols_, sizes.length));
+    };
+    move_stacks(-time);
+    for (const StagePlan::Window& window : scan.windows) {
+      const StageFunction function = code_.functions[static_cast<size_t>(window.stage)];
+      const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / sizes.length;  // of all
+      const int64_t of_row = rows / sizes.rows;
+      auto run = [&](int64_t from, int64_t to) { function(buffers, dims_, nullptr, from, to, 0, 1, 0, 0); };
+      if (first == 0 && last == sizes.rows)
+        run(time * rows, (time + end - step) * rows);
+      else
+        for (int64_t t = time; t < time + end - step; ++t) run(t * rows + first * of_row, t * rows + last * of_row);
+    }
+    function_of(scan)(buffers, dims_, nullptr, first, last, 0, 1, step, end);
+    move_stacks(time);
+  }
 }
 
 std::span<const int64_t> Run::batch_sizes(const StagePlan& stage, const Member& member) const {

@@ -16,9 +16,11 @@ namespace weft::runtime {
 /// The sizes of a stage, and how threads share it, for given values of the symbols.
 struct StageSizes {
   int64_t rows = 0, length = 0, packed = 0;
-  bool one_member = false;  ///< one member runs the stages within this stage, which are too small to share
-  int64_t sharers = 1;      ///< how many members share a scan's columns if they may wait for each other; 1: none
-  int64_t work = 0;         ///< as StagePlan::work
+  bool one_member = false;   ///< one member runs the stages within this stage, which are too small to share
+  int64_t sharers = 1;       ///< how many members share a scan's columns if they may wait for each other; 1: none
+  int64_t work = 0;          ///< as StagePlan::work
+  int64_t window = 0;        ///< of a scan: window_steps
+  bool is_windowed = false;  ///< the stage runs within a scan, which has windows
   /// For a loop: the bytes of one step of each slice, then of one instance of each carry's `work`.
   std::vector<int64_t> bytes;
 };
@@ -72,6 +74,8 @@ class Run {
 
   void run_rows(const StagePlan& stage, const Member& member);
   void run_scan(const StagePlan& stage, const Member& member);
+  /// Runs the scan's steps a window at a time, the stages that it windows before each, for the rows first..last-1.
+  void run_windows(const StagePlan& scan, int64_t first, int64_t last, const Member& member);
   void run_call(const StagePlan& stage, const Member& member);
   std::span<const int64_t> batch_sizes(const StagePlan& stage, const Member& member) const;
   /// Whether the batch sizes of a ragged scan fit its sizes. Every member checks them, so all get the same answer.

@@ -63,6 +63,7 @@ void compare(const ir::Program& program, uint64_t seed, double tolerance,
       std::vector<Array> found;
       mutable_settings().share_all = share_all;
       mutable_settings().pack = std::array{"", "always", "never"}[seed % 3];
+      mutable_settings().window = static_cast<int64_t>(seed / 3 % 4) - 1;
       EXPECT_NO_THROW(found =
                           testing::run_native(ir::print(program), inputs, bindings,
                                               runtime::own_team(share_all ? 2 + static_cast<int64_t>(seed % 2) : 0)))
@@ -70,6 +71,7 @@ void compare(const ir::Program& program, uint64_t seed, double tolerance,
           << ir::print(program);
       mutable_settings().share_all = false;
       mutable_settings().pack.clear();
+      mutable_settings().window = -1;
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i)
         ASSERT_LE(largest_difference(found[i], expected[i]), tolerance)

@@ -36,6 +36,7 @@ class Guard : public ::testing::Test {
   ~Guard() override {
     mutable_settings().guard = guard_;
     mutable_settings().share_all = false;
+    mutable_settings().window = -1;
   }
 
  private:
@@ -71,7 +72,7 @@ TEST_F(Guard, MemoryKnowsWhatIsWrittenBesideIt) {
 
 /// One float past each of the two instances of the plan's only buffer, or right before it.
 template <int64_t kOffset>
-void write_astray(void* const* buffers, const int64_t*, void*, int64_t, int64_t, int64_t, int64_t) {
+void write_astray(void* const* buffers, const int64_t*, void*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t) {
   static_cast<float*>(buffers[0])[kOffset] = 1;
 }
 
@@ -133,6 +134,7 @@ class GuardCells : public Guard, public ::testing::WithParamInterface<Cell> {
           input = Array::of(input.dtype, input.sizes, values);
         }
         auto& team = runtime::own_team(1 + (length + batch) / 2 % 3);
+        mutable_settings().window = length / 2 % 4 - 1;
         std::vector<Array> got = testing::run_native(ir::print(program), inputs, bindings, team);
         if (length * batch * work > kWorthComparing) continue;
         EXPECT_LE(testing::difference(got, interpreter::evaluate(program, inputs)), tolerance)

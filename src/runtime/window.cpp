@@ -1,0 +1,52 @@
+#include "runtime/window.h"
+
+#include <algorithm>
+
+#include "base/settings.h"
+#include "base/target.h"
+#include "runtime/cores.h"
+#include "runtime/run.h"
+
+namespace weft::runtime {
+
+int64_t step_bytes(const Plan& plan, int64_t buffer, const std::vector<int64_t>& symbols, int64_t length) {
+  const BufferPlan& stack = plan.buffers[static_cast<size_t>(buffer)];
+  return stack.elements.evaluate(symbols) / length * stack.element_size;
+}
+
+int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<StageSizes>& sizes,
+                     const std::vector<int64_t>& symbols, int64_t threads) {
+  const StageSizes& own = sizes[static_cast<size_t>(scan.index)];
+  const int64_t wanted = settings().window;
+  if (scan.windows.empty() || own.length < 2 || own.rows == 0 || own.sharers > 1 || wanted == 0) return 0;
+  if (wanted > 0) return std::min(wanted, own.length);
+  // Each thread runs the windows of its own rows.
+  const int64_t members = std::min(threads, own.rows), rows = own.rows / members;
+  if (members > 1 && rows < target::kRowsOfWindow) return 0;  // rows of several steps don't lie side by side
+  int64_t bytes = 0, weights = 0;                             // of a step's rows of one thread
+  for (const StagePlan::Window& window : scan.windows) {
+    for (int64_t buffer : window.buffers) bytes += step_bytes(plan, buffer, symbols, own.length) / members;
+    weights += window.weight_bytes;
+  }
+  const int64_t cache = private_cache_bytes();
+  if (bytes == 0 || bytes > cache || bytes * own.length <= cache / 2) return 0;
+  const int64_t steps = std::max<int64_t>({cache / 4 / bytes, (target::kRowsOfWindow + rows - 1) / rows, 1});
+  // Weights that are not in the cache are read again for each window, instead of the stacks' being written and read.
+  if (weights > cache / 2 && weights > 2 * steps * bytes) return 0;
+  return steps < own.length ? steps : 0;
+}
+
+std::vector<BufferBytes> window_buffers(const Plan& plan, const std::vector<StageSizes>& sizes,
+                                        const std::vector<int64_t>& symbols) {
+  std::vector<BufferBytes> all;
+  for (const StagePlan& scan : plan.stages) {
+    const StageSizes& own = sizes[static_cast<size_t>(scan.index)];
+    if (own.window == 0) continue;
+    for (const StagePlan::Window& window : scan.windows)
+      for (int64_t buffer : window.buffers)
+        all.push_back({buffer, own.window * step_bytes(plan, buffer, symbols, own.length)});
+  }
+  return all;
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace weft::runtime {
+
+struct StageSizes;
+
+/// Memory of a buffer that is not what its plan says.
+struct BufferBytes {
+  int64_t buffer = 0, bytes = 0;
+};
+
+/// How many steps of the scan its windowed stages run at once, within the scan; 0: they run before it, for all steps.
+///
+/// Windows pay where the stacks of all steps don't fit the core's cache and those of a window do. They cost reading the
+/// stages' weights once a window, which must be less than what they save. `sizes`: of all stages before the scan, by
+/// index, and of the scan itself, all that doesn't depend on windows.
+int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<StageSizes>& sizes,
+                     const std::vector<int64_t>& symbols, int64_t threads);
+
+/// The memory of the buffers that hold windows, given the sizes of all stages.
+std::vector<BufferBytes> window_buffers(const Plan& plan, const std::vector<StageSizes>& sizes,
+                                        const std::vector<int64_t>& symbols);
+
+/// Bytes of one step in a buffer that stacks `length` of them.
+int64_t step_bytes(const Plan& plan, int64_t buffer, const std::vector<int64_t>& symbols, int64_t length);
+
+}  // namespace weft::runtime

@@ -1,0 +1,175 @@
+// Stages that run within a scan, a few steps at a time: which may, when they do, and that the results are the same.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "gradients.h"
+#include "interpreter/interpreter.h"
+#include "lowered.h"
+#include "native_run.h"
+#include "random_program.h"
+#include "runtime/cores.h"
+#include "runtime/run.h"
+#include "runtime/window.h"
+
+namespace weft {
+namespace {
+
+struct Program {
+  const char* name;
+  int64_t windows;  ///< of all scans
+  const char* text;
+};
+
+const Program kPrograms[] = {
+    {"a_recurrence", 1, R"(program @p(%h0: f32[B,20], %x: f32[T,B,9], %v: f32[20,9], %w: f32[20,20]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,20]
+       %hT, %ys = scan length T carry(%h = %h0) xs(%at = %a) {
+         %r = matmul %h, %w {transpose_b = true} : f32[B,20]
+         %b = add %r, %at : f32[B,20]
+         %n = tanh %b : f32[B,20]
+         yield carry(%n) ys(%n)
+       } : f32[B,20], f32[T,B,20]
+       return %ys, %hT })"},
+    {"backwards", 1, R"(program @p(%h0: f32[B,20], %x: f32[T,B,9], %v: f32[20,9], %w: f32[20,20]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,20]
+       %hT, %ys = scan reverse length T carry(%h = %h0) xs(%at = %a) {
+         %r = matmul %h, %w {transpose_b = true} : f32[B,20]
+         %b = add %r, %at : f32[B,20]
+         %n = tanh %b : f32[B,20]
+         yield carry(%n) ys(%n)
+       } : f32[B,20], f32[T,B,20]
+       return %ys, %hT })"},
+    {"both_ways_of_two_stacks", 2, R"(program @p(%h0: f32[B,20], %x: f32[T,B,20], %v: f32[20,20], %w: f32[20,20]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,20]
+       %f, %fs = scan length T carry(%h = %h0) xs(%at = %a) {
+         %r = mul %h, %at : f32[B,20]
+         %n = tanh %r : f32[B,20]
+         yield carry(%n) ys(%n)
+       } : f32[B,20], f32[T,B,20]
+       %c = matmul %x, %w {transpose_b = true} : f32[T,B,20]
+       %g, %gs = scan reverse length T carry(%h = %h0) xs(%ct = %c) {
+         %r = mul %h, %ct : f32[B,20]
+         %n = tanh %r : f32[B,20]
+         yield carry(%n) ys(%n)
+       } : f32[B,20], f32[T,B,20]
+       return %fs, %gs, %f, %g })"},
+    {"rows_in_rows", 1, R"(program @p(%h0: f32[B,3,20], %x: f32[T,B,3,9], %v: f32[20,9]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,3,20]
+       %hT, %ys = scan length T carry(%h = %h0) xs(%at = %a) {
+         %b = add %h, %at : f32[B,3,20]
+         %n = tanh %b : f32[B,3,20]
+         yield carry(%n) ys(%n)
+       } : f32[B,3,20], f32[T,B,3,20]
+       return %ys, %hT })"},
+    {"of_two_scans", 0, R"(program @p(%h0: f32[B,20], %x: f32[T,B,9], %v: f32[20,9]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,20]
+       %f, %fs = scan length T carry(%h = %h0) xs(%at = %a) {
+         %r = mul %h, %at : f32[B,20]
+         yield carry(%r) ys(%r)
+       } : f32[B,20], f32[T,B,20]
+       %g, %gs = scan reverse length T carry(%h = %h0) xs(%ct = %a) {
+         %r = add %h, %ct : f32[B,20]
+         yield carry(%r) ys(%r)
+       } : f32[B,20], f32[T,B,20]
+       return %fs, %gs, %f, %g })"},
+    {"a_result", 0, R"(program @p(%h0: f32[B,20], %x: f32[T,B,9], %v: f32[20,9]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,20]
+       %f, %fs = scan length T carry(%h = %h0) xs(%at = %a) {
+         %r = mul %h, %at : f32[B,20]
+         yield carry(%r) ys(%r)
+       } : f32[B,20], f32[T,B,20]
+       return %a, %fs, %f })"},
+    {"a_donated_input", 0, R"(program @p(%h0: f32[B,20], %x: f32[T,B,20], %v: f32[20,20]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,20]
+       %f, %fs = scan length T carry(%h = %h0) xs(%at = %a) {
+         %r = mul %h, %at : f32[B,20]
+         yield carry(%r) ys(%r)
+       } : f32[B,20], f32[T,B,20]
+       %n = tanh %x : f32[T,B,20]
+       return %fs, %f, %n in %x })"},
+    {"steps_that_mix_rows", 0, R"(program @p(%h0: f32[B,20], %x: f32[T,B,9], %v: f32[20,9]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,20]
+       %f, %fs = scan length T carry(%h = %h0) xs(%at = %a) {
+         %r = mul %h, %at : f32[B,20]
+         %s = reduce_sum %r {dims = [0]} : f32[20]
+         %t = broadcast %s {dims = [1]} : f32[B,20]
+         %n = tanh %t : f32[B,20]
+         yield carry(%n) ys(%r)
+       } : f32[B,20], f32[T,B,20]
+       return %fs, %f })"},
+};
+
+std::ostream& operator<<(std::ostream& out, const Program& program) { return out << program.text; }
+
+class Windows : public ::testing::TestWithParam<Program> {
+ protected:
+  ~Windows() override {
+    mutable_settings().window = -1;
+    mutable_settings().share_all = mutable_settings().guard = false;
+  }
+};
+
+TEST_P(Windows, AreOfStagesThatOneScanReads) {
+  const testing::Lowered lowered(GetParam().text);
+  int64_t windows = 0;
+  for (const runtime::StagePlan& stage : lowered.schedule.plan.stages) windows += std::ssize(stage.windows);
+  EXPECT_EQ(windows, GetParam().windows);
+}
+
+TEST_P(Windows, GiveTheResultsOfTheInterpreter) {
+  const ir::Program program = ir::parse(GetParam().text);
+  for (int64_t batch : {0, 1, 7})
+    for (int64_t length : {0, 1, 5, 8}) {
+      const ir::Bindings bindings{{"T", length}, {"B", batch}};
+      const std::vector<interpreter::Array> inputs = testing::random_inputs(program, bindings, 3);
+      const std::vector<interpreter::Array> expected = interpreter::evaluate(program, inputs);
+      for (int64_t window : {-1, 0, 1, 2, 5})
+        for (int64_t threads : {1, 3}) {
+          mutable_settings().window = window;
+          mutable_settings().share_all = threads > 1;
+          mutable_settings().guard = window % 2 != 0;
+          const auto found = testing::run_native(GetParam().text, inputs, bindings, runtime::own_team(threads));
+          EXPECT_LE(testing::difference(found, expected), 1e-5)
+              << "T " << length << ", B " << batch << ", window " << window << ", " << threads << " threads";
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Windows, ::testing::ValuesIn(kPrograms),
+                         [](const auto& test) { return test.param.name; });
+
+/// Of the first program's scan, and the bytes of its stack.
+std::pair<int64_t, int64_t> window_of(int64_t length, int64_t batch, int64_t threads) {
+  const testing::Lowered lowered(kPrograms[0].text);
+  const runtime::Plan& plan = lowered.schedule.plan;
+  const std::vector<int64_t> values = runtime::values_of(plan, {batch, length});
+  const auto sizes = runtime::stage_sizes(plan, values, threads);
+  auto scan = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kScan, &runtime::StagePlan::kind);
+  const auto buffers = runtime::window_buffers(plan, sizes, values);
+  const auto whole = plan.buffers[static_cast<size_t>(scan->windows[0].buffers[0])].elements.evaluate(values) * 4;
+  return {sizes[static_cast<size_t>(scan->index)].window, buffers.empty() ? whole : buffers[0].bytes};
+}
+
+TEST(WindowSteps, AreAllWhereTheStackFitsTheCache) {
+  EXPECT_EQ(window_of(10, 4, 1).first, 0);
+  EXPECT_EQ(window_of(10, 4, 1).second, 10 * 4 * 20 * 4);
+}
+
+TEST(WindowSteps, FillAPartOfTheCacheElsewhere) {
+  const int64_t cache = runtime::private_cache_bytes();
+  const int64_t rows = cache / (20 * 4);
+  const auto [steps, bytes] = window_of(rows, 10, 1);
+  EXPECT_GT(steps, 1);
+  EXPECT_LE(bytes, cache / 2);
+  EXPECT_GT(window_of(rows, 1, 1).first, 1);
+  EXPECT_GT(window_of(rows, 128, 2).first, 0);
+  EXPECT_EQ(window_of(rows, 8, 2).first, 0) << "the rows of a thread are too few for a product of their own";
+}
+
+}  // namespace
+}  // namespace weft
