@@ -86,6 +86,12 @@ inline void announce_product(int64_t vectors, int64_t a_size, int64_t weight_siz
     Rectangle{static_cast<char*>(c) + p * layout.c_step * c_size, rows, width / c_size, width / c_size, c_size}.write();
 }
 
+inline void announce_outer(const OuterArgs& args, int64_t size, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+  Rectangle::part(args.a, args.lda, size, 0, args.rows, m0, m1 - m0).read();
+  Rectangle::part(args.b, args.ldb, size, 0, args.rows, n0, n1 - n0).read();
+  Rectangle::part(args.c, args.ldc, size, m0, m1 - m0, n0, n1 - n0).write();
+}
+
 /// The kernels of `kTable`, whose elements are T.
 template <const DTypeKernels& kTable, typename T>
 struct AnnouncedKernels {
@@ -118,9 +124,7 @@ struct AnnouncedKernels {
   }
 
   static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
-    Rectangle::part(args.a, args.lda, kSize, 0, args.rows, m0, m1 - m0).read();
-    Rectangle::part(args.b, args.ldb, kSize, 0, args.rows, n0, n1 - n0).read();
-    Rectangle::part(args.c, args.ldc, kSize, m0, m1 - m0, n0, n1 - n0).write();
+    announce_outer(args, kSize, m0, m1, n0, n1);
     kTable.outer(args, m0, m1, n0, n1, scratch);
   }
 
@@ -198,12 +202,21 @@ struct AnnouncedPairs {
     kTable.pack(args, first, last);
   }
 
+  static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
+    announce_outer(args, 2, m0, m1, n0, n1);
+    kTable.outer(args, m0, m1, n0, n1, scratch);
+  }
+
   static constexpr PairKernels kAnnounced{
       {nullptr, panels<false, 1>, panels<false, 2>, panels<false, 3>, panels<false, 4>},
       {nullptr, panels<true, 1>, panels<true, 2>, panels<true, 3>, panels<true, 4>},
       {nullptr, product<false, 1>, product<false, 2>, product<false, 3>, product<false, 4>},
       {nullptr, product<true, 1>, product<true, 2>, product<true, 3>, product<true, 4>},
-      pack};
+      pack,
+      outer,
+      kTable.outer_block_m,
+      kTable.outer_block_n,
+      kTable.outer_scratch_bytes};
 };
 
 template <const ByteRowsKernels& kTable>

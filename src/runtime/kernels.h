@@ -124,6 +124,9 @@ struct PairKernels {
                     1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
   ProductKernel product_f32[target::kMaxPanelUnits + 1], product_bf16[target::kMaxPanelUnits + 1];
   PackKernel pack;  ///< the panels, of bf16 weights
+  /// Of bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
+  OuterKernel outer;
+  int64_t outer_block_m, outer_block_n, outer_scratch_bytes;
 };
 const PairKernels& pair_kernels(Isa isa);
 

@@ -157,6 +157,76 @@ TEST_P(PairsTest, GiveARowTheSameBitsWhateverTheRowsBesideIt) {
     }
 }
 
+/// c by outer() of the matrices, from rectangles given by their bounds, with NaNs beside its rows.
+struct Outer {
+  int64_t rows, m, n, lda, ldb, ldc;
+  std::vector<uint16_t> a, b;
+
+  std::vector<uint16_t> run(const PairKernels& table, const std::vector<int64_t>& m_bounds,
+                            const std::vector<int64_t>& n_bounds) const {
+    std::vector<uint16_t> c(static_cast<size_t>(m * ldc), 0x7fc0);
+    auto* scratch = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(table.outer_scratch_bytes)));
+    const OuterArgs args{a.data(), b.data(), c.data(), rows, m, n, lda, ldb, ldc};
+    for (size_t i = 0; i + 1 < m_bounds.size(); ++i)
+      for (size_t j = 0; j + 1 < n_bounds.size(); ++j)
+        table.outer(args, m_bounds[i], m_bounds[i + 1], n_bounds[j], n_bounds[j + 1], scratch);
+    std::free(scratch);
+    return c;
+  }
+};
+
+TEST_P(PairsTest, OuterAgreesWithTheDefinitionHoweverItIsCut) {
+  if (!GetParam().half_left) GTEST_SKIP() << "there is one of bf16 only";
+  for (int trial = 0; trial < 40; ++trial) {
+    Outer outer{between(0, trial % 4 == 0 ? 3 : trial % 4 == 1 ? 1100 : 200),
+                between(0, 300),
+                between(0, 400),
+                0,
+                0,
+                0,
+                {},
+                {}};
+    outer.lda = outer.m + between(0, 4);
+    outer.ldb = outer.n + between(0, 4);
+    outer.ldc = outer.n + between(0, 4);
+    outer.a = halves(outer.rows * outer.lda);
+    outer.b = halves(outer.rows * outer.ldb);
+    const std::vector<uint16_t> c = outer.run(table(), {0, outer.m}, {0, outer.n});
+    std::vector<double> expected(static_cast<size_t>(outer.m * outer.n));
+    for (int64_t r = 0; r < outer.rows; ++r)
+      for (int64_t m = 0; m < outer.m; ++m)
+        for (int64_t n = 0; n < outer.n; ++n)
+          expected[static_cast<size_t>(m * outer.n + n)] +=
+              double{widened(outer.a[static_cast<size_t>(r * outer.lda + m)])} *
+              double{widened(outer.b[static_cast<size_t>(r * outer.ldb + n)])};
+    for (int64_t m = 0; m < outer.m; ++m)
+      for (int64_t n = 0; n < outer.ldc; ++n) {
+        const uint16_t got = c[static_cast<size_t>(m * outer.ldc + n)];
+        if (n >= outer.n) {
+          ASSERT_EQ(got, 0x7fc0) << "written beyond the row";
+          continue;
+        }
+        const double want = expected[static_cast<size_t>(m * outer.n + n)];
+        ASSERT_NEAR(double{widened(got)}, want, std::abs(want) / 256 + 1e-4)
+            << outer.rows << " rows, " << m << ", " << n;
+      }
+    const int64_t m_half = outer.m / 2, n_third = outer.n / 3;
+    ASSERT_EQ(outer.run(table(), {0, m_half, outer.m}, {0, n_third, outer.n}), c);
+  }
+}
+
+TEST_P(PairsTest, OuterRoundsToTheNearestEven) {
+  if (!GetParam().half_left) GTEST_SKIP() << "there is one of bf16 only";
+  // 1 + 2^-8 lies between 1 and 1 + 2^-7, of which 1 is even; 1 + 3 * 2^-8 between 1 + 2^-7 and 1 + 2^-6.
+  const uint16_t one = 0x3f80, step = 0x3b80, three_steps = 0x3c40, nan = 0x7fc0, most = 0x7f7f;
+  const Outer outer{2, 1, 4, 1, 4, 4, {one, one}, {one, one, nan, most, step, three_steps, one, most}};
+  const std::vector<uint16_t> c = outer.run(table(), {0, 1}, {0, 4});
+  EXPECT_EQ(c[0], one);
+  EXPECT_EQ(c[1], 0x3f82);
+  EXPECT_TRUE(std::isnan(widened(c[2])));
+  EXPECT_EQ(c[3], 0x7f80) << "overflow is infinite";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, PairsTest,
                          testing::Values(Case{Isa::kGeneric, false}, Case{Isa::kGeneric, true}, Case{Isa::kAvx2, false},
                                          Case{Isa::kAvx2, true}, Case{Isa::kAvx512, false}, Case{Isa::kAvx512, true},

@@ -41,9 +41,12 @@ std::vector<MatrixPlace> places_of(Schedule& schedule, ValueId value) {
   return ranges;
 }
 
-bool is_matrix(const Schedule& schedule, ValueId value) {
+bool is_matrix(const ir::Type& type) { return type.rank() >= 1 && type.shape.back().is_constant(); }
+
+/// Of outer products, which there are of bf16 too.
+bool is_factor(const Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
-  return type.rank() >= 1 && type.shape.back().is_constant() && has_kernels(type.dtype);
+  return is_matrix(type) && (has_kernels(type.dtype) || type.dtype == DType::kBF16);
 }
 
 /// Whether dims are the leading ones, in any order.
@@ -64,6 +67,7 @@ ir::Dim count_of(const Shape& shape, size_t first, size_t last) {
 
 bool takes_columns(const ir::Program& program, const Op& op) {
   const ir::Type& type = program.type(op.operands[0]);
+  if (op.code == OpCode::kOuter && type.dtype == DType::kBF16) return true;
   if (!has_kernels(type.dtype)) return false;
   if (op.code == OpCode::kOuter) return true;
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
@@ -98,7 +102,7 @@ MaybeCall pack_arguments(Schedule& schedule, const Op& op) {
 }
 
 MaybeCall outer_arguments(Schedule& schedule, const Op& op) {
-  if (!is_matrix(schedule, op.operands[0]) || !is_matrix(schedule, op.operands[1])) return {};
+  if (!is_factor(schedule, op.operands[0]) || !is_factor(schedule, op.operands[1])) return {};
   return runtime::OuterCall{.dtype = schedule.program->type(op.results[0]).dtype,
                             .left = places_of(schedule, op.operands[0]),
                             .right = places_of(schedule, op.operands[1]),

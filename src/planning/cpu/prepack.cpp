@@ -1,11 +1,13 @@
 #include "planning/cpu/prepack.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "base/target.h"
 #include "ir/builder.h"
+#include "passes/rewrite.h"
 
 namespace weft::planning {
 namespace {
@@ -84,19 +86,64 @@ class Prepacker {
     return place;
   }
 
+  /// Whether all readers round the value to bf16.
+  bool is_only_rounded(ValueId value) const {
+    auto readers = uses_.ops.find(value);
+    if (readers == uses_.ops.end() || uses_.returned.contains(value)) return false;
+    return std::ranges::all_of(readers->second, [&](const Op* reader) {
+      return reader->code == OpCode::kCast && program_.type(reader->results[0]).dtype == DType::kBF16;
+    });
+  }
+
+  /// The value in bf16: what it was cast from, else rounded before the op at hand.
+  ValueId rounded(ValueId value) {
+    if (ValueId half = narrow(value); half != ir::kNoValue) return half;
+    auto [found, fresh] = levels_.back().rounded.try_emplace(value, ir::kNoValue);
+    if (!fresh) return found->second;
+    Block holder;
+    found->second = ir::Builder(program_, holder).cast(value, DType::kBF16);
+    levels_.back().pending.push_back(std::move(holder.ops[0]));
+    return found->second;
+  }
+
+  /// A product of a bf16 and an f32 operand whose result is rounded to bf16 takes both as bf16, as PyTorch's product of
+  /// bf16 does: the gradient of a bf16 weight. The casts of its result are then no more (drop_cast).
+  void narrow_outer(Op& op) {
+    if (narrow(op.operands[0]) == ir::kNoValue && narrow(op.operands[1]) == ir::kNoValue) return;
+    if (!is_only_rounded(op.results[0])) return;
+    const ValueId a = rounded(op.operands[0]), b = rounded(op.operands[1]);
+    const ValueId result = op.results[0];
+    Block holder;
+    rounded_results_[result] = ir::Builder(program_, holder).outer(a, b);
+    op = std::move(holder.ops[0]);
+  }
+
+  /// True iff the op casts a result that is bf16 already.
+  bool drop_cast(const Op& op) {
+    if (op.code != OpCode::kCast) return false;
+    auto found = rounded_results_.find(op.operands[0]);
+    if (found == rounded_results_.end()) return false;
+    replaced_.set(op.results[0], found->second);
+    return true;
+  }
+
   using Key = std::tuple<ValueId, int64_t, int64_t, bool>;  // weights, groups, width, transpose_b
 
   /// A block that the ops at hand are in.
   struct Level {
-    std::set<ValueId> defined;  // by ops so far
-    std::vector<Op> pending;    // packs that go before the block's op at hand
+    std::set<ValueId> defined;           // by ops so far
+    std::vector<Op> pending;             // packs and casts that go before the block's op at hand
+    std::map<ValueId, ValueId> rounded;  // values cast to bf16 so far
   };
 
   void rewrite(Block& block) {
     levels_.emplace_back().defined.insert(block.args.begin(), block.args.end());
     std::vector<Op> ops;
     for (Op& op : block.ops) {
+      if (drop_cast(op)) continue;
+      passes::substitute(op, replaced_);
       for (Block& region : op.regions) rewrite(region);
+      if (op.code == OpCode::kOuter) narrow_outer(op);
       if (op.code == OpCode::kMatmul && !takes_bytes(op) && packable(op)) pack(op, levels_.size() > 1);
       note_cast(op);
       Level& here = levels_.back();
@@ -105,6 +152,7 @@ class Prepacker {
       here.defined.insert(op.results.begin(), op.results.end());
       ops.push_back(std::move(op));
     }
+    for (ValueId& result : block.results) result = replaced_(result);
     block.ops = std::move(ops);
     levels_.pop_back();
   }
@@ -168,7 +216,8 @@ class Prepacker {
     op.attrs = {{"groups", groups}, {"n", columns}};
     if (!pairs) return;
     op.attrs["interleave"] = int64_t{2};
-    if (ValueId left = narrow(op.operands[0]); left != ir::kNoValue) op.operands[0] = left;
+    if (narrow(op.operands[0]) != ir::kNoValue || is_only_rounded(op.results[0]))
+      op.operands[0] = rounded(op.operands[0]);
   }
 
   ValueId panels(const Key& key) {
@@ -190,6 +239,8 @@ class Prepacker {
   std::map<ValueId, ValueId> narrow_;  // casts of bf16 to f32 so far: result, operand
   std::map<ValueId, ValueId> bytes_;   // casts of i8 so far
   std::map<Key, ValueId> packed_;
+  std::map<ValueId, ValueId> rounded_results_;  // results in f32 that are bf16 now
+  passes::Substitution replaced_;
 };
 
 /// The panels of a product by weights as they lie.

@@ -27,6 +27,15 @@ namespace weft::planning {
 ///     %p = pack %w {interleave = 2, ...} : bf16[3,8,32]
 ///     %y = matmul_packed %x, %p {interleave = 2, ...} : f32[T,B,48]
 ///
+/// A product by a cast of bf16 whose result is only rounded to bf16 takes its other factor rounded too, as PyTorch's
+/// product of bf16 does, and one that is an `outer` is bf16 then:
+///
+///     %dwf = outer %g, %xf : f32[48,16]
+///     %dw = cast %dwf : bf16[48,16]
+/// becomes
+///     %gh = cast %g : bf16[T,B,48]
+///     %dw = outer %gh, %x : bf16[48,16]
+///
 /// Weights that are casts of i8 are read as they lie:
 ///
 ///     %wf = cast %w : f32[48,16]

@@ -15,8 +15,9 @@ void* first_of(const MatrixPlace& matrix, int64_t element_size, const CallContex
   return context.at(matrix.buffer, matrix.skip * element_size);
 }
 
-/// One member's share of the product of two matrices, into c.
-void run_outer(const OuterArgs& args, const DTypeKernels& kernels, const CallContext& context) {
+/// One member's share of the product of two matrices, into c. `Kernels`: DTypeKernels or PairKernels.
+template <typename Kernels>
+void run_outer(const OuterArgs& args, const Kernels& kernels, const CallContext& context) {
   const bool by_m = args.m / kernels.outer_block_m >= args.n / kernels.outer_block_n;
   Share m{0, args.m}, n{0, args.n};
   if (by_m)
@@ -73,9 +74,19 @@ bool run(const OuterCall& call, const CallContext& context, std::string&) {
   for (const MatrixPlace& a : call.left) {
     char* c = row;
     for (const MatrixPlace& b : call.right) {
-      run_outer({first_of(a, size, context), first_of(b, size, context), c, a.rows.evaluate(context.symbols), a.columns,
-                 b.columns, a.stride, b.stride, stride},
-                kernels_of(call.dtype), context);
+      const OuterArgs args{first_of(a, size, context),
+                           first_of(b, size, context),
+                           c,
+                           a.rows.evaluate(context.symbols),
+                           a.columns,
+                           b.columns,
+                           a.stride,
+                           b.stride,
+                           stride};
+      if (call.dtype == DType::kBF16)
+        run_outer(args, pair_kernels(active_isa()), context);
+      else
+        run_outer(args, kernels_of(call.dtype), context);
       c += b.columns * size;
     }
     row += a.columns * stride * size;

@@ -267,10 +267,31 @@ inline void interleave_rows(const uint16_t* source, int64_t ld, int64_t count, i
   }
 }
 
+/// A register of pairs from anywhere.
+[[gnu::always_inline]] inline Vector<float> load_pairs(const uint16_t* p) {
+  Vector<float> pairs;
+  __builtin_memcpy(&pairs, p, sizeof(pairs));
+  return pairs;
+}
+
 /// The same for a transposed source [count][ld].
 inline void gather_pairs(const uint16_t* source, int64_t ld, int64_t count, int64_t k, uint32_t* destination,
                          int64_t destination_step) {
-  for (int64_t i = 0; i < k; i += 2)
+  constexpr int kLanes = Simd<float>::kLanes;
+  int64_t whole = 0;  // steps that squares of pairs hold
+  if (count == Simd<float>::kUnitLanes) {
+    for (; whole + 2 * kLanes <= k; whole += 2 * kLanes)
+      for (int64_t j = 0; j < count; j += kLanes) {
+        Vector<float> square[kLanes];
+#pragma GCC unroll 16
+        for (int r = 0; r < kLanes; ++r) square[r] = load_pairs(source + (j + r) * ld + whole);
+        transpose_square<float>(square);
+#pragma GCC unroll 16
+        for (int r = 0; r < kLanes; ++r)
+          store(reinterpret_cast<float*>(destination) + (whole / 2 + r) * destination_step + j, square[r]);
+      }
+  }
+  for (int64_t i = whole; i < k; i += 2)
     for (int64_t j = 0; j < Simd<float>::kUnitLanes; ++j) {
       const uint16_t* from = source + j * ld + i;
       destination[i / 2 * destination_step + j] =
@@ -287,7 +308,7 @@ inline void pack_pairs(const PackArgs& args, int64_t first_panel, int64_t last_p
     pairs.ld /= 2;
     return pack<float>(pairs, first_panel, last_panel);
   }
-  constexpr int64_t kUnit = Simd<float>::kUnitLanes, kAcross = 16;
+  constexpr int64_t kUnit = Simd<float>::kUnitLanes, kAcross = 32;
   const int64_t group_width = args.unroll * kUnit, width = args.groups * group_width;
   const auto* source = static_cast<const uint16_t*>(args.source);
   for (int64_t k0 = 0; k0 < args.k; k0 += kAcross)
@@ -332,16 +353,6 @@ template <int Units>
 constexpr ProductKernel kHalfProduct = product_pairs<kHalfPanels<Units>, HalfOperands, Units>;
 template <int Units>
 constexpr ProductKernel kFloatProduct = product_pairs<kFloatPanels<Units>, HalfWeights, Units>;
-
-constexpr PairKernels pair_table() {
-  return {
-      .f32 = {nullptr, kFloatPanels<1>, kFloatPanels<2>, kFloatPanels<3>, kFloatPanels<4>},
-      .bf16 = {nullptr, kHalfPanels<1>, kHalfPanels<2>, kHalfPanels<3>, kHalfPanels<4>},
-      .product_f32 = {nullptr, kFloatProduct<1>, kFloatProduct<2>, kFloatProduct<3>, kFloatProduct<4>},
-      .product_bf16 = {nullptr, kHalfProduct<1>, kHalfProduct<2>, kHalfProduct<3>, kHalfProduct<4>},
-      .pack = pack_pairs,
-  };
-}
 
 }  // namespace
 }  // namespace weft::runtime

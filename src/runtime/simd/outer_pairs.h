@@ -1,0 +1,114 @@
+#pragma once
+
+#include "runtime/kernels.h"
+#include "runtime/simd/pairs.h"
+
+namespace weft::runtime {
+namespace {
+
+// The op `outer` on bf16: products of a transposed part of `a` with panels of pairs of `b`, summed in f32 in a tile
+// that stays in the second-level cache, and rounded once.
+
+constexpr int64_t kHalfSteps = 512;  ///< rows of a and b at a time
+constexpr int64_t kHalfPart = 128;   ///< rows of the tile,
+constexpr int kHalfUnits = 3;
+constexpr int64_t kHalfPanelWidth = kHalfUnits * Simd<float>::kUnitLanes;
+constexpr int64_t kHalfColumns = 4 * kHalfPanelWidth;  ///< and its columns
+
+struct OuterPairsScratch {
+  alignas(64) float tile[kHalfPart * kHalfColumns];
+  alignas(64) uint32_t panels[kHalfSteps / 2 * kHalfColumns];
+  alignas(64) uint16_t left[kHalfPart * kHalfSteps];
+};
+
+/// Pairs of the lanes of two rows.
+[[gnu::always_inline]] inline Vector<float> pairs_of(const uint16_t* first, const uint16_t* second) {
+  using Halves __attribute__((vector_size(kVectorBytes / 2))) = uint16_t;
+  Halves low, high;
+  __builtin_memcpy(&low, first, sizeof(low));
+  __builtin_memcpy(&high, second, sizeof(high));
+  return reinterpret_cast<Vector<float>>(__builtin_convertvector(low, PairVector) |
+                                         __builtin_convertvector(high, PairVector) << 16);
+}
+
+/// to[j * kHalfSteps + i] = from[i * ld + j] for i < steps and j < columns.
+inline void transpose_halves(const uint16_t* from, int64_t ld, int64_t steps, int64_t columns, uint16_t* to) {
+  constexpr int kLanes = Simd<float>::kLanes;
+  const int64_t whole_columns = columns / kLanes * kLanes, whole_steps = steps / (2 * kLanes) * (2 * kLanes);
+  for (int64_t j = 0; j < whole_columns; j += kLanes)
+    for (int64_t i = 0; i < whole_steps; i += int64_t{2} * kLanes) {
+      Vector<float> square[kLanes];
+#pragma GCC unroll 16
+      for (int p = 0; p < kLanes; ++p) {
+        const uint16_t* row = from + (i + 2 * p) * ld + j;
+        square[p] = pairs_of(row, row + ld);
+      }
+      transpose_square<float>(square);
+#pragma GCC unroll 16
+      for (int p = 0; p < kLanes; ++p) store(reinterpret_cast<float*>(to + (j + p) * kHalfSteps + i), square[p]);
+    }
+  for (int64_t j = 0; j < columns; ++j)
+    for (int64_t i = j < whole_columns ? whole_steps : 0; i < steps; ++i) to[j * kHalfSteps + i] = from[i * ld + j];
+}
+
+/// Columns n..n+columns-1 of the rows as panels of pairs, zeros behind them.
+inline void pair_panels(const uint16_t* b, int64_t ld, int64_t steps, int64_t columns, uint32_t* panels) {
+  constexpr int64_t kUnit = Simd<float>::kUnitLanes;
+  for (int64_t column = 0; column < ceil_div(columns, kHalfPanelWidth) * kHalfPanelWidth; column += kUnit) {
+    const int64_t count = columns - column < 0 ? 0 : smaller(columns - column, kUnit);
+    interleave_rows(b + (count > 0 ? column : 0), ld, count, steps,
+                    panels + column / kHalfPanelWidth * ceil_div(steps, 2) * kHalfPanelWidth + column % kHalfPanelWidth,
+                    kHalfPanelWidth);
+  }
+}
+
+/// Rounds to the nearest bf16, ties to even; a NaN stays one.
+inline void round_row(const float* from, int64_t count, uint16_t* to) {
+  for (int64_t j = 0; j < count; ++j) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, from + j, sizeof(bits));
+    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    to[j] = static_cast<uint16_t>(is_nan ? bits >> 16 | 0x40 : rounded);
+  }
+}
+
+template <PanelsKernel kPanels>
+void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* memory) {
+  auto& scratch = *static_cast<OuterPairsScratch*>(memory);
+  const auto *a = static_cast<const uint16_t*>(args.a), *b = static_cast<const uint16_t*>(args.b);
+  auto* c = static_cast<uint16_t*>(args.c);
+  for (int64_t n = n0; n < n1; n += kHalfColumns) {
+    const int64_t columns = smaller(kHalfColumns, n1 - n);
+    for (int64_t m = m0; m < m1; m += kHalfPart) {
+      const int64_t rows = smaller(kHalfPart, m1 - m);
+      for (int64_t r = 0; r == 0 || r < args.rows; r += kHalfSteps) {
+        const int64_t steps = smaller(kHalfSteps, args.rows - r);
+        if (m == m0 || args.rows > kHalfSteps)
+          pair_panels(b + r * args.ldb + n, args.ldb, steps, columns, scratch.panels);
+        transpose_halves(a + r * args.lda + m, args.lda, steps, rows, scratch.left);
+        kPanels(rows, steps, scratch.left, kHalfSteps, scratch.panels, ceil_div(columns, kHalfPanelWidth), scratch.tile,
+                kHalfColumns, kHalfPanelWidth, r > 0);
+      }
+      for (int64_t i = 0; i < rows; ++i)
+        round_row(scratch.tile + i * kHalfColumns, columns, c + (m + i) * args.ldc + n);
+    }
+  }
+}
+
+constexpr PairKernels pair_table() {
+  return {
+      .f32 = {nullptr, kFloatPanels<1>, kFloatPanels<2>, kFloatPanels<3>, kFloatPanels<4>},
+      .bf16 = {nullptr, kHalfPanels<1>, kHalfPanels<2>, kHalfPanels<3>, kHalfPanels<4>},
+      .product_f32 = {nullptr, kFloatProduct<1>, kFloatProduct<2>, kFloatProduct<3>, kFloatProduct<4>},
+      .product_bf16 = {nullptr, kHalfProduct<1>, kHalfProduct<2>, kHalfProduct<3>, kHalfProduct<4>},
+      .pack = pack_pairs,
+      .outer = outer_pairs<kHalfPanels<kHalfUnits>>,
+      .outer_block_m = block_shape(kHalfUnits).rows,
+      .outer_block_n = kHalfPanelWidth,
+      .outer_scratch_bytes = sizeof(OuterPairsScratch),
+  };
+}
+
+}  // namespace
+}  // namespace weft::runtime
