@@ -11,6 +11,7 @@ import torch
 
 CELLS = {"gru": 3, "lstm": 4, "rnn": 1}
 MODES = ("forward", "training")
+DTYPES = ("float32", "bfloat16", "float16")
 SHAPES = (
     "B1 T128 H128",
     "B1 T256 H512",
@@ -25,7 +26,7 @@ QUICK_SHAPES = ("B1 T128 H128", "B16 T128 H256", "B32 T512 H64")
 
 @dataclass(frozen=True)
 class Case:
-    """One layer, one direction, float32: x [steps, batch, inputs] -> y [steps, batch, hidden]."""
+    """One layer, one direction: x [steps, batch, inputs] -> y [steps, batch, hidden]."""
 
     cell: str
     mode: str
@@ -33,6 +34,7 @@ class Case:
     steps: int
     inputs: int
     hidden: int
+    dtype: str = "float32"  # of x, states, weights and results
 
     @property
     def gates(self) -> int:
@@ -44,7 +46,8 @@ class Case:
         return f"B{self.batch} T{self.steps}{inputs} H{self.hidden}"
 
     def __str__(self) -> str:
-        return f"{self.cell} {self.shape} {self.mode}"
+        narrow = "" if self.dtype == "float32" else f" {self.dtype}"
+        return f"{self.cell} {self.shape} {self.mode}{narrow}"
 
     @property
     def flops(self) -> float:
@@ -62,10 +65,10 @@ def parse_shape(text: str) -> tuple[int, int, int, int]:
     return int(batch), int(steps), int(inputs or hidden), int(hidden)
 
 
-def grid(cells: list[str], modes: list[str], shapes: list[str]) -> Iterator[Case]:
+def grid(cells: list[str], modes: list[str], shapes: list[str], dtypes: list[str]) -> Iterator[Case]:
     """All cases, cell by cell."""
-    for cell, shape, mode in product(cells, shapes, modes):
-        yield Case(cell, mode, *parse_shape(shape))
+    for cell, dtype, shape, mode in product(cells, dtypes, shapes, modes):
+        yield Case(cell, mode, *parse_shape(shape), dtype)
 
 
 class Data:
@@ -76,7 +79,7 @@ class Data:
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*sizes: int, scale: float = 1.0) -> torch.Tensor:
-            return torch.randn(*sizes, generator=generator) * scale
+            return (torch.randn(*sizes, generator=generator) * scale).to(getattr(torch, case.dtype))
 
         rows, hidden = case.gates * case.hidden, case.hidden
         self.x = normal(case.steps, case.batch, case.inputs)

@@ -20,18 +20,20 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from cases import CELLS, MODES, QUICK_SHAPES, SHAPES, Case, Data, grid, limit, parse_shape
+from cases import CELLS, DTYPES, MODES, QUICK_SHAPES, SHAPES, Case, Data, grid, limit, parse_shape
 from harness import ROOT, comma_list, default_threads, interleaved, new_report, refuse_unknown, skipped, use_cores
 from measure import distance, resident_bytes, summary
 from peers import Peer, Prepared, Result
 from peers.inference import OnnxRuntime, OpenVino
 from peers.pytorch import Eager, Inductor, Weft
 from peers.xla import Xla
+from regress import changes
 from report import failures, print_report, summarise
 
 PEERS = ("weft", "eager", "inductor", "xla", "onnxruntime", "openvino")
-# Of float32 sums in another order over up to 25,600 rows, relative to the largest entry.
-TOLERANCE = 5e-4
+# Relative to the largest entry: of float32 sums in another order over up to 25,600 rows; of what rounds in between, as
+# PyTorch's own kernels do at each operation.
+TOLERANCE = {"float32": 5e-4, "bfloat16": 8e-2, "float16": 1e-2}
 
 
 def arguments() -> argparse.Namespace:
@@ -40,19 +42,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shapes", type=comma_list, help="such as B16T128H256,B1T64I8H512 (default: the seven)")
     parser.add_argument("--cells", type=comma_list, help=f"of {', '.join(CELLS)} (default: gru,lstm)")
     parser.add_argument("--modes", type=comma_list, default=list(MODES), help=f"of {', '.join(MODES)}")
+    parser.add_argument("--dtypes", type=comma_list, default=["float32"], help=f"of {', '.join(DTYPES)}")
     parser.add_argument("--peers", type=comma_list, help=f"of {', '.join(PEERS)}")
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--rounds", type=int, help="interleaved repetitions (default: 7, quick: 3)")
     parser.add_argument("--seconds", type=float, help="of each peer in a round (default: 0.3, quick: 0.1)")
     parser.add_argument("--inductor-budget", type=float, default=60, help="seconds of compile time to give up after")
     parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument("--regress", type=Path, metavar="FILE", help="an earlier --json: exit 1 where Weft was faster")
     options = parser.parse_args()
     options.shapes = options.shapes or list(QUICK_SHAPES if options.quick else SHAPES)
     options.cells = options.cells or (["gru"] if options.quick else ["gru", "lstm"])
     options.peers = options.peers or [peer for peer in PEERS if not (options.quick and peer == "inductor")]
     options.rounds = options.rounds or (3 if options.quick else 7)
     options.seconds = options.seconds or (0.1 if options.quick else 0.3)
-    refuse_unknown(parser, options, {"cells": CELLS, "modes": MODES, "peers": PEERS})
+    refuse_unknown(parser, options, {"cells": CELLS, "modes": MODES, "peers": PEERS, "dtypes": DTYPES})
     for shape in options.shapes:
         try:
             parse_shape(shape)
@@ -104,7 +108,7 @@ def prepare(peer: Peer, case: Case, data: Data, expected: Result) -> tuple[Prepa
     except Exception as error:
         return None, skipped(error)
     entry: dict[str, Any] = {"cold_ms": 1e3 * (time.perf_counter() - start), "difference": distance(expected, found)}
-    if entry["difference"] > TOLERANCE:
+    if entry["difference"] > TOLERANCE[case.dtype]:
         prepared.close()
         return None, {"skipped": f"WRONG: differs from PyTorch by {entry['difference']:.2g}", **entry}
     entry |= {key: value for key, value in (("variant", prepared.variant), ("note", prepared.note)) if value}
@@ -129,6 +133,18 @@ def run_case(case: Case, peers: list[Peer], options: argparse.Namespace) -> dict
     return entries
 
 
+def compare_with(path: Path, report: dict[str, Any], console: Console) -> bool:
+    """Prints what changed since an earlier run; whether anything is slower beyond noise."""
+    try:
+        found = changes(json.loads(path.read_text()), report)
+    except (OSError, ValueError, KeyError) as error:
+        raise SystemExit(f"--regress {path}: {error}") from None
+    console.print(f"[bold]Since {path}[/bold]")
+    for change in found:
+        console.print(f"  {change}", style="red" if change.is_slower else None, highlight=False, markup=False)
+    return any(change.is_slower for change in found)
+
+
 def main() -> int:
     options = arguments()
     console = Console(width=None if sys.stdout.isatty() else 150)
@@ -138,7 +154,7 @@ def main() -> int:
         console.print("The limit is not calibrated: `make build` makes the program that measures it.", style="yellow")
     report = new_report({"threads": options.threads, "calibration": machine})
     peers = make_peers(options)
-    cases = list(grid(options.cells, options.modes, options.shapes))
+    cases = list(grid(options.cells, options.modes, options.shapes, options.dtypes))
     # Loading the peers' libraries is nobody's memory or first call.
     for mode in options.modes:
         run_case(Case("gru", mode, 2, 3, 4, 5), peers, argparse.Namespace(rounds=1, seconds=0))
@@ -146,8 +162,15 @@ def main() -> int:
         task = progress.add_task("cases", total=len(cases))
         for case in cases:
             progress.update(task, description=str(case))
-            entry = {"cell": case.cell, "mode": case.mode, "shape": case.shape, "flops": case.flops}
-            entry["limit_ms"] = 1e3 * limit(case, machine, options.threads) if machine else None
+            entry = {
+                "cell": case.cell,
+                "mode": case.mode,
+                "shape": case.shape,
+                "flops": case.flops,
+                "dtype": case.dtype,
+            }
+            has_limit = machine is not None and case.dtype == "float32"
+            entry["limit_ms"] = 1e3 * limit(case, machine, options.threads) if has_limit else None
             entry["peers"] = run_case(case, peers, options)
             report["cases"].append(entry)
             progress.advance(task)
@@ -159,7 +182,8 @@ def main() -> int:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
         console.print(f"written to {options.json}")
-    return 1 if failures(report) else 0
+    slower = options.regress is not None and compare_with(options.regress, report, console)
+    return 1 if failures(report) or slower else 0
 
 
 if __name__ == "__main__":

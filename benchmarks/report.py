@@ -43,11 +43,23 @@ def geometric_mean(values: list[float | None]) -> float | None:
     return math.exp(sum(map(math.log, known)) / len(known)) if known else None
 
 
+def worst(report: dict[str, Any], count: int = 20) -> list[str]:
+    """The cases in which Weft has the least lead over the best of its peers, a line each, the worst first."""
+    found = [(ratio(best_peer(case), median(case, "weft")), case) for case in report["cases"]]
+    ordered = sorted((pair for pair in found if pair[0] is not None), key=lambda pair: pair[0])
+    return [
+        f"{times(lead)} {case['cell']} {case['shape']} {case['mode']} {case.get('dtype', 'float32')}: "
+        f"{number(median(case, 'weft'))} ms, {percent(ratio(case['limit_ms'], median(case, 'weft')))} of the limit"
+        for lead, case in ordered[:count]
+    ]
+
+
 def groups(report: dict[str, Any]) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """Cases by cell and mode, in the order measured."""
+    """Cases by cell and mode (with the type, if it isn't float32), in the order measured."""
 
     def key(case: dict[str, Any]) -> tuple[str, str]:
-        return case["cell"], case["mode"]
+        dtype = case.get("dtype", "float32")
+        return case["cell"], case["mode"] if dtype == "float32" else f"{case['mode']}, {dtype}"
 
     order = {entry: position for position, entry in reversed(list(enumerate(map(key, report["cases"]))))}
     ordered = sorted(report["cases"], key=lambda case: order[key(case)])
@@ -168,6 +180,9 @@ def summary_lines(report: dict[str, Any]) -> list[str]:
 
 
 def print_report(report: dict[str, Any], console: Console) -> None:
+    console.print("[bold]The least leads over the best peer[/bold]")
+    for line in worst(report):
+        console.print(f"  {line}", highlight=False, markup=False)
     for cell, mode, cases in groups(report):
         peers = peers_of(cases)
         table = Table(

@@ -44,6 +44,12 @@ class Prepared:
         """Gives back what the garbage collector doesn't."""
 
 
+def float32_only(case: Case) -> None:
+    """SkipCase for another type."""
+    if case.dtype != "float32":
+        raise SkipCase("runs float32 only")
+
+
 class Peer(Protocol):
     name: str
 
@@ -71,4 +77,4 @@ def fastest(variants: dict[str, Callable[[], Prepared]], seconds: float = 0.1) -
     return best
 
 
-__all__ = ["Peer", "Prepared", "Result", "SkipCase", "fastest", "resident_bytes"]
+__all__ = ["Peer", "Prepared", "Result", "SkipCase", "fastest", "float32_only", "resident_bytes"]

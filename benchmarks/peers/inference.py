@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case, Data
-from peers import Prepared, Result, SkipCase
+from peers import Prepared, Result, SkipCase, float32_only
 from peers.onnx_graph import inputs_of, model_of, names_of
 
 
@@ -24,6 +24,7 @@ class OnnxRuntime:
 
     def prepare(self, case: Case, data: Data) -> Prepared:
         forward_only(case)
+        float32_only(case)
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -47,6 +48,7 @@ class OpenVino:
 
     def prepare(self, case: Case, data: Data) -> Prepared:
         forward_only(case)
+        float32_only(case)
         import openvino
 
         core = openvino.Core()

@@ -21,7 +21,7 @@ STATES = ("h0", "c0")
 
 def module_of(case: Case, data: Data) -> nn.Module:
     """The layer with the case's weights."""
-    module = MODULES[case.cell](case.inputs, case.hidden)
+    module = MODULES[case.cell](case.inputs, case.hidden, dtype=getattr(torch, case.dtype))
     with torch.no_grad():
         for parameter, value in zip(module.parameters(), data.weights, strict=True):
             parameter.copy_(value)
@@ -45,7 +45,7 @@ def forward_call(case: Case, data: Data, module: Callable[..., Any]) -> Prepared
         y, last = run()
         last = last if isinstance(last, tuple) else (last,)
         names = ("y", "h_n", "c_n")
-        return {name: value.numpy().copy() for name, value in zip(names, (y, *last), strict=False)}
+        return {name: value.float().numpy().copy() for name, value in zip(names, (y, *last), strict=False)}
 
     return Prepared(run, result)
 
@@ -62,7 +62,7 @@ def training_call(case: Case, data: Data, module: Callable[..., Any], parameters
         return torch.autograd.grad(y, wanted, data.cotangent)
 
     def result() -> Result:
-        return {name: value.numpy().copy() for name, value in zip(names, run(), strict=True)}
+        return {name: value.float().numpy().copy() for name, value in zip(names, run(), strict=True)}
 
     return Prepared(run, result)
 
