@@ -9,6 +9,7 @@
 #include <span>
 
 #include "operator/openmp_team.h"
+#include "operator/output_memory.h"
 #include "operator/program_table.h"
 
 namespace weft::torch_operator {
@@ -69,7 +70,7 @@ Tensors call_cpu(const CallProgram& program, at::TensorList inputs, Donated dona
     if (takes_input && donated == Donated::kTaken)
       outputs.push_back(inputs[input]);
     else
-      outputs.push_back(at::detail::empty_cpu(Signature::sizes(output, symbols), output.dtype));
+      outputs.push_back(empty_output(Signature::sizes(output, symbols), output.dtype));
     output_refs.push_back(reference(outputs.back(), output.type.dtype));
     if (!takes_input) continue;
     if (donated == Donated::kCopied && outputs.back().nbytes() > 0)

@@ -139,11 +139,46 @@ class ScanLoop {
   bool is_replicated(ValueId value) const { return !planning::splits_columns(*producer(value)); }
 
   void emit_stages() {
-    for (size_t i = 0; i < scan_.block.stages.size(); ++i) {
+    const std::vector<planning::Stage>& stages = scan_.block.stages;
+    for (size_t first = 0, last = 0; first < stages.size(); first = last) {
+      last = first + 1;
+      while (last < stages.size() && runs_in_blocks(stages[first]) && runs_in_blocks(stages[last])) ++last;
+      if (last - first == 1)
+        emit_stages(first, last);
+      else
+        emit_in_blocks(first, last);
+    }
+  }
+
+  void emit_stages(size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i) {
       if (settings().delays) emit_delay();
       if (scan_.barrier_before[i]) emit_barrier();
       emit_stage(scan_.block.stages[i]);
     }
+  }
+
+  /// A stage with a product reads its weights once for all rows; others read nothing that they share.
+  bool runs_in_blocks(const planning::Stage& stage) const { return frame_.batched && stage.unroll == 0; }
+
+  /// Runs stages for a few rows at a time, so that what one stores is in the first-level cache when the next reads it.
+  /// Members that share columns wait for each other between the stages, so they take all rows at once.
+  void emit_in_blocks(size_t first, size_t last) {
+    constexpr int64_t kRows = 4;
+    Value *all_first = frame_.lo, *all_last = frame_.hi, *ragged_last = last_row_;
+    Value* end = view_.ragged ? last_row_ : frame_.hi;
+    Value* rows = b_.CreateSub(end, all_first);
+    Value* block = b_.CreateSelect(b_.CreateICmpSGT(frame_.units, frame_.i64(1)), rows, frame_.i64(kRows));
+    Value* blocks = b_.CreateSelect(b_.CreateICmpSGT(frame_.units, frame_.i64(1)), frame_.i64(1),
+                                    b_.CreateSDiv(b_.CreateAdd(rows, frame_.i64(kRows - 1)), frame_.i64(kRows)));
+    frame_.loop(frame_.i64(0), blocks, 1, [&](Value* i) {
+      frame_.lo = b_.CreateAdd(all_first, b_.CreateMul(i, block));
+      frame_.hi = last_row_ = frame_.minimum(b_.CreateAdd(frame_.lo, block), end);
+      emit_stages(first, last);
+    });
+    frame_.lo = all_first;
+    frame_.hi = all_last;
+    last_row_ = ragged_last;
   }
 
   // ---- rows that end or enter

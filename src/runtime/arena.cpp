@@ -18,9 +18,6 @@ constexpr int64_t kPagedFrom = 64 << 10;
 constexpr int64_t kMappedFrom = 1 << 20;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kHugeFrom = 4 << 20;
-/// How many times larger than asked for a block may be. So the forward of a layer uses the block of its backward, but a
-/// small call does not take the block of a large one.
-constexpr int64_t kMostLarger = 8;
 
 /// The capacity of a block for so many bytes: one of four sizes between a power of two and the next. At most a fifth is
 /// wasted, and a program whose T changes from call to call still finds its blocks again. 0 for an absurd size.
@@ -86,20 +83,20 @@ void Arena::drop(std::map<int64_t, std::vector<std::byte*>>::iterator blocks) no
   give_back(take(blocks), capacity);
 }
 
-Arena::Block Arena::acquire(int64_t bytes) {
+Arena::Block Arena::acquire(int64_t bytes, int64_t most_larger) {
   if (bytes <= 0) return {};
   const int64_t capacity = capacity_for(bytes);
   if (capacity == 0) throw std::bad_alloc();
   {
     const std::lock_guard lock(mutex_);
     const auto found = idle_.lower_bound(capacity);
-    if (found != idle_.end() && found->first <= kMostLarger * capacity) {
+    if (found != idle_.end() && found->first <= most_larger * capacity) {
       const int64_t larger = found->first;
       return {this, take(found), larger};
     }
     // The new block can serve the calls that use the next smaller one. Keeping both would only cost memory.
     if (found != idle_.begin() && std::prev(found)->first >= kPagedFrom &&
-        capacity <= kMostLarger * std::prev(found)->first)
+        capacity <= most_larger * std::prev(found)->first)
       drop(std::prev(found));
   }
   std::byte* data = allocate(capacity);

@@ -52,7 +52,11 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   /// A block of at least `bytes`. std::bad_alloc if there is no memory even after all idle blocks were freed.
-  Block acquire(int64_t bytes);
+  Block acquire(int64_t bytes) { return acquire(bytes, kMostLarger); }
+
+  /// A block that is at most a quarter larger, for what may be kept for long: it leaves large blocks to the runs that
+  /// need them.
+  Block acquire_close(int64_t bytes) { return acquire(bytes, 1); }
 
   /// Bytes kept that nobody uses.
   int64_t idle_bytes() const;
@@ -60,7 +64,12 @@ class Arena {
   void trim();
 
  private:
+  /// How many times larger than asked for a block may be. So the forward of a layer uses the block of its backward, but
+  /// a small call does not take the block of a large one.
+  static constexpr int64_t kMostLarger = 8;
+
   friend Arena& process_arena();
+  Block acquire(int64_t bytes, int64_t most_larger);
   void release(std::byte* data, int64_t capacity) noexcept;
   /// Takes one of these idle blocks into use. Under the lock.
   std::byte* take(std::map<int64_t, std::vector<std::byte*>>::iterator blocks);

@@ -34,6 +34,14 @@ TEST(ArenaTest, NothingIsNull) {
   EXPECT_EQ(arena.idle_bytes(), 0);
 }
 
+TEST(ArenaTest, ACloseBlockIsNoMuchLargerOne) {
+  Arena arena(int64_t{1} << 30);
+  const uintptr_t large = address(arena.acquire(4'000'000));
+  EXPECT_NE(address(arena.acquire_close(1'000'000)), large);
+  EXPECT_GE(arena.idle_bytes(), 5'000'000) << "both are kept";
+  EXPECT_EQ(address(arena.acquire_close(3'900'000)), large);
+}
+
 TEST(ArenaTest, ABlockIsUsedAgain) {
   Arena arena(int64_t{1} << 30);
   uintptr_t first = 0;

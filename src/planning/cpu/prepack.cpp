@@ -101,7 +101,11 @@ class Prepacker {
     auto [found, fresh] = levels_.back().rounded.try_emplace(value, ir::kNoValue);
     if (!fresh) return found->second;
     Block holder;
-    found->second = ir::Builder(program_, holder).cast(value, DType::kBF16);
+    ir::Builder builder(program_, holder);
+    if (auto parts = joined_.find(value); parts != joined_.end())
+      found->second = builder.concat(parts->second.first, parts->second.second);
+    else
+      found->second = builder.cast(value, DType::kBF16);
     levels_.back().pending.push_back(std::move(holder.ops[0]));
     return found->second;
   }
@@ -157,7 +161,15 @@ class Prepacker {
     levels_.pop_back();
   }
 
+  void note_concat(const Op& op) {
+    std::vector<ValueId> parts;
+    for (ValueId part : op.operands)
+      if (const ValueId half = narrow(part); half != ir::kNoValue) parts.push_back(half);
+    if (parts.size() == op.operands.size()) joined_[op.results[0]] = {std::move(parts), op.attr<int64_t>("dim")};
+  }
+
   void note_cast(const Op& op) {
+    if (op.code == OpCode::kConcat) note_concat(op);
     if (op.code != OpCode::kCast) return;
     const DType from = program_.type(op.operands[0]).dtype, to = program_.type(op.results[0]).dtype;
     if (from == DType::kBF16 && to == DType::kF32) narrow_.emplace(op.results[0], op.operands[0]);
@@ -238,6 +250,7 @@ class Prepacker {
   std::vector<Level> levels_;          // the body, and the regions around the op at hand
   std::map<ValueId, ValueId> narrow_;  // casts of bf16 to f32 so far: result, operand
   std::map<ValueId, ValueId> bytes_;   // casts of i8 so far
+  std::map<ValueId, std::pair<std::vector<ValueId>, int64_t>> joined_;  // concats of casts of bf16: what was cast, dim
   std::map<Key, ValueId> packed_;
   std::map<ValueId, ValueId> rounded_results_;  // results in f32 that are bf16 now
   passes::Substitution replaced_;

@@ -1,0 +1,129 @@
+"""Results of programs: their memory comes from the engine's arena, and is a tensor's like any other."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import weft
+
+STEPS, BATCH, UNITS = 64, 32, 64  # results of 512 KiB
+
+
+@pytest.fixture
+def layer() -> nn.GRU:
+    torch.manual_seed(0)
+    return nn.GRU(UNITS, UNITS)
+
+
+def inputs() -> torch.Tensor:
+    return torch.randn(STEPS, BATCH, UNITS, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_result_that_is_kept_is_not_written_again(layer):
+    with torch.no_grad():
+        first = layer(inputs())[0]
+        copy = first.clone()
+        for _ in range(5):
+            layer(torch.randn(STEPS, BATCH, UNITS))
+    assert torch.equal(first, copy)
+
+
+def test_a_view_keeps_the_memory(layer):
+    with torch.no_grad():
+        row = layer(inputs())[0][3, 5]
+        copy = row.clone()
+        gc.collect()
+        for _ in range(5):
+            layer(torch.randn(STEPS, BATCH, UNITS))
+    assert torch.equal(row, copy)
+
+
+def test_results_can_be_resized_and_changed_in_place(layer):
+    with torch.no_grad():
+        y = layer(inputs())[0]
+        total = y.sum()
+        y.resize_(2 * STEPS, BATCH, UNITS)
+        assert torch.allclose(y[:STEPS].sum(), total)
+        y.mul_(0).add_(1)
+        assert y.sum() == y.numel()
+        y.set_()
+        assert y.numel() == 0
+
+
+def test_training_steps_use_the_memory_of_those_before(layer):
+    """No further page faults once warm: what a step takes, the next finds."""
+    x = inputs().requires_grad_()
+
+    def step() -> None:
+        layer.zero_grad()
+        x.grad = None
+        layer(x)[0].sum().backward()
+
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    for _ in range(5):
+        step()
+    before = resident()
+    for _ in range(50):
+        step()
+    assert resident() - before < 4 << 20
+
+
+def test_residuals_outlive_the_forward_and_other_threads_calls(layer):
+    reference = [nn.GRU(UNITS, UNITS) for _ in range(4)]
+    for each in reference:
+        each.load_state_dict(layer.state_dict())
+    wanted: list[torch.Tensor] = []
+    with weft.disabled():
+        x = inputs().requires_grad_()
+        reference[0](x)[0].sum().backward()
+        wanted.append(x.grad)
+    found: dict[int, torch.Tensor] = {}
+
+    def train(number: int) -> None:
+        for _ in range(10):
+            x = inputs().requires_grad_()
+            y = reference[number](x)[0]
+            with torch.no_grad():
+                reference[number](torch.randn(STEPS, BATCH, UNITS))
+            y.sum().backward()
+            found[number] = x.grad
+
+    threads = [threading.Thread(target=train, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(4):
+        torch.testing.assert_close(found[number], wanted[0])
+
+
+def child(y: torch.Tensor, queue: multiprocessing.Queue) -> None:
+    queue.put(float(y.sum()))
+
+
+def test_results_go_to_other_processes(layer):
+    with torch.no_grad():
+        y = layer(inputs())[0]
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(y, queue))
+    process.start()
+    total = queue.get(timeout=120)
+    process.join()
+    assert total == pytest.approx(float(y.sum()), rel=1e-5)
+
+
+def test_a_result_too_large_for_the_memory_is_pytorchs_error():
+    text = "program @huge(%x: f32[B,1]) { %y = broadcast %x {dims = [0, 1]} : f32[B,1,1099511627776] return %y }"
+    with pytest.raises(RuntimeError, match=r"(?i)memory"):
+        weft.call(text, [torch.zeros(64, 1)])
