@@ -13,7 +13,7 @@ import torch
 
 from weft.explanation._explain import explain
 from weft.explanation._models import NotInstalled, makers
-from weft.explanation._survey import row_of
+from weft.explanation._study import row_of
 
 
 def main(words: list[str]) -> int:
