@@ -134,20 +134,37 @@ def test_short_types(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"stride": 2}, {"padding": 2, "dilation": 2}, {"groups": 3}, {"stride": (3, 1), "padding": (0, 1)}],
+    [{}, {"stride": 2}, {"padding": 2, "dilation": 2}, {"groups": 3}, {"stride": 2, "padding": 1, "groups": 3},
+     {"stride": (3, 1), "padding": (0, 1)}, {"bias": False}],
     ids=str,
 )
 def test_convolution(options: dict[str, Any]) -> None:
     torch.manual_seed(8)
     layer = torch.nn.Conv2d(6, 9, (3, 2), dtype=torch.float64, **options)
-    x = torch.randn(2, 6, 9, 8, dtype=torch.float64, requires_grad=True)
-    if "groups" not in options:
-        return check_module(layer, x, bound=1e-12)
-    hlo = weft.stablehlo(layer, x)
-    assert distance(hlo.compile()(hlo.inputs)[0], layer(x).detach()) < 1e-12
-    with pytest.raises(RuntimeError, match=r"aten.convolution_backward.* has no lowering: its channels are in groups"):
-        weft.stablehlo(layer, x, gradients=True)
-    return None
+    check_module(layer, torch.randn(2, 6, 9, 8, dtype=torch.float64, requires_grad=True), bound=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"stride": 2}, {"padding": 2, "dilation": 2}, {"groups": 3, "padding": 1},
+        {"stride": (3, 1), "output_padding": (2, 0), "groups": 3}, {"stride": 3, "output_padding": 1, "bias": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_transposed_convolution(options: dict[str, Any]) -> None:
+    torch.manual_seed(8)
+    layer = torch.nn.ConvTranspose2d(6, 9, (3, 2), dtype=torch.float64, **options)
+    check_module(layer, torch.randn(2, 6, 5, 4, dtype=torch.float64, requires_grad=True), bound=1e-12)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("wanted", ["weight", "input"])
+def test_parts_of_a_convolutions_gradient(wanted: str, bias: bool) -> None:
+    torch.manual_seed(9)
+    layer = torch.nn.Conv1d(4, 6, 3, groups=2, bias=bias, dtype=torch.float64).requires_grad_(wanted == "weight")
+    x = torch.randn(2, 4, 7, dtype=torch.float64, requires_grad=wanted == "input")
+    check_module(layer, x, bound=1e-12)
 
 
 @pytest.mark.parametrize("upper", [False, True])
