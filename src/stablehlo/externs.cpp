@@ -1,5 +1,5 @@
-// Calls of PyTorch that have ops of StableHLO: convolutions, and what solves linear systems. Each other call is the
-// user's error, which has the call.
+// Calls of PyTorch that have ops of StableHLO: convolutions, sorting, and what solves linear systems. Each other call
+// is the user's error, which has the call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -136,15 +136,43 @@ void cholesky_solve(const ExternSite& site) {
   site.done(0, solve(site, factor, half, {true, is_lower, false, is_lower}));
 }
 
+/// The tensor sorted along a dim, which may be counted from the end, and the first `most` of each row.
+void sorted(const ExternSite& site, int64_t dim, bool is_descending, std::optional<int64_t> most) {
+  const Tensor x = site.tensor(0);
+  if (x.type.rank() == 0) site.call.refuse("it sorts a number");
+  if (dim < 0) dim += x.type.rank();
+  auto [values, places] = site.emit().sort(x, dim, is_descending);
+  if (most) {
+    values = site.emit().slice(values, dim, 0, *most);
+    places = site.emit().slice(places, dim, 0, *most);
+  }
+  site.done(0, values);
+  if (site.site.op.results.size() > 1) site.done(1, places);
+}
+
+/// (x, dim, descending)
+void sort(const ExternSite& site) { sorted(site, site.call.integer(1), site.call.flag(2), {}); }
+
+/// (x, stable, dim, descending): each is stable here.
+void sort_stable(const ExternSite& site) { sorted(site, site.call.integer(2), site.call.flag(3), {}); }
+
+/// (x, k, dim, largest, sorted)
+void topk(const ExternSite& site) { sorted(site, site.call.integer(2), site.call.flag(3), site.call.integer(1)); }
+
 struct Row {
   std::string_view name;
   void (*lowering)(const ExternSite& site);
 };
 
 constexpr Row kRows[] = {
-    {"aten.convolution.default", convolution},       {"aten.convolution_backward.default", convolution_backward},
-    {"aten.linalg_cholesky_ex.default", cholesky},   {"aten.linalg_solve_triangular.default", solve_triangular},
+    {"aten.convolution.default", convolution},
+    {"aten.convolution_backward.default", convolution_backward},
+    {"aten.linalg_cholesky_ex.default", cholesky},
+    {"aten.linalg_solve_triangular.default", solve_triangular},
     {"aten.cholesky_solve.default", cholesky_solve},
+    {"aten.sort.default", sort},
+    {"aten.sort.stable", sort_stable},
+    {"aten.topk.default", topk},
 };
 
 }  // namespace
