@@ -40,5 +40,5 @@ class LinearChainCRF(nn.Module):
         return self.initial[tags[0]] + inside + self.final[last]
 
     def forward(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        present = torch.arange(len(emissions))[:, None] < lengths
+        present = torch.arange(len(emissions), device=emissions.device)[:, None] < lengths
         return self.log_partition(emissions, present) - self.score(emissions, tags, present, lengths)

@@ -333,6 +333,12 @@ void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Ope
   override_kernels::report_fallback("device weft", op.schema().name() + ": " + reason);
 }
 
+}  // namespace
+
+void record_or_run_new(const Operator& op, Stack& stack) { record_or_run(op, stack, record_new); }
+
+namespace {
+
 /// Whether the call asks for a result on another device.
 bool is_for_elsewhere(const Operator& op, const Stack& stack) {
   if (!op.takes_device) return false;
@@ -388,10 +394,9 @@ void call(const c10::OperatorHandle& handle, Stack& stack) {
     case Kind::kWrites:
       return record_or_run(op, stack, record_change);
     case Kind::kRecorded:
-      return record_or_run(op, stack, record_new);
+      return record_or_run_new(op, stack);
     case Kind::kReads:
-      if (!has_shape_of_values(op, torch::jit::last(stack, op.arguments())))
-        return record_or_run(op, stack, record_new);
+      if (!has_shape_of_values(op, torch::jit::last(stack, op.arguments()))) return record_or_run_new(op, stack);
       count_run_now(op);
       return run_now(op, stack);
   }

@@ -16,6 +16,9 @@ void run_now(const Operator& op, torch::jit::Stack& stack);
 /// Records the operation, whose results are new tensors.
 void record_new(const Operator& op, torch::jit::Stack& stack);
 
+/// Records it, or runs it at once where it can't be recorded, which is counted.
+void record_or_run_new(const Operator& op, torch::jit::Stack& stack);
+
 /// Replaces the arguments on the stack by results.
 void put(torch::jit::Stack& stack, size_t arguments, torch::jit::Stack results);
 

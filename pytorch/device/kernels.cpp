@@ -12,6 +12,7 @@
 #include "device/arguments.h"
 #include "device/call.h"
 #include "device/grad_scaler.h"
+#include "device/histogram.h"
 #include "device/random.h"
 #include "device/record.h"
 #include "device/run.h"
@@ -247,6 +248,7 @@ const Table& table = *new Table{
     {"aten::_embedding_bag_backward.", embedding_bag_backward},
     {"aten::new_empty_strided.", make_empty},
     {"aten::_efficientzerotensor.", make_zeros},
+    {"aten::histc.", histc},
     {"aten::_to_copy.", to_copy},
     {"aten::copy_.", copy},
     {"aten::_copy_from.", copy_from},

@@ -12,6 +12,7 @@ namespace {
 struct Window {
   std::string_view left, right, result;  ///< letters of the two dims before the spatial ones: "b, f"
   Sizes stride, low, high, left_dilation, right_dilation;
+  int64_t feature_groups = 1, batch_groups = 1;
 };
 
 std::string list(const Sizes& numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); }
@@ -22,7 +23,7 @@ std::string dims_text(std::string_view letters, size_t spatial) {
   return text + "]";
 }
 
-Tensor append(Emitter& emit, Tensor left, Tensor right, const TensorType& type, const Window& window, int64_t groups) {
+Tensor append(Emitter& emit, Tensor left, Tensor right, const TensorType& type, const Window& window) {
   const DType compute = compute_type(type.dtype);
   left = emit.convert(left, compute);
   right = emit.convert(right, compute);
@@ -33,12 +34,12 @@ Tensor append(Emitter& emit, Tensor left, Tensor right, const TensorType& type, 
   const Tensor result{emit.new_name(), {compute, type.sizes}};
   emit.line(fmt::format(
       "{} = stablehlo.convolution({}, {}) dim_numbers = {}x{}->{}, window = {{stride = {}, pad = [{}], lhs_dilate = "
-      "{}, "
-      "rhs_dilate = {}}} {{batch_group_count = 1 : i64, feature_group_count = {} : i64, precision_config = "
+      "{}, rhs_dilate = {}}} {{batch_group_count = {} : i64, feature_group_count = {} : i64, precision_config = "
       "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}} : ({}, {}) -> {}",
       result.name, left.name, right.name, dims_text(window.left, spatial), dims_text(window.right, spatial),
       dims_text(window.result, spatial), list(window.stride), pads, list(window.left_dilation),
-      list(window.right_dilation), groups, to_string(left.type), to_string(right.type), to_string(result.type)));
+      list(window.right_dilation), window.batch_groups, window.feature_groups, to_string(left.type),
+      to_string(right.type), to_string(result.type)));
   return emit.convert(result, type.dtype);
 }
 
@@ -56,17 +57,33 @@ Tensor convolve(Emitter& emit, const Tensor& x, const Tensor& w, const Convoluti
   for (size_t i = 0; i < in.size(); ++i)
     type.sizes.push_back((in[i] + 2 * options.padding[i] - extent(kernel[i], options.dilation[i])) / options.stride[i] +
                          1);
-  return append(
-      emit, x, w, type,
-      {"b, f", "o, i", "b, f", options.stride, options.padding, options.padding, ones(in.size()), options.dilation},
-      options.groups);
+  return append(emit, x, w, type,
+                {"b, f", "o, i", "b, f", options.stride, options.padding, options.padding, ones(in.size()),
+                 options.dilation, options.groups});
 }
+
+namespace {
+
+/// Kernels [O, C/groups, ...], of which each group has O/groups, beside each other: [O/groups, C, ...].
+Tensor groups_beside(Emitter& emit, const Tensor& w, int64_t groups) {
+  if (groups == 1) return w;
+  const Sizes& sizes = w.type.sizes;
+  Sizes apart{groups, sizes[0] / groups, sizes[1]}, order{1, 0, 2}, beside{sizes[0] / groups, groups * sizes[1]};
+  for (size_t i = 2; i < sizes.size(); ++i) {
+    apart.push_back(sizes[i]);
+    order.push_back(static_cast<int64_t>(i) + 1);
+    beside.push_back(sizes[i]);
+  }
+  return emit.reshape(emit.transpose(emit.reshape(w, apart), order), beside);
+}
+
+}  // namespace
 
 /// A convolution of the cotangents, as far apart as the stride says, by the kernel turned round.
 Tensor convolution_by_input(Emitter& emit, const Tensor& dy, const TensorType& x, const Tensor& w,
                             const ConvolutionOptions& options) {
   const Sizes in = spatial_of(x), out = spatial_of(dy.type), kernel = spatial_of(w.type);
-  Tensor turned = w;
+  Tensor turned = groups_beside(emit, w, options.groups);
   Sizes low, high;
   for (size_t i = 0; i < in.size(); ++i) {
     turned = emit.reverse(turned, static_cast<int64_t>(i) + 2);
@@ -75,11 +92,11 @@ Tensor convolution_by_input(Emitter& emit, const Tensor& dy, const TensorType& x
     high.push_back(in[i] + reach - 1 - low.back() - extent(out[i], options.stride[i]));
   }
   return append(emit, dy, turned, x,
-                {"b, f", "i, o", "b, f", ones(in.size()), low, high, options.stride, options.dilation}, 1);
+                {"b, f", "i, o", "b, f", ones(in.size()), low, high, options.stride, options.dilation, options.groups});
 }
 
 /// A convolution of x by the cotangents, summed over the batch: its channels are the batch of the one, and its spatial
-/// dims are those of the kernel.
+/// dims are those of the kernel. Groups of channels are so groups of that batch.
 Tensor convolution_by_weight(Emitter& emit, const Tensor& dy, const Tensor& x, const TensorType& w,
                              const ConvolutionOptions& options) {
   const Sizes in = spatial_of(x.type), out = spatial_of(dy.type), kernel = spatial_of(w);
@@ -88,7 +105,8 @@ Tensor convolution_by_weight(Emitter& emit, const Tensor& dy, const Tensor& x, c
     high.push_back(extent(kernel[i], options.dilation[i]) + extent(out[i], options.stride[i]) - 1 - in[i] -
                    options.padding[i]);
   return append(emit, x, dy, w,
-                {"f, b", "i, o", "f, b", options.dilation, options.padding, high, ones(in.size()), options.stride}, 1);
+                {"f, b", "i, o", "f, b", options.dilation, options.padding, high, ones(in.size()), options.stride, 1,
+                 options.groups});
 }
 
 }  // namespace weft::stablehlo

@@ -278,6 +278,35 @@ Tensor Emitter::scatter(std::string_view op, const Tensor& table, const Tensor& 
   return result;
 }
 
+std::pair<Tensor, Tensor> Emitter::sort(const Tensor& a, int64_t dim, bool is_descending) {
+  const TensorType place_type{DType::kI64, a.type.sizes};
+  const Tensor places = iota(place_type, dim);
+  const std::string scalar = to_string(TensorType{a.type.dtype, {}}), place = to_string(TensorType{DType::kI64, {}});
+  const std::string truth = to_string(TensorType{DType::kBool, {}}), name = new_name();
+  const auto compare = [&](std::string_view result, std::string_view direction, std::string_view x,
+                           std::string_view y) {
+    line(fmt::format("  {} = stablehlo.compare {}, {}, {} : ({}, {}) -> {}", result, direction, x, y, scalar, scalar,
+                     truth));
+  };
+  const auto both = [&](std::string_view result, std::string_view op, std::string_view x, std::string_view y) {
+    line(fmt::format("  {} = stablehlo.{} {}, {} : {}", result, op, x, y, truth));
+  };
+  line(fmt::format("{}:2 = \"stablehlo.sort\"({}, {}) <{{dimension = {} : i64, is_stable = true}}> ({{", name, a.name,
+                   places.name, dim));
+  line(fmt::format("^bb0(%left: {0}, %right: {0}, %left_place: {1}, %right_place: {1}):", scalar, place));
+  compare("%before", is_descending ? "GT" : "LT", "%left", "%right");
+  if (is_floating(a.type.dtype)) {
+    const std::string_view greater = is_descending ? "%left" : "%right", less = is_descending ? "%right" : "%left";
+    compare("%is_nan", "NE", greater, greater);
+    compare("%is_number", "EQ", less, less);
+    both("%beyond", "and", "%is_nan", "%is_number");
+    both("%first", "or", "%before", "%beyond");
+  }
+  line(fmt::format("  stablehlo.return {} : {}", is_floating(a.type.dtype) ? "%first" : "%before", truth));
+  line(fmt::format("}}) : ({0}, {1}) -> ({0}, {1})", to_string(a.type), to_string(place_type)));
+  return {{name + "#0", a.type}, {name + "#1", place_type}};
+}
+
 Tensor Emitter::reduce(std::string_view op, const Tensor& a, const Tensor& init, const Sizes& dims) {
   TensorType type{a.type.dtype, {}};
   for (int64_t i = 0; i < a.type.rank(); ++i)

@@ -89,6 +89,9 @@ class Emitter {
   /// The table [V, rest...] with updates [idx..., rest...] joined to its rows by `op`; an index outside is skipped.
   Tensor scatter(std::string_view op, const Tensor& table, const Tensor& index, const Tensor& updates);
 
+  /// Sorted along a dim, NaN as the greatest and equal elements in their order; and where, int64, each was.
+  std::pair<Tensor, Tensor> sort(const Tensor& a, int64_t dim, bool is_descending);
+
   // Sums.
   Tensor reduce(std::string_view op, const Tensor& a, const Tensor& init, const Sizes& dims);
   Tensor dot(const Tensor& a, const Tensor& b, const ProductDims& dims, DType result);

@@ -1,5 +1,5 @@
-// Calls of PyTorch that have ops of StableHLO: convolutions, and what solves linear systems. Each other call is the
-// user's error, which has the call.
+// Calls of PyTorch that have ops of StableHLO: convolutions, sorting, and what solves linear systems. Each other call
+// is the user's error, which has the call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,17 +27,33 @@ struct ExternSite {
 };
 
 /// The arguments that aten::convolution and its backward have in common, from argument `first` on.
-ConvolutionOptions convolution_options(const CallText& call, size_t first) {
-  ConvolutionOptions options{call.integers(first), call.integers(first + 1), call.integers(first + 2),
-                             call.integer(first + 5)};
-  if (call.flag(first + 3)) call.refuse("it is transposed");
-  return options;
-}
+struct ConvolutionCall {
+  ConvolutionCall(const CallText& call, size_t first)
+      : options{call.integers(first), call.integers(first + 1), call.integers(first + 2), call.integer(first + 5)},
+        is_transposed(call.flag(first + 3)),
+        output_padding(call.integers(first + 4)) {}
+
+  /// Of the transposed one: what a convolution with these options would have to be of, to give x.
+  TensorType transposed_type(const TensorType& x, const TensorType& w) const {
+    TensorType type{x.dtype, {x.sizes[0], w.sizes[1] * options.groups}};
+    for (size_t i = 0; i < options.stride.size(); ++i)
+      type.sizes.push_back((x.sizes[i + 2] - 1) * options.stride[i] - 2 * options.padding[i] +
+                           options.dilation[i] * (w.sizes[i + 2] - 1) + output_padding[i] + 1);
+    return type;
+  }
+
+  ConvolutionOptions options;
+  bool is_transposed;
+  Sizes output_padding;
+};
 
 /// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 void convolution(const ExternSite& site) {
-  const ConvolutionOptions options = convolution_options(site.call, 3);
-  Tensor y = convolve(site.emit(), site.tensor(0), site.tensor(1), options);
+  const ConvolutionCall call(site.call, 3);
+  const Tensor x = site.tensor(0), w = site.tensor(1);
+  Tensor y = call.is_transposed
+                 ? convolution_by_input(site.emit(), x, call.transposed_type(x.type, w.type), w, call.options)
+                 : convolve(site.emit(), x, w, call.options);
   if (site.call.operand(2)) {
     const Tensor bias = site.emit().broadcast(site.tensor(2), y.type.sizes, {1});
     y = site.emit().binary("add", y, bias);
@@ -47,18 +63,26 @@ void convolution(const ExternSite& site) {
 
 /// (cotangent, input, weight, sizes of the bias, stride, padding, dilation, transposed, output_padding, groups, which)
 void convolution_backward(const ExternSite& site) {
-  const ConvolutionOptions options = convolution_options(site.call, 4);
-  if (options.groups != 1) site.call.refuse("its channels are in groups");
+  const ConvolutionCall call(site.call, 4);
   const std::vector<bool> wanted = site.call.flags(10);
+  const auto wanted_count = static_cast<size_t>(std::ranges::count(wanted, true));
   const size_t count = site.site.op.results.size();
-  if (wanted.size() != 3 || count != 3) site.call.refuse("it has other results than three");
+  if (wanted.size() != 3 || (count != 3 && count != wanted_count)) site.call.refuse("it has other results than three");
+  // Those that nobody wants may have no places.
+  const size_t weight = count == 3 || wanted[0] ? 1 : 0, bias = count - 1;
   const Tensor dy = site.tensor(0), x = site.tensor(1), w = site.tensor(2);
-  if (wanted[0]) site.done(0, convolution_by_input(site.emit(), dy, x.type, w, options));
-  if (wanted[1]) site.done(1, convolution_by_weight(site.emit(), dy, x, w.type, options));
+  // A transposed convolution takes dy for x: it is the gradient of one that takes x for dy.
+  const bool is_transposed = call.is_transposed;
+  if (wanted[0])
+    site.done(0, is_transposed ? convolve(site.emit(), dy, w, call.options)
+                               : convolution_by_input(site.emit(), dy, x.type, w, call.options));
+  if (wanted[1])
+    site.done(weight,
+              convolution_by_weight(site.emit(), is_transposed ? x : dy, is_transposed ? dy : x, w.type, call.options));
   if (!wanted[2]) return;
   Sizes dims{0};
   for (int64_t i = 2; i < dy.type.rank(); ++i) dims.push_back(i);
-  site.done(2, site.emit().reduce("add", dy, site.emit().constant(0, {dy.type.dtype, {}}), dims));
+  site.done(bias, site.emit().reduce("add", dy, site.emit().constant(0, {dy.type.dtype, {}}), dims));
 }
 
 /// The triangle of matrices [..., n, n], with zeros beside it, as PyTorch gives it.
@@ -112,15 +136,43 @@ void cholesky_solve(const ExternSite& site) {
   site.done(0, solve(site, factor, half, {true, is_lower, false, is_lower}));
 }
 
+/// The tensor sorted along a dim, which may be counted from the end, and the first `most` of each row.
+void sorted(const ExternSite& site, int64_t dim, bool is_descending, std::optional<int64_t> most) {
+  const Tensor x = site.tensor(0);
+  if (x.type.rank() == 0) site.call.refuse("it sorts a number");
+  if (dim < 0) dim += x.type.rank();
+  auto [values, places] = site.emit().sort(x, dim, is_descending);
+  if (most) {
+    values = site.emit().slice(values, dim, 0, *most);
+    places = site.emit().slice(places, dim, 0, *most);
+  }
+  site.done(0, values);
+  if (site.site.op.results.size() > 1) site.done(1, places);
+}
+
+/// (x, dim, descending)
+void sort(const ExternSite& site) { sorted(site, site.call.integer(1), site.call.flag(2), {}); }
+
+/// (x, stable, dim, descending): each is stable here.
+void sort_stable(const ExternSite& site) { sorted(site, site.call.integer(2), site.call.flag(3), {}); }
+
+/// (x, k, dim, largest, sorted)
+void topk(const ExternSite& site) { sorted(site, site.call.integer(2), site.call.flag(3), site.call.integer(1)); }
+
 struct Row {
   std::string_view name;
   void (*lowering)(const ExternSite& site);
 };
 
 constexpr Row kRows[] = {
-    {"aten.convolution.default", convolution},       {"aten.convolution_backward.default", convolution_backward},
-    {"aten.linalg_cholesky_ex.default", cholesky},   {"aten.linalg_solve_triangular.default", solve_triangular},
+    {"aten.convolution.default", convolution},
+    {"aten.convolution_backward.default", convolution_backward},
+    {"aten.linalg_cholesky_ex.default", cholesky},
+    {"aten.linalg_solve_triangular.default", solve_triangular},
     {"aten.cholesky_solve.default", cholesky_solve},
+    {"aten.sort.default", sort},
+    {"aten.sort.stable", sort_stable},
+    {"aten.topk.default", topk},
 };
 
 }  // namespace

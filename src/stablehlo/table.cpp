@@ -91,7 +91,7 @@ constexpr Row kRows[] = {
     {OpCode::kScan, "while", lowerings::scan},
     {OpCode::kCond, "if", lowerings::cond},
     {OpCode::kWhile, "while", lowerings::while_loop},
-    {OpCode::kExtern, "convolution, cholesky, triangular_solve, or an error", lowerings::external},
+    {OpCode::kExtern, "convolution, sort, cholesky, triangular_solve, or an error", lowerings::external},
     {OpCode::kCustomVjp, "nothing", lowerings::custom_vjp},
 };
 

@@ -310,3 +310,20 @@ def test_operations_that_run_at_once_are_counted_with_their_place():
     assert ran["aten::nonzero"] == {f"test_device.py:{line + 6}": 2}
     assert ran["aten::index.Tensor"] == {f"test_device.py:{line + 7}": 1}
     assert ran["aten::_local_scalar_dense"] == {f"test_device.py:{line + 8}": 1}
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    ("bins", "low", "high"), [(8, 0, 7), (5, 0, 4), (3, 2, 6), (4, 0, 0), (1, 3, 3)], ids=lambda value: str(value)
+)
+def test_a_histogram_of_whole_numbers(bins, low, high, dtype):
+    """Of which the CPU's kernel takes floats alone; equal limits are those of the values."""
+    torch.manual_seed(10)
+    for x in (torch.randint(0, 9, (40,), dtype=dtype), torch.full((3,), 3, dtype=dtype), torch.empty(0, dtype=dtype)):
+        found = torch.histc(x.to("weft"), bins, low, high)
+        expected = torch.histc(x.double(), bins, low, high)
+        assert found.dtype == dtype and found.tolist() == expected.tolist(), (x, found, expected)
+    with pytest.raises(RuntimeError, match="bins must be > 0"):
+        torch.histc(x.to("weft"), 0)
+    with pytest.raises(RuntimeError, match="max must be larger than min"):
+        torch.histc(x.to("weft"), 4, 2, 1)

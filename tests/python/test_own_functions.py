@@ -106,3 +106,35 @@ def test_it_is_the_same_outside_a_trace() -> None:
     assert y.grad_fn is not None and torch.equal(y, torch.tensor([1.0, 0.0]))
     y.sum().backward()
     torch.testing.assert_close(x.grad, 1 / (x.detach().abs() + 1) ** 2)
+
+
+class Watched(torch.autograd.Function):
+    """Dynamo leaves it to Python: it keeps a record of values."""
+
+    seen: list[float] = []  # noqa: RUF012
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        Watched.seen.append(float(x.max()))
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 3
+
+
+def test_dynamo_leaves_one_to_python_as_it_did_before() -> None:
+    """Calls of such functions pass Weft's code once a step was recorded, which is not for Dynamo to compile."""
+    weft.scan(lambda carry, x: (carry + x, None), torch.zeros(2), torch.ones(3, 2))
+    torch.compiler.reset()
+
+    @torch.compile(backend="eager")
+    def model(x: Tensor) -> Tensor:
+        return Watched.apply(x + 1).sum()  # type: ignore[no-any-return, no-untyped-call]
+
+    x = torch.ones(4, requires_grad=True)
+    for _ in range(3):
+        y = model(x)
+    y.backward()
+    assert y.item() == 16 and Watched.seen == [2.0] * 3
+    assert x.grad is not None and x.grad.tolist() == [3.0] * 4

@@ -66,13 +66,12 @@ TEST(StableHlo, AScanIsAWhileThatCounts) {
 }
 
 TEST(StableHlo, CallsOfPyTorchAreNamed) {
-  const char* text = R"--(program @sorted(%x: f32[B]) {
-    %y, %i = extern %x {call = "aten.sort.default(%0, -1, false)"} : f32[B], i64[B]
+  const char* text = R"--(program @greatest(%x: f32[B]) {
+    %y, %i = extern %x {call = "aten.cummax.default(%0, -1)"} : f32[B], i64[B]
     return %y
   })--";
   EXPECT_EQ(message_of([&] { written(text, {{3}}); }),
-            "stablehlo: the call of PyTorch aten.sort.default(%0, -1, false) has no lowering: StableHLO has no ops for "
-            "it here");
+            "stablehlo: the call of PyTorch aten.cummax.default(%0, -1) has no lowering: StableHLO has no ops for it here");
 }
 
 TEST(StableHlo, WhichMinorFailedIsNotSaid) {

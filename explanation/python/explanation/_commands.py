@@ -115,6 +115,7 @@ class Progress:
 
     def __init__(self, shown: bool) -> None:
         self.shown = shown
+        self._stream = sys.stderr  #: which is another while steps are measured
         self._last = 0.0
         self._width = 0
 
@@ -124,14 +125,14 @@ class Progress:
         self._last = time.monotonic()
         full = round(20 * part)
         line = f"[{'#' * full}{'.' * (20 - full)}] {words}"[: os.get_terminal_size(2).columns - 1]
-        sys.stderr.write("\r" + line.ljust(self._width))
-        sys.stderr.flush()
+        self._stream.write("\r" + line.ljust(self._width))
+        self._stream.flush()
         self._width = len(line)
 
     def clear(self) -> None:
         if self.shown and self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
 
 
 def _write(made: Report, arguments: argparse.Namespace) -> None:

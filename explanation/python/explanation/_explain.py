@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from weft.explanation import _hlo
 from weft.explanation._code import excerpts
 from weft.explanation._collect import collect
 from weft.explanation._mending import as_advice
-from weft.explanation._records import Action, Results, Subject
+from weft.explanation._records import Action, Results, Subject, Warned
 from weft.explanation._report import Report
 from weft.explanation._steps import Step
 from weft.explanation._subject import Investigation, Progress
@@ -58,7 +58,7 @@ def explain(
             investigate(watch, watched, train, seconds, rounds, hlo, lambda words, part: None, subjects)
         except KeyboardInterrupt:
             interrupted = True
-    return report("weft.explain", subjects, without_hlo(hlo), interrupted)
+    return report("weft.explain", subjects, without_hlo(hlo), interrupted, watch.said.warned)
 
 
 def without_hlo(hlo: bool) -> list[str]:
@@ -92,7 +92,9 @@ def investigate(
     work.run(Step(watched.function, args, kwargs, train, train or watched.grad))
 
 
-def report(command: str, subjects: list[Subject], notes: list[str], interrupted: bool) -> Report:
+def report(
+    command: str, subjects: list[Subject], notes: list[str], interrupted: bool, warnings: Sequence[Warned] = ()
+) -> Report:
     """The report of these subjects."""
     for subject in subjects:
         _advise(subject, "interrupted" if interrupted else "nothing was run")
@@ -105,6 +107,7 @@ def report(command: str, subjects: list[Subject], notes: list[str], interrupted:
             interrupted=interrupted,
             subjects=subjects,
             notes=notes,
+            warnings=list(warnings),
         )
     )
 

@@ -43,7 +43,7 @@ def read(path: str) -> Results:
 
 
 def _build(kind: Any, value: Any) -> Any:
-    """An object of the type from what JSON has of it."""
+    """An object of the type from what JSON has of it; a list that came into the format later is empty."""
     origin = typing.get_origin(kind)
     if origin is types.UnionType:
         (inner,) = [each for each in typing.get_args(kind) if each is not type(None)]
@@ -53,7 +53,11 @@ def _build(kind: Any, value: Any) -> Any:
         return [_build(inner, each) for each in value]
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind, vars(_records))
-        fields = {field.name: _build(hints[field.name], value[field.name]) for field in dataclasses.fields(kind)}
+        fields = {
+            field.name: _build(hints[field.name], value[field.name])
+            for field in dataclasses.fields(kind)
+            if (kind, field.name) != (Results, "warnings") or field.name in value
+        }
         return kind(**fields)  # type: ignore[operator]
     return value
 

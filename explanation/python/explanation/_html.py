@@ -6,7 +6,7 @@ import html
 import os
 
 from weft.explanation import _figures
-from weft.explanation._records import Action, Break, Excerpt, Graph, Measured, Recompile, Results, Subject
+from weft.explanation._records import Action, Break, Excerpt, Graph, Measured, Recompile, Results, Subject, Warned
 from weft.explanation._style import CSS
 from weft.explanation._text import headline, measured, place, printable, seconds, share_of, size
 
@@ -25,6 +25,7 @@ def to_html(results: Results) -> str:
             f"<title>{text(headline(results))}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>",
             _verdict(results),
             *(_subject(subject) for subject in results.subjects),
+            _section("What PyTorch's compiler warned of", "\n".join(map(_warned, results.warnings))),
             f"<footer><code>{text(results.command)}</code><br>PyTorch {text(results.torch)}, {text(results.machine)}. "
             "A cost is what a step gains when the break is mended: the median of steps with and without the change "
             "that took turns, and the interval in which it lies with 95 %. What is marked as an estimate is the time "
@@ -78,6 +79,11 @@ def _subject(subject: Subject) -> str:
         "</section>",
     ]
     return "\n".join(filter(None, parts))
+
+
+def _warned(each: Warned) -> str:
+    times = f", {each.times} times" if each.times > 1 else ""
+    return f'<div class="card scroll"><p class="quiet">{text(each.source)}{times}</p><pre>{text(each.text)}</pre></div>'
 
 
 def _card(content: str) -> str:

@@ -15,6 +15,8 @@ from weft import device
 from weft.explanation._steps import Step, Variant, run_once, same
 from weft.explanation._watch import tensors
 
+#: On no device does pack_padded_sequence take lengths that are not on the CPU, where a user would have left them.
+_WANTS_LENGTHS = "'lengths' argument should be a 1D CPU int64 tensor"
 _WARM = 4  #: runs after which a step's record has been seen, compiled and found again
 
 
@@ -33,14 +35,12 @@ def prepare(step: Step, reference: Any) -> Lazy:
     if not device.is_registered():
         return Lazy(None, None, {}, "the device is not registered in this process")
     try:
-        moved = _moved(step)
-    except Exception as error:
-        return _not_run(error)
-    variant = Variant("lazy", moved.function, after=device.sync, step=moved)
-    try:
-        result = None
-        for _ in range(_WARM):
-            result = run_once(variant, moved)
+        try:
+            variant, moved, result = _warmed(_moved(step, _to_device))
+        except RuntimeError as error:
+            if _WANTS_LENGTHS not in str(error):
+                raise
+            variant, moved, result = _warmed(_moved(step, _to_device_but_lengths))
         before, after = _counted(variant, moved)
     except Exception as error:
         return _not_run(error)
@@ -53,6 +53,14 @@ def prepare(step: Step, reference: Any) -> Lazy:
     }
     asked = {name: {place: n for place, n in places.items() if n} for name, places in asked.items()}
     return Lazy(variant, batches, {name: places for name, places in asked.items() if places}, note)
+
+
+def _warmed(moved: Step) -> tuple[Variant, Step, Any]:
+    variant = Variant("lazy", moved.function, after=device.sync, step=moved)
+    result = None
+    for _ in range(_WARM):
+        result = run_once(variant, moved)
+    return variant, moved, result
 
 
 def _counted(variant: Variant, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -70,9 +78,9 @@ def _not_run(error: Exception) -> Lazy:
     return Lazy(None, None, {}, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
 
 
-def _moved(step: Step) -> Step:
+def _moved(step: Step, to_device: Callable[[Any], Any]) -> Step:
     """A step on the device, of a copy of the module."""
-    args, kwargs = torch.utils._pytree.tree_map(_to_device, (step.args, step.kwargs))
+    args, kwargs = torch.utils._pytree.tree_map(to_device, (step.args, step.kwargs))
     function: Callable[..., Any] = step.function
     owner = getattr(function, "__self__", None)
     if isinstance(function, nn.Module):
@@ -112,6 +120,11 @@ def _copied(module: nn.Module) -> nn.Module:
         return copy.deepcopy(module).to("weft")
     finally:
         torch.__future__.set_swap_module_params_on_conversion(swaps)
+
+
+def _to_device_but_lengths(leaf: Any) -> Any:
+    is_lengths = isinstance(leaf, torch.Tensor) and leaf.dim() == 1 and leaf.dtype == torch.int64
+    return leaf if is_lengths else _to_device(leaf)
 
 
 def _to_device(leaf: Any) -> Any:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-Made = tuple[Any, tuple[Any, ...], dict[str, Any]]  #: what is called, with what
-Maker = Callable[[], Made]
+from weft.explanation._habits import HABITS, Made, Maker
 
-GROUPS = ("recurrent", "cells", "transformers", "torchvision", "timm")
+GROUPS = ("recurrent", "habits", "cells", "transformers", "torchvision", "timm")
 
 
 class NotInstalled(Exception):
@@ -29,6 +27,8 @@ def makers(group: str, cells: Path | None = None) -> dict[str, Maker]:
     """
     if group == "recurrent":
         return _RECURRENT
+    if group == "habits":
+        return HABITS
     if group == "cells":
         return _cells(cells)
     if group == "transformers":

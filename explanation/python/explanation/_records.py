@@ -206,6 +206,15 @@ class Subject:
 
 
 @dataclasses.dataclass
+class Warned:
+    """A warning of PyTorch's compiler, which without `weft explain` would stand on the console."""
+
+    source: str  #: the logger's name, or the warning's class
+    text: str
+    times: int
+
+
+@dataclasses.dataclass
 class Results:
     """A whole report."""
 
@@ -215,6 +224,7 @@ class Results:
     interrupted: bool
     subjects: list[Subject]
     notes: list[str]
+    warnings: list[Warned] = dataclasses.field(default_factory=list)  #: distinct ones
     version: int = VERSION
 
     @property

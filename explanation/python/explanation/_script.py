@@ -41,7 +41,12 @@ def explain_program(
     interrupted = False
     with Watch() as watch:
         progress("running the program", 0.0)
-        interrupted = _run(words, run)
+        try:
+            interrupted = _run(words, run)
+        except Failed:  # there will be no report for them to stand in
+            for each in watch.said.warned:
+                print(f"{each.source}: {each.text}", file=sys.stderr)
+            raise
         called = [each for each in watch.watched if each.calls]
         compiled = {event.subject for event in watch.events if event.name == "dynamo_start"}
         if not compiled and not interrupted:
@@ -57,7 +62,7 @@ def explain_program(
             interrupted = True
         for each in called[len(subjects) :]:
             subjects.append(_unmeasured(watch, each))
-    return report(f"weft explain {' '.join(words)}", subjects, notes, interrupted)
+    return report(f"weft explain {' '.join(words)}", subjects, notes, interrupted, watch.said.warned)
 
 
 def _run(words: list[str], run: Run) -> bool:

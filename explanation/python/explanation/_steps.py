@@ -6,7 +6,9 @@ import contextlib
 import copy
 import dataclasses
 import io
+import logging
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
@@ -129,7 +131,7 @@ def undisturbed(step: Step) -> Iterator[None]:
     gradients = [[(p, p.grad) for p in module.parameters()] for module in modules]
     state = random.getstate()
     try:
-        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(_Nowhere()):
+        with torch.random.fork_rng(devices=[]), _silent():
             yield
     finally:
         random.setstate(state)
@@ -144,6 +146,27 @@ def undisturbed(step: Step) -> Iterator[None]:
 
 def _is_lazy(parameter: nn.Parameter) -> bool:
     return isinstance(parameter, nn.parameter.UninitializedParameter)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing is written to the console, by the program's loggers neither."""
+    nowhere = _Nowhere()
+    consoles = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    handlers = [reference() for reference in logging._handlerList]
+    changed = [
+        (handler, handler.stream)
+        for handler in handlers
+        if type(handler) is logging.StreamHandler and any(handler.stream is stream for stream in consoles)
+    ]
+    try:
+        for handler, _ in changed:
+            handler.setStream(nowhere)
+        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            yield
+    finally:
+        for handler, stream in changed:
+            handler.setStream(stream)
 
 
 class _Nowhere(io.TextIOBase):

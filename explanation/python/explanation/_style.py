@@ -52,6 +52,7 @@ code{overflow-wrap:anywhere}
   color:var(--quiet);margin-right:.35rem}
 .change{font-weight:600;margin-bottom:.3rem}
 .at{margin:.15rem 0}
+.card pre{margin:.4rem 0 0}
 pre.diff{margin:.7rem 0 0;padding:.7rem 0;background:var(--code);border-radius:8px;line-height:1.5;overflow-x:auto}
 pre.diff span{display:block;padding:0 1rem;white-space:pre;min-width:max-content}
 .plus{background:var(--added)}.minus{background:var(--removed)}.about{color:var(--quiet)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -58,8 +57,7 @@ class Investigation:
         Raises:
             Exception: what the step raises.
         """
-        with undisturbed(step), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with undisturbed(step), self.watch.said.only(keeps=False):
             base = self._base(step)
             if not self.subject.graphs and not self.breaks:
                 self.subject.notes.append("nothing was compiled: the function does no operation on tensors")
@@ -100,7 +98,8 @@ class Investigation:
         base = Variant("compiled", compiled(step, self.watched.options), self.workshop(step).copies())
         before = _stages.counters()
         self.watch.keep_graphs = self.hlo
-        with self.programs:
+        # A program that was run has said what there is to say.
+        with self.programs, self.watch.said.only(keeps=self.watched.calls == 0):
             found = self._compile(base, step, runs=3)
         self.watch.keep_graphs = False
         self.take(found)

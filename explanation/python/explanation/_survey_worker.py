@@ -13,7 +13,7 @@ import torch
 
 from weft.explanation._explain import explain
 from weft.explanation._models import NotInstalled, makers
-from weft.explanation._survey import row_of
+from weft.explanation._study import row_of
 
 
 def main(words: list[str]) -> int:
@@ -33,7 +33,7 @@ def main(words: list[str]) -> int:
     if isinstance(model, torch.nn.Module):
         model.train(options["train"])
     with torch.set_grad_enabled(options["train"]):
-        results = explain(model, *args, **kwargs, **options).results
+        results = explain(model, *args, **kwargs, **options, hlo=False).results
         torch._dynamo.reset()
         try:
             more = explain(

@@ -65,6 +65,15 @@ def headline(results: Results) -> str:
     return f"{count} distinct graph break{'s' if count > 1 else ''}, {what}"
 
 
+def warned(results: Results) -> str:
+    """What the compiler warned of, in a line."""
+    count = len(results.warnings)
+    firsts = [each.text.partition("\n")[0] for each in results.warnings[:3]]
+    firsts = [first if len(first) <= 80 else f"{first[:80]} ..." for first in firsts]
+    more = f"; and {count - 3} more" if count > 3 else ""
+    return f"PyTorch's compiler warned of {count} thing{'s'[: count != 1]}: {'; '.join(firsts)}{more}"
+
+
 class _Writer:
     def __init__(self, width: int, color: bool) -> None:
         self.width, self.color = width, color
@@ -90,6 +99,8 @@ def to_text(results: Results, width: int | None = None, color: bool = False) -> 
         out.put("interrupted: what follows was measured until then", style="bad")
     for note in results.notes:
         out.put(f"note: {note}")
+    if results.warnings:
+        out.put(warned(results))
     for subject in results.subjects:
         _subject(out, subject)
     out.put()

@@ -18,6 +18,7 @@ from torch._dynamo.output_graph import OutputGraph
 from torch._logging._internal import trace_log
 
 from weft.explanation._collect import is_library
+from weft.explanation._said import Said
 from weft.explanation._trace import Listener, TraceEvent
 
 _MOST_EVENTS = 200_000
@@ -75,6 +76,7 @@ class Watch:
         self.keep_graphs = False  #: with the inputs of their first calls
         self.children = 0  #: processes forked from this one
         self.last_graphs: list[CompiledGraph] = []
+        self.said = Said()
         self._process = os.getpid()
         self._thread = threading.local()
 
@@ -91,6 +93,7 @@ class Watch:
         if Watch._running is not None:
             raise RuntimeError("weft.explain is running in this process already")
         Watch._running = self
+        self.said.__enter__()
         self._listener = Listener(self._take, lambda: self.subject)
         trace_log.addHandler(self._listener)
         self._compile = torch.compile
@@ -105,6 +108,7 @@ class Watch:
         OutputGraph.call_user_compiler = self._call_compiler  # type: ignore[method-assign]
         torch.compile = self._compile
         trace_log.removeHandler(self._listener)
+        self.said.__exit__(kind, error, traceback)
         Watch._running = None
 
     def _take(self, event: TraceEvent) -> None:

@@ -24,6 +24,7 @@ from weft.explanation._records import (
     Run,
     Stage,
     Subject,
+    Warned,
 )
 
 HERE = Path(__file__).parent
@@ -116,4 +117,5 @@ def two_breaks(text: str = "") -> Results:
         sources=[Excerpt(f"/p/model.py{text}", 6, ["def f(x):", "print(x)", f"y = 1{text}", "s = x.mean().item()"])],
         notes=[f"a note{text}"],
     )  # fmt: skip
-    return Results("weft explain model.py", "2.13.0", "a machine", False, [subject], [f"another{text}"])
+    warned = [Warned(f"torch._dynamo{text}", f"no more code for forward{text}\n  line 5", 2), Warned("W", "again", 1)]
+    return Results("weft explain model.py", "2.13.0", "a machine", False, [subject], [f"another{text}"], warned)

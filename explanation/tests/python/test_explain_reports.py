@@ -63,6 +63,7 @@ def test_the_text_says_what_breaks_what_it_costs_and_what_to_write() -> None:
         "1. 2.00 ms (1.80 ms to 2.60 ms) a step, 20 % of the step", "/p/model.py:7 in forward: print(x)",
         "       -print(x)\n       +pass", "2. no gain known", "not tried: does not fit",
         "compiled anew: forward (/p/model.py:5), 1.50 s", "note: a note",
+        "PyTorch's compiler warned of 2 things: no more code for forward; again\n",
     ):  # fmt: skip
         assert part in text, part
 
@@ -179,6 +180,7 @@ def test_the_page_has_the_time_line_the_bars_and_the_cost_beside_the_line() -> N
         "2 distinct graph breaks, 3 graphs", "10.0 ms a step, 8.00 ms with all changes", "2.00 ms", "20 % of the step",
         "1.80 ms to 2.60 ms", "print(x)", "after breaks, 5.00 ms, 50%", "s = x.mean().item()", "not known",
         "size mismatch", "the end of the function",
+        "torch._dynamo, 2 times", "no more code for forward\n  line 5",
     ):  # fmt: skip
         assert part in shown, part
     kinds = [attributes.get("class") for tag, attributes in page.elements if tag == "rect"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+import weft
 from weft.explanation import _survey, _survey_worker
+from weft.explanation._habits import HABITS
 from weft.explanation._models import NotInstalled, makers
-from weft.explanation._survey import Row, to_markdown
+from weft.explanation._study import Row, Study, StudyError, read, to_markdown, write
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -17,8 +21,8 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 def row(name: str, breaks: int, compiled: float) -> Row:
     return Row(
         "recurrent", name, "", fx=breaks + 1, aot=breaks + 1, kernels=4, weft=1, lazy=1,
-        causes=["Data-dependent branching"] * breaks, breaks=breaks, eager=1e-3, compiled=compiled, lazy_seconds=1e-3,
-        gaps=0.25 * breaks, compile_seconds=2.0,
+        causes=["Data-dependent branching"] * breaks, breaks=breaks, anew=0, eager=1e-3, compiled=compiled,
+        lazy_seconds=1e-3, gaps=0.25 * breaks, compile_seconds=2.0,
     )  # fmt: skip
 
 
@@ -40,6 +44,44 @@ def test_a_recurrence_is_one_graph_one_program_and_nothing_else(capsys: pytest.C
     assert found.weft and found.weft > 0
 
 
+def test_lengths_stay_on_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1})
+    assert _survey_worker.main(["recurrent", ".", "packed lstm", options]) == 0
+    found = Row("recurrent", "packed", **json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert found.breaks and found.lazy == 1 and found.lazy_note == ""
+
+
+ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+BRANCH = "Data-dependent branching"
+#: What Dynamo says of each habit in training, without what lies behind another break.
+CAUSES = {
+    "greedy decoding": [ITEM],
+    "beam search": ["Data dependent operator", ITEM],
+    "prints and logs": ["Failed to trace builtin operator"],
+    "experts by nonzero": ["Dynamic shape operator"],
+    "early exit": [BRANCH],
+    "through numpy": ["attempted to trace numpy function unsupported by PyTorch"],
+    "packed tagger": ["Attempted to call function marked as skipped", "Data dependent operator"],
+    "annealed temperature": [],
+    "gradient clipped inside": [ITEM, "Unsupported python_type() call"],
+    "from text": [],
+    "checkpointed": [],
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_a_habit_breaks_and_runs_on_the_device(name: str) -> None:
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    model, args, kwargs = HABITS[name]()
+    options: dict[str, Any] = {"backend": "eager", "train": True, "seconds": 0.01, "rounds": 1, "hlo": False}
+    (subject,) = weft.explain(model, *args, **kwargs, **options).results.subjects
+    assert [found.type for found in subject.breaks if not found.hidden] == CAUSES[name]
+    assert bool(subject.recompiles) == (name in ("greedy decoding", "beam search", "annealed temperature"))
+    lazy = subject.run("lazy")
+    assert lazy is not None and lazy.graphs and lazy.seconds and lazy.note == "", lazy
+
+
 def test_every_group_lists_its_models_or_says_why_not() -> None:
     assert len(makers("recurrent")) > 10 and len(makers("cells", EXAMPLES)) > 15
     with pytest.raises(NotInstalled, match="no package `cells`"):
@@ -48,10 +90,13 @@ def test_every_group_lists_its_models_or_says_why_not() -> None:
 
 def test_the_study_counts_what_is_in_the_rows() -> None:
     rows = [row("one", 0, 1e-3), row("two", 1, 2e-3), row("three", 2, 4e-3), Row("timm", "four", "took longer")]
-    text = to_markdown(rows, ["torchvision: not there"], "inductor", True)
+    text = to_markdown([Study(True, "inductor", "a day", rows, ["torchvision: not there"])])
     for part in (
-        "4 models, of which 3 ran", "| recurrent | two | 1 | 2 | 2 | 4 | 1 | 1 | 1.00 ms | 2.00 ms | 1.00 ms | 25% |",
+        "4 models, of which 3 ran",
+        "| recurrent | two | 1 | 0 | 2 | 2 | 4 | 1 | 1 | 1.00 ms | 2.00 ms | 1.00 ms | 25% |",
         "- timm, four: took longer", "| Data-dependent branching | 3 | three, two |",
+        "## Models",
+        "Made by `weft survey` on a day.", "A step is a forward and a backward with",
         "Not there: torchvision: not there.",
         "compiled time by eager time with distinct breaks: 1.00.", "the median of 2 models with breaks: 3.00",
     ):  # fmt: skip
@@ -59,8 +104,43 @@ def test_the_study_counts_what_is_in_the_rows() -> None:
 
 
 def test_no_models_make_no_figures() -> None:
-    text = to_markdown([], ["timm: not there"], "inductor", False)
+    text = to_markdown([Study(False, "inductor", "a day", [], ["timm: not there"])])
     assert "0 models, of which 0 ran" in text and "not defined" in text
+
+
+def test_two_studies_are_one_page_whether_run_together_or_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What --json kept of runs is what their page is made of again, and a group that is not there is named in both."""
+    studies = [Study(False, "inductor", "a day", [row("one", 0, 1e-3)]), Study(True, "inductor", "another", [])]
+    paths = [str(tmp_path / f"{study.train}.json") for study in studies]
+    for study, path in zip(studies, paths, strict=True):
+        write([study], path)
+    assert read(paths[0]) == studies[:1]
+    assert _survey.main(["--read", *paths]) == 0
+    text = capsys.readouterr().out
+    assert text == to_markdown(studies) + "\n"
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles[0] == "## Inference: models" and "## Training: models" in titles
+    assert len(set(titles)) == len(titles)
+
+    output = tmp_path / "page.md"
+    words = ["--both", "--models", "cells", "--cells", str(tmp_path), "--output", str(output)]
+    assert _survey.main(words) == 0
+    assert output.read_text().count("Not there: cells: there is no package `cells`") == 2
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"studies": [{}]}'])
+def test_a_file_that_is_no_study_is_status_2(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(StudyError):
+        read(str(path))
+    assert _survey.main(["--read", str(path)]) == 2
+    assert str(path) in capsys.readouterr().err
 
 
 def test_a_wrong_command_line_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:

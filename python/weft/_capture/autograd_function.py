@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
 from torch.utils import _pytree as pytree
 
@@ -27,6 +28,9 @@ def install(record: Record) -> None:
             return _recorded(record, cls, args, kwargs)
         return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
 
+    # Where Dynamo leaves a call to Python it would take up this frame by itself, and can't compile `super` in it.
+    skip = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT)
+    set_code_exec_strategy(apply.__code__, skip)
     _SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
 
 
