@@ -20,6 +20,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch.fx.graph import _BoxedCodeGen
 
+from weft._base.words import did_you_mean
 from weft._capture.stats import BackendStats, extern
 from weft._capture.stats import backend as stats
 from weft._control import higher_order
@@ -77,10 +78,12 @@ def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = N
     if others:
         raise ValueError(f"backend 'weft' takes mode and options, not {', '.join(sorted(others))}")
     if mode is not None and mode not in _MODES:
-        raise ValueError(f"backend 'weft' has no mode {mode!r}; there are {', '.join(_MODES)}")
+        hint = did_you_mean(mode, _MODES) or f"; there are {', '.join(_MODES)}"
+        raise ValueError(f"backend 'weft' has no mode {mode!r}{hint}")
     for name, value in (options or {}).items():
         if name not in _OPTIONS:
-            raise ValueError(f"backend 'weft' has no option {name!r}; there are: {', '.join(_OPTIONS)}")
+            hint = did_you_mean(name, _OPTIONS) or f"; there are: {', '.join(_OPTIONS)}"
+            raise ValueError(f"backend 'weft' has no option {name!r}{hint}")
         if not isinstance(value, _OPTIONS[name]):
             raise ValueError(f"backend 'weft': the option {name!r} takes {_OPTIONS[name].__name__}, not {value!r}")
     return options or {}
