@@ -90,13 +90,15 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """The parts that are imported when somebody asks for them."""
-    if name not in _LAZY:
-        raise AttributeError(f"module 'weft' has no attribute {name!r}{did_you_mean(name, __all__)}")
-    module, attribute = _LAZY[name]
-    found: object = importlib.import_module(module)
-    return getattr(found, attribute) if attribute else found
+if not TYPE_CHECKING:  # a checker that saw this would take any name
+
+    def __getattr__(name: str) -> object:
+        """The parts that are imported when somebody asks for them."""
+        if name not in _LAZY:
+            raise AttributeError(f"module 'weft' has no attribute {name!r}{did_you_mean(name, __all__)}")
+        module, attribute = _LAZY[name]
+        found = importlib.import_module(module)
+        return getattr(found, attribute) if attribute else found
 
 
 def __dir__() -> list[str]:

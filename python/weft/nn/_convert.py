@@ -59,6 +59,7 @@ class ConvertReport(Sequence[Converted]):
 
     @property
     def names(self) -> list[str]:
+        """Of the modules that were replaced."""
         return [entry.name for entry in self]
 
     @overload

@@ -108,7 +108,7 @@ class GRU(Variant, nn.GRU):
     ) -> tuple[Tensor, Tensor]: ...
     @overload
     def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
-    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> Any:
+    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> tuple[Any, Any]:
         """`nn.GRU.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds the
         carry restarts from zeros before that step, so that one row of the batch can hold several episodes; the result
         is that of running them one by one. The direction backwards restarts where it enters an episode, at its last
@@ -124,7 +124,14 @@ class GRU(Variant, nn.GRU):
         return self._run(input, hx, is_init)
 
     if TYPE_CHECKING:
-        __call__ = forward
+
+        @overload
+        def __call__(
+            self, input: Tensor, hx: Tensor | None = None, is_init: Tensor | None = None
+        ) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class LSTM(Variant, nn.LSTM):
@@ -235,7 +242,9 @@ class LSTM(Variant, nn.LSTM):
     def forward(
         self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
-    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None, is_init: Tensor | None = None) -> Any:
+    def forward(
+        self, input: Any, hx: tuple[Tensor, Tensor] | None = None, is_init: Tensor | None = None
+    ) -> tuple[Any, Any]:
         """`nn.LSTM.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds h and
         c restart from zeros before that step; see `weft.nn.GRU.forward`, for errors too."""
         if is_init is None and self._is_plain():
@@ -243,7 +252,16 @@ class LSTM(Variant, nn.LSTM):
         return self._run(input, hx, is_init)
 
     if TYPE_CHECKING:
-        __call__ = forward
+
+        @overload
+        def __call__(
+            self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None, is_init: Tensor | None = None
+        ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+        @overload
+        def __call__(
+            self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+        ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class RNN(Variant, nn.RNN):
@@ -316,7 +334,7 @@ class RNN(Variant, nn.RNN):
     ) -> tuple[Tensor, Tensor]: ...
     @overload
     def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
-    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> Any:
+    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> tuple[Any, Any]:
         """`nn.RNN.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds h
         restarts from zeros before that step; see `weft.nn.GRU.forward`, for errors too."""
         if is_init is None and self._is_plain():
@@ -324,4 +342,11 @@ class RNN(Variant, nn.RNN):
         return self._run(input, hx, is_init)
 
     if TYPE_CHECKING:
-        __call__ = forward
+
+        @overload
+        def __call__(
+            self, input: Tensor, hx: Tensor | None = None, is_init: Tensor | None = None
+        ) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
