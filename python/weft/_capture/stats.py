@@ -28,6 +28,9 @@ class BackendStats:
 backend = BackendStats()
 
 
+NOTHING_MET = "no recurrent layer was met, and nothing else that Weft compiles"
+
+
 class Stats(dict[str, Any]):
     """What `weft.stats()` returns: a dict, which `str()` makes a text of."""
 
@@ -70,7 +73,7 @@ class Stats(dict[str, Any]):
                 lines.append(f"{title}:")
                 lines += [f"{count:8} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1])]
         if self.is_empty:
-            lines.append("no recurrent layer was met, and nothing else that Weft compiles")
+            lines.append(NOTHING_MET)
         elif not self["fallbacks"]:
             lines.append("all that came to Weft ran in its machine code")
         return "\n".join(lines)
@@ -102,29 +105,30 @@ def stats() -> Stats:
     whose result, or its shape, depends on values, so that they were not recorded but ran what was pending: how often,
     by operation and by the place in the user's code ("train.py:12"; "" where there is none, as in a backward).
     """
-    return Stats(_since(_totals(), _start))
+    return Stats(since(totals(), _start))
 
 
 def reset_stats() -> None:
     """Count from zero again."""
     global _start
-    _start = _totals()
+    _start = totals()
 
 
-def _since(now: dict[str, Any], before: dict[str, Any], *, by_name: bool = False) -> dict[str, Any]:
-    """The counters that grew; `by_name` leaves out those that didn't."""
+def since(now: dict[str, Any], before: dict[str, Any], *, by_name: bool = False) -> dict[str, Any]:
+    """Counters, of `totals()`, since others; `by_name` leaves out those that didn't grow."""
     found: dict[str, Any] = {}
     for name, value in now.items():
         if name in _LEVELS:
             found[name] = value
         elif isinstance(value, dict):
-            found[name] = _since(value, before.get(name, {}), by_name=by_name or name in _BY_NAME)
+            found[name] = since(value, before.get(name, {}), by_name=by_name or name in _BY_NAME)
         else:
             found[name] = value - before.get(name, 0)
     return {name: value for name, value in found.items() if value} if by_name else found
 
 
-def _totals() -> dict[str, Any]:
+def totals() -> dict[str, Any]:
+    """Counters since the process began."""
     now = _C.stats()
     return now | {
         "extern": dict(extern + Counter(now["extern"])),
