@@ -54,7 +54,7 @@ setup:
 build: setup  ## compile everything, and make `import weft` and the command `weft` work in .venv
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) -S . -B $(BUILD) >$(BUILD).log || { cat $(BUILD).log; exit 1; }
 	@cmake --build $(BUILD) -j$(JOBS)
-	@echo $(CURDIR)/$(BUILD)/python >$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/weft-in-tree.pth
+	@echo "import site; site.addsitedir('$(CURDIR)/$(BUILD)/python')" >$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/weft-in-tree.pth
 	@printf '%s\n' '#!$(CURDIR)/.venv/bin/python' 'from weft._command_line import main' 'raise SystemExit(main())' >.venv/bin/weft
 	@chmod +x .venv/bin/weft
 

@@ -11,6 +11,12 @@ function(weft_link_package package)
   endforeach()
 endfunction()
 
+# What lies beside the packages, for Python to read at its start: processes under `weft run`.
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/python)
+foreach(file weft-run.pth _weft_run.py)
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR}/python/start/${file} ${CMAKE_BINARY_DIR}/python/${file} SYMBOLIC)
+endforeach()
+
 # A module that was moved or deleted must not stay importable: all links are made anew.
 file(GLOB_RECURSE weft_links ${CMAKE_BINARY_DIR}/python/weft/*.py)
 foreach(link IN LISTS weft_links)

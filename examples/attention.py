@@ -24,7 +24,8 @@ class Classifier(nn.Module):
         states = self.norm(states)
         query = self.query.expand(len(sequence), 1, -1)
         seen, _ = self.attention(query, states, states, need_weights=False)
-        return self.head(torch.cat([seen[:, 0], last[0], last[1]], dim=1))
+        scores: torch.Tensor = self.head(torch.cat([seen[:, 0], last[0], last[1]], dim=1))
+        return scores
 
 
 def batch(size: int, steps: int) -> tuple[torch.Tensor, torch.Tensor]:

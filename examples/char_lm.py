@@ -105,7 +105,7 @@ def finish(run: Run, eager: Training | None, first: int) -> None:
     except ImportError:
         run.say("no plot: matplotlib is not installed")
     summary = json.dumps(run.summary, indent=2) + "\n"
-    write_atomically(run.options.out / "char_lm.json", lambda file: file.write_text(summary) and None)
+    write_atomically(run.options.out / "char_lm.json", lambda file: file.write_text(summary))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ y.sum().backward()
 
 
 class Tagger(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.embedding, self.rnn, self.linear = nn.Embedding(1000, 64), nn.LSTM(64, 128), nn.Linear(128, 10)
 
-    def forward(self, words):
-        return self.linear(self.rnn(self.embedding(words))[0])
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.linear(self.rnn(self.embedding(words))[0])
+        return scores
 
 
 tagger = torch.compile(Tagger(), backend="weft", fullgraph=True)  # one graph, whatever the length

@@ -32,7 +32,8 @@ class Tagger(nn.Module):
     def forward(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         packed = pack_padded_sequence(self.embedding(words), lengths, batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        return self.tags(states)
+        scores: torch.Tensor = self.tags(states)
+        return scores
 
 
 def main() -> None:

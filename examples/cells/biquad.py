@@ -30,8 +30,8 @@ def biquad(b: Tensor, a: Tensor, x: Tensor, state: State | None = None) -> tuple
     if state is None:
         zeros = x.new_zeros(x.shape[1:])
         state = (zeros, zeros)
-    state, y = weft.scan(step, state, x)
-    return y, state
+    last, y = weft.scan(step, state, x)
+    return y, last
 
 
 def low_pass(frequency: float, q: float = math.sqrt(0.5)) -> tuple[Tensor, Tensor]:

@@ -34,5 +34,5 @@ class ConvLSTM(nn.Module):
         if state is None:
             zeros = x.new_zeros(x.shape[1], self.hidden, *x.shape[3:])
             state = (zeros, zeros)
-        state, y = weft.scan(self.step, state, x)
-        return y, state
+        last, y = weft.scan(self.step, state, x)
+        return y, last

@@ -35,5 +35,5 @@ class MGU(nn.Module):
     def forward(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if h is None:
             h = x.new_zeros(x.shape[1], self.hidden)
-        h, y = weft.scan(self.step, h, x)
-        return y, h
+        last, y = weft.scan(self.step, h, x)
+        return y, last

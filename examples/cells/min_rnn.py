@@ -48,8 +48,8 @@ class Linear(nn.Module):
         return h, h
 
     def forward(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        h, y = weft.scan(self.step, self.initial(x) if h is None else h, x)
-        return y, h
+        last, y = weft.scan(self.step, self.initial(x) if h is None else h, x)
+        return y, last
 
     def parallel(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
         def after(first: tuple[Tensor, Tensor], then: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -44,7 +44,8 @@ class NeuralODE(nn.Module):
 
     def field(self, t: Tensor, y: Tensor) -> Tensor:
         hidden = torch.tanh(self.first(y) + t * self.time)
-        return self.last(torch.tanh(self.second(hidden)))
+        change: Tensor = self.last(torch.tanh(self.second(hidden)))
+        return change
 
     def forward(self, y: Tensor, times: Tensor) -> Tensor:
         return odeint(self.field, y, times)

@@ -43,5 +43,5 @@ class PeepholeLSTM(nn.Module):
         if state is None:
             zeros = x.new_zeros(x.shape[1], self.hidden)
             state = (zeros, zeros)
-        state, y = weft.scan(self.step, state, x)
-        return y, state
+        last, y = weft.scan(self.step, state, x)
+        return y, last

@@ -37,5 +37,5 @@ class Policy(nn.Module):
     def forward(self, seen: Tensor, starts: Tensor, h: Tensor | None = None) -> tuple[Decision, Tensor]:
         if h is None:
             h = self.initial.expand(seen.shape[1], -1)
-        h, decisions = weft.scan(self.step, h, (seen, starts))
-        return decisions, h
+        last, decisions = weft.scan(self.step, h, (seen, starts))
+        return decisions, last

@@ -38,5 +38,5 @@ class SRU(nn.Module):
     def forward(self, x: Tensor, c: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if c is None:
             c = x.new_zeros(x.shape[1:])
-        c, h = weft.scan(self.step, c, x)
-        return h, c
+        last, h = weft.scan(self.step, c, x)
+        return h, last

@@ -41,5 +41,5 @@ class ZoneoutLSTM(nn.Module):
         if state is None:
             zeros = x.new_zeros(x.shape[1], self.hidden)
             state = (zeros, zeros)
-        state, y = weft.scan(self.step, state, x)
-        return y, state
+        last, y = weft.scan(self.step, state, x)
+        return y, last

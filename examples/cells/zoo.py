@@ -52,7 +52,7 @@ class Example:
 
     def differentiable(self) -> dict[str, Tensor]:
         """Parameters and floating inputs by name; of an input that is a tuple, each by its place: state.0, state.1."""
-        found = dict(self.module.named_parameters()) if self.module is not None else {}
+        found: dict[str, Tensor] = dict(self.module.named_parameters()) if self.module is not None else {}
         for name, value in self.inputs.items():
             parts = {name: value} if isinstance(value, Tensor) else {f"{name}.{k}": v for k, v in enumerate(value)}
             found |= {part: tensor for part, tensor in parts.items() if tensor.is_floating_point()}

@@ -18,7 +18,7 @@ from .training import CELLS, Config, Training, new_training
 FORMAT = 1
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Either the whole new file is at `path` afterwards or what was there before."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)

@@ -35,7 +35,7 @@ def positive(kind: type, zero: bool = False) -> Callable[[str], Any]:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = OneLineParser(description="Trains a character-level language model on Python's documentation.")
-    number = {"type": positive(int), "metavar": "N"}
+    number: dict[str, Any] = {"type": positive(int), "metavar": "N"}
     defaults = Config()
     parser.add_argument("--cell", choices=sorted(CELLS), help=f"the recurrence ({defaults.cell})")
     parser.add_argument("--layers", **number, help=f"recurrent layers ({defaults.layers})")

@@ -15,7 +15,8 @@ class Progress:
 
     def __init__(self, what: str, steps: int | None, seconds: float | None) -> None:
         self.what, self.steps, self.seconds = what, steps, seconds
-        self.start, self.first, self.printed = time.perf_counter(), None, -math.inf
+        self.start, self.printed = time.perf_counter(), -math.inf
+        self.first: int | None = None
         self.bar: Any = None
 
     def __enter__(self) -> Progress:
@@ -68,4 +69,4 @@ class Interrupt:
 
     def _handle(self, number: int, _frame: object) -> None:
         self.signal = number
-        signal.signal(number, self.usual[number])
+        signal.signal(number, self.usual[signal.Signals(number)])

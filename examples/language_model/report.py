@@ -34,7 +34,8 @@ def plot(run: Run, eager: Training | None, first: int) -> Path:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    training, path = run.training, run.options.out / "char_lm.png"
+    training = run.training
+    path: Path = run.options.out / "char_lm.png"
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
     steps = range(1, training.step + 1)
     name = run.options.backend

@@ -29,7 +29,8 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        return self.options.out / "char_lm.pt"
+        folder: Path = self.options.out
+        return folder / "char_lm.pt"
 
     def without_weft(self) -> Any:
         return self.weft.disabled() if self.weft else contextlib.nullcontext()

@@ -8,12 +8,15 @@ under every `torch.compile` backend. What that changes in PyTorch's process-wide
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from weft import _C  # isort: skip
 from weft import device
+from weft._base.words import did_you_mean
 from weft._capture.stats import reset_stats, stats
 from weft._control.associative_scan import associative_scan
 from weft._control.checkpoint_scan import checkpoint_scan
@@ -24,6 +27,12 @@ from weft._control.while_loop import while_loop
 from weft._patches.switch import disable, disabled, enable
 from weft._stablehlo.write import stablehlo
 from weft.device import sync
+
+if TYPE_CHECKING:  # imported when somebody asks for them, by __getattr__
+    from weft import formats, nn
+    from weft.explanation import explain
+    from weft.nn import quantize
+    from weft.verification import verify
 
 __all__ = [
     "__version__",
@@ -51,22 +60,49 @@ __all__ = [
 
 __version__: str = _C.__version__
 
-#: The operator: `weft.call(program, inputs)` runs a program's text on a list of tensors and returns its list of
-#: results, differentiable and traceable. Raises RuntimeError if the text doesn't parse or an input doesn't fit it.
-call = torch.ops.weft.call
+
+def call(program: str, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The operator: runs a program's text (docs/ir.md) on tensors.
+
+    Args:
+        program: its text; it is compiled once for each dtype and set of static sizes, and kept.
+        inputs: a tensor for each of the program's inputs, of its type: `f32[T,B,8]` takes any T and B that are the
+            same wherever they stand.
+
+    Returns:
+        The results, contiguous, each with memory of its own. They are differentiable, twice too, and the call may be
+        traced (torch.compile, torch.export, torch.func).
+
+    Raises:
+        RuntimeError: the text doesn't parse, or an input doesn't fit it.
+    """
+    results: list[Tensor] = torch.ops.weft.call(program, inputs)
+    return results
 
 
-def __getattr__(name: str) -> Any:
-    """The parts that are imported when somebody asks for them: nn, quantize, formats, verify, explain."""
-    if name in ("nn", "formats"):
-        return importlib.import_module(f"weft.{name}")
-    if name == "quantize":
-        return importlib.import_module("weft.nn").quantize
-    if name == "verify":
-        return importlib.import_module("weft.verification").verify
-    if name == "explain":
-        return importlib.import_module("weft.explanation").explain
-    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+#: What is imported when somebody asks for it: the module that has it, and its name there, if it isn't the module.
+_LAZY = {
+    "nn": ("weft.nn", ""),
+    "formats": ("weft.formats", ""),
+    "quantize": ("weft.nn", "quantize"),
+    "verify": ("weft.verification", "verify"),
+    "explain": ("weft.explanation", "explain"),
+}
+
+
+if not TYPE_CHECKING:  # a checker that saw this would take any name
+
+    def __getattr__(name: str) -> object:
+        """The parts that are imported when somebody asks for them."""
+        if name not in _LAZY:
+            raise AttributeError(f"module 'weft' has no attribute {name!r}{did_you_mean(name, __all__)}")
+        module, attribute = _LAZY[name]
+        found = importlib.import_module(module)
+        return getattr(found, attribute) if attribute else found
+
+
+def __dir__() -> list[str]:
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
 
 
 device.register_beside_none()

@@ -9,7 +9,6 @@ The entry point of group `torch_dynamo_backends` names `weft` below, so `torch.c
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +20,9 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch.fx.graph import _BoxedCodeGen
 
-from weft._capture.stats import extern
+from weft._base.words import did_you_mean
+from weft._capture.stats import BackendStats, extern
+from weft._capture.stats import backend as stats
 from weft._control import higher_order
 from weft._dynamo.regions import cleanup
 from weft._dynamo.regions.fuse import fuse_regions
@@ -40,19 +41,6 @@ _OPTIONS = {
 }
 
 
-@dataclasses.dataclass
-class BackendStats:
-    """What the backend did since the process began."""
-
-    frames: int = 0  #: graphs taken from Dynamo
-    graphs: int = 0  #: forward, backward and inference graphs compiled
-    calls: int = 0  #: calls of Weft programs in them
-    regions: int = 0  #: of these calls, those that ATen ops have joined
-    rolled: int = 0  #: loops of Python that became scans
-    seconds: float = 0.0  #: AOTAutograd's time and the backend's own, without Dynamo's
-
-
-stats = BackendStats()
 watchers: list[Callable[[fx.Graph], None]] = []  #: told of each graph as it runs
 
 
@@ -90,10 +78,12 @@ def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = N
     if others:
         raise ValueError(f"backend 'weft' takes mode and options, not {', '.join(sorted(others))}")
     if mode is not None and mode not in _MODES:
-        raise ValueError(f"backend 'weft' has no mode {mode!r}; there are {', '.join(_MODES)}")
+        hint = did_you_mean(mode, _MODES) or f"; there are {', '.join(_MODES)}"
+        raise ValueError(f"backend 'weft' has no mode {mode!r}{hint}")
     for name, value in (options or {}).items():
         if name not in _OPTIONS:
-            raise ValueError(f"backend 'weft' has no option {name!r}; there are: {', '.join(_OPTIONS)}")
+            hint = did_you_mean(name, _OPTIONS) or f"; there are: {', '.join(_OPTIONS)}"
+            raise ValueError(f"backend 'weft' has no option {name!r}{hint}")
         if not isinstance(value, _OPTIONS[name]):
             raise ValueError(f"backend 'weft': the option {name!r} takes {_OPTIONS[name].__name__}, not {value!r}")
     return options or {}

@@ -83,11 +83,7 @@ def sync(wait: bool = True) -> None:
 
 
 def stats() -> dict[str, Any]:
-    """Since the process began: `programs` that were compiled; `records`: how many different batches of operations were
-    seen, and how many of these are `kept`; how many batches ran as a program (`compiled_batches`) and one by one
-    (`plain_batches`). `ran_at_once`: operations whose result, or its
-    shape, depends on values, so that they were not recorded but ran what was pending: how often, by operation and by
-    the place in the user's code ("train.py:12"; "" where there is none, as in a backward)."""
+    """What `weft.stats()["device"]` counts, but since the process began."""
     return _C.device_stats() | {"ran_at_once": _C.device_ran_at_once()}
 
 

@@ -121,7 +121,8 @@ def test_parametrizations_survive():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"reset": True}, "there is no option 'reset'; there are activation, cell_clip"),
+        ({"reset": True}, r"there is no option 'reset'; did you mean 'reset_after'\?"),
+        ({"x": 1}, "there is no option 'x'; there are activation, cell_clip"),
         ({"peepholes": True}, "'heads.a' is a GRU, which has no option 'peepholes'; it has reset_after"),
         ({"zoneout": 2}, r"zoneout should be a number in range \[0, 1\]"),
         ({"activation": "none"}, "activation: there is no activation 'none'"),

@@ -359,7 +359,9 @@ class TestAssociativeScan:
             weft.associative_scan(torch.add, torch.zeros(0, 2))
         with pytest.raises(ValueError, match=r"xs\['b'\]: float32\[3\] must have the leading dim of xs\['a'\]"):
             weft.associative_scan(lambda p, q: q, {"a": torch.zeros(2), "b": torch.zeros(3)})
-        with pytest.raises(ValueError, match=r"carry: float32\[1,2\] in, float32\[1,4\] out"):
+        with pytest.raises(
+            ValueError, match=r"combine must keep shapes and dtypes: xs: float32\[1,2\] in, float32\[1,4\] out"
+        ):
             weft.associative_scan(lambda p, q: torch.cat([p, q], -1), torch.zeros(3, 2))
 
 

@@ -9,39 +9,69 @@ import json
 import os
 import pkgutil
 import runpy
+import shutil
 import sys
+import tempfile
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from weft._base.import_hooks import when_imported
-from weft._capture.stats import stats
+from weft._base.words import did_you_mean
+from weft._capture.stats import NOTHING_MET, Stats, stats
+from weft._command_line.children import added_up, keep_stats
 from weft._command_line.usage import wrong
 
 
 def run(words: list[str]) -> None:
     """[options] SCRIPT or -m MODULE, then what is the program's own."""
+    reaches_children = True
+    counts = False
     while words and words[0].startswith("-"):
         option = words.pop(0)
         if option == "--stats":
-            atexit.register(_print_stats, os.getpid())
+            counts = True
+        elif option == "--no-children":
+            reaches_children = False
         elif option == "-m":
             if not words:
                 wrong("-m needs the name of a module")
+            _prepare(counts, reaches_children)
             return _run_module(words)
         elif option == "--":
             break
         else:
-            wrong(f"run has no option {option!r} (what follows the script's name is the script's own)")
+            hint = did_you_mean(option, ("--stats", "--no-children", "-m"))
+            wrong(f"run has no option {option!r}{hint} (what follows the script's name is the script's own)")
     if not words:
         wrong("run needs a script, or -m and a module")
+    _prepare(counts, reaches_children)
     _run_script(words)
 
 
-def _print_stats(process: int) -> None:
-    if os.getpid() == process:  # and no child forked from it
-        sys.stdout.flush()
-        print(json.dumps(stats(), indent=2), file=sys.stderr)
+def _prepare(counts: bool, reaches_children: bool) -> None:
+    """What becomes of the program's children, by environment variables that python/start/_weft_run.py heeds."""
+    for name in ("WEFT_RUN", "WEFT_RUN_STATS"):
+        os.environ.pop(name, None)
+    if reaches_children:
+        os.environ["WEFT_RUN"] = "1"
+        when_imported("multiprocessing.spawn", _import_weft_in_children)
+    if counts:
+        folder = tempfile.mkdtemp(prefix="weft-run-")
+        os.environ["WEFT_RUN_STATS"] = folder
+        atexit.register(_print_stats, os.getpid(), folder)
+        keep_stats(folder, os.getpid())
+
+
+def _print_stats(process: int, folder: str) -> None:
+    if os.getpid() != process:  # a child forked from it
+        return
+    sys.stdout.flush()
+    found = added_up(stats(), folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    if Stats(found).is_empty:
+        found["note"] = NOTHING_MET
+    print(json.dumps(found, indent=2), file=sys.stderr)
 
 
 def _run_module(words: list[str]) -> None:
@@ -96,17 +126,13 @@ def _run_as_main(name: str, *, alter_argv: bool) -> None:
 
 
 def _fresh_main() -> ModuleType:
-    """A module `__main__` with nothing in it, in the place of the one that the interpreter started with.
-
-    Processes that multiprocessing starts afresh import Weft before they unpickle their work.
-    """
+    """A module `__main__` with nothing in it, in the place of the one that the interpreter started with."""
     fresh = ModuleType("__main__")
     names = fresh.__dict__
     names["__builtins__"] = sys.modules["builtins"]
     if "__annotations__" in sys.modules["__main__"].__dict__:  # not of every version of Python
         names["__annotations__"] = {}
     sys.modules["__main__"] = fresh
-    when_imported("multiprocessing.spawn", _import_weft_in_children)
     return fresh
 
 
@@ -124,6 +150,7 @@ class _WeftImported:
 
 
 def _import_weft_in_children(spawn: ModuleType) -> None:
+    """Processes that multiprocessing starts afresh import Weft before they unpickle their work."""
     prepare = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:

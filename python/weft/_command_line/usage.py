@@ -6,8 +6,8 @@ import sys
 from typing import NoReturn
 
 USAGE = """\
-usage: weft run [--stats] SCRIPT [ARGUMENT ...]
-       weft run [--stats] -m MODULE [ARGUMENT ...]
+usage: weft run [--stats] [--no-children] SCRIPT [ARGUMENT ...]
+       weft run [--stats] [--no-children] -m MODULE [ARGUMENT ...]
        weft explain [OPTION ...] SCRIPT [ARGUMENT ...]
        weft survey [OPTION ...]
        weft verify [OPTION ...] REFERENCE CANDIDATE
@@ -20,12 +20,16 @@ usage: weft run [--stats] SCRIPT [ARGUMENT ...]
 moves from one framework's files to another's.
 
 `weft run` runs a Python program with Weft imported before its first line: nn.RNN, nn.GRU and nn.LSTM on the CPU then
-run on Weft. Everything else is as under `python SCRIPT ARGUMENT ...`; processes that the program starts with
-multiprocessing import Weft too.
+run on Weft. Everything else is as under `python SCRIPT ARGUMENT ...`. Python processes that the program starts, however
+it does so (torchrun, subprocess, multiprocessing, joblib), run on Weft too if they are of this environment: they find
+WEFT_RUN=1 among their variables, and import Weft when they import PyTorch.
 
   SCRIPT     a Python file, or a folder or archive that has a __main__.py
   -m MODULE  a module to run as a program, as `python -m MODULE` would
-  --stats    when the program ends, print weft.stats() to standard error, as JSON
+  --stats    when the program ends, print weft.stats() to standard error, as JSON, added up over this process and those
+             that it started and that have ended by then ("processes" says how many)
+  --no-children
+             leave the processes that the program starts alone
   --version  print Weft's version and PyTorch's
   --help     print this text
 """

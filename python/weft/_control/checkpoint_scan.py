@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from weft import _C
 from weft._control.eval_frame import without_dynamo
-from weft._control.scan_call import Call, Step, run
+from weft._control.scan_call import Call, run
+
+C = TypeVar("C")
+X = TypeVar("X")
+Y = TypeVar("Y")
 
 
 def checkpoint_scan(
-    step: Step, init: Any, xs: Any = None, *, reverse: bool = False, length: int | None = None, every: int | None = None
-) -> tuple[Any, Any]:
+    step: Callable[[C, X], tuple[C, Y]],
+    init: C,
+    xs: X | None = None,
+    length: int | None = None,
+    reverse: bool = False,
+    *,
+    dim: int = 0,
+    every: int | None = None,
+) -> tuple[C, Y]:
     """`weft.scan` whose backward keeps the carry of every `every`-th step only, and computes the steps between again.
 
     Arguments, results and errors are weft.scan's. Of all that a training step would keep for T steps, T / every
@@ -32,9 +44,9 @@ def checkpoint_scan(
     if torch.compiler.is_dynamo_compiling():
         from weft._control import under_dynamo
 
-        return under_dynamo.scan(step, init, xs, reverse=reverse, length=length)
+        return under_dynamo.scan("weft.checkpoint_scan", step, init, xs, length, reverse, dim)
     with without_dynamo():
-        call = _Call.of("weft.checkpoint_scan", step, init, xs, reverse, length)
+        call = _Call.of("weft.checkpoint_scan", step, init, xs, length, reverse, dim)
         call.every = every
         return run(call)
 

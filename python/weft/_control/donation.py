@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,7 +70,7 @@ class Donated:
     leaves: list[tuple[int, Any]]  #: theirs: each with its number among the tensors of all arguments
 
     @classmethod
-    def of(cls, which: Sequence[int], leaves: Sequence[Any], spec: pytree.TreeSpec) -> Self:
+    def of(cls, which: Sequence[int], leaves: Sequence[Any], spec: pytree.TreeSpec) -> Donated:
         """Of the arguments `which`, from the leaves and the structure of (args, kwargs)."""
         numbers = itertools.accumulate((isinstance(leaf, Tensor) for leaf in leaves), initial=0)
         numbered = list(zip(numbers, leaves, strict=False))

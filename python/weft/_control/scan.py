@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 
 from weft._control.eval_frame import without_dynamo
-from weft._control.scan_call import Call, Step, run
+from weft._control.scan_call import Call, run
+
+C = TypeVar("C")
+X = TypeVar("X")
+Y = TypeVar("Y")
 
 
-def scan(step: Step, init: Any, xs: Any = None, *, reverse: bool = False, length: int | None = None) -> tuple[Any, Any]:
+def scan(
+    step: Callable[[C, X], tuple[C, Y]],
+    init: C,
+    xs: X | None = None,
+    length: int | None = None,
+    reverse: bool = False,
+    *,
+    dim: int = 0,
+) -> tuple[C, Y]:
     """Runs `carry, y = step(carry, x)` for each x of a sequence, as one compiled program.
 
     As jax.lax.scan: the plain meaning is
@@ -28,11 +41,14 @@ def scan(step: Step, init: Any, xs: Any = None, *, reverse: bool = False, length
         init: the first carry: tensors (or numbers) in any pytree, dataclasses and named tuples included. Each step
             must give back the same structure, shapes and dtypes.
         xs: tensors [T, ...] in any pytree; None, with `length`, if the step needs no x, which it then gets as None.
-        reverse: go through xs from the last to the first.
         length: T; needed only without xs.
+        reverse: go through xs from the last to the first.
+        dim: the time's dim in every x, and in the ys (as in torch's scan, a y that has too few dims for it has the time
+            first): 1 for xs [B, T, ...], of which each step gets [B, ...]. Negative ones count from the end of the
+            first x.
 
     Returns:
-        The last carry, and the ys stacked: every leaf [T, ...].
+        The last carry, and the ys stacked: every leaf [T, ...], with the time at `dim`.
 
     Random numbers that the step draws (dropout, torch.rand_like, ...) follow torch.manual_seed: in eager mode they are
     the very numbers that the loop above draws.
@@ -40,15 +56,31 @@ def scan(step: Step, init: Any, xs: Any = None, *, reverse: bool = False, length
     What Weft can't compile runs as that loop, which `weft.stats()` counts and a warning tells once.
 
     Raises:
-        ValueError: T is 0, xs have different lengths, there are neither xs nor a length; the carry changes its
-            structure, shape or dtype in the step.
+        ValueError: T is 0, xs have different lengths or no such dim, there are neither xs nor a length; the carry
+            changes its structure, shape or dtype in the step.
         TypeError: a leaf that is no tensor; a step that doesn't return a pair.
         RuntimeError: the step has a side effect (it keeps a tensor, changes a captured one in place), or lets Python
             decide by a tensor's value.
     """
+    return scan_as("weft.scan", step, init, xs, length, reverse, dim)
+
+
+def scan_as(
+    what: str,
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: int | None,
+    reverse: bool,
+    dim: int,
+    *,
+    body: str = "the step",
+    user: Callable[..., Any] | None = None,
+) -> tuple[Any, Any]:
+    """`scan`, whose messages begin with `what`, and call the step `body`. `user`: what the step is made of."""
     if torch.compiler.is_dynamo_compiling():
         from weft._control import under_dynamo
 
-        return under_dynamo.scan(step, init, xs, reverse=reverse, length=length)
+        return under_dynamo.scan(what, step, init, xs, length, reverse, dim, body=body)
     with without_dynamo():
-        return run(Call.of("weft.scan", step, init, xs, reverse, length))
+        return run(Call.of(what, step, init, xs, length, reverse, dim, body=body, user=user))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from weft._capture.traced import Traced
 from weft._control.carries import checked_carry, tensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
+SomeCall = TypeVar("SomeCall", bound="Call")
 
 
 def run(call: Call) -> tuple[Any, Any]:
@@ -34,21 +35,40 @@ class Call:
     what: str
     step: Step
     carry: list[Tensor | None]
-    xs: list[Tensor | None]
+    xs: list[Tensor | None]  #: [T, ...]
     carry_spec: pytree.TreeSpec
     xs_spec: pytree.TreeSpec
     reverse: bool
     length: int
+    dim: int  #: the time's, among those of the xs as they were given, and of the ys
+    body: str = "the step"  #: what messages call the step
+    user: Callable[..., Any] | None = None  #: the user's function, where the step is made of it
 
     @classmethod
-    def of(cls, what: str, step: Step, init: Any, xs: Any, reverse: bool, length: int | None) -> Self:
+    def of(
+        cls: type[SomeCall],
+        what: str,
+        step: Step,
+        init: Any,
+        xs: Any,
+        length: int | None,
+        reverse: bool,
+        dim: int,
+        *,
+        body: str = "the step",
+        user: Callable[..., Any] | None = None,
+    ) -> SomeCall:
         if not callable(step):
             raise TypeError(f"{what}: step must be callable, but is {type(step).__name__}")
         if not isinstance(reverse, bool):
             raise TypeError(f"{what}: reverse must be True or False, but is {reverse!r}")
         carry, carry_spec = tensors(what, "init", init)
         leaves, xs_spec = tensors(what, "xs", xs)
-        return cls(what, step, carry, leaves, carry_spec, xs_spec, reverse, _length(what, xs, leaves, length))
+        dim = front_dim(what, xs, leaves, dim)
+        total = _length(what, xs, leaves, length, dim)
+        if dim:
+            leaves = [None if leaf is None else leaf.movedim(dim, 0) for leaf in leaves]
+        return cls(what, step, carry, leaves, carry_spec, xs_spec, reverse, total, dim, body, user)
 
     # ---- as a loop
 
@@ -66,7 +86,14 @@ class Call:
             steps.reverse()
         ys = [None if column[0] is None else torch.stack(column) for column in zip(*steps, strict=True)]
         assert ys_spec is not None
-        return carry, pytree.tree_unflatten(ys, ys_spec)
+        return carry, self.placed(ys, ys_spec)
+
+    def placed(self, ys: list[Tensor | None], spec: pytree.TreeSpec) -> Any:
+        """The ys [T, ...] as the caller gets them, the time where it is in the xs. As in PyTorch's scan it is the
+        first dim of a y that has too few dims for that."""
+        if self.dim:
+            ys = [y if y is None or y.dim() <= self.dim else y.movedim(0, self.dim) for y in ys]
+        return pytree.tree_unflatten(ys, spec)
 
     def checked_step(
         self, carry: Any, x: Any, look: Callable[[Any], None] | None = None
@@ -78,8 +105,8 @@ class Call:
         if not isinstance(result, tuple | list) or len(result) != 2:
             kind = type(result).__name__
             count = f" of {len(result)}" if isinstance(result, tuple | list) else ""
-            raise TypeError(f"{self.what}: the step must return (carry, y), but returned a {kind}{count}")
-        leaves = checked_carry(f"{self.what}: the step", self.carry_spec, carry, result[0])
+            raise TypeError(f"{self.what}: {self.body} must return (carry, y), but returned a {kind}{count}")
+        leaves = checked_carry(f"{self.what}: {self.body}", self.carry_spec, carry, result[0])
         ys, ys_spec = trees.flatten(result[1])
         if not all(isinstance(y, Tensor) for y in ys):
             names = trees.paths("y", result[1])
@@ -98,7 +125,7 @@ class Call:
         ((ys_spec, ys_none),) = found.extra
         last = [None if leaf is None else next(results) for leaf in self.carry]
         ys = [None if is_none else next(results) for is_none in ys_none]
-        return pytree.tree_unflatten(last, self.carry_spec), pytree.tree_unflatten(ys, ys_spec)
+        return pytree.tree_unflatten(last, self.carry_spec), self.placed(ys, ys_spec)
 
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))
@@ -115,8 +142,8 @@ class Call:
             return [leaf for leaf in (*after, *ys) if leaf is not None], (ys_spec, [y is None for y in ys])
 
         first_dims = {carries + i: 1 for i in range(len(self.xs))}
-        what = f"{self.what}: the step"
-        return Function(body, [*self.carry, *self.xs], None, what, (self.step,), first_dims=first_dims)
+        what = f"{self.what}: {self.body}"
+        return Function(body, [*self.carry, *self.xs], None, what, (self.user or self.step,), first_dims=first_dims)
 
     def order(self) -> Sequence[int]:
         """The steps, the first taken first."""
@@ -134,14 +161,34 @@ class Call:
         return _C.scan_program(step, carries, xs, self.reverse)
 
 
-def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None) -> int:
-    sizes = [None if leaf is None else (leaf.shape[0] if leaf.dim() else -1) for leaf in leaves]
-    if length is not None and not isinstance(length, int | torch.SymInt):
+def front_dim(what: str, xs: Any, leaves: list[Tensor | None], dim: int) -> int:
+    """`dim` counted from the front, of the first x."""
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        raise TypeError(f"{what}: dim must be an integer, but is {dim!r}")
+    given = [(i, leaf) for i, leaf in enumerate(leaves) if leaf is not None]
+    if dim == 0:
+        for i, leaf in given:
+            if leaf.dim() == 0:
+                raise ValueError(
+                    f"{what}: {trees.paths('xs', xs)[i]} has no dims, but every x needs a leading one, the time"
+                )
+        return 0
+    if not given:
+        raise ValueError(f"{what}: dim is {dim}, but there are no xs to have it")
+    first = given[0][1].dim()
+    counted = dim + first if dim < 0 else dim
+    for i, leaf in given:
+        if not 0 <= counted < leaf.dim():
+            name = trees.paths("xs", xs)[i]
+            raise ValueError(f"{what}: {name}: {trees.describe(leaf)} has no dim {dim}, which is the time's")
+    return counted
+
+
+def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None, dim: int) -> int:
+    sizes = [None if leaf is None else leaf.shape[dim] for leaf in leaves]
+    if length is not None and (not isinstance(length, int | torch.SymInt) or isinstance(length, bool)):
         raise TypeError(f"{what}: length must be an integer, but is {type(length).__name__}")
     known = [size for size in sizes if size is not None]
-    if any(size is not None and size == -1 for size in sizes):
-        name = trees.paths("xs", xs)[sizes.index(-1)]
-        raise ValueError(f"{what}: {name} has no dims, but every x needs a leading one, the time")
     if length is None and not known:
         raise ValueError(f"{what}: there are no xs, so length must say how many steps to take")
     total = length if length is not None else known[0]

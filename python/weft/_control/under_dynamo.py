@@ -50,11 +50,19 @@ def _loop(step: Callable[..., Any], carry: list[Tensor], xs: list[Tensor]) -> tu
 
 
 def scan(
-    step: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, reverse: bool = False, length: int | None = None
+    what: str,
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: int | None = None,
+    reverse: bool = False,
+    dim: int = 0,
+    *,
+    body: str = "the step",
 ) -> tuple[Any, Any]:
-    """`weft.scan` under Dynamo. Same arguments, results and errors."""
+    """`weft.scan` under Dynamo. Same arguments, results and errors, which begin with `what`."""
     register_dataclasses((init, xs))
-    call = Call.of("weft.scan", step, init, xs, reverse, length)
+    call = Call.of(what, step, init, xs, length, reverse, dim, body=body)
     carries = [leaf.contiguous() for leaf in call.carry if leaf is not None]
     sources = [leaf for leaf in call.xs if leaf is not None]
     operands = carries if carries else [torch.zeros(())]  # PyTorch's operator wants one of each
@@ -77,7 +85,7 @@ def scan(
         ys = [y.flip(0) for y in ys]
     number = _recall(key)
     leaves = [None if leaf == "-" else leaf for leaf in getattr(_structures, f"leaves{number}")]
-    ys = pytree.tree_unflatten(_filled(ys, leaves), getattr(_structures, f"spec{number}"))
+    ys = call.placed(_filled(ys, leaves), getattr(_structures, f"spec{number}"))
     return pytree.tree_unflatten(_filled(last, call.carry), call.carry_spec), ys
 
 
@@ -185,7 +193,7 @@ def while_loop(
     elif max_steps == 0:
         last = same(*operands)
     else:
-        last, _ = scan(bounded_step, operands, None, length=max_steps)
+        last, _ = scan("weft.while_loop", bounded_step, operands, None, max_steps)
     return pytree.tree_unflatten(_filled(last, leaves), spec)
 
 

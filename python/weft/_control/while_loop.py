@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,12 +17,14 @@ from weft._capture.traced import Traced
 from weft._control.carries import checked_carry, condition, tensors
 from weft._control.eval_frame import without_dynamo
 
+C = TypeVar("C")
+
 _WHAT = "weft.while_loop"
 
 
 def while_loop(
-    cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, *, max_steps: int | None = None
-) -> Any:
+    cond: Callable[[C], Tensor | bool], body: Callable[[C], C], carry: C, *, max_steps: int | None = None
+) -> C:
     """Runs `carry = body(carry)` as long as `cond(carry)` holds, as one compiled program.
 
     As jax.lax.while_loop. Which values a loop will need for its gradients is known only if the number of its steps is
@@ -39,12 +41,17 @@ def while_loop(
 
     Raises:
         ValueError: the carry changes structure, shape or dtype in the body; max_steps is negative.
-        TypeError: a leaf that is no tensor, a condition that is no bool.
+        TypeError: a leaf that is no tensor, a condition that is no bool, a function of more than one argument.
         RuntimeError: a side effect in cond or body; in a backward through a loop without max_steps.
     """
     for name, fn in (("cond", cond), ("body", body)):
         if not callable(fn):
             raise TypeError(f"{_WHAT}: {name} must be callable, but is {type(fn).__name__}")
+        if (count := _required(fn)) > 1:
+            raise TypeError(
+                f"{_WHAT}: cond and body take the whole carry as one argument, but {name} takes {count}: "
+                "take it apart inside, as in `a, b = carry`"
+            )
     if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 0):
         raise ValueError(f"{_WHAT}: max_steps must be an integer that is not negative, but is {max_steps!r}")
     if torch.compiler.is_dynamo_compiling():
@@ -59,6 +66,14 @@ def while_loop(
         return programs.or_else(
             _WHAT, lambda: _run(cond, body, carry, max_steps), lambda: _loop(cond, body, carry, max_steps)
         )
+
+
+def _required(fn: Callable[..., Any]) -> int:
+    """How many arguments a function must have; 1 where that isn't known."""
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        return 1
+    return code.co_argcount - len(fn.__defaults__ or ()) - (getattr(fn, "__self__", None) is not None)
 
 
 def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:

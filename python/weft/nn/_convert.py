@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from weft._base.words import did_you_mean
 from weft.nn import _options
+from weft.nn._activations import Activation
 from weft.nn._modules import GRU, LSTM, RNN
 from weft.nn._variant import Variant
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Options(TypedDict, total=False):
+    """The options of `weft.nn.GRU`, `LSTM` and `RNN` that PyTorch's modules lack."""
+
+    reset_after: bool
+    gate_activation: Activation
+    activation: Activation | None
+    cell_clip: float | None
+    peepholes: bool
+    coupled_input_forget: bool | str
+    layer_norm: bool
+    zoneout: float | tuple[float, float]
+    recurrent_dropout: float
+
 
 _CLASSES: dict[type[nn.RNNBase], type[Variant]] = {nn.GRU: GRU, nn.LSTM: LSTM, nn.RNN: RNN}
 
@@ -39,6 +59,7 @@ class ConvertReport(Sequence[Converted]):
 
     @property
     def names(self) -> list[str]:
+        """Of the modules that were replaced."""
         return [entry.name for entry in self]
 
     @overload
@@ -70,7 +91,7 @@ class ConvertReport(Sequence[Converted]):
     __repr__ = __str__
 
 
-def convert(model: nn.Module, **options: Any) -> ConvertReport:
+def convert(model: nn.Module, **options: Unpack[Options]) -> ConvertReport:
     """Makes every `nn.GRU`, `nn.LSTM` and `nn.RNN` of `model`, itself included, a `weft.nn` one with these options.
 
     In place and without a copy: each module stays the object that it was, its class becomes `weft.nn`'s. So its
@@ -103,9 +124,10 @@ def convert(model: nn.Module, **options: Any) -> ConvertReport:
                 found.append((name, module, _CLASSES[plain]))
             else:
                 skipped[name] = f"{plain.__name__} is a class of its own"
-    _check(found, options)
+    given: dict[str, Any] = {**options}
+    _check(found, given)
     for _, module, target in found:
-        _become(module, target, _options.OPTIONS[target.kind] | options)
+        _become(module, target, _options.OPTIONS[target.kind] | given)
     return ConvertReport(model, [Converted(name, target.kind, module) for name, module, target in found], skipped)
 
 
@@ -113,7 +135,8 @@ def _check(found: list[tuple[str, nn.RNNBase, type[Variant]]], options: dict[str
     known = set().union(*_options.OPTIONS.values())
     for option in options:
         if option not in known:
-            raise ValueError(f"weft.nn.convert: there is no option {option!r}; there are {', '.join(sorted(known))}")
+            hint = did_you_mean(option, known) or f"; there are {', '.join(sorted(known))}"
+            raise ValueError(f"weft.nn.convert: there is no option {option!r}{hint}")
     for name, _, target in found:
         own = _options.OPTIONS[target.kind]
         for option in options:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
+import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
+from weft.nn import _options
 from weft.nn._activations import Activation
 from weft.nn._variant import Variant
 
@@ -54,9 +57,19 @@ class GRU(Variant, nn.GRU):
 
     kind = "GRU"
 
+    @_options.refusing_others
     def __init__(
         self,
-        *args: Any,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        *,
         reset_after: bool = True,
         gate_activation: Activation = "sigmoid",
         activation: Activation = "tanh",
@@ -64,9 +77,18 @@ class GRU(Variant, nn.GRU):
         layer_norm: bool = False,
         zoneout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self._set_variant(
             {
                 "reset_after": reset_after,
@@ -80,7 +102,13 @@ class GRU(Variant, nn.GRU):
         )
         self._reset_extra_parameters(self.hidden_size**-0.5)
 
-    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> Any:
+    @overload
+    def forward(
+        self, input: Tensor, hx: Tensor | None = None, is_init: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> tuple[Any, Any]:
         """`nn.GRU.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds the
         carry restarts from zeros before that step, so that one row of the batch can hold several episodes; the result
         is that of running them one by one. The direction backwards restarts where it enters an episode, at its last
@@ -94,6 +122,16 @@ class GRU(Variant, nn.GRU):
         if is_init is None and self._is_plain():
             return super().forward(input, hx)
         return self._run(input, hx, is_init)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self, input: Tensor, hx: Tensor | None = None, is_init: Tensor | None = None
+        ) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class LSTM(Variant, nn.LSTM):
@@ -147,9 +185,20 @@ class LSTM(Variant, nn.LSTM):
 
     kind = "LSTM"
 
+    @_options.refusing_others
     def __init__(
         self,
-        *args: Any,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        *,
         gate_activation: Activation = "sigmoid",
         activation: Activation = "tanh",
         cell_clip: float | None = None,
@@ -158,9 +207,19 @@ class LSTM(Variant, nn.LSTM):
         layer_norm: bool = False,
         zoneout: float | tuple[float, float] = 0.0,
         recurrent_dropout: float = 0.0,
-        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            proj_size=proj_size,
+            device=device,
+            dtype=dtype,
+        )
         self._set_variant(
             {
                 "gate_activation": gate_activation,
@@ -175,12 +234,34 @@ class LSTM(Variant, nn.LSTM):
         )
         self._reset_extra_parameters(self.hidden_size**-0.5)
 
-    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None, is_init: Tensor | None = None) -> Any:
+    @overload
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None, is_init: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+    def forward(
+        self, input: Any, hx: tuple[Tensor, Tensor] | None = None, is_init: Tensor | None = None
+    ) -> tuple[Any, Any]:
         """`nn.LSTM.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds h and
         c restart from zeros before that step; see `weft.nn.GRU.forward`, for errors too."""
         if is_init is None and self._is_plain():
             return super().forward(input, hx)
         return self._run(input, hx, is_init)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None, is_init: Tensor | None = None
+        ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+        @overload
+        def __call__(
+            self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+        ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class RNN(Variant, nn.RNN):
@@ -204,17 +285,38 @@ class RNN(Variant, nn.RNN):
 
     kind = "RNN"
 
+    @_options.refusing_others
     def __init__(
         self,
-        *args: Any,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        *,
         activation: Activation | None = None,
         cell_clip: float | None = None,
         layer_norm: bool = False,
         zoneout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            nonlinearity=nonlinearity,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self._set_variant(
             {
                 "activation": activation,
@@ -226,9 +328,25 @@ class RNN(Variant, nn.RNN):
         )
         self._reset_extra_parameters(self.hidden_size**-0.5)
 
-    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> Any:
+    @overload
+    def forward(
+        self, input: Tensor, hx: Tensor | None = None, is_init: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+    def forward(self, input: Any, hx: Tensor | None = None, is_init: Tensor | None = None) -> tuple[Any, Any]:
         """`nn.RNN.forward`, and `is_init`, bool [T, B] ([B, T] with batch_first, [T] unbatched): where it holds h
         restarts from zeros before that step; see `weft.nn.GRU.forward`, for errors too."""
         if is_init is None and self._is_plain():
             return super().forward(input, hx)
         return self._run(input, hx, is_init)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self, input: Tensor, hx: Tensor | None = None, is_init: Tensor | None = None
+        ) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from weft._base.words import did_you_mean
 from weft.nn import _activations
+
+F = TypeVar("F", bound=Callable[..., None])
 
 _COMMON: dict[str, Any] = {
     "activation": "tanh",
@@ -21,6 +27,22 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 _COUPLINGS = (False, True, "input", "forget")
+
+
+def refusing_others(constructor: F) -> F:
+    """A constructor of weft.nn's that answers a keyword that it lacks with the one that was meant."""
+    known = [name for name in inspect.signature(constructor).parameters if name != "self"]
+
+    @functools.wraps(constructor)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in kwargs:
+            if name == "proj_size" and name not in known:  # as PyTorch says it
+                raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+            if name not in known:
+                raise TypeError(f"weft.nn.{self.kind} has no option {name!r}{did_you_mean(name, known)}")
+        constructor(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
 
 
 def check(kind: str, options: dict[str, Any]) -> None:

@@ -80,10 +80,12 @@ class Direction:
 
     @property
     def input_size(self) -> int:
+        """The features of an x."""
         return self.weight_x.shape[1]
 
     @property
     def output_size(self) -> int:
+        """The features of this direction's y."""
         return self.weight_h.shape[1]
 
 
@@ -108,14 +110,17 @@ class Layer:
 
     @property
     def hidden_size(self) -> int:
+        """The units of a direction."""
         return self.directions[0].weight_h.shape[0] // len(GATES[self.kind])
 
     @property
     def input_size(self) -> int:
+        """The features of an x."""
         return self.directions[0].input_size
 
     @property
     def output_size(self) -> int:
+        """The features of the layer's y, of all directions."""
         count = len(self.directions) if self.merge == "concat" else 1
         return self.directions[0].output_size * count
 

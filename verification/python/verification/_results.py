@@ -35,6 +35,7 @@ class Place:
 
     @property
     def difference(self) -> float:
+        """How far the two values are from each other."""
         return abs(self.reference - self.candidate)
 
 

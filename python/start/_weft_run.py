@@ -1,0 +1,50 @@
+"""What makes the Python processes that `weft run` starts run on Weft too.
+
+Python reads weft-run.pth at its start; where WEFT_RUN is set, which `weft run` does, that calls `wake`. It imports
+nothing but this: Weft is imported right after PyTorch, by those that import PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from importlib.abc import Loader
+from types import ModuleType
+
+_is_awake = False
+
+
+def wake() -> None:
+    """Has Weft imported after PyTorch, if the environment has both, and counters kept where WEFT_RUN_STATS says."""
+    global _is_awake
+    if _is_awake or "weft" in sys.modules:
+        return
+    _is_awake = True
+    spec = importlib.util.find_spec("weft")
+    if spec is None or spec.origin is None:
+        return
+    # The file alone: importing it from weft would import weft, and with it PyTorch.
+    hooks = _module("_weft_import_hooks", os.path.join(os.path.dirname(spec.origin), "_base", "import_hooks.py"))
+    if os.environ.get("WEFT_RUN_STATS"):
+        hooks.when_imported("weft", _keep_stats)
+    hooks.when_imported("torch", _import_weft)
+
+
+def _module(name: str, path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and isinstance(spec.loader, Loader)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_weft(torch: ModuleType) -> None:
+    try:
+        importlib.import_module("weft")
+    except Exception as error:  # it is the child's program that matters
+        print(f"weft: process {os.getpid()} runs without weft, since its import failed: {error}", file=sys.stderr)
+
+
+def _keep_stats(weft: ModuleType) -> None:
+    importlib.import_module("weft._command_line.children").keep_stats(os.environ["WEFT_RUN_STATS"])

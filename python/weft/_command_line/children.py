@@ -1,0 +1,68 @@
+"""The counters of the processes that a program started under `weft run --stats`: each leaves them in a folder."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from weft._base.import_hooks import when_imported
+from weft._capture.stats import since, totals
+
+_before: dict[str, Any] = {}  #: what the process that this one was forked from had counted
+
+
+def keep_stats(folder: str, main_process: int = 0) -> None:
+    """Has this process and those forked from it leave their counters in the folder when they end; not the main one."""
+
+    def write() -> None:
+        if os.getpid() != main_process:
+            _write(folder)
+
+    def forked() -> None:
+        global _before
+        _before = totals()
+
+    def watch(util: ModuleType) -> None:
+        """Of processes that end as multiprocessing has them end, without what atexit knows."""
+
+        def again(_: Any) -> None:
+            util.Finalize(None, write, exitpriority=-100)
+
+        util.register_after_fork(write, again)
+        again(None)
+
+    atexit.register(write)
+    os.register_at_fork(after_in_child=forked)
+    when_imported("multiprocessing.util", watch)
+
+
+def _write(folder: str) -> None:
+    path = Path(folder, f"{os.getpid()}.json")
+    try:
+        path.with_suffix(".part").write_text(json.dumps(since(totals(), _before)))
+        path.with_suffix(".part").rename(path)
+    except OSError:  # the program has ended, and its folder is gone
+        pass
+
+
+def added_up(own: dict[str, Any], folder: str) -> dict[str, Any]:
+    """The counters of this process and of all that left theirs, and how many `processes` these are."""
+    everything, processes = own, 1
+    for path in Path(folder).glob("*.json"):
+        everything = _sum(everything, json.loads(path.read_text()))
+        processes += 1
+    return {**everything, "captured": own["captured"], "processes": processes}
+
+
+def _sum(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    found = dict(first)
+    for name, value in second.items():
+        if isinstance(value, dict):
+            found[name] = _sum(first.get(name, {}), value)
+        else:
+            found[name] = first.get(name, 0) + value
+    return found
