@@ -64,6 +64,7 @@ void reduce_max(const Site& site);
 void matmul(const Site& site);
 void outer(const Site& site);
 void batch_matmul(const Site& site);
+void matmul_rows(const Site& site);
 void matmul_packed(const Site& site);
 
 void scan(const Site& site);

@@ -43,6 +43,13 @@ void matmul(const Site& site) {
   product(site, {{}, {}, {last}, {site.op.attr_or("transpose_b", false) ? 1 : 0}});
 }
 
+/// The weights' rows lie as the groups and the width say already.
+void matmul_rows(const Site& site) {
+  const Tensor a = site.writer.zero_beyond(site.op.operands[0]), rows = site.operand(1);
+  const Tensor weights = site.emit().convert(rows, a.type.dtype);
+  site.done(site.emit().dot(a, weights, {{}, {}, {a.type.rank() - 1}, {1}}, a.type.dtype));
+}
+
 void outer(const Site& site) {
   const Sizes leading = range(0, site.operand(0).type.rank() - 1);
   product(site, {{}, {}, leading, leading});

@@ -86,6 +86,7 @@ constexpr Row kRows[] = {
     {OpCode::kMatmul, "dot_general", lowerings::matmul},
     {OpCode::kOuter, "dot_general", lowerings::outer},
     {OpCode::kBatchMatmul, "dot_general", lowerings::batch_matmul},
+    {OpCode::kMatmulRows, "convert, dot_general", lowerings::matmul_rows},
     {OpCode::kMatmulPacked, "reshape, transpose, dot_general", lowerings::matmul_packed},
     // regions
     {OpCode::kScan, "while", lowerings::scan},

@@ -204,6 +204,16 @@ def packed() -> Iterator[Case]:
         yield Case(f"packed {dtype}", program(f"packed_{dtype}", inputs, lines), given)
 
 
+def rows_of_bytes() -> Iterator[Case]:
+    """Products by weights of 8 bits; those of integers wrap."""
+    torch.manual_seed(5)
+    weights = torch.randint(-128, 128, (12, 5), dtype=torch.int8)
+    for dtype, a in (("f32", torch.randn(2, 3, 5)), ("i32", torch.randint(-(2**30), 2**30, (2, 3, 5)).int())):
+        lines = ["matmul_rows %a, %w {groups = 3, width = 4}"]
+        inputs = {"a": f"{dtype}[2,B,5]", "w": "i8[12,5]"}
+        yield Case(f"rows of bytes {dtype}", program(f"rows_{dtype}", inputs, lines), [a, weights])
+
+
 _CONTROL = """program @control(%p: bool[], %x: f32[T,B], %n: i64[]) {
   %zero = constant {value = 0.0} : f32[B]
   %hT, %hs = scan length T carry(%h = %zero) xs(%xt = %x) {
@@ -279,5 +289,8 @@ def ragged() -> Iterator[Case]:
 
 GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     function.__name__: function
-    for function in (*(elementwise, casts_of_large_numbers, sources, movement, indexed, sums, packed, control, ragged),)
+    for function in (
+        *(elementwise, casts_of_large_numbers, sources, movement, indexed, sums, packed, rows_of_bytes, control),
+        ragged,
+    )
 }

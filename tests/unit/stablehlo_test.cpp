@@ -70,8 +70,9 @@ TEST(StableHlo, CallsOfPyTorchAreNamed) {
     %y, %i = extern %x {call = "aten.cummax.default(%0, -1)"} : f32[B], i64[B]
     return %y
   })--";
-  EXPECT_EQ(message_of([&] { written(text, {{3}}); }),
-            "stablehlo: the call of PyTorch aten.cummax.default(%0, -1) has no lowering: StableHLO has no ops for it here");
+  EXPECT_EQ(
+      message_of([&] { written(text, {{3}}); }),
+      "stablehlo: the call of PyTorch aten.cummax.default(%0, -1) has no lowering: StableHLO has no ops for it here");
 }
 
 TEST(StableHlo, WhichMinorFailedIsNotSaid) {
