@@ -25,6 +25,10 @@ class SideEffectError(RuntimeError):
     """A function does more than return its results."""
 
 
+class LeakError(SideEffectError):
+    """A tensor of a recorded run is kept after it."""
+
+
 class MutatesCapturedError(SideEffectError):
     """A function changes a tensor that it doesn't own."""
 

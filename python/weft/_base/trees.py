@@ -67,4 +67,5 @@ def as_tensor(leaf: Any, path: str) -> Leaf:
         return leaf
     if isinstance(leaf, bool | int | float | complex):
         return torch.tensor(leaf)
-    raise TypeError(f"{path} must be a tensor, a number or None, but is {type(leaf).__name__}")
+    hint = ": make it one by torch.as_tensor" if type(leaf).__module__ == "numpy" else ""
+    raise TypeError(f"{path} must be a tensor, a number or None, but is {type(leaf).__name__}{hint}")

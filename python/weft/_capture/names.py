@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import functools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +21,26 @@ def name_of(tensor: Tensor, functions: tuple[Callable[..., Any], ...]) -> str:
         for path, value in _variables(function):
             if (found := _path(tensor, value, path, seen, 0)) is not None:
                 return found
+    return ""
+
+
+def line_of(name: str, functions: tuple[Callable[..., Any], ...]) -> str:
+    """The first line of the functions' that mentions the variable, as " (train.py:12)"; "" if none does."""
+    root = re.split(r"[.\[]", name, maxsplit=1)[0]
+    for function in functions:
+        function = getattr(function, "forward", function) if isinstance(function, torch.nn.Module) else function
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        line = 0
+        for instruction in dis.get_instructions(code) if code is not None else ():
+            line = (
+                instruction.starts_line or line
+                if not isinstance(instruction.starts_line, bool)
+                else (
+                    instruction.line_number or line  # type: ignore[attr-defined]
+                )
+            )
+            if root and instruction.argval == root:
+                return f" ({code.co_filename.rsplit('/', 1)[-1]}:{line})"
     return ""
 
 

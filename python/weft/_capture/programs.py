@@ -19,7 +19,14 @@ from torch import Tensor
 
 from weft import _C
 from weft._base import fork
-from weft._base.errors import FailedError, SideEffectError, UnrecordableError, UnsupportedError, raise_if_internal
+from weft._base.errors import (
+    FailedError,
+    LeakError,
+    SideEffectError,
+    UnrecordableError,
+    UnsupportedError,
+    raise_if_internal,
+)
 from weft._capture import modes, record, trace
 from weft._capture.runs import Function, Run
 from weft._capture.traced import Noise, Traced
@@ -157,6 +164,10 @@ def _capture(
                 [template for _, template in pairs],
                 [traced.captured[len(traced.captured) - traced.constants :] for traced in traces],
             )
+        except LeakError:
+            for function, run in zip(functions, runs, strict=True):  # of tensors of the sizes that the user knows
+                record.refuse_leaks(function, run)
+            raise
         except SideEffectError as error:  # none of the function's, which has run: of an operation that it is made of
             refused = UnsupportedError(f"{error.__context__ or error}: changes a tensor in place")
         except Exception as error:  # the function itself has run; what it did is more than a program can hold

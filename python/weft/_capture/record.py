@@ -14,7 +14,7 @@ import random
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from weft import _C
 from weft._base import trees
 from weft._base.errors import (
     FailedError,
+    LeakError,
     MutatesCapturedError,
     ReadsValueError,
     SideEffectError,
@@ -33,7 +34,7 @@ from weft._base.errors import (
 )
 from weft._capture import autograd_function, modes
 from weft._capture.indexing import ByTensors
-from weft._capture.names import name_of
+from weft._capture.names import line_of, name_of
 from weft._capture.runs import Function, Run, View, under_way
 
 _READS = "weft: reads the value of a recorded tensor"
@@ -217,6 +218,15 @@ def _others(run: Run) -> list[Callable[[], Any]]:
 def _explained(function: Function, recording: _C.StepRecording, error: BaseException | None) -> Exception:
     what = function.what
     kind, reason, changed = recording.failure or (None, "", None)
+    if _is_in(error, _PRINTING):
+        return UnsupportedError(
+            f"it prints a tensor {place(error)}, and it is run on stand-ins, which hold nothing; return what is to be "
+            "printed as part of y"
+        )
+    if error is not None and "call numpy() on" in str(error):
+        return UnsupportedError(
+            f"it makes a NumPy array of a tensor {place(error)}; use PyTorch's functions, and torch.as_tensor of arrays"
+        )
     if kind == "reads" or (error is not None and _READS in str(error)):
         if (reader := _reader_in_pytorch(error)) is not None:
             return UnsupportedError(f"{reader}: looks at values")
@@ -228,6 +238,8 @@ def _explained(function: Function, recording: _C.StepRecording, error: BaseExcep
     if kind == "mutates":
         name = name_of(changed, function.users)
         described = f": {name}: {trees.describe(changed)}" if name else f": {trees.describe(changed)}"
+        if (at := place(error) if error is not None else line_of(name, function.users).strip()) != "":
+            described += f" {at}"
         return MutatesCapturedError(
             f"{what} changes a captured tensor in place ({reason}){described}; "
             "keep what changes from step to step in the carry",
@@ -245,6 +257,20 @@ _METHODS = tuple(f"{path}/_tensor" for path in torch.__path__)
 _PYTORCH = tuple(f"{path}/" for path in torch.__path__)
 
 
+#: Where PyTorch makes a tensor's text.
+_PRINTING = tuple(f"{path}/_tensor_str.py" for path in torch.__path__)
+
+
+def _is_in(error: BaseException | None, files: tuple[str, ...]) -> TypeGuard[BaseException]:
+    """Whether the error came from within one of the files."""
+    frame = None if error is None else error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename.startswith(files):
+            return True
+        frame = frame.tb_next
+    return False
+
+
 def _reader_in_pytorch(error: BaseException | None) -> str | None:
     """The function of PyTorch's, written in Python, that asked for a value, as many do to check their arguments."""
     frame = None if error is None else error.__traceback__
@@ -257,16 +283,22 @@ def _reader_in_pytorch(error: BaseException | None) -> str | None:
     return code.co_qualname if is_readers else None
 
 
-def refuse_leaks(function: Function, run: Run) -> None:
-    """Raises if somebody keeps a tensor of the run: a list that was appended to, an attribute that was set."""
+def refuse_leaks(function: Function, run: Run, has_own_sizes: bool = True) -> None:
+    """Raises if somebody keeps a tensor of the run: a list that was appended to, an attribute that was set.
+
+    `has_own_sizes`: the run's sizes are those of the user's call.
+    """
     if not run.recording.leaks():
         return
     gc.collect()
     if kept := run.recording.kept():
-        raise SideEffectError(
-            f"{function.what} has a side effect: a {trees.describe(kept[0])} that it computes is kept "
-            "after it returns, as by appending to a list or setting an attribute; return it as part of the "
-            "result instead"
+        names = [(name_of(tensor, function.users), tensor) for tensor in kept]  # of what these are made of, too
+        name, tensor = next((pair for pair in names if pair[0]), ("", kept[0]))
+        where = f"as {name}{line_of(name, function.users)}" if name else "as by appending to a list"
+        described = trees.describe(tensor) if has_own_sizes else f"tensor ({str(tensor.dtype).removeprefix('torch.')})"
+        raise LeakError(
+            f"{function.what} has a side effect: a {described} that it computes is kept "
+            f"after it returns, {where}; return it as part of the result instead"
         )
 
 

@@ -258,9 +258,9 @@ class _Tracer:
             text, noise, constants, sizes = _C.program_of_runs(lowered, sizes_of_runs, derivative)
             captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
         del lowered
-        if self.at_hand is None:
-            for run in runs:
-                record.refuse_leaks(self.function, run)
+        for run in runs:
+            if run is not self.at_hand:  # of which the caller asks, and for which this run's tensors may be kept now
+                record.refuse_leaks(self.function, run, has_own_sizes=self.at_hand is None)
         traced = Traced(text, [Noise(*one) for one in noise], captured, real.extra, len(constants), sizes)
         return traced, template
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from weft import _C
-from weft._base import trees
+from weft._base import notes, trees
 from weft._capture import programs
 from weft._capture.runs import Function
 from weft._capture.traced import Traced
@@ -69,7 +69,11 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
             raise TypeError(f"weft.jit: argument {max(given_up)} is donated, but there are {len(args)} positional ones")
 
         def plainly() -> R:
-            return run_plainly(fn, args, kwargs, given_up) if given_up else fn(*args, **kwargs)
+            if torch.compiler.is_dynamo_compiling():
+                return run_plainly(fn, args, kwargs, given_up) if given_up else fn(*args, **kwargs)
+            name = getattr(fn, "__qualname__", type(fn).__name__)
+            with notes.on_errors(f"weft.jit of {name}", args=args, kwargs=kwargs or None):
+                return run_plainly(fn, args, kwargs, given_up) if given_up else fn(*args, **kwargs)
 
         if torch.compiler.is_dynamo_compiling() or not _C.active():
             return plainly()

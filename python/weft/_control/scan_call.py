@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from weft import _C
-from weft._base import trees
+from weft._base import notes, trees
 from weft._capture import programs
 from weft._capture.runs import Function
 from weft._capture.traced import Traced
@@ -79,7 +79,8 @@ class Call:
         ys_spec = None
         for t in self.order():
             x = pytree.tree_unflatten([None if leaf is None else leaf[t] for leaf in self.xs], self.xs_spec)
-            leaves, y, ys_spec = self.checked_step(carry, x)
+            with notes.on_errors(f"step {t} of {self.length} of {self.what}", carry=carry, x=x):
+                leaves, y, ys_spec = self.checked_step(carry, x)
             carry = pytree.tree_unflatten(leaves, self.carry_spec)
             steps.append(y)
         if self.reverse:

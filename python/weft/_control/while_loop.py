@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from weft import _C
+from weft._base import notes
 from weft._base.errors import UnsupportedError
 from weft._capture import programs
 from weft._capture.runs import Function
@@ -80,8 +81,11 @@ def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, ma
     leaves, spec = tensors(_WHAT, "carry", carry)
     carry = pytree.tree_unflatten(leaves, spec)
     steps = 0
-    while (max_steps is None or steps < max_steps) and bool(condition(_WHAT, cond, carry)):
-        carry = spec.unflatten(checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)))
+    while max_steps is None or steps < max_steps:
+        with notes.on_errors(f"step {steps} of {_WHAT}", carry=carry):
+            if not bool(condition(_WHAT, cond, carry)):
+                break
+            carry = spec.unflatten(checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)))
         steps += 1
     return carry
 

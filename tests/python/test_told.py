@@ -1,0 +1,100 @@
+"""What a user is told of mistakes in a step: where, with which shapes, and what to do instead."""
+
+from __future__ import annotations
+
+import traceback
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import weft
+
+H, XS = torch.zeros(2), torch.ones(3, 2)
+
+
+def told(call):
+    """The last lines of a traceback of the error that the call raises."""
+    with pytest.raises(Exception) as raised:
+        call()
+    return "".join(traceback.format_exception_only(raised.type, raised.value))
+
+
+def reasons():
+    return "\n".join(weft.stats()["fallbacks"])
+
+
+def test_errors_in_a_step_have_its_shapes():
+    text = told(lambda: weft.scan(lambda h, x: (h["a"] @ x, h), {"a": torch.ones(3, 4)}, torch.ones(5, 3, 3)))
+    assert "mat1 and mat2" in text
+    assert "in step 0 of 5 of weft.scan, with carry['a'] float32[3,4], x float32[3,3]" in text
+    text = told(lambda: weft.while_loop(lambda c: c.sum() < 3, lambda c: c @ torch.ones(5, 5), torch.ones(2)))
+    assert "in step 0 of weft.while_loop, with carry float32[2]" in text
+
+    @weft.jit
+    def product(a, b):
+        return a @ b
+
+    text = told(lambda: product(torch.ones(2, 3), torch.ones(2, 3)))
+    assert "weft.jit of test_errors_in_a_step_have_its_shapes.<locals>.product, with args[0] float32[2,3]" in text
+
+
+class _Keeps(nn.Module):
+    def forward(self, h, x):
+        self.seen = h * x
+        return h, x
+
+
+class _Changes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.ones(2)  # a plain tensor
+
+    def forward(self, h, x):
+        self.scale.mul_(2)
+        return h * self.scale, x
+
+
+def test_side_effects_have_names_and_lines():
+    kept = []
+
+    def keeps(h, x):
+        h = h + x
+        kept.append(h * 2)
+        return h, h
+
+    line = keeps.__code__.co_firstlineno + 2
+    for _ in range(2):
+        assert f"float32[2] that it computes is kept after it returns, as kept[0] (test_told.py:{line})" in told(
+            lambda: weft.scan(keeps, H, XS)
+        )
+        kept.clear()
+    line = _Keeps.forward.__code__.co_firstlineno + 1
+    for _ in range(2):  # the first time the step runs twice, and the second run's tensor takes the first one's place
+        assert f"as self.seen (test_told.py:{line})" in told(lambda: weft.scan(_Keeps(), H, XS))
+    line = _Changes.forward.__code__.co_firstlineno + 1
+    text = told(lambda: weft.scan(_Changes(), H, XS))
+    assert f"changes a captured tensor in place (mul_): self.scale: float32[2] (test_told.py:{line}: self.scale" in text
+
+
+def test_a_step_that_prints(capsys):
+    def prints(h, x):
+        h = h + x
+        print("h is", h)
+        return h, h
+
+    assert weft.scan(prints, H, XS)[0].tolist() == [3, 3]
+    assert "h is tensor([3., 3.])" in capsys.readouterr().out
+    assert "it prints a tensor (test_told.py:" in reasons() and "stand-ins, which hold nothing" in reasons()
+
+
+def test_numpy_arrays_in_a_step():
+    array = np.ones(2, dtype=np.float32)
+    assert weft.scan(lambda h, x: (h + torch.as_tensor(array), x), H, XS)[0].tolist() == [3, 3]
+    assert reasons() == ""
+    assert weft.scan(lambda h, x: (torch.as_tensor(np.tanh(h.numpy()) + 1), x), H, XS)[0].shape == (2,)
+    assert "it makes a NumPy array of a tensor (test_told.py:" in reasons() and "torch.as_tensor" in reasons()
+    assert "xs must be a tensor, a number or None, but is ndarray: make it one by torch.as_tensor" in told(
+        lambda: weft.scan(lambda h, x: (h, x), H, array)
+    )
