@@ -214,9 +214,10 @@ def markdown(report: dict[str, Any]) -> str:
     """The README's section."""
     machine = report["machine"]
     found = report["versions"]
+    dtypes = dict.fromkeys(case.get("dtype", "float32") for case in report["cases"])
     versions = ", ".join(f"{name} {version}" for name, version in found.items() if name != "weft")
     parts = [
-        f"{machine['cpu']}, {machine['threads']} threads, float32; {versions}; commit {report['commit']}, "
+        f"{machine['cpu']}, {machine['threads']} threads, {', '.join(dtypes)}; {versions}; commit {report['commit']}, "
         f"{report['date']}. Milliseconds: medians of interleaved repetitions, ± half the width of the middle half of "
         "the samples. MB: what the process grows by at the peak of a warm call."
     ]

@@ -15,7 +15,10 @@ namespace {
 /// PyTorch's allocator keeps smaller ones itself.
 constexpr size_t kFromArena = size_t{128} << 10;
 
-void give_back(void* block) { delete static_cast<runtime::Arena::Block*>(block); }
+void give_back(void* memory) {
+  const std::unique_ptr<runtime::Arena::Block> block(static_cast<runtime::Arena::Block*>(memory));
+  c10::profiledCPUMemoryReporter().Delete(block->data());
+}
 
 class ArenaAllocator final : public c10::Allocator {
  public:
@@ -25,6 +28,7 @@ class ArenaAllocator final : public c10::Allocator {
         auto block = std::make_unique<runtime::Arena::Block>(
             runtime::process_arena().acquire_close(static_cast<int64_t>(bytes)));
         void* data = block->data();
+        c10::profiledCPUMemoryReporter().New(data, bytes);  // torch.profiler(profile_memory=True)
         return {data, block.release(), &give_back, c10::Device(c10::DeviceType::CPU)};
       } catch (const std::bad_alloc&) {  // PyTorch's allocator says so in its own words
       }

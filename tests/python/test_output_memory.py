@@ -123,6 +123,16 @@ def test_results_go_to_other_processes(layer):
     assert total == pytest.approx(float(y.sum()), rel=1e-5)
 
 
+def test_the_profiler_counts_them(layer):
+    x = inputs()
+    with torch.no_grad(), torch.profiler.profile(profile_memory=True) as profile:
+        y = layer(x)[0]
+        del y
+    sizes = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert STEPS * BATCH * UNITS * 4 in sizes
+    assert -STEPS * BATCH * UNITS * 4 in sizes
+
+
 def test_a_result_too_large_for_the_memory_is_pytorchs_error():
     text = "program @huge(%x: f32[B,1]) { %y = broadcast %x {dims = [0, 1]} : f32[B,1,1099511627776] return %y }"
     with pytest.raises(RuntimeError, match=r"(?i)memory"):
