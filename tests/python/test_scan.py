@@ -294,7 +294,8 @@ class TestCheckpointScan:
             (last, count), ys = scan(step, (h, torch.zeros(2)), x, reverse=reverse)
             gradients = torch.autograd.grad(last.sum() + ys.square().sum(), (x, h, *cell.parameters()))
             results.append([last, count, ys, *gradients])
-        torch.testing.assert_close(*results)
+        # Gradients are sums of terms of up to `length` squared, in another order.
+        torch.testing.assert_close(*results, rtol=1e-5, atol=1e-4)
 
     def test_without_xs(self) -> None:
         h = random(2, 3)
