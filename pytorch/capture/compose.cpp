@@ -36,6 +36,18 @@ class StepProgram {
     check(carries <= results, "scan_program: {} carries, but the step gives {} results", carries, results);
   }
 
+  /// Of inputs behind the xs, `drawn` that stand behind `same` others are xs too.
+  StepProgram& take_as_xs(int64_t same, int64_t drawn) {
+    auto& inputs = step_.body.args;
+    check(same >= 0 && drawn >= 0 && carries_ + xs_ + same + drawn <= static_cast<int64_t>(inputs.size()),
+          "scan_program: {} values and {} random numbers behind {} carries and {} xs, but the step takes {}", same,
+          drawn, carries_, xs_, inputs.size());
+    const auto first = inputs.begin() + carries_ + xs_;
+    std::rotate(first, first + same, first + same + drawn);
+    xs_ += drawn;
+    return *this;
+  }
+
   const ir::Program& step() const { return step_; }
 
   /// Declares the inputs of a program whose stacks have these leading dims.
@@ -79,8 +91,9 @@ std::string finish(ir::Program& program) {
 
 }  // namespace
 
-std::string scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {
-  StepProgram step(text, carries, xs);
+namespace {
+
+std::string scan_over(StepProgram& step, bool reverse) {
   ir::Program program;
   program.name = "scan";
   ir::Builder builder(program, program.body);
@@ -91,6 +104,18 @@ std::string scan_program(std::string_view text, int64_t carries, int64_t xs, boo
   };
   builder.ret(builder.scan(step.inits(), step.stacks(), length, reverse, body));
   return finish(program);
+}
+
+}  // namespace
+
+std::string scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {
+  StepProgram step(text, carries, xs);
+  return scan_over(step, reverse);
+}
+
+std::string scan_program_with_noise(std::string_view text, int64_t carries, int64_t xs, int64_t same, int64_t drawn) {
+  StepProgram step(text, carries, xs);
+  return scan_over(step.take_as_xs(same, drawn), false);
 }
 
 std::string checkpointed_scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {

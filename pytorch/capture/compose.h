@@ -15,8 +15,13 @@ namespace weft::capture {
 /// User's error unless every next carry has its carry's type.
 std::string scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse);
 
-/// The same for a sequence of N chunks of K steps: every x and y has two leading dims, [N, K, ...]. The backward keeps
-/// the carry before each chunk, and recomputes the steps of one chunk at a time. A step without xs gets an input
+/// The same for a step (carries..., x slices..., `same` values that are the same in every step..., `drawn` further x
+/// slices..., captured values...): random numbers, which a trace takes behind all arguments. The result takes them
+/// behind the other xs, as every x.
+std::string scan_program_with_noise(std::string_view step, int64_t carries, int64_t xs, int64_t same, int64_t drawn);
+
+/// scan_program for a sequence of N chunks of K steps: every x and y has two leading dims, [N, K, ...]. The backward
+/// keeps the carry before each chunk, and recomputes the steps of one chunk at a time. A step without xs gets an input
 /// f32[N,K,0].
 std::string checkpointed_scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse);
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch._higher_order_ops.scan import scan as torch_scan
 
@@ -431,3 +431,36 @@ def test_switched_off_pytorchs_kernels_are_back():
         weft.enable()
     torch_scan(lambda h, x: (h + x, h * x), torch.zeros(2), torch.ones(3, 2))
     assert weft.stats()["calls"] == 1
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "weft"])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_random_numbers_beside_captured_values(backend: str, gradients: bool) -> None:
+    """Parameters and other captured tensors come before the numbers that a step draws, also where they look alike."""
+    context, weight = torch.randn(3, 4), torch.randn(4, requires_grad=gradients)
+
+    def run(h: Tensor, xs: Tensor) -> Tensor:
+        def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            kept = torch.where(torch.rand_like(h) < 2, context * weight, h)  # always
+            dropped = torch.nn.functional.dropout(x, 0.5)
+            return h + kept, kept + 0 * dropped
+
+        return weft.scan(step, h, xs)[1]
+
+    h, xs = torch.randn(3, 4), torch.randn(5, 3, 4)
+    ys = torch.compile(run, backend=backend)(h, xs)
+    torch.testing.assert_close(ys, (context * weight).expand(5, 3, 4))
+    if gradients:
+        (gradient,) = torch.autograd.grad(ys.sum(), weight)
+        torch.testing.assert_close(gradient, 5 * context.sum(0))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "weft"])
+def test_one_captured_value_of_the_shape_of_the_random_numbers(backend: str) -> None:
+    context = torch.randn(3, 4)
+
+    def run(h: Tensor, xs: Tensor) -> Tensor:
+        return weft.scan(lambda h, x: (h + x, torch.where(torch.rand_like(h) < 2, context, h)), h, xs)[1]
+
+    ys = torch.compile(run, backend=backend)(torch.randn(3, 4), torch.randn(5, 3, 4))
+    torch.testing.assert_close(ys, context.expand(5, 3, 4))

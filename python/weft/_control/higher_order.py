@@ -64,8 +64,9 @@ def scan(combine: Function, init: Sequence[Any], xs: Sequence[Any], additional_i
     """combine(*carries, *slices, *additional_inputs) -> (*carries, *ys)"""
     step = _trace(combine, [*map(_like, init), *map(_like_slice, xs), *map(_like, additional_inputs)])
     noise = step.noise(xs[0].shape[0])
-    text = _C.scan_program(step.traced.program, len(init), len(xs) + len(noise), False)
-    return Call(text, [*init, *xs, *noise, *_tensors(additional_inputs), *step.captured()], step)
+    same = _tensors(additional_inputs)
+    text = _C.scan_program_with_noise(step.traced.program, len(init), len(xs), len(same), len(noise))
+    return Call(text, [*init, *xs, *noise, *same, *step.captured()], step)
 
 
 def map_impl(f: Function, xs: Sequence[Any], pos_args: Sequence[Any]) -> Call:
