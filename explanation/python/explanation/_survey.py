@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -86,12 +87,19 @@ def _group(group: str, arguments: argparse.Namespace, studies: Sequence[Study]) 
         print(f"{group} {name}{mode}: {what} ({time.monotonic() - begin:.0f} s)", file=sys.stderr, flush=True)
 
 
+def _reason(stderr: str) -> str:
+    """Of a process that failed: its exception, whose words may go on for lines that say less, or what it said last."""
+    lines = stderr.strip().splitlines()
+    words = {line.strip().partition(": ")[2]: line for line in lines if line.lstrip().startswith("Explanation: ")}
+    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Unsupported|Interrupt)\b", line)]
+    return next(iter(words), raised[-1] if raised else lines[-1] if lines else "")[:300]
+
+
 def _one(command: list[str], group: str, name: str) -> Row:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT)
     except subprocess.TimeoutExpired:
         return Row(group, name, error=f"took longer than {_LIMIT:.0f} s")
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        return Row(group, name, error=lines[-1][:160] if lines else f"ended with {done.returncode}")
+        return Row(group, name, error=_reason(done.stderr) or f"ended with {done.returncode}")
     return Row(group, name, **json.loads(done.stdout.splitlines()[-1]))

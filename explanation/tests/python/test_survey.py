@@ -26,6 +26,19 @@ def row(name: str, breaks: int, compiled: float) -> Row:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        ("", ""),
+        ("killed\n", "killed"),
+        ("Traceback\n  File x\nRuntimeError: bad\n\nSet VERBOSE=1 for more", "RuntimeError: bad"),
+        ("torch.exc.Unsupported: no\n  Explanation: it failed on x\n  Hint: y\n\nSet VERBOSE=1", "it failed on x"),
+    ],
+)
+def test_a_model_that_fails_has_the_exceptions_words(stderr: str, reason: str) -> None:
+    assert _survey._reason(stderr) == reason
+
+
 def test_a_row_says_what_each_stage_makes_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1})
     assert _survey_worker.main(["recurrent", ".", "decoder that stops early", options]) == 0
