@@ -309,8 +309,8 @@ def _unmarked(tree: ast.Module, line: int) -> Bridge:
     }
     marks = [
         thing
-        for thing in living()
-        if type(thing) is FunctionType and thing.__dict__.get("_torchdynamo_disable") and thing.__name__ in called
+        for thing in living(FunctionType)
+        if thing.__dict__.get("_torchdynamo_disable") and thing.__name__ in called
     ]
     puts = [put for mark in marks if hasattr(mark, "_torchdynamo_orig_callable") for put in _places(mark)]
     if not puts:

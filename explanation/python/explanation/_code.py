@@ -8,7 +8,7 @@ import copy
 import gc
 import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -29,18 +29,20 @@ class Source:
         except SyntaxError:
             self.tree = None
 
-    def functions_at(self, line: int) -> list[FunctionType]:
-        """Functions whose code covers the line, those with the fewest lines first."""
+    def functions(self) -> list[tuple[FunctionType, int, int]]:
+        """Those that are alive, and their first and last lines."""
         found = []
-        for thing in living():
-            if type(thing) is FunctionType and thing.__code__.co_filename == self.file:
-                code = thing.__code__
-                # Dynamo's own, of the rest of a function; and those that it makes of a module's code.
-                if code.co_name.startswith(("torch_dynamo_resume_in_", "<module>")):
-                    continue
-                if code.co_firstlineno <= line <= _last_line(code):
-                    found.append(thing)
-        return sorted(found, key=lambda function: _last_line(function.__code__) - function.__code__.co_firstlineno)
+        for thing in living(FunctionType):
+            code = thing.__code__
+            # Not Dynamo's own, of the rest of a function; nor those that it makes of a module's code.
+            if code.co_filename == self.file and not code.co_name.startswith(("torch_dynamo_resume_in_", "<module>")):
+                found.append((thing, code.co_firstlineno, _last_line(code)))
+        return found
+
+    def functions_at(self, lines: Iterable[int]) -> list[list[FunctionType]]:
+        """For each line the functions whose code covers it, those with the fewest lines first."""
+        alive = sorted(self.functions(), key=lambda found: found[2] - found[1])
+        return [[function for function, first, last in alive if first <= line <= last] for line in lines]
 
     def edited(self, edits: list[Edit]) -> ast.Module | None:
         """A copy of the file's tree with all edits; None where one can't be done."""
@@ -55,8 +57,7 @@ class Source:
         """For every live function over one of the lines, its code in the tree; None where one has no counterpart."""
         code = compile(tree, self.file, "exec", dont_inherit=True)
         found: dict[int, tuple[FunctionType, CodeType]] = {}
-        for line in lines:
-            functions = self.functions_at(line)
+        for functions in self.functions_at(lines):
             if not functions:
                 return None
             fitting = [(function, _counterpart(code, function.__code__)) for function in functions]
@@ -68,22 +69,22 @@ class Source:
 
     def copies(self, lines: set[int]) -> list[tuple[FunctionType, CodeType]]:
         """For every live function over one of the lines, a copy of its code: one about which Dynamo knows nothing."""
-        functions = {id(function): function for line in lines for function in self.functions_at(line)}
+        functions = {id(function): function for found in self.functions_at(lines) for function in found}
         return [(function, function.__code__.replace()) for function in functions.values()]
 
 
-def living() -> Iterator[Any]:
-    """Objects of this process, each once; those too that a program has frozen, as far as modules name them."""
-    seen = set()
-    for thing in gc.get_objects():
-        seen.add(id(thing))
-        yield thing
+def living(*types: type) -> Iterator[Any]:
+    """Objects of this process of exactly these types, or of all, each once; those too that a program has frozen, as far
+    as modules name them. A process may have millions of objects: what this does to each, it does often."""
+    found = [thing for thing in gc.get_objects() if type(thing) in types] if types else gc.get_objects()
+    yield from found
     if not gc.get_freeze_count():
         return
+    seen = {id(thing) for thing in found}
     for module in list(sys.modules.values()):
         for thing in list(vars(module).values()) if isinstance(module, ModuleType) else []:
             for each in (thing, *(vars(thing).values() if issubclass(type(thing), type) else ())):
-                if id(each) not in seen:
+                if (not types or type(each) in types) and id(each) not in seen:
                     seen.add(id(each))
                     yield each
 
