@@ -233,6 +233,7 @@ def test_version_help_and_wrong_command_lines(
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setattr(sys, "argv", [*sys.argv])
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("WEFT_RUN", "")  # which it sets for the program's children, and later tests' are none
     for words in (["--help"], ["run", "--help"]):
         assert _command_line.main(words) == 0
         assert capsys.readouterr().out.startswith("usage: weft run")
