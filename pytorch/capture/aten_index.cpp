@@ -402,6 +402,18 @@ ValueId select_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t in
   return call.reshape(call.builder.emit(OpCode::kGather, {in_front(call, x, dim), at}), call.result.shape);
 }
 
+namespace {
+
+/// Throws unless a source has the shape that it replaces: PyTorch's functionalization hands on what an `out=` of
+/// another shape was filled with as it is.
+void check_source(const AtenCall& call, ValueId source, const Shape& replaced) {
+  const ir::Type expected{call.type(source).dtype, replaced};
+  check(call.type(source) == expected, "{}: the source is {}, what it replaces {}", call.op,
+        ir::to_string(call.type(source)), ir::to_string(expected));
+}
+
+}  // namespace
+
 /// (x, source, dim, index)
 ValueId select_scatter(const AtenCall& call) {
   ValueId x = call.tensor(0);
@@ -409,12 +421,13 @@ ValueId select_scatter(const AtenCall& call) {
   const Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   ValueId source = call.cast(call.tensor(1), call.result.dtype);
   int64_t index = call.integer(3);
+  Shape shape = call.type(x).shape;
+  shape.erase(shape.begin() + dim);
+  check_source(call, source, shape);
   if (size.is_constant()) {
-    Shape shape = call.result.shape;
-    shape[static_cast<size_t>(dim)] = Dim(1);
+    shape.insert(shape.begin() + dim, Dim(1));
     return with_range(call, x, dim, index < 0 ? index + size.constant() : index, 1, call.reshape(source, shape));
   }
-  Shape shape = call.type(source).shape;
   shape.insert(shape.begin(), Dim(1));
   return with_rows(call, x, dim, position(call, size, index), call.builder.reshape(source, shape));
 }
@@ -426,7 +439,12 @@ ValueId slice_scatter(const AtenCall& call) {
   const Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   ValueId source = call.cast(call.tensor(1), call.result.dtype);
   if (call.type(source) == call.type(x) && call.integer(5) == 1) return source;
+  check(call.type(source).rank() == call.type(x).rank(), "{}: the source is {}, what it is put into {}", call.op,
+        ir::to_string(call.type(source)), ir::to_string(call.type(x)));
+  Shape replaced = call.type(x).shape;
   const Dim count = call.type(source).shape[static_cast<size_t>(dim)];
+  replaced[static_cast<size_t>(dim)] = count;
+  check_source(call, source, replaced);
   Dim start = call.is_none(3) || count == Dim(0) ? Dim(0) : call.size_argument(3);
   if (start.is_constant() && start.constant() < 0) start = size + start;
   if (start.is_constant() && size.is_constant()) start = std::clamp<int64_t>(start.constant(), 0, size.constant());

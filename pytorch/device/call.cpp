@@ -125,11 +125,13 @@ void change_view(const Operator& op, Stack& stack) {
 /// Operations that fill a result of as many elements in its own shape.
 constexpr std::string_view kFill[] = {"aten::arange", "aten::range", "aten::linspace", "aten::logspace"};
 
-/// Gives a tensor for a result the shape of the result, which the variant without such a tensor knows best.
+/// Gives a tensor for a result the shape of the result, which the variant without such a tensor knows best. Throws
+/// UnsupportedError for one that is filled in another shape: PyTorch's functionalization makes it the result's.
 void resize_for(const Operator& op, const at::Tensor& out, const ResultShape& shape) {
   if (out.sizes() == at::IntArrayRef(shape.sizes)) return;
   const bool fills = std::ranges::find(kFill, op.schema().name()) != std::end(kFill);
-  if (fills && out.numel() == c10::multiply_integers(shape.sizes)) return;
+  if (fills && out.numel() == c10::multiply_integers(shape.sizes))
+    throw recorder::UnsupportedError("a result that is filled in a shape of its own");
   resize(out, shape.sizes, shape.strides);
 }
 
@@ -324,13 +326,15 @@ void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Ope
   try {
     return recording(op, stack);  // the stack changes last
   } catch (const c10::NotImplementedError&) {
-  } catch (const recorder::UnsupportedError&) {
+  } catch (const recorder::UnsupportedError& error) {
+    reason = error.what();
   } catch (const RefusedError&) {  // what it says may differ from call to call
     check_devices(op, torch::jit::last(stack, op.arguments()));
     reason = "its Meta kernel, or the CPU's on zeros and ones, does not take arguments that it takes";
   }
   run_now(op, stack);
-  override_kernels::report_fallback("device weft", op.schema().name() + ": " + reason);
+  const std::string name = op.schema().name() + ": ";
+  override_kernels::report_fallback("device weft", reason.starts_with(name) ? reason : name + reason);
 }
 
 }  // namespace
