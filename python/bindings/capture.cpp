@@ -47,9 +47,8 @@ void init_capture(py::module_& m) {
           "finish", [](Region& region, const std::vector<Value>& outputs) { return region.finish(outputs); },
           py::arg("outputs"));
   m.def("knows_aten", &capture::knows_aten, py::arg("op"));
-  m.def("scan_program", &capture::scan_program, py::arg("step"), py::arg("carries"), py::arg("xs"), py::arg("reverse"));
-  m.def("scan_program_with_noise", &capture::scan_program_with_noise, py::arg("step"), py::arg("carries"),
-        py::arg("xs"), py::arg("same"), py::arg("drawn"));
+  m.def("scan_program", &capture::scan_program, py::arg("step"), py::arg("carries"), py::arg("xs"), py::arg("reverse"),
+        py::arg("same") = 0, py::arg("drawn") = 0);
   m.def("checkpointed_scan_program", &capture::checkpointed_scan_program, py::arg("step"), py::arg("carries"),
         py::arg("xs"), py::arg("reverse"));
   for (auto [name, compose] : {std::pair("while_program", &capture::while_program),

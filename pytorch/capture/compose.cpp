@@ -28,24 +28,20 @@ ir::Dim fresh_symbol(const ir::Program& program, std::string name) {
 /// A step, and the inputs and results of a scan over it.
 class StepProgram {
  public:
-  StepProgram(std::string_view text, int64_t carries, int64_t xs) : step_(ir::parse(text)), carries_(carries), xs_(xs) {
+  /// Of the inputs behind the xs, `drawn` that stand behind `same` others are xs too.
+  StepProgram(std::string_view text, int64_t carries, int64_t xs, int64_t same = 0, int64_t drawn = 0)
+      : step_(ir::parse(text)), carries_(carries), xs_(xs) {
     auto inputs = static_cast<int64_t>(step_.body.args.size());
     auto results = static_cast<int64_t>(step_.body.results.size());
     check(carries >= 0 && xs >= 0 && carries + xs <= inputs,
           "scan_program: {} carries and {} xs, but the step takes {}", carries, xs, inputs);
     check(carries <= results, "scan_program: {} carries, but the step gives {} results", carries, results);
-  }
-
-  /// Of inputs behind the xs, `drawn` that stand behind `same` others are xs too.
-  StepProgram& take_as_xs(int64_t same, int64_t drawn) {
-    auto& inputs = step_.body.args;
-    check(same >= 0 && drawn >= 0 && carries_ + xs_ + same + drawn <= static_cast<int64_t>(inputs.size()),
+    check(same >= 0 && drawn >= 0 && carries + xs + same + drawn <= inputs,
           "scan_program: {} values and {} random numbers behind {} carries and {} xs, but the step takes {}", same,
-          drawn, carries_, xs_, inputs.size());
-    const auto first = inputs.begin() + carries_ + xs_;
+          drawn, carries, xs, inputs);
+    const auto first = step_.body.args.begin() + carries + xs;
     std::rotate(first, first + same, first + same + drawn);
     xs_ += drawn;
-    return *this;
   }
 
   const ir::Program& step() const { return step_; }
@@ -91,9 +87,9 @@ std::string finish(ir::Program& program) {
 
 }  // namespace
 
-namespace {
-
-std::string scan_over(StepProgram& step, bool reverse) {
+std::string scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse, int64_t same,
+                         int64_t drawn) {
+  StepProgram step(text, carries, xs, same, drawn);
   ir::Program program;
   program.name = "scan";
   ir::Builder builder(program, program.body);
@@ -104,18 +100,6 @@ std::string scan_over(StepProgram& step, bool reverse) {
   };
   builder.ret(builder.scan(step.inits(), step.stacks(), length, reverse, body));
   return finish(program);
-}
-
-}  // namespace
-
-std::string scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {
-  StepProgram step(text, carries, xs);
-  return scan_over(step, reverse);
-}
-
-std::string scan_program_with_noise(std::string_view text, int64_t carries, int64_t xs, int64_t same, int64_t drawn) {
-  StepProgram step(text, carries, xs);
-  return scan_over(step.take_as_xs(same, drawn), false);
 }
 
 std::string checkpointed_scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {

@@ -12,13 +12,13 @@ namespace weft::capture {
 /// (initial carries..., xs..., captured values...) -> (last carries..., stacked ys...). Every x and y has a leading dim
 /// T that it lacks in the step. A step without xs gets one more input in their place, f32[T,0], which binds T.
 ///
-/// User's error unless every next carry has its carry's type.
-std::string scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse);
-
-/// The same for a step (carries..., x slices..., `same` values that are the same in every step..., `drawn` further x
+/// A step may take (carries..., x slices..., `same` values that are the same in every step..., `drawn` further x
 /// slices..., captured values...): random numbers, which a trace takes behind all arguments. The result takes them
 /// behind the other xs, as every x.
-std::string scan_program_with_noise(std::string_view step, int64_t carries, int64_t xs, int64_t same, int64_t drawn);
+///
+/// User's error unless every next carry has its carry's type.
+std::string scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse, int64_t same = 0,
+                         int64_t drawn = 0);
 
 /// scan_program for a sequence of N chunks of K steps: every x and y has two leading dims, [N, K, ...]. The backward
 /// keeps the carry before each chunk, and recomputes the steps of one chunk at a time. A step without xs gets an input

@@ -328,6 +328,7 @@ void Run::run_windows(const StagePlan& scan, int64_t first, int64_t last, const 
   for (int64_t step = 0; step < sizes.length; step += sizes.window) {
     const int64_t end = std::min(step + sizes.window, sizes.length);
     const int64_t time = scan.reverse ? sizes.length - end : step;  // the first in memory
+    const int64_t until = time + end - step;
     // Stages and steps find a stack's slice by its time. The window holds those from `time` on.
     auto move_stacks = [&](int64_t times) {
       for (const StagePlan::Window& window : scan.windows)
@@ -342,9 +343,9 @@ void Run::run_windows(const StagePlan& scan, int64_t first, int64_t last, const 
       const int64_t of_row = rows / sizes.rows;
       auto run = [&](int64_t from, int64_t to) { function(buffers, dims_, nullptr, from, to, 0, 1, 0, 0); };
       if (first == 0 && last == sizes.rows)
-        run(time * rows, (time + end - step) * rows);
+        run(time * rows, until * rows);
       else
-        for (int64_t t = time; t < time + end - step; ++t) run(t * rows + first * of_row, t * rows + last * of_row);
+        for (int64_t t = time; t < until; ++t) run(t * rows + first * of_row, t * rows + last * of_row);
     }
     function_of(scan)(buffers, dims_, nullptr, first, last, 0, 1, step, end);
     move_stacks(time);

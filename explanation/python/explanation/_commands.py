@@ -15,6 +15,7 @@ from weft.explanation._explain import report
 from weft.explanation._files import ReportError
 from weft.explanation._report import Report
 from weft.explanation._script import Failed, explain_program
+from weft.explanation._subject import Effort
 from weft.explanation._trace import TraceError
 
 _DESCRIPTION = """\
@@ -102,9 +103,9 @@ def _program(parser: argparse.ArgumentParser, arguments: argparse.Namespace, run
         raise FileNotFoundError(f"can't open the program {arguments.program[0]!r}")
     words = ["-m", *arguments.program] if arguments.module else arguments.program
     progress = Progress(not arguments.quiet and sys.stderr.isatty())
+    effort = Effort(arguments.seconds, arguments.rounds, not arguments.no_hlo, progress)
     try:
-        hlo = not arguments.no_hlo
-        made = explain_program(words, run, arguments.train, arguments.seconds, arguments.rounds, hlo, progress)
+        made = explain_program(words, run, arguments.train, effort)
     finally:
         progress.clear()
     return made, 130 if made.results.interrupted else 0

@@ -16,7 +16,7 @@ from weft.explanation._mending import as_advice
 from weft.explanation._records import Action, Results, Subject, Warned
 from weft.explanation._report import Report
 from weft.explanation._steps import Step
-from weft.explanation._subject import Investigation, Progress
+from weft.explanation._subject import Effort, Investigation
 from weft.explanation._watch import Watch, Watched
 
 
@@ -55,7 +55,7 @@ def explain(
         subjects: list[Subject] = []
         interrupted = False
         try:
-            investigate(watch, watched, train, seconds, rounds, hlo, lambda words, part: None, subjects)
+            investigate(watch, watched, train, Effort(seconds, rounds, hlo), subjects)
         except KeyboardInterrupt:
             interrupted = True
     return report("weft.explain", subjects, without_hlo(hlo), interrupted, watch.said.warned)
@@ -71,18 +71,9 @@ def uncompiled(function: Any) -> Any:
     return getattr(function, "_orig_mod", None) or getattr(function, "_torchdynamo_orig_callable", function)
 
 
-def investigate(
-    watch: Watch,
-    watched: Watched,
-    train: bool,
-    seconds: float,
-    rounds: int,
-    hlo: bool,
-    progress: Progress,
-    subjects: list[Subject],
-) -> None:
+def investigate(watch: Watch, watched: Watched, train: bool, effort: Effort, subjects: list[Subject]) -> None:
     """Adds the subject to the list at once, and what is found of it to the subject."""
-    work = Investigation(watch, watched, seconds, rounds, hlo, progress)
+    work = Investigation(watch, watched, effort)
     work.subject.train = train
     subjects.append(work.subject)
     work.take(collect(event for event in watch.events if event.subject == watched.number))

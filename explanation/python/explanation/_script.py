@@ -11,7 +11,7 @@ from weft.explanation._collect import collect
 from weft.explanation._explain import investigate, report, without_hlo
 from weft.explanation._records import Subject
 from weft.explanation._report import Report
-from weft.explanation._subject import Progress, describe
+from weft.explanation._subject import Effort, describe
 from weft.explanation._watch import Watch, Watched
 
 _MOST_SUBJECTS = 12  #: measured ones; of the rest the report has no costs
@@ -27,20 +27,18 @@ class Failed(Exception):
         self.status = status
 
 
-def explain_program(
-    words: list[str], run: Run, train: bool, seconds: float, rounds: int, hlo: bool, progress: Progress
-) -> Report:
+def explain_program(words: list[str], run: Run, train: bool, effort: Effort) -> Report:
     """The report of a program; Ctrl-C ends what is going on and gives what is there.
 
     Raises:
         Failed: the program failed, or compiled nothing here.
     """
-    notes: list[str] = without_hlo(hlo)
+    notes: list[str] = without_hlo(effort.hlo)
     subjects: list[Subject] = []
     forks = _Forks()
     interrupted = False
     with Watch() as watch:
-        progress("running the program", 0.0)
+        effort.progress("running the program", 0.0)
         try:
             interrupted = _run(words, run)
         except Failed:  # there will be no report for them to stand in
@@ -57,7 +55,7 @@ def explain_program(
             notes.append("something was compiled outside of a call of torch.compile's functions; it is not measured")
         try:
             for each in called[:_MOST_SUBJECTS] if not interrupted else []:
-                _look_at(watch, each, train or each.grad, seconds, rounds, hlo, progress, subjects)
+                _look_at(watch, each, train or each.grad, effort, subjects)
         except KeyboardInterrupt:
             interrupted = True
         for each in called[len(subjects) :]:
@@ -92,18 +90,9 @@ def _nothing(words: list[str], uses_compile: bool, forks: int) -> None:
     raise Failed(4, "the program compiled nothing: it does not call torch.compile")
 
 
-def _look_at(
-    watch: Watch,
-    each: Watched,
-    train: bool,
-    seconds: float,
-    rounds: int,
-    hlo: bool,
-    progress: Progress,
-    subjects: list[Subject],
-) -> None:
+def _look_at(watch: Watch, each: Watched, train: bool, effort: Effort, subjects: list[Subject]) -> None:
     try:
-        investigate(watch, each, train, seconds, rounds, hlo, progress, subjects)
+        investigate(watch, each, train, effort, subjects)
     except KeyboardInterrupt:
         raise
     except Exception as error:  # of a step that can't be run again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -21,15 +22,22 @@ _RECORDED = 20  #: steps of the time line
 Progress = Callable[[str, float], None]
 
 
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """How long variants are measured, how often at most each has its turn, whether what XLA makes is counted."""
+
+    seconds: float
+    rounds: int
+    hlo: bool
+    progress: Progress = lambda words, part: None  # is told what is done, and which part of it
+
+
 class Investigation:
     """Fills in a Subject, part by part, so that what was found stays when it is interrupted."""
 
-    def __init__(
-        self, watch: Watch, watched: Watched, seconds: float, rounds: int, hlo: bool, progress: Progress
-    ) -> None:
-        self.watch, self.watched = watch, watched
-        self.seconds, self.rounds, self.progress = seconds, rounds, progress
-        self.hlo, self.programs = hlo and _hlo.is_installed(), _hlo.Programs()
+    def __init__(self, watch: Watch, watched: Watched, effort: Effort) -> None:
+        self.watch, self.watched, self.effort = watch, watched, effort
+        self.hlo, self.programs = effort.hlo and _hlo.is_installed(), _hlo.Programs()
         self.subject = describe(watched)
         self.breaks: dict[BreakKey, Break] = {}
         self.by_graph: dict[str, Graph] = {}
@@ -71,19 +79,19 @@ class Investigation:
                 reference = None
             variants = self._mended(step, reference)
             self._race(step, base, variants, reference)
-            self.progress(f"{self.subject.name}: compiling anew", 0.0)
+            self.effort.progress(f"{self.subject.name}: compiling anew", 0.0)
             _recompiling.measure(
                 self.subject,
                 self.watch,
                 self.watched,
                 step,
                 self.workshop(step).copies,
-                self.seconds / 2,
+                self.effort.seconds / 2,
                 reference is not None,
             )
             if self.hlo:
-                self.progress(f"{self.subject.name}: counting what XLA makes of it", 0.0)
-                _hlo.count(self.subject, base.graphs, self.programs, max(10.0, self.seconds))
+                self.effort.progress(f"{self.subject.name}: counting what XLA makes of it", 0.0)
+                _hlo.count(self.subject, base.graphs, self.programs, max(10.0, self.effort.seconds))
                 for graph in base.graphs:
                     graph.inputs = None
 
@@ -94,7 +102,7 @@ class Investigation:
     # What there is
 
     def _base(self, step: Step) -> Variant:
-        self.progress(f"{self.subject.name}: compiling", 0.0)
+        self.effort.progress(f"{self.subject.name}: compiling", 0.0)
         base = Variant("compiled", compiled(step, self.watched.options), self.workshop(step).copies())
         before = _stages.counters()
         self.watch.keep_graphs = self.hlo
@@ -219,7 +227,7 @@ class Investigation:
         variants: list[Variant] = []
         first = list(self.breaks.values())
         for index, found in enumerate(first):
-            self.progress(f"{self.subject.name}: trying changes", index / len(first))
+            self.effort.progress(f"{self.subject.name}: trying changes", index / len(first))
             if key_of(found) in covered:
                 continue
             mend = workshop.mend(found)
@@ -279,9 +287,9 @@ class Investigation:
         lazy = _lazy.prepare(step, reference)
         subject.stages = _stages.stages(subject, lazy)
         racers = [base, eager, *variants]
-        race = Race(step, [*racers, *([lazy.variant] if lazy.variant else [])], self.seconds, self.rounds)
+        race = Race(step, [*racers, *([lazy.variant] if lazy.variant else [])], self.effort.seconds, self.effort.rounds)
         try:
-            race.run(lambda part: self.progress(f"{subject.name}: measuring", part))
+            race.run(lambda part: self.effort.progress(f"{subject.name}: measuring", part))
         finally:
             self._runs(racers, lazy)
             self._device(base, lazy)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from weft import _C
 from weft._control.eval_frame import without_dynamo
-from weft._control.scan_call import Call, run
-
-C = TypeVar("C")
-X = TypeVar("X")
-Y = TypeVar("Y")
+from weft._control.scan_call import C, Call, X, Y, run
 
 
 def checkpoint_scan(

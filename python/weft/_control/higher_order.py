@@ -65,7 +65,7 @@ def scan(combine: Function, init: Sequence[Any], xs: Sequence[Any], additional_i
     step = _trace(combine, [*map(_like, init), *map(_like_slice, xs), *map(_like, additional_inputs)])
     noise = step.noise(xs[0].shape[0])
     same = _tensors(additional_inputs)
-    text = _C.scan_program_with_noise(step.traced.program, len(init), len(xs), len(same), len(noise))
+    text = _C.scan_program(step.traced.program, len(init), len(xs), False, len(same), len(noise))
     return Call(text, [*init, *xs, *noise, *same, *step.captured()], step)
 
 

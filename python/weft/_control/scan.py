@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from weft._control.eval_frame import without_dynamo
-from weft._control.scan_call import Call, run
-
-C = TypeVar("C")
-X = TypeVar("X")
-Y = TypeVar("Y")
+from weft._control.scan_call import C, Call, X, Y, run
 
 
 def scan(

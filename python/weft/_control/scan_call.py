@@ -18,6 +18,9 @@ from weft._capture.traced import Traced
 from weft._control.carries import checked_carry, tensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
+C = TypeVar("C")
+X = TypeVar("X")
+Y = TypeVar("Y")
 SomeCall = TypeVar("SomeCall", bound="Call")
 
 

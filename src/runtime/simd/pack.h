@@ -6,24 +6,15 @@
 namespace weft::runtime {
 namespace {
 
-/// Indices that interleave the low (or high) halves of two vectors: the step of a transposition by perfect shuffles.
-template <typename T, bool High, int... Lane>
-[[gnu::always_inline]] inline Vector<T> interleave_lanes(Vector<T> a, Vector<T> b) {
-  constexpr int kLanes = sizeof...(Lane);
-  return __builtin_shufflevector(a, b, ((Lane % 2) * kLanes + Lane / 2 + (High ? kLanes / 2 : 0))...);
+/// Interleaves the low (or high) halves of two vectors: the step of a transposition by perfect shuffles.
+template <bool High, typename V, int... Lane>
+[[gnu::always_inline]] inline V interleave_lanes(V a, V b, Lanes<Lane...> lanes) {
+  return __builtin_shufflevector(a, b, ((Lane % 2) * lanes.kCount + Lane / 2 + (High ? lanes.kCount / 2 : 0))...);
 }
 
 template <typename T, bool High>
 [[gnu::always_inline]] inline Vector<T> interleave(Vector<T> a, Vector<T> b) {
-  if constexpr (Simd<T>::kLanes == 16) {
-    return interleave_lanes<T, High, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
-  } else if constexpr (Simd<T>::kLanes == 8) {
-    return interleave_lanes<T, High, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
-  } else if constexpr (Simd<T>::kLanes == 4) {
-    return interleave_lanes<T, High, 0, 1, 2, 3>(a, b);
-  } else {
-    return interleave_lanes<T, High, 0, 1>(a, b);
-  }
+  return interleave_lanes<High>(a, b, AllLanes<T>());
 }
 
 /// Transposes a lanes x lanes square of registers: log2(lanes) rounds, each interleaving row i with row i + lanes / 2.

@@ -115,55 +115,33 @@ template <typename T>
 constexpr int kBlockLanes = 16 / int{sizeof(T)};
 constexpr int kBlocks = kVectorBytes / 16;
 
-/// In each 16 bytes, the lanes of a and b by turns: the low halves, or the high ones.
-template <typename T, bool High, int... Lane>
-[[gnu::always_inline]] inline Vector<T> unpack_lanes(Vector<T> a, Vector<T> b) {
-  constexpr int kLanes = sizeof...(Lane), kHere = kBlockLanes<T>;
+/// In each 16 bytes, the lanes of a and b by turns: the low halves plus the high ones.
+template <typename T, int... Lane>
+[[gnu::always_inline]] inline Vector<T> add_unpacked(Vector<T> a, Vector<T> b, Lanes<Lane...> lanes) {
+  constexpr int kHere = kBlockLanes<T>;
+  return __builtin_shufflevector(a, b, ((Lane % 2) * lanes.kCount + Lane / kHere * kHere + Lane % kHere / 2)...) +
+         __builtin_shufflevector(
+             a, b, ((Lane % 2) * lanes.kCount + Lane / kHere * kHere + Lane % kHere / 2 + kHere / 2)...);
+}
+
+/// Blocks of 16 bytes: those at even places of a and then of b, plus those at odd ones.
+template <typename T, int... Lane>
+[[gnu::always_inline]] inline Vector<T> add_picked(Vector<T> a, Vector<T> b, Lanes<Lane...> lanes) {
+  constexpr int kHere = kBlockLanes<T>, kCount = lanes.kCount;
   return __builtin_shufflevector(
-      a, b, ((Lane % 2) * kLanes + Lane / kHere * kHere + Lane % kHere / 2 + (High ? kHere / 2 : 0))...);
-}
-
-/// Blocks of 16 bytes: those at even places of a and then of b, or at odd ones.
-template <typename T, bool Odd, int... Lane>
-[[gnu::always_inline]] inline Vector<T> pick_lanes(Vector<T> a, Vector<T> b) {
-  constexpr int kLanes = sizeof...(Lane), kHere = kBlockLanes<T>;
-  return __builtin_shufflevector(
-      a, b, ((Lane / kHere * 2 + (Odd ? 1 : 0)) * kHere % kLanes + Lane * 2 / kLanes * kLanes + Lane % kHere)...);
-}
-
-template <typename T>
-[[gnu::always_inline]] inline Vector<T> add_unpacked(Vector<T> a, Vector<T> b) {
-  if constexpr (Simd<T>::kLanes == 16) {
-    return unpack_lanes<T, false, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b) +
-           unpack_lanes<T, true, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
-  } else if constexpr (Simd<T>::kLanes == 8) {
-    return unpack_lanes<T, false, 0, 1, 2, 3, 4, 5, 6, 7>(a, b) + unpack_lanes<T, true, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
-  } else if constexpr (Simd<T>::kLanes == 4) {
-    return unpack_lanes<T, false, 0, 1, 2, 3>(a, b) + unpack_lanes<T, true, 0, 1, 2, 3>(a, b);
-  } else {
-    return unpack_lanes<T, false, 0, 1>(a, b) + unpack_lanes<T, true, 0, 1>(a, b);
-  }
-}
-
-template <typename T>
-[[gnu::always_inline]] inline Vector<T> add_picked(Vector<T> a, Vector<T> b) {
-  if constexpr (Simd<T>::kLanes == 16) {
-    return pick_lanes<T, false, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b) +
-           pick_lanes<T, true, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
-  } else if constexpr (Simd<T>::kLanes == 8) {
-    return pick_lanes<T, false, 0, 1, 2, 3, 4, 5, 6, 7>(a, b) + pick_lanes<T, true, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
-  } else {
-    return pick_lanes<T, false, 0, 1, 2, 3>(a, b) + pick_lanes<T, true, 0, 1, 2, 3>(a, b);
-  }
+             a, b, (Lane / kHere * 2 * kHere % kCount + Lane * 2 / kCount * kCount + Lane % kHere)...) +
+         __builtin_shufflevector(
+             a, b, ((Lane / kHere * 2 + 1) * kHere % kCount + Lane * 2 / kCount * kCount + Lane % kHere)...);
 }
 
 /// Of kBlockLanes vectors: each 16 bytes of the result have, for vector i, the sum of its lanes there in lane i.
 template <typename T>
 [[gnu::always_inline]] inline Vector<T> sums_of_blocks(const Vector<T>* v) {
   if constexpr (kBlockLanes<T> == 4) {
-    return add_unpacked<T>(add_unpacked<T>(v[0], v[2]), add_unpacked<T>(v[1], v[3]));
+    return add_unpacked<T>(add_unpacked<T>(v[0], v[2], AllLanes<T>()), add_unpacked<T>(v[1], v[3], AllLanes<T>()),
+                           AllLanes<T>());
   } else {
-    return add_unpacked<T>(v[0], v[1]);
+    return add_unpacked<T>(v[0], v[1], AllLanes<T>());
   }
 }
 
@@ -171,9 +149,10 @@ template <typename T>
 template <typename T>
 [[gnu::always_inline]] inline Vector<T> sums_over_blocks(const Vector<T>* q) {
   if constexpr (kBlocks == 4) {
-    return add_picked<T>(add_picked<T>(q[0], q[1]), add_picked<T>(q[2], q[3]));
+    return add_picked<T>(add_picked<T>(q[0], q[1], AllLanes<T>()), add_picked<T>(q[2], q[3], AllLanes<T>()),
+                         AllLanes<T>());
   } else if constexpr (kBlocks == 2) {
-    return add_picked<T>(q[0], q[1]);
+    return add_picked<T>(q[0], q[1], AllLanes<T>());
   } else {
     return q[0];
   }

@@ -48,6 +48,23 @@ struct Simd<double> {
 template <typename T>
 using Vector = typename Simd<T>::Vector;
 
+/// Numbers of lanes as template arguments, which a shuffle wants.
+template <int... Lane>
+struct Lanes {
+  static constexpr int kCount = sizeof...(Lane);
+};
+
+template <int Count, int... Lane>
+struct FirstLanes : FirstLanes<Count - 1, Count - 1, Lane...> {};
+template <int... Lane>
+struct FirstLanes<0, Lane...> {
+  using Type = Lanes<Lane...>;
+};
+
+/// 0, 1, ... of a vector.
+template <typename T>
+using AllLanes = typename FirstLanes<Simd<T>::kLanes>::Type;
+
 template <typename T>
 [[gnu::always_inline]] inline Vector<T> load(const T* p) {
   return *reinterpret_cast<const typename Simd<T>::Unaligned*>(p);
