@@ -246,22 +246,22 @@ void Recording::push_results(Call& call, torch::jit::Stack& stack) {
       results.push_back(argument);
       continue;
     }
-    int64_t storage = -1;
-    bool is_view = false;
+    std::optional<int64_t> shared;  // the storage of what it is a view of
+    std::optional<c10::InferenceMode> as_base;
     if (traits.argument >= 0 && call.arguments[static_cast<size_t>(traits.argument)].isTensor()) {
       const at::Tensor& base = call.arguments[static_cast<size_t>(traits.argument)].toTensor();
       auto* value = own(base);
-      storage = value != nullptr ? value->storage : -1 - outside_index(base);
-      is_view = true;
+      shared = value != nullptr ? value->storage : -1 - outside_index(base);
+      // In inference mode a view of a tensor from outside has, as such tensors have, a version.
+      as_base.emplace(base.is_inference());
     }
     if (!shapes->is_list[i]) {
-      results.emplace_back(push_result(call, shapes->results[i][0], is_view ? storage : values_));
+      results.emplace_back(push_result(call, shapes->results[i][0], shared.value_or(values_)));
       continue;
     }
     std::vector<at::Tensor> tensors;
-    for (const ResultShape& shape : shapes->results[i]) {
-      tensors.push_back(push_result(call, shape, is_view ? storage : values_));
-    }
+    for (const ResultShape& shape : shapes->results[i])
+      tensors.push_back(push_result(call, shape, shared.value_or(values_)));
     results.emplace_back(std::move(tensors));
   }
   torch::jit::drop(stack, call.arguments.size());

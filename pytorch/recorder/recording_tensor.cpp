@@ -34,10 +34,11 @@ RecordingTensor::RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at
 /// For autograd's own copies (saved variables, views under no_grad): the same value.
 c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(
     const c10::VariableVersion& version_counter, bool allow_tensor_metadata_change) const {
+  const c10::InferenceMode as_this(!key_set_.has(c10::DispatchKey::ADInplaceOrView));
   auto copy = c10::make_intrusive<RecordingTensor>(c10::typeMetaToScalarType(dtype()), sizes(), strides(), recording,
                                                    id, storage);
   copy->stands_for = stands_for;
-  copy->set_version_counter(version_counter);
+  if (!copy->is_inference()) copy->set_version_counter(version_counter);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
 }
@@ -52,7 +53,7 @@ c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(c10
   auto self = c10::intrusive_ptr<TensorImpl>::reclaim_copy(const_cast<RecordingTensor*>(this));
   at::AutoDispatchBelowADInplaceOrView below;
   auto copy = detach.call(at::Tensor(std::move(self))).unsafeReleaseIntrusivePtr();
-  copy->set_version_counter(std::move(version_counter));
+  if (!copy->is_inference()) copy->set_version_counter(std::move(version_counter));
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
 }

@@ -411,3 +411,19 @@ class TestJit:
             weft.jit(3)  # type: ignore[arg-type]
         with pytest.raises(RuntimeError, match=r"weft.jit: the function needs the value of a tensor"):
             weft.jit(lambda x: x + 1 if x.sum() > 0 else x)(torch.ones(2))
+
+
+def test_views_in_inference_mode() -> None:
+    """Views of tensors from before the mode have versions there, views of those of the mode have none."""
+    before, init, xs = random(4, 4), random(2, 4), random(5, 2, 4)
+    with torch.inference_mode():
+        within = random(4, 4)
+
+        def step(carry: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            views = before.T + within.T + before[0] * within[1] + before.detach() + before.data + within.data
+            low, high = (views + before.unsqueeze(0)[0]).chunk(2)
+            carry = torch.tanh(x + carry @ torch.cat([high, low]))
+            return carry, carry.T[0].clone()
+
+        assert_same(step, init, xs)
+        assert_same(step, torch.zeros(2, 4), xs.clone())
