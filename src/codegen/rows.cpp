@@ -3,10 +3,9 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <cstring>
-#include <tuple>
 
 #include "base/target.h"
-#include "codegen/columns.h"
+#include "codegen/elements.h"
 #include "codegen/half.h"
 #include "codegen/pointwise.h"
 #include "planning/cpu/prepack.h"
@@ -51,11 +50,12 @@ struct Product {
 class RowStage {
  public:
   RowStage(Frame& frame, const planning::Stage& stage)
-      : frame_(frame), stage_(stage), b_(frame.b), columns_(frame, stage.domain.back(), stage.lanes) {
-    for (const Op* op : stage.ops) {
+      : frame_(frame), stage_(stage), b_(frame.b), elements_(frame, stage, [this](const planning::View& view) {
+          const int64_t width = stage_.domain.back().constant();
+          return tile_vector(products_.at(view.root), view.start.empty() ? 0 : view.start.back() / width);
+        }) {
+    for (const Op* op : stage.ops)
       if (is_product(*op)) add_product(*op);
-      for (ValueId result : op->results) in_stage_[result] = op;
-    }
   }
 
   void emit(Value* first, Value* last, bool chunked) {
@@ -75,8 +75,6 @@ class RowStage {
   }
 
  private:
-  using ViewKey = std::tuple<ValueId, std::vector<int64_t>, std::vector<int64_t>>;
-
   void add_product(const Op& op) {
     const ir::Type& left = frame_.type(op.operands[0]);
     const planning::Panels panels = planning::kernel_panels(*frame_.schedule.program, op).value();
@@ -97,7 +95,7 @@ class RowStage {
   // ---- rows without a product
 
   void emit_plain_row(Value* row, const UnitRange& range) {
-    prepare_row(row);
+    elements_.at_row(row);
     std::vector<const Op*> reductions;
     std::vector<Value*> sums;
     for (const Op* op : stage_.ops)
@@ -243,7 +241,7 @@ class RowStage {
   }
 
   void emit_epilogue(Value* panel, Value* row, Value* tile_row) {
-    prepare_row(row);
+    elements_.at_row(row);
     tile_row_ = tile_row;
     Value* first_unit = b_.CreateMul(panel, frame_.i64(stage_.unroll));
     auto at_unit = [&](Value* unit) {
@@ -268,115 +266,43 @@ class RowStage {
     return b_.CreateAlignedLoad(type, frame_.offset(product.tile, index, size_of(product.dtype)), llvm::Align(64));
   }
 
-  // ---- one vector of every op
-
-  void prepare_row(Value* row) {
-    row_ = row;
-    pointers_.clear();
-    scalars_.clear();
-    RowIndex index(frame_, stage_.domain, row);
-    for (const Op* op : stage_.ops) {
-      if (is_product(*op)) continue;
-      for (ValueId operand : op->operands) prepare_operand(operand, index);
-    }
-  }
-
-  void prepare_operand(ValueId operand, RowIndex& index) {
-    planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
-    if (in_stage_.contains(view.root) || is_constant(view.root)) return;
-    ViewKey key{view.root, view.from, view.start};
-    if (pointers_.contains(key)) return;
-    DType dtype = frame_.type(view.root).dtype;
-    Value* pointer = frame_.offset(frame_.address(view.root), index.elements(view), size_of(dtype));
-    pointers_[key] = pointer;
-    if (planning::has_columns(view, stage_.rank)) return;
-    Value* scalar =
-        b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
-    scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), emit_from_memory(b_, scalar, dtype));
-  }
-
-  bool is_constant(ValueId value) const {
-    auto def = frame_.schedule.definition.find(value);
-    return def != frame_.schedule.definition.end() && def->second->code == OpCode::kConstant;
-  }
-
-  Value* read(ValueId operand) {
-    planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
-    if (is_constant(view.root))
-      return emit_constant(b_, *frame_.schedule.definition.at(view.root), frame_.type(view.root).dtype, stage_.lanes);
-    if (auto product = products_.find(view.root); product != products_.end()) {
-      int64_t width = stage_.domain.back().constant();
-      return tile_vector(product->second, view.start.empty() ? 0 : view.start.back() / width);
-    }
-    if (auto found = registers_.find(view.root); found != registers_.end()) return found->second;
-    ViewKey key{view.root, view.from, view.start};
-    if (auto scalar = scalars_.find(key); scalar != scalars_.end()) return scalar->second;
-    if (auto loaded = loaded_.find(key); loaded != loaded_.end()) return loaded->second;
-    return loaded_[key] = columns_.load(pointers_.at(key), frame_.type(view.root).dtype);
-  }
-
-  void emit_element(Value* column) {
-    columns_.at(column);
-    registers_.clear();
-    loaded_.clear();
-    for (const Op* op : stage_.ops) emit_op(*op);
-  }
-
-  void emit_op(const Op& op) {
-    if (is_product(op)) return store_product(op);
-    if (op.code == OpCode::kConcat) return store_concat(op);
-    if (is_reduction(op)) {
-      Value* value = read(op.operands[0]);
-      if (columns_.mask()) value = b_.CreateSelect(columns_.mask(), value, neutral(op));
-      sums_[&op] = combine(op, sums_[&op], value);
-      return;
-    }
-    std::vector<Value*> operands;
-    for (ValueId operand : op.operands) operands.push_back(read(operand));
-    ValueId result = op.results[0];
-    DType to = frame_.type(result).dtype;
-    Value* value = emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands);
-    registers_[result] = value;
-    store(result, value, frame_.size(stage_.domain.back()), frame_.i64(0));
-  }
-
-  /// Stores a vector of the row to all targets of `result`, `skip` columns from the start of rows of `width` columns.
-  void store(ValueId result, Value* value, Value* width, Value* skip) {
-    auto targets = frame_.targets.find(result);
-    if (targets == frame_.targets.end()) return;
-    DType dtype = frame_.type(result).dtype;
-    for (Value* target : targets->second)
-      columns_.store(frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype)), value,
-                     dtype);
-  }
-
   void store_product(const Op& op) {
     if (!frame_.targets.contains(op.results[0])) return;
     const Product& product = products_.at(op.results[0]);
     int64_t width = stage_.domain.back().constant();
     for (int64_t group = 0; group < product.groups; ++group)
-      store(op.results[0], tile_vector(product, group), frame_.i64(width * product.groups), frame_.i64(width * group));
+      elements_.store(op.results[0], tile_vector(product, group), frame_.i64(width * product.groups),
+                      frame_.i64(width * group));
   }
 
-  void store_concat(const Op& op) {
-    int64_t width = stage_.domain.back().constant();
-    auto count = static_cast<int64_t>(op.operands.size());
-    for (int64_t i = 0; i < count; ++i)
-      store(op.results[0], read(op.operands[static_cast<size_t>(i)]), frame_.i64(width * count), frame_.i64(width * i));
+  // ---- one vector of every op
+
+  void emit_element(Value* column) {
+    elements_.at_column(column);
+    for (const Op* op : stage_.ops) {
+      if (is_product(*op))
+        store_product(*op);
+      else if (is_reduction(*op))
+        add_to_reduction(*op);
+      else
+        elements_.emit(*op);
+    }
+  }
+
+  void add_to_reduction(const Op& op) {
+    Value* value = elements_.read(op.operands[0]);
+    if (Value* mask = elements_.columns().mask()) value = b_.CreateSelect(mask, value, neutral(op));
+    sums_[&op] = combine(op, sums_[&op], value);
   }
 
   Frame& frame_;
   const planning::Stage& stage_;
   llvm::IRBuilder<>& b_;
-  Columns columns_;
-  std::map<ValueId, const Op*> in_stage_;
+  Elements elements_;
   std::map<ValueId, Product> products_;
   bool has_bytes_ = false;  ///< weights of 8 bits
-  Value* row_ = nullptr;
   Value* tile_row_ = nullptr;
   Value* tile_unit_ = nullptr;
-  std::map<ViewKey, Value*> pointers_, scalars_, loaded_;
-  std::map<ValueId, Value*> registers_;
   std::map<const Op*, Value*> sums_;
 };
 

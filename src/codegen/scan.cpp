@@ -4,8 +4,11 @@
 
 #include "base/settings.h"
 #include "base/target.h"
+#include "codegen/elements.h"
+#include "codegen/pointwise.h"
 #include "codegen/row_copy.h"
 #include "codegen/rows.h"
+#include "planning/elementwise_scan.h"
 
 namespace weft::codegen {
 namespace {
@@ -25,7 +28,8 @@ Value* instance_bytes(Frame& frame, const ir::Type& type) {
 
 class ScanLoop {
  public:
-  ScanLoop(Frame& frame, const Op& op) : frame_(frame), b_(frame.b), view_(op), scan_(frame.schedule.scans.at(&op)) {
+  ScanLoop(Frame& frame, const Op& op)
+      : frame_(frame), b_(frame.b), op_(op), view_(op), scan_(frame.schedule.scans.at(&op)) {
     frame_.batched = frame_.schedule.rules.decision(op).batched;
     for (const planning::Stage& stage : scan_.block.stages)
       for (const Op* made : stage.ops)
@@ -42,6 +46,12 @@ class ScanLoop {
       return;
     }
     continue_from(frame_.first_step, carries);
+    if (!planning::is_elementwise_scan(frame_.schedule, op_)) return emit_steps(length, carries);
+    branch(fits_registers(), [&] { emit_in_registers(length, carries); }, [&] { emit_steps(length, carries); });
+  }
+
+ private:
+  void emit_steps(Value* length, const std::vector<Value*>& carries) {
     frame_.loop(frame_.first_step, frame_.last_step, 1, carries, [&](Value* step, const std::vector<Value*>& current) {
       begin_step(step, length);
       std::vector<Value*> next = set_addresses(current);
@@ -50,7 +60,80 @@ class ScanLoop {
     });
   }
 
- private:
+  // ---- steps without memory between them
+
+  /// Where there are few vectors, each step waits for what the one before stored.
+  Value* fits_registers() {
+    constexpr int64_t kMostVectors = 4;
+    const planning::Stage& stage = scan_.block.stages[0];
+    auto [first, last] = rows_of(stage);
+    UnitRange range = unit_range(frame_, stage);
+    Value* vectors = b_.CreateMul(b_.CreateSub(last, first), b_.CreateSub(range.last, range.first));
+    Value* few = b_.CreateICmpSLE(vectors, frame_.i64(kMostVectors));
+    return b_.CreateAnd(few, b_.CreateICmpSLT(frame_.first_step, frame_.last_step));
+  }
+
+  /// All steps of one vector of carries after the other, as is_elementwise_scan allows.
+  void emit_in_registers(Value* length, const std::vector<Value*>& carries) {
+    const planning::Stage& stage = scan_.block.stages[0];
+    auto [first, last] = rows_of(stage);
+    UnitRange range = unit_range(frame_, stage);
+    Value* begin = b_.CreateMul(range.first, frame_.i64(stage.lanes));
+    Value* end = frame_.minimum(b_.CreateMul(range.last, frame_.i64(stage.lanes)), frame_.size(stage.domain.back()));
+    Value* width = frame_.size(stage.domain.back());
+    last = end_of_rows(frame_, stage.domain.back(), first, last);
+    frame_.loop(first, last, 1, [&](Value* row) {
+      frame_.loop(begin, end, stage.lanes, [&](Value* column) {
+        Columns columns(frame_, stage.domain.back(), stage.lanes);
+        columns.at(column);
+        emit_vector(length, carries, row, column, columns, b_.CreateMul(row, width));
+      });
+    });
+  }
+
+  void emit_vector(Value* length, const std::vector<Value*>& carries, Value* row, Value* column, Columns& columns,
+                   Value* skipped) {
+    const planning::Stage& stage = scan_.block.stages[0];
+    auto at_row = [&](size_t i, Value* memory) {
+      return frame_.offset(memory, skipped, size_of(frame_.type(view_.carry_args[i]).dtype));
+    };
+    std::vector<Value*> now;
+    for (size_t i = 0; i < carries.size(); ++i)
+      now.push_back(columns.load(at_row(i, carries[i]), frame_.type(view_.carry_args[i]).dtype));
+    Elements elements(frame_, stage);
+    auto is_x = [&](ValueId root) {
+      return std::ranges::count(view_.x_args, planning::memory_of(frame_.schedule, root)) > 0;
+    };
+    auto is_carry = [&](ValueId root) { return std::ranges::count(view_.carry_args, root) > 0; };
+    frame_.targets.clear();
+    elements.at_row(row, [&](ValueId root) { return !is_x(root) && !is_carry(root); });
+    now = frame_.loop(frame_.first_step, frame_.last_step, 1, now, [&](Value* step, const std::vector<Value*>& held) {
+      begin_step(step, length);
+      frame_.targets.clear();
+      for (size_t i = 0; i < view_.x_args.size(); ++i)
+        frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i]);
+      for (size_t i = 0; i < view_.stacks.size(); ++i)
+        add_target(view_.y_outs[i], slice(view_.stacks[i], view_.y_outs[i]));
+      elements.at_row(row, is_x);
+      std::map<ValueId, Value*> holding;
+      for (size_t i = 0; i < held.size(); ++i) holding[view_.carry_args[i]] = held[i];
+      elements.at_column(column, std::move(holding));
+      for (const Op* op : stage.ops) elements.emit(*op);
+      std::vector<Value*> next;
+      for (ValueId out : view_.carry_outs) {
+        const DType dtype = frame_.type(out).dtype;  // rounded as memory would
+        next.push_back(emit_from_memory(b_, emit_to_memory(b_, elements.read(out), dtype), dtype));
+      }
+      return next;
+    });
+    begin_step(b_.CreateSub(frame_.last_step, frame_.i64(1)), length);
+    for (size_t i = 0; i < carries.size(); ++i) {
+      const ValueId out = view_.carry_outs[i];
+      Value* end = b_.CreateSelect(is_last_, frame_.address(view_.carry_results[i]), alternate(out, scan_.carries[i]));
+      columns.store(at_row(i, end), now[i], frame_.type(out).dtype);
+    }
+  }
+
   /// Where an earlier call ended before step `first`, the carries are where it left them.
   void continue_from(Value* first, std::vector<Value*>& carries) {
     parity_ = b_.CreateAnd(b_.CreateSub(first, frame_.i64(1)), frame_.i64(1));
@@ -250,13 +333,21 @@ class ScanLoop {
   }
 
   void if_less(Value* x, Value* y, const std::function<void()>& body) {
+    branch(b_.CreateICmpSLT(x, y), body, [] {});
+  }
+
+  void branch(Value* condition, const std::function<void()>& yes, const std::function<void()>& no) {
     auto& context = b_.getContext();
     llvm::Function* function = b_.GetInsertBlock()->getParent();
-    auto* inside = llvm::BasicBlock::Create(context, "some", function);
-    auto* after = llvm::BasicBlock::Create(context, "none", function);
-    b_.CreateCondBr(b_.CreateICmpSLT(x, y), inside, after);
-    b_.SetInsertPoint(inside);
-    body();
+    auto* if_true = llvm::BasicBlock::Create(context, "yes", function);
+    auto* if_false = llvm::BasicBlock::Create(context, "no", function);
+    auto* after = llvm::BasicBlock::Create(context, "joined", function);
+    b_.CreateCondBr(condition, if_true, if_false);
+    b_.SetInsertPoint(if_true);
+    yes();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(if_false);
+    no();
     b_.CreateBr(after);
     b_.SetInsertPoint(after);
   }
@@ -303,18 +394,18 @@ class ScanLoop {
     b_.SetInsertPoint(after);
   }
 
-  void emit_stage(const planning::Stage& stage) {
+  /// The rows of the stage's domain that are ours.
+  std::pair<Value*, Value*> rows_of(const planning::Stage& stage) {
     ir::Shape rows = stage.lowering == Lowering::kRowCopy ? frame_.type(stage.ops[0]->results[0]).shape : stage.domain;
     rows.pop_back();
-    Value *first = frame_.i64(0), *last = nullptr;
-    if (frame_.batched) {
-      rows.erase(rows.begin());
-      Value* inner = frame_.size(element_count(rows));
-      first = b_.CreateMul(frame_.lo, inner);
-      last = b_.CreateMul(view_.ragged ? last_row_ : frame_.hi, inner);
-    } else {
-      last = frame_.size(element_count(rows));
-    }
+    if (!frame_.batched) return {frame_.i64(0), frame_.size(element_count(rows))};
+    rows.erase(rows.begin());
+    Value* inner = frame_.size(element_count(rows));
+    return {b_.CreateMul(frame_.lo, inner), b_.CreateMul(view_.ragged ? last_row_ : frame_.hi, inner)};
+  }
+
+  void emit_stage(const planning::Stage& stage) {
+    auto [first, last] = rows_of(stage);
     if (stage.lowering == Lowering::kRowCopy)
       emit_row_copy(frame_, stage, first, last);
     else
@@ -323,6 +414,7 @@ class ScanLoop {
 
   Frame& frame_;
   llvm::IRBuilder<>& b_;
+  const Op& op_;
   ir::ScanView view_;
   const planning::ScanBuffers& scan_;
   std::map<ValueId, const planning::Stage*> producer_;

@@ -1,0 +1,97 @@
+#include "codegen/elements.h"
+
+#include "codegen/pointwise.h"
+
+namespace weft::codegen {
+
+using ir::Op;
+using ir::OpCode;
+using ir::ValueId;
+using llvm::Value;
+
+Elements::Elements(Frame& frame, const planning::Stage& stage, Tile tile)
+    : frame_(frame),
+      stage_(stage),
+      b_(frame.b),
+      tile_(std::move(tile)),
+      columns_(frame, stage.domain.back(), stage.lanes) {
+  for (const Op* op : stage.ops)
+    for (ValueId result : op->results) in_stage_[result] = op;
+}
+
+void Elements::at_row(Value* row, const std::function<bool(ValueId root)>& among) {
+  row_ = row;
+  const auto is_among = [&](const auto& entry) { return !among || among(std::get<ValueId>(entry.first)); };
+  std::erase_if(pointers_, is_among);
+  std::erase_if(scalars_, is_among);
+  RowIndex index(frame_, stage_.domain, row);
+  for (const Op* op : stage_.ops) {
+    if (ir::traits_of(op->code).codegen == ir::Codegen::kProduct) continue;
+    for (ValueId operand : op->operands) prepare(operand, index, among);
+  }
+}
+
+void Elements::prepare(ValueId operand, RowIndex& index, const std::function<bool(ValueId root)>& among) {
+  planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
+  if (in_stage_.contains(view.root) || is_constant(view.root) || (among && !among(view.root))) return;
+  ViewKey key{view.root, view.from, view.start};
+  if (pointers_.contains(key)) return;
+  DType dtype = frame_.type(view.root).dtype;
+  Value* pointer = frame_.offset(frame_.address(view.root), index.elements(view), size_of(dtype));
+  pointers_[key] = pointer;
+  if (planning::has_columns(view, stage_.rank)) return;
+  Value* scalar =
+      b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
+  scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), emit_from_memory(b_, scalar, dtype));
+}
+
+bool Elements::is_constant(ValueId value) const {
+  auto def = frame_.schedule.definition.find(value);
+  return def != frame_.schedule.definition.end() && def->second->code == OpCode::kConstant;
+}
+
+void Elements::at_column(Value* column, std::map<ValueId, Value*> holding) {
+  columns_.at(column);
+  registers_ = std::move(holding);
+  loaded_.clear();
+}
+
+Value* Elements::read(ValueId operand) {
+  planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
+  if (is_constant(view.root))
+    return emit_constant(b_, *frame_.schedule.definition.at(view.root), frame_.type(view.root).dtype, stage_.lanes);
+  if (auto found = registers_.find(view.root); found != registers_.end()) return found->second;
+  if (in_stage_.contains(view.root)) return tile_(view);
+  ViewKey key{view.root, view.from, view.start};
+  if (auto scalar = scalars_.find(key); scalar != scalars_.end()) return scalar->second;
+  if (auto loaded = loaded_.find(key); loaded != loaded_.end()) return loaded->second;
+  return loaded_[key] = columns_.load(pointers_.at(key), frame_.type(view.root).dtype);
+}
+
+void Elements::emit(const Op& op) {
+  if (op.code == OpCode::kConcat) return store_concat(op);
+  std::vector<Value*> operands;
+  for (ValueId operand : op.operands) operands.push_back(read(operand));
+  ValueId result = op.results[0];
+  DType to = frame_.type(result).dtype;
+  Value* value = emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands);
+  registers_[result] = value;
+  store(result, value, frame_.size(stage_.domain.back()), frame_.i64(0));
+}
+
+void Elements::store(ValueId result, Value* value, Value* width, Value* skip) {
+  auto targets = frame_.targets.find(result);
+  if (targets == frame_.targets.end()) return;
+  DType dtype = frame_.type(result).dtype;
+  for (Value* target : targets->second)
+    columns_.store(frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype)), value, dtype);
+}
+
+void Elements::store_concat(const Op& op) {
+  int64_t width = stage_.domain.back().constant();
+  auto count = static_cast<int64_t>(op.operands.size());
+  for (int64_t i = 0; i < count; ++i)
+    store(op.results[0], read(op.operands[static_cast<size_t>(i)]), frame_.i64(width * count), frame_.i64(width * i));
+}
+
+}  // namespace weft::codegen

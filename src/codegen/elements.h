@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "codegen/access.h"
+#include "codegen/columns.h"
+#include "codegen/frame.h"
+
+namespace weft::codegen {
+
+/// The elementwise ops of a fused stage on one vector of a row: what they read is loaded once, what has targets is
+/// stored.
+class Elements {
+ public:
+  /// `tile`: the vector of a product's result that a view reads; null in a stage without products.
+  using Tile = std::function<llvm::Value*(const planning::View& view)>;
+  Elements(Frame& frame, const planning::Stage& stage, Tile tile = nullptr);
+
+  /// Goes to a row: the places of operands, and what is one number a row. `among`: of these roots alone; those that
+  /// were prepared before are as they were.
+  void at_row(llvm::Value* row, const std::function<bool(ir::ValueId root)>& among = nullptr);
+  /// Goes to the vector that begins at a column. `holding`: values that are in registers there.
+  void at_column(llvm::Value* column, std::map<ir::ValueId, llvm::Value*> holding = {});
+  /// An elementwise op or a concat.
+  void emit(const ir::Op& op);
+
+  llvm::Value* read(ir::ValueId operand);
+  /// Stores a vector of the row to all targets of `result`, `skip` columns from the start of rows of `width` columns.
+  void store(ir::ValueId result, llvm::Value* value, llvm::Value* width, llvm::Value* skip);
+
+  Columns& columns() { return columns_; }
+  bool is_in_stage(ir::ValueId value) const { return in_stage_.contains(value); }
+
+ private:
+  using ViewKey = std::tuple<ir::ValueId, std::vector<int64_t>, std::vector<int64_t>>;
+
+  void prepare(ir::ValueId operand, RowIndex& index, const std::function<bool(ir::ValueId root)>& among);
+  bool is_constant(ir::ValueId value) const;
+  void store_concat(const ir::Op& op);
+
+  Frame& frame_;
+  const planning::Stage& stage_;
+  llvm::IRBuilder<>& b_;
+  Tile tile_;
+  Columns columns_;
+  std::map<ir::ValueId, const ir::Op*> in_stage_;
+  llvm::Value* row_ = nullptr;
+  std::map<ViewKey, llvm::Value*> pointers_, scalars_, loaded_;
+  std::map<ir::ValueId, llvm::Value*> registers_;
+};
+
+}  // namespace weft::codegen
