@@ -25,10 +25,45 @@ template <typename T, int R>
     for (int r = 0; r < R; ++r) sum[c] += a[r * lda + c];
 }
 
+/// Columns of rows that are narrower than a vector and lie one behind the other: `Columns` vectors hold as many rows as
+/// a vector has lanes, and their lanes are summed apart, those of a column together at the end.
+template <typename T, int Columns>
+void sum_of_narrow(const T* a, int64_t rows, T* out) {
+  constexpr int64_t kLanes = Simd<T>::kLanes;
+  for (int64_t c = 0; c < Columns; ++c) out[c] = T(0);
+  int64_t r = 0;
+  while (r + kLanes <= rows) {
+    Vector<T> sums[Columns]{};
+    for (int64_t n = 0; n < kSumRows && r + kLanes <= rows; ++n, r += kLanes) {
+#pragma GCC unroll 16
+      for (int v = 0; v < Columns; ++v) sums[v] += load(a + r * Columns + v * kLanes);
+    }
+    T lanes[Columns * kLanes];
+    for (int v = 0; v < Columns; ++v) store(lanes + v * kLanes, sums[v]);
+    for (int64_t width = kLanes / 2; width > 0; width /= 2)
+      for (int64_t i = 0; i < width * Columns; ++i) lanes[i] += lanes[i + width * Columns];
+    for (int64_t c = 0; c < Columns; ++c) out[c] += lanes[c];
+  }
+  for (; r < rows; ++r)
+    for (int64_t c = 0; c < Columns; ++c) out[c] += a[r * Columns + c];
+}
+
+/// As sum_of_narrow for `columns` of them, if they are that few.
+template <typename T, int Columns = 1>
+bool sum_if_narrow(const T* a, int64_t rows, int64_t columns, T* out) {
+  if constexpr (Columns <= Simd<T>::kLanes / 2) {
+    if (columns != Columns) return sum_if_narrow<T, Columns + 1>(a, rows, columns, out);
+    sum_of_narrow<T, Columns>(a, rows, out);
+    return true;
+  }
+  return false;
+}
+
 template <typename T>
 void column_sum(const void* a_data, int64_t rows, int64_t lda, void* out_data, int64_t c0, int64_t c1) {
   alignas(64) T partial[kSumColumns];
   T* out = static_cast<T*>(out_data);
+  if (c0 == 0 && c1 == lda && sum_if_narrow(static_cast<const T*>(a_data), rows, lda, out)) return;
   for (int64_t c = c0; c < c1; c += kSumColumns) {
     const int64_t columns = smaller(kSumColumns, c1 - c);
     for (int64_t j = 0; j < columns; ++j) out[c + j] = T(0);
