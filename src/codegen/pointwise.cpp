@@ -82,6 +82,8 @@ Value* emit_unary(IRBuilder<>& b, OpCode code, DType from, Value* x) {
       return emit_sign(b, x, from);
     case OpCode::kExp:
       return emit_exp(b, x);
+    case OpCode::kLog:
+      return emit_log(b, x);
     case OpCode::kExpm1:
       return emit_expm1(b, x);
     case OpCode::kTanh:

@@ -114,7 +114,65 @@ constexpr double kTanh32[] = {-5.70498872745E-3, 2.06390887954E-2, -5.3739715553
 constexpr double kTanhP64[] = {-9.64399179425052238628E-1, -9.92877231001918586564E1, -1.61468768441708447952E3};
 constexpr double kTanhQ64[] = {1.0, 1.12811678491632931402E2, 2.23548839060100448583E3, 4.84406305325125486048E3};
 
+/// The constants of log for a type.
+struct LogFormat {
+  unsigned bits, mantissa;
+  uint64_t root_half, one;        // the bits of sqrt(1/2) and of 1
+  double smallest_normal, raise;  // raise = 2^mantissa
+  double magic;                   // its low mantissa bits hold an integer that is added to its bits
+};
+const LogFormat kLog32{32, 23, 0x3f3504f3, 0x3f800000, 0x1p-126, 0x1p23, 12582912.0};
+const LogFormat kLog64{64, 52, 0x3fe6a09e667f3bcd, 0x3ff0000000000000, 0x1p-1022, 0x1p52, 6755399441055744.0};
+
+constexpr double kLogarithm32[] = {7.0376836292E-2,  -1.1514610310E-1, 1.1676998740E-1,
+                                   -1.2420140846E-1, 1.4249322787E-1,  -1.6668057665E-1,
+                                   2.0000714765E-1,  -2.4999993993E-1, 3.3333331174E-1};
+constexpr double kLogP64[] = {1.01875663804580931796E-4, 4.97494994976747001425E-1, 4.70579119878881725854E0,
+                              1.44989225341610930846E1,  1.79368678507819816313E1,  7.70838733755885391666E0};
+constexpr double kLogQ64[] = {1.0,
+                              1.12873587189167450590E1,
+                              4.52279145837532221105E1,
+                              8.29875266912776603211E1,
+                              7.11544750618563894466E1,
+                              2.31251620126765340583E1};
+
+/// log of a positive normal x = 2^n (1 + r) with 1 + r in [sqrt(1/2), sqrt(2)); `fewer` is taken from n.
+Value* log_of_normal(IRBuilder<>& b, Value* x, Value* fewer) {
+  const LogFormat& format = is_double(x) ? kLog64 : kLog32;
+  llvm::Type* integers = x->getType()->getWithNewType(b.getIntNTy(format.bits));
+  auto integer = [&](uint64_t value) { return llvm::ConstantInt::get(integers, value); };
+  Value* bits = b.CreateAdd(b.CreateBitCast(x, integers), integer(format.one - format.root_half));
+  Value* exponent = b.CreateSub(b.CreateLShr(bits, format.mantissa), integer(format.one >> format.mantissa));
+  Value* magic = number(x, format.magic);
+  Value* n =
+      b.CreateFSub(b.CreateBitCast(b.CreateAdd(exponent, b.CreateBitCast(magic, integers)), x->getType()), magic);
+  n = b.CreateFSub(n, fewer);
+  Value* low = b.CreateAnd(bits, integer((uint64_t{1} << format.mantissa) - 1));
+  Value* r = b.CreateFSub(b.CreateBitCast(b.CreateAdd(low, integer(format.root_half)), x->getType()), number(x, 1.0));
+  Value* square = b.CreateFMul(r, r);
+  Value* p = is_double(x) ? b.CreateFDiv(polynomial(b, r, kLogP64), polynomial(b, r, kLogQ64))
+                          : polynomial(b, r, kLogarithm32);
+  Value* y = b.CreateFMul(b.CreateFMul(p, square), r);
+  y = fma(b, n, number(x, -2.121944400546905827679e-4), y);
+  y = fma(b, square, number(x, -0.5), y);
+  return fma(b, n, number(x, 0.693359375), b.CreateFAdd(r, y));
+}
+
 }  // namespace
+
+Value* emit_log(IRBuilder<>& b, Value* x) {
+  const LogFormat& format = is_double(x) ? kLog64 : kLog32;
+  Value* subnormal = b.CreateFCmpOLT(x, number(x, format.smallest_normal));
+  Value* normal = b.CreateSelect(subnormal, b.CreateFMul(x, number(x, format.raise)), x);
+  Value* fewer = b.CreateSelect(subnormal, number(x, static_cast<double>(format.mantissa)), number(x, 0.0));
+  Value* result = log_of_normal(b, normal, fewer);
+  llvm::Constant* infinity = llvm::ConstantFP::getInfinity(x->getType());
+  Value* not_positive =
+      b.CreateSelect(b.CreateFCmpOEQ(x, number(x, 0.0)), llvm::ConstantFP::getInfinity(x->getType(), true),
+                     llvm::ConstantFP::getNaN(x->getType()));
+  result = b.CreateSelect(b.CreateFCmpOLE(x, number(x, 0.0)), not_positive, result);
+  return b.CreateSelect(b.CreateFCmpOLT(x, infinity), result, x);  // inf and NaN stay so
+}
 
 Value* emit_exp(IRBuilder<>& b, Value* x) {
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;

@@ -4,11 +4,14 @@
 
 namespace weft::codegen {
 
-/// exp, tanh, sigmoid on vectors of f32 or f64, emitted inline. In f32 each is within 2 ulp for every float (a unit
-/// test tries them all), NaN gives NaN, overflow inf, underflow gradually 0. Sources: Cephes (expf, tanhf, tanh) for
-/// the polynomials; exp(x) = 2^n exp(r) with n = round(x / ln 2), |r| <= ln(2)/2, the scaling in two factors so that
-/// subnormal results round once.
+/// exp, log, tanh, sigmoid on vectors of f32 or f64, emitted inline. In f32 each is within 2 ulp for every float (a
+/// unit test tries them all), NaN gives NaN, overflow inf, underflow gradually 0. Sources: Cephes (expf, tanhf, tanh)
+/// for the polynomials; exp(x) = 2^n exp(r) with n = round(x / ln 2), |r| <= ln(2)/2, the scaling in two factors so
+/// that subnormal results round once.
 llvm::Value* emit_exp(llvm::IRBuilder<>& b, llvm::Value* x);
+/// log(x) = n ln 2 + log(1 + r), x = 2^n (1 + r) with 1 + r between sqrt(1/2) and sqrt(2): Cephes (logf, log). 0 gives
+/// -inf, what is less NaN.
+llvm::Value* emit_log(llvm::IRBuilder<>& b, llvm::Value* x);
 /// 1 / (1 + e) or e / (1 + e) with e = exp(-|x|), so that neither side overflows; the rounding of 1 + e is corrected
 /// for.
 llvm::Value* emit_sigmoid(llvm::IRBuilder<>& b, llvm::Value* x);

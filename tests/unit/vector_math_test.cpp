@@ -1,5 +1,5 @@
-// exp, expm1, tanh and sigmoid as generated, against the C library's in double precision. With WEFT_TEST_ALL_FLOATS=1
-// every float is tried (some minutes); otherwise every 61st, and all special ones.
+// exp, log, expm1, tanh and sigmoid as generated, against the C library's in double precision. With
+// WEFT_TEST_ALL_FLOATS=1 every float is tried (some minutes); otherwise every 61st, and all special ones.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -68,6 +68,31 @@ void expect_two_ulp(const Worst& worst) {
 TEST(VectorMath, ExpIsWithinTwoUlp) {
   Worst worst = worst_error("exp", [](double x) { return std::exp(x); });
   expect_two_ulp(worst);
+}
+
+TEST(VectorMath, LogIsWithinTwoUlp) {
+  Worst worst = worst_error("log", [](double x) { return std::log(x); });
+  expect_two_ulp(worst);
+}
+
+TEST(VectorMath, LogInDoublePrecision) {
+  const double inf = std::numeric_limits<double>::infinity();
+  std::vector<double> x{0.0, -0.0, -1.0, inf, -inf, NAN, 1.0, 5e-324, 1e-310, 0x1p-1022, 1.7e308, 0.70710678118654746};
+  for (double size = 1e-320; size < 1e308; size *= 1.37) x.push_back(size);
+  for (double near = 0.4; near < 2.5; near += 1e-4) x.push_back(near);
+  for (double little = 1e-16; little < 0.1; little *= 1.7) x.insert(x.end(), {1 + little, 1 - little});
+  std::vector<double> y(x.size());
+  std::vector<int64_t> sizes{static_cast<int64_t>(x.size())};
+  runtime::TensorRef in{x.data(), DType::kF64, sizes}, out{y.data(), DType::kF64, sizes};
+  runtime::SerialTeam team;
+  engine::compile("program @log(%x: f64[N]) { %y = log %x : f64[N] return %y }")->run({&in, 1}, {&out, 1}, team);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::log(x[i]);
+    if (std::isfinite(want))
+      EXPECT_NEAR(y[i], want, 4.5e-16 * std::max(std::abs(want), 1e-300)) << "at " << x[i];
+    else
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(y[i]) : y[i] == want) << "at " << x[i];
+  }
 }
 
 TEST(VectorMath, TanhIsWithinTwoUlp) {
