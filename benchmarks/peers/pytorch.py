@@ -84,8 +84,8 @@ def without_weft() -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def unrolling() -> Iterator[None]:
-    """PyTorch as it is, with Dynamo looking into recurrent modules: a setting that `disabled` takes back, so it has to be
-    made within."""
+    """PyTorch as it is, with Dynamo looking into recurrent modules: a setting that `disabled` takes back, so
+    it has to be made within."""
     with without_weft(), torch._dynamo.config.patch(allow_rnn=True):
         yield
 
