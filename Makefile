@@ -46,6 +46,10 @@ bench-cells: build  ## measure the cells of examples/cells, write benchmarks/cel
 	@scripts/setup.sh bench
 	@python benchmarks/cells.py --json benchmarks/cells.json --table docs/cells.md $(BENCH)
 
+.PHONY: docs
+docs: build  ## the documentation as a site, out/site: guides, reference of Python and C++ (warnings are errors)
+	@scripts/docs.sh
+
 .PHONY: setup
 setup:
 	@scripts/setup.sh dev

@@ -1,4 +1,4 @@
-"""The lazy device: `torch.device("weft")`.
+"""The lazy device: `torch.device("weft")`. ::
 
     model = model.to("weft")
     for x, y in loader:
