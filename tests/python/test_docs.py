@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import weft
 
@@ -151,6 +153,20 @@ def test_the_code_in_the_pages_runs(tmp_path: Path) -> None:
     counts = [line.rpartition(" ") for line in done.stdout.splitlines()]
     assert [page for page, *_ in counts] == [str(ROOT / page) for page in pages]
     assert all(int(count) > 0 for *_, count in counts)
+
+
+def test_the_operation_of_the_readmes_associative_scan_is_associative() -> None:
+    (source,) = re.findall(r"^def then\(.*?(?=\n\n)", (ROOT / "README.md").read_text(), re.M | re.S)
+    names: dict[str, Any] = {}
+    exec(source, names)
+    then = names["then"]
+    a, b, c = ((torch.rand(5), torch.randn(5)) for _ in range(3))
+    torch.testing.assert_close(then(then(a, b), c), then(a, then(b, c)))
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert f"\nversion: {weft.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {weft.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_indented_code_is_no_python() -> None:
