@@ -98,6 +98,30 @@ def test_the_readme_and_the_plot_have_the_numbers_of_the_page(tmp_path):
         assert re.findall(r"<!-- (\d+\.\d\dx) -->", drawn.read_text()) == wanted
 
 
+def test_the_readmes_first_numbers_are_those_of_the_pages():
+    readme = (BENCHMARKS.parent / "README.md").read_text()
+    said = readme[readme.index("**What it brings:**") : readme.index("**What it costs:**")]
+
+    def times(page: str, pattern: str) -> list[float]:
+        (found,) = re.findall(pattern, (BENCHMARKS.parent / page).read_text(), re.M)
+        return [float(number) for number in found]
+
+    def mean(name: str) -> float:
+        (found,) = re.findall(rf"^- {name}: ([\d.]+)x eager", readme, re.M)
+        return float(found)
+
+    assert f"{mean('GRU forward'):.1f} times as fast as in eager PyTorch, {mean('GRU training'):.1f}" in said
+    assert f"{mean('LSTM forward'):.2f} and {mean('LSTM training'):.2f} times" in said
+    loop, jax = times("docs/cells.md", r"^- forward: ([\d.]+)x Python loop, ([\d.]+)x jax")
+    assert f"{loop:.0f} times as fast as its loop in Python, and {jax:.1f} times `jax.lax.scan`" in said
+    loop, jax = times("docs/cells.md", r"^- training: ([\d.]+)x Python loop, ([\d.]+)x jax")
+    assert f"{jax:.0f} times in training" in said and round(loop) == 4
+    cases, slower = times("docs/sweep.md", r"^- (\d+) cases, (\d+) slower than eager beyond noise")
+    worst = min(map(float, re.findall(r" ([\d.]+)x \|$", (BENCHMARKS.parent / "docs/sweep.md").read_text(), re.M)))
+    assert f"[{cases:.0f} random shapes]" in said and f"{slower:.0f} were slower than eager" in said
+    assert f"the worst {worst:.2f}x" in said
+
+
 def test_a_page_without_the_markers_is_refused():
     with benchmark("pages") as pages:
         begin = "<!-- benchmarks: begin (written by `make bench`) -->"
