@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+import torch._dynamo
+
+import weft  # noqa: F401  as where the peers run
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -129,6 +133,20 @@ def test_a_page_without_the_markers_is_refused():
         for text in (f"a\n{begin}\nb", f"a\n{pages.END}\nb"):
             with pytest.raises(ValueError, match="no lines '<!-- benchmarks: begin"):
                 pages.replaced(text, "new")
+
+
+def test_inductor_compiles_the_layer_itself_and_not_wefts_operator():
+    """Weft imported or not: without the setting Dynamo would leave the layer to eager PyTorch, and that be measured."""
+    with benchmark("peers.pytorch") as peers:
+        with peers.without_weft():
+            assert not torch._dynamo.config.allow_rnn
+        with peers.unrolling():
+            assert torch._dynamo.config.allow_rnn
+            graphs = []
+            compiled = torch.compile(torch.nn.GRU(2, 3), backend=lambda graph, _: graphs.append(graph) or graph)
+            compiled(torch.randn(2, 1, 2))
+    torch._dynamo.reset()
+    assert len(graphs) == 1 and "weft" not in graphs[0].code
 
 
 def test_the_report_says_how_long_a_first_result_takes():

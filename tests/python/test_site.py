@@ -31,8 +31,9 @@ const captions = [...document.querySelectorAll('.sidebar-tree .caption-text')].m
 const broken = [...document.querySelectorAll('article .system-message, article .problematic')].length;
 const code = [...document.querySelectorAll('article .highlight pre')].filter(shown).length;
 const title = document.querySelector('article h1').textContent;
+const quotes = document.querySelectorAll('dd blockquote').length;  // code that lacks its :: would be one
 const names = [...document.querySelectorAll('dt.sig')].map(each => each.id);
-document.body.textContent = JSON.stringify({pictures, wide, captions, broken, code, title, names});
+document.body.textContent = JSON.stringify({pictures, wide, captions, broken, code, quotes, title, names});
 })</script></body>"""
 
 
@@ -100,7 +101,7 @@ CAPTIONS = ["Begin", "Guides", "From elsewhere", "Reference", "Figures", "The en
 def test_a_page_in_the_browser(page: str, title: str, width: int, tmp_path: Path) -> None:
     seen = looked_at(page, tmp_path, width)
     assert seen["title"].startswith(title) and seen["captions"] == CAPTIONS
-    assert seen["broken"] == 0 and seen["wide"] <= 0
+    assert seen["broken"] == 0 and seen["wide"] <= 0 and seen["quotes"] == 0
     if page == "README.html":
         assert len(seen["pictures"]) == 1 and seen["pictures"][0] > 500
         assert seen["code"] >= 8

@@ -1,5 +1,5 @@
-"""What torch.distributed chooses where the user names no device. It takes the machine's accelerator; the device weft has
-no collective operations, so it is passed by, and the CPU is chosen as if it weren't registered."""
+"""What torch.distributed chooses where the user names no device. It takes the machine's accelerator. The device weft
+has no collective operations, so it is passed by, and the CPU is chosen as if it weren't registered."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class Activation:
     - `name`: sigmoid, tanh, relu, identity, hard_sigmoid (clip(alpha x + beta, 0, 1)), hard_tanh, softsign, softplus,
       elu (alpha), selu, leaky_relu (alpha), silu, gelu, mish, exp, affine (alpha x + beta), scaled_tanh
       (alpha tanh(beta x)), thresholded_relu (alpha), relu6, hard_silu, log_sigmoid, gelu_tanh (its approximation).
-    - `alpha`, `beta`: its parameters, NaN where it has none. PyTorch's hard_sigmoid has (1/6, 0.5), as Keras 3's; ONNX's
-      default and Keras 2's is (0.2, 0.5).
+    - `alpha`, `beta`: its parameters, NaN where it has none. PyTorch's hard_sigmoid has (1/6, 0.5), as Keras 3's;
+      ONNX's default and Keras 2's is (0.2, 0.5).
     """
 
     name: str
