@@ -71,7 +71,7 @@ def test_parameters_are_split_on_the_cpu(alone: None) -> None:
     expected = plain(x)[0].detach()
     split = fully_shard(plain)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a layer's last state is a view, which PyTorch warns of
+        warnings.simplefilter("error")
         y, _ = split(x)
     y.sum().backward()
     torch.testing.assert_close(y.detach(), expected)
