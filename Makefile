@@ -32,10 +32,10 @@ test: build  ## unit tests, golden tests, a short fuzz (the same one each time),
 	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) FUZZ_TARGETS=ir_fuzz --keep-going test-unit test-golden test-fuzz test-python
 
 .PHONY: bench
-bench: build  ## compare with the peers, write benchmarks/results.json and the README's table (BENCH=--quick for a minute)
+bench: build  ## compare with the peers, write benchmarks/results.json, docs/performance.md's table, the README's means and plot (BENCH=--quick for a minute)
 	@scripts/setup.sh bench
 	@python benchmarks/compare.py --json benchmarks/results.json $(BENCH)
-	@python benchmarks/readme_table.py benchmarks/results.json README.md
+	@python benchmarks/pages.py benchmarks/results.json
 
 .PHONY: sweep
 sweep: build  ## 200 random shapes beside eager PyTorch, to docs/sweep.md (takes half an hour)
@@ -45,6 +45,10 @@ sweep: build  ## 200 random shapes beside eager PyTorch, to docs/sweep.md (takes
 bench-cells: build  ## measure the cells of examples/cells, write benchmarks/cells.json and docs/cells.md (takes an hour)
 	@scripts/setup.sh bench
 	@python benchmarks/cells.py --json benchmarks/cells.json --table docs/cells.md $(BENCH)
+
+.PHONY: docs
+docs: build  ## the documentation as a site, out/site: guides, reference of Python and C++ (warnings are errors)
+	@scripts/docs.sh
 
 .PHONY: setup
 setup:

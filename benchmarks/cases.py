@@ -93,7 +93,7 @@ class Data:
 def limit(case: Case, machine: dict, threads: int) -> float:
     """Seconds that no implementation on this machine gets under, the chain's latency and the epilogue left out.
 
-    The products of a step take their flops at FMA peak or their weights through the cache that holds them, whichever is
+    The products of a step take their flops at FMA peak or their weights through the caches that hold them, whichever is
     longer, and one barrier where units are split; the better of the split over batch and the split over units counts.
     What doesn't depend on the carry runs at FMA peak.
     """
@@ -105,7 +105,7 @@ def limit(case: Case, machine: dict, threads: int) -> float:
         share = weights / over_units
         compute = step_flops / (machine["fma_f32_flops"] * over_batch * over_units)
         barrier = machine["barrier_seconds"] if over_units > 1 else 0.0
-        return max(compute, share / bandwidth(share, machine)) + barrier
+        return max(compute, read_seconds(share, machine)) + barrier
 
     serial_steps = case.steps * (1 if case.mode == "forward" else 2)
     best = min(step(min(threads, case.batch), 1), step(1, threads))
@@ -113,9 +113,14 @@ def limit(case: Case, machine: dict, threads: int) -> float:
     return serial_steps * best + parallel_flops / peak
 
 
-def bandwidth(size: float, machine: dict) -> float:
-    """Bytes a second that one core reads from the smallest cache that holds `size` bytes."""
+def read_seconds(size: float, machine: dict) -> float:
+    """The least time in which one core reads `size` bytes that it read a step ago.
+
+    They come from the smallest cache that holds them. Of what is larger than L2, a part as large as L2 may still be
+    there, and only the rest must come from L3.
+    """
     for level in ("l1", "l2"):
         if size <= machine[f"{level}_bytes"]:
-            return machine[f"{level}_bandwidth"]
-    return machine["l3_bandwidth"]
+            return size / machine[f"{level}_bandwidth"]
+    kept = machine["l2_bytes"]
+    return kept / machine["l2_bandwidth"] + (size - kept) / machine["l3_bandwidth"]

@@ -27,10 +27,10 @@ from cell_cases import SIZES, CellCase, cotangents_of, example_of, multiply_adds
 from cell_report import markdown, print_report
 from harness import ROOT, comma_list, default_threads, interleaved, new_report, refuse_unknown, skipped, use_cores
 from measure import distance_of_norms, summary
+from pages import replaced
 from peers import Prepared, Result, SkipCase
 from peers.cells import Compiled, JaxScan, Loop, Weft, as_loop, in_python
 from peers.pytorch import Weft as BuiltIn
-from readme_table import replaced
 
 MODES = ("forward", "training")
 PEERS = ("weft", "loop", "compiled_step", "compiled_loop", "jax")

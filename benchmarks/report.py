@@ -1,4 +1,4 @@
-"""Tables from compare.py's results: on the terminal, and as Markdown for the README."""
+"""Tables from compare.py's results: on the terminal, and as Markdown for docs/performance.md."""
 
 from __future__ import annotations
 
@@ -171,6 +171,22 @@ def compile_lines(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def duration(milliseconds: float) -> str:
+    return f"{number(milliseconds)} ms" if milliseconds < 1000 else f"{number(milliseconds / 1000)} s"
+
+
+def first_result_lines(report: dict[str, Any]) -> list[str]:
+    """A line a peer: how long a case takes to its first result, making ready and compiling included."""
+    lines = []
+    for peer, title in TITLES.items():
+        entries = (case["peers"].get(peer, {}) for case in report["cases"])
+        found = sorted(entry["cold_ms"] for entry in entries if "cold_ms" in entry)
+        if found:
+            middle = found[len(found) // 2]
+            lines.append(f"{title}: {duration(middle)} ({duration(found[0])} to {duration(found[-1])})")
+    return lines
+
+
 def summary_lines(report: dict[str, Any]) -> list[str]:
     return [
         f"{entry['cell'].upper()} {entry['mode']}: {times(entry['over_eager'])} eager, "
@@ -196,6 +212,7 @@ def print_report(report: dict[str, Any], console: Console) -> None:
     for title, lines in (
         ("Left out", reasons(report)),
         ("Cold compile, cache off", compile_lines(report)),
+        ("To the first result: the median case (the least to the most)", first_result_lines(report)),
         ("Geometric means, times faster", summary_lines(report)),
     ):
         if lines:
@@ -211,7 +228,7 @@ def markdown_table(header: list[str], body: list[list[str]], left: int = 1) -> l
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The README's section."""
+    """The section of docs/performance.md."""
     machine = report["machine"]
     found = report["versions"]
     dtypes = dict.fromkeys(case.get("dtype", "float32") for case in report["cases"])
@@ -235,6 +252,10 @@ def markdown(report: dict[str, Any]) -> str:
     for title, lines in (
         ("Geometric means over the shapes, how many times faster:", summary_lines(report)),
         ("Compiling a one-layer cell, cold, without the cache:", compile_lines(report)),
+        (
+            "To the first result, compiling included; the median case (the least to the most):",
+            first_result_lines(report),
+        ),
         ("Left out:", reasons(report)),
     ):
         if lines:

@@ -26,8 +26,9 @@ import torch
 from language_model.checkpoint import resume, write_atomically
 from language_model.errors import UserError
 from language_model.options import check_out, parse
+from language_model.plot import plot
 from language_model.progress import Interrupt
-from language_model.report import plot, report
+from language_model.report import report
 from language_model.run import Run, compare_with_eager, compile_counts, train
 from language_model.text import Streams, load_text
 from language_model.training import Config, Training, copy_of, new_training, sample

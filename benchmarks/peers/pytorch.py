@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -81,13 +82,23 @@ def without_weft() -> contextlib.AbstractContextManager[Any]:
     return weft.disabled() if weft is not None else contextlib.nullcontext()
 
 
-def plain(prepared: Prepared) -> Prepared:
+@contextlib.contextmanager
+def unrolling() -> Iterator[None]:
+    """PyTorch as it is, with Dynamo looking into recurrent modules: a setting that `disabled` takes back, so
+    it has to be made within."""
+    with without_weft(), torch._dynamo.config.patch(allow_rnn=True):
+        yield
+
+
+def plain(
+    prepared: Prepared, surroundings: Callable[[], contextlib.AbstractContextManager[Any]] = without_weft
+) -> Prepared:
     """The same with weft's kernels out of the way during each call."""
     run, result = prepared.run, prepared.result
 
     def guarded(function: Callable[[], Any]) -> Callable[[], Any]:
         def inner() -> Any:
-            with without_weft():
+            with surroundings():
                 return function()
 
         return inner
@@ -117,15 +128,17 @@ class Inductor:
             raise SkipCase(f"compiling {known} steps took over {self.budget:.0f} s")
         torch._dynamo.reset()
         module = module_of(case, data)
-        prepared = plain(call(case, data, module, torch.compile(module)))
+        prepared = plain(call(case, data, module, torch.compile(module, fullgraph=True)), unrolling)
+        start = time.perf_counter()
         try:
-            with torch._dynamo.config.patch(allow_rnn=True), alarm(self.budget):
+            with alarm(self.budget):
                 prepared.run()
         except TimeoutError:
             self.too_long[case.mode] = case.steps
             raise SkipCase(f"compiling {case.steps} steps took over {self.budget:.0f} s") from None
         except Exception as error:  # whatever a compiler raises is a reason to leave it out, not to stop
             raise SkipCase(f"{type(error).__name__}: {str(error).splitlines()[0][:120]}") from None
+        prepared.note = f"compiled in {time.perf_counter() - start:.0f} s"
         return prepared
 
 

@@ -19,10 +19,13 @@ FORMAT = 1
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Either the whole new file is at `path` afterwards or what was there before."""
+    """Either the whole new file is at `path` afterwards, with any new file's permissions, or what was there before."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:
+        mask = os.umask(0)  # there is no other way to ask for it
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
         write(Path(name))
         with open(name, "rb") as file:
             os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""The lazy device: `torch.device("weft")`.
+"""The lazy device: `torch.device("weft")`. ::
 
     model = model.to("weft")
     for x, y in loader:
@@ -37,13 +37,14 @@ def register() -> None:
         taken = torch._C._get_privateuse1_backend_name()
         raise RuntimeError(f"weft.device: PyTorch has one place for a device from outside, and {taken!r} has taken it")
     from weft._capture.decompositions import decompose
-    from weft._device import modules, places, sharing, torch_module
+    from weft._device import collectives, modules, places, sharing, torch_module
 
     torch.utils.rename_privateuse1_backend(_NAME)
     torch._register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     modules.register()
     sharing.register()
+    collectives.register()
     _C.device_register(decompose, places.find_place)
     sys.modules[__name__].__dict__["_registered"] = True
 

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import re
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+import torch._dynamo
+
+import weft  # noqa: F401  as where the peers run
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def regress():
+@contextlib.contextmanager
+def benchmark(module: str):
+    """A module of the folder, imported as its programs import it."""
     sys.path.insert(0, str(BENCHMARKS))
+    before = set(sys.modules)
     try:
-        yield importlib.import_module("regress")
+        yield importlib.import_module(module)
     finally:
         sys.path.remove(str(BENCHMARKS))
-        for name in ("regress", "report"):
-            sys.modules.pop(name, None)
+        for name in set(sys.modules) - before:
+            if str(BENCHMARKS) in (getattr(sys.modules[name], "__file__", None) or ""):
+                del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def regress():
+    with benchmark("regress") as module:
+        yield module
 
 
 def report_of(times: dict[str, tuple[float | None, float]], threads: int = 1):
@@ -57,3 +72,90 @@ def test_runs_that_do_not_compare_are_refused(regress):
         regress.changes(report_of({"B1 T1 H8": (1.0, 2.0)}, threads=2), run)
     with pytest.raises(ValueError, match="none of this run's cases"):
         regress.changes(report_of({"B7 T1 H8": (1.0, 2.0)}), run)
+
+
+MACHINE = {
+    "fma_f32_flops": 1e11, "barrier_seconds": 0.0,
+    "l1_bytes": 1000, "l2_bytes": 10000, "l1_bandwidth": 1e12, "l2_bandwidth": 1e11, "l3_bandwidth": 1e10,
+}  # fmt: skip
+
+
+def test_what_l2_holds_needs_not_come_from_l3():
+    with benchmark("cases") as cases:
+        assert cases.read_seconds(1000, MACHINE) == pytest.approx(1e-9)
+        assert cases.read_seconds(10000, MACHINE) == pytest.approx(1e-7)
+        assert cases.read_seconds(10001, MACHINE) == pytest.approx(1e-7, rel=1e-2)  # no step at the end of L2
+        assert cases.read_seconds(30000, MACHINE) == pytest.approx(1e-7 + 2e-6)
+
+
+def test_the_readme_and_the_plot_have_the_numbers_of_the_page(tmp_path):
+    """`make bench` writes all three; nobody has changed one alone."""
+    with benchmark("pages") as pages:
+        section = pages.parts(pages.PAGE.read_text(), "bench")[1]
+        assert pages.parts(pages.README.read_text(), "bench")[1] == pages.means(section)
+    with benchmark("plot") as plot:
+        panels = plot.panels(section)
+        plot.draw(section, tmp_path / "again.svg")
+    assert len(panels) == 4 and all(len(panel.shapes) == 7 for panel in panels)
+    wanted = [f"{speed:.2f}x" for panel in panels for speed in panel.speeds["Weft"]]
+    for drawn in (pages.PLOT, tmp_path / "again.svg"):  # matplotlib writes each text as a comment beside its outlines
+        assert re.findall(r"<!-- (\d+\.\d\dx) -->", drawn.read_text()) == wanted
+
+
+def test_the_readmes_first_numbers_are_those_of_the_pages():
+    readme = (BENCHMARKS.parent / "README.md").read_text()
+    said = readme[readme.index("**What it brings:**") : readme.index("**What it costs:**")]
+
+    def times(page: str, pattern: str) -> list[float]:
+        (found,) = re.findall(pattern, (BENCHMARKS.parent / page).read_text(), re.M)
+        return [float(number) for number in found]
+
+    def mean(name: str) -> float:
+        (found,) = re.findall(rf"^- {name}: ([\d.]+)x eager", readme, re.M)
+        return float(found)
+
+    assert f"{mean('GRU forward'):.1f} times as fast as in eager PyTorch, {mean('GRU training'):.1f}" in said
+    assert f"{mean('LSTM forward'):.2f} and {mean('LSTM training'):.2f} times" in said
+    loop, jax = times("docs/cells.md", r"^- forward: ([\d.]+)x Python loop, ([\d.]+)x jax")
+    assert f"{loop:.0f} times as fast as its loop in Python, and {jax:.1f} times `jax.lax.scan`" in said
+    loop, jax = times("docs/cells.md", r"^- training: ([\d.]+)x Python loop, ([\d.]+)x jax")
+    assert f"{jax:.0f} times in training" in said and round(loop) == 4
+    cases, slower = times("docs/sweep.md", r"^- (\d+) cases, (\d+) slower than eager beyond noise")
+    worst = min(map(float, re.findall(r" ([\d.]+)x \|$", (BENCHMARKS.parent / "docs/sweep.md").read_text(), re.M)))
+    assert f"[{cases:.0f} random shapes]" in said and f"{slower:.0f} were slower than eager" in said
+    assert f"the worst {worst:.2f}x" in said
+
+
+def test_a_page_without_the_markers_is_refused():
+    with benchmark("pages") as pages:
+        begin = "<!-- benchmarks: begin (written by `make bench`) -->"
+        assert pages.replaced(f"a\n{begin}\nold\n{pages.END}\nb", "new") == f"a\n{begin}\nnew\n{pages.END}\nb"
+        for text in (f"a\n{begin}\nb", f"a\n{pages.END}\nb"):
+            with pytest.raises(ValueError, match="no lines '<!-- benchmarks: begin"):
+                pages.replaced(text, "new")
+
+
+def test_inductor_compiles_the_layer_itself_and_not_wefts_operator():
+    """Weft imported or not: without the setting Dynamo would leave the layer to eager PyTorch, and that be measured."""
+    with benchmark("peers.pytorch") as peers:
+        with peers.without_weft():
+            assert not torch._dynamo.config.allow_rnn
+        with peers.unrolling():
+            assert torch._dynamo.config.allow_rnn
+            graphs = []
+            compiled = torch.compile(torch.nn.GRU(2, 3), backend=lambda graph, _: graphs.append(graph) or graph)
+            compiled(torch.randn(2, 1, 2))
+    torch._dynamo.reset()
+    assert len(graphs) == 1 and "weft" not in graphs[0].code
+
+
+def test_the_report_says_how_long_a_first_result_takes():
+    run = report_of({"B1 T1 H8": (1.0, 2.0), "B2 T1 H8": (1.0, 3.0), "B3 T1 H8": (1.0, 3.0)})
+    for case, cold in zip(run["cases"], (61_000, 48_000, 96_400), strict=True):
+        case["peers"]["inductor"] = {"median_ms": 1.0, "cold_ms": cold}
+    run["cases"][0]["peers"]["weft"]["cold_ms"] = 37.4
+    with benchmark("report") as report:
+        assert report.first_result_lines(run) == [
+            "Weft: 37.4 ms (37.4 ms to 37.4 ms)",
+            "Inductor: 61 s (48 s to 96.4 s)",
+        ]

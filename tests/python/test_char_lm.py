@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "char_lm.py"
 sys.path.insert(0, str(SCRIPT.parent))
 
 import char_lm as script  # noqa: E402
+from language_model import plot  # noqa: E402
 from language_model.checkpoint import write_atomically  # noqa: E402
 from language_model.text import Streams, Text  # noqa: E402
 
@@ -112,6 +114,27 @@ def test_a_signal_ends_it_with_a_checkpoint(tmp_path, number):
     checkpoint = torch.load(tmp_path / "char_lm.pt", weights_only=True)
     assert checkpoint["step"] == len(checkpoint["losses"]) > 0
     assert sorted(os.listdir(tmp_path)) == ["char_lm.json", "char_lm.png", "char_lm.pt"]  # nothing half-written
+
+
+def test_files_have_the_permissions_of_any_new_file(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "file", lambda file: file.write_text("new"))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_the_plots_title_is_the_result():
+    summary = {"backend": "weft", "step": 300, "validation_loss": 2 * math.log(2)}
+    assert plot.title(summary, "gru") == "GRU: 2.00 bits a character after 300 steps"
+    told = plot.title(summary | {"ratio": 3.14}, "lstm")
+    assert told == "LSTM: 2.00 bits a character after 300 steps, 3.1 times as fast on weft as in eager PyTorch"
+
+
+def test_the_plots_curves_are_medians():
+    steps, values = plot.medians([9.0, 9.0, 1.0, 50.0, 3.0, 4.0, 6.0], 2, 3)  # of steps 3 to 5, and of 6 and 7
+    assert steps == [4.0, 6.5] and values == [3.0, 5.0]
 
 
 def test_a_failed_write_leaves_the_checkpoint_that_was_there(tmp_path):

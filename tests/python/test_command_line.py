@@ -72,6 +72,14 @@ def test_examples_that_know_nothing_of_weft_learn_the_same(name: str, tmp_path: 
     assert max(abs(a - b) for a, b in zip(expected, found, strict=True)) < 1e-4 * max(map(abs, expected))
     stats = json.loads(ours.stderr[ours.stderr.index("{\n") :])
     assert stats["calls"] > 0 and not stats["fallbacks"]
+    ends = [output.splitlines()[-1] for output in (plain.stdout, ours.stdout)]
+    said = [
+        re.fullmatch(r"accuracy (0\.\d+|1\.0+) on new \w+, \d+\.\d steps/s (with|without) Weft", end) for end in ends
+    ]
+    assert all(said), ends
+    assert [found[2] for found in said if found] == ["without", "with"]
+    accuracies = [float(found[1]) for found in said if found]
+    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.02) and accuracies[0] > 0.3
 
 
 SURROUNDINGS = """

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+
+import weft
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -100,12 +105,73 @@ def test_make_targets_named_in_the_documents_exist() -> None:
         assert set(named) <= targets, document
 
 
-def python_blocks(document: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.S)
+#: Pages whose programs run where their results are looked at.
+RUN_ELSEWHERE = {
+    "docs/device.md": "tests/python/test_device.py",
+    "docs/from-torch-xla.md": "tests/python/test_device_compat.py",
+    "docs/explain.md": "explanation/tests/python/test_explain_reports.py",
+}
 
 
-def test_the_code_in_the_readme_runs() -> None:
-    """Block after block in one process, as a reader would try them."""
-    code = "\n".join(python_blocks("README.md"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+def test_pages_that_run_elsewhere_do() -> None:
+    for page, test in RUN_ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text()
+        assert "```python" in (ROOT / page).read_text()
+
+
+RUN_PAGES = """
+import contextlib, io, re, sys, traceback
+from pathlib import Path
+
+for page in sys.argv[1:]:
+    names = {"__name__": "__main__"}
+    for number, block in enumerate(re.findall(r"```python\\n(.*?)```", Path(page).read_text(), re.S)):
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(block, f"{page}, block {number}", "exec"), names)
+        except BaseException:
+            traceback.print_exc()
+            sys.exit(f"{page}, block {number}:\\n{block}")
+    print(page, number + 1)
+"""
+
+
+def test_the_code_in_the_pages_runs(tmp_path: Path) -> None:
+    """Block after block of a page, as a reader would try them; all pages in one process, which is started once."""
+    pages = [page for page in [*DOCUMENTS, "examples/cells/README.md"] if page not in RUN_ELSEWHERE]
+    pages = [page for page in pages if "```python\n" in (ROOT / page).read_text()]
+    assert len(pages) >= 8
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(weft.__file__).parents[1]), str(ROOT / "examples")]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_PAGES, *(str(ROOT / page) for page in pages)],
+        capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    counts = [line.rpartition(" ") for line in done.stdout.splitlines()]
+    assert [page for page, *_ in counts] == [str(ROOT / page) for page in pages]
+    assert all(int(count) > 0 for *_, count in counts)
+
+
+def test_the_operation_of_the_readmes_associative_scan_is_associative() -> None:
+    (source,) = re.findall(r"^def then\(.*?(?=\n\n)", (ROOT / "README.md").read_text(), re.M | re.S)
+    names: dict[str, Any] = {}
+    exec(source, names)
+    then = names["then"]
+    a, b, c = ((torch.rand(5), torch.randn(5)) for _ in range(3))
+    torch.testing.assert_close(then(then(a, b), c), then(a, then(b, c)))
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert f"\nversion: {weft.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {weft.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_indented_code_is_no_python() -> None:
+    """Python stands between fences, where it is run."""
+    for document in DOCUMENTS:
+        prose = re.sub(r"```.*?```", "", (ROOT / document).read_text(), flags=re.S)
+        found = re.findall(r"^    (?:import|from|with|def) .*$", prose, re.M)
+        assert all("weft.compat.torch_xla" in line for line in found), (document, found)

@@ -26,8 +26,11 @@ def associative_scan(combine: Callable[[E, E], E], xs: E, *, reverse: bool = Fal
 
     Args:
         combine: from two elements to one of the same structure, shapes and dtypes. Its arguments have the time as their
-            leading dim, of size 1, since it may be written for many elements at once. Needn't be commutative. That it
-            is associative is the caller's promise: here nothing depends on it, elsewhere the results do.
+            leading dim, of size 1, since it may be written for many elements at once. It must be associative,
+            combine(combine(a, b), c) = combine(a, combine(b, c)), and needn't be commutative. That is the caller's
+            promise, which nothing checks: elements are combined in order here, while jax and PyTorch, which combine
+            them in a tree, give other results without it. h[t] = d[t] h[t - 1] + x[t] is associative as pairs:
+            `lambda a, b: (b[0] * a[0], b[0] * a[1] + b[1])` over `(d, x)`.
         xs: tensors [T, ...] in any pytree; [B, T, ...] with `dim=1`.
         reverse: combine from the last element to the first.
         dim: the time's dim in every x and in the results. Negative ones count from the end of the first x.

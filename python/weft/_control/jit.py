@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, R]:
-    """`fn` as one program: its scans, what is before, between and behind them, compiled together.
+    """`fn` as one program: its scans, what is before, between and behind them, compiled together. ::
 
         @weft.jit
         def loss(x, target):
@@ -39,7 +39,7 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
 
     `donate` names positional arguments whose memory the call may have for their new values, which `fn` returns first,
     in this order (of one argument alone, as its whole result). They are changed in place, nothing is allocated for
-    them, and the result holds these same tensors:
+    them, and the result holds these same tensors::
 
         def sgd(params, grads):
             return [p - 0.1 * g for p, g in zip(params, grads)]

@@ -22,7 +22,7 @@ def scan(
 ) -> tuple[C, Y]:
     """Runs `carry, y = step(carry, x)` for each x of a sequence, as one compiled program.
 
-    As jax.lax.scan: the plain meaning is
+    As jax.lax.scan: the plain meaning is ::
 
         carry, ys = init, []
         for t in range(T):               # from T - 1 down to 0 with reverse=True; ys[t] is then step t's y all the same

@@ -41,7 +41,7 @@ class StableHLO:
 
 
 def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, gradients: bool = False) -> StableHLO:
-    """A program as StableHLO text, for XLA's devices: a scan becomes a stablehlo.while.
+    """A program as StableHLO text, for XLA's devices: a scan becomes a stablehlo.while. ::
 
         hlo = weft.stablehlo(nn.GRU(8, 16), torch.randn(5, 3, 8))
         print(hlo.text)

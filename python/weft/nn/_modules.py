@@ -16,7 +16,7 @@ from weft.nn._variant import Variant
 class GRU(Variant, nn.GRU):
     """`nn.GRU`'s superset. With every option at its default it is `nn.GRU`, parameters, state_dict, errors and all.
 
-    With s the gate activation and g the activation, a step is
+    With s the gate activation and g the activation, a step is ::
 
         r = s(W_ir x + b_ir + W_hr h + b_hr)
         z = s(W_iz x + b_iz + W_hz h + b_hz)
@@ -137,7 +137,7 @@ class GRU(Variant, nn.GRU):
 class LSTM(Variant, nn.LSTM):
     """`nn.LSTM`'s superset. With every option at its default it is `nn.LSTM`, parameters, state_dict, errors and all.
 
-    With s the gate activation and g the activation, a step is
+    With s the gate activation and g the activation, a step is ::
 
         i = s(W_ii x + b_ii + W_hi h + b_hi + p_i c)      p_i, p_f, p_o: peepholes
         f = s(W_if x + b_if + W_hf h + b_hf + p_f c)

@@ -31,11 +31,11 @@ class FormatError(ValueError):
 class Activation:
     """An elementwise function.
 
-    name: sigmoid, tanh, relu, identity, hard_sigmoid (clip(alpha x + beta, 0, 1)), hard_tanh, softsign, softplus, elu
-        (alpha), selu, leaky_relu (alpha), silu, gelu, mish, exp, affine (alpha x + beta), scaled_tanh
-        (alpha tanh(beta x)), thresholded_relu (alpha), relu6, hard_silu, log_sigmoid, gelu_tanh (its approximation).
-    alpha, beta: its parameters, NaN where it has none. PyTorch's hard_sigmoid has (1/6, 0.5), as Keras 3's; ONNX's
-        default and Keras 2's is (0.2, 0.5).
+    - `name`: sigmoid, tanh, relu, identity, hard_sigmoid (clip(alpha x + beta, 0, 1)), hard_tanh, softsign, softplus,
+      elu (alpha), selu, leaky_relu (alpha), silu, gelu, mish, exp, affine (alpha x + beta), scaled_tanh
+      (alpha tanh(beta x)), thresholded_relu (alpha), relu6, hard_silu, log_sigmoid, gelu_tanh (its approximation).
+    - `alpha`, `beta`: its parameters, NaN where it has none. PyTorch's hard_sigmoid has (1/6, 0.5), as Keras 3's;
+      ONNX's default and Keras 2's is (0.2, 0.5).
     """
 
     name: str
@@ -129,10 +129,10 @@ class Layer:
 class Source:
     """What a file (or an object in memory) holds.
 
-    format: pytorch, torch.export, onnx, keras, burn, flax or trace.
-    notes: what the file doesn't say and what was taken for it, a line each ("a state dict doesn't say which
-        nonlinearity an RNN has: tanh is assumed; --options activation=relu says otherwise").
-    ignored: names of tensors that belong to no recurrent layer.
+    - `format`: pytorch, torch.export, onnx, keras, burn, flax or trace.
+    - `notes`: what the file doesn't say and what was taken for it, a line each ("a state dict doesn't say which
+      nonlinearity an RNN has: tanh is assumed; --options activation=relu says otherwise").
+    - `ignored`: names of tensors that belong to no recurrent layer.
     """
 
     path: str
@@ -147,10 +147,10 @@ class Source:
 class Trace:
     """What an implementation that isn't here was given and what it answered; T steps, B rows, D directions.
 
-    x: [T, B, I]. y: [T, B, D*H].
-    h0, hn: [B, H] or [layers*D, B, H]; c0, cn likewise.
-    gates: by name (r, z, n of a GRU, i, f, g, o, c of an LSTM): [T, B, H], of the last layer's forward direction;
-        what came out of the activation. Or by the name gates all of them in that order, without c: [T, B, G*H].
+    - `x`: [T, B, I]. `y`: [T, B, D*H].
+    - `h0`, `hn`: [B, H] or [layers*D, B, H]; `c0`, `cn` likewise.
+    - `gates`: by name (r, z, n of a GRU, i, f, g, o, c of an LSTM): [T, B, H], of the last layer's forward direction;
+      what came out of the activation. Or by the name gates all of them in that order, without c: [T, B, G*H].
     """
 
     x: Tensor
