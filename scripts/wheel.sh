@@ -8,7 +8,10 @@ export PATH=$PWD/.venv/bin:$PATH
 build=build-wheel
 options=(-Cbuild-dir="$build" -Ccmake.define.WEFT_STATIC_LLVM=ON -Ccmake.define.WEFT_OLDER_SYSTEMS=ON)
 ! command -v ccache >/dev/null || options+=(-Ccmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
-rm -rf "$build/dist" && mkdir -p "$build" dist
+# What was configured for another Python or PyTorch is of no use.
+for_whom=$(python -c 'import sys, torch; print(sys.version, torch.__version__)')
+[ "$(cat "$build/for" 2>/dev/null)" = "$for_whom" ] || rm -rf "$build"
+rm -rf "$build/dist" && mkdir -p "$build" dist && echo "$for_whom" >"$build/for"
 CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} \
   python -m build --wheel --no-isolation --outdir "$build/dist" "${options[@]}" >"$build.log" 2>&1 ||
   { tail -40 "$build.log" && echo "wheel: the build failed, see $build.log" && exit 1; }
