@@ -9,20 +9,18 @@ FUZZ_BUILD := build-fuzz
 SANITIZE_BUILD := build-sanitize
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
+export JOBS
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS ?= ir_fuzz run_fuzz
 export PYTHON
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-
-LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-CONFIGURE := cmake -GNinja -DPython3_EXECUTABLE=$(CURDIR)/.venv/bin/python $(LAUNCHER)
 
 .PHONY: help
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: run
-run: build  ## train the example language model and compare it with eager PyTorch (RUN="--cell lstm" passes options)
+run: package  ## train the example language model and compare it with eager PyTorch (RUN="--cell lstm" passes options)
 	@python examples/char_lm.py $(RUN)
 
 # Every part runs, whatever the part before it said; pytest comes last. Sanitizers for all that run_fuzz needs take too
@@ -32,35 +30,50 @@ test: build  ## unit tests, golden tests, a short fuzz (the same one each time),
 	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) FUZZ_TARGETS=ir_fuzz --keep-going test-unit test-golden test-fuzz test-python
 
 .PHONY: bench
-bench: build  ## compare with the peers, write benchmarks/results.json, docs/performance.md's table, the README's means and plot (BENCH=--quick for a minute)
-	@scripts/setup.sh bench
+bench: tools  ## compare with the peers, write benchmarks/results.json, docs/performance.md's table, the README's means and plot (BENCH=--quick for a minute)
 	@python benchmarks/compare.py --json benchmarks/results.json $(BENCH)
 	@python benchmarks/pages.py benchmarks/results.json
 
 .PHONY: sweep
-sweep: build  ## 200 random shapes beside eager PyTorch, to docs/sweep.md (takes half an hour)
+sweep: tools  ## 200 random shapes beside eager PyTorch, to docs/sweep.md (takes half an hour)
 	@python benchmarks/sweep.py --markdown docs/sweep.md $(BENCH)
 
 .PHONY: bench-cells
-bench-cells: build  ## measure the cells of examples/cells, write benchmarks/cells.json and docs/cells.md (takes an hour)
-	@scripts/setup.sh bench
+bench-cells: tools  ## measure the cells of examples/cells, write benchmarks/cells.json and docs/cells.md (takes an hour)
 	@python benchmarks/cells.py --json benchmarks/cells.json --table docs/cells.md $(BENCH)
 
 .PHONY: docs
-docs: build  ## the documentation as a site, out/site: guides, reference of Python and C++ (warnings are errors)
+docs: package  ## the documentation as a site, out/site: guides, reference of Python and C++ (warnings are errors)
 	@scripts/docs.sh
+
+.PHONY: wheel
+wheel:  ## a wheel in dist/ that needs no compiler and no LLVM, tried where there is nothing but glibc, Python and PyTorch
+	@scripts/setup.sh wheel
+	@scripts/wheel.sh
+	@$(MAKE) test-wheel
+
+.PHONY: test-wheel
+test-wheel:
+	@python -m pytest tests/wheel
+
+# Each installs what it needs and no more, and says so first.
+.PHONY: package
+package:
+	@scripts/setup.sh run
+	@scripts/build.sh $(BUILD) package
+
+.PHONY: tools
+tools:
+	@scripts/setup.sh bench
+	@scripts/build.sh $(BUILD) tools
 
 .PHONY: setup
 setup:
-	@scripts/setup.sh dev
+	@scripts/setup.sh test
 
 .PHONY: build
 build: setup  ## compile everything, and make `import weft` and the command `weft` work in .venv
-	@test -f $(BUILD)/build.ninja || $(CONFIGURE) -S . -B $(BUILD) >$(BUILD).log || { cat $(BUILD).log; exit 1; }
-	@cmake --build $(BUILD) -j$(JOBS)
-	@echo "import site; site.addsitedir('$(CURDIR)/$(BUILD)/python')" >$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/weft-in-tree.pth
-	@printf '%s\n' '#!$(CURDIR)/.venv/bin/python' 'from weft._command_line import main' 'raise SystemExit(main())' >.venv/bin/weft
-	@chmod +x .venv/bin/weft
+	@scripts/build.sh $(BUILD) all
 
 .PHONY: test-unit
 test-unit:
@@ -110,13 +123,15 @@ sanitize-address: setup
 
 .PHONY: lint
 lint: build  ## clang-format, clang-tidy, ruff, include directions
+	@scripts/setup.sh lint
 	@scripts/lint.sh $(BUILD)
 
 .PHONY: format
-format: setup  ## format C++ and Python in place
+format:  ## format C++ and Python in place
+	@scripts/setup.sh lint
 	@git ls-files '*.cpp' '*.h' | xargs clang-format-19 -i
 	@ruff format . && ruff check --fix .
 
 .PHONY: clean
 clean:  ## remove what was built; .venv stays
-	rm -rf build build-fuzz build-sanitize build.log out
+	rm -rf build build-fuzz build-sanitize build-wheel build.log dist out

@@ -8,7 +8,7 @@ shift 2
 launcher=()
 ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 cmake -GNinja -S . -B "$build" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 "${launcher[@]}" \
-  -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -gline-tables-only" -DWEFT_BUILD_FUZZERS=ON -DWEFT_BUILD_TESTS=OFF \
+  -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -gline-tables-only" -DWEFT_BUILD_FUZZERS=ON -DWEFT_BUILD_TESTS=OFF -DWEFT_BUILD_TOOLS=OFF \
   -DWEFT_BUILD_PYTORCH=OFF -DWEFT_SANITIZE=address,undefined >/dev/null
 cmake --build "$build" --target "$@"
 # Memory beyond all bounds is refused, as without a sanitizer.

@@ -1,10 +1,13 @@
-"""Prints what pip has to install to build Weft in place: the build's needs, the package's, and one optional group's.
+"""Prints what pip has to install here beside what is there: the package's needs, and groups'.
 
-Usage: requirements.py GROUP
+Usage: requirements.py GROUP...   (of pyproject.toml's optional-dependencies; `build` is what its build-system needs)
 """
 
+import importlib.metadata
 import sys
 from pathlib import Path
+
+from pip._vendor.packaging.requirements import Requirement
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -12,11 +15,21 @@ else:  # pip carries the same parser
     from pip._vendor import tomli as tomllib
 
 
+def is_installed(wanted: str) -> bool:
+    requirement = Requirement(wanted)
+    try:
+        return requirement.specifier.contains(importlib.metadata.version(requirement.name), prereleases=True)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
 def main() -> None:
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
-    groups = project["project"]["optional-dependencies"]
-    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"], *groups[sys.argv[1]]]
-    print("\n".join(dict.fromkeys(wanted)))
+    groups = {"build": project["build-system"]["requires"], **project["project"]["optional-dependencies"]}
+    wanted = [*project["project"]["dependencies"]]
+    for group in sys.argv[1:]:
+        wanted += groups[group]
+    print("\n".join(line for line in dict.fromkeys(wanted) if not is_installed(line)))
 
 
 if __name__ == "__main__":

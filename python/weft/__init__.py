@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from weft._base import torch_release  # noqa: F401  isort: skip  before the module that another release can't load
 from weft import _C  # isort: skip
 from weft import device
 from weft._base.words import did_you_mean

@@ -280,7 +280,8 @@ def _reader_in_pytorch(error: BaseException | None) -> str | None:
         return None
     code = frame.tb_frame.f_code
     is_readers = code.co_filename.startswith(_PYTORCH) and not code.co_filename.startswith(_METHODS)
-    return code.co_qualname if is_readers else None
+    name: str = getattr(code, "co_qualname", code.co_name)  # the class's name too from Python 3.11 on
+    return name if is_readers else None
 
 
 def refuse_leaks(function: Function, run: Run, has_own_sizes: bool = True) -> None:
