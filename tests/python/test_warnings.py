@@ -8,7 +8,7 @@ import pytest
 
 import weft
 
-#: Dual tensors of forward-mode differentiation: PyTorch's own kernels have these. And a step that can't be recorded, h + 1.
+#: Dual tensors of forward-mode differentiation, for which there are PyTorch's own kernels; a step that can't be recorded.
 DUAL = """
 import atexit, json, os, sys, threading, time, warnings
 import torch, weft
