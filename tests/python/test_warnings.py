@@ -8,7 +8,7 @@ import pytest
 
 import weft
 
-#: Dual tensors of forward-mode differentiation, for which there are PyTorch's own kernels; a step that can't be recorded.
+#: Dual tensors of forward-mode differentiation, which PyTorch's own kernels take; a step that can't be recorded.
 DUAL = """
 import atexit, json, os, sys, threading, time, warnings
 import torch, weft
