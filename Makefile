@@ -43,7 +43,8 @@ bench-cells: tools  ## measure the cells of examples/cells, write benchmarks/cel
 	@python benchmarks/cells.py --json benchmarks/cells.json --table docs/cells.md $(BENCH)
 
 .PHONY: docs
-docs: package  ## the documentation as a site, out/site: guides, reference of Python and C++ (warnings are errors)
+docs: build  ## the documentation as a site, out/site: guides, reference of Python and C++ (warnings are errors)
+	@scripts/setup.sh docs
 	@scripts/docs.sh
 
 .PHONY: wheel

@@ -12,5 +12,6 @@ void init_override(pybind11::module_& m);
 void init_recorder(pybind11::module_& m);
 void init_programs(pybind11::module_& m);
 void init_stablehlo(pybind11::module_& m);
+void init_warnings(pybind11::module_& m);
 
 }  // namespace weft::bindings

@@ -5,6 +5,7 @@ PYBIND11_MODULE(_C, m) {
   weft::bindings::init_capture(m);
   m.attr("__version__") = WEFT_VERSION;
   weft::bindings::init_override(m);
+  weft::bindings::init_warnings(m);
   weft::bindings::init_programs(m);
   weft::bindings::init_recorder(m);
   weft::bindings::init_lowering(m);

@@ -42,7 +42,6 @@ void init_override(py::module_& m) {
   m.def("set_enabled", &override_kernels::set_enabled, py::arg("enabled"));
   m.def("enabled", &override_kernels::enabled_for_process);
   m.def("active", &override_kernels::active);
-  m.def("report_fallback", &override_kernels::report_fallback, py::arg("op"), py::arg("reason"));
   m.def("enter_disabled", &override_kernels::enter_disabled);
   m.def("exit_disabled", &override_kernels::exit_disabled);
   m.def("stats", &stats);

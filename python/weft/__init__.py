@@ -17,6 +17,8 @@ from torch import Tensor
 from weft._base import torch_release  # noqa: F401  isort: skip  before the module that another release can't load
 from weft import _C  # isort: skip
 from weft import device
+from weft._base import warn
+from weft._base.warn import FallbackWarning
 from weft._base.words import did_you_mean
 from weft._capture.stats import reset_stats, stats
 from weft._control.associative_scan import associative_scan
@@ -36,6 +38,7 @@ if TYPE_CHECKING:  # imported when somebody asks for them, by __getattr__
     from weft.verification import verify
 
 __all__ = [
+    "FallbackWarning",
     "__version__",
     "associative_scan",
     "call",
@@ -107,3 +110,4 @@ def __dir__() -> list[str]:
 
 
 device.register_beside_none()
+warn.of_unknown_variables()

@@ -10,6 +10,7 @@
 #include "device/programs.h"
 #include "device/replay.h"
 #include "operator/call.h"
+#include "operator/warnings.h"
 #include "recorder/aside.h"
 
 namespace weft::device {
@@ -148,10 +149,14 @@ void run_batch(Batch& batch) {
 }
 
 void run_pending(const Value* also) {
-  Turn turn;
-  state.bytes = 0;
-  Batch batch(pending_of_this_thread(also));
-  run_batch(batch);
+  {
+    const torch_operator::WarningsWait wait;
+    Turn turn;
+    state.bytes = 0;
+    Batch batch(pending_of_this_thread(also));
+    run_batch(batch);
+  }
+  torch_operator::deliver_warnings();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "operator/openmp_team.h"
 #include "operator/output_memory.h"
 #include "operator/program_table.h"
+#include "operator/warnings.h"
 
 namespace weft::torch_operator {
 
@@ -39,12 +40,14 @@ void run(const CallProgram& program, const std::vector<int64_t>& symbols, std::s
          std::span<const runtime::TensorRef> outputs) {
   calls.fetch_add(1, std::memory_order_relaxed);
   try {
+    const WarningsWait wait;  // of operations of PyTorch's in the program: the team waits for this thread
     OpenMpTeam team;
     program.executable()->run(symbols, inputs, outputs, team);
   } catch (const std::bad_alloc&) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, "weft::call: out of memory while running program @",
                      program.program().name);
   }
+  deliver_warnings();
 }
 
 }  // namespace

@@ -5,10 +5,17 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/setting_names.h"
+
 namespace weft {
 namespace {
 
+/// Constant when the library is loaded: settings are read while other files' objects are made.
+constinit std::vector<std::string>* names = nullptr;
+
 std::string variable(const char* name) {
+  if (names == nullptr) names = new std::vector<std::string>;
+  names->emplace_back(name);
   const char* value = std::getenv(name);
   return value ? value : "";
 }
@@ -84,6 +91,11 @@ Settings& mutable_settings() {
 }
 
 const Settings& settings() { return mutable_settings(); }
+
+const std::vector<std::string>& setting_names() {
+  settings();
+  return *names;
+}
 
 namespace {
 

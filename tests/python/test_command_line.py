@@ -247,7 +247,6 @@ def test_version_help_and_wrong_command_lines(
         assert capsys.readouterr().out.startswith("usage: weft run")
     for words, message in (
         ([], "a command is missing"),
-        (["rnu", "x.py"], "there is no command 'rnu'"),
         (["run"], "run needs a script"),
         (["run", "-m"], "-m needs the name of a module"),
         (["run", "--stat", "x.py"], "run has no option '--stat'"),
@@ -257,6 +256,10 @@ def test_version_help_and_wrong_command_lines(
             _command_line.main(words)
         wrong = capsys.readouterr()
         assert message in wrong.err and wrong.out == "" and ended.value.code == 2
+    for word, hint in (("rnu", "; did you mean 'run'?"), ("frobnicate", "; there are run, explain, survey, verify,")):
+        assert _command_line.main([word, "x.py"]) == 2
+        wrong = capsys.readouterr()
+        assert f"weft: there is no command {word!r}{hint}" in wrong.err and wrong.err.count("\n") == 1
     folder = command([sys.executable, "-m", "weft", "run", "."], tmp_path)
     assert f"can't find '__main__' module in '{tmp_path}/.'" in folder.stderr and folder.returncode == 1
     assert folder.stdout == "" and "Traceback" not in folder.stderr

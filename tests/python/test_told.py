@@ -78,6 +78,70 @@ def test_side_effects_have_names_and_lines():
     assert f"changes a captured tensor in place (mul_): self.scale: float32[2] (test_told.py:{line}: self.scale" in text
 
 
+class _Constants(nn.Module):
+    """Plain tensors and arrays beside parameters, in containers too."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.tensor([1.0, 2.0])
+        self.shift = np.array([1.0, 3.0], dtype=np.float32)
+        self.more = {"mask": np.array([True, False]), "list": [torch.ones(2)]}
+
+    def forward(self, h, x):
+        h = h * self.scale + torch.as_tensor(self.shift) + self.more["list"][0]
+        return torch.where(torch.from_numpy(self.more["mask"]), h, x), h
+
+
+def test_plain_tensors_and_arrays_of_a_module():
+    module = _Constants()
+    compiled = torch.compile(lambda h, xs: weft.scan(module, h, xs), backend="weft")
+
+    def expected():
+        h, ys = H, []
+        for x in XS:
+            h, y = module(h, x)
+            ys.append(y)
+        return h, torch.stack(ys)
+
+    for change in (None, lambda: module.scale.mul_(3), lambda: module.shift.__setitem__(0, 5)):
+        if change is not None:
+            change()
+        for call in (lambda: weft.scan(module, H, XS), lambda: compiled(H, XS)):
+            torch.testing.assert_close(call(), expected())
+    module.scale, module.shift = torch.ones(2), np.zeros(2, dtype=np.float32)
+    torch.testing.assert_close(weft.scan(module, H, XS), expected())
+    torch.testing.assert_close(compiled(H, XS), expected())
+    assert reasons() == ""
+    kept = module.forward
+
+    def keeps(h, x):
+        module.more["kept"] = h * 2
+        return kept(h, x)
+
+    assert "more['kept'] (test_told.py:" in told(lambda: weft.scan(keeps, H, XS))
+
+
+def test_functions_of_two_arguments_for_a_while_loop():
+    class Two(nn.Module):
+        def forward(self, i, h):
+            return i + 1, h
+
+    for name, cond, body in (
+        ("cond", lambda i, h: i < 3, lambda carry: carry),
+        ("body", lambda carry: carry[0] < 3, lambda i, h: (i + 1, h)),
+        ("body", lambda carry: carry[0] < 3, Two()),
+    ):
+        text = told(lambda: weft.while_loop(cond, body, (torch.tensor(0), H)))  # noqa: B023
+        assert f"cond and body take the whole carry as one argument, but {name} takes 2" in text
+
+
+def test_associative_scan_and_jit_name_themselves():
+    for combine in (lambda a: a, lambda a, b: (a, b), lambda a, b: a @ torch.ones(5, 5), lambda a, b: a.double()):
+        assert "weft.associative_scan" in told(lambda: weft.associative_scan(combine, XS))  # noqa: B023
+    for function in (lambda: H, lambda a: a @ torch.ones(5, 5), lambda a: -a if a.sum() > 0 else a):
+        assert "weft.jit" in told(lambda: weft.jit(function)(XS))  # noqa: B023
+
+
 def test_a_step_that_prints(capsys):
     def prints(h, x):
         h = h + x

@@ -181,7 +181,7 @@ py::list compare(const py::list& layer_list, const verify::Recording& recording)
   const std::vector<verify::Layer> layers = layers_of(layer_list);
   check_fit(layers, recording);
   verify::Comparison comparison;
-  std::vector<std::vector<std::vector<double>>> drift;
+  std::vector<std::vector<verify::Drift>> drift;
   {
     const py::gil_scoped_release release;
     comparison = verify::compare(layers, recording);
@@ -194,7 +194,13 @@ py::list compare(const py::list& layer_list, const verify::Recording& recording)
     each["direction"] = track.direction;
     each["defect"] = track.defect;
     each["bound"] = track.bound;
-    each["drift"] = track.direction < 2 ? drift[track.layer][track.direction] : track.defect;
+    each["drift"] = track.defect;
+    each["largest"] = py::none();
+    if (track.direction < 2) {
+      const verify::Drift& own = drift[track.layer][track.direction];
+      each["drift"] = own.steps;
+      if (own.step >= 0) each["largest"] = py::make_tuple(own.step, own.row, own.unit);
+    }
     each["first"] = to_python(track.first);
     tracks.append(each);
   }

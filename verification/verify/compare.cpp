@@ -268,24 +268,41 @@ Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, i
   return walk_layers(layers, nothing, Bounds::kSampled, kInfinity, unused)->numbers;
 }
 
-std::vector<std::vector<std::vector<double>>> drift(const std::vector<Layer>& layers, const Recording& recording) {
-  const Recording own = record(layers, recording.x, recording.steps, recording.batch);
-  std::vector<std::vector<std::vector<double>>> result;
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    std::vector<std::vector<double>> directions;
-    for (size_t direction = 0; direction < layers[layer].directions.size(); ++direction) {
-      const std::vector<double>&mine = own.layers[layer][direction].h, &theirs = recording.layers[layer][direction].h;
-      std::vector<double> steps(recording.steps, theirs.empty() ? kNaN : 0);
-      const int64_t each = recording.batch * layers[layer].outputs();
-      for (size_t index = 0; index < theirs.size(); ++index) {
-        double& largest = steps[static_cast<int64_t>(index) / each];
-        const double difference = mine[index] == theirs[index] ? 0 : std::abs(mine[index] - theirs[index]);
-        if (!(difference <= largest)) largest = difference;
-      }
-      directions.push_back(std::move(steps));
-    }
-    result.push_back(std::move(directions));
+namespace {
+
+// A number and NaN are infinitely far apart.
+double distance(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  const double difference = std::abs(a - b);
+  return std::isnan(difference) ? kInfinity : difference;
+}
+
+Drift drift_between(const std::vector<double>& mine, const std::vector<double>& theirs, int64_t steps, int64_t batch,
+                    int64_t columns) {
+  Drift result{std::vector<double>(steps, theirs.empty() ? kNaN : 0)};
+  double most = 0;
+  for (int64_t index = 0; index < static_cast<int64_t>(theirs.size()); ++index) {
+    const int64_t step = index / columns / batch;
+    const double difference = distance(mine[index], theirs[index]);
+    result.steps[step] = std::max(result.steps[step], difference);
+    if (difference <= most) continue;
+    most = difference;
+    result.step = step;
+    result.row = index / columns % batch;
+    result.unit = index % columns;
   }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::vector<Drift>> drift(const std::vector<Layer>& layers, const Recording& recording) {
+  const Recording own = record(layers, recording.x, recording.steps, recording.batch);
+  std::vector<std::vector<Drift>> result(layers.size());
+  for (size_t layer = 0; layer < layers.size(); ++layer)
+    for (size_t direction = 0; direction < layers[layer].directions.size(); ++direction)
+      result[layer].push_back(drift_between(own.layers[layer][direction].h, recording.layers[layer][direction].h,
+                                            recording.steps, recording.batch, layers[layer].outputs()));
   return result;
 }
 

@@ -59,8 +59,13 @@ Comparison compare(const std::vector<Layer>& layers, const Recording& recording,
 Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, int64_t steps, int64_t batch,
                const Precision& precision);
 
-/// By layer and direction: the largest difference of h at each step [T] between the recording and the layers run on x
-/// alone; NaN where h isn't recorded.
-std::vector<std::vector<std::vector<double>>> drift(const std::vector<Layer>& layers, const Recording& recording);
+/// How far h of one direction is apart between the recording and the layers run on x alone.
+struct Drift {
+  std::vector<double> steps;               // [T]: the largest over rows and units; NaN: not recorded
+  int64_t step = -1, row = -1, unit = -1;  // where it is the largest; -1: nowhere is there a difference
+};
+
+/// By layer and direction.
+std::vector<std::vector<Drift>> drift(const std::vector<Layer>& layers, const Recording& recording);
 
 }  // namespace weft::verify

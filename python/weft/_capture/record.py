@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import operator
-import os
 import random
 import sys
 import traceback
@@ -22,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from weft import _C
-from weft._base import trees
+from weft._base import trees, users_code
 from weft._base.errors import (
     FailedError,
     LeakError,
@@ -303,13 +302,9 @@ def refuse_leaks(function: Function, run: Run, has_own_sizes: bool = True) -> No
         )
 
 
-#: Folders whose frames aren't the user's.
-_OWN = tuple(f"{path}/" for path in (*torch.__path__, os.path.dirname(os.path.dirname(__file__))))
-
-
 def place(error: BaseException) -> str:
     """Where in the user's own code an error came from."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(_OWN):
+        if users_code.is_users(frame.filename):
             return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"
     return ""

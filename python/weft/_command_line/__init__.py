@@ -11,8 +11,11 @@ import sys
 from collections.abc import Sequence
 
 from weft import _C
+from weft._base.words import did_you_mean
 from weft._command_line.run_script import run
 from weft._command_line.usage import USAGE, wrong
+
+_COMMANDS = ("run", "explain", "survey", "verify", "convert")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case []:
             wrong("a command is missing: run, explain, survey, verify, convert, --version or --help")
         case [word, *_]:
-            known = "run, explain, survey, verify, convert, --version and --help"
-            wrong(f"there is no command {word!r}; there are {known}")
+            hint = did_you_mean(word, _COMMANDS) or f"; there are {', '.join(_COMMANDS)}, --version and --help"
+            print(f"weft: there is no command {word!r}{hint}", file=sys.stderr)
+            return 2
     return 0

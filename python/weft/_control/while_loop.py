@@ -71,6 +71,7 @@ def while_loop(
 
 def _required(fn: Callable[..., Any]) -> int:
     """How many arguments a function must have; 1 where that isn't known."""
+    fn = fn.forward if isinstance(fn, torch.nn.Module) else fn
     code = getattr(fn, "__code__", None)
     if code is None:
         return 1

@@ -53,6 +53,8 @@ class Activation:
         return hash(str(self))
 
 
+#: A layer that is the whole of its file, where no part of a tensor's name could be its own.
+UNNAMED = "(root)"
 SIGMOID = Activation("sigmoid")
 TANH = Activation("tanh")
 
@@ -107,6 +109,16 @@ class Layer:
     norm_eps: float | None = None  #: layer normalisation as in `weft.nn`, with this epsilon; None: none
     merge: str = "concat"  #: how two directions become one output: concat, sum, mul, ave
     zoneout: tuple[float, float] = (0.0, 0.0)  #: of h and c, as in evaluation: p times the old, 1 - p times the new
+
+    @property
+    def label(self) -> str:
+        """Its name for a reader; "" of a file that has one layer without a name."""
+        return "" if self.name == UNNAMED else self.name
+
+    @property
+    def called(self) -> str:
+        """Its name in a sentence."""
+        return self.label or "the layer"
 
     @property
     def hidden_size(self) -> int:

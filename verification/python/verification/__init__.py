@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.verification._report import Report
-from weft.verification._results import Change, Diagnosis, OwnDtype, Place, Side, Track
+from weft.verification._results import Change, Diagnosis, OwnDtype, Place, Side, Spot, Track
 from weft.verification._verify import verify
 
-__all__ = ["Change", "Diagnosis", "OwnDtype", "Place", "Report", "Side", "Track", "verify"]
+__all__ = ["Change", "Diagnosis", "OwnDtype", "Place", "Report", "Side", "Spot", "Track", "verify"]

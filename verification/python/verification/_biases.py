@@ -21,7 +21,7 @@ def settled(pair: Pair) -> tuple[Pair, list[str]]:
         if any(new is not old for new, old in zip(directions, theirs.directions, strict=True)):
             theirs = dataclasses.replace(theirs, directions=directions)
             notes.append(
-                f"{theirs.name}: the two biases of one side are one on the other, which is their sum but for the "
+                f"{theirs.called}: the two biases of one side are one on the other, which is their sum but for the "
                 "rounding of the file's dtype; in float64 they are taken to be the same"
             )
         layers.append(theirs)

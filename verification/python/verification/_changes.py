@@ -34,7 +34,8 @@ def _reset(after: bool) -> Text:
 
     def text(detail: str, where: Where) -> tuple[str, str]:
         constructor = where.constructor(reset_after=after)
-        return f"applies the reset gate {where_it_is}", f"{constructor}  # {elsewhere}"
+        beside = "\n" if "\n" in constructor else "  "
+        return f"applies the reset gate {where_it_is}", f"{constructor}{beside}# {elsewhere}"
 
     return text
 

@@ -24,8 +24,10 @@ Burn (.safetensors), Flax (.msgpack, .safetensors), or a trace (.npz, .safetenso
 Nothing in a file is executed.
 """
 _VERIFY_END = """\
-exit status: 0 they agree, 1 they differ, 2 a file can't be read or the command line is wrong, 130 interrupted
+exit status: 0 they agree, 1 they differ, 2 they differ in structure (the report says which layers fit which), a file
+can't be read or the command line is wrong, 130 interrupted
 """
+_FORMAT_OF = {".html": "html", ".htm": "html", ".json": "json"}
 _CONVERT = """\
 Writes the recurrent layers of one file in another framework's format, which the destination's name says: .pt,
 .safetensors (PyTorch's names; --to burn, --to flax), .pt2, .onnx, .keras, .weights.h5, .msgpack. What the format can't
@@ -69,8 +71,12 @@ def _verify_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--steps", metavar="T", type=int, default=16, help="of a random input (default: 16)")
     parser.add_argument("--batch", metavar="B", type=int, default=2, help="of a random input (default: 2)")
-    parser.add_argument("--format", choices=("text", "json", "html"), default="text", help="of the report")
-    parser.add_argument("--output", metavar="FILE", help="write the report there, not to standard output")
+    parser.add_argument(
+        "--format", choices=("text", "json", "html"), help="of the report (default: what --output's name says, or text)"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="write the report there; standard output has the verdict, its first line"
+    )
     for side in ("reference", "candidate"):
         parser.add_argument(f"--{side}-format", metavar="NAME", help=f"one of {_FORMATS} (default: found out)")
         parser.add_argument(
@@ -129,15 +135,18 @@ def _verify(arguments: argparse.Namespace) -> int:
         reference_options=_options(arguments.reference_option, "--reference-option"),
         candidate_options=_options(arguments.candidate_option, "--candidate-option"),
     )
-    if arguments.format == "text":
+    format = arguments.format or _FORMAT_OF.get(Path(arguments.output or "").suffix.lower(), "text")
+    if format == "text":
         text = report.text(color=arguments.output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     else:
-        text = report.json() if arguments.format == "json" else report.html()
-    _put(text.rstrip("\n") + "\n", arguments.output)
-    return 0 if report.agrees else 1
+        text = report.json() if format == "json" else report.html()
+    if _put(text.rstrip("\n") + "\n", arguments.output):
+        print(f"{report.text().splitlines()[0]} ({arguments.output} says more)")
+    return 2 if report.structure else 0 if report.agrees else 1
 
 
-def _put(text: str, path: str | None) -> None:
+def _put(text: str, path: str | None) -> bool:
+    """Whether it went to a file, which standard output says nothing of."""
     if path is not None:
         return _put_file(text, Path(path))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -146,15 +155,17 @@ def _put(text: str, path: str | None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return False
 
 
-def _put_file(text: str, path: Path) -> None:
-    """Whole or not at all."""
-    if path.exists() and not path.is_file():  # a device or a pipe, which can't be replaced
+def _put_file(text: str, path: Path) -> bool:
+    """Whole or not at all. False: to a device or a pipe, which may be standard output."""
+    if path.exists() and not path.is_file():  # can't be replaced
         path.write_text(text, encoding="utf-8")
-        return
+        return False
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
+    return True
 
 
 def _convert(arguments: argparse.Namespace) -> int:
@@ -168,7 +179,9 @@ def _convert(arguments: argparse.Namespace) -> int:
         content = trace_of(source.layers, arguments.random, arguments.steps, arguments.batch)
     notes += formats.write(content, arguments.destination, "trace" if trace_wanted else arguments.format)
     kept = content is source and source.trace is None
-    what = f"{len(source.layers)} layer{'' if len(source.layers) == 1 else 's'}" if kept else "a trace"
+    count = len(source.layers)
+    layers = f"{count} layer{'' if count == 1 else 's'}"
+    what = layers if kept else "a trace" + {0: "", 1: " of one layer"}.get(count, f" of the last of {layers}")
     print(f"{arguments.source} ({source.format}) -> {arguments.destination}: {what}")
     for note in notes:
         print(f"  note: {note}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.formats import Layer, Source
 from weft.verification import _changes, _sides
-from weft.verification._results import Diagnosis, Place, Side, Track
+from weft.verification._results import Change, Diagnosis, Place, Side, Spot, Track
 from weft.verification._where import Where
 
 
@@ -30,13 +30,14 @@ def tracks_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int, ex
         tracks.append(
             Track(
                 layer=start + each["layer"],
-                layer_name=layer.name,
+                layer_name=layer.label,
                 kind=layer.kind,
                 direction=direction,
                 difference=_numbers(each["drift"]),
                 defect=_numbers(each["defect"]),
                 bound=_numbers(each["bound"]),
                 first=place,
+                largest=Spot(*each["largest"], each["drift"][each["largest"][0]]) if each["largest"] else None,
             )
         )
     return tracks
@@ -47,7 +48,7 @@ def _place(raw: dict[str, Any], layer: Layer, direction: str, start: int, exchan
     reference, candidate = values[::-1] if exchanged else values
     return Place(
         layer=start + raw["layer"],
-        layer_name=layer.name,
+        layer_name=layer.label,
         direction=direction,
         step=raw["step"],
         turn=raw["turn"],
@@ -75,36 +76,67 @@ def diagnoses_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int,
     who = "the candidate" if side == "reference" else "the reference"
     result = []
     for each in raw:
-        layer = layers[max(each["layer"], 0)]
-        scope = "all layers" if each["layer"] < 0 else f"layer {start + each['layer']}"
+        index = each["layer"]
+        changed = list(range(len(layers))) if index < 0 else [index]
+        scope = "all layers" if index < 0 else f"layer {start + index}"
         if each["direction"] >= 0:
-            scope += f", {_direction_name(layer, each['direction'])}"
-        where = Where(layer, each["direction"])
+            scope += f", {_direction_name(layers[changed[0]], each['direction'])}"
         sets = [
-            [_changes.change(name, detail, who, where) for name, detail in changes]
+            _changes_of(changes, who, Where(layers, changed, each["direction"]))
             for changes in (each["changes"], *each["also"])
         ]
         result.append(Diagnosis(scope, sets[0], side, _changes.sentence(sets[0], who), sets[1:]))
     return result
 
 
-def merged(diagnoses: list[Diagnosis], layers: int) -> list[Diagnosis]:
-    """One for all layers where each layer has the same."""
-    whole = len(diagnoses) == layers > 1 and all(", " not in each.scope for each in diagnoses)
+def _changes_of(changes: Sequence[tuple[str, str]], who: str, where: Where) -> list[Change]:
+    """Of a constructor that several of them are about, each gives the line with those before it."""
+    return [_changes.change(name, detail, who, where) for name, detail in changes]
+
+
+def merged(diagnoses: list[Diagnosis], models: dict[str, Sequence[Layer]]) -> list[Diagnosis]:
+    """One for all layers where each layer has the same. models: by side its layers."""
+    layers = max(len(model) for model in models.values())
+    alike = len({(layer.kind, layer.hidden_size) for model in models.values() for layer in model}) == 1
+    whole = alike and len(diagnoses) == layers > 1 and all(", " not in each.scope for each in diagnoses)
     keys = {(each.side, tuple((change.name, change.detail) for change in each.changes)) for each in diagnoses}
     if whole and len(keys) == 1:
-        return [dataclasses.replace(diagnoses[0], scope="all layers")]
+        return [_of_all_layers(diagnoses[0], models[diagnoses[0].side])]
     if layers == 1:  # "all layers" of one
         return [dataclasses.replace(each, scope=each.scope.replace("all layers", "layer 0")) for each in diagnoses]
     return diagnoses
 
 
-def side_of(source: Source) -> Side:
+def _of_all_layers(diagnosis: Diagnosis, layers: Sequence[Layer]) -> Diagnosis:
+    """A diagnosis of the first layer that is each layer's; its code is that of all of them."""
+    who = "the candidate" if diagnosis.side == "reference" else "the reference"
+
+    def widened(changes: Sequence[Change]) -> list[Change]:
+        where = Where(layers, range(len(layers)))
+        return [
+            dataclasses.replace(
+                change, configuration=_changes.change(change.name, change.detail, who, where).configuration
+            )
+            if not change.configuration.startswith("# nothing")
+            else change
+            for change in changes
+        ]
+
+    also = [widened(changes) for changes in diagnosis.also]
+    return dataclasses.replace(diagnosis, scope="all layers", changes=widened(diagnosis.changes), also=also)
+
+
+def side_of(source: Source, layers: int = 1) -> Side:
+    """layers: those of the other side, of which a trace records the last."""
+    notes = list(source.notes)
     if source.trace is not None:
         trace = source.trace
         shapes = f"x {list(trace.x.shape)}, y {list(trace.y.shape)}"
         extra = [name for name in ("h0", "c0", "hn", "cn") if getattr(trace, name) is not None] + sorted(trace.gates)
-        lines, dtype = [", ".join([f"trace: {shapes}", *extra])], trace.y.dtype
+        of = "one layer" if layers == 1 else f"the last of {layers} layers"
+        lines, dtype = [", ".join([f"trace of {of}: {shapes}", *extra])], trace.y.dtype
+        if layers > 1:
+            notes.append(f"what differs in a layer before the last shows in layer {layers - 1}, which is recorded")
     else:
         lines, dtype = [_sides.describe(layer) for layer in source.layers], _sides.dtype_of(source.layers)
-    return Side(source.path, source.format, str(dtype).removeprefix("torch."), lines, source.notes)
+    return Side(source.path, source.format, str(dtype).removeprefix("torch."), lines, notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from weft.verification import _plots, _svg
@@ -32,7 +33,8 @@ def to_html(report: Results) -> str:
     title = f"{verdict}: {_text(report.reference.path)} and {_text(report.candidate.path)}"
     body = [
         _verdict(report),
-        _section("Also", _list(report.problems)) if report.problems and report.first else "",
+        _section("Also", _list(report.problems)) if report.problems and report.first and not report.structure else "",
+        _section("What fits what", _list(report.structure)) if report.structure else "",
         _section("Where", _where(report.first)) if report.first else "",
         _section("Why", _why(report)) if report.diagnoses else "",
         _section("Step by step", _figures(report)) if any(map(_plots.steps_of, report.tracks)) else "",
@@ -75,6 +77,11 @@ def _powers(text: str) -> str:
     return f"{mantissa.replace('-', '−')} × {_svg.power(int(power))}" if exponent else text.replace("-", "−")
 
 
+def _with_powers(text: str) -> str:
+    """A sentence's numbers."""
+    return re.sub(r"\b\d+(?:\.\d+)?e[+-]\d+\b", lambda found: f"<span class=whole>{_powers(found[0])}</span>", text)
+
+
 def _section(title: str, content: str) -> str:
     return f"<section>\n<h2>{title}</h2>\n{content}\n</section>"
 
@@ -86,7 +93,12 @@ def _list(lines: Iterable[str]) -> str:
 def _verdict(report: Results) -> str:
     if report.agrees:
         kind, sign, title = "agree", "=", "They agree"
-        sentence = "At every step the two are within what rounding explains."
+        sentence = "At every step the two are within what rounding explains"
+        sentence += f": {allowed}" if (allowed := _plots.allowed(report)) else ""
+    elif report.structure:
+        kind, sign, title = "differ", "≠", "They differ in structure"
+        sentence = "; ".join(report.problems)
+        sentence += f". Of those that fit: {_place(report.first)}" if report.first else ""
     else:
         kind, sign, title = "differ", "≠", "They differ"
         found = _main(report)
@@ -94,7 +106,7 @@ def _verdict(report: Results) -> str:
     pair = f"<code>{_text(report.reference.path)}</code> and <code>{_text(report.candidate.path)}</code>"
     return (
         f'<header class="verdict {kind}"><div class="sign" aria-hidden="true">{sign}</div>\n'
-        f"<div><h1>{title}</h1>\n<p>{_text(_plots.capitalised(sentence))}</p>\n"
+        f"<div><h1>{title}</h1>\n<p>{_with_powers(_text(_plots.capitalised(sentence)))}</p>\n"
         f'<div class="pair">{pair}<br>Input: {_text(report.input)}; compared in {_text(report.precision)}.</div>'
         "</div></header>"
     )
@@ -134,7 +146,7 @@ def _where(place: Place) -> str:
         ("Rounding explains", _number(place.bound)),
     ]
     if math.isfinite(place.difference) and 0 < place.bound < math.inf:
-        values.append(("That many times", _number(place.difference / place.bound, 2)))
+        values.append(("Times what rounding explains", _number(place.difference / place.bound, 2)))
     return f'<div class="card">{_facts(facts)}{_facts(values, "value")}</div>'
 
 
@@ -183,7 +195,7 @@ def _figures(report: Results) -> str:
     columns = max(60, min(_COLUMNS, 10 * _COLUMNS // len(tracks)))
     differing = sum(track.first is not None for track in tracks)
     shown = min(_PLOTS, differing or len(tracks))
-    parts = [_figure(track, columns) for track in tracks[:shown]]
+    parts = [_KEY, *(_figure(track, columns) for track in tracks[:shown])]
     if rest := tracks[shown:]:
         agreeing = sum(track.first is None for track in rest)
         counts = [f"{len(rest) - agreeing} more that differ"] if agreeing < len(rest) else []
@@ -197,9 +209,11 @@ def _figure(track: Track, columns: int) -> str:
     kind, state = "agree", "= agrees"
     if track.first:
         kind, state = "differ", f"≠ differs from {_plots.step_name(track.first)} on"
+    worst = f"h is the furthest apart at {_plots.spot(track.largest)}" if track.largest else ""
     return (
         f'<figure class="card"><figcaption><h3>{_text(_plots.track_name(track))}</h3>'
-        f'<span class="state {kind}">{state}</span></figcaption>\n{_KEY}\n{_svg.plot(track, columns)}\n</figure>'
+        f'<span class="state {kind}">{state}</span><span class="spot">{worst}</span></figcaption>\n'
+        f"{_svg.plot(track, columns)}\n</figure>"
     )
 
 
@@ -210,8 +224,9 @@ def _table(tracks: Sequence[Track]) -> str:
     for track in tracks:
         state = f"≠ from {_plots.step_name(track.first)}" if track.first else "= agrees"
         kind = "differ" if track.first else "agree"
+        name = f"<code>{_text(track.layer_name)}</code>" if track.layer_name else "–"
         rows.append(
-            f'<tr><td>{track.layer}</td><td class="wide"><code>{_text(track.layer_name)}</code></td>'
+            f'<tr><td>{track.layer}</td><td class="wide">{name}</td>'
             f"<td>{_text(track.direction)}</td><td>{_text(track.kind)}</td>"
             f'<td class="right">{_plots.steps_of(track)}</td>'
             f'<td class="right">{_number(_plots.largest(track.difference))}</td>'

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from weft.formats import Layer
+from weft.verification._sides import describe
 
 
 @dataclasses.dataclass
@@ -17,57 +18,80 @@ class Pair:
     candidate: list[Layer]
 
 
-def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list[Pair], list[str]]:
-    """Layers by their names or their order in the files, in chains; and what differs so that it can't be run.
+def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list[Pair], list[str], list[str]]:
+    """Layers by their names or their order in the files, in chains; what differs so that it can't be run; and, where
+    that is the structure, which layers fit which.
 
     A layer that can't be compared, being of another kind or size, ends the chain before it and is left out. Where
     neither side says that a layer is fed by the one before it, it gets an input of its own.
     """
     pairs: list[Pair] = []
     problems: list[str] = []
+    merges: list[str] = []
     if len(reference) != len(candidate):
         problems.append(f"the reference has {_count(len(reference))}, the candidate {_count(len(candidate))}")
-    joined = False
-    candidate = _in_order_of(reference, candidate)
-    for index, (ours, theirs) in enumerate(zip(reference, candidate, strict=False)):
-        if found := _misfit(index, ours, theirs):
-            problems.append(found)
-            joined = False
+    partners = _partners(reference, candidate)
+    last = -2
+    for index, (ours, partner) in enumerate(zip(reference, partners, strict=True)):
+        if partner is None:
+            continue
+        theirs = candidate[partner]
+        if found := _misfit(ours, theirs):
+            problems.append(f"layer {index}: {found}")
             continue
         if _merges_differ(ours, theirs):
-            problems.append(
-                f"layer {index}: {theirs.name} merges its directions by {theirs.merge}, {ours.name} by {ours.merge}"
+            merges.append(
+                f"layer {index}: the candidate merges its directions by {theirs.merge}, the reference by {ours.merge}"
             )
-        chained = joined and (ours.continues or theirs.continues) and _fits(pairs[-1], ours, theirs)
-        if chained:
+        if last == index - 1 and (ours.continues or theirs.continues) and _fits(pairs[-1], ours, theirs):
             pairs[-1].reference.append(ours)
             pairs[-1].candidate.append(theirs)
         else:
             pairs.append(Pair(index, [ours], [theirs]))
-        joined = True
-    return pairs, problems
+        last = index
+    structure = _what_fits(reference, candidate) if problems else []
+    return pairs, problems + merges, structure
 
 
-def _in_order_of(reference: Sequence[Layer], candidate: Sequence[Layer]) -> Sequence[Layer]:
-    """The candidate's layers, where their order isn't the reference's: many files hold tensors by name, in the order of
-    the alphabet. So layers of the same names belong together; or, where order alone doesn't fit, those that fit."""
+def _partners(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[int | None]:
+    """For each of the reference's layers the index of the candidate's that it is compared with. Many files hold tensors
+    by name, in the order of the alphabet: so layers of the same names belong together; or those in the same place; or,
+    where order alone doesn't fit, those that fit."""
     names = [layer.name for layer in reference]
-    by_name = {layer.name: layer for layer in candidate}
+    by_name = {layer.name: index for index, layer in enumerate(candidate)}
     if len(by_name) == len(candidate) and sorted(names) == sorted(by_name):
         return [by_name[name] for name in names]
-    if len(reference) != len(candidate) or not any(map(_misfit_of, reference, candidate)):
-        return candidate
-    left, found = list(candidate), []
-    for ours in reference:
-        fitting = next((index for index, layer in enumerate(left) if not _misfit_of(ours, layer)), None)
-        if fitting is None:
-            return candidate
-        found.append(left.pop(fitting))
+    in_order = list(range(len(candidate)))
+    if len(reference) == len(candidate) and not any(map(_misfit, reference, candidate)):
+        return [*in_order]
+    found = _fitting(reference, candidate)
+    if len(reference) == len(candidate) and None in found:
+        return [*in_order]
     return found
 
 
-def _misfit_of(ours: Layer, theirs: Layer) -> str:
-    return _misfit(0, ours, theirs)
+def _fitting(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[int | None]:
+    """For each of the reference's layers the first of the candidate's left that fits it."""
+    left = list(range(len(candidate)))
+    found: list[int | None] = []
+    for ours in reference:
+        fitting = next((index for index in left if not _misfit(ours, candidate[index])), None)
+        found.append(fitting)
+        if fitting is not None:
+            left.remove(fitting)
+    return found
+
+
+def _what_fits(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[str]:
+    partners = _fitting(reference, candidate)
+    lines = []
+    for index, (layer, partner) in enumerate(zip(reference, partners, strict=True)):
+        fits = "nothing of the candidate's" if partner is None else f"the candidate's layer {partner}"
+        lines.append(f"the reference's layer {index} ({describe(layer)}) fits {fits}")
+    for index, layer in enumerate(candidate):
+        if index not in partners:
+            lines.append(f"the candidate's layer {index} ({describe(layer)}) fits nothing of the reference's")
+    return lines
 
 
 def _count(layers: int) -> str:
@@ -82,18 +106,16 @@ def _fits(pair: Pair, ours: Layer, theirs: Layer) -> bool:
     return pair.reference[-1].output_size == ours.input_size and pair.candidate[-1].output_size == theirs.input_size
 
 
-def _misfit(index: int, ours: Layer, theirs: Layer) -> str:
+def _misfit(ours: Layer, theirs: Layer) -> str:
     """What keeps two layers from being compared, "" if nothing does."""
     for what, mine, other in (
-        ("kind", ours.kind, theirs.kind),
         ("inputs", ours.input_size, theirs.input_size),
         ("units", ours.hidden_size, theirs.hidden_size),
         ("outputs", ours.directions[0].output_size, theirs.directions[0].output_size),
         ("directions", len(ours.directions), len(theirs.directions)),
     ):
-        if mine == other:
-            continue
-        if what == "kind":
-            return f"layer {index}: {theirs.name} is of kind {other}, {ours.name} of kind {mine}"
-        return f"layer {index}: {theirs.name} has {other} {what}, {ours.name} has {mine}"
+        if ours.kind != theirs.kind:
+            return f"the candidate's is of kind {theirs.kind}, the reference's of kind {ours.kind}"
+        if mine != other:
+            return f"the candidate's has {other} {what}, the reference's has {mine}"
     return ""

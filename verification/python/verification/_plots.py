@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 
-from weft.verification._results import Place, Results, Track
+from weft.verification._results import Place, Results, Spot, Track
 
 #: More decades than that below the largest value say nothing any more.
 _DECADES = 20
@@ -161,6 +161,32 @@ def times_bound(place: Place) -> str:
     if not (math.isfinite(place.difference) and 0 < place.bound < math.inf):
         return ""
     return f"{number(place.difference / place.bound, 2)} times what rounding explains"
+
+
+def spot(place: Spot) -> str:
+    return f"step {place.step}, row {place.row}, unit {place.unit}"
+
+
+def allowed(report: Results) -> str:
+    """Of two that agree: how far they are apart at most, and what was allowed there."""
+    parts = []
+    steps = [
+        (defect, bound)
+        for track in report.tracks
+        for defect, bound in zip(track.defect, track.bound, strict=True)
+        if defect is not None and bound is not None and not math.isnan(defect)
+    ]
+    if steps:
+        defect, bound = max(steps, key=lambda step: (step[0], -step[1]))
+        size = f"at most {number(defect)} apart, where {number(bound)} is allowed" if defect else "equal bit for bit"
+        parts.append(f"one step by itself is {size}")
+    apart = [(track.largest.difference, track) for track in report.tracks if track.largest]
+    if apart:
+        difference, track = max(apart, key=lambda each: each[0])
+        assert track.largest is not None
+        where = f"{track_name(track)}, {spot(track.largest)}" if len(report.tracks) > 1 else spot(track.largest)
+        parts.append(f"h, each side run on by itself, {number(difference)} ({where})")
+    return "; ".join(parts)
 
 
 def own_dtype(report: Results) -> str:

@@ -20,10 +20,10 @@ def recording_of(layers: Sequence[Layer], trace: Trace) -> Any:
     if 0 in x.shape[:2]:
         raise FormatError(f"the trace's x has shape {list(x.shape)}; at least one step and row is expected")
     if x.shape[2] != layers[0].input_size:
-        raise FormatError(f"the trace's x has {x.shape[2]} inputs; {layers[0].name} takes {layers[0].input_size}")
+        raise FormatError(f"the trace's x has {x.shape[2]} inputs; {layers[0].called} takes {layers[0].input_size}")
     last = layers[-1]
     if y.shape[2] != last.output_size:
-        raise FormatError(f"the trace's y has {y.shape[2]} columns; {last.name} gives {last.output_size}")
+        raise FormatError(f"the trace's y has {y.shape[2]} columns; {last.called} gives {last.output_size}")
     if not y.is_floating_point() or y.dtype not in DTYPES:
         raise FormatError(f"the trace's y is of {y.dtype}; float64, float32, float16 or bfloat16 is expected")
     empty: dict[str, Any] = {"h": None, "c": None, "gates": [], "hn": None, "cn": None}
@@ -47,17 +47,17 @@ def _add_gates(recorded: dict[str, Any], layer: Layer, trace: Trace) -> None:
     if (joint := gates.pop("gates", None)) is not None:
         if joint.shape[2] != len(names) * layer.hidden_size:
             raise FormatError(
-                f"the trace's gates have {joint.shape[2]} columns; {layer.name}, a {layer.kind} of {layer.hidden_size} "
-                f"units, has {', '.join(names) or 'no gates'}: {len(names) * layer.hidden_size}"
+                f"the trace's gates have {joint.shape[2]} columns; {layer.called}, a {layer.kind} of "
+                f"{layer.hidden_size} units, has {', '.join(names) or 'no gates'}: {len(names) * layer.hidden_size}"
             )
         gates |= dict(zip(names, joint.chunk(len(names), dim=2), strict=True))
     known = (*names, "c") if layer.kind == "LSTM" else names
     for name, value in gates.items():
         if name not in known:
             has = ", ".join(known) or "none"
-            raise FormatError(f"the trace has a gate {name}; {layer.name}, a {layer.kind}, has {has}")
+            raise FormatError(f"the trace has a gate {name}; {layer.called}, a {layer.kind}, has {has}")
         if value.shape[2] != layer.hidden_size:
-            raise FormatError(f"the trace's {name} has {value.shape[2]} units; {layer.name} has {layer.hidden_size}")
+            raise FormatError(f"the trace's {name} has {value.shape[2]} units; {layer.called} has {layer.hidden_size}")
     recorded["gates"] = [_numpy(gates[name]) if name in gates else None for name in names]
     recorded["c"] = _numpy(gates["c"]) if "c" in gates else None
 

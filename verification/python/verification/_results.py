@@ -40,6 +40,16 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
+class Spot:
+    """Where h of a track is the furthest apart, each side run on from its own states."""
+
+    step: int  #: index into the input's time axis
+    row: int  #: of the batch
+    unit: int
+    difference: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Track:
     """One direction of one layer, step by step in the order of time (index 0 is the first step of the input).
 
@@ -55,6 +65,7 @@ class Track:
     defect: Sequence[float | None]  #: of what one step of the reference makes of the candidate's state before it
     bound: Sequence[float | None]  #: what rounding can make of that
     first: Place | None  #: None: this direction agrees
+    largest: Spot | None = None  #: None: nowhere, or it isn't known by unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +112,7 @@ class Results:
     diagnoses: Sequence[Diagnosis] = ()
     own_dtype: OwnDtype | None = None
     problems: Sequence[str] = ()  #: differences that need no run: another number of layers, other sizes
+    structure: Sequence[str] = ()  #: if these are of structure: which layers fit which; those that do were compared
 
     @property
     def agrees(self) -> bool:

@@ -147,7 +147,7 @@ def with_states(layers: Sequence[Layer], h0: Tensor | None, c0: Tensor | None) -
             for name, state in states.items():
                 size = direction.output_size if name == "h0" else layer.hidden_size
                 if state.shape[-1] != size:
-                    raise FormatError(f"{name} has {state.shape[-1]} units, {layer.name} takes {size}")
+                    raise FormatError(f"{name} has {state.shape[-1]} units, {layer.called} takes {size}")
             directions.append(dataclasses.replace(direction, **states))
             at += 1
         result.append(dataclasses.replace(layer, directions=directions))
@@ -165,7 +165,8 @@ def _parts(state: Tensor, count: int, name: str) -> list[Tensor]:
 
 def describe(layer: Layer) -> str:
     """ "encoder: GRU 64 -> 128, both directions, reset_after=False"."""
-    words = [f"{layer.name}: {layer.kind} {layer.input_size} -> {layer.hidden_size}"]
+    name = f"{layer.label}: " if layer.label else ""
+    words = [f"{name}{layer.kind} {layer.input_size} -> {layer.hidden_size}"]
     if len(layer.directions) == 2:
         words.append("both directions" + ("" if layer.merge == "concat" else f" (merged by {layer.merge})"))
     elif layer.directions[0].reverse:

@@ -53,7 +53,8 @@ sup{font-size:.72em;line-height:0}
 .facts .value{font-size:1.02rem}
 .names{display:flex;flex-wrap:wrap;gap:.4rem;align-items:center;margin-bottom:.7rem}
 .name{background:var(--differ-back);color:var(--differ);border-radius:6px;padding:.12rem .5rem;font-weight:600}
-.scope,.more{color:var(--quiet);font-size:.9rem}
+.whole{white-space:nowrap}
+.scope,.more,.spot{color:var(--quiet);font-size:.9rem}
 .change{margin-top:1rem;padding-top:1rem;border-top:1px solid var(--edge)}
 .change.alone{margin-top:0;padding-top:0;border-top:0}
 .change p,.card>p{max-width:46rem;overflow-wrap:anywhere}
@@ -69,6 +70,7 @@ figcaption h3{overflow-wrap:anywhere;min-width:0}
 .mark,.xs{grid-column:2;position:relative;height:1.45rem}
 .mark span{position:absolute;white-space:nowrap;color:var(--ink);font-weight:600}
 .mark .after{margin-left:-.42em}.mark .before{margin-right:-.42em}
+.axis{grid-column:1;grid-row:1;text-align:right;padding-right:.55rem;white-space:nowrap;direction:rtl}
 .ys{grid-column:1;position:relative}
 .ys span{position:absolute;right:.55rem;transform:translateY(-50%);white-space:nowrap;line-height:1.1}
 .xs span{position:absolute;top:.25rem;transform:translateX(-50%)}

@@ -27,6 +27,7 @@ def plot(track: Track, most_columns: int) -> str:
     parts = [
         f'<div class="plot" role="group" aria-label="{escape(_spoken(track, columns))}">',
         f'<div class="mark">{_mark_label(track, columns)}</div>',
+        '<div class="axis">difference</div>',
         f'<div class="ys">{_y_labels(scale, axis)}</div>',
         f'<svg viewBox="0 0 {len(columns)} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-hidden="true">',
         *_grid(scale, axis, len(columns)),

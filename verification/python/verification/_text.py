@@ -57,6 +57,10 @@ def _wrapped(text: str, width: int, indent: str = "", hanging: str | None = None
 def _headline(report: Results, width: int, paint: _Paint) -> list[str]:
     if report.agrees:
         lines = _wrapped("agree: at every step within what rounding explains", width)
+        if allowed := _plots.allowed(report):
+            return [*(paint(line, "bold") for line in lines), *_wrapped(allowed, width, "  ")]
+    elif report.structure:
+        lines = _wrapped(f"differ in structure: {report.problems[0]}", width)
     elif report.first is None:
         lines = _wrapped(f"differ: {report.problems[0]}", width)
     else:
@@ -64,8 +68,14 @@ def _headline(report: Results, width: int, paint: _Paint) -> list[str]:
         where = f"{_plots.step_name(place)}, {_plots.track_name(place)}: {_plots.quantity(place.quantity)}"
         lines = _wrapped(f"differ: first at {where}", width)
     lines = [paint(line, "bold") for line in lines]
-    for problem in report.problems if report.first else report.problems[1:]:
+    for problem in report.problems[1:] if report.structure or not report.first else report.problems:
         lines += _wrapped(problem, width, "  ")
+    for line in report.structure:
+        lines += _wrapped(line, width, "  ", "    ")
+    if report.structure and report.first:
+        place = report.first
+        where = f"{_plots.step_name(place)}, {_plots.track_name(place)}: {_plots.quantity(place.quantity)}"
+        lines += _wrapped(f"of those that fit, first different at {where}", width, "  ", "    ")
     return lines
 
 
@@ -125,7 +135,8 @@ def _plot(track: Track, width: int, paint: _Paint) -> list[str]:
     # A short sequence has room between its steps.
     stretch = max(1, min(4, (width - 12) // len(columns)))
     legend = "● difference   × of one step alone   ◆ both   ─ what rounding explains of ×"
-    lines = _wrapped(f"{_plots.track_name(track)}, by step:", width, "  ")
+    most = f"; h the furthest apart at {_plots.spot(track.largest)}" if track.largest else ""
+    lines = _wrapped(f"{_plots.track_name(track)}, by step{most}:", width, "  ")
     lines += [paint.marks(line) for line in _wrapped(legend, width, "  ")]
     for label, row in _rows(columns, scale):
         lines.append(f"  {label:>7} │" + paint.marks((" " * (stretch - 1)).join(row)).rstrip())

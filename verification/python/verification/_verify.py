@@ -162,7 +162,7 @@ def _merge(parts: list[Tensor], merge: str) -> Tensor:
 
 
 def _two_models(reference: Source, candidate: Source, given: Input | None, seed: int, steps: int, batch: int) -> Report:
-    pairs, problems = paired(reference.layers, candidate.layers)
+    pairs, problems, structure = paired(reference.layers, candidate.layers)
     tracks: list[Track] = []
     diagnoses: list[Diagnosis] = []
     own: list[OwnDtype] = []
@@ -172,7 +172,7 @@ def _two_models(reference: Source, candidate: Source, given: Input | None, seed:
         use = given if index == 0 and given is not None else None
         if use is not None and use.x.shape[2] != pair.reference[0].input_size:
             raise FormatError(
-                f"x has {use.x.shape[2]} inputs; {pair.reference[0].name} takes {pair.reference[0].input_size}"
+                f"x has {use.x.shape[2]} inputs; {pair.reference[0].called} takes {pair.reference[0].input_size}"
             )
         use = use or _random_input(pair.reference, seed + index, *(given.x.shape[:2] if given else (steps, batch)))
         label = label or use.label
@@ -192,13 +192,14 @@ def _two_models(reference: Source, candidate: Source, given: Input | None, seed:
     return Report(
         reference=side_of(reference),
         candidate=dataclasses.replace(side, notes=[*side.notes, *notes]),
-        input=label,
+        input=label or "none, since no layer of one fits the other's",
         precision="float64",
         tracks=tracks,
         first=first_of(tracks),
-        diagnoses=merged(diagnoses, len(reference.layers)),
+        diagnoses=merged(diagnoses, {"reference": reference.layers, "candidate": candidate.layers}),
         own_dtype=max(own, key=lambda each: (not each.agrees, each.difference), default=None),
         problems=problems,
+        structure=structure,
     )
 
 
@@ -228,11 +229,11 @@ def _against_trace(reference: Source, candidate: Source, trace: Trace) -> Report
         diagnoses = diagnoses_of(_C.diagnose_layers(ours, recording), layers, 0, side)
     label = f"of {other.path}: {trace.x.shape[0]} steps, batch {trace.x.shape[1]}, {trace.x.shape[2]} inputs"
     return Report(
-        reference=side_of(reference),
-        candidate=side_of(candidate),
+        reference=side_of(reference, len(layers)),
+        candidate=side_of(candidate, len(layers)),
         input=label,
         precision=str(trace.y.dtype).removeprefix("torch."),
         tracks=tracks,
         first=first_of(tracks),
-        diagnoses=merged(diagnoses, len(layers)),
+        diagnoses=merged(diagnoses, {side: layers}),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.formats import FormatError, Layer
@@ -13,20 +13,56 @@ from weft.formats._stacks import stacks_of
 
 @dataclasses.dataclass(frozen=True)
 class Where:
-    """layer: one of those that are changed, as it was; direction: -1 for all of the layer's."""
+    """model: layers, each fed by the one before it, as they were; changed: the indices of those that are changed, of
+    the same kind; direction: -1 for all of a layer's; fields: what other changes beside this one have changed."""
 
-    layer: Layer
+    model: Sequence[Layer]
+    changed: Sequence[int]
     direction: int = -1
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def layer(self) -> Layer:
+        """The first that is changed."""
+        return self.model[self.changed[0]]
 
     def constructor(self, **fields: Any) -> str:
-        """The line that makes the layer with some of its fields (of `Layer`) changed."""
-        changed = dataclasses.replace(without_states(self.layer), **fields)
+        """The line that makes the module with some of its layers' fields (of `Layer`) changed; several lines where no
+        one module can be the result."""
+        self.fields.update(fields)
+        plain = [without_states(layer) for layer in self.model]
+        module = self._module(plain)
+        after = [
+            dataclasses.replace(plain[index], **self.fields) if index in self.changed else plain[index]
+            for index in module
+        ]
         try:
-            (stack,) = stacks_of("weft.nn", [changed])
+            stacks = stacks_of("weft.nn", after)
         except (FormatError, ValueError):
-            options = ", ".join(f"{name}={value!s}" for name, value in fields.items())
-            return f"# {options}, which weft.nn.{changed.kind} can't be with the rest of it: a step for weft.scan"
-        return stack.constructor()
+            options = ", ".join(f"{name}={value!s}" for name, value in self.fields.items())
+            return f"# {options}, which weft.nn.{self.layer.kind} can't be with the rest of it: a step for weft.scan"
+        if len(stacks) == 1:
+            return stacks[0].constructor()
+        lines, first = [], module[0]
+        for stack in stacks:
+            last = first + len(stack.layers) - 1
+            lines.append(f"{stack.constructor()}  # layer{f' {first}' if first == last else f's {first} to {last}'}")
+            first = last + 1
+        return "\n".join(lines)
+
+    def _module(self, layers: Sequence[Layer]) -> range:
+        """The layers of the module that has the changed ones; the changed ones where the model is no module."""
+        first, last = min(self.changed), max(self.changed)
+        try:
+            stacks = stacks_of("weft.nn", layers)
+        except (FormatError, ValueError):
+            return range(first, last + 1)
+        begin = 0
+        for stack in stacks:
+            if begin <= first < begin + len(stack.layers):
+                return range(begin, max(begin + len(stack.layers), last + 1))
+            begin += len(stack.layers)
+        return range(first, last + 1)
 
     def biases(self) -> list[str]:
         """Those of bias_ih and bias_hh that PyTorch's module of the layer has: none or both."""
@@ -35,19 +71,19 @@ class Where:
 
     def parameters(self, *names: str) -> list[str]:
         """m.weight_hh_l0, ...: of the directions that are changed, as PyTorch names them in the layer's module."""
-        number = re.search(r"(?:^|\.)l(\d+)$", self.layer.name)
-        return [
-            f"m.{name}_l{number[1] if number else 0}{'_reverse' if direction else ''}"
-            for direction in self._directions()
-            for name in names
-        ]
+        return [part for index, direction in self._parts() for part in self._names(index, direction, names)]
+
+    def _names(self, index: int, direction: int, names: Sequence[str]) -> list[str]:
+        number = re.search(r"(?:^|\.)l(\d+)$", self.model[index].name)
+        suffix = "_reverse" if direction else ""
+        return [f"m.{name}_l{number[1] if number else 0}{suffix}" for name in names]
 
     def each(self, line: str) -> str:
         """A line of code for each of these directions; {weight_hh} in it is such a name."""
         names = re.findall(r"\{(\w+)\}", line)
         lines = []
-        for direction in self._directions():
-            parameters = Where(self.layer, direction).parameters(*names)
+        for index, direction in self._parts():
+            parameters = self._names(index, direction, names)
             lines.append(line.format(**dict(zip(names, parameters, strict=True))))
         return "; ".join(lines)
 
@@ -56,8 +92,14 @@ class Where:
         parameters = self.parameters(*names)
         return f"for p in ({', '.join(parameters)}{',' if len(parameters) == 1 else ''}): p.data = {expression}"
 
-    def _directions(self) -> list[int]:
-        return list(range(len(self.layer.directions))) if self.direction < 0 else [self.direction]
+    def _parts(self) -> list[tuple[int, int]]:
+        """Layer and direction of all that is changed."""
+        return [
+            (index, direction)
+            for index in self.changed
+            for direction in range(len(self.model[index].directions))
+            if self.direction in (-1, direction)
+        ]
 
 
 def without_states(layer: Layer) -> Layer:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from weft.verification import Change, Diagnosis, OwnDtype, Place, Report, Side, Track
+from weft.verification import Change, Diagnosis, OwnDtype, Place, Report, Side, Spot, Track
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -43,7 +43,16 @@ def track(
         defect=difference if defect is None else defect,
         bound=[1e-15 * (1 + step % 3) for step in range(len(difference))],
         first=first,
+        largest=spot_of(difference),
     )
+
+
+def spot_of(difference: Sequence[float | None]) -> Spot | None:
+    known = [(value, step) for step, value in enumerate(difference) if value]
+    if not known:
+        return None
+    value, step = max(known, key=lambda each: (math.isnan(each[0]), each[0]))
+    return Spot(step, 0, 2, value)
 
 
 def side(path: str, **fields: Any) -> Side:
@@ -98,6 +107,7 @@ def hostile() -> Report:
         candidate=side(name, layers=[name, name], dtype=name),
         input=name,
         problems=[name],
+        structure=[name],
     )
 
 
@@ -133,7 +143,12 @@ def many() -> Report:
 
 def mismatched() -> Report:
     """Nothing could be run."""
-    return report([], problems=["the reference has 2 layers, the candidate 1"], own_dtype=None)
+    structure = [
+        "the reference's layer 0 (l0: GRU 2 -> 1) fits the candidate's layer 0",
+        "the reference's layer 1 (l1: GRU 1 -> 1) fits nothing of the candidate's",
+    ]
+    problems = ["the reference has 2 layers, the candidate 1"]
+    return report([], problems=problems, structure=structure, own_dtype=None)
 
 
 ALL = {

@@ -40,6 +40,12 @@ def test_agree_is_0_differ_is_1_unreadable_is_2(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("agree")
     assert main(["verify", "a.pt", "c.pt"]) == 1
     assert capsys.readouterr().out.startswith("differ: first at step 0, layer 0")
+    save("two.pt", nn.GRU(3, 4, 2))
+    assert main(["verify", "a.pt", "two.pt"]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("differ in structure: the reference has 1 layer, the candidate 2 layers")
+    assert "the reference's layer 0 (GRU 3 -> 4) fits the candidate's layer 0\n" in out
+    assert "the candidate's layer 1 (l1: GRU 4 -> 4) fits nothing of the" in out
     for words in (["a.pt", "none.pt"], ["a.pt"], ["a.pt", "b.pt", "--steps", "many"], ["a.pt", "b.pt", "--steps", "0"]):
         assert main(["verify", *words]) == 2, words
         out, err = capsys.readouterr()
@@ -54,9 +60,12 @@ def test_the_reports_formats(capsys: pytest.CaptureFixture[str]) -> None:
     save("c.pt", nn.GRU(3, 4), seed=1)
     assert main(["verify", "a.pt", "c.pt", "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["agrees"] is False
-    assert main(["verify", "a.pt", "c.pt", "--format", "html", "--output", "report.html"]) == 1
-    assert capsys.readouterr().out == ""
+    assert main(["verify", "a.pt", "c.pt", "--output", "report.html"]) == 1
+    assert capsys.readouterr().out.startswith("differ: first at step 0, layer 0, forward")
     assert Path("report.html").read_text().lower().startswith("<!doctype html>")
+    assert main(["verify", "a.pt", "a.pt", "--output", "report.html", "--format", "json"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("agree") and out.count("\n") == 1 and json.loads(Path("report.html").read_text())["agrees"]
     assert main(["verify", "a.pt", "c.pt", "--output", "no/such/folder.txt"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert sorted(path.name for path in Path().iterdir()) == ["a.pt", "c.pt", "report.html"]
@@ -87,7 +96,7 @@ def test_convert_writes_or_says_why_not(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.startswith("a.pt (pytorch) -> a.safetensors: 2 layers")
     assert Path("a.safetensors").stat().st_mode == Path("a.pt").stat().st_mode  # as of any new file
     assert main(["convert", "a.pt", "a.npz", "--steps", "5"]) == 0
-    assert "a trace" in capsys.readouterr().out
+    assert "a trace of the last of 2 layers" in capsys.readouterr().out
     assert main(["verify", "a.safetensors", "a.npz"]) == 0
     for words in (["a.npz", "b.onnx"], ["a.pt", "a.unknown"], ["a.pt", "none/b.pt"], ["nothing.pt", "b.pt"]):
         capsys.readouterr()

@@ -225,12 +225,20 @@ def test_what_no_known_difference_explains_says_which_parameters_differ() -> Non
 
 
 def test_layers_that_cannot_be_compared_are_problems() -> None:
-    report = weft.verify(nn.GRU(3, 4, 2), nn.GRU(3, 4))
+    module = seeded(nn.GRU(3, 4, 2))
+    first = nn.GRU(3, 4)
+    first.load_state_dict({name: module.state_dict()[name] for name in first.state_dict()})
+    report = weft.verify(module, first)
     assert not report.agrees and report.problems == ["the reference has 2 layers, the candidate 1 layer"]
+    assert [track.first for track in report.tracks] == [None], "those that fit are compared"
+    assert report.structure == [
+        "the reference's layer 0 (l0: GRU 3 -> 4) fits the candidate's layer 0",
+        "the reference's layer 1 (l1: GRU 4 -> 4) fits nothing of the candidate's",
+    ]
     report = weft.verify(nn.GRU(3, 4), nn.LSTM(3, 4))
     assert not report.agrees and "is of kind LSTM" in report.problems[0] and not report.tracks
     report = weft.verify(nn.GRU(3, 4), nn.GRU(3, 5))
-    assert "has 5 units" in report.problems[0]
+    assert report.problems == ["layer 0: the candidate's has 5 units, the reference's has 4"]
     report = weft.verify(nn.GRU(3, 4), nn.GRU(3, 4, bidirectional=True))
     assert "has 2 directions" in report.problems[0]
 
@@ -406,3 +414,45 @@ def test_a_projection_as_large_as_the_state_has_no_module_here() -> None:
     layers = [Layer("l", "LSTM", [square])]
     report = weft.verify(layers, layers)
     assert report.agrees and report.own_dtype is None
+
+
+def test_the_constructor_is_that_of_the_whole_module() -> None:
+    module = seeded(nn.GRU(3, 4, 3, bidirectional=True))
+    states = {f"rnn.{name}": value for name, value in module.state_dict().items()}
+
+    def configuration(report: Any) -> list[str]:
+        (diagnosis,) = report.diagnoses
+        return [line.split("  #")[0] for change in diagnosis.changes for line in change.configuration.splitlines()]
+
+    whole = "weft.nn.GRU(3, 4, num_layers=3, bidirectional=True, reset_after=False)"
+    assert configuration(weft.verify(module, states, candidate_options={"reset_after": False})) == [whole]
+    other = seeded(weft.nn.GRU(3, 4, 3, bidirectional=True, reset_after=False))
+    other.load_state_dict(module.state_dict())
+    trace = trace_of(other, torch.randn(9, 2, 3))
+    report = weft.verify(module, trace)
+    assert configuration(report) == [whole]
+    assert report.candidate.layers[0].startswith("trace of the last of 3 layers: x [9, 2, 3]")
+    assert "shows in layer 2" in report.candidate.notes[-1]
+    # Of one layer alone no module of three can be the result.
+    layers = list(layers_of_module(module).layers)
+    changed = [layers[0], Layer(**{**vars(layers[1]), "reset_after": False}), layers[2]]
+    (diagnosis,) = weft.verify(layers, changed).diagnoses
+    assert diagnosis.scope == "layer 1"
+    assert diagnosis.changes[0].configuration.splitlines() == [
+        "nn.GRU(3, 4, bidirectional=True)  # layer 0",
+        "weft.nn.GRU(8, 4, bidirectional=True, reset_after=False)  # layer 1",
+        "nn.GRU(8, 4, bidirectional=True)  # layer 2",
+        "# Keras: reset_after=False; ONNX: linear_before_reset=0; Burn: reset_after False",
+    ]
+
+
+def test_where_h_is_the_furthest_apart() -> None:
+    module = seeded(nn.GRU(3, 4))
+    x = torch.randn(7, 2, 3)
+    trace = trace_of(module, x)
+    trace.y[5, 1, 2] += 0.5
+    (track,) = weft.verify(module, trace).tracks
+    spot = track.largest
+    assert spot is not None and (spot.step, spot.row, spot.unit) == (5, 1, 2)
+    assert spot.difference == pytest.approx(0.5, abs=1e-3) and spot.difference == max(track.difference)
+    assert all(track.largest is None for track in weft.verify(module, copied(module)).tracks)

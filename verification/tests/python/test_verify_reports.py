@@ -33,7 +33,9 @@ def test_the_first_line_of_the_text_says_it() -> None:
     assert to_text(report_cases.agreeing(), 80).startswith("agree: at every step")
     first = to_text(report_cases.differing(), 100).splitlines()[0]
     assert first == "differ: first at step 1, layer 0 (gru), forward: new value n"
-    assert to_text(report_cases.mismatched(), 80).startswith("differ: the reference has 2 layers, the candidate 1\n")
+    mismatched = to_text(report_cases.mismatched(), 80)
+    assert mismatched.startswith("differ in structure: the reference has 2 layers, the candidate 1\n")
+    assert "the reference's layer 1 (l1: GRU 1 -> 1) fits nothing of the candidate's" in mismatched
 
 
 def test_the_text_says_where_why_and_what_to_write() -> None:
@@ -69,7 +71,7 @@ def test_the_text_keeps_to_its_width(name: str, width: int) -> None:
     written = {line.strip() for d in report.diagnoses for c in d.changes for line in c.configuration.splitlines()}
     for line in to_text(report, width).splitlines():
         assert len(line) <= width or line.strip() in written or name == "hostile", line
-    assert len(to_text(report, width).splitlines()) < 70
+    assert len(to_text(report, width).splitlines()) < 75
 
 
 def test_the_text_of_many_layers_is_one_screen_with_those_that_differ_first() -> None:
@@ -249,7 +251,24 @@ def test_the_page_says_where_why_and_what_to_write() -> None:
         "step 15\ndifference 0.438", "model.pt", "other/model.keras", "Note: a state dict",
     ):  # fmt: skip
         assert part in shown, part
-    assert "They agree" in "".join(Page(to_html(report_cases.agreeing())).texts)
+    assert "Times what rounding explains" in shown and "step 15, row 0, unit 2" in shown
+    agreeing = "".join(Page(to_html(report_cases.agreeing())).texts)
+    header = agreeing[agreeing.index("They agree") : agreeing.index("Step by step")]
+    assert "at most 1.3 × 10−16 apart, where 3 × 10−15 is allowed" in header and "(step 14, row 0, unit 2)" in header
+    mismatched = "".join(Page(to_html(report_cases.mismatched())).texts)
+    assert "They differ in structure" in mismatched and "fits the candidate's layer 0" in mismatched
+
+
+def test_the_page_has_one_legend() -> None:
+    for name in ("agreeing", "many"):
+        keys = [each for each in Page(to_html(report_cases.ALL[name]())).all("div") if each.get("class") == "key"]
+        assert len(keys) == 1, name
+
+
+def test_a_layer_without_a_name_has_none() -> None:
+    report = report_cases.differing(name="")
+    for text in (to_text(report, 80), to_html(report)):
+        assert "layer 0, forward" in text and "root" not in text.split("</style>")[-1] and "()" not in text
 
 
 def test_long_sequences_make_no_long_page() -> None:

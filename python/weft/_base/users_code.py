@@ -1,0 +1,47 @@
+"""Which code is the user's: neither PyTorch's, nor Weft's, nor what torch.compile has made."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+import torch
+
+#: How the names of files begin that aren't the user's.
+_OTHERS = (
+    *(f"{path}/" for path in (*torch.__path__, os.path.dirname(os.path.dirname(__file__)))),
+    "<eval_with_key>",
+    "<frozen ",
+)
+
+
+def is_users(file: str) -> bool:
+    """Whether a file of this name has code of the user's."""
+    return not file.startswith(_OTHERS)
+
+
+def innermost(frame: types.FrameType | None) -> types.FrameType | None:
+    """The frame, or the first of its callers', that is the user's; None if there is none."""
+    while frame is not None:
+        # Inductor's modules, which lie in a folder of its own, have names like torch._inductor's.
+        name = str(frame.f_globals.get("__name__"))
+        if is_users(frame.f_code.co_filename) and not name.startswith(("torch.", "_weft_run")):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def calling() -> types.FrameType | None:
+    """The user's frame that is at work in this thread. In a thread of autograd's: that which waits in `backward()`, if
+    there is one such thread. Else None."""
+    found = innermost(sys._getframe(1))
+    if found is not None:
+        return found
+    engine = f"{torch.__path__[0]}/autograd/graph.py"
+    waiting = [
+        frame
+        for frame in sys._current_frames().values()
+        if frame.f_code.co_name == "_engine_run_backward" and frame.f_code.co_filename == engine
+    ]
+    return innermost(waiting[0]) if len(waiting) == 1 else None

@@ -1,0 +1,62 @@
+"""Warnings: of what runs elsewhere than in Weft's machine code, and of variables that nobody reads."""
+
+from __future__ import annotations
+
+import os
+import types
+import warnings
+
+from weft import _C
+from weft._base import users_code
+from weft._base.words import did_you_mean
+
+
+class FallbackWarning(UserWarning):
+    """Something runs on PyTorch's own kernels, correctly, but without what Weft would gain. The message says why.
+
+    It shows once for each reason, at the line of yours that was at work. `warnings.simplefilter("error",
+    weft.FallbackWarning)` makes it an error there; `WEFT_STRICT=1` makes every fallback one.
+    """
+
+
+#: Read by Python, and by the build, tests and scripts, of which one that is started by another may import Weft.
+_OTHERS = ("WEFT_CAPTURED", "WEFT_RUN", "WEFT_RUN_STATS", "WEFT_SKIP_PACKAGES", "WEFT_SWEEP", "WEFT_FUZZ_FILES")
+_OTHERS_BEGIN = ("WEFT_BUILD_", "WEFT_OP_", "WEFT_RANDOM_", "WEFT_TEST_")
+
+
+def of_fallback(text: str) -> None:
+    """Warns at the user's line."""
+    _warn(text, FallbackWarning, users_code.calling())
+
+
+def of_fallback_elsewhere(text: str) -> None:
+    """Warns where no line of the user's is known."""
+    _warn(text, FallbackWarning, None)
+
+
+def of_unknown_variables() -> None:
+    """Warns of environment variables that look like Weft's and are none."""
+    known = {name for name in (*_OTHERS, *_C.setting_names()) if name.startswith("WEFT")}
+    for name in os.environ:
+        if not name.startswith("WEFT_") or name in known or name.startswith(_OTHERS_BEGIN):
+            continue
+        text = f"weft: nothing reads the environment variable {name}{did_you_mean(name, known)}"
+        _warn(text, UserWarning, users_code.calling())
+
+
+def _warn(text: str, category: type[Warning], frame: types.FrameType | None) -> None:
+    if frame is None:
+        warnings.warn_explicit(text, category, "<no Python code>", 0)
+        return
+    names = frame.f_globals
+    warnings.warn_explicit(
+        text,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=str(names.get("__name__", "__main__")),
+        registry=names.setdefault("__warningregistry__", {}),
+    )
+
+
+_C.set_warner(of_fallback, of_fallback_elsewhere)
