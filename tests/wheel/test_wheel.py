@@ -153,6 +153,28 @@ import weft.explanation, weft.formats
     assert "reset gate" in run(bare_root(unpacked), code)
 
 
+def test_errors_of_cxx_are_python_s_in_the_bare_root(unpacked: Path) -> None:
+    """They cross modules by std::exception_ptr, whose functions the wheel supplies itself."""
+    code = """
+import numpy, torch, weft
+from weft.verification import _C
+wrong = {
+    RuntimeError: lambda: weft.call("no program", []),
+    KeyError: lambda: _C.record_layers([{}], numpy.zeros((2, 1, 3))),
+}
+for _ in range(200):
+    for kind, call in wrong.items():
+        try:
+            call()
+        except kind as error:
+            said = str(error)
+            continue
+        raise SystemExit("no error")
+print(said)
+"""
+    assert run(bare_root(unpacked), code)
+
+
 OTHERS = {
     "inductor": """
 import torch
