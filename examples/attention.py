@@ -7,6 +7,7 @@ A sequence is noise with one marked place; its class is the sign of the value th
 import argparse
 
 import torch
+from ending import evaluation, report
 from torch import nn
 
 
@@ -44,13 +45,21 @@ def main() -> None:
     torch.manual_seed(0)
     model = Classifier(options.width)
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for step in range(options.steps):
-        sequence, target = batch(32, 8 + step % 5)
+
+    def train_step(steps: int) -> float:
+        sequence, target = batch(32, steps)
         loss = nn.functional.cross_entropy(model(sequence), target)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        print(f"step {step} loss {loss.item():.8f}")
+        return loss.item()
+
+    for step in range(options.steps):
+        print(f"step {step} loss {train_step(8 + step % 5):.8f}")
+    with evaluation(model):
+        sequence, target = batch(1000, 12)
+        right = (model(sequence).argmax(1) == target).float().mean().item()
+    report(right, "1000 new sequences of 12 steps", lambda: train_step(12))
 
 
 if __name__ == "__main__":

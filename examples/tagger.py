@@ -7,6 +7,7 @@ comes after it, so that both directions are needed. Plain PyTorch; `weft run exa
 import argparse
 
 import torch
+from ending import evaluation, report
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
@@ -36,6 +37,14 @@ class Tagger(nn.Module):
         return scores
 
 
+def batch(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Words [size, longest], lengths [size] and tags, PADDING behind a sentence's end."""
+    sentences = [sentence() for _ in range(size)]
+    words = pad_sequence([words for words, _ in sentences], batch_first=True)
+    tags = pad_sequence([tags for _, tags in sentences], batch_first=True, padding_value=PADDING)
+    return words, torch.tensor([len(words) for words, _ in sentences]), tags
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=40)
@@ -44,17 +53,24 @@ def main() -> None:
     torch.manual_seed(0)
     model = Tagger(options.width)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for step in range(options.steps):
-        sentences = [sentence() for _ in range(16)]
-        words = pad_sequence([words for words, _ in sentences], batch_first=True)
-        tags = pad_sequence([tags for _, tags in sentences], batch_first=True, padding_value=PADDING)
-        scores = model(words, torch.tensor([len(words) for words, _ in sentences]))
+
+    def train_step() -> float:
+        words, lengths, tags = batch(16)
+        scores = model(words, lengths)
         loss = nn.functional.cross_entropy(scores.flatten(0, 1), tags.flatten(), ignore_index=PADDING)
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        print(f"step {step} loss {loss.item():.8f}")
+        return loss.item()
+
+    for step in range(options.steps):
+        print(f"step {step} loss {train_step():.8f}")
+    with evaluation(model):
+        words, lengths, tags = batch(200)
+        found = model(words, lengths).argmax(2)[tags != PADDING]
+        right = (found == tags[tags != PADDING]).float().mean().item()
+    report(right, f"the words of 200 new sentences, each one of {4 * KINDS} tags", train_step)
 
 
 if __name__ == "__main__":

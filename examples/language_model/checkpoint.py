@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ FORMAT = 1
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Either the whole new file is at `path` afterwards or what was there before."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    name = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # with the permissions of any new file
     try:
-        write(Path(name))
+        write(name)
         with open(name, "rb") as file:
             os.fsync(file.fileno())
         os.replace(name, path)

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from matplotlib import pyplot
 from shared_fixtures import heed_interrupts
 from torch import nn
 
@@ -19,6 +21,7 @@ sys.path.insert(0, str(SCRIPT.parent))
 
 import char_lm as script  # noqa: E402
 from language_model.checkpoint import write_atomically  # noqa: E402
+from language_model.report import result  # noqa: E402
 from language_model.text import Streams, Text  # noqa: E402
 
 SMALL = [
@@ -73,6 +76,9 @@ def test_it_trains_in_one_graph_and_equals_eager(run, cell, capsys, tmp_path):
     losses = checkpoint["losses"]
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
     assert (tmp_path / "out" / "char_lm.png").read_bytes().startswith(b"\x89PNG")
+    umask = os.umask(0)
+    os.umask(umask)
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "out").iterdir()} == {0o666 & ~umask}
     said = capsys.readouterr().out
     assert "loads it with strict=True" in said and "times as fast as eager" in said and "--- a sample ---" in said
 
@@ -152,6 +158,40 @@ def test_resuming_refuses_what_contradicts_the_checkpoint(run, char_lm, capsys, 
     resume = ["--out", tmp_path, "--resume", tmp_path / "out" / "char_lm.pt", "--backend", "eager"]
     assert "--width 13 contradicts the checkpoint, which has 12" in refuse(char_lm, capsys, *resume, "--width", 13)
     assert "the checkpoint is at step 2 already" in refuse(char_lm, capsys, *resume, "--steps", 2)
+
+
+def test_the_plots_title_is_the_result():
+    found = {"backend": "weft", "steps": 300, "step": 600, "validation_loss": 1.4, "characters_per_second": 68_600.0}
+    bits = "2.02 bits per character in validation after 600 steps"
+    assert result(SimpleNamespace(summary=found)) == f"weft: 69k characters per second, {bits}"
+    found |= {"ratio": 2.68, "eager_characters_per_second": 25_600.0}
+    first, second = result(SimpleNamespace(summary=found)).splitlines()
+    assert first == "weft is 2.7 times as fast as eager: 69k against 26k characters per second" and second == bits
+
+
+def test_the_plot_says_where_eager_was_stopped(run, char_lm, monkeypatch):
+    """Read from the figure before it is written: medians over single steps, whole steps at the ticks."""
+    seen = []
+    monkeypatch.setattr(pyplot.Figure, "savefig", lambda figure, *_, **__: seen.append(figure))
+    eager = char_lm.compare_with_eager
+
+    def stopped(run, start):
+        run.options.compare_seconds, run.training.step = 1e9, 3
+        start = eager(run, start)
+        run.training.step = 6
+        return start
+
+    monkeypatch.setattr(char_lm, "compare_with_eager", stopped)
+    run("--steps", 6)
+    ((left, right),) = (figure.axes for figure in seen)
+    assert seen[0].get_suptitle().startswith("weft is ")
+    assert [text.get_text() for text in right.texts] == ["eager stopped here, after 1e+09 s"]
+    for axes in (left, right):
+        (stop,) = [line for line in axes.lines if line.get_linestyle() == ":"]
+        assert list(stop.get_xdata()) == [3, 3]
+        assert all(tick == int(tick) for tick in axes.get_xticks())
+        alphas = [line.get_alpha() for line in axes.lines if len(line.get_xdata()) == 6]
+        assert alphas.count(0.25) == 1 and len(alphas) == 2
 
 
 def test_streams_read_the_text_in_order():

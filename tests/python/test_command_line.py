@@ -72,6 +72,10 @@ def test_examples_that_know_nothing_of_weft_learn_the_same(name: str, tmp_path: 
     assert max(abs(a - b) for a, b in zip(expected, found, strict=True)) < 1e-4 * max(map(abs, expected))
     stats = json.loads(ours.stderr[ours.stderr.index("{\n") :])
     assert stats["calls"] > 0 and not stats["fallbacks"]
+    accuracies = [float(re.search(r"^accuracy ([\d.]+)% of ", each.stdout, re.M)[1]) for each in (plain, ours)]
+    assert accuracies[0] > 50 and abs(accuracies[0] - accuracies[1]) < 1
+    assert re.search(r"^[\d.]+ steps a second without Weft; `weft run ", plain.stdout, re.M)
+    assert re.search(r"^[\d.]+ steps a second with Weft, [\d.]+ without: [\d.]+ times as fast$", ours.stdout, re.M)
 
 
 SURROUNDINGS = """
