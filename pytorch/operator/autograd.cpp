@@ -10,6 +10,7 @@
 
 #include "operator/call.h"
 #include "operator/program_table.h"
+#include "operator/warnings.h"
 
 namespace weft::torch_operator {
 namespace {
@@ -59,19 +60,14 @@ struct CallBackward : Node {
   std::vector<SavedVariable> outputs, residuals;
 
   variable_list apply(variable_list&& gradients) override {
-    std::lock_guard lock(mutex_);
-    bool from_residuals = !at::GradMode::is_enabled();
-    Tensors saved;
-    try {
-      saved = unpack(from_residuals);
-    } catch (const c10::Error&) {
-      // An output may have been changed in place since, as in relu_(y), which is no error with PyTorch's own kernels:
-      // so recompute from the inputs. If an input was changed, unpacking it throws.
-      if (!from_residuals || outputs.empty()) throw;
-      from_residuals = false;
-      saved = unpack(from_residuals);
+    variable_list results;
+    {
+      const WarningsWait wait;
+      std::lock_guard lock(mutex_);
+      results = apply_locked(gradients);
     }
-    return backward.run(from_residuals, std::move(saved), gradients);
+    deliver_warnings();
+    return results;
   }
 
   void release_variables() override {
@@ -121,6 +117,21 @@ struct CallBackward : Node {
   }
 
  private:
+  variable_list apply_locked(const variable_list& gradients) {
+    bool from_residuals = !at::GradMode::is_enabled();
+    Tensors saved;
+    try {
+      saved = unpack(from_residuals);
+    } catch (const c10::Error&) {
+      // An output may have been changed in place since, as in relu_(y), which is no error with PyTorch's own kernels:
+      // so recompute from the inputs. If an input was changed, unpacking it throws.
+      if (!from_residuals || outputs.empty()) throw;
+      from_residuals = false;
+      saved = unpack(from_residuals);
+    }
+    return backward.run(from_residuals, std::move(saved), gradients);
+  }
+
   static variable_list run_packed(const variable_list& gradients, const std::vector<c10::IValue>& values) {
     compiled::PackedArgs packed(values);
     Backward backward;

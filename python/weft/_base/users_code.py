@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import types
@@ -11,6 +12,7 @@ import torch
 #: How the names of files begin that aren't the user's.
 _OTHERS = (
     *(f"{path}/" for path in (*torch.__path__, os.path.dirname(os.path.dirname(__file__)))),
+    f"{os.path.dirname(importlib.__file__)}/",
     "<eval_with_key>",
     "<frozen ",
 )

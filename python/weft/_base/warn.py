@@ -19,6 +19,8 @@ class FallbackWarning(UserWarning):
     """
 
 
+#: Shown for a file's name where no line of the user's is known.
+_ELSEWHERE = "<no Python code>"
 #: Read by Python, and by the build, tests and scripts, of which one that is started by another may import Weft.
 _OTHERS = ("WEFT_CAPTURED", "WEFT_RUN", "WEFT_RUN_STATS", "WEFT_SKIP_PACKAGES", "WEFT_SWEEP", "WEFT_FUZZ_FILES")
 _OTHERS_BEGIN = ("WEFT_BUILD_", "WEFT_OP_", "WEFT_RANDOM_", "WEFT_TEST_")
@@ -41,12 +43,12 @@ def of_unknown_variables() -> None:
         if not name.startswith("WEFT_") or name in known or name.startswith(_OTHERS_BEGIN):
             continue
         text = f"weft: nothing reads the environment variable {name}{did_you_mean(name, known)}"
-        _warn(text, UserWarning, users_code.calling())
+        _warn(text, UserWarning, users_code.calling(), "<environment>")
 
 
-def _warn(text: str, category: type[Warning], frame: types.FrameType | None) -> None:
+def _warn(text: str, category: type[Warning], frame: types.FrameType | None, elsewhere: str = _ELSEWHERE) -> None:
     if frame is None:
-        warnings.warn_explicit(text, category, "<no Python code>", 0)
+        warnings.warn_explicit(text, category, elsewhere, 0)
         return
     names = frame.f_globals
     warnings.warn_explicit(

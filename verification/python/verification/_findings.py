@@ -37,10 +37,17 @@ def tracks_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int, ex
                 defect=_numbers(each["defect"]),
                 bound=_numbers(each["bound"]),
                 first=place,
-                largest=Spot(*each["largest"], each["drift"][each["largest"][0]]) if each["largest"] else None,
+                largest=_spot(each),
             )
         )
     return tracks
+
+
+def _spot(raw: dict[str, Any]) -> Spot | None:
+    if raw["largest"] is None:
+        return None
+    step, row, unit = raw["largest"]
+    return Spot(step, row, unit, raw["drift"][step])
 
 
 def _place(raw: dict[str, Any], layer: Layer, direction: str, start: int, exchanged: bool) -> Place:
