@@ -16,8 +16,8 @@ bool active();
 void set_has_device();
 bool has_device();
 
-/// A call that Weft has no kernel for: counted in the statistics, warned about once a reason (operator/warnings.h); with
-/// WEFT_STRICT=1 the user's error instead.
+/// A call that Weft has no kernel for: counted in the statistics, warned about once a reason (operator/warnings.h);
+/// with WEFT_STRICT=1 the user's error instead.
 void report_fallback(const std::string& op, const std::string& reason);
 
 }  // namespace weft::override_kernels

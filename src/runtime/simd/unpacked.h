@@ -120,16 +120,16 @@ template <typename T, int... Lane>
 [[gnu::always_inline]] inline Vector<T> add_unpacked(Vector<T> a, Vector<T> b, Lanes<Lane...> lanes) {
   constexpr int kHere = kBlockLanes<T>;
   return __builtin_shufflevector(a, b, ((Lane % 2) * lanes.kCount + Lane / kHere * kHere + Lane % kHere / 2)...) +
-         __builtin_shufflevector(
-             a, b, ((Lane % 2) * lanes.kCount + Lane / kHere * kHere + Lane % kHere / 2 + kHere / 2)...);
+         __builtin_shufflevector(a, b,
+                                 ((Lane % 2) * lanes.kCount + Lane / kHere * kHere + Lane % kHere / 2 + kHere / 2)...);
 }
 
 /// Blocks of 16 bytes: those at even places of a and then of b, plus those at odd ones.
 template <typename T, int... Lane>
 [[gnu::always_inline]] inline Vector<T> add_picked(Vector<T> a, Vector<T> b, Lanes<Lane...> lanes) {
   constexpr int kHere = kBlockLanes<T>, kCount = lanes.kCount;
-  return __builtin_shufflevector(
-             a, b, (Lane / kHere * 2 * kHere % kCount + Lane * 2 / kCount * kCount + Lane % kHere)...) +
+  return __builtin_shufflevector(a, b,
+                                 (Lane / kHere * 2 * kHere % kCount + Lane * 2 / kCount * kCount + Lane % kHere)...) +
          __builtin_shufflevector(
              a, b, ((Lane / kHere * 2 + 1) * kHere % kCount + Lane * 2 / kCount * kCount + Lane % kHere)...);
 }
