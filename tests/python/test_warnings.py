@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
+from pathlib import Path
 
 import pytest
 
 import weft
+from weft._base import warn
 
 #: Dual tensors of forward-mode differentiation, which PyTorch's own kernels take; a step that can't be recorded.
 DUAL = """
@@ -178,3 +182,23 @@ def test_a_variable_that_nobody_reads(run_python):
     assert run_python(script, WEFT_STRCT="1").strip() == str([(text, "<string>", 4)])
     known = {name: "" for name in ("WEFT_STRICT", "WEFT_CACHE_MB", "WEFT_RUN_STATS", "WEFT_RANDOM_STEPS", "WEFTED")}
     assert run_python(script, **known).strip() == "[]"
+
+
+def test_no_variable_that_somebody_reads_warns(monkeypatch):
+    root = Path(__file__).parents[2]
+    folders = ("python", "tests", "verification", "explanation", "benchmarks", "scripts")
+    files = [file for folder in folders for file in root.joinpath(folder).rglob("*.py")]
+    read = {
+        name
+        for file in files
+        for name in re.findall(r"(?:environ|getenv)\W[^\n]{0,9}?\"(WEFT_\w+)\"", file.read_text())
+    }
+    assert {"WEFT_CAPTURED", "WEFT_RUN", "WEFT_RUN_STATS", "WEFT_SWEEP"} <= read
+    for name in read:
+        monkeypatch.setenv(name, "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn.of_unknown_variables()
+    monkeypatch.setenv("WEFT_CAPTURE", "0")
+    with pytest.warns(UserWarning, match="WEFT_CAPTURE; did you mean 'WEFT_CAPTURED'"):
+        warn.of_unknown_variables()
