@@ -62,14 +62,17 @@ class ScanLoop {
 
   // ---- steps without memory between them
 
-  /// Where there are few vectors, each step waits for what the one before stored.
+  /// Where there are few vectors, each step waits for what the one before stored. Of more, the processor works on
+  /// several at a time, which it could not of steps of one; the sooner the longer a step is.
   Value* fits_registers() {
-    constexpr int64_t kMostVectors = 4;
     const planning::Stage& stage = scan_.block.stages[0];
+    const bool dear =
+        std::ranges::any_of(stage.ops, [](const Op* op) { return ir::traits_of(op->code).cost == ir::Cost::kDear; });
+    const int64_t most = dear ? 1 : 2;
     auto [first, last] = rows_of(stage);
     UnitRange range = unit_range(frame_, stage);
     Value* vectors = b_.CreateMul(b_.CreateSub(last, first), b_.CreateSub(range.last, range.first));
-    Value* few = b_.CreateICmpSLE(vectors, frame_.i64(kMostVectors));
+    Value* few = b_.CreateICmpSLE(vectors, frame_.i64(most));
     return b_.CreateAnd(few, b_.CreateICmpSLT(frame_.first_step, frame_.last_step));
   }
 
