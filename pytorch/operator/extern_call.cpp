@@ -4,6 +4,7 @@
 
 #include <ATen/core/enum_tag.h>
 
+#include <atomic>
 #include <memory>
 #include <unordered_map>
 
@@ -12,6 +13,7 @@
 #include "operator/extern_arguments.h"
 #include "operator/program_table.h"
 #include "operator/signature.h"
+#include "operator/small_matrices.h"
 
 namespace weft::torch_operator {
 namespace {
@@ -21,7 +23,8 @@ struct Prepared {
   std::string name;  ///< as PyTorch prints it, for the statistics
   c10::OperatorHandle op;
   std::vector<ExternArgument> arguments;
-  int64_t calls = 0;
+  ExternKernel kernel = nullptr;   ///< of Weft's, which may leave calls to PyTorch
+  std::atomic<int64_t> calls = 0;  ///< of PyTorch's
 };
 
 /// By text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
@@ -37,23 +40,18 @@ std::unique_ptr<Prepared> prepare(std::string_view text) {
   check(!op->hasTag(at::Tag::nondeterministic_seeded), "extern: {} draws random numbers", name);
   check(schema.arguments().size() == call.arguments.size(), "extern: {} takes {} arguments, not {}", name,
         schema.arguments().size(), call.arguments.size());
-  return std::make_unique<Prepared>(Prepared{std::string(name), *op, std::move(call.arguments)});
+  return std::make_unique<Prepared>(std::string(name), *op, std::move(call.arguments), small_matrix_kernel(name));
 }
 
-const Prepared& find(std::string_view text) {
+Prepared& find(std::string_view text) {
   std::string key(text);
   {
     std::lock_guard lock(lookup_mutex());
-    if (auto found = table.find(key); found != table.end()) {
-      ++found->second->calls;
-      return *found->second;
-    }
+    if (auto found = table.find(key); found != table.end()) return *found->second;
   }
   std::unique_ptr<Prepared> fresh = prepare(text);
   std::lock_guard lock(lookup_mutex());
-  Prepared& prepared = *table.try_emplace(std::move(key), std::move(fresh)).first->second;
-  ++prepared.calls;
-  return prepared;
+  return *table.try_emplace(std::move(key), std::move(fresh)).first->second;
 }
 
 at::Tensor tensor_of(const ExternTensor& tensor) {
@@ -77,7 +75,9 @@ std::vector<at::Tensor> results_of(const torch::jit::Stack& stack, const std::st
 
 /// Calls below autograd and autocast, which the program has passed already.
 void run(std::string_view text, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
-  const Prepared& call = find(text);
+  Prepared& call = find(text);
+  if (call.kernel != nullptr && call.kernel(call.arguments, operands, results)) return;
+  ++call.calls;
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   std::vector<at::Tensor> tensors;
@@ -110,7 +110,8 @@ const bool kRegistered = [] {
 std::map<std::string, int64_t> extern_calls_so_far() {
   std::map<std::string, int64_t> calls;
   std::lock_guard lock(lookup_mutex());
-  for (const auto& [text, prepared] : table) calls[prepared->name] += prepared->calls;
+  for (const auto& [text, prepared] : table)
+    if (prepared->calls > 0) calls[prepared->name] += prepared->calls;
   return calls;
 }
 

@@ -157,6 +157,55 @@ def test_other_operations_in_the_loop(name):
     assert not fallen_back()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("batch, rows, columns", [((5,), 2, 1), ((2, 3), 4, 4), ((), 1, 3), ((3,), 7, 2), ((0,), 3, 2)])
+def test_small_matrices_need_no_lapack(batch, rows, columns, upper, dtype):
+    def step(h, x):
+        a = x @ x.mT + 2 * torch.eye(rows, dtype=dtype)
+        factor = torch.linalg.cholesky(a, upper=upper)
+        left = torch.linalg.solve_triangular(factor, h, upper=upper)
+        right = torch.linalg.solve_triangular(factor, h.mT, upper=upper, left=False).mT
+        unit = torch.linalg.solve_triangular(
+            factor / factor.diagonal(dim1=-2, dim2=-1)[..., None], h, upper=upper, unitriangular=True
+        )
+        h = torch.tanh(torch.cholesky_solve(left + right, factor, upper=upper) + 0.1 * unit)
+        return h, (h, factor)
+
+    h = torch.randn(*batch, rows, columns, dtype=dtype, requires_grad=True)
+    xs = torch.randn(3, *batch, rows, rows, dtype=dtype, requires_grad=True)
+    got = weft.scan(step, h, xs)
+    carry, ys = h, []
+    for x in xs:
+        carry, y = step(carry, x)
+        ys.append(y)
+    want = (carry, tuple(torch.stack(each) for each in zip(*ys, strict=True)))
+    exact = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {}
+    torch.testing.assert_close(got, want, **exact)
+    loss = lambda result: sum(each.square().sum() for each in (result[0], *result[1]))  # noqa: E731
+    torch.testing.assert_close(
+        torch.autograd.grad(loss(got), [h, xs]), torch.autograd.grad(loss(want), [h, xs]), **exact
+    )
+    assert not fallen_back()
+    if batch != (0,):
+        assert not {name for name in weft.stats()["extern"] if "cholesky" in name or "triangular" in name}
+
+
+def test_matrices_that_have_no_factor_fail_as_in_pytorch():
+    def step(h, a):
+        return h + torch.linalg.cholesky(a).sum(), h
+
+    h, good = torch.zeros(()), torch.eye(3).repeat(4, 1, 1)
+    torch.testing.assert_close(weft.scan(step, h, good), loop(step, h, good))
+    for bad in (good * torch.tensor([1.0, 1, -1, 1])[:, None, None], good * float("nan")):
+        for run in (loop, weft.scan):
+            with pytest.raises(torch.linalg.LinAlgError, match="order 1 is not positive-definite"):
+                run(step, h, bad)
+    large = torch.eye(40, dtype=F64).repeat(2, 1, 1)  # PyTorch's
+    torch.testing.assert_close(weft.scan(step, h.double(), large), loop(step, h.double(), large))
+    assert weft.stats()["extern"]["aten.linalg_cholesky_ex.default"] > 0
+
+
 def test_an_operation_without_derivative():
     def step(h, x):
         h = torch.special.zeta(1.5 + torch.tanh(h).square(), 1 + x.square())

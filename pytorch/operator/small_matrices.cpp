@@ -1,0 +1,212 @@
+#include "operator/small_matrices.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace weft::torch_operator {
+namespace {
+
+using Arguments = std::span<const ExternArgument>;
+using Tensors = std::span<const ExternTensor>;
+
+/// Rows up to which it is worth it: a matrix and its factor fit the first-level cache.
+constexpr int64_t kMostRows = 32;
+
+/// A matrix in memory: element (i, j) is at[i * row + j * column].
+template <typename T>
+struct Matrix {
+  T* at = nullptr;
+  int64_t row = 0, column = 0;
+
+  T& operator()(int64_t i, int64_t j) const { return at[i * row + j * column]; }
+  Matrix transposed() const { return {at, column, row}; }
+};
+
+/// Some matrices of equal size, one behind the other.
+template <typename T>
+struct Batch {
+  T* data;
+  int64_t count, rows, columns;
+
+  explicit Batch(const ExternTensor& tensor)
+      : data(static_cast<T*>(tensor.data)), count(1), rows(tensor.sizes.end()[-2]), columns(tensor.sizes.end()[-1]) {
+    for (int64_t size : tensor.sizes.first(tensor.sizes.size() - 2)) count *= size;
+  }
+  Matrix<T> operator[](int64_t i) const { return {data + i * rows * columns, columns, 1}; }
+};
+
+bool is_true(const ExternArgument& argument) {
+  return argument.kind == ExternArgument::Kind::kBool && argument.integer != 0;
+}
+
+/// Whether the argument is this operand, which is a matrix or more.
+bool is_matrix(const ExternArgument& argument, int64_t operand, Tensors operands) {
+  return argument.kind == ExternArgument::Kind::kOperand && argument.integer == operand &&
+         operand < std::ssize(operands) && operands[static_cast<size_t>(operand)].sizes.size() >= 2;
+}
+
+bool is_small_square(const ExternTensor& tensor) {
+  const auto rows = tensor.sizes.end()[-2];
+  return rows == tensor.sizes.end()[-1] && rows > 0 && rows <= kMostRows;
+}
+
+/// Whether two tensors have the same dims in front of their matrices.
+bool have_same_batch(const ExternTensor& a, const ExternTensor& b) {
+  return std::ranges::equal(a.sizes.first(a.sizes.size() - 2), b.sizes.first(b.sizes.size() - 2));
+}
+
+/// a = l l^T by columns, of which the lower triangles are read and written. False if a is not positive definite.
+template <typename T>
+bool factorise(int64_t n, Matrix<T> a, Matrix<T> l) {
+  for (int64_t j = 0; j < n; ++j) {
+    T pivot = a(j, j);
+    for (int64_t k = 0; k < j; ++k) pivot -= l(j, k) * l(j, k);
+    if (!(pivot > 0) || pivot > std::numeric_limits<T>::max()) return false;
+    const T root = std::sqrt(pivot);
+    l(j, j) = root;
+    for (int64_t i = j + 1; i < n; ++i) {
+      T sum = a(i, j);
+      for (int64_t k = 0; k < j; ++k) sum -= l(i, k) * l(j, k);
+      l(i, j) = sum / root;
+    }
+  }
+  return true;
+}
+
+/// x = l^-1 x by rows of x, of which there are n of `columns`; l is lower triangular, `unit`: with ones on its
+/// diagonal.
+template <typename T>
+void substitute(int64_t n, int64_t columns, Matrix<T> l, bool unit, Matrix<T> x) {
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t k = 0; k < i; ++k) {
+      const T factor = l(i, k);
+      for (int64_t c = 0; c < columns; ++c) x(i, c) -= factor * x(k, c);
+    }
+    if (unit) continue;
+    const T pivot = l(i, i);
+    for (int64_t c = 0; c < columns; ++c) x(i, c) /= pivot;
+  }
+}
+
+/// With rows and columns in reverse order an upper triangular matrix is a lower one.
+template <typename T>
+Matrix<T> reversed(Matrix<T> a, int64_t rows, int64_t columns) {
+  return {a.at + (rows - 1) * a.row + (columns - 1) * a.column, -a.row, -a.column};
+}
+
+template <typename T>
+void solve_lower(int64_t n, int64_t columns, Matrix<T> l, bool unit, Matrix<T> x) {
+  substitute(n, columns, l, unit, x);
+}
+
+template <typename T>
+void solve_upper(int64_t n, int64_t columns, Matrix<T> u, bool unit, Matrix<T> x) {
+  Matrix<T> upside_down{x.at + (n - 1) * x.row, -x.row, x.column};
+  substitute(n, columns, reversed(u, n, n), unit, upside_down);
+}
+
+// ---- linalg_cholesky_ex(A, upper, check_errors) -> (L, info)
+
+template <typename T>
+bool cholesky(bool upper, const ExternTensor& of, const ExternTensor& factor, int32_t* info) {
+  const Batch<T> from(of), to(factor);
+  std::fill_n(to.data, to.count * to.rows * to.rows, T(0));
+  std::fill_n(info, to.count, 0);
+  for (int64_t i = 0; i < from.count; ++i) {
+    const Matrix<T> a = upper ? from[i].transposed() : from[i];
+    if (!factorise(from.rows, a, upper ? to[i].transposed() : to[i])) return false;
+  }
+  return true;
+}
+
+bool run_cholesky(Arguments arguments, Tensors operands, Tensors results) {
+  if (arguments.size() != 3 || results.size() != 2 || !is_matrix(arguments[0], 0, operands)) return false;
+  const ExternTensor &of = operands[0], &factor = results[0];
+  if (!is_small_square(of) || !std::ranges::equal(of.sizes, factor.sizes) || of.dtype != factor.dtype ||
+      results[1].dtype != DType::kI32)
+    return false;
+  auto* info = static_cast<int32_t*>(results[1].data);
+  if (of.dtype == DType::kF32) return cholesky<float>(is_true(arguments[1]), of, factor, info);
+  return of.dtype == DType::kF64 && cholesky<double>(is_true(arguments[1]), of, factor, info);
+}
+
+// ---- cholesky_solve(B, L, upper) -> (L L^T)^-1 B
+
+template <typename T>
+bool cholesky_solve(bool upper, const ExternTensor& right, const ExternTensor& factor, const ExternTensor& solution) {
+  const Batch<T> b(right), f(factor), x(solution);
+  std::copy_n(b.data, b.count * b.rows * b.columns, x.data);
+  for (int64_t i = 0; i < x.count; ++i) {
+    const Matrix<T> lower = upper ? f[i].transposed() : f[i];
+    solve_lower(f.rows, x.columns, lower, false, x[i]);
+    solve_upper(f.rows, x.columns, lower.transposed(), false, x[i]);
+  }
+  return true;
+}
+
+/// Whether a matrix of these is that of a solve: B [..., n, k] and A [..., n, n], or with `left` false B [..., k, n].
+bool are_of_a_solve(const ExternTensor& b, const ExternTensor& a, const ExternTensor& solution, bool left) {
+  return is_small_square(a) && (left ? b.sizes.end()[-2] : b.sizes.end()[-1]) == a.sizes.back() &&
+         have_same_batch(a, b) && std::ranges::equal(b.sizes, solution.sizes) && a.dtype == b.dtype &&
+         b.dtype == solution.dtype;
+}
+
+bool run_cholesky_solve(Arguments arguments, Tensors operands, Tensors results) {
+  if (arguments.size() != 3 || results.size() != 1 || !is_matrix(arguments[0], 0, operands) ||
+      !is_matrix(arguments[1], 1, operands) || !are_of_a_solve(operands[0], operands[1], results[0], true))
+    return false;
+  const bool upper = is_true(arguments[2]);
+  if (results[0].dtype == DType::kF32) return cholesky_solve<float>(upper, operands[0], operands[1], results[0]);
+  return results[0].dtype == DType::kF64 && cholesky_solve<double>(upper, operands[0], operands[1], results[0]);
+}
+
+// ---- linalg_solve_triangular(A, B, upper, left, unitriangular) -> X with A X = B, or X A = B where it is not `left`
+
+struct Triangle {
+  bool upper, left, unit;
+};
+
+template <typename T>
+bool solve_triangular(Triangle is, const ExternTensor& triangle, const ExternTensor& right,
+                      const ExternTensor& solution) {
+  const Batch<T> a(triangle), b(right), x(solution);
+  std::copy_n(b.data, b.count * b.rows * b.columns, x.data);
+  const int64_t columns = is.left ? x.columns : x.rows;
+  for (int64_t i = 0; i < x.count; ++i) {
+    // X A = B is A^T X^T = B^T.
+    const Matrix<T> factor = is.left ? a[i] : a[i].transposed();
+    const Matrix<T> unknown = is.left ? x[i] : x[i].transposed();
+    if (is.upper == is.left)
+      solve_upper(a.rows, columns, factor, is.unit, unknown);
+    else
+      solve_lower(a.rows, columns, factor, is.unit, unknown);
+  }
+  return true;
+}
+
+bool run_solve_triangular(Arguments arguments, Tensors operands, Tensors results) {
+  if (arguments.size() != 5 || results.size() != 1 || !is_matrix(arguments[0], 0, operands) ||
+      !is_matrix(arguments[1], 1, operands))
+    return false;
+  const Triangle is{is_true(arguments[2]), is_true(arguments[3]), is_true(arguments[4])};
+  if (!are_of_a_solve(operands[1], operands[0], results[0], is.left)) return false;
+  if (results[0].dtype == DType::kF32) return solve_triangular<float>(is, operands[0], operands[1], results[0]);
+  return results[0].dtype == DType::kF64 && solve_triangular<double>(is, operands[0], operands[1], results[0]);
+}
+
+}  // namespace
+
+ExternKernel small_matrix_kernel(std::string_view name) {
+  static constexpr std::array<std::pair<std::string_view, ExternKernel>, 3> kKernels = {{
+      {"aten.linalg_cholesky_ex.default", run_cholesky},
+      {"aten.cholesky_solve.default", run_cholesky_solve},
+      {"aten.linalg_solve_triangular.default", run_solve_triangular},
+  }};
+  const auto found = std::ranges::find(kKernels, name, &std::pair<std::string_view, ExternKernel>::first);
+  return found == kKernels.end() ? nullptr : found->second;
+}
+
+}  // namespace weft::torch_operator
