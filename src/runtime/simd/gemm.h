@@ -12,6 +12,8 @@ namespace {
 
 constexpr int kGemmUnits = 3;
 constexpr int kGemmRows = block_shape(kGemmUnits).rows;
+/// A product of no more rows and steps than this whose columns fit a vector is done without a panel.
+constexpr int64_t kNarrow = 16;
 /// From this many rows on it pays to copy columns of b into a panel.
 constexpr int64_t kRowsWorthPacking = 24;
 /// Up to this many rows a transposed b is read along its rows, as dot products.
@@ -121,6 +123,23 @@ void gemm_dots(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t
   }
 }
 
+/// A product of few rows and steps whose columns fit one vector, as in a batch of small matrices: to make a panel would
+/// take longer.
+template <typename T>
+void gemm_narrow(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n, int64_t columns) {
+  const T* a = static_cast<const T*>(args.a);
+  const T* b = static_cast<const T*>(args.b) + n;
+  T* c = static_cast<T*>(args.c) + n;
+  const int64_t row = args.transpose_a ? 1 : args.lda, step = args.transpose_a ? args.lda : 1;
+  for (int64_t m = m0; m < m1; ++m) {
+    Vector<T> sum{};
+    for (int64_t k = 0; k < args.k; ++k) sum += a[m * row + k * step] * load_first(b + k * args.ldb, columns);
+    T lanes[Simd<T>::kLanes];
+    store(lanes, sum);
+    for (int64_t j = 0; j < columns; ++j) c[m * args.ldc + j] = lanes[j];
+  }
+}
+
 template <typename T>
 void gemm(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
   constexpr int64_t kUnit = Simd<T>::kUnitLanes;
@@ -132,6 +151,10 @@ void gemm(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, 
   T* panel = static_cast<T*>(scratch);
   if (args.transpose_b && args.m <= kMostDotRows) {
     gemm_dots<T>(args, m0, m1, n0, n1, panel);
+    return;
+  }
+  if (!args.transpose_b && args.m <= kNarrow && args.k <= kNarrow && n1 - n0 <= Simd<T>::kLanes) {
+    gemm_narrow<T>(args, m0, m1, n0, n1 - n0);
     return;
   }
   for (int64_t n = n0; n < n1;) {
