@@ -252,9 +252,11 @@ void Recording::push_results(Call& call, torch::jit::Stack& stack) {
       const at::Tensor& base = call.arguments[static_cast<size_t>(traits.argument)].toTensor();
       auto* value = own(base);
       shared = value != nullptr ? value->storage : -1 - outside_index(base);
-      // In inference mode a view of a tensor from outside has, as such tensors have, a version.
-      as_base.emplace(base.is_inference());
     }
+    // In inference mode a view of a tensor from outside has, as such tensors have, a version.
+    if (const int viewed = std::max(traits.argument, traits.elements_of);
+        viewed >= 0 && call.arguments[static_cast<size_t>(viewed)].isTensor())
+      as_base.emplace(call.arguments[static_cast<size_t>(viewed)].toTensor().is_inference());
     if (!shapes->is_list[i]) {
       results.emplace_back(push_result(call, shapes->results[i][0], shared.value_or(values_)));
       continue;

@@ -1,5 +1,6 @@
 #include "recorder/traits.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -74,6 +75,18 @@ bool takes_tensors(const c10::TypePtr& type) {
   return false;
 }
 
+/// The argument that has one of these alias sets, the last if there are several; -1 if none has.
+int argument_of(const c10::FunctionSchema& schema, const c10::AliasInfo& sets) {
+  int found = -1;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (alias == nullptr) continue;
+    for (const auto& set : alias->beforeSets())
+      if (sets.beforeSets().count(set) != 0) found = static_cast<int>(i);
+  }
+  return found;
+}
+
 Traits make(const OperatorHandle& op) {
   Traits traits;
   {
@@ -94,13 +107,9 @@ Traits make(const OperatorHandle& op) {
     auto& found = traits.returns.emplace_back();
     if (result.alias_info() == nullptr) continue;
     found.is_argument = result.alias_info()->isWrite();
-    for (size_t i = 0; i < schema.arguments().size(); ++i) {
-      const auto* alias = schema.arguments()[i].alias_info();
-      if (alias == nullptr || !result.alias_info()->beforeSets().size()) continue;
-      for (const auto& set : alias->beforeSets()) {
-        if (result.alias_info()->beforeSets().count(set) != 0) found.argument = static_cast<int>(i);
-      }
-    }
+    found.argument = argument_of(schema, *result.alias_info());
+    for (const c10::AliasInfo& each : result.alias_info()->containedTypes())
+      found.elements_of = std::max(found.elements_of, argument_of(schema, each));
   }
   return traits;
 }

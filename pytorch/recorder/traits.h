@@ -14,7 +14,8 @@ struct Traits {
   bool takes_tensors;
   std::vector<bool> writes;  ///< by argument: changes it in place
   struct Return {
-    int argument = -1;  ///< that it is, or is a view of
+    int argument = -1;     ///< that it is, or is a view of
+    int elements_of = -1;  ///< that the tensors of a list are views of
     bool is_argument = false;
   };
   std::vector<Return> returns;

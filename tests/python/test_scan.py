@@ -422,6 +422,8 @@ def test_views_in_inference_mode() -> None:
         def step(carry: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
             views = before.T + within.T + before[0] * within[1] + before.detach() + before.data + within.data
             low, high = (views + before.unsqueeze(0)[0]).chunk(2)
+            parts = [*before.chunk(2), *within.split(2), torch.stack(before.unbind(1)), torch.stack([*within])]
+            high = high + parts[0] * parts[1] - parts[2] + parts[3] + parts[4][:2] + parts[5][:2]
             carry = torch.tanh(x + carry @ torch.cat([high, low]))
             return carry, carry.T[0].clone()
 
