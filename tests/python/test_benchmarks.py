@@ -117,7 +117,7 @@ def test_the_readmes_first_numbers_are_those_of_the_pages():
     assert f"{mean('GRU forward'):.1f} times as fast as in eager PyTorch, {mean('GRU training'):.1f}" in said
     assert f"{mean('LSTM forward'):.2f} and {mean('LSTM training'):.2f} times" in said
     loop, jax = times("docs/cells.md", r"^- forward: ([\d.]+)x Python loop, ([\d.]+)x jax")
-    assert f"{loop:.0f} times as fast as its loop in Python, and {jax:.1f} times `jax.lax.scan`" in said
+    assert f"{loop:.1f} times as fast as its loop in Python, and {jax:.1f} times `jax.lax.scan`" in said
     loop, jax = times("docs/cells.md", r"^- training: ([\d.]+)x Python loop, ([\d.]+)x jax")
     assert f"{jax:.0f} times in training" in said and round(loop) == 4
     cases, slower = times("docs/sweep.md", r"^- (\d+) cases, (\d+) slower than eager beyond noise")
