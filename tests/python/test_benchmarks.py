@@ -118,8 +118,9 @@ def test_the_readmes_first_numbers_are_those_of_the_pages():
     assert f"{mean('LSTM forward'):.2f} and {mean('LSTM training'):.2f} times" in said
     loop, jax = times("docs/cells.md", r"^- forward: ([\d.]+)x Python loop, ([\d.]+)x jax")
     assert f"{loop:.1f} times as fast as its loop in Python, and {jax:.1f} times `jax.lax.scan`" in said
+    forward = loop
     loop, jax = times("docs/cells.md", r"^- training: ([\d.]+)x Python loop, ([\d.]+)x jax")
-    assert f"{jax:.0f} times in training" in said and round(loop) == 4
+    assert f"{jax:.1f} times in training" in said and abs(loop - forward) < 0.5
     cases, slower = times("docs/sweep.md", r"^- (\d+) cases, (\d+) slower than eager beyond noise")
     worst = min(map(float, re.findall(r" ([\d.]+)x \|$", (BENCHMARKS.parent / "docs/sweep.md").read_text(), re.M)))
     assert f"[{cases:.0f} random shapes]" in said and f"{slower:.0f} were slower than eager" in said
