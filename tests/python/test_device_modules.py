@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -93,3 +96,45 @@ def test_other_moves_are_pytorchs() -> None:
     assert not torch.__future__.get_swap_module_params_on_conversion()
     lazy = nn.LazyLinear(2).to("weft")
     assert lazy(torch.ones(1, 3, device="weft")).shape == (1, 2)
+
+
+def test_modules_that_move_in_several_threads() -> None:
+    """Each keeps its parameters, and no thread sees that another moves a module."""
+    barrier = threading.Barrier(6)
+    faults: list[str] = []
+
+    def moves() -> None:
+        for _ in range(50):
+            model = Tied()
+            kept, names = list(model.parameters()), list(model.state_dict())
+            barrier.wait()
+            for device in ("weft", "cpu"):
+                model.to(device)
+                if any(mine is not old for mine, old in zip(model.parameters(), kept, strict=True)):
+                    faults.append(f"another parameter on {device}")
+            if list(model.state_dict()) != names or model.output.weight is not model.embedding.weight:
+                faults.append("parameters that were one are two")
+
+    def loads() -> None:
+        model, state = Tied(), Tied().state_dict()
+        for _ in range(50):
+            barrier.wait()
+            for _ in range(10):
+                model.load_state_dict(state)  # has weak references to its weights, so it can't be swapped
+                if torch.__future__.get_swap_module_params_on_conversion():
+                    faults.append("swap_module_params_on_conversion is set")
+
+    def watched(run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Exception as error:
+            faults.append(repr(error))
+            barrier.abort()
+
+    threads = [threading.Thread(target=watched, args=(run,)) for run in [moves] * 4 + [loads] * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert not torch.__future__.get_swap_module_params_on_conversion()

@@ -114,12 +114,7 @@ def _with_modules_moved(function: FunctionType) -> FunctionType:
 
 def _copied(module: nn.Module) -> nn.Module:
     """On the device; parameters that were one still are."""
-    swaps = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        return copy.deepcopy(module).to("weft")
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(swaps)
+    return copy.deepcopy(module).to("weft")
 
 
 def _to_device_but_lengths(leaf: Any) -> Any:

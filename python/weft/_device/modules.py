@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 _apply = nn.Module._apply
-_state = threading.local()  #: `moves`: within a module that moves
+_state = threading.local()  #: `moves`: within a module that moves; `exchanges`: and its parameters stay the objects
 
 Place = tuple[nn.Module, str]
 
@@ -41,23 +41,33 @@ def _goes_to(fn: Callable[[Tensor], Tensor]) -> str | None:
         return None
 
 
-def _can_be_exchanged(parameter: nn.Parameter, is_tied: bool) -> bool:
+def _can_be_exchanged(parameter: nn.Parameter) -> bool:
     """Whether torch.utils.swap_tensors takes it, and leaves it what it is."""
-    if type(parameter) is not nn.Parameter or weakref.getweakrefcount(parameter):
-        return False
-    return parameter._use_count() <= 1 and not (is_tied and parameter.grad is not None)  # type: ignore[attr-defined]
+    return (
+        type(parameter) is nn.Parameter
+        and not weakref.getweakrefcount(parameter)
+        and parameter._use_count() <= 1  # type: ignore[attr-defined]
+    )
 
 
-def _with_exchange(parameters: list[nn.Parameter], move: Callable[[], nn.Module]) -> nn.Module:
-    attributes = [dict(parameter.__dict__) for parameter in parameters]
-    before = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        return move()
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(before)
-        for parameter, kept in zip(parameters, attributes, strict=True):
-            parameter.__dict__.update(kept)
+def _apply_with_exchange(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool) -> nn.Module:
+    """As nn.Module._apply; the module's parameters are the same objects after it, with what `fn` made of them.
+
+    Not by torch.__future__.set_swap_module_params_on_conversion: it holds for all threads, so that one that moves a
+    module would change what another's `.to` or `load_state_dict` does, and two at once could leave it on for good.
+    """
+    before = dict(module._parameters)
+    _apply(module, fn, recurse)
+    for name, old in before.items():
+        new = module._parameters[name]
+        if old is None or new is None or new is old:
+            continue
+        if old.device != new.device:  # else exchanged under another name of the same module
+            attributes = dict(old.__dict__)
+            torch.utils.swap_tensors(old, new)
+            old.__dict__.update(attributes)
+        module._parameters[name] = old
+    return module
 
 
 def _move(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool) -> nn.Module:
@@ -71,8 +81,9 @@ def _move(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool) -> n
     for each in module.modules() if recurse else [module]:
         if isinstance(each, nn.RNNBase):
             each._flat_weight_refs = []  # as its own _apply does, which makes them again
-    if all(_can_be_exchanged(each, len(places[id(each)]) > 1) for each in parameters):
-        return _with_exchange(parameters, lambda: _apply(module, fn, recurse))
+    _state.exchanges = all(map(_can_be_exchanged, parameters))
+    if _state.exchanges:
+        return _apply_with_exchange(module, fn, recurse)
     _apply(module, fn, recurse)
     for old, ((owner, name), *others) in zip(parameters, places.values(), strict=True):
         if isinstance(old, nn.UninitializedParameter):  # of a lazy module
@@ -87,8 +98,8 @@ def _move(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool) -> n
 @functools.wraps(_apply)
 def _apply_keeping(self: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
     if getattr(_state, "moves", False):
-        return _apply(self, fn, recurse)
-    _state.moves = True
+        return (_apply_with_exchange if _state.exchanges else _apply)(self, fn, recurse)
+    _state.moves, _state.exchanges = True, False
     try:
         return _move(self, fn, recurse)
     finally:
