@@ -91,27 +91,25 @@ void substitute(int64_t n, int64_t columns, Matrix<T> l, bool unit, Matrix<T> x)
   }
 }
 
-/// With rows and columns in reverse order an upper triangular matrix is a lower one.
+/// x = u^-1 x, where u is upper triangular: with its rows and columns in reverse order it is a lower one.
 template <typename T>
-Matrix<T> reversed(Matrix<T> a, int64_t rows, int64_t columns) {
-  return {a.at + (rows - 1) * a.row + (columns - 1) * a.column, -a.row, -a.column};
+void substitute_back(int64_t n, int64_t columns, Matrix<T> u, bool unit, Matrix<T> x) {
+  const Matrix<T> reversed{u.at + (n - 1) * (u.row + u.column), -u.row, -u.column};
+  const Matrix<T> upside_down{x.at + (n - 1) * x.row, -x.row, x.column};
+  substitute(n, columns, reversed, unit, upside_down);
 }
 
-template <typename T>
-void solve_lower(int64_t n, int64_t columns, Matrix<T> l, bool unit, Matrix<T> x) {
-  substitute(n, columns, l, unit, x);
-}
-
-template <typename T>
-void solve_upper(int64_t n, int64_t columns, Matrix<T> u, bool unit, Matrix<T> x) {
-  Matrix<T> upside_down{x.at + (n - 1) * x.row, -x.row, x.column};
-  substitute(n, columns, reversed(u, n, n), unit, upside_down);
+/// run(T()) for the type of a tensor's elements; false for other than f32 and f64.
+template <typename Run>
+bool with_type(DType dtype, Run run) {
+  if (dtype == DType::kF32) return run(float());
+  return dtype == DType::kF64 && run(double());
 }
 
 // ---- linalg_cholesky_ex(A, upper, check_errors) -> (L, info)
 
 template <typename T>
-bool cholesky(bool upper, const ExternTensor& of, const ExternTensor& factor, int32_t* info) {
+bool factorise_all(bool upper, const ExternTensor& of, const ExternTensor& factor, int32_t* info) {
   const Batch<T> from(of), to(factor);
   std::fill_n(to.data, to.count * to.rows * to.rows, T(0));
   std::fill_n(info, to.count, 0);
@@ -129,22 +127,20 @@ bool run_cholesky(Arguments arguments, Tensors operands, Tensors results) {
       results[1].dtype != DType::kI32)
     return false;
   auto* info = static_cast<int32_t*>(results[1].data);
-  if (of.dtype == DType::kF32) return cholesky<float>(is_true(arguments[1]), of, factor, info);
-  return of.dtype == DType::kF64 && cholesky<double>(is_true(arguments[1]), of, factor, info);
+  return with_type(of.dtype, [&]<typename T>(T) { return factorise_all<T>(is_true(arguments[1]), of, factor, info); });
 }
 
 // ---- cholesky_solve(B, L, upper) -> (L L^T)^-1 B
 
 template <typename T>
-bool cholesky_solve(bool upper, const ExternTensor& right, const ExternTensor& factor, const ExternTensor& solution) {
+void solve_by_factor(bool upper, const ExternTensor& right, const ExternTensor& factor, const ExternTensor& solution) {
   const Batch<T> b(right), f(factor), x(solution);
   std::copy_n(b.data, b.count * b.rows * b.columns, x.data);
   for (int64_t i = 0; i < x.count; ++i) {
     const Matrix<T> lower = upper ? f[i].transposed() : f[i];
-    solve_lower(f.rows, x.columns, lower, false, x[i]);
-    solve_upper(f.rows, x.columns, lower.transposed(), false, x[i]);
+    substitute(f.rows, x.columns, lower, false, x[i]);
+    substitute_back(f.rows, x.columns, lower.transposed(), false, x[i]);
   }
-  return true;
 }
 
 /// Whether a matrix of these is that of a solve: B [..., n, k] and A [..., n, n], or with `left` false B [..., k, n].
@@ -158,9 +154,10 @@ bool run_cholesky_solve(Arguments arguments, Tensors operands, Tensors results) 
   if (arguments.size() != 3 || results.size() != 1 || !is_matrix(arguments[0], 0, operands) ||
       !is_matrix(arguments[1], 1, operands) || !are_of_a_solve(operands[0], operands[1], results[0], true))
     return false;
-  const bool upper = is_true(arguments[2]);
-  if (results[0].dtype == DType::kF32) return cholesky_solve<float>(upper, operands[0], operands[1], results[0]);
-  return results[0].dtype == DType::kF64 && cholesky_solve<double>(upper, operands[0], operands[1], results[0]);
+  return with_type(results[0].dtype, [&]<typename T>(T) {
+    solve_by_factor<T>(is_true(arguments[2]), operands[0], operands[1], results[0]);
+    return true;
+  });
 }
 
 // ---- linalg_solve_triangular(A, B, upper, left, unitriangular) -> X with A X = B, or X A = B where it is not `left`
@@ -170,8 +167,8 @@ struct Triangle {
 };
 
 template <typename T>
-bool solve_triangular(Triangle is, const ExternTensor& triangle, const ExternTensor& right,
-                      const ExternTensor& solution) {
+void solve_by_triangle(Triangle is, const ExternTensor& triangle, const ExternTensor& right,
+                       const ExternTensor& solution) {
   const Batch<T> a(triangle), b(right), x(solution);
   std::copy_n(b.data, b.count * b.rows * b.columns, x.data);
   const int64_t columns = is.left ? x.columns : x.rows;
@@ -180,11 +177,10 @@ bool solve_triangular(Triangle is, const ExternTensor& triangle, const ExternTen
     const Matrix<T> factor = is.left ? a[i] : a[i].transposed();
     const Matrix<T> unknown = is.left ? x[i] : x[i].transposed();
     if (is.upper == is.left)
-      solve_upper(a.rows, columns, factor, is.unit, unknown);
+      substitute_back(a.rows, columns, factor, is.unit, unknown);
     else
-      solve_lower(a.rows, columns, factor, is.unit, unknown);
+      substitute(a.rows, columns, factor, is.unit, unknown);
   }
-  return true;
 }
 
 bool run_solve_triangular(Arguments arguments, Tensors operands, Tensors results) {
@@ -193,8 +189,10 @@ bool run_solve_triangular(Arguments arguments, Tensors operands, Tensors results
     return false;
   const Triangle is{is_true(arguments[2]), is_true(arguments[3]), is_true(arguments[4])};
   if (!are_of_a_solve(operands[1], operands[0], results[0], is.left)) return false;
-  if (results[0].dtype == DType::kF32) return solve_triangular<float>(is, operands[0], operands[1], results[0]);
-  return results[0].dtype == DType::kF64 && solve_triangular<double>(is, operands[0], operands[1], results[0]);
+  return with_type(results[0].dtype, [&]<typename T>(T) {
+    solve_by_triangle<T>(is, operands[0], operands[1], results[0]);
+    return true;
+  });
 }
 
 }  // namespace

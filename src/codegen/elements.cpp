@@ -15,8 +15,7 @@ Elements::Elements(Frame& frame, const planning::Stage& stage, Tile tile)
       b_(frame.b),
       tile_(std::move(tile)),
       columns_(frame, stage.domain.back(), stage.lanes) {
-  for (const Op* op : stage.ops)
-    for (ValueId result : op->results) in_stage_[result] = op;
+  for (const Op* op : stage.ops) in_stage_.insert(op->results.begin(), op->results.end());
 }
 
 void Elements::at_row(Value* row, const std::function<bool(ValueId root)>& among) {
@@ -50,9 +49,13 @@ bool Elements::is_constant(ValueId value) const {
   return def != frame_.schedule.definition.end() && def->second->code == OpCode::kConstant;
 }
 
-void Elements::at_column(Value* column, std::map<ValueId, Value*> holding) {
+void Elements::at_column(Value* column) {
   columns_.at(column);
-  registers_ = std::move(holding);
+  start_with({});
+}
+
+void Elements::start_with(std::map<ValueId, Value*> registers) {
+  registers_ = std::move(registers);
   loaded_.clear();
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -22,8 +23,10 @@ class Elements {
   /// Goes to a row: the places of operands, and what is one number a row. `among`: of these roots alone; those that
   /// were prepared before are as they were.
   void at_row(llvm::Value* row, const std::function<bool(ir::ValueId root)>& among = nullptr);
-  /// Goes to the vector that begins at a column. `holding`: values that are in registers there.
-  void at_column(llvm::Value* column, std::map<ir::ValueId, llvm::Value*> holding = {});
+  /// Goes to the vector that begins at a column.
+  void at_column(llvm::Value* column);
+  /// The vector anew, with these values in registers: the next step of a loop over one vector.
+  void start_with(std::map<ir::ValueId, llvm::Value*> registers);
   /// An elementwise op or a concat.
   void emit(const ir::Op& op);
 
@@ -32,7 +35,6 @@ class Elements {
   void store(ir::ValueId result, llvm::Value* value, llvm::Value* width, llvm::Value* skip);
 
   Columns& columns() { return columns_; }
-  bool is_in_stage(ir::ValueId value) const { return in_stage_.contains(value); }
 
  private:
   using ViewKey = std::tuple<ir::ValueId, std::vector<int64_t>, std::vector<int64_t>>;
@@ -46,7 +48,7 @@ class Elements {
   llvm::IRBuilder<>& b_;
   Tile tile_;
   Columns columns_;
-  std::map<ir::ValueId, const ir::Op*> in_stage_;
+  std::set<ir::ValueId> in_stage_;
   llvm::Value* row_ = nullptr;
   std::map<ViewKey, llvm::Value*> pointers_, scalars_, loaded_;
   std::map<ir::ValueId, llvm::Value*> registers_;

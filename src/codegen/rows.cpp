@@ -59,10 +59,13 @@ class RowStage {
   }
 
   void emit(Value* first, Value* last, bool chunked) {
-    UnitRange range = unit_range(frame_, stage_);
     if (products_.empty()) {
-      frame_.loop(first, last, 1, [&](Value* row) { emit_plain_row(row, range); });
-    } else if (chunked) {
+      UnitRange columns = column_range(frame_, stage_);
+      frame_.loop(first, last, 1, [&](Value* row) { emit_plain_row(row, columns); });
+      return;
+    }
+    UnitRange range = unit_range(frame_, stage_);
+    if (chunked) {
       int64_t inner = 1;
       for (auto& [value, product] : products_) inner = std::max(inner, product.inner * size_of(product.left));
       int64_t rows = std::max<int64_t>(1, kChunkBytes / inner / stage_.row_block) * stage_.row_block;
@@ -94,7 +97,7 @@ class RowStage {
 
   // ---- rows without a product
 
-  void emit_plain_row(Value* row, const UnitRange& range) {
+  void emit_plain_row(Value* row, const UnitRange& columns) {
     elements_.at_row(row);
     std::vector<const Op*> reductions;
     std::vector<Value*> sums;
@@ -103,16 +106,15 @@ class RowStage {
         reductions.push_back(op);
         sums.push_back(neutral(*op));
       }
-    Value* begin = b_.CreateMul(range.first, frame_.i64(stage_.lanes));
-    Value* end = frame_.minimum(b_.CreateMul(range.last, frame_.i64(stage_.lanes)), frame_.size(stage_.domain.back()));
-    auto totals = frame_.loop(begin, end, stage_.lanes, sums, [&](Value* column, const std::vector<Value*>& carried) {
+    auto emit_column = [&](Value* column, const std::vector<Value*>& carried) {
       sums_.clear();
       for (size_t i = 0; i < reductions.size(); ++i) sums_[reductions[i]] = carried[i];
       emit_element(column);
       std::vector<Value*> next;
       for (const Op* op : reductions) next.push_back(sums_[op]);
       return next;
-    });
+    };
+    auto totals = frame_.loop(columns.first, columns.last, stage_.lanes, sums, emit_column);
     for (size_t i = 0; i < reductions.size(); ++i) store_reduction(*reductions[i], totals[i], row);
   }
 
@@ -320,6 +322,13 @@ UnitRange unit_range(Frame& frame, const planning::Stage& stage) {
     return frame.minimum(b.CreateMul(share, frame.i64(grain)), all);
   };
   return {bound(frame.unit), bound(b.CreateAdd(frame.unit, frame.i64(1)))};
+}
+
+UnitRange column_range(Frame& frame, const planning::Stage& stage) {
+  UnitRange range = unit_range(frame, stage);
+  Value* lanes = frame.i64(stage.lanes);
+  return {frame.b.CreateMul(range.first, lanes),
+          frame.minimum(frame.b.CreateMul(range.last, lanes), frame.size(stage.domain.back()))};
 }
 
 void emit_rows(Frame& frame, const planning::Stage& stage, Value* first, Value* last, bool chunked) {

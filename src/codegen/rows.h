@@ -20,4 +20,7 @@ struct UnitRange {
 };
 UnitRange unit_range(Frame& frame, const planning::Stage& stage);
 
+/// The columns of unit_range(): [first, last).
+UnitRange column_range(Frame& frame, const planning::Stage& stage);
+
 }  // namespace weft::codegen

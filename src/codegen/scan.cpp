@@ -80,30 +80,26 @@ class ScanLoop {
   void emit_in_registers(Value* length, const std::vector<Value*>& carries) {
     const planning::Stage& stage = scan_.block.stages[0];
     auto [first, last] = rows_of(stage);
-    UnitRange range = unit_range(frame_, stage);
-    Value* begin = b_.CreateMul(range.first, frame_.i64(stage.lanes));
-    Value* end = frame_.minimum(b_.CreateMul(range.last, frame_.i64(stage.lanes)), frame_.size(stage.domain.back()));
-    Value* width = frame_.size(stage.domain.back());
+    UnitRange columns = column_range(frame_, stage);
     last = end_of_rows(frame_, stage.domain.back(), first, last);
     frame_.loop(first, last, 1, [&](Value* row) {
-      frame_.loop(begin, end, stage.lanes, [&](Value* column) {
-        Columns columns(frame_, stage.domain.back(), stage.lanes);
-        columns.at(column);
-        emit_vector(length, carries, row, column, columns, b_.CreateMul(row, width));
-      });
+      frame_.loop(columns.first, columns.last, stage.lanes,
+                  [&](Value* column) { emit_vector(length, carries, row, column); });
     });
   }
 
-  void emit_vector(Value* length, const std::vector<Value*>& carries, Value* row, Value* column, Columns& columns,
-                   Value* skipped) {
+  void emit_vector(Value* length, const std::vector<Value*>& carries, Value* row, Value* column) {
     const planning::Stage& stage = scan_.block.stages[0];
+    Elements elements(frame_, stage);
+    elements.at_column(column);
+    Columns& columns = elements.columns();
+    Value* skipped = b_.CreateMul(row, frame_.size(stage.domain.back()));
     auto at_row = [&](size_t i, Value* memory) {
       return frame_.offset(memory, skipped, size_of(frame_.type(view_.carry_args[i]).dtype));
     };
     std::vector<Value*> now;
     for (size_t i = 0; i < carries.size(); ++i)
       now.push_back(columns.load(at_row(i, carries[i]), frame_.type(view_.carry_args[i]).dtype));
-    Elements elements(frame_, stage);
     auto is_x = [&](ValueId root) {
       return std::ranges::count(view_.x_args, planning::memory_of(frame_.schedule, root)) > 0;
     };
@@ -112,15 +108,13 @@ class ScanLoop {
     elements.at_row(row, [&](ValueId root) { return !is_x(root) && !is_carry(root); });
     now = frame_.loop(frame_.first_step, frame_.last_step, 1, now, [&](Value* step, const std::vector<Value*>& held) {
       begin_step(step, length);
-      frame_.targets.clear();
-      for (size_t i = 0; i < view_.x_args.size(); ++i)
-        frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i]);
+      set_inputs();
       for (size_t i = 0; i < view_.stacks.size(); ++i)
         add_target(view_.y_outs[i], slice(view_.stacks[i], view_.y_outs[i]));
       elements.at_row(row, is_x);
       std::map<ValueId, Value*> holding;
       for (size_t i = 0; i < held.size(); ++i) holding[view_.carry_args[i]] = held[i];
-      elements.at_column(column, std::move(holding));
+      elements.start_with(std::move(holding));
       for (const Op* op : stage.ops) elements.emit(*op);
       std::vector<Value*> next;
       for (ValueId out : view_.carry_outs) {
@@ -187,11 +181,16 @@ class ScanLoop {
     frame_.backwards = b_.CreateICmpNE(parity_, frame_.i64(0));
   }
 
-  /// Sets the addresses at which the step reads and stores. Returns the addresses of the carries in the next step.
-  std::vector<Value*> set_addresses(const std::vector<Value*>& current) {
+  /// Sets the addresses at which the step reads its slices, and none at which it stores.
+  void set_inputs() {
     frame_.targets.clear();
     for (size_t i = 0; i < view_.x_args.size(); ++i)
       frame_.memory[view_.x_args[i]] = slice(view_.xs[i], view_.x_args[i]);
+  }
+
+  /// Sets the addresses at which the step reads and stores. Returns the addresses of the carries in the next step.
+  std::vector<Value*> set_addresses(const std::vector<Value*>& current) {
+    set_inputs();
     for (size_t i = 0; i < current.size(); ++i) frame_.memory[view_.carry_args[i]] = current[i];
     for (const auto& [value, buffer] : scan_.scratch) add_target(value, alternate(value, buffer));
     std::vector<Value*> next;
@@ -307,12 +306,10 @@ class ScanLoop {
     lines.erase(lines.begin());
     if (!lines.empty()) lines.pop_back();
     Value* lines_of_row = frame_.size(element_count(lines));
-    UnitRange range = unit_range(frame_, *stage);
-    Value* begin = b_.CreateMul(range.first, frame_.i64(stage->lanes));
-    Value* count =
-        b_.CreateSub(frame_.minimum(b_.CreateMul(range.last, frame_.i64(stage->lanes)), frame_.i64(width)), begin);
+    UnitRange columns = column_range(frame_, *stage);
+    Value* count = b_.CreateSub(columns.last, columns.first);
     frame_.loop(b_.CreateMul(first, lines_of_row), b_.CreateMul(last, lines_of_row), 1, [&](Value* line) {
-      Value* start = b_.CreateAdd(b_.CreateMul(line, frame_.i64(parts * width)), begin);
+      Value* start = b_.CreateAdd(b_.CreateMul(line, frame_.i64(parts * width)), columns.first);
       for (int64_t part = 0; part < parts; ++part)
         copy(place, b_.CreateAdd(start, frame_.i64(part * width)), count, type.dtype);
     });
@@ -384,17 +381,10 @@ class ScanLoop {
   }
 
   void emit_barrier() {
-    auto& context = b_.getContext();
-    llvm::Function* function = b_.GetInsertBlock()->getParent();
-    auto* wait = llvm::BasicBlock::Create(context, "wait", function);
-    auto* after = llvm::BasicBlock::Create(context, "after", function);
-    b_.CreateCondBr(b_.CreateICmpSGT(frame_.units, frame_.i64(1)), wait, after);
-    b_.SetInsertPoint(wait);
-    b_.CreateCall(
-        frame_.runtime_function("weft_barrier", llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false)),
-        {frame_.barrier});
-    b_.CreateBr(after);
-    b_.SetInsertPoint(after);
+    if_less(frame_.i64(1), frame_.units, [&] {
+      auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
+      b_.CreateCall(frame_.runtime_function("weft_barrier", type), {frame_.barrier});
+    });
   }
 
   /// The rows of the stage's domain that are ours.

@@ -16,6 +16,7 @@ from weft._command_line.run_script import run
 from weft._command_line.usage import USAGE, wrong
 
 _COMMANDS = ("run", "explain", "survey", "verify", "convert")
+_KNOWN = ", ".join(_COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,9 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case ["survey", *rest]:
             return importlib.import_module("weft.explanation._survey").main(rest)
         case []:
-            wrong("a command is missing: run, explain, survey, verify, convert, --version or --help")
+            wrong(f"a command is missing: {_KNOWN}, --version or --help")
         case [word, *_]:
-            hint = did_you_mean(word, _COMMANDS) or f"; there are {', '.join(_COMMANDS)}, --version and --help"
+            hint = did_you_mean(word, _COMMANDS) or f"; there are {_KNOWN}, --version and --help"
             print(f"weft: there is no command {word!r}{hint}", file=sys.stderr)
             return 2
     return 0
