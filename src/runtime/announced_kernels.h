@@ -207,16 +207,27 @@ struct AnnouncedPairs {
     kTable.outer(args, m0, m1, n0, n1, scratch);
   }
 
-  static constexpr PairKernels kAnnounced{
-      {nullptr, panels<false, 1>, panels<false, 2>, panels<false, 3>, panels<false, 4>},
-      {nullptr, panels<true, 1>, panels<true, 2>, panels<true, 3>, panels<true, 4>},
-      {nullptr, product<false, 1>, product<false, 2>, product<false, 3>, product<false, 4>},
-      {nullptr, product<true, 1>, product<true, 2>, product<true, 3>, product<true, 4>},
-      pack,
-      outer,
-      kTable.outer_block_m,
-      kTable.outer_block_n,
-      kTable.outer_scratch_bytes};
+  static PairKernels make() {
+    PairKernels made = kTable;
+    set<1>(made);
+    set<2>(made);
+    set<3>(made);
+    set<4>(made);
+    made.pack = pack;
+    made.outer = outer;
+    return made;
+  }
+
+  template <size_t kVectors>
+  static void set(PairKernels& made) {
+    static_assert(target::kMaxPanelUnits == 4);
+    made.f32[kVectors] = panels<false, kVectors>;
+    made.bf16[kVectors] = panels<true, kVectors>;
+    made.product_f32[kVectors] = product<false, kVectors>;
+    made.product_bf16[kVectors] = product<true, kVectors>;
+  }
+
+  static inline const PairKernels kAnnounced = make();  // sizes of the table are no constants here
 };
 
 template <const ByteRowsKernels& kTable>
