@@ -91,6 +91,22 @@ std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
   return found;
 }
 
+/// The tensor, or one of its values with these strides: those of a dense tensor whose dims are in another order.
+at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
+  std::vector<int64_t> order;  // of the dims, the outermost in memory first
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) order.push_back(dim);
+  std::ranges::stable_sort(order, std::greater{}, [&](int64_t dim) { return strides[static_cast<size_t>(dim)]; });
+  const auto matters = [&](int64_t dim) { return tensor.size(dim) != 1; };
+  if (tensor.numel() == 0 || std::ranges::all_of(order, [&](int64_t dim) {
+        return !matters(dim) || tensor.stride(dim) == strides[static_cast<size_t>(dim)];
+      }))
+    return tensor;
+  std::vector<int64_t> back(order.size());
+  for (size_t place = 0; place < order.size(); ++place)
+    back[static_cast<size_t>(order[place])] = static_cast<int64_t>(place);
+  return tensor.permute(order).contiguous().permute(back);
+}
+
 }  // namespace
 
 std::vector<at::Tensor> tensors_of(const Stack& stack) {
@@ -337,7 +353,7 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
     results = std::move(*found);
   }
   decomposing_.erase(name);
-  check_types(op, arguments, results);
+  check_first(op, arguments, results);
   // A result that is an argument itself is cloned, since autograd gives each result a history of its own.
   for (IValue& result : results) {
     if (!result.isTensor() || !result.toTensor().defined()) continue;
@@ -350,10 +366,11 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
   return true;
 }
 
-/// Checks that a decomposition gives the shape and type that the operation itself gives. If not, the decomposition is
-/// wrong, or the operation would refuse its arguments. Checks the first result only, since Meta kernels are not always
-/// right about the others.
-void LoweredRun::check_types(const OperatorHandle& op, at::ArrayRef<IValue> arguments, const Stack& results) {
+/// Checks that a decomposition gives the shape and type that the operation itself gives, and gives it the operation's
+/// strides, by which a later view is possible or not. If the type is another, the decomposition is wrong, or the
+/// operation would refuse its arguments. Does so for the first result only, since Meta kernels are not always right
+/// about the others.
+void LoweredRun::check_first(const OperatorHandle& op, at::ArrayRef<IValue> arguments, Stack& results) {
   if (op.operator_name().name.starts_with("prims::")) return;  // whose Meta kernels say less still
   Recording* paused = Recording::suspend();
   recorder::ResultShapes shapes;
@@ -367,10 +384,11 @@ void LoweredRun::check_types(const OperatorHandle& op, at::ArrayRef<IValue> argu
   std::vector<at::Tensor> tensors = tensors_of(results);
   if (tensors.empty() || !tensors[0].defined() || shapes.results.empty() || shapes.results[0].empty()) return;
   const auto& expected = shapes.results[0][0];
-  if (expected.is_defined &&
-      (tensors[0].scalar_type() != expected.dtype || tensors[0].sizes() != at::IntArrayRef(expected.sizes)))
+  if (!expected.is_defined) return;
+  if (tensors[0].scalar_type() != expected.dtype || tensors[0].sizes() != at::IntArrayRef(expected.sizes))
     throw recorder::UnsupportedError(printed_name(op.operator_name()) + ": is made of others as " +
                                      python_name(tensors[0].scalar_type()) + c10::str(tensors[0].sizes()));
+  if (results[0].isTensor()) results[0] = with_strides(tensors[0], expected.strides);
 }
 
 }  // namespace weft::lowering

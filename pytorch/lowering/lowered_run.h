@@ -49,8 +49,7 @@ class LoweredRun : private recorder::Interceptor {
   bool draw(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   void in_place(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   bool decompose(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-  void check_types(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
-                   const torch::jit::Stack& results);
+  void check_first(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments, torch::jit::Stack& results);
 
   void add_inputs();
   void replay();

@@ -24,6 +24,10 @@ MODULES = {
     "Softmax": lambda: nn.Softmax(-1),
     "GLU": lambda: nn.GLU(),
     "MultiheadAttention": lambda: _Attention(nn.MultiheadAttention(6, 2, batch_first=True)),
+    # Views its result in the layout that PyTorch's kernel gives, not in one that a decomposition happens to give.
+    "MultiheadAttention without weights": lambda: _Attention(
+        nn.MultiheadAttention(6, 2, batch_first=True), need_weights=False
+    ),
     "Sequential": lambda: nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.0), nn.Linear(8, 6)),
     "GRUCell": lambda: _Rows(nn.GRUCell(6, 5)),
     "LSTMCell": lambda: _Rows(nn.LSTMCell(6, 5)),
@@ -42,12 +46,13 @@ class _Twice(nn.Module):
 
 
 class _Attention(nn.Module):
-    def __init__(self, inner):
+    def __init__(self, inner, need_weights=True):
         super().__init__()
         self.inner = inner
+        self.need_weights = need_weights
 
     def forward(self, x):
-        return self.inner(x, x, x)
+        return self.inner(x[:, :2], x, x, need_weights=self.need_weights)[: 1 + self.need_weights]
 
 
 class _Rows(nn.Module):
