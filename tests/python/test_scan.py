@@ -154,6 +154,22 @@ class TestTrees:
         w = random(3, 3)
         assert_same(lambda h, _: (torch.tanh(h @ w), h), random(2, 3), None, w, length=6)
 
+    def test_defaults_of_pytorch_change_nothing(self) -> None:
+        """Programs are told types and devices, also of what stands for xs where there are none."""
+        w, h = random(3, 3), random(2, 3)
+        found = []
+        for dtype, device in [(torch.float32, None), (torch.float64, None), (torch.float32, "meta")]:
+            torch.set_default_dtype(dtype)
+            torch.set_default_device(device)
+            try:
+                found.append(weft.scan(lambda h, _: (torch.tanh(h @ w), h), h, length=6)[0])
+                found.append(weft.checkpoint_scan(lambda h, _: (torch.tanh(h @ w), h), h, length=6)[0])
+                found.append(weft.while_loop(lambda h: h.sum() < 1e9, lambda h: torch.tanh(h @ w), h, max_steps=6))
+            finally:
+                torch.set_default_dtype(torch.float32)
+                torch.set_default_device(None)
+        assert all(torch.equal(each, found[0]) for each in found)
+
     def test_numbers_in_the_carry(self) -> None:
         carry, ys = weft.scan(lambda c, x: ((c[0] + 1, c[1] + x.sum()), c[0]), (0, 0.0), torch.ones(5, 2))
         assert carry[0].dtype == torch.int64 and carry[0] == 5 and carry[1] == 10.0

@@ -108,7 +108,7 @@ def _traced(
 
 
 def _like(types: list[Type]) -> list[Tensor]:
-    return [torch.empty(sizes, dtype=dtype) for dtype, sizes, _, _ in types]
+    return [torch.empty(sizes, dtype=dtype, device="cpu") for dtype, sizes, _, _ in types]
 
 
 def _given(argument: Any, tensors: list[Tensor]) -> Any:

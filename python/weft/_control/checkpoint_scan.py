@@ -12,7 +12,7 @@ from torch import Tensor
 
 from weft import _C
 from weft._control.eval_frame import without_dynamo
-from weft._control.scan_call import C, Call, X, Y, run
+from weft._control.scan_call import C, Call, X, Y, only_steps, run
 
 
 def checkpoint_scan(
@@ -62,7 +62,7 @@ class _Call(Call):
         chunked, plain = program
         every = min(self.every or math.isqrt(self.length - 1) + 1, self.length)
         whole = self.length // every * every
-        xs = xs or [torch.empty(self.length, 0)]
+        xs = xs or [only_steps(self.length)]
         parts = [(chunked, 0, whole), (plain, whole, self.length)]
         stacks: list[list[Tensor]] = []
         for text, first, last in reversed(parts) if self.reverse else parts:

@@ -172,7 +172,7 @@ class _Step:
     def noise(self, *length: Any) -> list[Tensor]:
         shapes, drawn = [argument.shape for argument in self.arguments], []
         for noise in self.traced.noise:
-            empty = torch.empty([*length, *noise.shape(shapes)], dtype=noise.dtype)
+            empty = torch.empty([*length, *noise.shape(shapes)], dtype=noise.dtype, device="cpu")
             drawn.append(noise.draw(empty))
         return drawn
 

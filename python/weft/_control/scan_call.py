@@ -154,7 +154,7 @@ class Call:
         return range(self.length - 1, -1, -1) if self.reverse else range(self.length)
 
     def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
-        xs = xs or [torch.empty(self.length, 0)]
+        xs = xs or [only_steps(self.length)]
         return torch.ops.weft.call(program, [*carry, *xs, *others])
 
     def _compose_of(self, traced: Traced) -> Any:
@@ -163,6 +163,11 @@ class Call:
     def _compose(self, step: str, carries: int, xs: int) -> Any:
         """The program, or what else `_results` is to find."""
         return _C.scan_program(step, carries, xs, self.reverse)
+
+
+def only_steps(length: int) -> Tensor:
+    """What programs take for xs where there are none, [length, 0]; whatever PyTorch's defaults are."""
+    return torch.empty(length, 0, dtype=torch.float32, device="cpu")
 
 
 def front_dim(what: str, xs: Any, leaves: list[Tensor | None], dim: int) -> int:

@@ -65,8 +65,8 @@ def scan(
     call = Call.of(what, step, init, xs, length, reverse, dim, body=body)
     carries = [leaf.contiguous() for leaf in call.carry if leaf is not None]
     sources = [leaf for leaf in call.xs if leaf is not None]
-    operands = carries if carries else [torch.zeros(())]  # PyTorch's operator wants one of each
-    stacks = sources if sources else [torch.zeros(call.length, 0)]
+    operands = carries if carries else [torch.zeros((), device="cpu")]  # PyTorch's operator wants one of each
+    stacks = sources if sources else [torch.zeros(call.length, 0, device="cpu")]
     if reverse:
         stacks = [stack.flip(0) for stack in stacks]
 

@@ -17,6 +17,7 @@ from weft._capture.runs import Function
 from weft._capture.traced import Traced
 from weft._control.carries import checked_carry, condition, tensors
 from weft._control.eval_frame import without_dynamo
+from weft._control.scan_call import only_steps
 
 C = TypeVar("C")
 
@@ -121,7 +122,7 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
     if max_steps is None:
         results = _without_gradient(found.program.text, [*given, *found.inputs])
     else:
-        results = torch.ops.weft.call(found.program.text, [*given, torch.empty(max_steps, 0), *found.inputs])
+        results = torch.ops.weft.call(found.program.text, [*given, only_steps(max_steps), *found.inputs])
     following = iter(results)
     return pytree.tree_unflatten([None if leaf is None else next(following) for leaf in leaves], spec)
 

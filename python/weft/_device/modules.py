@@ -36,7 +36,7 @@ def _goes_to(fn: Callable[[Tensor], Tensor]) -> str | None:
     """The kind of device; None if `fn` doesn't say."""
     try:
         with torch.no_grad():
-            return fn(torch.empty(0)).device.type
+            return fn(torch.empty(0, device="cpu")).device.type
     except Exception:
         return None
 
@@ -44,9 +44,7 @@ def _goes_to(fn: Callable[[Tensor], Tensor]) -> str | None:
 def _can_be_exchanged(parameter: nn.Parameter) -> bool:
     """Whether torch.utils.swap_tensors takes it, and leaves it what it is."""
     return (
-        type(parameter) is nn.Parameter
-        and not weakref.getweakrefcount(parameter)
-        and parameter._use_count() <= 1  # type: ignore[attr-defined]
+        type(parameter) is nn.Parameter and not weakref.getweakrefcount(parameter) and parameter._use_count() <= 1  # type: ignore[attr-defined]
     )
 
 
