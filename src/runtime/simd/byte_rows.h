@@ -211,6 +211,16 @@ template <typename T, typename V>
 #endif
 }
 
+/// x * scale, added to `onto`. Said so that no compiler fuses the two here and not there: bits don't depend on the rows
+/// taken at once.
+[[gnu::always_inline]] inline float scaled_onto(float onto, float x, float scale) {
+#if defined(__FMA__)
+  return __builtin_fmaf(x, scale, onto);
+#else
+  return onto + x * scale;
+#endif
+}
+
 /// One block's part of `rows` rows of weights, 1..kRowsAtOnce, by R rows of the left operand of D digits.
 template <typename T, int D, int R>
 [[gnu::always_inline]] inline void byte_block(const LeftDigits* left, int64_t k, const int8_t* w, int64_t ldw,
@@ -252,9 +262,11 @@ template <typename T, int D, int R>
     T out[kRowsAtOnce];
     sum_lanes<T>(whole, out);
     for (int64_t i = 0; i < rows; ++i) {
-      T value = out[i];
-      if constexpr (kIsReal<T>) value *= left[r].scale;
-      c[r * ldc + i] = accumulate ? c[r * ldc + i] + value : value;
+      T& to = c[r * ldc + i];
+      if constexpr (kIsReal<T>)
+        to = accumulate ? scaled_onto(to, out[i], left[r].scale) : out[i] * left[r].scale;
+      else
+        to = accumulate ? to + out[i] : out[i];
     }
   }
 }
