@@ -19,7 +19,7 @@ struct Settings {
   int64_t arena_bytes = int64_t{1} << 30;  ///< WEFT_ARENA_MB=1024: unused memory kept for the next call.
   int64_t executables = 1024;              ///< WEFT_EXECUTABLES=1024: compiled programs kept; those run last stay.
   bool share_all = false;                  ///< WEFT_SHARE_ALL=1: threads share work that is too little to be worth it.
-  std::string pack;                        ///< WEFT_PACK=always|never: weights, however many rows; else where it pays.
+  std::string pack;                        ///< WEFT_PACK=always|never|way (runtime/packs.h); else what pays.
   int64_t window = -1;                     ///< WEFT_WINDOW=3: steps of a window, 0: none; else where it pays.
   bool guard = false;                      ///< WEFT_GUARD=1: every buffer between pages that fault, and checked.
   bool delays = false;                     ///< WEFT_DELAYS=1: for tests, threads wait at random between stages.

@@ -43,9 +43,23 @@ inline constexpr int64_t kRowsWhileStreaming = 4;
 /// Weights are packed if they are multiplied by more rows than this. Packing reads and writes all of them. In return
 /// products on panels are faster: as compared with dot products along transposed rows of k weights, by the sum of a
 /// vector's lanes, whose share is less the longer the rows are; as compared with other weights, by reading memory in
-/// one long run. `bytes`: of k weights. (AVX-512, Zen 5, f32: transposed with k 64, 128, 256, 512, 1024 packing pays
-/// from 7, 12, 25, 45 and 70 rows on; other weights from 4 to 10.)
-constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed) { return transposed ? 2 + bytes / 48 : 4; }
+/// one long run. `bytes`: of k weights. `on_the_way`: products can pack panel by panel, which then come from the cache
+/// (runtime/packs.h). (AVX-512, Zen 5: one row at a time, f32 with k 256, 512, 1024, packing pays from 14, 22 and 50
+/// rows on, bf16 from 8, 15 and 32; on the way, of all rows at once, both types from 13 to 22; other weights from 4
+/// to 10.)
+constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the_way) {
+  if (!transposed) return 4;
+  const int64_t rows = 3 + bytes / 64;
+  return on_the_way && rows > 18 ? 18 : rows;
+}
+
+/// Weights are packed on the way if products go over them no more often than this: packing them a panel at a time takes
+/// less than before all products, as panels stay in the cache, but is done each time. (Zen 5, 64 rows of 600 to 1024:
+/// a cell's step takes 0.77 to 0.93 of the time with a pack before it.)
+inline constexpr int64_t kMostPacksOnTheWay = 2;
+
+/// Packing weights takes about as long as to multiply so many rows by them.
+inline constexpr int64_t kRowsWhilePacking = 16;
 
 /// Products of fewer rows at once are slower a row: weights are read from the cache for each few rows, and the last
 /// rows of a block of the micro-kernel may be few.

@@ -38,6 +38,10 @@ struct Product {
   DType left, dtype;  ///< of the left operand, and of the tile
   DType weights;      ///< bf16: the panels are in pairs; i8: there are no panels
   Value* tile;
+  Value *entry, *plain;     ///< of the pack's buffer (runtime/packs.h), and the weights that are not packed, or null
+  Value* layout = nullptr;  ///< runtime::ProductLayout
+  Value* is_on_the_way = nullptr;  ///< i1; null: the pack has a stage of its own for certain
+  Value* panels = nullptr;         ///< as the kernel takes them, for the panels at hand
 
   /// The micro-kernel's name (codegen.h).
   std::string kernel() const {
@@ -69,9 +73,7 @@ class RowStage {
       int64_t inner = 1;
       for (auto& [value, product] : products_) inner = std::max(inner, product.inner * size_of(product.left));
       int64_t rows = std::max<int64_t>(1, kChunkBytes / inner / stage_.row_block) * stage_.row_block;
-      frame_.loop(first, last, rows, [&](Value* row) {
-        emit_panels(row, frame_.minimum(b_.CreateAdd(row, frame_.i64(rows)), last), range);
-      });
+      emit_chunks(first, last, rows, range);
     } else {
       emit_panels(first, last, range);
     }
@@ -88,11 +90,36 @@ class RowStage {
                     .left = left.dtype,
                     .dtype = frame_.type(op.results[0]).dtype,
                     .weights = panels.weights,
-                    .tile = nullptr};
+                    .tile = nullptr,
+                    .entry = frame_.address(op.operands[1]),
+                    .plain = llvm::ConstantPointerNull::get(b_.getPtrTy())};
     has_bytes_ = has_bytes_ || product.weights == DType::kI8;
     int64_t rows = std::max(stage_.row_block, kFewRows * kBytePanelsTogether);  // a further product may be of bytes
     product.tile = frame_.stack(memory_type(b_, product.dtype), rows * product.groups * product.unroll * stage_.lanes);
+    if (product.weights != DType::kI8) add_weights(product);
     products_.emplace(op.results[0], product);
+  }
+
+  void add_weights(Product& product) {
+    runtime::ProductLayout layout{.k = product.inner,
+                                  .n = frame_.type(product.op->results[0]).shape.back().constant() / product.groups,
+                                  .groups = product.groups,
+                                  .unroll = product.unroll,
+                                  .ld = 0,
+                                  .transposed = 0,
+                                  .c_step = kFewRows * product.groups * product.unroll * stage_.lanes};
+    if (const Op* pack = planning::pack_that_may_be_left_out(frame_.schedule, product.op->operands[1])) {
+      const planning::PackSource from = planning::source_of(frame_.schedule, *pack);
+      const DType dtype = frame_.type(from.root).dtype;
+      product.plain = b_.CreateConstGEP1_64(b_.getInt8Ty(), frame_.address(from.root),
+                                            static_cast<uint64_t>(from.skip * size_of(dtype)));
+      layout.ld = from.ld;
+      layout.transposed = pack->attr_or<bool>("transpose_b", false) ? 1 : 0;
+      product.is_on_the_way =
+          b_.CreateICmpNE(b_.CreateAnd(b_.CreatePtrToInt(product.entry, b_.getInt64Ty()), 1), frame_.i64(0));
+      packs_ = packs_ ? b_.CreateOr(packs_, product.is_on_the_way) : product.is_on_the_way;
+    }
+    product.layout = frame_.constants(fields(layout));
   }
 
   // ---- rows without a product
@@ -158,16 +185,35 @@ class RowStage {
 
   // ---- products
 
-  /// Loops over the panels, and for each panel over the blocks of rows. With few rows it takes several panels at once,
-  /// so that their chains of additions overlap.
+  /// The rows in chunks, so that the left operands of a chunk stay in L2 while its products go over all panels. Where
+  /// panels are packed on the way, all rows at once.
+  void emit_chunks(Value* first, Value* last, int64_t rows, const UnitRange& range) {
+    Value* end = last;
+    Value* chunks = b_.CreateSDiv(b_.CreateAdd(b_.CreateSub(last, first), frame_.i64(rows - 1)), frame_.i64(rows));
+    if (packs_) chunks = b_.CreateSelect(packs_, frame_.minimum(chunks, frame_.i64(1)), chunks);
+    frame_.loop(frame_.i64(0), chunks, 1, [&](Value* chunk) {
+      Value* row = b_.CreateAdd(first, b_.CreateMul(chunk, frame_.i64(rows)));
+      Value* until = frame_.minimum(b_.CreateAdd(row, frame_.i64(rows)), end);
+      emit_panels(row, packs_ ? b_.CreateSelect(packs_, end, until) : until, range);
+    });
+  }
+
+  /// How many panels are taken at once. With few rows several, so that their chains of additions overlap; on the way
+  /// one is packed at a time.
+  Value* panels_together(Value* first, Value* last) {
+    Value* few = b_.CreateICmpSLT(b_.CreateSub(last, first), frame_.i64(kFewRows));
+    Value* together =
+        has_bytes_ ? frame_.i64(kBytePanelsTogether) : b_.CreateSelect(few, frame_.i64(kPanelsTogether), frame_.i64(1));
+    return packs_ ? b_.CreateSelect(packs_, frame_.i64(1), together) : together;
+  }
+
+  /// Loops over the panels, and for each panel over the blocks of rows.
   void emit_panels(Value* first, Value* last, const UnitRange& range) {
     Value* unroll = frame_.i64(stage_.unroll);
     Value* first_panel = b_.CreateUDiv(range.first, unroll);
     Value* last_panel = b_.CreateUDiv(b_.CreateAdd(range.last, frame_.i64(stage_.unroll - 1)), unroll);
     const int64_t row_block = has_bytes_ ? kFewRows : stage_.row_block;
-    Value* few = b_.CreateICmpSLT(b_.CreateSub(last, first), frame_.i64(kFewRows));
-    Value* together =
-        has_bytes_ ? frame_.i64(kBytePanelsTogether) : b_.CreateSelect(few, frame_.i64(kPanelsTogether), frame_.i64(1));
+    Value* together = panels_together(first, last);
     Value* groups = b_.CreateUDiv(
         b_.CreateAdd(b_.CreateSub(last_panel, first_panel), b_.CreateSub(together, frame_.i64(1))), together);
     frame_.loop(frame_.i64(0), groups, 1, [&](Value* turn) {
@@ -176,6 +222,7 @@ class RowStage {
         group = b_.CreateSelect(frame_.backwards, b_.CreateSub(b_.CreateSub(groups, frame_.i64(1)), turn), turn);
       Value* panel = b_.CreateAdd(first_panel, b_.CreateMul(group, together));
       Value* panels = frame_.minimum(b_.CreateSub(last_panel, panel), together);
+      for (auto& [value, product] : products_) find_panels(product, panel, panels);
       frame_.loop(first, last, row_block, [&](Value* row) {
         Value* rows = frame_.minimum(b_.CreateSub(last, row), frame_.i64(row_block));
         for (auto& [value, product] : products_) call_kernel(product, panel, panels, row, rows);
@@ -189,6 +236,17 @@ class RowStage {
     });
   }
 
+  /// Packs the panels at hand if that is done on the way.
+  void find_panels(Product& product, Value* panel, Value* count) {
+    product.panels = product.entry;
+    if (!product.is_on_the_way) return;
+    llvm::Type *pointer = b_.getPtrTy(), *integer = b_.getInt64Ty();
+    auto* type = llvm::FunctionType::get(pointer, {pointer, pointer, integer, integer, pointer}, false);
+    const std::string name = fmt::format("weft_on_the_way_{}", name_of(product.weights));
+    product.panels = b_.CreateCall(frame_.runtime_function(name, type),
+                                   {product.entry, product.plain, panel, count, product.layout});
+  }
+
   void call_kernel(const Product& product, Value* panel, Value* count, Value* row, Value* rows) {
     const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
     planning::View left = planning::resolve(frame_.schedule, product.op->operands[0], shape);
@@ -197,7 +255,6 @@ class RowStage {
     const ir::Shape& root = frame_.type(left.root).shape;
     Value* lda = root.size() > 1 ? frame_.size(root.back()) : frame_.i64(0);
     int64_t width = product.groups * product.unroll * stage_.lanes;
-    Value* panels = frame_.address(product.op->operands[1]);
     llvm::Type* pointer = b_.getPtrTy();
     llvm::Type* integer = b_.getInt64Ty();
     if (product.weights == DType::kI8) {
@@ -205,34 +262,17 @@ class RowStage {
           b_.getVoidTy(),
           {integer, integer, pointer, integer, pointer, integer, integer, integer, integer, integer, pointer, integer},
           false);
-      b_.CreateCall(frame_.runtime_function(product.kernel(), rows_type),
-                    {rows, frame_.i64(product.inner), a, lda, panels, frame_.i64(stage_.domain.back().constant()),
-                     frame_.i64(product.groups), frame_.i64(product.unroll * stage_.lanes), panel, count, product.tile,
-                     frame_.i64(kFewRows * width)});
+      b_.CreateCall(
+          frame_.runtime_function(product.kernel(), rows_type),
+          {rows, frame_.i64(product.inner), a, lda, product.panels, frame_.i64(stage_.domain.back().constant()),
+           frame_.i64(product.groups), frame_.i64(product.unroll * stage_.lanes), panel, count, product.tile,
+           frame_.i64(kFewRows * width)});
       return;
-    }
-    Value* weights = llvm::ConstantPointerNull::get(b_.getPtrTy());
-    runtime::ProductLayout layout{
-        .k = product.inner,
-        .n = frame_.schedule.program->type(product.op->results[0]).shape.back().constant() / product.groups,
-        .groups = product.groups,
-        .unroll = product.unroll,
-        .ld = 0,
-        .transposed = 0,
-        .c_step = kFewRows * width};
-    if (const Op* pack = planning::pack_that_may_be_left_out(frame_.schedule, product.op->operands[1])) {
-      const planning::PackSource from = planning::source_of(frame_.schedule, *pack);
-      const DType dtype = frame_.type(from.root).dtype;
-      weights = b_.CreateConstGEP1_64(b_.getInt8Ty(), frame_.address(from.root),
-                                      static_cast<uint64_t>(from.skip * size_of(dtype)));
-      layout.ld = from.ld;
-      layout.transposed = pack->attr_or<bool>("transpose_b", false) ? 1 : 0;
     }
     auto* type = llvm::FunctionType::get(
         b_.getVoidTy(), {integer, pointer, integer, pointer, pointer, integer, integer, pointer, pointer}, false);
-    auto callee = frame_.runtime_function(product.kernel(), type);
-    b_.CreateCall(callee,
-                  {rows, a, lda, panels, weights, panel, count, product.tile, frame_.constants(fields(layout))});
+    b_.CreateCall(frame_.runtime_function(product.kernel(), type),
+                  {rows, a, lda, product.panels, product.plain, panel, count, product.tile, product.layout});
   }
 
   static std::vector<uint64_t> fields(const runtime::ProductLayout& layout) {
@@ -303,6 +343,7 @@ class RowStage {
   Elements elements_;
   std::map<ValueId, Product> products_;
   bool has_bytes_ = false;  ///< weights of 8 bits
+  Value* packs_ = nullptr;  ///< i1: whether panels of a product are packed on the way; null: of none
   Value* tile_row_ = nullptr;
   Value* tile_unit_ = nullptr;
   std::map<const Op*, Value*> sums_;

@@ -64,11 +64,15 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
   llvm::orc::SymbolMap symbols;
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const runtime::DTypeKernels& kernels = runtime::kernels(runtime::active_isa(), dtype);
+    define(symbols, jit, fmt::format("weft_on_the_way_{}", name_of(dtype)),
+           reinterpret_cast<void*>(kernels.on_the_way));
     for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
       define(symbols, jit, fmt::format("weft_product_{}_{}", name_of(dtype), vectors),
              reinterpret_cast<void*>(kernels.product[vectors]));
   }
   const runtime::PairKernels& pairs = runtime::pair_kernels(runtime::active_isa());
+  define(symbols, jit, fmt::format("weft_on_the_way_{}", name_of(DType::kBF16)),
+         reinterpret_cast<void*>(pairs.on_the_way));
   for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors) {
     define(symbols, jit, fmt::format("weft_product_f32_pairs_{}", vectors),
            reinterpret_cast<void*>(pairs.product_f32[vectors]));

@@ -43,7 +43,7 @@ class UseCounter {
   void visit(const Block& block) {
     for (const Op& op : block.ops) {
       if (op.code == OpCode::kPack)
-        packs_[op.results[0]] = {regions_.size(), {!rewritten_.contains(memory_of(schedule_, op.operands[0])), {}}};
+        packs_[op.results[0]] = {regions_.size(), {!rewritten_.contains(memory_of(schedule_, op.operands[0])), {}, {}}};
       for (size_t i = 0; i < op.operands.size(); ++i) read(op, i);
       visit_regions(op);
     }
@@ -79,15 +79,17 @@ class UseCounter {
     const bool is_product = op.code == OpCode::kMatmulPacked && operand == 1;
     if (!is_product || !in_stages || schedule_.rules.of(op) != Lowering::kFused) return keep(op.operands[operand]);
     ir::Type type = program_.type(op.results[0]);
-    Dim rows(1);
+    Dim rows(1), times(1);
     for (size_t i = regions_.size(); i-- > pack.depth;) {
       const Region& region = regions_[i];
+      times = bounded_product(times, region.steps);
       if (region.ragged && has_rows(type, *region.ragged))
         type = ir::stacked(type, Dim(1), *region.ragged);  // its rows are those of all steps
       else
         rows = bounded_product(rows, region.steps);
     }
     type.shape.pop_back();
+    pack.uses.times.push_back(times);
     pack.uses.rows.push_back(bounded_product(rows, bounded_count(type.shape)));
   }
 

@@ -15,7 +15,8 @@ struct PackUses {
   /// would have, since nothing is written over them (as over a donated input) before the last product. A read of the
   /// panels is then a read of the weights too.
   bool may_be_left_out = true;
-  std::vector<ir::Dim> rows;  ///< that are multiplied by the panels each time that they are made: a sum of terms
+  std::vector<ir::Dim> rows;   ///< that are multiplied by the panels each time that they are made: a sum of terms
+  std::vector<ir::Dim> times;  ///< how often products go over the panels meanwhile: a sum of terms
 };
 
 /// Of each pack, by its result. Needs the definitions of the schedule.

@@ -304,6 +304,13 @@ class Planner {
     plan.rows = schedule_.expression(element_count(domain));
     plan.column_shares = column_shares(stage);
     plan.row_block = stage.row_block;
+    add_packs(stage, plan);
+  }
+
+  void add_packs(const Stage& stage, runtime::StagePlan& plan) const {
+    for (const Op* op : stage.ops)
+      for (ValueId operand : op->operands)
+        if (pack_that_may_be_left_out(schedule_, operand)) plan.packs.push_back(buffer_of(operand));
   }
 
   void describe_control(const Op& op, runtime::StagePlan& plan) {
@@ -363,6 +370,7 @@ class Planner {
       if (splits_columns(stage))
         plan.column_shares = std::min(plan.column_shares == 1 ? INT64_MAX : plan.column_shares, column_shares(stage));
       plan.row_block = std::max(plan.row_block, stage.row_block);
+      add_packs(stage, plan);
     }
     describe_step(scan, plan);
     describe_windows(op, plan);

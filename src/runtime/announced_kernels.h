@@ -86,6 +86,22 @@ inline void announce_product(int64_t vectors, int64_t a_size, int64_t weight_siz
     Rectangle{static_cast<char*>(c) + p * layout.c_step * c_size, rows, width / c_size, width / c_size, c_size}.write();
 }
 
+/// As announce_product; nothing is written where the panels are packed already.
+inline void announce_on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
+                                const ProductLayout& layout, int64_t size, int64_t steps) {
+  if (reinterpret_cast<uintptr_t>(entry) % 2 == 0) return;
+  const int64_t panel = layout.groups * layout.unroll * target::kUnit * steps;
+  const PackArgs args{.source = weights,
+                      .destination = const_cast<char*>(static_cast<const char*>(entry)) - 1 - first * panel,
+                      .k = layout.k,
+                      .n = layout.n,
+                      .groups = layout.groups,
+                      .unroll = layout.unroll,
+                      .ld = layout.ld,
+                      .transposed = layout.transposed != 0};
+  announce_pack(args, size, steps, first, first + count);
+}
+
 inline void announce_outer(const OuterArgs& args, int64_t size, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
   Rectangle::part(args.a, args.lda, size, 0, args.rows, m0, m1 - m0).read();
   Rectangle::part(args.b, args.ldb, size, 0, args.rows, n0, n1 - n0).read();
@@ -123,6 +139,12 @@ struct AnnouncedKernels {
     kTable.pack(args, first, last);
   }
 
+  static const void* on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
+                                const ProductLayout* layout) {
+    announce_on_the_way(entry, weights, first, count, *layout, kSize, layout->k);
+    return kTable.on_the_way(entry, weights, first, count, layout);
+  }
+
   static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
     announce_outer(args, kSize, m0, m1, n0, n1);
     kTable.outer(args, m0, m1, n0, n1, scratch);
@@ -156,6 +178,7 @@ struct AnnouncedKernels {
     const ProductKernel products[] = {nullptr, product<1>, product<2>, product<3>, product<4>};
     std::ranges::copy(products, all.product);
     all.pack = pack;
+    all.on_the_way = on_the_way;
     all.outer = outer;
     all.column_sum = column_sum;
     all.gemm = gemm;
@@ -202,6 +225,12 @@ struct AnnouncedPairs {
     kTable.pack(args, first, last);
   }
 
+  static const void* on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
+                                const ProductLayout* layout) {
+    announce_on_the_way(entry, weights, first, count, *layout, 2, (layout->k + 1) / 2);
+    return kTable.on_the_way(entry, weights, first, count, layout);
+  }
+
   static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
     announce_outer(args, 2, m0, m1, n0, n1);
     kTable.outer(args, m0, m1, n0, n1, scratch);
@@ -214,6 +243,7 @@ struct AnnouncedPairs {
     set<3>(made);
     set<4>(made);
     made.pack = pack;
+    made.on_the_way = on_the_way;
     made.outer = outer;
     return made;
   }

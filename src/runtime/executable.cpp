@@ -11,6 +11,7 @@
 #include "base/target.h"
 #include "runtime/arena.h"
 #include "runtime/guarded_memory.h"
+#include "runtime/packs.h"
 
 namespace weft::runtime {
 namespace {
@@ -77,8 +78,10 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKe
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.values));
   fresh->stages = stage_sizes(plan_, key.values, key.threads);
   fresh->left_out = left_out_packs(plan_, key.values);
+  fresh->on_the_way = packs_on_the_way(plan_, key.values);
   fresh->others = window_buffers(plan_, fresh->stages, key.values);
   for (int64_t buffer : fresh->left_out) fresh->others.push_back({buffer, 0});
+  for (auto [buffer, bytes] : fresh->on_the_way) fresh->others.push_back({buffer, bytes * key.threads});
   fresh->arena = arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages), fresh->others);
   fresh->key = std::move(key);
   return fresh;
@@ -112,8 +115,11 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   std::optional<GuardedBuffers> guarded;
   if (settings().guard) guarded.emplace(plan_, values, sharers(layout->stages), layout->others).place(buffers);
   for (int64_t buffer : layout->left_out) buffers[static_cast<size_t>(buffer)] = nullptr;
+  for (auto [buffer, bytes] : layout->on_the_way)
+    buffers[static_cast<size_t>(buffer)] = on_the_way(buffers[static_cast<size_t>(buffer)]);
   CallCount calls;
-  Run run(plan_, code_, layout->stages, values, layout->dims.data(), calls.others == 0, settings().share_all);
+  Run run(plan_, code_, layout->stages, values, layout->on_the_way, layout->dims.data(), calls.others == 0,
+          settings().share_all);
   run.run(chosen, buffers);
   if (guarded) guarded->check();
 }

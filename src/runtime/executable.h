@@ -40,8 +40,9 @@ class NativeProgram {
     std::vector<int64_t> dims;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
-    std::vector<int64_t> left_out;    ///< buffers without memory: left_out_packs
-    std::vector<BufferBytes> others;  ///< as ArenaPlanner::lay_out takes them
+    std::vector<int64_t> left_out;        ///< buffers without memory: left_out_packs
+    std::vector<BufferBytes> on_the_way;  ///< packs_on_the_way
+    std::vector<BufferBytes> others;      ///< as ArenaPlanner::lay_out takes them
   };
   std::shared_ptr<const Layout> layout(LayoutKey key) const;
   /// Null if none is kept. Under the lock of this program.

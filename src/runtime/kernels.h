@@ -59,6 +59,11 @@ struct ProductLayout {
 using ProductKernel = void (*)(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights,
                                int64_t first, int64_t count, void* c, const ProductLayout* layout);
 
+/// What a ProductKernel takes as `panels` for the panels first..first+count-1, given the entry of the pack's buffer
+/// (packs.h). If that is the odd address of memory for `count` panels, packs them there.
+using PanelsOnTheWay = const void* (*)(const void* entry, const void* weights, int64_t first, int64_t count,
+                                       const ProductLayout* layout);
+
 /// c [M, N] = sum over rows r of a[r][m] * b[r][n] for the rectangle m0..m1-1, n0..n1-1: the op `outer` with leading
 /// dims flattened. Sums over blocks of rows of a fixed size, then over the blocks in order, so the bits don't depend on
 /// how c is cut into rectangles. Fastest if their bounds are multiples of outer_block_m and outer_block_n. `scratch`
@@ -94,6 +99,7 @@ struct DTypeKernels {
   ProductKernel product[target::kMaxPanelUnits + 1];
   int64_t tile_rows[target::kMaxPanelUnits + 1];  ///< the rows of each kernel's tile: callers block their rows by it
   PackKernel pack;
+  PanelsOnTheWay on_the_way;
   OuterKernel outer;
   ColumnSumKernel column_sum;
   GemmKernel gemm;
@@ -124,6 +130,7 @@ struct PairKernels {
                     1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
   ProductKernel product_f32[target::kMaxPanelUnits + 1], product_bf16[target::kMaxPanelUnits + 1];
   PackKernel pack;  ///< the panels, of bf16 weights
+  PanelsOnTheWay on_the_way;
   /// Of bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
   OuterKernel outer;
   int64_t outer_block_m, outer_block_n, outer_scratch_bytes;

@@ -151,6 +151,7 @@ struct StagePlan {
     }
   };
   std::vector<Window> windows;
+  std::vector<int64_t> packs;  ///< of kRows and kScan: the packs that may be left out whose panels it multiplies by
   /// For a scan or loop of no steps: its results, each a copy of the initial carry.
   struct CarryCopy {
     int64_t from = 0, to = 0;
@@ -180,6 +181,7 @@ struct StagePlan {
                       Field{"step", &Self::step},
                       Field{"reverse", &Self::reverse},
                       Field{"windows", &Self::windows},
+                      Field{"packs", &Self::packs},
                       Field{"carry_copies", &Self::carry_copies},
                       Field{"control", &Self::control},
                       Field{"work", &Self::work}};

@@ -10,6 +10,7 @@
 #include "base/target.h"
 #include "runtime/cores.h"
 #include "runtime/delay.h"
+#include "runtime/packs.h"
 #include "runtime/share.h"
 #include "runtime/window.h"
 
@@ -43,9 +44,10 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
 
 /// How many threads should share a scan's columns: all of them if the cost model finds a step faster so than by rows,
 /// else 1. (By rows, threads split the rows; if rows depend on each other, one thread does all.)
-int64_t sharers_of(const StagePlan& scan, int64_t rows, const std::vector<int64_t>& symbols, int64_t threads) {
+int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::vector<int64_t>& symbols,
+                   int64_t threads) {
   if (threads < 2 || scan.column_shares < threads) return 1;
-  const auto all = static_cast<double>(scan.splits_rows ? rows : 1), count = static_cast<double>(threads);
+  const auto all = static_cast<double>(scan.splits_rows ? sizes.rows : 1), count = static_cast<double>(threads);
   if (all == 0) return 1;
   if (settings().share_all) return all < count * kRowsToForce ? threads : 1;
   const double mine = scan.splits_rows ? std::ceil(all / count) : 1;
@@ -58,43 +60,33 @@ int64_t sharers_of(const StagePlan& scan, int64_t rows, const std::vector<int64_
     return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, double{target::kRowsWhileStreaming});
   };
   const int64_t weights = scan.step.weight_bytes;
-  const double by_rows = product * rows_worth(mine, weights) + (split + replicated) * mine / all;
-  const double by_columns = (product * rows_worth(all, weights / threads) + split) / count + replicated +
+  // By rows each thread packs all weights.
+  const double packing = sizes.packs ? double{target::kRowsWhilePacking} : 0;
+  const double by_rows = product * (rows_worth(mine, weights) + packing) + (split + replicated) * mine / all;
+  const double by_columns = (product * (rows_worth(all, weights / threads) + packing) + split) / count + replicated +
                             double{target::kBarrierWork} * static_cast<double>(scan.step.barriers);
   return by_columns < by_rows ? threads : 1;
 }
 
 void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std::vector<int64_t>& symbols,
-               int64_t threads, std::vector<StageSizes>& all) {
+               const std::vector<BufferBytes>& on_the_way, int64_t threads, std::vector<StageSizes>& all) {
+  auto is_packed_here = [&](int64_t pack) {
+    return std::ranges::find(on_the_way, pack, &BufferBytes::buffer) != on_the_way.end();
+  };
   for (const StagePlan& stage : stages) {
     StageSizes& sizes = all[static_cast<size_t>(stage.index)];
     sizes.rows = stage.rows.evaluate(symbols);
     sizes.length = stage.length.evaluate(symbols);
     sizes.packed = stage.packed.evaluate(symbols);
     sizes.work = estimate(stage.work, symbols);
+    sizes.packs = std::ranges::any_of(stage.packs, is_packed_here);
     if (stage.kind == StagePlan::Kind::kScan) {
-      sizes.sharers = sharers_of(stage, sizes.rows, symbols, threads);
+      sizes.sharers = sharers_of(stage, sizes, symbols, threads);
       sizes.window = window_steps(plan, stage, all, symbols, threads);
       for (const auto& window : stage.windows) all[static_cast<size_t>(window.stage)].is_windowed = sizes.window > 0;
     }
     if (!stage.control.regions.empty()) set_control_sizes(plan, stage.control, symbols, sizes);
-    for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, threads, all);
-  }
-}
-
-bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
-  const std::string& wanted = settings().pack;
-  if (!pack.may_be_left_out || wanted == "always") return false;
-  const int64_t bytes = pack.k * size_of(pack.dtype);
-  return wanted == "never" || estimate(pack.rows, symbols) <= target::rows_worth_packing(bytes, pack.transposed);
-}
-
-void add_left_out(const std::vector<StagePlan>& stages, const std::vector<int64_t>& symbols,
-                  std::vector<int64_t>& left_out) {
-  for (const StagePlan& stage : stages) {
-    if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && is_left_out(*pack, symbols))
-      left_out.push_back(pack->destination);
-    for (const auto& region : stage.control.regions) add_left_out(region, symbols, left_out);
+    for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, on_the_way, threads, all);
   }
 }
 
@@ -110,15 +102,9 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
 
 }  // namespace
 
-std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>& symbols) {
-  std::vector<int64_t> left_out;
-  add_left_out(plan.stages, symbols, left_out);
-  return left_out;
-}
-
 std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads) {
   std::vector<StageSizes> sizes(static_cast<size_t>(plan.stage_count));
-  set_sizes(plan, plan.stages, symbols, threads, sizes);
+  set_sizes(plan, plan.stages, symbols, packs_on_the_way(plan, symbols), threads, sizes);
   return sizes;
 }
 
@@ -134,13 +120,19 @@ void Run::run(Team& team, std::vector<void*>& buffers) {
 }
 
 bool Run::run_region(Stages stages, Team& team, void** buffers) {
-  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size()) ||
+  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size()) || !on_the_way_.empty() ||
                             std::ranges::any_of(sizes_, [](const StageSizes& sizes) { return sizes.window > 0; });
   // All memory of the members is allocated here, since an exception in a region would end the process.
   const int64_t most = team.size();
   const size_t count = plan_.buffers.size();
   std::vector<void*> own;
-  for (int64_t i = 1; sets_buffers && i < most; ++i) own.insert(own.end(), buffers, buffers + count);
+  for (int64_t i = 1; sets_buffers && i < most; ++i) {
+    own.insert(own.end(), buffers, buffers + count);
+    for (auto [pack, bytes] : on_the_way_) {
+      void*& entry = own[own.size() - count + static_cast<size_t>(pack)];
+      entry = static_cast<char*>(entry) + i * bytes;
+    }
+  }
   SpinBarrier barrier;
   team.run([&](int64_t thread, int64_t threads) {
     if (threads == 1) {
@@ -187,8 +179,9 @@ bool Run::run_stages(Stages stages, Member& member) {
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {
   if (settings().delays) delay();
-  // A pack that is left out; all members know, and none waits for the others.
-  if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && !member.buffers[pack->destination]) return true;
+  // A pack without a stage of its own; all members know, and none waits for the others.
+  if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && !packs_before(member.buffers[pack->destination]))
+    return true;
   if (sizes_of(stage).is_windowed) return true;
   switch (stage.kind) {
     case StagePlan::Kind::kRows:
@@ -286,7 +279,9 @@ void Run::run_rows(const StagePlan& stage, const Member& member) {
     if (rows > 0) run(0, rows, 0, 1);
     return;
   }
-  if (rows < member.threads * stage.row_block && stage.column_shares > 1) {
+  // Weights are packed by each thread for itself: those of its columns.
+  const bool packs = sizes_of(stage).packs && stage.column_shares >= member.threads;
+  if (packs || (rows < member.threads * stage.row_block && stage.column_shares > 1)) {
     int64_t units = std::min(member.threads, stage.column_shares);
     if (member.thread < units) run(0, rows, member.thread, units);
     return;

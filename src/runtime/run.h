@@ -10,6 +10,7 @@
 
 #include "runtime/plan.h"
 #include "runtime/team.h"
+#include "runtime/window.h"
 
 namespace weft::runtime {
 
@@ -21,13 +22,10 @@ struct StageSizes {
   int64_t work = 0;          ///< as StagePlan::work
   int64_t window = 0;        ///< of a scan: window_steps
   bool is_windowed = false;  ///< the stage runs within a scan, which has windows
+  bool packs = false;        ///< it packs weights of its products on the way (packs.h)
   /// For a loop: the bytes of one step of each slice, then of one instance of each carry's `work`.
   std::vector<int64_t> bytes;
 };
-
-/// The destinations of the packs that runs with these values leave out, since their panels would be multiplied by few
-/// rows only (target::rows_worth_packing). Depends on sizes alone: the bits are the same on any number of threads.
-std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>& symbols);
 
 /// The sizes of all stages, by StagePlan::index, for a team of so many threads.
 std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads);
@@ -36,10 +34,19 @@ std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>
 class Run {
  public:
   /// `alone`: no other call is under way, so members may wait for each other inside stages. `share_all`: members
-  /// share loops of little work too.
+  /// share loops of little work too. `on_the_way`: packs_on_the_way, whose buffers have memory for each member of the
+  /// team.
   Run(const Plan& plan, const StageCode& code, const std::vector<StageSizes>& sizes,
-      const std::vector<int64_t>& symbols, const int64_t* dims, bool alone, bool share_all)
-      : plan_(plan), code_(code), sizes_(sizes), symbols_(symbols), dims_(dims), alone_(alone), share_all_(share_all) {}
+      const std::vector<int64_t>& symbols, const std::vector<BufferBytes>& on_the_way, const int64_t* dims, bool alone,
+      bool share_all)
+      : plan_(plan),
+        code_(code),
+        sizes_(sizes),
+        symbols_(symbols),
+        on_the_way_(on_the_way),
+        dims_(dims),
+        alone_(alone),
+        share_all_(share_all) {}
 
   /// Runs all stages in one parallel region of the team. If some must run `outside`, there are several regions, and
   /// these stages run between them. `buffers` has an entry for each buffer of the plan; loops set those of their steps.
@@ -90,6 +97,7 @@ class Run {
   const StageCode& code_;
   const std::vector<StageSizes>& sizes_;
   const std::vector<int64_t>& symbols_;
+  const std::vector<BufferBytes>& on_the_way_;
   const int64_t* dims_;
   bool alone_, share_all_;
   std::mutex mutex_;

@@ -27,6 +27,7 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   for (const StagePlan::Window& window : scan.windows) {
     for (int64_t buffer : window.buffers) bytes += step_bytes(plan, buffer, symbols, own.length) / members;
     weights += window.weight_bytes;
+    if (sizes[static_cast<size_t>(window.stage)].packs) return 0;  // they would pack for each window
   }
   const int64_t cache = private_cache_bytes();
   if (bytes == 0 || bytes > cache || bytes * own.length <= cache / 2) return 0;

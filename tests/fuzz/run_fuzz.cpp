@@ -2,6 +2,7 @@
 // gives. Up to kSeedBytes bytes are the seed of a random valid program, more are program text.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -155,6 +156,7 @@ void run(const weft::ir::Program& program, const weft::ir::Bindings& bindings, N
   }
   Outcome want = outcome_of(text, "the interpreter", [&] { return weft::interpreter::evaluate(program, inputs); });
   weft::mutable_settings().share_all = numbers.below(2) != 0;
+  weft::mutable_settings().pack = std::array{"", "always", "never", "way"}[static_cast<size_t>(numbers.below(4))];
   auto& team = weft::runtime::own_team(1 + numbers.below(3));
   Outcome got = outcome_of(text, "the engine", [&] { return weft::testing::run_native(text, inputs, bindings, team); });
   if (want.error.empty() && !got.error.empty())

@@ -62,8 +62,8 @@ void compare(const ir::Program& program, uint64_t seed, double tolerance,
       if (share_all && (&bindings - sizes.data() + static_cast<int64_t>(seed)) % 4 != 0) continue;
       std::vector<Array> found;
       mutable_settings().share_all = share_all;
-      mutable_settings().pack = std::array{"", "always", "never"}[seed % 3];
-      mutable_settings().window = static_cast<int64_t>(seed / 3 % 4) - 1;
+      mutable_settings().pack = std::array{"", "always", "never", "way"}[seed % 4];
+      mutable_settings().window = static_cast<int64_t>(seed / 4 % 4) - 1;
       EXPECT_NO_THROW(found =
                           testing::run_native(ir::print(program), inputs, bindings,
                                               runtime::own_team(share_all ? 2 + static_cast<int64_t>(seed % 2) : 0)))

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -16,8 +17,10 @@
 #include "lowered.h"
 #include "native_run.h"
 #include "random_program.h"
+#include "runtime/guarded_memory.h"
 #include "runtime/isa_tables.h"
 #include "runtime/kernels.h"
+#include "runtime/packs.h"
 #include "runtime/run.h"
 
 namespace weft {
@@ -33,13 +36,21 @@ struct Case {
   bool without_product = false;  ///< the kernels of a CPU of that set without bf16 products
 
   DType sums() const { return weights == DType::kF64 ? DType::kF64 : DType::kF32; }
+  const runtime::PairKernels& pairs() const {
+#if defined(__x86_64__)
+    if (without_product) return runtime::kAvx512Pairs;
+#endif
+    return runtime::pair_kernels(isa);
+  }
   ProductKernel kernel(int64_t vectors) const {
     if (weights != DType::kBF16) return runtime::kernels(isa, weights).product[vectors];
-    const runtime::PairKernels* table = &runtime::pair_kernels(isa);
-#if defined(__x86_64__)
-    if (without_product) table = &runtime::kAvx512Pairs;
-#endif
-    return (left == DType::kBF16 ? table->product_bf16 : table->product_f32)[vectors];
+    return (left == DType::kBF16 ? pairs().product_bf16 : pairs().product_f32)[vectors];
+  }
+  runtime::PackKernel pack() const {
+    return weights == DType::kBF16 ? pairs().pack : runtime::kernels(isa, weights).pack;
+  }
+  runtime::PanelsOnTheWay on_the_way() const {
+    return weights == DType::kBF16 ? pairs().on_the_way : runtime::kernels(isa, weights).on_the_way;
   }
 };
 
@@ -156,6 +167,49 @@ TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
     }
 }
 
+/// A layout, its panels, and what memory a test of it needs.
+struct Sizes {
+  ProductLayout layout;
+  int64_t panels, panel_bytes, weights;  ///< weights: elements, with those between rows
+
+  Sizes(const Case& test, int64_t k, int64_t n, int64_t groups, int64_t unroll, bool transposed, int64_t gap) {
+    const int64_t lanes = target::lanes(test.sums()), steps = test.weights == DType::kBF16 ? (k + 1) / 2 : k;
+    const int64_t ld = (transposed ? k : groups * n) + gap;
+    layout = {k, n, groups, unroll, ld, transposed ? 1 : 0, 9 * groups * unroll * lanes};
+    panels = (n + unroll * lanes - 1) / (unroll * lanes);
+    panel_bytes = steps * groups * unroll * target::kUnit;
+    weights = (transposed ? groups * n : k) * ld;
+  }
+};
+
+TEST_P(UnpackedTest, PanelsPackedOnTheWayGiveTheBitsOfPanelsPackedBefore) {
+  std::normal_distribution<double> normal;
+  const Case& test = GetParam();
+  for (int trial = 0; trial < 200; ++trial) {
+    const int64_t groups = between(1, 4), unroll = groups == 1 ? between(1, 4) : 1, rows = between(0, 9);
+    const Sizes sizes(test, trial % 4 == 0 ? between(1, 5) : between(1, 300), between(1, 90), groups, unroll,
+                      between(0, 1) != 0, between(0, 5));
+    const ProductLayout& p = sizes.layout;
+    Numbers a(test.left, std::max<int64_t>(1, rows) * p.k), weights(test.weights, sizes.weights);
+    for (int64_t i = 0; i < rows * p.k; ++i) a.set(i, normal(random_));
+    for (int64_t i = 0; i < sizes.weights; ++i) weights.set(i, normal(random_));
+    const runtime::GuardedMemory all(sizes.panels * sizes.panel_bytes, runtime::GuardedMemory::Side::kEnd, 64);
+    test.pack()({weights.at(0), all.data(), p.k, p.n, groups, unroll, p.ld, p.transposed != 0}, 0, sizes.panels);
+    const int64_t first = between(0, sizes.panels - 1), count = between(1, sizes.panels - first);
+    ASSERT_EQ(test.on_the_way()(all.data(), weights.at(0), first, count, &p), all.data());
+    ASSERT_EQ(test.on_the_way()(nullptr, weights.at(0), first, count, &p), nullptr);
+    const runtime::GuardedMemory own(count * sizes.panel_bytes, runtime::GuardedMemory::Side::kEnd, 64);
+    const void* panels = test.on_the_way()(runtime::on_the_way(own.data()), weights.at(0), first, count, &p);
+    ASSERT_EQ(std::memcmp(own.data(), all.data() + first * sizes.panel_bytes, static_cast<size_t>(own.bytes())), 0);
+    Numbers before(test.sums(), count * p.c_step), found(test.sums(), count * p.c_step);
+    test.kernel(groups * unroll)(rows, a.at(0), p.k, all.data(), nullptr, first, count, before.at(0), &p);
+    test.kernel(groups * unroll)(rows, a.at(0), p.k, panels, nullptr, first, count, found.at(0), &p);
+    ASSERT_EQ(std::memcmp(before.at(0), found.at(0), static_cast<size_t>(count * p.c_step * size_of(test.sums()))), 0)
+        << "rows " << rows << " k " << p.k << " n " << p.n << " groups " << groups << " unroll " << unroll
+        << " transposed " << p.transposed;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, UnpackedTest, ::testing::ValuesIn([] {
                            std::vector<Case> all;
                            for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
@@ -179,12 +233,19 @@ struct Program {
   const char* name;
   std::vector<int64_t> rows;  ///< T = rows[i], B = 1
   std::vector<int64_t> left_out;
+  std::array<int64_t, 3> on_the_way;  ///< for T = kSteps[i], B = 200
   const char* text;
 };
 
+constexpr int64_t kSteps[] = {1, 2, 3};
+
 const Program kPrograms[] = {
     // 64 weights a row are packed for more than 7 rows (target::rows_worth_packing), those of the other layout for 4.
-    {"a_recurrence", {0, 1, 7, 8}, {1, 1, 1, 0}, R"(program @p(%h0: f32[B,64], %x: f32[T,B,64], %w: f32[64,64]) {
+    {"a_recurrence",
+     {0, 1, 7, 8},
+     {1, 1, 1, 0},
+     {1, 1, 0},
+     R"(program @p(%h0: f32[B,64], %x: f32[T,B,64], %w: f32[64,64]) {
        %hT, %ys = scan length T carry(%h = %h0) xs(%xt = %x) {
          %a = matmul %h, %w {transpose_b = true} : f32[B,64]
          %b = add %a, %xt : f32[B,64]
@@ -192,30 +253,30 @@ const Program kPrograms[] = {
          yield carry(%n) ys(%n)
        } : f32[B,64], f32[T,B,64]
        return %ys, %hT })"},
-    {"by_columns", {1, 4, 5}, {1, 1, 0}, R"(program @p(%x: f32[T,B,64], %w: f32[64,50]) {
+    {"by_columns", {1, 4, 5}, {1, 1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f32[64,50]) {
        %y = matmul %x, %w : f32[T,B,50]
        return %y })"},
-    {"rows_of_all_products_count", {3, 4}, {1, 0}, R"(program @p(%x: f32[T,B,64], %w: f32[50,64]) {
+    {"rows_of_all_products_count", {3, 4}, {1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f32[50,64]) {
        %y = matmul %x, %w {transpose_b = true} : f32[T,B,50]
        %t = tanh %x : f32[T,B,64]
        %z = matmul %t, %w {transpose_b = true} : f32[T,B,50]
        return %y, %z })"},
-    {"slices_of_weights", {1, 40}, {1, 0}, R"(program @p(%x: f32[T,B,30], %w: f32[60,64]) {
+    {"slices_of_weights", {1, 40}, {1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,30], %w: f32[60,64]) {
        %r = slice %w {dim = 0, start = 9, limit = 59} : f32[50,64]
        %c = slice %r {dim = 1, start = 5, limit = 35} : f32[50,30]
        %y = matmul %x, %c {transpose_b = true} : f32[T,B,50]
        return %y })"},
-    {"computed_weights", {1, 40}, {2, 0}, R"(program @p(%x: f32[T,B,30], %w: f32[50,30]) {
+    {"computed_weights", {1, 40}, {2, 0}, {2, 2, 2}, R"(program @p(%x: f32[T,B,30], %w: f32[50,30]) {
        %c = tanh %w : f32[50,30]
        %y = matmul %x, %c {transpose_b = true} : f32[T,B,50]
        %z = tanh %y : f32[T,B,50]
        %u = matmul %z, %c : f32[T,B,30]
        return %u })"},
-    {"donated_weights", {1}, {0}, R"(program @p(%x: f32[T,B,30], %w: f32[50,30]) {
+    {"donated_weights", {1}, {0}, {0, 0, 0}, R"(program @p(%x: f32[T,B,30], %w: f32[50,30]) {
        %y = matmul %x, %w {transpose_b = true} : f32[T,B,50]
        %n = tanh %w : f32[50,30]
        return %y, %n in %w })"},
-    {"layers", {1, 5}, {1, 1}, R"(program @p(%h0: f32[B,64], %x: f32[T,B,64], %w: f32[3,64,64]) {
+    {"layers", {1, 5}, {1, 1}, {1, 1, 0}, R"(program @p(%h0: f32[B,64], %x: f32[T,B,64], %w: f32[3,64,64]) {
        %top = scan length 3 carry(%in = %x) xs(%wl = %w) {
          %hT, %ys = scan length T carry(%h = %h0) xs(%xt = %in) {
            %a = matmul %h, %wl {transpose_b = true} : f32[B,64]
@@ -226,7 +287,7 @@ const Program kPrograms[] = {
          yield carry(%ys) ys()
        } : f32[T,B,64]
        return %top })"},
-    {"weights_that_change", {1, 5}, {0, 0}, R"(program @p(%h0: f64[B,64], %x: f64[T,B,64], %w0: f64[64,64]) {
+    {"weights_that_change", {1, 5}, {0, 0}, {0, 0, 0}, R"(program @p(%h0: f64[B,64], %x: f64[T,B,64], %w0: f64[64,64]) {
        %hL, %wL = scan length 3 carry(%hi = %h0, %w = %w0) xs() {
          %hT = scan length T carry(%h = %hi) xs(%xt = %x) {
            %a = matmul %h, %w {transpose_b = true} : f64[B,64]
@@ -262,8 +323,9 @@ TEST_P(LeftOut, ResultsAreThoseOfTheInterpreter) {
   for (const ir::Bindings& bindings : std::vector<ir::Bindings>{{{"T", 1}, {"B", 1}}, {{"T", 5}, {"B", 3}}}) {
     const std::vector<interpreter::Array> inputs = testing::random_inputs(program, bindings, 3);
     const std::vector<interpreter::Array> expected = interpreter::evaluate(program, inputs);
-    for (const char* pack : {"", "always", "never"})
-      for (int64_t threads : {1, 3}) {
+    std::vector<std::vector<double>> before;  // packed
+    for (const char* pack : {"", "never", "always", "way"})
+      for (int64_t threads : {1, 3, 5}) {
         mutable_settings().pack = pack;
         mutable_settings().share_all = threads > 1;
         const auto found = testing::run_native(GetParam().text, inputs, bindings, runtime::own_team(threads));
@@ -271,9 +333,19 @@ TEST_P(LeftOut, ResultsAreThoseOfTheInterpreter) {
         for (size_t i = 0; i < expected.size(); ++i) {
           const std::vector<double> x = found[i].to_doubles(), y = expected[i].to_doubles();
           for (size_t j = 0; j < y.size(); ++j) ASSERT_NEAR(x[j], y[j], 1e-4) << pack << ", result " << i;
+          if (pack == std::string("always") && threads == 1) before.push_back(x);
+          if (!before.empty()) ASSERT_EQ(x, before[i]) << pack << ", result " << i;
         }
       }
   }
+}
+
+TEST_P(LeftOut, OtherPacksAreOnTheWayWhereProductsGoOverThemOnceOrTwice) {
+  const testing::Lowered lowered(GetParam().text);
+  const runtime::Plan& plan = lowered.schedule.plan;
+  for (size_t i = 0; i < std::size(kSteps); ++i)
+    EXPECT_EQ(std::ssize(runtime::packs_on_the_way(plan, values_of(plan, {200, kSteps[i]}))), GetParam().on_the_way[i])
+        << kSteps[i] << " steps";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LeftOut, ::testing::ValuesIn(kPrograms),

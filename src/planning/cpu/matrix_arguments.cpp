@@ -96,8 +96,10 @@ MaybeCall pack_arguments(Schedule& schedule, const Op& op) {
   call.panels = schedule.program->type(op.results[0]).shape[0].constant();
   const PackUses& uses = schedule.packs.at(op.results[0]);
   call.may_be_left_out = uses.may_be_left_out;
-  if (uses.may_be_left_out)
+  if (uses.may_be_left_out) {
     for (const ir::Dim& rows : uses.rows) call.rows.push_back(schedule.expression(rows));
+    for (const ir::Dim& times : uses.times) call.times.push_back(schedule.expression(times));
+  }
   return call;
 }
 

@@ -32,7 +32,7 @@ struct MatrixPlace {
 };
 
 /// Lays weights out in panels (PackArgs); with `pairs` those of PairKernels. Left out where it is not worth it for so
-/// few rows (left_out_packs in run.h): the destination then has no memory.
+/// few rows, or where products pack on the way (packs.h).
 struct PackCall {
   static constexpr const char* kName = "pack";
   DType dtype = DType::kF32;
@@ -42,6 +42,7 @@ struct PackCall {
   bool transposed = false, pairs = false;
   bool may_be_left_out = false;  ///< its readers then read the source
   std::vector<DimExpr> rows;     ///< that the panels are multiplied by: a sum of terms
+  std::vector<DimExpr> times;    ///< how often products go over the panels: a sum of terms
 
   bool operator==(const PackCall&) const = default;
   static constexpr auto fields() {
@@ -59,7 +60,8 @@ struct PackCall {
                       Field{"transposed", &Self::transposed},
                       Field{"pairs", &Self::pairs},
                       Field{"may_be_left_out", &Self::may_be_left_out},
-                      Field{"rows", &Self::rows}};
+                      Field{"rows", &Self::rows},
+                      Field{"times", &Self::times}};
   }
 };
 

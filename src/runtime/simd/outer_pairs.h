@@ -21,16 +21,6 @@ struct OuterPairsScratch {
   alignas(64) uint16_t left[kHalfPart * kHalfSteps];
 };
 
-/// Pairs of the lanes of two rows.
-[[gnu::always_inline]] inline Vector<float> pairs_of(const uint16_t* first, const uint16_t* second) {
-  using Halves __attribute__((vector_size(kVectorBytes / 2))) = uint16_t;
-  Halves low, high;
-  __builtin_memcpy(&low, first, sizeof(low));
-  __builtin_memcpy(&high, second, sizeof(high));
-  return reinterpret_cast<Vector<float>>(__builtin_convertvector(low, PairVector) |
-                                         __builtin_convertvector(high, PairVector) << 16);
-}
-
 /// to[j * kHalfSteps + i] = from[i * ld + j] for i < steps and j < columns.
 inline void transpose_halves(const uint16_t* from, int64_t ld, int64_t steps, int64_t columns, uint16_t* to) {
   constexpr int kLanes = Simd<float>::kLanes;
@@ -103,6 +93,7 @@ constexpr PairKernels pair_table() {
       .product_f32 = {nullptr, kFloatProduct<1>, kFloatProduct<2>, kFloatProduct<3>, kFloatProduct<4>},
       .product_bf16 = {nullptr, kHalfProduct<1>, kHalfProduct<2>, kHalfProduct<3>, kHalfProduct<4>},
       .pack = pack_pairs,
+      .on_the_way = pairs_on_the_way,
       .outer = outer_pairs<kHalfPanels<kHalfUnits>>,
       .outer_block_m = block_shape(kHalfUnits).rows,
       .outer_block_n = kHalfPanelWidth,

@@ -34,6 +34,14 @@ template <typename T>
   }
 }
 
+/// Asks for memory so far behind p, perhaps behind the end of p's memory, which is then not read.
+[[gnu::always_inline]] inline void prefetch_bytes(const void* p, int64_t bytes) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(bytes)));
+}
+
+/// How far ahead rows are asked for that are read side by side: they are more than the processor foresees.
+constexpr int64_t kBytesAhead = int64_t{4} * kVectorBytes;
+
 /// destination[i * destination_step + j] = source[j * ld + i] for i < k and j < lanes; columns from `count` on are
 /// zeros.
 template <typename T>
@@ -44,7 +52,10 @@ void transpose_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* d
     for (; i + kLanes <= k; i += kLanes) {
       Vector<T> square[kLanes];
 #pragma GCC unroll 16
-      for (int j = 0; j < kLanes; ++j) square[j] = load(source + j * ld + i);
+      for (int j = 0; j < kLanes; ++j) {
+        square[j] = load(source + j * ld + i);
+        prefetch_bytes(source + j * ld + i, kBytesAhead);
+      }
       transpose_square<T>(square);
 #pragma GCC unroll 16
       for (int j = 0; j < kLanes; ++j) store(destination + (i + j) * destination_step, square[j]);
@@ -64,6 +75,10 @@ void copy_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destin
     for (int64_t i = 0; i < k; ++i) store(destination + i * destination_step, load_first(source + i * ld, count));
   }
 }
+
+/// Steps of transposed weights at once. Where a vector is less than a line of the panel, the line is still in the cache
+/// when its other part is written.
+constexpr int64_t kPackedAlong = kVectorBytes == target::kUnit ? 1024 : 64;
 
 /// The steps k0..k0+steps-1 of one panel.
 template <typename T>
@@ -89,7 +104,7 @@ void pack_steps(const PackArgs& args, int64_t panel, int64_t k0, int64_t steps) 
 /// Follows the source's rows, so that it is read in long runs: along k with `transposed`, else along n, across panels.
 template <typename T>
 void pack(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
-  constexpr int64_t kAlong = 64, kAcross = 16;
+  constexpr int64_t kAlong = kPackedAlong, kAcross = 16;
   if (args.transposed) {
     for (int64_t panel = first_panel; panel < last_panel; ++panel)
       for (int64_t k = 0; k < args.k; k += kAlong) pack_steps<T>(args, panel, k, smaller(kAlong, args.k - k));
@@ -98,6 +113,31 @@ void pack(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
       for (int64_t panel = first_panel; panel < last_panel; ++panel)
         pack_steps<T>(args, panel, k, smaller(kAcross, args.k - k));
   }
+}
+
+/// PanelsOnTheWay. `unit_bytes`: of all steps of a unit of a panel.
+template <PackKernel kPack>
+const void* panels_on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
+                              const ProductLayout& layout, int64_t unit_bytes) {
+  const auto place = reinterpret_cast<uintptr_t>(entry);
+  if (place % 2 == 0) return entry;
+  const auto before = static_cast<uintptr_t>(first * layout.groups * layout.unroll * unit_bytes);
+  const PackArgs args{.source = weights,
+                      .destination = reinterpret_cast<void*>(place - 1 - before),  // of panel 0
+                      .k = layout.k,
+                      .n = layout.n,
+                      .groups = layout.groups,
+                      .unroll = layout.unroll,
+                      .ld = layout.ld,
+                      .transposed = layout.transposed != 0};
+  kPack(args, first, first + count);
+  return args.destination;
+}
+
+template <typename T>
+const void* on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
+                       const ProductLayout* layout) {
+  return panels_on_the_way<pack<T>>(entry, weights, first, count, *layout, layout->k * target::kUnit);
 }
 
 }  // namespace

@@ -250,20 +250,36 @@ void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, cons
   }
 }
 
+/// Pairs of the lanes of two rows.
+[[gnu::always_inline]] inline Vector<float> pairs_of(const uint16_t* first, const uint16_t* second) {
+  using Halves __attribute__((vector_size(kVectorBytes / 2))) = uint16_t;
+  Halves low, high;
+  __builtin_memcpy(&low, first, sizeof(low));
+  __builtin_memcpy(&high, second, sizeof(high));
+  return reinterpret_cast<Vector<float>>(__builtin_convertvector(low, PairVector) |
+                                         __builtin_convertvector(high, PairVector) << 16);
+}
+
 /// Interleaves rows 2i and 2i + 1 of source [k][ld].
 inline void interleave_rows(const uint16_t* source, int64_t ld, int64_t count, int64_t k, uint32_t* destination,
                             int64_t destination_step) {
-  constexpr int64_t kUnit = Simd<float>::kUnitLanes;
-  for (int64_t i = 0; i < k; i += 2) {
+  constexpr int64_t kUnit = Simd<float>::kUnitLanes, kRowsAhead = 32;
+  int64_t i = 0;
+  if (count == kUnit) {
+    for (; i + 2 <= k; i += 2) {
+      const uint16_t* first = source + i * ld;
+      auto* to = reinterpret_cast<float*>(destination + i / 2 * destination_step);
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kUnit; j += Simd<float>::kLanes) store(to + j, pairs_of(first + j, first + ld + j));
+      prefetch_bytes(first, kRowsAhead * ld * 2);
+      prefetch_bytes(first + ld, kRowsAhead * ld * 2);
+    }
+  }
+  for (; i < k; i += 2) {
     const uint16_t* first = source + i * ld;
     uint32_t* to = destination + i / 2 * destination_step;
-    if (count == kUnit && i + 1 < k) {
-      const uint16_t* second = first + ld;
-      for (int64_t j = 0; j < kUnit; ++j) to[j] = uint32_t{first[j]} | uint32_t{second[j]} << 16;
-    } else {
-      for (int64_t j = 0; j < kUnit; ++j)
-        to[j] = j < count ? uint32_t{first[j]} | (i + 1 < k ? uint32_t{first[ld + j]} << 16 : 0) : 0;
-    }
+    for (int64_t j = 0; j < kUnit; ++j)
+      to[j] = j < count ? uint32_t{first[j]} | (i + 1 < k ? uint32_t{first[ld + j]} << 16 : 0) : 0;
   }
 }
 
@@ -284,7 +300,10 @@ inline void gather_pairs(const uint16_t* source, int64_t ld, int64_t count, int6
       for (int64_t j = 0; j < count; j += kLanes) {
         Vector<float> square[kLanes];
 #pragma GCC unroll 16
-        for (int r = 0; r < kLanes; ++r) square[r] = load_pairs(source + (j + r) * ld + whole);
+        for (int r = 0; r < kLanes; ++r) {
+          square[r] = load_pairs(source + (j + r) * ld + whole);
+          prefetch_bytes(source + (j + r) * ld + whole, kBytesAhead);
+        }
         transpose_square<float>(square);
 #pragma GCC unroll 16
         for (int r = 0; r < kLanes; ++r)
@@ -310,10 +329,11 @@ inline void pack_pairs(const PackArgs& args, int64_t first_panel, int64_t last_p
   }
   constexpr int64_t kUnit = Simd<float>::kUnitLanes, kAcross = 32;
   const int64_t group_width = args.unroll * kUnit, width = args.groups * group_width;
+  const int64_t along = args.transposed ? 2 * kPackedAlong : kAcross;
   const auto* source = static_cast<const uint16_t*>(args.source);
-  for (int64_t k0 = 0; k0 < args.k; k0 += kAcross)
+  for (int64_t k0 = 0; k0 < args.k; k0 += along)
     for (int64_t panel = first_panel; panel < last_panel; ++panel) {
-      const int64_t steps = smaller(kAcross, args.k - k0);
+      const int64_t steps = smaller(along, args.k - k0);
       uint32_t* rows = static_cast<uint32_t*>(args.destination) + (panel * ceil_div(args.k, 2) + k0 / 2) * width;
       for (int64_t column = 0; column < width; column += kUnit) {
         const int64_t unit = panel * group_width + column % group_width;  // within its group
@@ -327,6 +347,11 @@ inline void pack_pairs(const PackArgs& args, int64_t first_panel, int64_t last_p
           interleave_rows(from, args.ld, count, steps, rows + column, width);
       }
     }
+}
+
+inline const void* pairs_on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
+                                    const ProductLayout* layout) {
+  return panels_on_the_way<pack_pairs>(entry, weights, first, count, *layout, ceil_div(layout->k, 2) * target::kUnit);
 }
 
 template <PanelsKernel kPanels, typename Unpacked, int Units>

@@ -31,6 +31,7 @@ constexpr DTypeKernels kernel_table() {
       .product = {nullptr, product<T, 1>, product<T, 2>, product<T, 3>, product<T, 4>},
       .tile_rows = {0, block_shape(1).rows, block_shape(2).rows, block_shape(3).rows, block_shape(4).rows},
       .pack = pack<T>,
+      .on_the_way = on_the_way<T>,
       .outer = outer<T>,
       .column_sum = column_sum<T>,
       .gemm = gemm<T>,

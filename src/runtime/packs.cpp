@@ -1,0 +1,63 @@
+#include "runtime/packs.h"
+
+#include "base/settings.h"
+#include "base/target.h"
+#include "runtime/cores.h"
+
+namespace weft::runtime {
+namespace {
+
+int64_t panel_bytes(const PackCall& pack) {
+  const int64_t steps = pack.pairs ? (pack.k + 1) / 2 : pack.k;
+  return steps * pack.groups * pack.unroll * target::kUnit;
+}
+
+/// Whether products had better pack the panels than a stage of its own.
+bool suits_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
+  if (estimate(pack.times, symbols) > target::kMostPacksOnTheWay) return false;
+  // The panel stays in the core's own cache. All rows are read for each panel, at best from the next one.
+  const int64_t cache = private_cache_bytes(), rows = estimate(pack.rows, symbols) * pack.k * size_of(pack.dtype);
+  return panel_bytes(pack) <= cache / 2 && rows <= 4 * cache;
+}
+
+bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
+  const std::string& wanted = settings().pack;
+  if (!pack.may_be_left_out || wanted == "always" || wanted == "way") return false;
+  const int64_t bytes = pack.k * size_of(pack.dtype);
+  return wanted == "never" || estimate(pack.rows, symbols) <=
+                                  target::rows_worth_packing(bytes, pack.transposed, suits_the_way(pack, symbols));
+}
+
+bool is_on_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
+  const std::string& wanted = settings().pack;
+  if (!pack.may_be_left_out || wanted == "always" || wanted == "never") return false;
+  return wanted == "way" || (suits_the_way(pack, symbols) && !is_left_out(pack, symbols));
+}
+
+template <typename Visit>
+void for_packs(const std::vector<StagePlan>& stages, const Visit& visit) {
+  for (const StagePlan& stage : stages) {
+    if (const auto* pack = std::get_if<PackCall>(&stage.call)) visit(*pack);
+    for (const auto& region : stage.control.regions) for_packs(region, visit);
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>& symbols) {
+  std::vector<int64_t> all;
+  for_packs(plan.stages, [&](const PackCall& pack) {
+    if (is_left_out(pack, symbols)) all.push_back(pack.destination);
+  });
+  return all;
+}
+
+std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<int64_t>& symbols) {
+  std::vector<BufferBytes> all;
+  for_packs(plan.stages, [&](const PackCall& pack) {
+    if (is_on_the_way(pack, symbols)) all.push_back({pack.destination, padded(panel_bytes(pack))});
+  });
+  return all;
+}
+
+}  // namespace weft::runtime
