@@ -22,6 +22,13 @@ void Columns::at(Value* column) {
   mask_ = b.CreateICmpSLT(llvm::ConstantDataVector::get(b.getContext(), lanes), splat);
 }
 
+void Columns::prefetch(Value* row, Value* bytes, DType dtype, bool to_write) {
+  auto& b = frame_.b;
+  Value* address = b.CreateGEP(b.getInt8Ty(), frame_.offset(row, column_, size_of(dtype)), bytes);
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()},
+                    {address, b.getInt32(to_write ? 1 : 0), b.getInt32(2), b.getInt32(1)});
+}
+
 Value* Columns::load(Value* row, DType dtype) {
   auto& b = frame_.b;
   llvm::Type* type = vector_of(memory_type(b, dtype), lanes_);

@@ -20,6 +20,8 @@ class Columns {
 
   llvm::Value* load(llvm::Value* row, DType dtype);
   void store(llvm::Value* row, llvm::Value* value, DType dtype);
+  /// Asks for the vector `bytes` behind that of the row, into the second-level cache. It may be outside any memory.
+  void prefetch(llvm::Value* row, llvm::Value* bytes, DType dtype, bool to_write);
 
  private:
   Frame& frame_;

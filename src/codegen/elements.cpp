@@ -36,8 +36,10 @@ void Elements::prepare(ValueId operand, RowIndex& index, const std::function<boo
   ViewKey key{view.root, view.from, view.start};
   if (pointers_.contains(key)) return;
   DType dtype = frame_.type(view.root).dtype;
-  Value* pointer = frame_.offset(frame_.address(view.root), index.elements(view), size_of(dtype));
+  Value* start = frame_.address(view.root);
+  Value* pointer = frame_.offset(start, index.elements(view), size_of(dtype));
   pointers_[key] = pointer;
+  if (auto next = frame_.next_slice.find(start); next != frame_.next_slice.end()) next_slice_[pointer] = next->second;
   if (planning::has_columns(view, stage_.rank)) return;
   Value* scalar =
       b_.CreateAlignedLoad(memory_type(b_, dtype), pointer, llvm::Align(static_cast<uint64_t>(size_of(dtype))));
@@ -68,7 +70,11 @@ Value* Elements::read(ValueId operand) {
   ViewKey key{view.root, view.from, view.start};
   if (auto scalar = scalars_.find(key); scalar != scalars_.end()) return scalar->second;
   if (auto loaded = loaded_.find(key); loaded != loaded_.end()) return loaded->second;
-  return loaded_[key] = columns_.load(pointers_.at(key), frame_.type(view.root).dtype);
+  Value* pointer = pointers_.at(key);
+  const DType dtype = frame_.type(view.root).dtype;
+  if (auto next = next_slice_.find(pointer); next != next_slice_.end())
+    columns_.prefetch(pointer, next->second, dtype, false);
+  return loaded_[key] = columns_.load(pointer, dtype);
 }
 
 void Elements::emit(const Op& op) {
@@ -86,8 +92,12 @@ void Elements::store(ValueId result, Value* value, Value* width, Value* skip) {
   auto targets = frame_.targets.find(result);
   if (targets == frame_.targets.end()) return;
   DType dtype = frame_.type(result).dtype;
-  for (Value* target : targets->second)
-    columns_.store(frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype)), value, dtype);
+  for (Value* target : targets->second) {
+    Value* row = frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype));
+    if (auto next = frame_.next_slice.find(target); next != frame_.next_slice.end())
+      columns_.prefetch(row, next->second, dtype, true);
+    columns_.store(row, value, dtype);
+  }
 }
 
 void Elements::store_concat(const Op& op) {

@@ -51,6 +51,7 @@ class Elements {
   std::set<ir::ValueId> in_stage_;
   llvm::Value* row_ = nullptr;
   std::map<ViewKey, llvm::Value*> pointers_, scalars_, loaded_;
+  std::map<llvm::Value*, llvm::Value*> next_slice_;  ///< by pointer, as Frame::next_slice
   std::map<ir::ValueId, llvm::Value*> registers_;
 };
 

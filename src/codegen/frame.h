@@ -25,6 +25,8 @@ class Frame {
   llvm::Value* backwards = nullptr;            ///< in a scan: whether this step takes panels from the last to the first
   std::map<ir::ValueId, llvm::Value*> memory;  ///< the address at which a value is read
   std::map<ir::ValueId, std::vector<llvm::Value*>> targets;  ///< the addresses to which a value is stored
+  /// In a scan, by the address of a step's slice of a stack: how many bytes after it the next step's slice begins.
+  std::map<llvm::Value*, llvm::Value*> next_slice;
 
   const ir::Program& program() const { return *schedule.program; }
   const ir::Type& type(ir::ValueId value) const { return schedule.program->type(value); }

@@ -1,5 +1,7 @@
 #include "passes/rewrite.h"
 
+#include <algorithm>
+
 #include "base/target.h"
 
 namespace weft::passes {
@@ -99,6 +101,21 @@ void substitute(ScanParts& scan, const Substitution& with) {
   for (Op& op : scan.ops) substitute(op, with);
   for (ScanParts::Carry& carry : scan.carries) carry.out = with(carry.out);
   for (ScanParts::Y& y : scan.ys) y.out = with(y.out);
+}
+
+void drop_dead_ops(ScanParts& scan) {
+  ValueSet live;
+  for (const ScanParts::Carry& carry : scan.carries) live.insert(carry.out);
+  for (const ScanParts::Y& y : scan.ys) live.insert(y.out);
+  std::vector<Op> ops;
+  for (size_t i = scan.ops.size(); i-- > 0;) {
+    Op& op = scan.ops[i];
+    if (std::ranges::none_of(op.results, [&](ValueId v) { return live.contains(v); })) continue;
+    for_each_use(op, [&](ValueId v) { live.insert(v); });
+    ops.push_back(std::move(op));
+  }
+  scan.ops.assign(std::make_move_iterator(ops.rbegin()), std::make_move_iterator(ops.rend()));
+  std::erase_if(scan.xs, [&](const ScanParts::X& x) { return !live.contains(x.arg); });
 }
 
 Op ScanParts::build() && {

@@ -142,4 +142,7 @@ struct ScanParts {
 /// Rewrites every use in the region in place.
 void substitute(ScanParts& scan, const Substitution& with);
 
+/// Removes the region's ops that nothing needs, and the xs that nothing reads then.
+void drop_dead_ops(ScanParts& scan);
+
 }  // namespace weft::passes

@@ -60,6 +60,8 @@ bool has_batched_code(OpCode code) {
     case ir::Rows::kDims:
     case ir::Rows::kProduct:
       return true;
+    case ir::Rows::kReshaped:  // the same memory, so that a row of the result is that row of the operand
+      return ir::traits_of(code).codegen == ir::Codegen::kAlias;
     default:
       return false;
   }

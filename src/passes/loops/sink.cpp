@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "passes/loops/all_steps.h"
+#include "passes/loops/row_sums.h"
 #include "passes/rewrite.h"
 
 namespace weft::passes {
@@ -32,9 +33,9 @@ struct Term {
 
 class Sink {
  public:
-  /// Ops behind the scan go to `after`. `zeros` holds the values outside that are constants of 0.
-  Sink(Program& program, Block& after, const ValueSet& zeros)
-      : program_(program), after_(program, after), zeros_(zeros) {}
+  /// Ops around the scan go to `before` and `after`. `zeros` holds the values outside that are constants of 0.
+  Sink(Program& program, Block& before, Block& after, const ValueSet& zeros)
+      : program_(program), after_(program, after), row_sums_(program, before, after_), zeros_(zeros) {}
 
   void run(Op& scan, Substitution& replaced) {
     parts_ = ScanParts(std::move(scan));
@@ -223,12 +224,16 @@ class Sink {
     std::erase_if(parts_.ys, [&](const auto& y) { return moved_.contains(y.out); });
     for (const auto& y : parts_.ys) all.set(y.out, y.stack);
     find_concats();
+    for (const Op& op : parts_.ops)
+      if (op.results.size() == 1 && moved_.contains(op.results[0]) && op.code != OpCode::kReduceSum)
+        for (ValueId v : op.operands) read_behind_.insert(v);
     for (const auto& y : moved_ys) replaced.set(y.stack, stack(y.out));
     for (size_t i = 0; i < sums_.size(); ++i)
       if (is_sum(i)) replaced.set(parts_.carries[i].result, total(i));
     size_t next = 0;
     std::erase_if(parts_.carries, [&](const auto&) { return is_sum(next++); });
-    drop_dead_ops();
+    row_sums_.add_to(parts_);
+    drop_dead_ops(parts_);
     all_ = nullptr;
   }
 
@@ -317,6 +322,15 @@ class Sink {
     return all;
   }
 
+  /// Whether a sum over rows would be all that reads the value's stack. Of a ragged scan the packed rows are summed.
+  bool needs_stack(ValueId v) const {
+    if (parts_.ragged || !is_floating(program_.type(v).dtype) || !is_inside(v) || all_->has(v) || part_of(v))
+      return false;
+    const Op* op = definition(v);
+    if (!op || moved_.contains(v) || recompute_outside(*op)) return false;
+    return !read_behind_.contains(v);
+  }
+
   /// Emits the sum over all steps of a value of the region.
   ValueId sum(ValueId v) {
     const Op* op = definition(v);
@@ -326,7 +340,10 @@ class Sink {
       return after_.outer(a, stack(op->operands[1]));
     }
     if (op->code == OpCode::kReduceSum) {
-      return after_.reduce_sum(stack(op->operands[0]), summed_dims(op->operands[0], op->attr<Dims>("dims")));
+      const ValueId summed = op->operands[0];
+      const auto& dims = op->attr<Dims>("dims");
+      if (needs_stack(summed)) return row_sums_.sum(summed, dims);
+      return after_.reduce_sum(stack(summed), summed_dims(summed, dims));
     }
     if (op->code == OpCode::kMatmul && !is_inside(op->operands[1]))
       return after_.emit(op->code, {sum(op->operands[0]), op->operands[1]}, op->attrs);
@@ -374,23 +391,9 @@ class Sink {
     return result;
   }
 
-  void drop_dead_ops() {
-    ValueSet live;
-    for (const auto& carry : parts_.carries) live.insert(carry.out);
-    for (const auto& y : parts_.ys) live.insert(y.out);
-    std::vector<Op> ops;
-    for (size_t i = parts_.ops.size(); i-- > 0;) {
-      Op& op = parts_.ops[i];
-      if (std::ranges::none_of(op.results, [&](ValueId v) { return live.contains(v); })) continue;
-      for_each_use(op, [&](ValueId v) { live.insert(v); });
-      ops.push_back(std::move(op));
-    }
-    parts_.ops.assign(std::make_move_iterator(ops.rbegin()), std::make_move_iterator(ops.rend()));
-    std::erase_if(parts_.xs, [&](const auto& x) { return !live.contains(x.arg); });
-  }
-
   Program& program_;
   ir::Builder after_;
+  RowSums row_sums_;
   const ValueSet& zeros_;
   ScanParts parts_;
   ValueMap<uint32_t> at_;    ///< value: its op's index in parts_.ops plus one, or 0
@@ -399,7 +402,8 @@ class Sink {
   std::vector<std::vector<Term>> sums_;  ///< carry: its terms, the last first; none for an ordinary carry
   ValueSet steady_;                      ///< in a ragged region: results without rows that are the same in every step
   ValueSet stays_, moved_;
-  ValueSet xs_, ys_;  ///< the region's arguments that are xs; what it yields as ys
+  ValueSet read_behind_;  ///< by ops that move and are no sums over rows
+  ValueSet xs_, ys_;      ///< the region's arguments that are xs; what it yields as ys
   std::unordered_map<ValueId, Part> part_of_;
   std::map<std::pair<std::vector<ValueId>, int64_t>, ValueId> concats_;  ///< the first of these parts along this dim
   AllSteps* all_ = nullptr;
@@ -421,8 +425,9 @@ void sink_block(Program& program, Block& block, Substitution& replaced, ValueSet
       out.ops.push_back(std::move(op));
       continue;
     }
-    Block after;
-    Sink(program, after, zeros).run(op, replaced);
+    Block before, after;
+    Sink(program, before, after, zeros).run(op, replaced);
+    for (Op& zero : before.ops) out.ops.push_back(std::move(zero));
     out.ops.push_back(std::move(op));
     for (Op& moved : after.ops) out.ops.push_back(std::move(moved));
   }
