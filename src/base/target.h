@@ -61,6 +61,10 @@ inline constexpr int64_t kMostPacksOnTheWay = 2;
 /// Packing weights takes about as long as to multiply so many rows by them.
 inline constexpr int64_t kRowsWhilePacking = 16;
 
+/// With more rows than this, packing is a small part of the work, wherever it is done; and a pack of its own leaves the
+/// products to windows of steps (runtime/window.h).
+inline constexpr int64_t kMostRowsOnTheWay = 16 * kRowsWhilePacking;
+
 /// Products of fewer rows at once are slower a row: weights are read from the cache for each few rows, and the last
 /// rows of a block of the micro-kernel may be few.
 inline constexpr int64_t kRowsOfWindow = 16;

@@ -245,7 +245,11 @@ class ScanLoop {
     for (size_t i = first; i < last; ++i) {
       if (settings().delays) emit_delay();
       if (scan_.barrier_before[i]) emit_barrier();
-      emit_stage(scan_.block.stages[i]);
+      auto emit = [&] { emit_stage(scan_.block.stages[i]); };
+      if (scan_.for_next_step[i])
+        branch(is_last_, [] {}, emit);
+      else
+        emit();
     }
   }
 

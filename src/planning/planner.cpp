@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planning/in_place.h"
+#include "planning/last_step.h"
 #include "planning/merge_dims.h"
 #include "planning/sharing.h"
 #include "planning/windows.h"
@@ -37,6 +38,7 @@ class Planner {
 
   void run() {
     const Block& body = program_.body;
+    passes::for_each_use(body, [&](ValueId value) { used_.insert(value); });
     for (size_t i = 0; i < body.args.size(); ++i) add_buffer(body.args[i], Storage::kInput, static_cast<int64_t>(i));
     std::vector<int64_t> outputs;
     for (size_t i = 0; i < body.results.size(); ++i)
@@ -191,6 +193,7 @@ class Planner {
         scan.scratch[value] = work(value, fmt::format("step value of stage {}", stage.index));
     add_copies_of_members(view, scan, work);
     scan.barrier_before = share_columns(schedule_, view, scan.block).barrier_before;
+    scan.for_next_step = stages_for_next_step(schedule_, view, scan.block, used_);
     schedule_.scans.emplace(&op, std::move(scan));
   }
 
@@ -416,6 +419,7 @@ class Planner {
   Schedule& schedule_;
   const Program& program_;
   const TakeBlock& take_block_;
+  std::set<ValueId> used_;                   // values that something reads
   std::map<const Stage*, size_t> windowed_;  // windowed_stages
   bool calls_out_ = false;                   // calls are made between the team's parallel regions
   int64_t stages_ = 0;                       // numbered so far

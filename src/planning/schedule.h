@@ -52,6 +52,7 @@ struct ScanBuffers {
   /// stack.
   std::map<ir::ValueId, int64_t> others;
   std::vector<bool> barrier_before;  ///< of each stage, when threads share columns
+  std::vector<bool> for_next_step;   ///< of each stage: skipped in the last step
 };
 
 /// An op whose regions are divided into stages (runtime::ControlPlan): cond, while, and a scan that runs step by step.

@@ -15,6 +15,7 @@ int64_t panel_bytes(const PackCall& pack) {
 /// Whether products had better pack the panels than a stage of its own.
 bool suits_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
   if (estimate(pack.times, symbols) > target::kMostPacksOnTheWay) return false;
+  if (estimate(pack.rows, symbols) > target::kMostRowsOnTheWay) return false;
   // The panel stays in the core's own cache. All rows are read for each panel, at best from the next one.
   const int64_t cache = private_cache_bytes(), rows = estimate(pack.rows, symbols) * pack.k * size_of(pack.dtype);
   return panel_bytes(pack) <= cache / 2 && rows <= 4 * cache;

@@ -22,7 +22,7 @@ using Dims = std::vector<int64_t>;
 
 bool is_product(OpCode code) { return info(code).op_class == OpClass::kProduct; }
 
-/// Linear ops: op(sum of x over steps) = sum of op(x) over steps.
+/// op(sum of x over steps) = sum of op(x) over steps.
 bool is_linear(OpCode code) { return ir::traits_of(code).is_linear; }
 
 /// A summand of a carry that is a running sum.
@@ -180,15 +180,12 @@ class Sink {
     return dropped;
   }
 
-  bool is_x(ValueId v) const { return xs_.contains(v); }
-  bool is_y(ValueId v) const { return ys_.contains(v); }
-
   /// Whether the sum of the value over the steps is better taken behind the loop than in a carry. Marks the ops that
   /// move in that case.
   bool sums_well(ValueId v, int depth = 0) {
     constexpr int kDeepest = 500;  // nesting of sums, far beyond the uses of one weight in a step
     if (depth > kDeepest) return false;
-    if (!is_inside(v) || is_x(v) || is_y(v) || moved_.contains(v)) return true;
+    if (!is_inside(v) || xs_.contains(v) || ys_.contains(v) || moved_.contains(v)) return true;
     const Op* op = definition(v);
     if (!op || !may_move(*op)) return false;
     bool well = op->code == OpCode::kBroadcast || op->code == OpCode::kPad || op->code == OpCode::kConstant;
@@ -197,7 +194,7 @@ class Sink {
       // A sum over rows leaves the loop, where it would make the rows depend on each other. Another sum leaves only if
       // its operand is a stack already.
       const Dims& dims = op->attr<Dims>("dims");
-      well = std::ranges::find(dims, 0) != dims.end() || is_x(op->operands[0]) || is_y(op->operands[0]);
+      well = std::ranges::find(dims, 0) != dims.end() || xs_.contains(op->operands[0]) || ys_.contains(op->operands[0]);
     } else if (!well && is_linear(op->code)) {
       well = true;
       for (ValueId operand : op->operands) well = well && sums_well(operand, depth + 1);
@@ -224,9 +221,6 @@ class Sink {
     std::erase_if(parts_.ys, [&](const auto& y) { return moved_.contains(y.out); });
     for (const auto& y : parts_.ys) all.set(y.out, y.stack);
     find_concats();
-    for (const Op& op : parts_.ops)
-      if (op.results.size() == 1 && moved_.contains(op.results[0]) && op.code != OpCode::kReduceSum)
-        for (ValueId v : op.operands) read_behind_.insert(v);
     for (const auto& y : moved_ys) replaced.set(y.stack, stack(y.out));
     for (size_t i = 0; i < sums_.size(); ++i)
       if (is_sum(i)) replaced.set(parts_.carries[i].result, total(i));
@@ -244,12 +238,16 @@ class Sink {
     for (const auto& y : parts_.ys) stacked.insert(y.out);
     for (const Op& op : parts_.ops)
       if (op.results.size() == 1 && moved_.contains(op.results[0]))
-        for (ValueId v : op.operands) stacked.insert(v);
+        for (ValueId v : op.operands) {
+          stacked.insert(v);
+          if (op.code != OpCode::kReduceSum) read_behind_.insert(v);
+        }
     for (const Op& op : parts_.ops) {
       if (op.code != OpCode::kConcat) continue;
       concats_.try_emplace({op.operands, op.attr<int64_t>("dim")}, op.results[0]);
       if (moved_.contains(op.results[0]) || !stacked.contains(op.results[0])) continue;
-      if (may_move(op) && !is_y(op.results[0])) continue;  // needed behind the loop only, so it is concatenated there
+      if (may_move(op) && !ys_.contains(op.results[0]))
+        continue;  // needed behind the loop only, so it is concatenated there
       ir::Dim start(0);
       for (ValueId part : op.operands) {
         const ir::Dim limit = start + program_.type(part).shape[static_cast<size_t>(op.attr<int64_t>("dim"))];
@@ -272,9 +270,15 @@ class Sink {
     return it == part_of_.end() ? nullptr : &it->second;
   }
 
+  bool widens(const Op& op) const {
+    return op.code == OpCode::kCast &&
+           size_of(program_.type(op.operands[0]).dtype) < size_of(program_.type(op.results[0]).dtype);
+  }
+
   /// Whether the stack of the op's result should be computed behind the loop, from stacks that exist or are smaller.
   bool recompute_outside(const Op& op) const {
     auto there = [&](ValueId v) { return !is_inside(v) || all_->has(v); };
+    if (widens(op)) return true;  // the stack of the narrow value is smaller
     switch (op.code) {
       case OpCode::kConstant:
         return true;
@@ -327,7 +331,7 @@ class Sink {
     if (parts_.ragged || !is_floating(program_.type(v).dtype) || !is_inside(v) || all_->has(v) || part_of(v))
       return false;
     const Op* op = definition(v);
-    if (!op || moved_.contains(v) || recompute_outside(*op)) return false;
+    if (!op || moved_.contains(v) || (recompute_outside(*op) && !widens(*op))) return false;
     return !read_behind_.contains(v);
   }
 

@@ -76,6 +76,7 @@ class Simplifier {
   ir::ValueId pad(const ir::Op& op);
   ir::ValueId concat(ir::Op& op);
   ir::ValueId concat_of_sums(const ir::Op& op);
+  ir::ValueId concat_of_casts(const std::vector<ir::ValueId>& parts, int64_t dim);
   ir::ValueId reverse(const ir::Op& op);
   ir::ValueId reduce(const ir::Op& op);
   ir::ValueId reduce_of_broadcast(const ir::Op& op, const ir::Op& broadcast);

@@ -225,8 +225,26 @@ ValueId Simplifier::concat(Op& op) {
       }))
     return constant(*first, Type(type(op.results[0])));
   if (ValueId sum = concat_of_sums(op); sum != kNoValue) return sum;
+  if (ValueId wide = concat_of_casts(parts, dim); wide != kNoValue) return wide;
   if (parts == op.operands) return kNoValue;
   return make(OpCode::kConcat, std::move(parts), {{"dim", dim}});
+}
+
+/// Parts that are the same type made wider are joined in the narrow one, so that a stack of them takes less memory.
+ValueId Simplifier::concat_of_casts(const std::vector<ValueId>& parts, int64_t dim) {
+  std::vector<ValueId> narrow;
+  for (ValueId part : parts) {
+    const Op* cast = definition(part, OpCode::kCast);
+    if (!cast) return kNoValue;
+    const DType from = type(cast->operands[0]).dtype;
+    if (!is_floating(from) || size_of(from) >= size_of(type(part).dtype)) return kNoValue;
+    if (!narrow.empty() && type(narrow[0]).dtype != from) return kNoValue;
+    narrow.push_back(cast->operands[0]);
+  }
+  const DType wide = type(parts[0]).dtype;
+  ValueId joined = make(OpCode::kConcat, std::move(narrow), {{"dim", dim}});
+  const Type declared{wide, type(joined).shape};
+  return make(OpCode::kCast, {joined}, {}, &declared);
 }
 
 /// A concatenation of the sums of neighbouring slices becomes one sum (a bias's gradient, which vjp makes gate by
