@@ -233,7 +233,7 @@ struct Program {
   const char* name;
   std::vector<int64_t> rows;  ///< T = rows[i], B = 1
   std::vector<int64_t> left_out;
-  std::array<int64_t, 3> on_the_way;  ///< for T = kSteps[i], B = 200
+  std::array<int64_t, 3> on_the_way;  ///< for T = kSteps[i], B = 40
   const char* text;
 };
 
@@ -346,7 +346,7 @@ TEST_P(LeftOut, OtherPacksAreOnTheWayWhereProductsGoOverThemOnceOrTwice) {
   const testing::Lowered lowered(GetParam().text);
   const runtime::Plan& plan = lowered.schedule.plan;
   for (size_t i = 0; i < std::size(kSteps); ++i)
-    EXPECT_EQ(std::ssize(runtime::packs_on_the_way(plan, values_of(plan, {200, kSteps[i]}))), GetParam().on_the_way[i])
+    EXPECT_EQ(std::ssize(runtime::packs_on_the_way(plan, values_of(plan, {40, kSteps[i]}))), GetParam().on_the_way[i])
         << kSteps[i] << " steps";
 }
 
