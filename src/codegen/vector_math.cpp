@@ -4,6 +4,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <span>
+#include <vector>
 
 #include "runtime/kernels.h"
 
@@ -25,6 +26,24 @@ Value* fma(IRBuilder<>& b, Value* x, Value* y, Value* z) {
 Value* polynomial(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
   Value* sum = number(x, coefficients[0]);
   for (double c : coefficients.subspan(1)) sum = fma(b, sum, x, number(x, c));
+  return sum;
+}
+
+/// The same, highest coefficient first, by Estrin's scheme: pairs of terms until three are left. As many operations (but
+/// for the powers of x), of which fewer wait for each other.
+Value* estrin(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
+  std::vector<Value*> terms;
+  for (double c : coefficients) terms.push_back(number(x, c));
+  while (terms.size() > 3) {
+    std::vector<Value*> pairs;
+    const size_t alone = terms.size() % 2;  // the highest term has no partner
+    if (alone == 1) pairs.push_back(terms[0]);
+    for (size_t i = alone; i < terms.size(); i += 2) pairs.push_back(fma(b, terms[i], x, terms[i + 1]));
+    terms = std::move(pairs);
+    x = b.CreateFMul(x, x);
+  }
+  Value* sum = terms[0];
+  for (size_t i = 1; i < terms.size(); ++i) sum = fma(b, sum, x, terms[i]);
   return sum;
 }
 
@@ -73,19 +92,32 @@ Value* reciprocal(IRBuilder<>& b, Value* x) {
                            {x, llvm::Constant::getNullValue(x->getType()), b.getInt16(0xffff)});
 }
 
+struct NearestPower {
+  Value *shifted, *n;  ///< n in the low bits of the mantissa, and as a number
+};
+
+/// The integer n next to x / ln 2.
+NearestPower nearest_power(IRBuilder<>& b, Value* x, const ExpFormat& format) {
+  Value* magic = number(x, format.magic);
+  Value* shifted = fma(b, x, number(x, 1.4426950408889634), magic);
+  return {shifted, b.CreateFSub(shifted, magic)};
+}
+
+/// exp(r) - 1 for |r| <= ln(2)/2.
+Value* expm1_near_zero(IRBuilder<>& b, Value* r, const ExpFormat& format) {
+  return fma(b, estrin(b, r, format.polynomial), b.CreateFMul(r, r), r);
+}
+
 /// exp of an x in the format's range; `is_normal`: 2^n is, for the n next to x / ln 2.
 Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false) {
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   llvm::Type* type = x->getType();
   llvm::Type* integers = type->getWithNewType(b.getIntNTy(format.bits));
   Value* magic = number(x, format.magic);
-  Value* shifted = fma(b, x, number(x, 1.4426950408889634), magic);
-  Value* n = b.CreateFSub(shifted, magic);
+  const auto [shifted, n] = nearest_power(b, x, format);
   Value* r = fma(b, n, number(x, -format.ln2_high), x);
   r = fma(b, n, number(x, -format.ln2_low), r);
-  Value* p = polynomial(b, r, format.polynomial);
-  p = fma(b, p, b.CreateFMul(r, r), r);
-  p = b.CreateFAdd(p, number(x, 1.0));
+  Value* p = b.CreateFAdd(expm1_near_zero(b, r, format), number(x, 1.0));
   if (is_zmm(x)) return scale(b, p, n);
   if (is_normal) {  // added to the exponent
     Value* exponent =
@@ -158,6 +190,43 @@ Value* log_of_normal(IRBuilder<>& b, Value* x, Value* fewer) {
   return fma(b, n, number(x, 0.693359375), b.CreateFAdd(r, y));
 }
 
+/// top / (1 + rest) for an f32 zmm: a quotient by the reciprocal's estimate, and a step of Newton's method with the
+/// residual top - q (one + rest), into which the rounding of the sum does not enter. (The estimate's error squared is
+/// 2^-28.)
+Value* divide(IRBuilder<>& b, Value* top, double one, Value* rest) {
+  Value* estimate = reciprocal(b, b.CreateFAdd(rest, number(rest, one)));
+  Value* q = b.CreateFMul(top, estimate);
+  Value* residual = fma(b, q, number(rest, -one), top);
+  return fma(b, fma(b, b.CreateFNeg(q), rest, residual), estimate, q);
+}
+
+/// 2^m / (2^m + exp(-r)) for an f32 zmm, with m = round(x / ln 2) and r = x - m ln 2: neither power overflows for an x
+/// that is not far from the range where sigmoid is neither 0 nor 1.
+Value* sigmoid_by_estimate(IRBuilder<>& b, Value* x) {
+  const ExpFormat& format = kFormat32;
+  constexpr double kAlmostOne = 20;  // 1 - sigmoid(20) is less than half of the last place
+  x = at_least(b, at_most(b, x, kAlmostOne), format.low);
+  Value* m = nearest_power(b, x, format).n;
+  Value* r = fma(b, m, number(x, format.ln2_high), b.CreateFNeg(x));
+  r = fma(b, m, number(x, format.ln2_low), r);
+  Value* power = scale(b, number(x, 1.0), m);
+  return divide(b, power, 1.0, b.CreateFAdd(expm1_near_zero(b, r, format), power));
+}
+
+/// e / (e + 2) with e = exp(2|x|) - 1 = 2^n (exp(r) - 1) + (2^n - 1) for an f32 zmm.
+Value* tanh_by_estimate(IRBuilder<>& b, Value* x) {
+  const ExpFormat& format = kFormat32;
+  constexpr double kAlmostOne = 20;
+  Value* size = absolute(b, x);
+  Value* doubled = at_most(b, b.CreateFAdd(size, size), kAlmostOne);
+  Value* n = nearest_power(b, doubled, format).n;
+  Value* r = fma(b, n, number(x, -format.ln2_high), doubled);
+  r = fma(b, n, number(x, -format.ln2_low), r);
+  Value* power = scale(b, number(x, 1.0), n);
+  Value* e = fma(b, power, expm1_near_zero(b, r, format), b.CreateFSub(power, number(x, 1.0)));
+  return b.CreateCopySign(divide(b, e, 2.0, e), x);
+}
+
 }  // namespace
 
 Value* emit_log(IRBuilder<>& b, Value* x) {
@@ -180,17 +249,12 @@ Value* emit_exp(IRBuilder<>& b, Value* x) {
 }
 
 Value* emit_sigmoid(IRBuilder<>& b, Value* x) {
+  if (is_zmm(x) && !is_double(x)) return sigmoid_by_estimate(b, x);
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   Value* e = exp_within(b, at_least(b, b.CreateFNeg(absolute(b, x)), format.low));
   Value* one = number(x, 1.0);
   Value* negative = b.CreateFCmpOLT(x, number(x, 0.0));
   Value* top = b.CreateSelect(negative, e, one);
-  if (is_zmm(x) && !is_double(x)) {
-    // A step of Newton's method from the estimate: its error squared is 2^-28.
-    Value* estimate = reciprocal(b, b.CreateFAdd(e, one));
-    Value* q = b.CreateFMul(top, estimate);
-    return fma(b, fma(b, b.CreateFNeg(q), e, b.CreateFSub(top, q)), estimate, q);
-  }
   Value* q = b.CreateFDiv(top, b.CreateFAdd(e, one));
   // 1 + e was rounded: one correction by the residual top - q (1 + e), in which top - q is exact; 1 / (1 + e) is q or 1
   // - q.
@@ -200,19 +264,12 @@ Value* emit_sigmoid(IRBuilder<>& b, Value* x) {
 
 Value* emit_tanh(IRBuilder<>& b, Value* x) {
   bool wide = is_double(x);
+  if (is_zmm(x) && !wide) return tanh_by_estimate(b, x);
   Value* size = absolute(b, x);
   Value* doubled = at_most(b, b.CreateFAdd(size, size), wide ? 44.0 : 20.0);
   Value* one = number(x, 1.0);
   Value* divisor = b.CreateFAdd(exp_within(b, doubled, true), one);
-  Value* far = nullptr;
-  if (is_zmm(x) && !wide) {
-    Value* estimate = reciprocal(b, divisor);
-    Value* half = b.CreateFMul(estimate, fma(b, b.CreateFNeg(divisor), estimate, number(x, 2.0)));
-    far = fma(b, half, number(x, -2.0), one);
-  } else {
-    far = b.CreateFSub(one, b.CreateFDiv(number(x, 2.0), divisor));
-  }
-  far = b.CreateCopySign(far, x);
+  Value* far = b.CreateCopySign(b.CreateFSub(one, b.CreateFDiv(number(x, 2.0), divisor)), x);
   Value* square = b.CreateFMul(x, x);
   Value* p = wide ? b.CreateFDiv(polynomial(b, square, kTanhP64), polynomial(b, square, kTanhQ64))
                   : polynomial(b, square, kTanh32);
