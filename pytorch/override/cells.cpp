@@ -71,7 +71,10 @@ size_t carries_of(Cell cell) { return cell == Cell::kLstm ? 2 : 1; }
 
 std::vector<ValueId> cell_step(Builder& body, Cell cell, const CellWeights& weights, ValueId x,
                                std::span<const ValueId> carry, ValueId state, std::optional<DType> products) {
-  auto rounded = [&](ValueId v) { return products ? body.cast(body.cast(v, *products), body.type(v).dtype) : v; };
+  // Roundings in a step, not of what is stored: excess precision does no harm.
+  auto rounded = [&](ValueId v) {
+    return products ? body.cast_loosely(body.cast_loosely(v, *products), body.type(v).dtype) : v;
+  };
   ValueId from_x = rounded(affine(body, x, weights.w_ih, weights.s_ih, weights.b_ih));
   ValueId from_h = rounded(affine(body, state, weights.w_hh, weights.s_hh, weights.b_hh));
   return cell_from_products(body, cell, from_x, from_h, carry, weights);

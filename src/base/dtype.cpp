@@ -29,6 +29,7 @@ const Entry& entry(DType dtype) { return kEntries[static_cast<size_t>(dtype)]; }
 
 int64_t size_of(DType dtype) { return entry(dtype).size; }
 bool is_floating(DType dtype) { return entry(dtype).floating; }
+bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 std::string_view name_of(DType dtype) { return entry(dtype).name; }
 
 std::optional<DType> dtype_named(std::string_view name) {

@@ -15,6 +15,9 @@ int64_t size_of(DType dtype);
 /// True iff the type is f16, bf16, f32 or f64.
 bool is_floating(DType dtype);
 
+/// True iff the type is f16 or bf16.
+bool is_half(DType dtype);
+
 /// The text name: bool, i8, u8, i16, i32, i64, f16, bf16, f32, f64.
 std::string_view name_of(DType dtype);
 

@@ -83,7 +83,9 @@ void Elements::emit(const Op& op) {
   for (ValueId operand : op.operands) operands.push_back(read(operand));
   ValueId result = op.results[0];
   DType to = frame_.type(result).dtype;
-  Value* value = emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands);
+  Value* value = stage_.unrounded.contains(result)
+                     ? operands[0]
+                     : emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands);
   registers_[result] = value;
   store(result, value, frame_.size(stage_.domain.back()), frame_.i64(0));
 }

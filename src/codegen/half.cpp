@@ -1,11 +1,14 @@
 #include "codegen/half.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include "base/error.h"
 #include "runtime/kernels.h"
 
 // bf16 is the high half of an f32. Rounding to it is integer arithmetic on every instruction set: AVX512-BF16 has an
-// instruction, but one that takes denormals for zeros. f16 has instructions wherever AVX2 is (F16C); without, integer
-// arithmetic again, since LLVM would call a function of the compiler's for every element.
+// instruction, but one that takes denormals for zeros, and so is for casts with excess_precision alone. f16 has
+// instructions wherever AVX2 is (F16C); without, integer arithmetic again, since LLVM would call a function of the
+// compiler's for every element.
 
 namespace weft::codegen {
 namespace {
@@ -26,6 +29,12 @@ Value* bits_of(IRBuilder<>& b, Value* x) { return b.CreateBitCast(x, with(x, b.g
 Value* float_of(IRBuilder<>& b, Value* bits) { return b.CreateBitCast(bits, with(bits, b.getFloatTy())); }
 
 bool has_f16c() { return runtime::active_isa() != runtime::Isa::kGeneric; }
+
+/// Whether one instruction rounds the vector to bf16, taking denormals for zeros.
+bool has_instruction(Value* x) {
+  return runtime::active_isa() == runtime::Isa::kAvx512 && runtime::has_bf16_instructions() &&
+         x->getType()->isVectorTy() && x->getType()->getPrimitiveSizeInBits() == 512;
+}
 
 Value* from_f16(IRBuilder<>& b, Value* bits) {
   Value* wide = b.CreateZExt(bits, with(bits, b.getInt32Ty()));
@@ -75,8 +84,6 @@ Value* round_to_bf16(IRBuilder<>& b, Value* x) {
 
 }  // namespace
 
-bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 Value* emit_from_half(IRBuilder<>& b, Value* bits, DType dtype) {
   internal_check(is_half(dtype), "{} is no half", name_of(dtype));
   if (dtype == DType::kBF16) {
@@ -87,8 +94,12 @@ Value* emit_from_half(IRBuilder<>& b, Value* bits, DType dtype) {
   return b.CreateFPExt(b.CreateBitCast(bits, with(bits, b.getHalfTy())), with(bits, b.getFloatTy()));
 }
 
-Value* emit_round_to_half(IRBuilder<>& b, Value* x, DType dtype) {
+Value* emit_round_to_half(IRBuilder<>& b, Value* x, DType dtype, bool flushes) {
   internal_check(is_half(dtype), "{} is no half", name_of(dtype));
+  if (dtype == DType::kBF16 && flushes && has_instruction(x)) {
+    Value* half = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {x});
+    return emit_from_half(b, b.CreateBitCast(half, with(half, b.getInt16Ty())), dtype);
+  }
   if (dtype == DType::kBF16) return round_to_bf16(b, x);
   if (!has_f16c()) return from_f16(b, to_f16(b, x));
   return b.CreateFPExt(b.CreateFPTrunc(x, with(x, b.getHalfTy())), x->getType());

@@ -226,7 +226,8 @@ Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, 
     result = emit_unary(b, op.code, from, operands[0]);
   else
     result = emit_binary(b, op.code, from, operands[0], operands[1]);
-  return is_half(to) && !is_exact(op.code, from, to) ? emit_round_to_half(b, result, to) : result;
+  if (!is_half(to) || is_exact(op.code, from, to)) return result;
+  return emit_round_to_half(b, result, to, op.attr_or<bool>(ir::kExcessPrecision, false));
 }
 
 Value* emit_constant(IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lanes) {

@@ -223,8 +223,7 @@ class RowStage {
       Value* panel = b_.CreateAdd(first_panel, b_.CreateMul(group, together));
       Value* panels = frame_.minimum(b_.CreateSub(last_panel, panel), together);
       for (auto& [value, product] : products_) find_panels(product, panel, panels);
-      frame_.loop(first, last, row_block, [&](Value* row) {
-        Value* rows = frame_.minimum(b_.CreateSub(last, row), frame_.i64(row_block));
+      for_blocks_of_rows(first, last, row_block, [&](Value* row, Value* rows) {
         for (auto& [value, product] : products_) call_kernel(product, panel, panels, row, rows);
         frame_.loop(frame_.i64(0), panels, 1, [&](Value* j) {
           Value* tile_row = b_.CreateMul(j, frame_.i64(kFewRows));
@@ -233,6 +232,23 @@ class RowStage {
           });
         });
       });
+    });
+  }
+
+  /// Blocks of at most `most` rows and nearly the same size: a block of one or two rows has too few sums to hide the
+  /// latency of its additions.
+  void for_blocks_of_rows(Value* first, Value* last, int64_t most,
+                          const std::function<void(Value* row, Value* rows)>& body) {
+    Value* all = b_.CreateSub(last, first);
+    Value* blocks = b_.CreateUDiv(b_.CreateAdd(all, frame_.i64(most - 1)), frame_.i64(most));
+    Value* divisor = b_.CreateSelect(b_.CreateICmpEQ(blocks, frame_.i64(0)), frame_.i64(1), blocks);
+    Value* least = b_.CreateUDiv(all, divisor);
+    Value* larger = b_.CreateSub(all, b_.CreateMul(least, divisor));  // blocks with a row more
+    frame_.loop(frame_.i64(0), blocks, 1, {first}, [&](Value* block, const std::vector<Value*>& at) {
+      Value* more = b_.CreateZExt(b_.CreateICmpULT(block, larger), b_.getInt64Ty());
+      Value* rows = b_.CreateAdd(least, more);
+      body(at[0], rows);
+      return std::vector<Value*>{b_.CreateAdd(at[0], rows)};
     });
   }
 

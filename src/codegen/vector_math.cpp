@@ -29,8 +29,8 @@ Value* polynomial(IRBuilder<>& b, Value* x, std::span<const double> coefficients
   return sum;
 }
 
-/// The same, highest coefficient first, by Estrin's scheme: pairs of terms until three are left. As many operations (but
-/// for the powers of x), of which fewer wait for each other.
+/// The same, highest coefficient first, by Estrin's scheme: pairs of terms until three are left. As many operations
+/// (but for the powers of x), of which fewer wait for each other.
 Value* estrin(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
   std::vector<Value*> terms;
   for (double c : coefficients) terms.push_back(number(x, c));

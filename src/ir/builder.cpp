@@ -34,6 +34,12 @@ ValueId Builder::cast(ValueId a, DType dtype) {
   return emit(OpCode::kCast, {a}, {}, &declared);
 }
 
+ValueId Builder::cast_loosely(ValueId a, DType dtype) {
+  if (type(a).dtype == dtype) return a;
+  Type declared{dtype, type(a).shape};
+  return emit(OpCode::kCast, {a}, {{std::string(kExcessPrecision), true}}, &declared);
+}
+
 ValueId Builder::broadcast(ValueId a, const Shape& shape, std::vector<int64_t> dims) {
   Type declared{type(a).dtype, shape};
   return emit(OpCode::kBroadcast, {a}, {{"dims", std::move(dims)}}, &declared);

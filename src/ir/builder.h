@@ -39,6 +39,8 @@ class Builder {
   ValueId select(ValueId c, ValueId a, ValueId b) { return emit(OpCode::kSelect, {c, a, b}); }
   /// `a` itself if it has that dtype.
   ValueId cast(ValueId a, DType dtype);
+  /// With {excess_precision = true}.
+  ValueId cast_loosely(ValueId a, DType dtype);
   /// Operand dim i becomes result dim dims[i].
   ValueId broadcast(ValueId a, const Shape& shape, std::vector<int64_t> dims);
   /// Trailing dims aligned, as for a bias; `a`'s dims equal the last dims of `shape`.

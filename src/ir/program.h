@@ -72,6 +72,10 @@ std::string annotation_misfit(OpCode code, std::string_view name, const Attr& va
 /// such a loop, since moved work needs the values of all steps in memory at the same time.
 inline constexpr std::string_view kCheckpoint = "vjp.checkpoint";
 
+/// An attribute of a cast to f16 or bf16: readers may take the number as it was before it was rounded, and denormal
+/// numbers may become zero.
+inline constexpr std::string_view kExcessPrecision = "excess_precision";
+
 /// Limits that keep programs from arbitrary text bounded; the verifier enforces them.
 inline constexpr int64_t kMaxRank = 16;
 inline constexpr int64_t kMaxRegionDepth = 32;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/size_checks.h"
+#include "planning/excess_precision.h"
 #include "planning/fusion/fuse.h"
 #include "planning/planner.h"
 
@@ -151,6 +152,7 @@ Schedule lower(Program& program, const Target& target) {
   make_plan(schedule, [&](const Block& block) {
     std::vector<Stage>& stages = blocks.at(&block);
     std::set<ValueId> stored = StoredValues(schedule, block, stages).find();
+    mark_unrounded(program, block, stored, stages);
     return BlockSchedule{std::move(stages), std::move(stored)};
   });
   return schedule;

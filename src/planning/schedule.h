@@ -22,6 +22,7 @@ struct Stage {
   int64_t lanes = 0;      ///< elements of one vector
   int64_t row_block = 1;  ///< rows that a product does at once
   bool has_reduction = false;
+  std::set<ir::ValueId> unrounded;  ///< results of casts whose readers take the operand instead (excess_precision)
   int64_t index = 0;  ///< runtime::StagePlan::index
   int64_t last = 0;   ///< the index of the last stage within it, or its own
 };

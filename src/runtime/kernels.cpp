@@ -94,10 +94,18 @@ const FoldKernels& fold_kernels(Isa isa) {
   return folds<kGenericFolds>();
 }
 
+bool has_bf16_instructions() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 const PairKernels& pair_kernels(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512)
-    return __builtin_cpu_supports("avx512bf16") ? pairs<kAvx512Bf16Pairs>() : pairs<kAvx512Pairs>();
+  if (isa == Isa::kAvx512) return has_bf16_instructions() ? pairs<kAvx512Bf16Pairs>() : pairs<kAvx512Pairs>();
   if (isa == Isa::kAvx2) return pairs<kAvx2Pairs>();
 #endif
   internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));

@@ -19,6 +19,9 @@ bool supports(Isa isa);
 /// The best set this CPU has, or the one WEFT_ISA names (user's error if the CPU lacks it or the name is unknown).
 Isa active_isa();
 
+/// Whether this CPU has AVX512-BF16: products of pairs, and a rounding that takes denormals for zeros.
+bool has_bf16_instructions();
+
 /// c[r][0..width) = (accumulate ? c : 0) + sum over k of a[r][k] * panel[k][0..width), width = vectors * lanes, for
 /// r in 0..rows-1. `lda`, `ldc` in elements. Any rows >= 0 and k >= 0; panel is 64-byte aligned, a and c are not.
 /// The order of summation over k is the same for every row count (so that the bits don't depend on the split).

@@ -137,6 +137,42 @@ INSTANTIATE_TEST_SUITE_P(All, HalfConversion, ::testing::ValuesIn(conversions())
   return fmt::format("{}_to_{}", name_of(test.param.from), name_of(test.param.to));
 });
 
+/// A cast with excess_precision whose result goes to memory rounds as any other, but for denormals; one that is only
+/// computed with doesn't round.
+class LooseCasts : public ::testing::TestWithParam<DType> {};
+
+TEST_P(LooseCasts, RoundWhatIsStored) {
+  std::vector<Array> inputs = {numbers_of(DType::kF32, 33)};
+  const auto text = [&](std::string_view attributes) {
+    return fmt::format(
+        "program @p(%x: f32[N,33]) {{ %h = cast %x {1} : {0}[N,33] %y = cast %h : f32[N,33] return %h, %y }}",
+        name_of(GetParam()), attributes);
+  };
+  const std::vector<Array> wanted = run_engine(text(""), inputs);
+  const std::vector<Array> found = run_engine(text("{excess_precision = true}"), inputs);
+  const std::vector<double> x = inputs[0].to_doubles();
+  for (size_t result : {0, 1}) {
+    const std::vector<double> a = found[result].to_doubles(), b = wanted[result].to_doubles();
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_TRUE(a[i] == b[i] || (std::isnan(b[i]) && std::isnan(a[i])) || (a[i] == 0 && std::abs(x[i]) < 0x1p-126))
+          << "result " << result << " of " << x[i] << " is " << a[i] << " instead of " << b[i];
+  }
+}
+
+TEST_P(LooseCasts, DontRoundWhatIsComputedWith) {
+  std::vector<Array> inputs = {numbers_of(DType::kF32, 33)};
+  const auto text = fmt::format(
+      "program @p(%x: f32[N,33]) {{ %h = cast %x {{excess_precision = true}} : {}[N,33] %y = cast %h : f32[N,33] "
+      "%z = neg %y : f32[N,33] return %z }}",
+      name_of(GetParam()));
+  const std::vector<double> x = inputs[0].to_doubles(), z = run_engine(text, inputs)[0].to_doubles();
+  for (size_t i = 0; i < x.size(); ++i)
+    ASSERT_TRUE(z[i] == -x[i] || (std::isnan(x[i]) && std::isnan(z[i]))) << x[i] << " became " << z[i];
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LooseCasts, ::testing::Values(DType::kF16, DType::kBF16),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
 /// An op of one or two operands that f32 computes exactly or rounds correctly is the interpreter's; others may be
 /// rounded to the neighbour where f32 was an ulp off.
 class HalfArithmetic : public ::testing::TestWithParam<DType> {};

@@ -74,6 +74,8 @@ const Case kCases[] = {
     {"%a: f32[2], %c: bool[2]", "select %c, %a, %a", "f32[2]"},
     {"%a: f32[2], %c: bool[3]", "select %c, %a, %a", "select: its condition is bool[3] but its values are f32[2]"},
     {"%a: f32[2]", "select %a, %a, %a", "select: its condition must be bool, not f32[2]"},
+    {"%a: f32[2]", "cast %a {excess_precision = true} : bf16[2]", "bf16[2]"},
+    {"%a: f32[2]", "cast %a {excess_precision = 1} : bf16[2]", "cast: the attribute 'excess_precision' must be true or false"},
     {"%a: f32[T,2]", "broadcast %a {dims = [0, 2]} : f32[T,B,2]", "f32[T,B,2]"},
     {"%a: f32[T,2]", "broadcast %a {dims = [1, 2]} : f32[T,B,2]",
      "broadcast: dim 0 of f32[T,2] would become dim 1 of f32[T,B,2], but the sizes differ"},

@@ -151,7 +151,10 @@ void erfc(Adjoints& adjoints, Op& op) { bell(Rule1(adjoints, op), -2 * std::numb
 
 void cast(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  if (r.wants(0)) r.give(0, r.b.cast(r.ct, r.type(r.x()).dtype));
+  if (!r.wants(0)) return;
+  const DType from = r.type(r.x()).dtype;
+  const bool loose = op.attr_or<bool>(ir::kExcessPrecision, false);
+  r.give(0, loose ? r.b.cast_loosely(r.ct, from) : r.b.cast(r.ct, from));
 }
 
 void add(Adjoints& adjoints, Op& op) {

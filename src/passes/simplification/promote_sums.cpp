@@ -13,8 +13,6 @@ using ir::Program;
 using ir::Type;
 using ir::ValueId;
 
-bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 /// Products and sums. A maximum needs no wider type, since it is one of its operands.
 bool accumulates(OpCode code) { return ir::traits_of(code).sums; }
 

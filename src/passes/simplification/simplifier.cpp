@@ -120,8 +120,8 @@ namespace {
 
 bool is_lossless(DType from, DType to) {
   if (from == to) return true;
-  if (to == DType::kF64) return from == DType::kF32 || from == DType::kF16 || from == DType::kBF16;
-  return to == DType::kF32 && (from == DType::kF16 || from == DType::kBF16);
+  if (to == DType::kF64) return from == DType::kF32 || is_half(from);
+  return to == DType::kF32 && is_half(from);
 }
 
 /// The number rounded to the type; none for types whose constants are not folded.
