@@ -25,7 +25,7 @@ Value* bits_of(IRBuilder<>& b, Value* x) { return b.CreateBitCast(x, with(x, b.g
 
 Value* float_of(IRBuilder<>& b, Value* bits) { return b.CreateBitCast(bits, with(bits, b.getFloatTy())); }
 
-bool has_f16c() { return runtime::active_isa() != runtime::Isa::kGeneric; }
+bool has_f16c() { return runtime::vector_isa(runtime::active_isa()) != runtime::Isa::kGeneric; }
 
 Value* from_f16(IRBuilder<>& b, Value* bits) {
   Value* wide = b.CreateZExt(bits, with(bits, b.getInt32Ty()));
