@@ -74,9 +74,9 @@ void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int6
       const int64_t rows = smaller(kHalfPart, m1 - m);
       for (int64_t r = 0; r == 0 || r < args.rows; r += kHalfSteps) {
         const int64_t steps = smaller(kHalfSteps, args.rows - r);
-        if (m == m0 || args.rows > kHalfSteps)
+        if (steps > 0 && (m == m0 || args.rows > kHalfSteps))
           pair_panels(b + r * args.ldb + n, args.ldb, steps, columns, scratch.panels);
-        transpose_halves(a + r * args.lda + m, args.lda, steps, rows, scratch.left);
+        if (steps > 0) transpose_halves(a + r * args.lda + m, args.lda, steps, rows, scratch.left);
         kPanels(rows, steps, scratch.left, kHalfSteps, scratch.panels, ceil_div(columns, kHalfPanelWidth), scratch.tile,
                 kHalfColumns, kHalfPanelWidth, r > 0);
       }
