@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -61,57 +62,79 @@ class Halves {
 #if defined(__x86_64__)
 float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-/// What TDPBF16PS adds to `sum` for 16 pairs, by the processor's own operations: the mode has to flush denormals.
-[[gnu::target("fma"), gnu::noinline]] float by_processor(float sum, const uint16_t* x, const uint16_t* y) {
-  float first = 0, second = 0;
-  for (int i = 0; i < kTileRows; ++i) {
-    first = __builtin_fmaf(widened(x[2 * i]), widened(y[2 * i]), first);
-    second = __builtin_fmaf(widened(x[2 * i + 1]), widened(y[2 * i + 1]), second);
-  }
-  return sum + (first + second);
-}
+using Sums = std::array<std::array<float, kTileRows>, kTileRows>;
 
-class TileUnit : public ::testing::TestWithParam<bool> {};
+/// Of one multiplication: c += a b.
+struct Operands {
+  uint16_t a[kTileRows][2 * kTileRows] = {}, b[kTileRows][2 * kTileRows] = {};
+  Sums c{};
 
-TEST_P(TileUnit, EmulationRoundsAsTheProcessor) {
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("fma")) GTEST_SKIP() << "this CPU does not fuse";
-  Halves halves(GetParam());
-  int64_t zeros = 0, denormals = 0;
-  for (int trial = 0; trial < 300; ++trial) {
-    uint16_t a[kTileRows][2 * kTileRows], b[kTileRows][2 * kTileRows];
-    float c[kTileRows][kTileRows], found[kTileRows][kTileRows];
-    const int rows = 1 + trial % kTileRows;
-    for (int i = 0; i < kTileRows; ++i)
-      for (int j = 0; j < 2 * kTileRows; ++j) {
-        // Most steps of most rows are 0, so that sums have few terms: large ones would hide the small ones.
-        a[i][j] = halves.below(16) < 1 + static_cast<uint32_t>(i) ? halves.next() : 0;
+  explicit Operands() = default;
+  /// Most steps of most rows of a are 0, so that sums have few terms: large ones would hide the small ones.
+  explicit Operands(Halves& halves) {
+    for (uint32_t i = 0; i < kTileRows; ++i)
+      for (uint32_t j = 0; j < 2 * kTileRows; ++j) {
+        a[i][j] = halves.below(16) <= i ? halves.next() : 0;
         b[i][j] = halves.next();
         c[i][j / 2] = halves.below(2) ? widened(halves.next()) : 0;
       }
+  }
+
+  /// Rows from `rows` on are NaNs of all ones.
+  Sums emulated(int rows) const {
     using Unit = EmulatedAmxUnit;
     Unit::configure(kTileConfigs.of[rows]);
-    Unit::load<Tiles<1>::result(0, 0)>(c, sizeof(c[0]));
+    Unit::load<Tiles<1>::result(0, 0)>(&c, sizeof(c[0]));
     Unit::load<Tiles<1>::left(0)>(a, sizeof(a[0]));
     Unit::load<Tiles<1>::right(0)>(b, sizeof(b[0]));
     Unit::multiply<Tiles<1>::result(0, 0), Tiles<1>::left(0), Tiles<1>::right(0)>();
-    std::memset(found, 0xff, sizeof(found));
-    Unit::store<Tiles<1>::result(0, 0)>(found, sizeof(found[0]));
+    Sums found;
+    std::memset(&found, 0xff, sizeof(found));
+    Unit::store<Tiles<1>::result(0, 0)>(&found, sizeof(found[0]));
     Unit::release();
-    float expected[kTileRows][kTileRows];
+    return found;
+  }
+
+  Sums by_processor() const {
+    Sums sums;
     const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
-    for (int i = 0; i < rows; ++i)
-      for (int j = 0; j < kTileRows; ++j) {
-        uint16_t column[2 * kTileRows];
-        for (int k = 0; k < 2 * kTileRows; ++k) column[k] = b[k / 2][2 * j + k % 2];
-        expected[i][j] = by_processor(c[i][j], a[i], column);
-      }
+    _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zeros
+    for (size_t i = 0; i < kTileRows; ++i)
+      for (size_t j = 0; j < kTileRows; ++j) sums[i][j] = sum(i, j);
     _mm_setcsr(before);
-    for (int i = 0; i < kTileRows; ++i)
-      for (int j = 0; j < kTileRows; ++j) {
+    return sums;
+  }
+
+ private:
+  [[gnu::target("fma"), gnu::noinline]] float sum(size_t i, size_t j) const {
+    float first = 0, second = 0;
+    for (size_t k = 0; k < kTileRows; ++k) {
+      first = __builtin_fmaf(widened(a[i][2 * k]), widened(b[k][2 * j]), first);
+      second = __builtin_fmaf(widened(a[i][2 * k + 1]), widened(b[k][2 * j + 1]), second);
+    }
+    return c[i][j] + (first + second);
+  }
+};
+
+class TileUnit : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("fma")) GTEST_SKIP() << "this CPU does not fuse";
+  }
+};
+
+TEST_P(TileUnit, EmulationRoundsAsTheProcessor) {
+  Halves halves(GetParam());
+  int64_t zeros = 0, denormals = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const int rows = 1 + trial % kTileRows;
+    const Operands operands(halves);
+    const Sums found = operands.emulated(rows), expected = operands.by_processor();
+    for (size_t i = 0; i < kTileRows; ++i)
+      for (size_t j = 0; j < kTileRows; ++j) {
         const auto bits = std::bit_cast<uint32_t>(found[i][j]);
-        if (i >= rows) {
+        if (i >= static_cast<size_t>(rows)) {
           ASSERT_EQ(bits, 0xffffffff) << "written below the rows";
           continue;
         }
@@ -125,6 +148,23 @@ TEST_P(TileUnit, EmulationRoundsAsTheProcessor) {
   }
   EXPECT_GT(zeros, 100);
   EXPECT_EQ(denormals, 0);
+}
+
+/// 2^-126 - 2^-151 rounds up to the smallest normal number, 2^-126 - 2^-150 is a number of 24 digits below it.
+TEST_P(TileUnit, EmulationFlushesWhatIsTooSmallAfterRounding) {
+  auto power = [](int exponent) { return static_cast<uint16_t>((exponent + 127) << 7); };
+  for (uint16_t sign : {0, 0x8000}) {
+    Operands operands;
+    operands.a[0][0] = power(-63) | sign;
+    operands.a[0][2] = power(-75) | sign;
+    operands.b[0][0] = operands.b[0][2] = power(-63);
+    operands.b[1][0] = power(-76) | 0x8000;
+    operands.b[1][2] = power(-75) | 0x8000;
+    const Sums found = operands.emulated(1), expected = operands.by_processor();
+    EXPECT_EQ(found[0][0], sign ? -0x1p-126F : 0x1p-126F);
+    EXPECT_EQ(found[0][1], 0);
+    EXPECT_EQ(std::memcmp(&found[0], &expected[0], sizeof(found[0])), 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TileUnit, ::testing::Bool(),
