@@ -13,7 +13,8 @@ struct Settings {
   bool verify = false;                     ///< WEFT_VERIFY=1: verify after every pass (always on in debug builds).
   std::vector<std::string> disabled;       ///< WEFT_DISABLE=hoist,sink: passes left out.
   std::string dump;                        ///< WEFT_DUMP=dir: every stage of every program is written there.
-  std::string isa;                         ///< WEFT_ISA=avx512|avx2|generic: forced instead of detected.
+  std::string isa;                         ///< WEFT_ISA=amx|avx512|avx2|generic: forced instead of detected; for tests
+                                           ///< amx_emulated, which any CPU runs.
   std::string cache_dir;                   ///< $XDG_CACHE_HOME/weft or ~/.cache/weft; empty with WEFT_CACHE=0.
   int64_t cache_bytes = int64_t{1} << 29;  ///< WEFT_CACHE_MB=512: objects kept there; those read last stay.
   int64_t arena_bytes = int64_t{1} << 30;  ///< WEFT_ARENA_MB=1024: unused memory kept for the next call.

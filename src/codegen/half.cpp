@@ -28,11 +28,11 @@ Value* bits_of(IRBuilder<>& b, Value* x) { return b.CreateBitCast(x, with(x, b.g
 
 Value* float_of(IRBuilder<>& b, Value* bits) { return b.CreateBitCast(bits, with(bits, b.getFloatTy())); }
 
-bool has_f16c() { return runtime::active_isa() != runtime::Isa::kGeneric; }
+bool has_f16c() { return runtime::vector_isa(runtime::active_isa()) != runtime::Isa::kGeneric; }
 
 /// Whether one instruction rounds the vector to bf16, taking denormals for zeros.
 bool has_instruction(Value* x) {
-  return runtime::active_isa() == runtime::Isa::kAvx512 && runtime::has_bf16_instructions() &&
+  return runtime::vector_isa(runtime::active_isa()) == runtime::Isa::kAvx512 && runtime::has_bf16_instructions() &&
          x->getType()->isVectorTy() && x->getType()->getPrimitiveSizeInBits() == 512;
 }
 

@@ -72,7 +72,7 @@ class RowStage {
     if (chunked) {
       int64_t inner = 1;
       for (auto& [value, product] : products_) inner = std::max(inner, product.inner * size_of(product.left));
-      int64_t rows = std::max<int64_t>(1, kChunkBytes / inner / stage_.row_block) * stage_.row_block;
+      int64_t rows = std::max<int64_t>(1, kChunkBytes / inner / stage_.tile_rows) * stage_.tile_rows;
       emit_chunks(first, last, rows, range);
     } else {
       emit_panels(first, last, range);
@@ -94,7 +94,7 @@ class RowStage {
                     .entry = frame_.address(op.operands[1]),
                     .plain = llvm::ConstantPointerNull::get(b_.getPtrTy())};
     has_bytes_ = has_bytes_ || product.weights == DType::kI8;
-    int64_t rows = std::max(stage_.row_block, kFewRows * kBytePanelsTogether);  // a further product may be of bytes
+    int64_t rows = std::max(stage_.tile_rows, kFewRows * kBytePanelsTogether);  // a further product may be of bytes
     product.tile = frame_.stack(memory_type(b_, product.dtype), rows * product.groups * product.unroll * stage_.lanes);
     if (product.weights != DType::kI8) add_weights(product);
     products_.emplace(op.results[0], product);
@@ -212,7 +212,7 @@ class RowStage {
     Value* unroll = frame_.i64(stage_.unroll);
     Value* first_panel = b_.CreateUDiv(range.first, unroll);
     Value* last_panel = b_.CreateUDiv(b_.CreateAdd(range.last, frame_.i64(stage_.unroll - 1)), unroll);
-    const int64_t row_block = has_bytes_ ? kFewRows : stage_.row_block;
+    const int64_t tile_rows = has_bytes_ ? kFewRows : stage_.tile_rows;
     Value* together = panels_together(first, last);
     Value* groups = b_.CreateUDiv(
         b_.CreateAdd(b_.CreateSub(last_panel, first_panel), b_.CreateSub(together, frame_.i64(1))), together);
@@ -223,7 +223,7 @@ class RowStage {
       Value* panel = b_.CreateAdd(first_panel, b_.CreateMul(group, together));
       Value* panels = frame_.minimum(b_.CreateSub(last_panel, panel), together);
       for (auto& [value, product] : products_) find_panels(product, panel, panels);
-      for_blocks_of_rows(first, last, row_block, [&](Value* row, Value* rows) {
+      for_blocks_of_rows(first, last, tile_rows, [&](Value* row, Value* rows) {
         for (auto& [value, product] : products_) call_kernel(product, panel, panels, row, rows);
         frame_.loop(frame_.i64(0), panels, 1, [&](Value* j) {
           Value* tile_row = b_.CreateMul(j, frame_.i64(kFewRows));

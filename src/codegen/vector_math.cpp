@@ -74,7 +74,8 @@ Value* power_of_two(IRBuilder<>& b, Value* n, const ExpFormat& format, llvm::Typ
 
 /// Whether x is one register of AVX-512, which can scale by a power of two and estimate reciprocals.
 bool is_zmm(Value* x) {
-  return runtime::active_isa() == runtime::Isa::kAvx512 && x->getType()->getPrimitiveSizeInBits() == 512;
+  return runtime::vector_isa(runtime::active_isa()) == runtime::Isa::kAvx512 &&
+         x->getType()->getPrimitiveSizeInBits() == 512;
 }
 
 /// x 2^n for an n that is an integer; subnormal results round once.

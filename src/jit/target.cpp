@@ -36,13 +36,15 @@ std::string host_features() {
 }  // namespace
 
 Target target_of(runtime::Isa isa) {
-  switch (isa) {
+  switch (runtime::vector_isa(isa)) {
     case runtime::Isa::kAvx512:
       return {llvm::sys::getHostCPUName().str(), host_features()};
     case runtime::Isa::kAvx2:
       return {"haswell", ""};
     case runtime::Isa::kGeneric:
       return {"x86-64", ""};
+    default:
+      break;
   }
   internal_error("unknown ISA");
 }

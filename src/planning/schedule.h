@@ -20,7 +20,8 @@ struct Stage {
   int64_t rank = 0;       ///< the domain's number of dims before merging
   int64_t unroll = 0;     ///< units side by side in its panels; 0 without a product
   int64_t lanes = 0;      ///< elements of one vector
-  int64_t row_block = 1;  ///< rows that a product does at once
+  int64_t row_block = 1;  ///< threads share the rows in multiples of so many
+  int64_t tile_rows = 1;  ///< rows that its products do at once; not less
   bool has_reduction = false;
   std::set<ir::ValueId> unrounded;  ///< results of casts whose readers take the operand instead (excess_precision)
   int64_t index = 0;  ///< runtime::StagePlan::index

@@ -18,6 +18,7 @@ struct ProductTile {
   int64_t groups = 1;        ///< gates, equal ranges of the result's columns, side by side in a panel
   int64_t unroll = 1;        ///< units of each gate in a panel
   int64_t lanes = 1;         ///< elements of a unit
+  int64_t rows = 1;          ///< that its kernel takes at once, if more than Target::row_block
   int64_t weight_bytes = 0;  ///< read at every step
 
   /// The columns that the stage runs over.

@@ -1,5 +1,12 @@
 #include "runtime/kernels.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <atomic>
+
 #include "base/error.h"
 #include "base/settings.h"
 #include "runtime/announced_kernels.h"
@@ -7,6 +14,32 @@
 
 namespace weft::runtime {
 namespace {
+
+/// Whether this process may use tiles. Linux gives their memory to who asks for it: arch_prctl(ARCH_REQ_XCOMP_PERM) of
+/// the state XTILEDATA (Documentation/arch/x86/xstate.rst). Threads and children inherit the permission.
+bool asks_for_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr long kRequest = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+enum class Answer : uint8_t { kNone, kNo, kYes };
+constinit std::atomic<Answer> may_use_tiles = Answer::kNone;
+
+bool has_tiles() {
+  Answer answer = may_use_tiles.load(std::memory_order_relaxed);
+  if (answer == Answer::kNone) {
+    answer = asks_for_tiles() ? Answer::kYes : Answer::kNo;  // to ask twice does no harm
+    may_use_tiles.store(answer, std::memory_order_relaxed);
+  }
+  return answer == Answer::kYes;
+}
+
+/// Of the tables in use.
+constinit std::atomic<void (*)()> release_in_use = nullptr;
 
 /// Whether the CPU has the instructions of kernels_<isa>.cpp, and the operating system saves their registers.
 bool has_features(Isa isa) {
@@ -16,8 +49,11 @@ bool has_features(Isa isa) {
   if (isa == Isa::kAvx512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_features(Isa::kAvx2);
+  if (isa == Isa::kAmx)
+    return __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-tile") &&
+           __builtin_cpu_supports("avx512bf16") && has_features(Isa::kAvx512) && has_tiles();
 #endif
-  return isa == Isa::kGeneric;
+  return isa == Isa::kGeneric || isa == Isa::kAmxEmulated;
 }
 
 // The table, or for ThreadSanitizer its kernels with their accesses announced.
@@ -57,24 +93,36 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
+    case Isa::kAmxEmulated:
+      return "amx_emulated";
   }
   internal_error("no instruction set {}", static_cast<int>(isa));
 }
 
 bool supports(Isa isa) { return has_features(isa); }
 
+Isa vector_isa(Isa isa) {
+  if (isa == Isa::kAmx) return Isa::kAvx512;
+  if (isa != Isa::kAmxEmulated) return isa;
+  return supports(Isa::kAvx512) ? Isa::kAvx512 : supports(Isa::kAvx2) ? Isa::kAvx2 : Isa::kGeneric;
+}
+
 Isa active_isa() {
   const std::string& wanted = settings().isa;
-  for (Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kGeneric}) {
+  for (Isa isa : {Isa::kAmx, Isa::kAvx512, Isa::kAvx2, Isa::kGeneric, Isa::kAmxEmulated}) {
     if (wanted.empty() ? supports(isa) : wanted == name_of(isa)) {
-      check(supports(isa), "WEFT_ISA={}: this CPU lacks it", wanted);
+      check(supports(isa), "WEFT_ISA={}: this CPU lacks it{}", wanted,
+            isa == Isa::kAmx ? ", or Linux does not permit it" : "");
       return isa;
     }
   }
-  user_error("WEFT_ISA={}: unknown instruction set; known are avx512, avx2, generic", wanted);
+  user_error("WEFT_ISA={}: unknown instruction set; known are amx, avx512, avx2, generic, amx_emulated", wanted);
 }
 
 const DTypeKernels& kernels(Isa isa, DType dtype) {
+  isa = vector_isa(isa);
   internal_check(dtype == DType::kF32 || dtype == DType::kF64, "no micro-kernels for {}", name_of(dtype));
   const bool single = dtype == DType::kF32;
 #if defined(__x86_64__)
@@ -86,6 +134,7 @@ const DTypeKernels& kernels(Isa isa, DType dtype) {
 }
 
 const FoldKernels& fold_kernels(Isa isa) {
+  isa = vector_isa(isa);
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return folds<kAvx512Folds>();
   if (isa == Isa::kAvx2) return folds<kAvx2Folds>();
@@ -103,8 +152,12 @@ bool has_bf16_instructions() {
 #endif
 }
 
-const PairKernels& pair_kernels(Isa isa) {
+namespace {
+
+const PairKernels& choose_pairs(Isa isa) {
+  if (isa == Isa::kAmxEmulated) return pairs<kEmulatedAmxPairs>();
 #if defined(__x86_64__)
+  if (isa == Isa::kAmx) return pairs<kAmxPairs>();
   if (isa == Isa::kAvx512) return has_bf16_instructions() ? pairs<kAvx512Bf16Pairs>() : pairs<kAvx512Pairs>();
   if (isa == Isa::kAvx2) return pairs<kAvx2Pairs>();
 #endif
@@ -112,7 +165,20 @@ const PairKernels& pair_kernels(Isa isa) {
   return pairs<kGenericPairs>();
 }
 
+}  // namespace
+
+const PairKernels& pair_kernels(Isa isa) {
+  const PairKernels& chosen = choose_pairs(isa);
+  if (chosen.release) release_in_use.store(chosen.release, std::memory_order_relaxed);
+  return chosen;
+}
+
+void release_tiles() {
+  if (void (*release)() = release_in_use.load(std::memory_order_relaxed)) release();
+}
+
 const ByteRowsKernels& byte_rows_kernels(Isa isa) {
+  isa = vector_isa(isa);
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512)
     return __builtin_cpu_supports("avx512vnni") ? byte_rows<kAvx512VnniByteRows>() : byte_rows<kAvx512ByteRows>();

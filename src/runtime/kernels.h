@@ -8,13 +8,18 @@
 
 namespace weft::runtime {
 
-/// Instruction sets that micro-kernels are built for ahead of time. Generated code targets the same one.
-enum class Isa : uint8_t { kGeneric, kAvx2, kAvx512 };
+/// Instruction sets that micro-kernels are built for ahead of time. Generated code targets the same one. kAmx is
+/// AVX-512 and the tile unit, which multiplies bf16; kAmxEmulated, for tests, is the processor's other best set and the
+/// tile unit in C++.
+enum class Isa : uint8_t { kGeneric, kAvx2, kAvx512, kAmx, kAmxEmulated };
 
 std::string_view name_of(Isa isa);
 
-/// Whether this CPU, and the operating system, can run it.
+/// Whether this CPU, and the operating system, can run it. Linux has to be asked for the tile unit, which is done once.
 bool supports(Isa isa);
+
+/// The set of the vectors: kGeneric, kAvx2 or kAvx512.
+Isa vector_isa(Isa isa);
 
 /// The best set this CPU has, or the one WEFT_ISA names (user's error if the CPU lacks it or the name is unknown).
 Isa active_isa();
@@ -132,13 +137,20 @@ struct PairKernels {
   PanelsKernel bf16[target::kMaxPanelUnits +
                     1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
   ProductKernel product_f32[target::kMaxPanelUnits + 1], product_bf16[target::kMaxPanelUnits + 1];
-  PackKernel pack;  ///< the panels, of bf16 weights
+  int64_t bf16_rows;  ///< rows of a bf16 left operand that callers should give at once, if more than of an f32 one
+  PackKernel pack;    ///< the panels, of bf16 weights
   PanelsOnTheWay on_the_way;
   /// Of bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
   OuterKernel outer;
   int64_t outer_block_m, outer_block_n, outer_scratch_bytes;
+  /// Gives back what the kernels hold of a thread between two calls; null if that is nothing.
+  void (*release)();
 };
 const PairKernels& pair_kernels(Isa isa);
+
+/// Has this thread's tiles released, if there is a kernel in use that sets them. For the end of a parallel region: then
+/// nobody saves and restores them while the thread waits or runs other code.
+void release_tiles();
 
 /// Products on 8-bit weights as they lie, [groups * n, k] row-major. Panel p of them is rows p * width .. p * width +
 /// width - 1 of each group. For `count` panels from `panel` on, c[r][g * width + j] = sum over k of a[r][k] * weights[g

@@ -10,6 +10,7 @@
 #include "base/target.h"
 #include "runtime/cores.h"
 #include "runtime/delay.h"
+#include "runtime/kernels.h"
 #include "runtime/packs.h"
 #include "runtime/share.h"
 #include "runtime/window.h"
@@ -138,6 +139,7 @@ bool Run::run_region(Stages stages, Team& team, void** buffers) {
     if (threads == 1) {
       Member alone{buffers, 0, 1, nullptr, 0};
       run_stages(stages, alone);
+      release_tiles();
       return;
     }
     barrier.set_members(threads);
@@ -145,6 +147,7 @@ bool Run::run_region(Stages stages, Team& team, void** buffers) {
     Member member{is_first ? buffers : own.data() + static_cast<size_t>(thread - 1) * count, thread, threads, &barrier,
                   0};
     run_stages(stages, member);
+    release_tiles();
   });
   return failed_at_ == kNever;
 }

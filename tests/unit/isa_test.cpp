@@ -18,7 +18,8 @@ TEST(IsaTest, SettingForcesTheIsa) {
     active_isa();
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "WEFT_ISA=mmx: unknown instruction set; known are avx512, avx2, generic");
+    EXPECT_STREQ(error.what(),
+                 "WEFT_ISA=mmx: unknown instruction set; known are amx, avx512, avx2, generic, amx_emulated");
   }
   mutable_settings().isa = "";
   EXPECT_TRUE(supports(active_isa()));

@@ -8,11 +8,13 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "runtime/isa_tables.h"
 #include "runtime/kernels.h"
+#include "trapped_tiles.h"
 
 namespace weft::runtime {
 namespace {
@@ -40,7 +42,17 @@ struct Problem {
 class PairsTest : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!supports(GetParam().isa)) GTEST_SKIP() << "this CPU lacks " << name_of(GetParam().isa);
+    if (supports(GetParam().isa)) return;
+#if defined(__x86_64__) && defined(__linux__)
+    if (GetParam().isa == Isa::kAmx && TrappedTiles::are_possible()) {
+      trapped_.emplace();
+      return;
+    }
+#endif
+    GTEST_SKIP() << "this CPU lacks " << name_of(GetParam().isa);
+  }
+  void TearDown() override {
+    if (!IsSkipped() && table().release) table().release();
   }
   const PairKernels& table() const {
 #if defined(__x86_64__)
@@ -105,6 +117,9 @@ class PairsTest : public testing::TestWithParam<Case> {
   }
 
   std::mt19937_64 random_{20250101};
+#if defined(__x86_64__) && defined(__linux__)
+  std::optional<TrappedTiles> trapped_;
+#endif
 };
 
 TEST_P(PairsTest, AgreeWithTheDefinition) {
@@ -230,7 +245,8 @@ TEST_P(PairsTest, OuterRoundsToTheNearestEven) {
 INSTANTIATE_TEST_SUITE_P(All, PairsTest,
                          testing::Values(Case{Isa::kGeneric, false}, Case{Isa::kGeneric, true}, Case{Isa::kAvx2, false},
                                          Case{Isa::kAvx2, true}, Case{Isa::kAvx512, false}, Case{Isa::kAvx512, true},
-                                         Case{Isa::kAvx512, true, true}),
+                                         Case{Isa::kAvx512, true, true}, Case{Isa::kAmx, true},
+                                         Case{Isa::kAmxEmulated, true}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.isa)) + (test.param.half_left ? "_bf16" : "_f32") +
                                   (test.param.without_product ? "_widened" : "");

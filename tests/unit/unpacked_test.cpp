@@ -219,6 +219,8 @@ INSTANTIATE_TEST_SUITE_P(All, UnpackedTest, ::testing::ValuesIn([] {
                              all.push_back({isa, DType::kBF16, DType::kBF16});
                            }
                            all.push_back({Isa::kAvx512, DType::kBF16, DType::kBF16, true});
+                           all.push_back({Isa::kAmx, DType::kBF16, DType::kBF16});
+                           all.push_back({Isa::kAmxEmulated, DType::kBF16, DType::kBF16});
                            return all;
                          }()),
                          [](const auto& test) {

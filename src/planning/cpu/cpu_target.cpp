@@ -57,7 +57,8 @@ constexpr passes::Pass kLayoutPasses[] = {
 
 CpuTarget::CpuTarget()
     : tile_rows_f32_(runtime::kernels(runtime::active_isa(), DType::kF32).tile_rows),
-      tile_rows_f64_(runtime::kernels(runtime::active_isa(), DType::kF64).tile_rows) {}
+      tile_rows_f64_(runtime::kernels(runtime::active_isa(), DType::kF64).tile_rows),
+      tile_rows_bf16_(runtime::pair_kernels(runtime::active_isa()).bf16_rows) {}
 
 std::span<const passes::Pass> CpuTarget::layout_passes() const { return kLayoutPasses; }
 
@@ -75,11 +76,14 @@ int64_t CpuTarget::row_block(int64_t vectors, int64_t lanes) const {
 std::optional<ProductTile> CpuTarget::tile(const Program& program, const Op& product) const {
   const std::optional<Panels> panels = kernel_panels(program, product);
   if (!panels) return {};
-  const int64_t depth = program.type(product.operands[0]).shape.back().constant();
+  const ir::Type& left = program.type(product.operands[0]);
+  const int64_t depth = left.shape.back().constant();
+  const bool is_half = left.dtype == DType::kBF16 && panels->weights == DType::kBF16;
   return ProductTile{.columns = panels->columns,
                      .groups = panels->groups,
                      .unroll = panels->unroll,
                      .lanes = panels->lanes,
+                     .rows = is_half ? tile_rows_bf16_ : 1,
                      .weight_bytes = depth * panels->columns * size_of(panels->weights)};
 }
 

@@ -83,7 +83,7 @@ class StageAssigner {
  private:
   /// An op, or the ops of a stage so far, as a part of a stage.
   struct Part {
-    int64_t unroll = 0, lanes = 0, vectors = 0;  // of its products' tiles; 0 without
+    int64_t unroll = 0, lanes = 0, vectors = 0, rows = 0;  // of its products' tiles; 0 without
     bool has_reduction = false;
     int64_t size = 0;           // code_size and memory accesses
     std::set<ValueId> reads{};  // from memory
@@ -113,6 +113,7 @@ class StageAssigner {
       part.unroll = tile->unroll;
       part.lanes = tile->lanes;
       part.vectors = tile->groups * tile->unroll;
+      part.rows = tile->rows;
     }
     part.size = rules_.target().code_size(rules_.program(), op) + limits_.access_size * accesses_of_results(op);
     for (ValueId operand : op.operands) {
@@ -259,6 +260,7 @@ class StageAssigner {
     part.unroll = std::max(part.unroll, wanted.unroll);
     part.lanes = std::max(part.lanes, wanted.lanes);
     part.vectors = std::max(part.vectors, wanted.vectors);
+    part.rows = std::max(part.rows, wanted.rows);
     part.has_reduction = part.has_reduction || wanted.has_reduction;
   }
 
@@ -280,6 +282,7 @@ class StageAssigner {
     stage.has_reduction = part.has_reduction;
     stage.lanes = part.lanes != 0 ? part.lanes : target.lanes(wide ? DType::kF64 : DType::kF32);
     stage.row_block = target.row_block(part.vectors, stage.lanes);
+    stage.tile_rows = std::max(stage.row_block, part.rows);
   }
 
   const LoweringRules& rules_;

@@ -74,9 +74,9 @@ void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int6
       const int64_t rows = smaller(kHalfPart, m1 - m);
       for (int64_t r = 0; r == 0 || r < args.rows; r += kHalfSteps) {
         const int64_t steps = smaller(kHalfSteps, args.rows - r);
-        if (m == m0 || args.rows > kHalfSteps)
+        if (steps > 0 && (m == m0 || args.rows > kHalfSteps))
           pair_panels(b + r * args.ldb + n, args.ldb, steps, columns, scratch.panels);
-        transpose_halves(a + r * args.lda + m, args.lda, steps, rows, scratch.left);
+        if (steps > 0) transpose_halves(a + r * args.lda + m, args.lda, steps, rows, scratch.left);
         kPanels(rows, steps, scratch.left, kHalfSteps, scratch.panels, ceil_div(columns, kHalfPanelWidth), scratch.tile,
                 kHalfColumns, kHalfPanelWidth, r > 0);
       }
@@ -86,18 +86,23 @@ void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int6
   }
 }
 
+/// `Halves`: the kernels for a bf16 left operand.
+template <typename Halves = VectorHalves>
 constexpr PairKernels pair_table() {
+  using H = Halves;
   return {
       .f32 = {nullptr, kFloatPanels<1>, kFloatPanels<2>, kFloatPanels<3>, kFloatPanels<4>},
-      .bf16 = {nullptr, kHalfPanels<1>, kHalfPanels<2>, kHalfPanels<3>, kHalfPanels<4>},
+      .bf16 = {nullptr, H::template kPanels<1>, H::template kPanels<2>, H::template kPanels<3>, H::template kPanels<4>},
       .product_f32 = {nullptr, kFloatProduct<1>, kFloatProduct<2>, kFloatProduct<3>, kFloatProduct<4>},
-      .product_bf16 = {nullptr, kHalfProduct<1>, kHalfProduct<2>, kHalfProduct<3>, kHalfProduct<4>},
+      .product_bf16 = {nullptr, kHalfProduct<H, 1>, kHalfProduct<H, 2>, kHalfProduct<H, 3>, kHalfProduct<H, 4>},
+      .bf16_rows = H::kRows,
       .pack = pack_pairs,
       .on_the_way = pairs_on_the_way,
-      .outer = outer_pairs<kHalfPanels<kHalfUnits>>,
-      .outer_block_m = block_shape(kHalfUnits).rows,
+      .outer = outer_pairs<H::template kPanels<kHalfUnits>>,
+      .outer_block_m = H::kRows > 1 ? H::kRows : block_shape(kHalfUnits).rows,
       .outer_block_n = kHalfPanelWidth,
       .outer_scratch_bytes = sizeof(OuterPairsScratch),
+      .release = H::kRelease,
   };
 }
 

@@ -365,17 +365,23 @@ void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels,
     unpacked_product<Unpacked>(rows, a, lda, weights, first, count, c, *layout);
 }
 
+/// The kernels for a bf16 left operand, on vectors.
+struct VectorHalves {
 #if defined(__AVX512BF16__)
-template <int Units>
-constexpr PanelsKernel kHalfPanels = tile_pairs<HalfLeft, Units>;
+  template <int Units>
+  static constexpr PanelsKernel kPanels = tile_pairs<HalfLeft, Units>;
 #else
-template <int Units>
-constexpr PanelsKernel kHalfPanels = tile_widened<Units>;
+  template <int Units>
+  static constexpr PanelsKernel kPanels = tile_widened<Units>;
 #endif
+  static constexpr int64_t kRows = 1;
+  static constexpr void (*kRelease)() = nullptr;
+};
+
 template <int Units>
 constexpr PanelsKernel kFloatPanels = tile_pairs<FloatLeft, Units>;
-template <int Units>
-constexpr ProductKernel kHalfProduct = product_pairs<kHalfPanels<Units>, HalfOperands, Units>;
+template <typename Halves, int Units>
+constexpr ProductKernel kHalfProduct = product_pairs<Halves::template kPanels<Units>, HalfOperands, Units>;
 template <int Units>
 constexpr ProductKernel kFloatProduct = product_pairs<kFloatPanels<Units>, HalfWeights, Units>;
 
