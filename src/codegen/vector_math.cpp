@@ -191,15 +191,9 @@ Value* log_of_normal(IRBuilder<>& b, Value* x, Value* fewer) {
   return fma(b, n, number(x, 0.693359375), b.CreateFAdd(r, y));
 }
 
-/// top / (1 + rest) for an f32 zmm: a quotient by the reciprocal's estimate, and a step of Newton's method with the
-/// residual top - q (one + rest), into which the rounding of the sum does not enter. (The estimate's error squared is
-/// 2^-28.)
-Value* divide(IRBuilder<>& b, Value* top, double one, Value* rest) {
-  Value* estimate = reciprocal(b, b.CreateFAdd(rest, number(rest, one)));
-  Value* q = b.CreateFMul(top, estimate);
-  Value* residual = fma(b, q, number(rest, -one), top);
-  return fma(b, fma(b, b.CreateFNeg(q), rest, residual), estimate, q);
-}
+// In both functions below the quotient q = top / bottom takes one step of Newton's method from the reciprocal's
+// estimate (whose error squared is 2^-28). Its residual top - q bottom starts with the largest terms, which nearly
+// cancel each other where the result is close to 1. So 1 - q, and with it the derivative, is as right as it can be.
 
 /// 2^m / (2^m + exp(-r)) for an f32 zmm, with m = round(x / ln 2) and r = x - m ln 2: neither power overflows for an x
 /// that is not far from the range where sigmoid is neither 0 nor 1.
@@ -211,7 +205,12 @@ Value* sigmoid_by_estimate(IRBuilder<>& b, Value* x) {
   Value* r = fma(b, m, number(x, format.ln2_high), b.CreateFNeg(x));
   r = fma(b, m, number(x, format.ln2_low), r);
   Value* power = scale(b, number(x, 1.0), m);
-  return divide(b, power, 1.0, b.CreateFAdd(expm1_near_zero(b, r, format), power));
+  Value* p = expm1_near_zero(b, r, format);
+  Value* estimate = reciprocal(b, b.CreateFAdd(b.CreateFAdd(p, power), number(x, 1.0)));
+  Value* q = b.CreateFMul(power, estimate);
+  Value* minus = b.CreateFNeg(q);
+  Value* residual = b.CreateFSub(fma(b, minus, p, fma(b, minus, power, power)), q);
+  return fma(b, residual, estimate, q);
 }
 
 /// e / (e + 2) with e = exp(2|x|) - 1 = 2^n (exp(r) - 1) + (2^n - 1) for an f32 zmm.
@@ -225,7 +224,10 @@ Value* tanh_by_estimate(IRBuilder<>& b, Value* x) {
   r = fma(b, n, number(x, -format.ln2_low), r);
   Value* power = scale(b, number(x, 1.0), n);
   Value* e = fma(b, power, expm1_near_zero(b, r, format), b.CreateFSub(power, number(x, 1.0)));
-  return b.CreateCopySign(divide(b, e, 2.0, e), x);
+  Value* estimate = reciprocal(b, b.CreateFAdd(e, number(x, 2.0)));
+  Value* q = b.CreateFMul(e, estimate);
+  Value* residual = fma(b, q, number(x, -2.0), fma(b, b.CreateFNeg(q), e, e));
+  return b.CreateCopySign(fma(b, residual, estimate, q), x);
 }
 
 }  // namespace

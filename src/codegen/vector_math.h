@@ -4,10 +4,10 @@
 
 namespace weft::codegen {
 
-/// exp, log, tanh, sigmoid on vectors of f32 or f64, emitted inline. In f32 each is within 2 ulp for every float,
-/// sigmoid within 2.5 (a unit test tries them all), NaN gives NaN, overflow inf, underflow gradually 0. Sources: Cephes (expf, tanhf, tanh)
-/// for the polynomials; exp(x) = 2^n exp(r) with n = round(x / ln 2), |r| <= ln(2)/2, the scaling in two factors so
-/// that subnormal results round once.
+/// exp, log, tanh, sigmoid on vectors of f32 or f64, emitted inline. In f32 exp and log are within 2 ulp for every
+/// float, tanh and sigmoid within 2.5 (a unit test tries them all); NaN gives NaN, overflow inf, underflow gradually 0.
+/// Sources: Cephes (expf, tanhf, tanh) for the polynomials; exp(x) = 2^n exp(r) with n = round(x / ln 2), |r| <=
+/// ln(2)/2, the scaling in two factors so that subnormal results round once.
 llvm::Value* emit_exp(llvm::IRBuilder<>& b, llvm::Value* x);
 /// log(x) = n ln 2 + log(1 + r), x = 2^n (1 + r) with 1 + r between sqrt(1/2) and sqrt(2): Cephes (logf, log). 0 gives
 /// -inf, what is less NaN.
