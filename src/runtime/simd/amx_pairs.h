@@ -11,7 +11,7 @@ namespace {
 // columns, is a tile as it lies. `Unit`: AmxUnit or EmulatedAmxUnit.
 //
 // Few rows go through tiles as well: a row's sums must not depend on the rows beside it, and no other instruction sums
-// in the unit's order. That costs little, since a tile of few rows multiplies as fast as its weights come from L1.
+// in the unit's order. What that costs a row or two is not measured.
 
 constexpr int64_t kTileSteps = 2 * kTileRows;                        ///< of a tile of the left operand
 constexpr int64_t kTilePairs = kTileRows * Simd<float>::kUnitLanes;  ///< in a tile of a panel
