@@ -29,8 +29,8 @@ struct CellWeights {
 
 /// One step as PyTorch documents it, input projection and all: from x [B,I] and the carries (h [B,H] or [B,P]; lstm: c
 /// [B,H]) to the next carries. All of one floating dtype. `state` is what the product with w_hh takes: h, or h rounded.
-/// `products` is what the two affine maps are rounded to, as PyTorch's linear layers of that type round; so are their
-/// cotangents, which the products of the backward read.
+/// `products` is what the two affine maps are rounded to where they are stored (ir::kExcessPrecision), as PyTorch's
+/// linear layers of that type round; so are their cotangents, which the products of the backward read.
 std::vector<ir::ValueId> cell_step(ir::Builder& body, Cell cell, const CellWeights& weights, ir::ValueId x,
                                    std::span<const ir::ValueId> carry, ir::ValueId state,
                                    std::optional<DType> products = std::nullopt);

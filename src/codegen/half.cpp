@@ -5,10 +5,9 @@
 #include "base/error.h"
 #include "runtime/kernels.h"
 
-// bf16 is the high half of an f32. Rounding to it is integer arithmetic on every instruction set: AVX512-BF16 has an
-// instruction, but one that takes denormals for zeros, and so is for casts with excess_precision alone. f16 has
-// instructions wherever AVX2 is (F16C); without, integer arithmetic again, since LLVM would call a function of the
-// compiler's for every element.
+// bf16 is the high half of an f32. Rounding to it is integer arithmetic on every instruction set; that of AVX512-BF16
+// takes denormals for zeros, so that only casts with excess_precision may use it. f16 has instructions wherever AVX2 is
+// (F16C); without, integer arithmetic again, since LLVM would call a function of the compiler's for every element.
 
 namespace weft::codegen {
 namespace {

@@ -104,6 +104,11 @@ NearestPower nearest_power(IRBuilder<>& b, Value* x, const ExpFormat& format) {
   return {shifted, b.CreateFSub(shifted, magic)};
 }
 
+/// x - n ln 2.
+Value* remainder(IRBuilder<>& b, Value* x, Value* n, const ExpFormat& format) {
+  return fma(b, n, number(x, -format.ln2_low), fma(b, n, number(x, -format.ln2_high), x));
+}
+
 /// exp(r) - 1 for |r| <= ln(2)/2.
 Value* expm1_near_zero(IRBuilder<>& b, Value* r, const ExpFormat& format) {
   return fma(b, estrin(b, r, format.polynomial), b.CreateFMul(r, r), r);
@@ -116,9 +121,7 @@ Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false) {
   llvm::Type* integers = type->getWithNewType(b.getIntNTy(format.bits));
   Value* magic = number(x, format.magic);
   const auto [shifted, n] = nearest_power(b, x, format);
-  Value* r = fma(b, n, number(x, -format.ln2_high), x);
-  r = fma(b, n, number(x, -format.ln2_low), r);
-  Value* p = b.CreateFAdd(expm1_near_zero(b, r, format), number(x, 1.0));
+  Value* p = b.CreateFAdd(expm1_near_zero(b, remainder(b, x, n, format), format), number(x, 1.0));
   if (is_zmm(x)) return scale(b, p, n);
   if (is_normal) {  // added to the exponent
     Value* exponent =
@@ -220,10 +223,9 @@ Value* tanh_by_estimate(IRBuilder<>& b, Value* x) {
   Value* size = absolute(b, x);
   Value* doubled = at_most(b, b.CreateFAdd(size, size), kAlmostOne);
   Value* n = nearest_power(b, doubled, format).n;
-  Value* r = fma(b, n, number(x, -format.ln2_high), doubled);
-  r = fma(b, n, number(x, -format.ln2_low), r);
   Value* power = scale(b, number(x, 1.0), n);
-  Value* e = fma(b, power, expm1_near_zero(b, r, format), b.CreateFSub(power, number(x, 1.0)));
+  Value* e =
+      fma(b, power, expm1_near_zero(b, remainder(b, doubled, n, format), format), b.CreateFSub(power, number(x, 1.0)));
   Value* estimate = reciprocal(b, b.CreateFAdd(e, number(x, 2.0)));
   Value* q = b.CreateFMul(e, estimate);
   Value* residual = fma(b, q, number(x, -2.0), fma(b, b.CreateFNeg(q), e, e));

@@ -102,8 +102,8 @@ std::vector<Type> logical(const RuleInput& in) {
 }
 
 std::vector<Type> cast(const RuleInput& in) {
-  in.allow({"excess_precision"});
-  in.flag("excess_precision");
+  in.allow({kExcessPrecision});
+  in.flag(kExcessPrecision);
   const Type& type = in.declared_type();
   check(type.shape == in.operand(0).shape, "cast: changes the dtype only, but {} would become {}",
         to_string(in.operand(0)), to_string(type));

@@ -10,6 +10,7 @@
 
 #include "base/thread_sanitizer.h"
 #include "runtime/kernels.h"
+#include "runtime/pack_entry.h"
 
 namespace weft::runtime {
 
@@ -89,17 +90,9 @@ inline void announce_product(int64_t vectors, int64_t a_size, int64_t weight_siz
 /// As announce_product; nothing is written where the panels are packed already.
 inline void announce_on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
                                 const ProductLayout& layout, int64_t size, int64_t steps) {
-  if (reinterpret_cast<uintptr_t>(entry) % 2 == 0) return;
-  const int64_t panel = layout.groups * layout.unroll * target::kUnit * steps;
-  const PackArgs args{.source = weights,
-                      .destination = const_cast<char*>(static_cast<const char*>(entry)) - 1 - first * panel,
-                      .k = layout.k,
-                      .n = layout.n,
-                      .groups = layout.groups,
-                      .unroll = layout.unroll,
-                      .ld = layout.ld,
-                      .transposed = layout.transposed != 0};
-  announce_pack(args, size, steps, first, first + count);
+  if (!is_on_the_way(entry)) return;
+  announce_pack(packing_on_the_way(entry, weights, first, layout, steps * target::kUnit), size, steps, first,
+                first + count);
 }
 
 inline void announce_outer(const OuterArgs& args, int64_t size, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {

@@ -68,7 +68,7 @@ using ProductKernel = void (*)(int64_t rows, const void* a, int64_t lda, const v
                                int64_t first, int64_t count, void* c, const ProductLayout* layout);
 
 /// What a ProductKernel takes as `panels` for the panels first..first+count-1, given the entry of the pack's buffer
-/// (packs.h). If that is the odd address of memory for `count` panels, packs them there.
+/// (pack_entry.h). If that is the odd address of memory for `count` panels, packs them there.
 using PanelsOnTheWay = const void* (*)(const void* entry, const void* weights, int64_t first, int64_t count,
                                        const ProductLayout* layout);
 

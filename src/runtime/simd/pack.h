@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/kernels.h"
+#include "runtime/pack_entry.h"
 #include "runtime/simd/vector.h"
 
 namespace weft::runtime {
@@ -115,21 +116,12 @@ void pack(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
   }
 }
 
-/// PanelsOnTheWay. `unit_bytes`: of all steps of a unit of a panel.
+/// PanelsOnTheWay. `unit_bytes` as for packing_on_the_way.
 template <PackKernel kPack>
 const void* panels_on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
                               const ProductLayout& layout, int64_t unit_bytes) {
-  const auto place = reinterpret_cast<uintptr_t>(entry);
-  if (place % 2 == 0) return entry;
-  const auto before = static_cast<uintptr_t>(first * layout.groups * layout.unroll * unit_bytes);
-  const PackArgs args{.source = weights,
-                      .destination = reinterpret_cast<void*>(place - 1 - before),  // of panel 0
-                      .k = layout.k,
-                      .n = layout.n,
-                      .groups = layout.groups,
-                      .unroll = layout.unroll,
-                      .ld = layout.ld,
-                      .transposed = layout.transposed != 0};
+  if (!is_on_the_way(entry)) return entry;
+  const PackArgs args = packing_on_the_way(entry, weights, first, layout, unit_bytes);
   kPack(args, first, first + count);
   return args.destination;
 }
