@@ -107,10 +107,10 @@ class Planner {
   }
 
   /// Numbers a block's stages and adds buffers for the values that they store. `results` are the buffers of the block's
-  /// results, which exist already.
+  /// results, which exist already; of a reshape it is the operand that is stored there.
   void add_stages(const Block& block, BlockSchedule& stages, const std::vector<int64_t>& results) {
     std::map<ValueId, std::vector<int64_t>> places;
-    for (size_t i = 0; i < results.size(); ++i) places[block.results[i]].push_back(results[i]);
+    for (size_t i = 0; i < results.size(); ++i) places[stored_for(block.results[i])].push_back(results[i]);
     for (auto& [value, all] : places) {
       schedule_.buffer[value] = all[0];
       schedule_.also[value].assign(all.begin() + 1, all.end());
@@ -130,6 +130,11 @@ class Planner {
       if (stage.lowering == Lowering::kScan) add_scan(stage);
       for (int64_t buffer : stored) set_life(buffer, stage.index, stage.last);
     }
+  }
+
+  /// The value that a stage stores in the memory of a block's result (insert_copies).
+  ValueId stored_for(ValueId result) const {
+    return program_.donations.empty() ? memory_of(schedule_, result) : result;
   }
 
   void add_control(Stage& stage) {

@@ -68,9 +68,10 @@ class CopyInserter {
     for (size_t i = 0; i < block_.results.size(); ++i) {
       if (is_body && is_kept(program_, i)) continue;
       ValueId& result = block_.results[i];
-      const Definitions::Definition* made = here_.contains(result) ? definitions_.find(result) : nullptr;
-      bool owns = made && !definitions_.is_view(result) && made->code != OpCode::kReshape;
-      bool repeated = !seen.insert(result).second;
+      const ValueId stored = is_body && program_.donations.empty() ? definitions_.reshaped(result) : result;
+      const Definitions::Definition* made = here_.contains(stored) ? definitions_.find(stored) : nullptr;
+      bool owns = made && !made->view && made->code != OpCode::kReshape;
+      bool repeated = !seen.insert(stored).second;
       if (!owns || (repeated && !in_place_ && !made->several_places)) result = copy_here(result);
     }
     block_.ops = std::move(ops_);
@@ -129,6 +130,12 @@ class CopyInserter {
 const Definitions::Definition* Definitions::find(ValueId value) const {
   auto found = definitions_.find(value);
   return found == definitions_.end() ? nullptr : &found->second;
+}
+
+ValueId Definitions::reshaped(ValueId value) const {
+  for (const Definition* made = find(value); made && made->code == OpCode::kReshape; made = find(value))
+    value = made->source;
+  return value;
 }
 
 void Definitions::add(const Op& op) {

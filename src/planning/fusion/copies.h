@@ -22,6 +22,8 @@ class Definitions {
 
   /// Null for an argument.
   const Definition* find(ir::ValueId value) const;
+  /// The value that a reshape of reshapes has the memory of; any other value itself.
+  ir::ValueId reshaped(ir::ValueId value) const;
   void add(const ir::Op& op);
 
   bool is_view(ir::ValueId value) const;
@@ -46,8 +48,9 @@ class Definitions {
 void find_ranges(const ir::Block& block, const Definitions& definitions, LoweringRules& rules);
 
 /// Inserts a copy of every value of the block that will be read as memory but has none, such as a broadcast that a
-/// product reads. `in_place`: the block is a scan's region, whose code stores a yielded value to every place that it is
-/// yielded to. Returns copies of values from around the block; the caller inserts them there.
+/// product reads, or is a result without memory of its own. (A program's result that reshapes what no other result is
+/// has it, unless inputs are donated.) `in_place`: the block is a scan's region, whose code stores a yielded value to
+/// every place that it is yielded to. Returns copies of values from around the block; the caller inserts them there.
 std::vector<ir::Op> insert_copies(ir::Program& program, ir::Block& block, Definitions& definitions,
                                   const LoweringRules& rules, bool in_place);
 
