@@ -1,5 +1,8 @@
 #include "codegen/codegen.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "codegen/row_copy.h"
 #include "codegen/rows.h"
 #include "codegen/scan.h"
@@ -29,31 +32,59 @@ void generate_rows(Frame& frame, const planning::BlockSchedule& block, const pla
 
 using Kind = runtime::StagePlan::Kind;
 
-void generate_stages(planning::Schedule& schedule, llvm::Module& module, const planning::BlockSchedule& block,
+/// Hands out modules for stages, a new one whenever the last has enough. A module costs as much to compile as some 20
+/// instructions, so of large programs each gets an eighth of what there is.
+class Modules {
+ public:
+  explicit Modules(bool together) : together_(together) {}
+
+  llvm::Module& next() {
+    if (all_.empty() || (!together_ && in_last_ >= std::max(kLeast, before_ / 8))) {
+      before_ += std::exchange(in_last_, 0);
+      auto context = std::make_unique<llvm::LLVMContext>();
+      auto module = std::make_unique<llvm::Module>("weft", *context);
+      all_.push_back({std::move(context), std::move(module)});
+    }
+    return *all_.back().module;
+  }
+  void added(const llvm::Function& function) { in_last_ += function.getInstructionCount(); }
+  std::vector<StageModule> take() { return std::move(all_); }
+
+ private:
+  static constexpr uint64_t kLeast = 100;  // instructions
+
+  bool together_;
+  uint64_t before_ = 0, in_last_ = 0;  // instructions of the modules before the last, and of it
+  std::vector<StageModule> all_;
+};
+
+void generate_stages(planning::Schedule& schedule, Modules& modules, const planning::BlockSchedule& block,
                      const std::vector<runtime::StagePlan>& plans) {
   for (size_t i = 0; i < block.stages.size(); ++i) {
     const planning::Stage& stage = block.stages[i];
     if (plans[i].kind == Kind::kCall) continue;
     if (auto control = schedule.controls.find(stage.ops[0]); control != schedule.controls.end()) {
       for (size_t k = 0; k < plans[i].control.regions.size(); ++k)
-        generate_stages(schedule, module, control->second.blocks[k], plans[i].control.regions[k]);
+        generate_stages(schedule, modules, control->second.blocks[k], plans[i].control.regions[k]);
       continue;
     }
+    llvm::Module& module = modules.next();
     Frame frame(schedule, module, plans[i].symbol);
     if (plans[i].kind == Kind::kScan)
       emit_scan(frame, *stage.ops[0]);
     else
       generate_rows(frame, block, stage);
     frame.finish();
+    modules.added(*module.getFunction(plans[i].symbol));
   }
 }
 
 }  // namespace
 
-std::unique_ptr<llvm::Module> generate(planning::Schedule& schedule, llvm::LLVMContext& context) {
-  auto module = std::make_unique<llvm::Module>("weft", context);
-  generate_stages(schedule, *module, schedule.body, schedule.plan.stages);
-  return module;
+std::vector<StageModule> generate(planning::Schedule& schedule, bool together) {
+  Modules modules(together);
+  generate_stages(schedule, modules, schedule.body, schedule.plan.stages);
+  return modules.take();
 }
 
 }  // namespace weft::codegen

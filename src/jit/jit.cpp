@@ -1,25 +1,19 @@
 #include "jit/jit.h"
 
-#include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
-#include <llvm/IR/LLVMContext.h>
-#include <llvm/IR/Verifier.h>
 #include <llvm/Support/MemoryBuffer.h>
-#include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
-#include <llvm/Transforms/Utils/Cloning.h>
 
+#include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <mutex>
 
 #include "base/fork.h"
-#include "base/settings.h"
 #include "base/target.h"
 #include "base/thread_sanitizer.h"
 #include "codegen/codegen.h"
 #include "jit/instrument.h"
-#include "jit/object_cache.h"
+#include "jit/objects.h"
 #include "jit/target.h"
 #include "runtime/scalar_math.h"
 
@@ -130,55 +124,17 @@ class OrcCode : public Code {
   llvm::orc::JITDylib& library_;
 };
 
-std::string text_of(const llvm::Module& module) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  module.print(stream, nullptr);
-  return text;
-}
-
-void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
-
-/// Compiles a module to an object; adds to `instructions` how many it had.
-std::string compile_module(llvm::Module& module, const std::string& dump, int64_t& instructions) {
-  auto machine = target_machine(target_of(runtime::active_isa()));
-  module.setTargetTriple(machine->getTargetTriple().str());
-  module.setDataLayout(machine->createDataLayout());
-  if (!dump.empty()) write(dump + ".ll", text_of(module));
-  if (settings().verify) {
-    std::string problems;
-    llvm::raw_string_ostream stream(problems);
-    internal_check(!llvm::verifyModule(module, &stream), "LLVM's verifier: {}", problems);
-  }
-  optimise(module, *machine);
-  for (const llvm::Function& function : module) instructions += function.getInstructionCount();
-  if (!dump.empty()) {
-    write(dump + ".opt.ll", text_of(module));
-    auto copy = llvm::CloneModule(module);
-    write(dump + ".s", emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile));
-  }
-  return emit(module, *machine, llvm::CodeGenFileType::ObjectFile);
-}
-
-/// The key of the object cache. It contains the module's text, so that a change of code generation never meets an old
-/// object.
-std::string cache_key(const llvm::Module& module) {
-  Target target = target_of(runtime::active_isa());
-  return fmt::format("weft {} llvm {} pipeline {} level {} fusion {} cpu {} features {}\n{}", WEFT_VERSION,
-                     LLVM_VERSION_STRING, kOptions.pipeline, static_cast<int>(kOptions.level),
-                     static_cast<int>(kOptions.fusion), target.cpu, target.features, text_of(module));
-}
-
-std::unique_ptr<Code> link(const std::string& object) {
+std::unique_ptr<Code> link(const std::vector<Object>& objects) {
   static std::atomic<int64_t> serial{0};
   const std::lock_guard lock(linker_mutex);
   LLJIT& jit = session();
   auto& library = unwrap(jit.createJITDylib(fmt::format("program_{}", serial++)));
   library.addToLinkOrder(*jit.getJITDylibByName("weft_runtime"));
-  if (auto error = jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object))) {
-    llvm::consumeError(jit.getExecutionSession().removeJITDylib(library));
-    unwrap(std::move(error));
-  }
+  for (const Object& object : objects)
+    if (auto error = jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object.bytes))) {
+      llvm::consumeError(jit.getExecutionSession().removeJITDylib(library));
+      unwrap(std::move(error));
+    }
   return std::make_unique<OrcCode>(jit, library);
 }
 
@@ -187,19 +143,15 @@ std::unique_ptr<Code> link(const std::string& object) {
 Compiled compile(planning::Schedule& schedule, const std::string& dump) {
   const ForkGate::Stay stay(compiler);
   Compiled result;
-  llvm::LLVMContext context;
-  auto module = codegen::generate(schedule, context);
-  if (module->empty()) return result;
-  // Before the key is made, so that objects with and without announcements have different keys.
-  if (kThreadSanitizer) announce_accesses(*module, schedule.program->name);
-  std::string key = settings().cache_dir.empty() ? "" : cache_key(*module);
-  auto object = dump.empty() ? load_object(key) : std::nullopt;
-  result.from_cache = object.has_value();
-  if (!object) {
-    object = compile_module(*module, dump, result.instructions);
-    store_object(key, *object);
-  }
-  result.code = link(*object);
+  std::vector<codegen::StageModule> modules = codegen::generate(schedule, !dump.empty());
+  if (modules.empty()) return result;
+  // Before the keys are made, so that objects with and without announcements have different keys.
+  if (kThreadSanitizer)
+    for (const codegen::StageModule& each : modules) announce_accesses(*each.module, schedule.program->name);
+  const std::vector<Object> objects = compile_modules(std::move(modules), dump);
+  result.from_cache = std::ranges::all_of(objects, &Object::from_cache);
+  for (const Object& object : objects) result.instructions += object.instructions;
+  result.code = link(objects);
   return result;
 }
 

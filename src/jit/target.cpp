@@ -1,8 +1,13 @@
 #include "jit/target.h"
 
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringRef.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/PassManager.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/PassInfo.h>
+#include <llvm/PassRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
@@ -32,6 +37,27 @@ std::string host_features() {
     text += (text.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
   return text;
 }
+
+/// Takes the passes of LLVM's code generation but for those of kOptions.without. LLVM has switches for these too, which
+/// would hold for all that uses LLVM in this process.
+class PassFilter : public llvm::legacy::PassManagerBase {
+ public:
+  explicit PassFilter(llvm::legacy::PassManagerBase& passes) : passes_(passes) {
+    llvm::StringRef(kOptions.without).split(without_, ',');
+  }
+
+  void add(llvm::Pass* pass) override {
+    const llvm::PassInfo* info = llvm::PassRegistry::getPassRegistry()->getPassInfo(pass->getPassID());
+    if (info && llvm::is_contained(without_, info->getPassArgument()))
+      delete pass;
+    else
+      passes_.add(pass);
+  }
+
+ private:
+  llvm::legacy::PassManagerBase& passes_;
+  llvm::SmallVector<llvm::StringRef> without_;
+};
 
 }  // namespace
 
@@ -84,7 +110,8 @@ std::string emit(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeG
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
-  bool refused = machine.addPassesToEmitFile(passes, stream, nullptr, kind);
+  PassFilter filter(passes);
+  bool refused = machine.addPassesToEmitFile(filter, stream, nullptr, kind);
   check(!refused, "weft: LLVM cannot write machine code for this CPU ({})", machine.getTargetCPU().str());
   passes.run(module);
   return std::string(bytes.begin(), bytes.end());

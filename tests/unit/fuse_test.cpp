@@ -83,6 +83,27 @@ TEST(FuseBound, SmallProgramsAreOneStage) {
   EXPECT_EQ(stages_of_scan(in_scan(100)), 1);
 }
 
+TEST(Results, ThatReshapeAreStoredByTheirOwnStage) {
+  auto returning = [](const std::string& results) {
+    return "program @p(%x: f32[B,3]) { %a = neg %x : f32[B,3] %b = reshape %a : f32[1,B,3] %c = reshape %b : f32[3*B] "
+           "%d = exp %a : f32[B,3] %e = slice %d {dim = 1, limit = 2, start = 1} : f32[B,1] "
+           "%f = reshape %x : f32[3*B] return " +
+           results + " }";
+  };
+  EXPECT_EQ(stages_of_body(returning("%b, %d")), 1);
+  EXPECT_EQ(stages_of_body(returning("%c, %d")), 1);
+  for (const char* results : {"%b", "%c, %d", "%c, %b, %d", "%b, %b", "%a, %c, %c", "%e, %b", "%f, %c", "%x, %f"})
+    for (int64_t rows : {0, 1, 5}) compare(returning(results), {{"B", rows}});
+}
+
+TEST(Results, ThatReshapeAStateOfALoop) {
+  const std::string text =
+      "program @p(%h: f32[B,3], %x: f32[T,B,3]) { %r, %y = scan length T carry(%c = %h) xs(%s = %x) {"
+      " %n = add %c, %s : f32[B,3] yield carry(%n) ys(%n) } : f32[B,3], f32[T,B,3]"
+      " %last = reshape %r : f32[1,B,3] %flat = reshape %y : f32[3*B*T] return %last, %flat, %last }";
+  for (int64_t steps : {0, 1, 4}) compare(text, {{"B", 2}, {"T", steps}});
+}
+
 TEST(FuseBound, ALongBodyIsSeveralStages) {
   const int64_t stages = stages_of_body(in_body(1500));
   EXPECT_GE(stages, 8);

@@ -42,20 +42,23 @@ class ObjectCache : public testing::Test {
     return found;
   }
 
-  /// Compiles a program that differs from the others of this test only in a comment, runs it, and says whether its
-  /// object came from the disk.
-  bool compile_from_disk() {
+  /// Compiles x * x + x, runs it, and says whether its objects came from the disk.
+  static bool compile_from_disk() {
+    return compile_from_disk(
+        "program @cached(%x: f32[N]) { %a = mul %x, %x : f32[N] %b = add %a, %x : f32[N] return %b }", {2, 6, 12});
+  }
+
+  /// The same of a program that maps [1, 2, 3] to `want`. It differs from those before in a comment, at least.
+  static bool compile_from_disk(const std::string& text, const std::vector<float>& want) {
     static int serial = 0;
     int64_t hits = engine::stats().object_cache_hits;
-    auto executable = engine::compile(fmt::format(
-        "// {}\nprogram @cached(%x: f32[N]) {{ %a = mul %x, %x : f32[N] %b = add %a, %x : f32[N] return %b }}",
-        serial++));
-    std::vector<float> x{1, 2, 3}, y(3);
-    std::vector<int64_t> sizes{3};
-    runtime::TensorRef in{x.data(), DType::kF32, sizes}, out{y.data(), DType::kF32, sizes};
+    auto executable = engine::compile(fmt::format("// {}\n{}", serial++, text));
+    std::vector<float> x{1, 2, 3}, y(want.size());
+    std::vector<int64_t> sizes{3}, out_sizes{std::ssize(y)};
+    runtime::TensorRef in{x.data(), DType::kF32, sizes}, out{y.data(), DType::kF32, out_sizes};
     runtime::SerialTeam team;
     executable->run({&in, 1}, {&out, 1}, team);
-    EXPECT_EQ(y, (std::vector<float>{2, 6, 12}));
+    EXPECT_EQ(y, want);
     return engine::stats().object_cache_hits > hits;
   }
 
@@ -91,6 +94,26 @@ TEST_F(ObjectCache, IsUsedAgainAndPrivate) {
   ASSERT_EQ(::stat(files()[0].c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   EXPECT_TRUE(compile_from_disk());
+}
+
+TEST_F(ObjectCache, KeepsTheObjectsOfALargeProgramOneByOne) {
+  // Two domains, each with much to compile.
+  std::string ops = "%a0 = sub %x, %x : f32[N] %b0 = concat %x, %x {dim = 0} : f32[2*N] %c0 = sub %b0, %b0 : f32[2*N] ";
+  for (int i = 0; i < 30; ++i)
+    for (const char* chain : {"a", "c"})
+      ops += fmt::format("%{0}{1} = tanh %{0}{2} : f32[{3}N]\n", chain, i + 1, i, *chain == 'a' ? "" : "2*");
+  const std::string text = "program @large(%x: f32[N]) { " + ops +
+                           " %r = concat %a30, %c30 {dim = 0} : f32[3*N] %xs = concat %x, %x, %x {dim = 0} : f32[3*N] "
+                           "%s = add %r, %xs : f32[3*N] return %s }";
+  const std::vector<float> want{1, 2, 3, 1, 2, 3, 1, 2, 3};
+  EXPECT_FALSE(compile_from_disk(text, want));
+  const std::vector<fs::path> objects = files();
+  ASSERT_GT(objects.size(), 1u);
+  EXPECT_TRUE(compile_from_disk(text, want));
+  fs::remove(objects[0]);
+  EXPECT_FALSE(compile_from_disk(text, want)) << "one of them had to be compiled";
+  EXPECT_EQ(files().size(), objects.size());
+  EXPECT_TRUE(compile_from_disk(text, want));
 }
 
 TEST_F(ObjectCache, RebuildsADamagedObject) {

@@ -1,0 +1,114 @@
+#include "jit/objects.h"
+
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <fstream>
+#include <numeric>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+#include "base/fork.h"
+#include "base/settings.h"
+#include "jit/object_cache.h"
+#include "jit/target.h"
+#include "runtime/cores.h"
+
+namespace weft::jit {
+namespace {
+
+std::string text_of(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, nullptr);
+  return text;
+}
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+Object compile(llvm::Module& module, const std::string& dump) {
+  Object object;
+  auto machine = target_machine(target_of(runtime::active_isa()));
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  if (!dump.empty()) write(dump + ".ll", text_of(module));
+  if (settings().verify) {
+    std::string problems;
+    llvm::raw_string_ostream stream(problems);
+    internal_check(!llvm::verifyModule(module, &stream), "LLVM's verifier: {}", problems);
+  }
+  optimise(module, *machine);
+  for (const llvm::Function& function : module) object.instructions += function.getInstructionCount();
+  if (!dump.empty()) {
+    write(dump + ".opt.ll", text_of(module));
+    auto copy = llvm::CloneModule(module);
+    write(dump + ".s", emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile));
+  }
+  object.bytes = emit(module, *machine, llvm::CodeGenFileType::ObjectFile);
+  return object;
+}
+
+/// The key of the object cache. It contains the module's text, so that a change of code generation never meets an old
+/// object.
+std::string cache_key(const llvm::Module& module) {
+  Target target = target_of(runtime::active_isa());
+  return fmt::format("weft {} llvm {} pipeline {} without {} level {} fusion {} cpu {} features {}\n{}", WEFT_VERSION,
+                     LLVM_VERSION_STRING, kOptions.pipeline, kOptions.without, static_cast<int>(kOptions.level),
+                     static_cast<int>(kOptions.fusion), target.cpu, target.features, text_of(module));
+}
+
+Object object_of(llvm::Module& module, const std::string& dump) {
+  const std::string key = settings().cache_dir.empty() ? "" : cache_key(module);
+  if (auto found = dump.empty() ? load_object(key) : std::nullopt)
+    return {.bytes = *std::move(found), .from_cache = true};
+  Object object = compile(module, dump);
+  store_object(key, object.bytes);
+  return object;
+}
+
+/// Calls each(i) for all i below `count`, by several threads if the system gives them. If calls throw, one's error is
+/// thrown.
+template <typename Each>
+void in_threads(size_t count, const Each& each) {
+  std::atomic<size_t> next{0};
+  std::vector<std::exception_ptr> errors(count);
+  auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) try {
+        each(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+  };
+  // A child of a fork has one thread, as for all else.
+  const size_t most = in_forked_child() ? 1 : std::min(count, static_cast<size_t>(runtime::usable_cores()));
+  std::vector<std::jthread> threads;
+  try {
+    while (threads.size() + 1 < most) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads: those that are there do the work.
+  }
+  work();
+  threads.clear();  // waits
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+std::vector<Object> compile_modules(std::vector<codegen::StageModule> modules, const std::string& dump) {
+  // The largest first: the others fill the time that it takes.
+  std::vector<size_t> order(modules.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](size_t i) { return modules[i].module->getInstructionCount(); });
+  std::vector<Object> objects(modules.size());
+  in_threads(modules.size(), [&](size_t i) { objects[order[i]] = object_of(*modules[order[i]].module, dump); });
+  return objects;
+}
+
+}  // namespace weft::jit
