@@ -25,12 +25,13 @@ from harness import ROOT, comma_list, default_threads, interleaved, new_report, 
 from measure import distance, resident_bytes, summary
 from peers import Peer, Prepared, Result
 from peers.inference import OnnxRuntime, OpenVino
+from peers.onednn import OneDnn
 from peers.pytorch import Eager, Inductor, Weft
 from peers.xla import Xla
 from regress import changes
 from report import failures, print_report, summarise
 
-PEERS = ("weft", "eager", "inductor", "xla", "onnxruntime", "openvino")
+PEERS = ("weft", "eager", "inductor", "xla", "onnxruntime", "openvino", "onednn")
 # Relative to the largest entry: of float32 sums in another order over up to 25,600 rows; of what rounds in between, as
 # PyTorch's own kernels do at each operation.
 TOLERANCE = {"float32": 5e-4, "bfloat16": 8e-2, "float16": 1e-2}
@@ -73,6 +74,7 @@ def make_peers(options: argparse.Namespace) -> list[Peer]:
         "xla": lambda: Xla(thorough=not options.quick),
         "onnxruntime": lambda: OnnxRuntime(options.threads),
         "openvino": lambda: OpenVino(options.threads),
+        "onednn": lambda: OneDnn(options.threads),
     }
     return [makers[name]() for name in options.peers]
 

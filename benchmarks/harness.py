@@ -57,7 +57,7 @@ def new_report(machine: dict[str, Any]) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     found = {}
-    for name in ("torch", "jax", "onnxruntime", "openvino", "weft"):
+    for name in ("torch", "jax", "onnxruntime", "openvino", "onednn-cpu-gomp", "weft"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

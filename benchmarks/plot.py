@@ -21,6 +21,7 @@ STYLES = {
     "XLA:CPU": ("s", "#0072b2", 28),
     "ONNX Runtime": ("D", "#e69f00", 28),
     "OpenVINO": ("v", "#56b4e9", 32),
+    "oneDNN": ("P", "#cc79a7", 32),
 }
 
 

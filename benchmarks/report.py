@@ -16,6 +16,7 @@ TITLES = {
     "xla": "XLA:CPU",
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
+    "onednn": "oneDNN",
 }
 
 
