@@ -22,17 +22,19 @@ void Columns::at(Value* column) {
   mask_ = b.CreateICmpSLT(llvm::ConstantDataVector::get(b.getContext(), lanes), splat);
 }
 
-void Columns::prefetch(Value* row, Value* bytes, DType dtype, bool to_write) {
+Value* Columns::address(Value* row, DType dtype) { return frame_.offset(row, column_, size_of(dtype)); }
+
+void Columns::prefetch(Value* address, Value* bytes, bool to_write) {
   auto& b = frame_.b;
-  Value* address = b.CreateGEP(b.getInt8Ty(), frame_.offset(row, column_, size_of(dtype)), bytes);
-  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()},
-                    {address, b.getInt32(to_write ? 1 : 0), b.getInt32(2), b.getInt32(1)});
+  b.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {b.getPtrTy()},
+      {b.CreateGEP(b.getInt8Ty(), address, bytes), b.getInt32(to_write ? 1 : 0), b.getInt32(2), b.getInt32(1)});
 }
 
 Value* Columns::load(Value* row, DType dtype) {
   auto& b = frame_.b;
   llvm::Type* type = vector_of(memory_type(b, dtype), lanes_);
-  Value* address = frame_.offset(row, column_, size_of(dtype));
+  Value* address = this->address(row, dtype);
   llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
   Value* loaded =
       mask_ ? static_cast<Value*>(b.CreateMaskedLoad(type, address, align, mask_, llvm::Constant::getNullValue(type)))
@@ -43,7 +45,7 @@ Value* Columns::load(Value* row, DType dtype) {
 void Columns::store(Value* row, Value* value, DType dtype) {
   auto& b = frame_.b;
   value = emit_to_memory(b, value, dtype);
-  Value* address = frame_.offset(row, column_, size_of(dtype));
+  Value* address = this->address(row, dtype);
   llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
   if (mask_)
     b.CreateMaskedStore(value, address, align, mask_);

@@ -20,8 +20,11 @@ class Columns {
 
   llvm::Value* load(llvm::Value* row, DType dtype);
   void store(llvm::Value* row, llvm::Value* value, DType dtype);
-  /// Asks for the vector `bytes` behind that of the row, into the second-level cache. It may be outside any memory.
-  void prefetch(llvm::Value* row, llvm::Value* bytes, DType dtype, bool to_write);
+  /// Where the vector at the column is.
+  llvm::Value* address(llvm::Value* row, DType dtype);
+  /// Asks for the cache line of the byte `bytes` behind an address, into the second-level cache. It may be outside any
+  /// memory.
+  void prefetch(llvm::Value* address, llvm::Value* bytes, bool to_write);
 
  private:
   Frame& frame_;

@@ -1,5 +1,6 @@
 #include "codegen/elements.h"
 
+#include "base/target.h"
 #include "codegen/pointwise.h"
 
 namespace weft::codegen {
@@ -27,6 +28,36 @@ void Elements::at_row(Value* row, const std::function<bool(ValueId root)>& among
   for (const Op* op : stage_.ops) {
     if (ir::traits_of(op->code).codegen == ir::Codegen::kProduct) continue;
     for (ValueId operand : op->operands) prepare(operand, index, among);
+  }
+}
+
+std::vector<planning::View> Elements::astride_lines() const {
+  std::vector<planning::View> views;
+  std::set<ViewKey> seen;
+  for (const Op* op : stage_.ops) {
+    if (ir::traits_of(op->code).codegen == ir::Codegen::kProduct) continue;
+    for (ValueId operand : op->operands) {
+      const planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
+      if (in_stage_.contains(view.root) || is_constant(view.root) || !planning::has_columns(view, stage_.rank))
+        continue;
+      const ir::Type& type = frame_.type(view.root);
+      const bool has_rows = type.rank() > 1;
+      const bool whole_lines = type.shape.back().is_constant() &&
+                               type.shape.back().constant() * size_of(type.dtype) % target::kCacheLine == 0;
+      if (has_rows && !whole_lines && seen.insert({view.root, view.from, view.start}).second) views.push_back(view);
+    }
+  }
+  return views;
+}
+
+void Elements::expect(const std::vector<planning::View>& views, Value* row, Value* column) {
+  RowIndex index(frame_, stage_.domain, row);
+  for (const planning::View& view : views) {
+    const int64_t size = size_of(frame_.type(view.root).dtype);
+    Value* place = frame_.offset(frame_.address(view.root), index.elements(view), size);
+    Value* first = frame_.offset(place, column, size);
+    columns_.prefetch(first, frame_.i64(0), false);
+    columns_.prefetch(first, frame_.i64(stage_.lanes * size - 1), false);
   }
 }
 
@@ -73,7 +104,7 @@ Value* Elements::read(ValueId operand) {
   Value* pointer = pointers_.at(key);
   const DType dtype = frame_.type(view.root).dtype;
   if (auto next = next_slice_.find(pointer); next != next_slice_.end())
-    columns_.prefetch(pointer, next->second, dtype, false);
+    columns_.prefetch(columns_.address(pointer, dtype), next->second, false);
   return loaded_[key] = columns_.load(pointer, dtype);
 }
 
@@ -97,7 +128,7 @@ void Elements::store(ValueId result, Value* value, Value* width, Value* skip) {
   for (Value* target : targets->second) {
     Value* row = frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype));
     if (auto next = frame_.next_slice.find(target); next != frame_.next_slice.end())
-      columns_.prefetch(row, next->second, dtype, true);
+      columns_.prefetch(columns_.address(row, dtype), next->second, true);
     columns_.store(row, value, dtype);
   }
 }

@@ -23,6 +23,10 @@ class Elements {
   /// Goes to a row: the places of operands, and what is one number a row. `among`: of these roots alone; those that
   /// were prepared before are as they were.
   void at_row(llvm::Value* row, const std::function<bool(ir::ValueId root)>& among = nullptr);
+  /// What the ops read whose rows aren't whole cache lines: a vector of it lies in two.
+  std::vector<planning::View> astride_lines() const;
+  /// Asks for the vector of each view at a row and column, into the second-level cache.
+  void expect(const std::vector<planning::View>& views, llvm::Value* row, llvm::Value* column);
   /// Goes to the vector that begins at a column.
   void at_column(llvm::Value* column);
   /// The vector anew, with these values in registers: the next step of a loop over one vector.
