@@ -119,7 +119,7 @@ def print_scans() -> None:
 def print_recording() -> None:
     """What it takes to record a step and to find its program, beside one eager execution of the step."""
     step, h, xs = gru_step(), torch.zeros(8, 128), torch.randn(4, 8, 64)
-    call = Call.of("weft.scan", step, h, xs, False, None)
+    call = Call.of("weft.scan", step, h, xs, length=None, reverse=False, dim=0)
     with torch.no_grad():
         weft.scan(step, h, xs)
         find, recording, eager = microseconds(call.find, lambda: record(call.function()), lambda: step(h, xs[0]))

@@ -56,8 +56,8 @@ def panels(section: str) -> list[Panel]:
     return found
 
 
-def draw_panel(axes: Axes, panel: Panel) -> None:
-    """A row a shape, a mark an implementation; Weft's has its number."""
+def draw_panel(axes: Axes, panel: Panel, fastest: float) -> None:
+    """A row a shape, a mark an implementation; Weft's has its number. `fastest`: the largest number of all panels."""
     rows = range(len(panel.shapes))
     axes.axvline(1, color="#555555", linewidth=1)
     for name, speeds in reversed(panel.speeds.items()):
@@ -70,8 +70,9 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     mean = geometric_mean(panel.speeds["Weft"])
     axes.set_title(f"{panel.title}: Weft {mean:.1f}x eager", fontsize=10, loc="left")
     axes.set_xscale("log", base=2)
-    axes.set_xlim(0.45, 24)
-    axes.set_xticks([0.5, 1, 2, 4, 8, 16], ["½x", "eager", "2x", "4x", "8x", "16x"])
+    axes.set_xlim(0.45, fastest * 1.4)
+    further = [2**i for i in range(1, 10) if 2**i <= fastest * 1.4]
+    axes.set_xticks([0.5, 1, *further], ["½x", "eager", *(f"{each}x" for each in further)])
     axes.set_yticks(rows, panel.shapes)
     axes.set_ylim(len(panel.shapes) - 0.4, -0.8)
     axes.tick_params(labelsize=8, length=0)
@@ -85,8 +86,9 @@ def draw(section: str, target: Path) -> None:
     found = panels(section)
     matplotlib.rcParams["svg.hashsalt"] = "weft"
     figure, grid = pyplot.subplots(2, (len(found) + 1) // 2, figsize=(9.6, 6.4), sharey=True, squeeze=False)
+    fastest = max(speed for panel in found for speeds in panel.speeds.values() for speed in speeds if speed is not None)
     for axes, panel in zip(grid.flat, found, strict=False):
-        draw_panel(axes, panel)
+        draw_panel(axes, panel, fastest)
     marks, names = grid.flat[0].get_legend_handles_labels()
     figure.suptitle("One layer: how many times as fast as eager PyTorch (further right is faster)", fontsize=12)
     figure.legend(marks[::-1], names[::-1], loc="lower center", ncols=len(names), frameon=False, fontsize=9)
