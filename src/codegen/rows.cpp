@@ -10,6 +10,7 @@
 #include "codegen/half.h"
 #include "codegen/pointwise.h"
 #include "planning/cpu/prepack.h"
+#include "runtime/cores.h"
 #include "runtime/kernels.h"
 
 namespace weft::codegen {
@@ -22,7 +23,6 @@ using llvm::Value;
 using planning::is_reduction;
 using planning::Lowering;
 
-constexpr int64_t kChunkBytes = 256 * 1024;  // of left operands in one chunk of rows: a share of L2
 constexpr int64_t kFewRows = 4;              // with fewer rows than this, a micro-kernel takes ...
 constexpr int64_t kPanelsTogether = 4;       // ... this many panels at once
 constexpr int64_t kBytePanelsTogether = 16;  // with weights of 8 bits so many by kFewRows rows: each call writes the
@@ -30,6 +30,10 @@ constexpr int64_t kBytePanelsTogether = 16;  // with weights of 8 bits so many b
 constexpr int64_t kLongProduct = 96;         // multiply-adds a number, which hide asking for what is read behind them
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Of left operands in one chunk of rows, whose products go over all panels: half of a core's own cache, since all
+/// weights are read again for each chunk, often from a distant cache.
+int64_t chunk_bytes() { return runtime::private_cache_bytes() / 2; }
 
 bool is_product(const Op& op) { return ir::traits_of(op.code).codegen == ir::Codegen::kProduct; }
 
@@ -44,6 +48,12 @@ struct Product {
   Value* layout = nullptr;  ///< runtime::ProductLayout
   Value* is_on_the_way = nullptr;  ///< i1; null: the pack has a stage of its own for certain
   Value* panels = nullptr;         ///< as the kernel takes them, for the panels at hand
+
+  /// Of one panel, [inner][groups * unroll] units.
+  int64_t panel_bytes() const {
+    const int64_t rows = weights == DType::kBF16 ? ceil_div(inner, 2) : inner;
+    return rows * groups * unroll * target::kUnit;
+  }
 
   /// The micro-kernel's name (codegen.h).
   std::string kernel() const {
@@ -62,6 +72,10 @@ class RowStage {
         }) {
     for (const Op* op : stage.ops)
       if (is_product(*op)) add_product(*op);
+    int64_t weights = 0;
+    for (const auto& [value, product] : products_)
+      weights += product.panel_bytes() * ceil_div(stage.domain.back().constant(), stage.lanes * product.unroll);
+    streams_ = weights > runtime::private_cache_bytes() / 4 * 3;
   }
 
   void emit(Value* first, Value* last, bool chunked) {
@@ -74,7 +88,8 @@ class RowStage {
     if (chunked) {
       int64_t inner = 1;
       for (auto& [value, product] : products_) inner = std::max(inner, product.inner * size_of(product.left));
-      int64_t rows = std::max<int64_t>(1, kChunkBytes / inner / stage_.tile_rows) * stage_.tile_rows;
+      const int64_t fit = chunk_bytes() / inner / stage_.tile_rows;
+      const int64_t rows = std::max<int64_t>(1, fit) * stage_.tile_rows;
       emit_chunks(first, last, rows, range);
     } else {
       emit_panels(first, last, range);
@@ -225,9 +240,11 @@ class RowStage {
       Value* panel = b_.CreateAdd(first_panel, b_.CreateMul(group, together));
       Value* panels = frame_.minimum(b_.CreateSub(last_panel, panel), together);
       for (auto& [value, product] : products_) find_panels(product, panel, panels);
-      for_blocks_of_rows(first, last, tile_rows, [&](Value* row, Value* rows) {
+      Value* next = next_panel(panel, group, groups);
+      for_blocks_of_rows(first, last, tile_rows, [&](Value* row, Value* rows, Value* block, Value* blocks) {
         expect(panel, panels, row, rows);
-        for (auto& [value, product] : products_) call_kernel(product, panel, panels, row, rows);
+        for (auto& [value, product] : products_)
+          call_kernel(product, panel, panels, row, rows, ahead(product, panels, next, block, blocks));
         frame_.loop(frame_.i64(0), panels, 1, [&](Value* j) {
           Value* tile_row = b_.CreateMul(j, frame_.i64(kFewRows));
           frame_.loop(frame_.i64(0), rows, 1, [&](Value* i) {
@@ -252,10 +269,42 @@ class RowStage {
     });
   }
 
+  /// The panel after the one at hand, where panels come one by one and a core's own cache doesn't hold those of all
+  /// products; else null. At the last the loop ends, and it stands in for the next.
+  Value* next_panel(Value* panel, Value* group, Value* groups) {
+    if (!streams_) return nullptr;
+    Value* end = b_.CreateSub(groups, frame_.i64(1));
+    Value* forwards = b_.CreateICmpULT(group, end);
+    if (!frame_.backwards) return b_.CreateSelect(forwards, b_.CreateAdd(panel, frame_.i64(1)), panel);
+    Value* before = b_.CreateICmpUGT(group, frame_.i64(0));
+    Value* step = b_.CreateSelect(frame_.backwards, b_.CreateSub(frame_.i64(0), b_.CreateZExt(before, b_.getInt64Ty())),
+                                  b_.CreateZExt(forwards, b_.getInt64Ty()));
+    return b_.CreateAdd(panel, step);
+  }
+
+  /// What a product asks for while it multiplies a block of rows: where it begins, and how many lines.
+  struct Ahead {
+    Value *from, *lines;
+  };
+
+  /// A block's part of the next panel. Without that the weights of large layers come from the last-level cache while
+  /// nobody multiplies. (LSTM B64 H1024 f32 on Granite Rapids: TODO.)
+  Ahead ahead(const Product& product, Value* panels, Value* next, Value* block, Value* blocks) {
+    if (!next || product.weights == DType::kI8)
+      return {llvm::ConstantPointerNull::get(b_.getPtrTy()), frame_.i64(0)};
+    Value* from = frame_.offset(product.entry, next, product.panel_bytes());
+    const int64_t lines = ceil_div(product.panel_bytes(), target::kCacheLine);
+    Value* part = b_.CreateUDiv(b_.CreateAdd(frame_.i64(lines - 1), blocks), blocks);
+    Value* none = b_.CreateOr(b_.CreateICmpNE(panels, frame_.i64(1)), b_.CreateIsNull(product.entry));
+    if (product.is_on_the_way) none = b_.CreateOr(none, product.is_on_the_way);
+    return {frame_.offset(from, b_.CreateMul(block, part), target::kCacheLine),
+            b_.CreateSelect(none, frame_.i64(0), part)};
+  }
+
   /// Blocks of at most `most` rows and nearly the same size: a block of one or two rows has too few sums to hide the
   /// latency of its additions.
   void for_blocks_of_rows(Value* first, Value* last, int64_t most,
-                          const std::function<void(Value* row, Value* rows)>& body) {
+                          const std::function<void(Value* row, Value* rows, Value* block, Value* blocks)>& body) {
     Value* all = b_.CreateSub(last, first);
     Value* blocks = b_.CreateUDiv(b_.CreateAdd(all, frame_.i64(most - 1)), frame_.i64(most));
     Value* divisor = b_.CreateSelect(b_.CreateICmpEQ(blocks, frame_.i64(0)), frame_.i64(1), blocks);
@@ -264,7 +313,7 @@ class RowStage {
     frame_.loop(frame_.i64(0), blocks, 1, {first}, [&](Value* block, const std::vector<Value*>& at) {
       Value* more = b_.CreateZExt(b_.CreateICmpULT(block, larger), b_.getInt64Ty());
       Value* rows = b_.CreateAdd(least, more);
-      body(at[0], rows);
+      body(at[0], rows, block, blocks);
       return std::vector<Value*>{b_.CreateAdd(at[0], rows)};
     });
   }
@@ -280,7 +329,7 @@ class RowStage {
                                    {product.entry, product.plain, panel, count, product.layout});
   }
 
-  void call_kernel(const Product& product, Value* panel, Value* count, Value* row, Value* rows) {
+  void call_kernel(const Product& product, Value* panel, Value* count, Value* row, Value* rows, const Ahead& ahead) {
     const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
     planning::View left = planning::resolve(frame_.schedule, product.op->operands[0], shape);
     RowIndex index(frame_, shape, row);
@@ -303,9 +352,11 @@ class RowStage {
       return;
     }
     auto* type = llvm::FunctionType::get(
-        b_.getVoidTy(), {integer, pointer, integer, pointer, pointer, integer, integer, pointer, pointer}, false);
+        b_.getVoidTy(),
+        {integer, pointer, integer, pointer, pointer, integer, integer, pointer, pointer, pointer, integer}, false);
     b_.CreateCall(frame_.runtime_function(product.kernel(), type),
-                  {rows, a, lda, product.panels, product.plain, panel, count, product.tile, product.layout});
+                  {rows, a, lda, product.panels, product.plain, panel, count, product.tile, product.layout, ahead.from,
+                   ahead.lines});
   }
 
   static std::vector<uint64_t> fields(const runtime::ProductLayout& layout) {
@@ -376,6 +427,7 @@ class RowStage {
   Elements elements_;
   std::map<ValueId, Product> products_;
   bool has_bytes_ = false;  ///< weights of 8 bits
+  bool streams_ = false;    ///< a core's own cache doesn't hold the panels of all products
   Value* packs_ = nullptr;  ///< i1: whether panels of a product are packed on the way; null: of none
   Value* tile_row_ = nullptr;
   Value* tile_unit_ = nullptr;

@@ -122,9 +122,9 @@ struct AnnouncedKernels {
 
   template <size_t kVectors>
   static void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
-                      int64_t count, void* c, const ProductLayout* layout) {
+                      int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
     announce_product(kVectors, kSize, kSize, kSize, layout->k, rows, a, lda, panels, weights, first, count, c, *layout);
-    kTable.product[kVectors](rows, a, lda, panels, weights, first, count, c, layout);
+    kTable.product[kVectors](rows, a, lda, panels, weights, first, count, c, layout, ahead, lines);
   }
 
   static void pack(const PackArgs& args, int64_t first, int64_t last) {
@@ -206,11 +206,11 @@ struct AnnouncedPairs {
 
   template <bool kHalf, size_t kVectors>
   static void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
-                      int64_t count, void* c, const ProductLayout* layout) {
+                      int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
     announce_product(kVectors, kHalf ? 2 : 4, 2, 4, (layout->k + 1) / 2, rows, a, lda, panels, weights, first, count, c,
                      *layout);
     (kHalf ? kTable.product_bf16 : kTable.product_f32)[kVectors](rows, a, lda, panels, weights, first, count, c,
-                                                                 layout);
+                                                                 layout, ahead, lines);
   }
 
   static void pack(const PackArgs& args, int64_t first, int64_t last) {

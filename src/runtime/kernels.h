@@ -64,8 +64,13 @@ struct ProductLayout {
 /// they lie, at `weights`. That takes as long as packing them would for some rows (target::kRowsWorthPacking), and
 /// gives other bits, which don't depend on `rows`, `first` and `count` either. Lanes beyond the last column are
 /// undefined.
+///
+/// While it multiplies it asks for `lines` cache lines from `ahead` on, or for some of them: what a later product will
+/// read, which so comes from a distant cache meanwhile. Nothing has to be there. With few rows or without panels it
+/// asks for nothing.
 using ProductKernel = void (*)(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights,
-                               int64_t first, int64_t count, void* c, const ProductLayout* layout);
+                               int64_t first, int64_t count, void* c, const ProductLayout* layout, const void* ahead,
+                               int64_t lines);
 
 /// What a ProductKernel takes as `panels` for the panels first..first+count-1, given the entry of the pack's buffer
 /// (pack_entry.h). If that is the odd address of memory for `count` panels, packs them there.
@@ -137,7 +142,7 @@ struct PairKernels {
   PanelsKernel bf16[target::kMaxPanelUnits +
                     1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
   ProductKernel product_f32[target::kMaxPanelUnits + 1], product_bf16[target::kMaxPanelUnits + 1];
-  int64_t bf16_rows;  ///< rows of a bf16 left operand that callers should give at once, if more than of an f32 one
+  int64_t (*bf16_rows)(int64_t k);  ///< of a left operand that callers should give at once, if more than of an f32 one
   PackKernel pack;    ///< the panels, of bf16 weights
   PanelsOnTheWay on_the_way;
   /// Of bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.

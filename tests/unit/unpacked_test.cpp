@@ -121,7 +121,7 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
     Numbers c(GetParam().sums(), count * p.c_step);
     fill(a, rows, p.k, lda);
     fill(weights, source_rows, columns, p.ld);
-    GetParam().kernel(p.groups * p.unroll)(rows, a.at(0), lda, nullptr, weights.at(0), first, count, c.at(0), &p);
+    GetParam().kernel(p.groups * p.unroll)(rows, a.at(0), lda, nullptr, weights.at(0), first, count, c.at(0), &p, nullptr, 0);
     for (int64_t panel = 0; panel < count; ++panel)
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < width; ++j) {
@@ -151,12 +151,12 @@ TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
       for (int64_t i = 0; i < 3 * n * k; ++i) weights.set(i, normal(random_));
       Numbers all(GetParam().sums(), panels * p.c_step), some(GetParam().sums(), panels * p.c_step);
       const ProductKernel kernel = GetParam().kernel(3);
-      kernel(rows, a.at(0), k, nullptr, weights.at(0), 0, panels, all.at(0), &p);
+      kernel(rows, a.at(0), k, nullptr, weights.at(0), 0, panels, all.at(0), &p, nullptr, 0);
       for (int64_t first = 0; first < panels; ++first)
         for (int64_t row = 0; row < rows; ++row)
           for (int64_t count : {int64_t{1}, int64_t{2}, rows - row}) {
             if (row + count > rows) continue;
-            kernel(count, a.at(row * k), k, nullptr, weights.at(0), first, 1, some.at(0), &p);
+            kernel(count, a.at(row * k), k, nullptr, weights.at(0), first, 1, some.at(0), &p, nullptr, 0);
             for (int64_t r = 0; r < count; ++r)
               for (int64_t j = 0; j < width; ++j)
                 if (first * lanes() + j % lanes() < n) {
@@ -202,8 +202,8 @@ TEST_P(UnpackedTest, PanelsPackedOnTheWayGiveTheBitsOfPanelsPackedBefore) {
     const void* panels = test.on_the_way()(runtime::on_the_way(own.data()), weights.at(0), first, count, &p);
     ASSERT_EQ(std::memcmp(own.data(), all.data() + first * sizes.panel_bytes, static_cast<size_t>(own.bytes())), 0);
     Numbers before(test.sums(), count * p.c_step), found(test.sums(), count * p.c_step);
-    test.kernel(groups * unroll)(rows, a.at(0), p.k, all.data(), nullptr, first, count, before.at(0), &p);
-    test.kernel(groups * unroll)(rows, a.at(0), p.k, panels, nullptr, first, count, found.at(0), &p);
+    test.kernel(groups * unroll)(rows, a.at(0), p.k, all.data(), nullptr, first, count, before.at(0), &p, nullptr, 0);
+    test.kernel(groups * unroll)(rows, a.at(0), p.k, panels, nullptr, first, count, found.at(0), &p, all.data(), 1000);
     ASSERT_EQ(std::memcmp(before.at(0), found.at(0), static_cast<size_t>(count * p.c_step * size_of(test.sums()))), 0)
         << "rows " << rows << " k " << p.k << " n " << p.n << " groups " << groups << " unroll " << unroll
         << " transposed " << p.transposed;

@@ -83,7 +83,7 @@ std::optional<ProductTile> CpuTarget::tile(const Program& program, const Op& pro
                      .groups = panels->groups,
                      .unroll = panels->unroll,
                      .lanes = panels->lanes,
-                     .rows = is_half ? tile_rows_bf16_ : 1,
+                     .rows = is_half ? tile_rows_bf16_(depth) : 1,
                      .weight_bytes = depth * panels->columns * size_of(panels->weights)};
 }
 

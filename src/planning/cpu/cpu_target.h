@@ -25,7 +25,7 @@ class CpuTarget : public Target {
  private:
   const int64_t* tile_rows_f32_;  ///< rows of the micro-kernels' tiles, by the vectors of a panel
   const int64_t* tile_rows_f64_;
-  int64_t tile_rows_bf16_;
+  int64_t (*tile_rows_bf16_)(int64_t depth);
 };
 
 }  // namespace weft::planning

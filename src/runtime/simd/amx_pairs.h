@@ -13,7 +13,10 @@ namespace {
 // Few rows go through tiles as well: a row's sums must not depend on the rows beside it, and no other instruction sums
 // in the unit's order. What that costs a row or two is not measured.
 
+constexpr int kToSecondLevel = 2;  ///< of __builtin_prefetch
 constexpr int64_t kTileSteps = 2 * kTileRows;                        ///< of a tile of the left operand
+constexpr int64_t kStepsOfPart = 256;                              ///< of 64 columns 32 KB: most of a first-level cache
+constexpr int64_t kRowsInParts = 4 * kRowsOfTiles;                 ///< that one call should have, if it has parts
 constexpr int64_t kTilePairs = kTileRows * Simd<float>::kUnitLanes;  ///< in a tile of a panel
 
 /// A block of the product: rows of one or two tiles by columns of some units. Operands behind the last whole tile of
@@ -29,6 +32,8 @@ struct TileBlock {
   float* c[4];
   int64_t ldc;
   bool accumulate;
+  uintptr_t ahead;  ///< memory to ask for, as of a ProductKernel,
+  int64_t lines;    ///< and how many lines of it for each tile of steps
 };
 
 /// body<0>(), body<1>() and so on: an instruction has the numbers of its tiles as constants.
@@ -68,9 +73,13 @@ template <typename Unit, int M, int N>
     });
   });
   const uint16_t* a = block.a;
+  uintptr_t ahead = block.ahead;
   int64_t moved = 0;  // along the units
-  for (int64_t left = block.k / kTileSteps; left > 0; --left, a += kTileSteps, moved += kTileRows * b_bytes)
+  for (int64_t left = block.k / kTileSteps; left > 0; --left, a += kTileSteps, moved += kTileRows * b_bytes) {
+    for (int64_t i = 0; i < block.lines; ++i, ahead += target::kCacheLine)
+      __builtin_prefetch(reinterpret_cast<const void*>(ahead), 0, kToSecondLevel);
     add_tiles<Unit, M, N>(a, a_bytes, block.b, moved, b_bytes);
+  }
   if (block.k % kTileSteps != 0) add_tiles<Unit, M, N>(block.last_a, kTileBytes, block.last_b, 0, kTileBytes);
   for_tiles<M>([&]<int Row>() {
     for_tiles<N>([&]<int Column>() {
@@ -105,9 +114,9 @@ struct TileLeft {
   using Left = uint16_t;
 };
 
-/// Rows row..row+rows-1, of M tiles, by the units of all panels.
+/// Rows row..row+rows-1, of M tiles, by the units of all panels. `lines`: asked for with each tile of steps.
 template <typename Unit, int Units, int M>
-void tile_rows(const PairsArgs<TileLeft>& args, int64_t row, int64_t rows) {
+void tile_rows(const PairsArgs<TileLeft>& args, int64_t row, int64_t rows, uintptr_t ahead, int64_t lines) {
   constexpr int kColumns = Tiles<M>::kColumns;
   constexpr int64_t kLanes = Simd<float>::kUnitLanes, kWidth = Units * kLanes;
   alignas(64) uint16_t last_a[M * kTileRows * kTileSteps];
@@ -122,7 +131,9 @@ void tile_rows(const PairsArgs<TileLeft>& args, int64_t row, int64_t rows) {
                   .last_b = {},
                   .c = {},
                   .ldc = args.ldc,
-                  .accumulate = args.accumulate};
+                  .accumulate = args.accumulate,
+                  .ahead = ahead,
+                  .lines = lines};
   if (last > 0) fill_last_left(block.a + whole, args.lda, rows, last, last_a);
   int64_t unit = 0;
   for (int64_t blocks = ceil_div(units, kColumns); blocks > 0; --blocks) {
@@ -138,43 +149,77 @@ void tile_rows(const PairsArgs<TileLeft>& args, int64_t row, int64_t rows) {
     for_tiles<kColumns>([&]<int N>() {
       if (count == N + 1) tile_block<Unit, M, N + 1>(block);
     });
+    block.ahead += static_cast<uintptr_t>(lines * (args.k / kTileSteps) * target::kCacheLine);
+  }
+}
+
+/// All rows, `k` of the steps that the panels hold. Tiles' shapes are set where they change.
+template <typename Unit, int Units>
+void tile_all_rows(const PairsArgs<TileLeft>& args) {
+  const int64_t blocks = ceil_div(args.rows, kRowsOfTiles) * ceil_div(args.count * Units, Tiles<2>::kColumns);
+  const int64_t turns = blocks * (args.k / kTileSteps);  // about: a block of few rows has more columns
+  const int64_t lines = turns > 0 ? ceil_div(args.lines, turns) : 0;
+  auto ahead = reinterpret_cast<uintptr_t>(args.ahead);
+  int64_t shaped = 0;
+  for (int64_t row = 0; row < args.rows; row += kRowsOfTiles) {
+    const int64_t here = smaller(args.rows - row, kRowsOfTiles);
+    if (here != shaped) Unit::configure(kTileConfigs.of[here]);
+    shaped = here;
+    if (here > kTileRows)
+      tile_rows<Unit, Units, 2>(args, row, here, ahead, lines);
+    else
+      tile_rows<Unit, Units, 1>(args, row, here, ahead, lines);
+    ahead += static_cast<uintptr_t>(lines * turns / ceil_div(args.rows, kRowsOfTiles) * target::kCacheLine);
   }
 }
 
 /// PanelsKernel. Leaves the tiles as they are, so that the next call finds their shapes set (PairKernels::release).
+///
+/// With many rows the steps go in parts, so that a part of a panel is still in the first-level cache when the next rows
+/// need it. Sums lie in c between the parts: as f32, which they are in the tiles too, so the bits stay the same.
 template <typename Unit, int Units>
 void tile_unit_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
-                      int64_t ldc, int64_t c_step, int64_t accumulate) {
+                      int64_t ldc, int64_t c_step, int64_t accumulate, const void* ahead, int64_t lines) {
   stand_in(k, a, lda, panels, c, ldc);
-  const PairsArgs<TileLeft> args{rows,
-                                 k,
-                                 static_cast<const uint16_t*>(a),
-                                 lda,
-                                 static_cast<const uint32_t*>(panels),
-                                 ceil_div(k, 2) * Units * Simd<float>::kUnitLanes,
-                                 count,
-                                 static_cast<float*>(c),
-                                 ldc,
-                                 c_step,
-                                 accumulate != 0};
-  int64_t shaped = 0;
-  for (int64_t row = 0; row < rows; row += kRowsOfTiles) {
-    const int64_t here = smaller(rows - row, kRowsOfTiles);
-    if (here != shaped) Unit::configure(kTileConfigs.of[here]);
-    shaped = here;
-    if (here > kTileRows)
-      tile_rows<Unit, Units, 2>(args, row, here);
-    else
-      tile_rows<Unit, Units, 1>(args, row, here);
-  }
+  const PairsArgs<TileLeft> all{rows,
+                                k,
+                                static_cast<const uint16_t*>(a),
+                                lda,
+                                static_cast<const uint32_t*>(panels),
+                                ceil_div(k, 2) * Units * Simd<float>::kUnitLanes,
+                                count,
+                                static_cast<float*>(c),
+                                ldc,
+                                c_step,
+                                accumulate != 0,
+                                ahead,
+                                lines};
+  if (rows <= kRowsOfTiles || k <= kStepsOfPart) return tile_all_rows<Unit, Units>(all);
+  const int64_t parts = ceil_div(k, kStepsOfPart), lines_of_part = ceil_div(lines, parts * count);
+  auto asked = reinterpret_cast<uintptr_t>(ahead);
+  for (int64_t panel = 0; panel < count; ++panel)
+    for (int64_t from = 0; from < k; from += kStepsOfPart) {
+      PairsArgs<TileLeft> part = all;
+      part.k = smaller(kStepsOfPart, k - from);
+      part.a += from;
+      part.panels += panel * all.panel_size + from / 2 * Units * Simd<float>::kUnitLanes;
+      part.count = 1;
+      part.c += panel * c_step;
+      part.accumulate = all.accumulate || from > 0;
+      part.ahead = reinterpret_cast<const void*>(asked);
+      part.lines = lines_of_part;
+      asked += static_cast<uintptr_t>(lines_of_part * target::kCacheLine);
+      tile_all_rows<Unit, Units>(part);
+    }
 }
 
 /// For pair_table().
 template <typename Unit>
 struct TileHalves {
   template <int Units>
-  static constexpr PanelsKernel kPanels = tile_unit_panels<Unit, Units>;
+  static constexpr AheadKernel kPanels = tile_unit_panels<Unit, Units>;
   static constexpr int64_t kRows = kRowsOfTiles;
+  static int64_t rows_at_once(int64_t k) { return k > kStepsOfPart ? kRowsInParts : kRows; }
   static constexpr void (*kRelease)() = Unit::release;
 };
 

@@ -63,7 +63,7 @@ inline void round_row(const float* from, int64_t count, uint16_t* to) {
   }
 }
 
-template <PanelsKernel kPanels>
+template <AheadKernel kPanels>
 void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* memory) {
   auto& scratch = *static_cast<OuterPairsScratch*>(memory);
   const auto *a = static_cast<const uint16_t*>(args.a), *b = static_cast<const uint16_t*>(args.b);
@@ -78,7 +78,7 @@ void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int6
           pair_panels(b + r * args.ldb + n, args.ldb, steps, columns, scratch.panels);
         if (steps > 0) transpose_halves(a + r * args.lda + m, args.lda, steps, rows, scratch.left);
         kPanels(rows, steps, scratch.left, kHalfSteps, scratch.panels, ceil_div(columns, kHalfPanelWidth), scratch.tile,
-                kHalfColumns, kHalfPanelWidth, r > 0);
+                kHalfColumns, kHalfPanelWidth, r > 0, nullptr, 0);
       }
       for (int64_t i = 0; i < rows; ++i)
         round_row(scratch.tile + i * kHalfColumns, columns, c + (m + i) * args.ldc + n);
@@ -91,11 +91,13 @@ template <typename Halves = VectorHalves>
 constexpr PairKernels pair_table() {
   using H = Halves;
   return {
-      .f32 = {nullptr, kFloatPanels<1>, kFloatPanels<2>, kFloatPanels<3>, kFloatPanels<4>},
-      .bf16 = {nullptr, H::template kPanels<1>, H::template kPanels<2>, H::template kPanels<3>, H::template kPanels<4>},
+      .f32 = {nullptr, without_ahead<kFloatPanels<1>>, without_ahead<kFloatPanels<2>>, without_ahead<kFloatPanels<3>>,
+              without_ahead<kFloatPanels<4>>},
+      .bf16 = {nullptr, without_ahead<H::template kPanels<1>>, without_ahead<H::template kPanels<2>>,
+               without_ahead<H::template kPanels<3>>, without_ahead<H::template kPanels<4>>},
       .product_f32 = {nullptr, kFloatProduct<1>, kFloatProduct<2>, kFloatProduct<3>, kFloatProduct<4>},
       .product_bf16 = {nullptr, kHalfProduct<H, 1>, kHalfProduct<H, 2>, kHalfProduct<H, 3>, kHalfProduct<H, 4>},
-      .bf16_rows = H::kRows,
+      .bf16_rows = H::rows_at_once,
       .pack = pack_pairs,
       .on_the_way = pairs_on_the_way,
       .outer = outer_pairs<H::template kPanels<kHalfUnits>>,

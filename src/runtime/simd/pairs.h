@@ -86,19 +86,22 @@ template <typename Kind, int Part, int S, int R>
 }
 
 /// block() of tile.h for pairs; b_step in pairs, k in steps.
-template <typename Kind, int S, int R>
+template <typename Kind, int S, int R, typename Ahead>
 [[gnu::noinline]] void pairs_block(int64_t k, const typename Kind::Left* a, int64_t lda, const uint32_t* b,
-                                   int64_t b_step, float* c, int64_t ldc, bool accumulate) {
+                                   int64_t b_step, float* c, int64_t ldc, bool accumulate, Ahead& ahead) {
   constexpr int kLanes = Simd<float>::kLanes;
   Vector<float> sum[R][S];
 #pragma GCC unroll 32
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) sum[r][s] = Vector<float>{};
+  Ahead asks = ahead;  // in registers
   for (int64_t i = 0; i + 2 <= k; i += 2, a += 2, b += b_step) {
     add_part<Kind, 0, S, R>(sum, a, lda, b);
     if constexpr (Kind::kParts == 2) add_part<Kind, 1, S, R>(sum, a, lda, b);
+    asks.advance();
   }
+  ahead = asks;
   if (k % 2 != 0) add_part<typename Kind::Last, 0, S, R>(sum, a, lda, b);
   asm("" : "+r"(c), "+r"(ldc));
 #pragma GCC unroll 32
@@ -110,14 +113,14 @@ template <typename Kind, int S, int R>
     }
 }
 
-template <typename Kind, int S, int R>
+template <typename Kind, int S, int R, typename Ahead>
 [[gnu::always_inline]] inline void pairs_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
                                                  const uint32_t* b, int64_t b_step, float* c, int64_t ldc,
-                                                 bool accumulate) {
+                                                 bool accumulate, Ahead& ahead) {
   if (rows == R) {
-    pairs_block<Kind, S, R>(k, a, lda, b, b_step, c, ldc, accumulate);
+    pairs_block<Kind, S, R>(k, a, lda, b, b_step, c, ldc, accumulate, ahead);
   } else if constexpr (R > 1) {
-    pairs_of_rows<Kind, S, R - 1>(rows, k, a, lda, b, b_step, c, ldc, accumulate);
+    pairs_of_rows<Kind, S, R - 1>(rows, k, a, lda, b, b_step, c, ldc, accumulate, ahead);
   }
 }
 
@@ -132,6 +135,8 @@ struct PairsArgs {
   float* c;
   int64_t ldc, c_step;
   bool accumulate;
+  const void* ahead = nullptr;  ///< as of a ProductKernel
+  int64_t lines = 0;
 };
 
 /// few_rows_block() of tile.h for pairs: R rows, P panels at once.
@@ -185,12 +190,11 @@ void few_pairs(const PairsArgs<Kind>& args, int64_t first) {
 /// block_shape() of tile.h, smaller by a register, which holds the mask of the halves.
 constexpr BlockShape pairs_shape(int units) { return kVectorBytes == 32 ? BlockShape{2, 6} : block_shape(units); }
 
-template <typename Kind, int Units>
-void many_pairs(const PairsArgs<Kind>& args) {
+template <typename Kind, int Units, typename Ahead>
+void many_pairs(const PairsArgs<Kind>& args, int64_t blocks, Ahead ahead) {
   constexpr BlockShape kShape = pairs_shape(Units);
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<float>::kLanes;
-  const int64_t blocks = ceil_div(args.rows, kShape.rows);
   for (int64_t p = 0; p < args.count; ++p) {
     for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
       const typename Kind::Left* a = args.a;
@@ -199,13 +203,22 @@ void many_pairs(const PairsArgs<Kind>& args) {
         const int64_t count = ceil_div(left, block);
         pairs_of_rows<Kind, kShape.strip, kShape.rows>(count, args.k, a, args.lda,
                                                        args.panels + p * args.panel_size + strip, kWidth, c, args.ldc,
-                                                       args.accumulate);
+                                                       args.accumulate, ahead);
         a += count * args.lda;
         c += count * args.ldc;
         left -= count;
       }
     }
   }
+}
+
+template <typename Kind, int Units>
+void many_pairs(const PairsArgs<Kind>& args) {
+  constexpr BlockShape kShape = pairs_shape(Units);
+  const int64_t blocks = ceil_div(args.rows, kShape.rows);
+  const int64_t calls = args.count * (Units * kRegistersPerUnit / kShape.strip) * blocks;
+  with_run_ahead(args.ahead, args.lines, calls * (args.k / 2),
+                 [&](auto ahead) { many_pairs<Kind, Units>(args, blocks, ahead); });
 }
 
 template <typename Kind, int Units>
@@ -216,19 +229,31 @@ void pairs_panels(const PairsArgs<Kind>& args) {
   if (args.rows == 3) few_pairs<Kind, Units, 3, few_rows_shape(Units, 3).panels>(args, 0);
 }
 
+/// PanelsKernel that asks for memory ahead as a ProductKernel does.
+using AheadKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count,
+                             void* c, int64_t ldc, int64_t c_step, int64_t accumulate, const void* ahead,
+                             int64_t lines);
+
+template <AheadKernel kPanels>
+void without_ahead(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
+                   int64_t ldc, int64_t c_step, int64_t accumulate) {
+  kPanels(rows, k, a, lda, panels, count, c, ldc, c_step, accumulate, nullptr, 0);
+}
+
 template <typename Kind, int Units>
 void tile_pairs(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
-                int64_t ldc, int64_t c_step, int64_t accumulate) {
+                int64_t ldc, int64_t c_step, int64_t accumulate, const void* ahead, int64_t lines) {
   stand_in(k, a, lda, panels, c, ldc);
   pairs_panels<Kind, Units>({rows, k, static_cast<const typename Kind::Left*>(a), lda,
                              static_cast<const uint32_t*>(panels), ceil_div(k, 2) * Units * Simd<float>::kUnitLanes,
-                             count, static_cast<float*>(c), ldc, c_step, accumulate != 0});
+                             count, static_cast<float*>(c), ldc, c_step, accumulate != 0, ahead, lines});
 }
 
-/// A bf16 left operand on a CPU without the instruction for it: converted to f32, some rows and steps at a time.
+/// A bf16 left operand on a CPU without the instruction for it: converted to f32, some rows and steps at a time. Asks
+/// for nothing ahead.
 template <int Units>
 void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panels, int64_t count, void* c,
-                  int64_t ldc, int64_t c_step, int64_t accumulate) {
+                  int64_t ldc, int64_t c_step, int64_t accumulate, const void* /*ahead*/, int64_t /*lines*/) {
   constexpr int64_t kRows = 32, kSteps = 128, kWidth = Units * Simd<float>::kUnitLanes;
   alignas(64) float wide[kRows * kSteps];
   stand_in(k, a_data, lda, panels, c, ldc);
@@ -354,13 +379,13 @@ inline const void* pairs_on_the_way(const void* entry, const void* weights, int6
   return panels_on_the_way<pack_pairs>(entry, weights, first, count, *layout, ceil_div(layout->k, 2) * target::kUnit);
 }
 
-template <PanelsKernel kPanels, typename Unpacked, int Units>
+template <AheadKernel kPanels, typename Unpacked, int Units>
 void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
-                   int64_t count, void* c, const ProductLayout* layout) {
+                   int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
   if (panels)
     kPanels(rows, layout->k, a, lda, static_cast<const uint32_t*>(panels) + first * ceil_div(layout->k, 2) * kWidth,
-            count, c, kWidth, layout->c_step, 0);
+            count, c, kWidth, layout->c_step, 0, ahead, lines);
   else
     unpacked_product<Unpacked>(rows, a, lda, weights, first, count, c, *layout);
 }
@@ -369,17 +394,18 @@ void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels,
 struct VectorHalves {
 #if defined(__AVX512BF16__)
   template <int Units>
-  static constexpr PanelsKernel kPanels = tile_pairs<HalfLeft, Units>;
+  static constexpr AheadKernel kPanels = tile_pairs<HalfLeft, Units>;
 #else
   template <int Units>
-  static constexpr PanelsKernel kPanels = tile_widened<Units>;
+  static constexpr AheadKernel kPanels = tile_widened<Units>;
 #endif
   static constexpr int64_t kRows = 1;
+  static int64_t rows_at_once(int64_t /*k*/) { return kRows; }
   static constexpr void (*kRelease)() = nullptr;
 };
 
 template <int Units>
-constexpr PanelsKernel kFloatPanels = tile_pairs<FloatLeft, Units>;
+constexpr AheadKernel kFloatPanels = tile_pairs<FloatLeft, Units>;
 template <typename Halves, int Units>
 constexpr ProductKernel kHalfProduct = product_pairs<Halves::template kPanels<Units>, HalfOperands, Units>;
 template <int Units>

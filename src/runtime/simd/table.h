@@ -14,11 +14,11 @@ namespace {
 
 template <typename T, int Units>
 void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
-             int64_t count, void* c, const ProductLayout* layout) {
+             int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
   constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   if (panels)
     tile_panels<T, Units>(rows, layout->k, a, lda, static_cast<const T*>(panels) + first * layout->k * kWidth, count, c,
-                          kWidth, layout->c_step, 0);
+                          kWidth, layout->c_step, false, ahead, lines);
   else
     unpacked_product<PlainWeights<T>>(rows, a, lda, weights, first, count, c, *layout);
 }

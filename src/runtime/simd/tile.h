@@ -39,11 +39,74 @@ template <typename T, int S, int R>
       __builtin_prefetch(reinterpret_cast<const char*>(c + r * ldc) + s, 1, 3);
 }
 
+// A block asks for memory that is needed soon while it runs: at each step of k it calls advance() of one of these.
+// Addresses are numbers here, since they may leave the memory that they start in.
+
+struct NothingAhead {
+  void advance() {}
+};
+
+/// Memory in one run. Each step touches Lines lines and moves by so many bytes.
+template <int Lines>
+struct RunAhead {
+  uintptr_t at;
+  int64_t step;
+
+  [[gnu::always_inline]] void advance() {
+#pragma GCC unroll 4
+    for (int i = 0; i < Lines; ++i) __builtin_prefetch(reinterpret_cast<const void*>(at + i * target::kCacheLine));
+    at += static_cast<uintptr_t>(step);
+  }
+};
+
+/// Calls body(ahead) with what asks for `lines` lines in `steps` steps; if that is too many, for a part of them.
+template <typename Body>
+[[gnu::always_inline]] inline void with_run_ahead(const void* from, int64_t lines, int64_t steps, const Body& body) {
+  if (lines == 0 || steps == 0) return body(NothingAhead());
+  const auto at = reinterpret_cast<uintptr_t>(from);
+  const int64_t step = ceil_div(lines * target::kCacheLine, steps);
+  if (step <= target::kCacheLine)
+    body(RunAhead<1>{at, step});
+  else
+    body(RunAhead<2>{at, smaller(step, 2 * target::kCacheLine)});
+}
+
+/// The rows of a matrix, asked for a line at a time.
+struct RowsAhead {
+  uintptr_t at, row_end;
+  int64_t step;             ///< bytes a time
+  int64_t row_bytes, skip;  ///< of a row, and from the end of one to the begin of the next
+  int64_t rows;             ///< left
+
+  /// In about `times` times. From nothing, nothing is asked for.
+  template <typename T>
+  static RowsAhead over(const T* first, int64_t rows, int64_t columns, int64_t ld, int64_t times) {
+    const auto at = reinterpret_cast<uintptr_t>(first);
+    const int64_t size = sizeof(T), bytes = columns * size, step = times > 0 ? ceil_div(rows * bytes, times) : 0;
+    return {at,    at + static_cast<uintptr_t>(bytes), smaller(step, target::kCacheLine),
+            bytes, (ld - columns) * size,              times > 0 ? rows : 0};
+  }
+
+  [[gnu::always_inline]] void advance() {
+    __builtin_prefetch(reinterpret_cast<const void*>(at));
+    at += static_cast<uintptr_t>(step);
+    if (at >= row_end) [[unlikely]]
+      end_row();
+  }
+
+ private:
+  void end_row() {
+    if (--rows <= 0) step = 0;  // asks for the last line again
+    at = row_end + static_cast<uintptr_t>(skip);
+    row_end = at + static_cast<uintptr_t>(row_bytes);
+  }
+};
+
 /// c[r][0..S*lanes) (+)= sum over k, in order, of a(r, k) * b[k * b_step + 0..S*lanes), r in 0..R-1, all in registers.
 /// AlongK: the left operand's k_step is 1, otherwise its row_step is 1.
-template <typename T, int S, int R, bool AlongK>
+template <typename T, int S, int R, bool AlongK, typename Ahead>
 [[gnu::noinline]] void block(int64_t k, LeftOperand<T> left, const T* b, int64_t b_step, T* c, int64_t ldc,
-                             bool accumulate) {
+                             bool accumulate, Ahead& ahead) {
   constexpr int kLanes = Simd<T>::kLanes;
   Vector<T> sum[R][S];
 #pragma GCC unroll 32
@@ -51,6 +114,7 @@ template <typename T, int S, int R, bool AlongK>
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
   if (!AlongK && accumulate) prefetch_rows<T, S, R>(c, ldc);
+  Ahead asks = ahead;  // in registers
   const T* a = left.data;
   const int64_t row_step = AlongK ? left.row_step : 1;
   const int64_t k_step = AlongK ? 1 : left.k_step;
@@ -61,6 +125,7 @@ template <typename T, int S, int R, bool AlongK>
       strip[s] = load(b + s * kLanes);
       if constexpr (R > 1) keep_in_register(strip[s]);
     }
+    asks.advance();
 #pragma GCC unroll 32
     for (int r = 0; r < R; ++r) {
       const Vector<T> x = splat(a[r * row_step]);
@@ -70,6 +135,7 @@ template <typename T, int S, int R, bool AlongK>
     a += k_step;
     b += b_step;
   }
+  ahead = asks;
   // Hides from the compiler that c is unchanged. Otherwise it computes the addresses of all rows early and spills them.
   asm("" : "+r"(c), "+r"(ldc));
   if (accumulate) {
@@ -85,14 +151,21 @@ template <typename T, int S, int R, bool AlongK>
 }
 
 /// block() for a row count known at run time, 1..R.
+template <typename T, int S, int R, bool AlongK, typename Ahead>
+[[gnu::always_inline]] inline void block_of_rows(int64_t rows, int64_t k, LeftOperand<T> left, const T* b,
+                                                 int64_t b_step, T* c, int64_t ldc, bool accumulate, Ahead& ahead) {
+  if (rows == R) {
+    block<T, S, R, AlongK>(k, left, b, b_step, c, ldc, accumulate, ahead);
+  } else if constexpr (R > 1) {
+    block_of_rows<T, S, R - 1, AlongK>(rows, k, left, b, b_step, c, ldc, accumulate, ahead);
+  }
+}
+
 template <typename T, int S, int R, bool AlongK>
 [[gnu::always_inline]] inline void block_of_rows(int64_t rows, int64_t k, LeftOperand<T> left, const T* b,
                                                  int64_t b_step, T* c, int64_t ldc, bool accumulate) {
-  if (rows == R) {
-    block<T, S, R, AlongK>(k, left, b, b_step, c, ldc, accumulate);
-  } else if constexpr (R > 1) {
-    block_of_rows<T, S, R - 1, AlongK>(rows, k, left, b, b_step, c, ldc, accumulate);
-  }
+  NothingAhead nothing;
+  block_of_rows<T, S, R, AlongK>(rows, k, left, b, b_step, c, ldc, accumulate, nothing);
 }
 
 /// Up to this many rows a block has too few accumulators to hide the latency of an FMA; few_rows_block() has more.
@@ -164,6 +237,8 @@ struct PanelsArgs {
   T* c;
   int64_t ldc, c_step;
   bool accumulate;
+  const void* ahead = nullptr;  ///< as of a ProductKernel
+  int64_t lines = 0;
 };
 
 /// The panels first..count-1, P at a time, then P / 2 and so on.
@@ -190,12 +265,11 @@ template <typename T, int Units>
 }
 
 /// Rows are cut into blocks of nearly the same size: 9 rows are 5 and 4, not 8 and a slow 1.
-template <typename T, int Units>
-void many_rows(const PanelsArgs<T>& args) {
+template <typename T, int Units, typename Ahead>
+void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead ahead) {
   constexpr BlockShape kShape = block_shape(Units);
   constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<T>::kLanes;
-  const int64_t blocks = ceil_div(args.rows, kShape.rows);
   for (int64_t p = 0; p < args.count; ++p) {
     const T* panel = args.panels + p * args.k * kWidth;
     for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
@@ -204,13 +278,21 @@ void many_rows(const PanelsArgs<T>& args) {
       for (int64_t left = args.rows, block = blocks; block > 0; --block) {
         const int64_t count = ceil_div(left, block);
         block_of_rows<T, kShape.strip, kShape.rows, true>(count, args.k, {a, args.lda, 1}, panel + strip, kWidth, c,
-                                                          args.ldc, args.accumulate);
+                                                          args.ldc, args.accumulate, ahead);
         a += count * args.lda;
         c += count * args.ldc;
         left -= count;
       }
     }
   }
+}
+
+template <typename T, int Units>
+void many_rows(const PanelsArgs<T>& args) {
+  constexpr BlockShape kShape = block_shape(Units);
+  const int64_t blocks = ceil_div(args.rows, kShape.rows);
+  const int64_t calls = args.count * (Units * kRegistersPerUnit / kShape.strip) * blocks;
+  with_run_ahead(args.ahead, args.lines, calls * args.k, [&](auto ahead) { many_rows<T, Units>(args, blocks, ahead); });
 }
 
 /// Operands of no steps may have no memory. Nothing is read from them, but their addresses are still incremented, which
@@ -223,16 +305,22 @@ inline void stand_in(int64_t k, const void*& a, int64_t& lda, const void*& panel
 
 template <typename T, int Units>
 void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
-                 int64_t ldc, int64_t c_step, int64_t accumulate) {
+                 int64_t ldc, int64_t c_step, bool accumulate, const void* ahead, int64_t lines) {
   stand_in(k, a, lda, panels, c, ldc);
   const PanelsArgs<T> args{
-      rows, k,      static_cast<const T*>(a), lda, static_cast<const T*>(panels), count, static_cast<T*>(c),
-      ldc,  c_step, accumulate != 0};
+      rows, k,      static_cast<const T*>(a), lda,   static_cast<const T*>(panels), count, static_cast<T*>(c),
+      ldc,  c_step, accumulate,               ahead, lines};
   if (rows > kFewRows) {
     many_rows<T, Units>(args);
   } else if (rows > 0) {
     few_rows<T, Units>(args);
   }
+}
+
+template <typename T, int Units>
+void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
+                 int64_t ldc, int64_t c_step, int64_t accumulate) {
+  tile_panels<T, Units>(rows, k, a, lda, panels, count, c, ldc, c_step, accumulate != 0, nullptr, 0);
 }
 
 template <typename T, int Units>
