@@ -29,23 +29,36 @@ ValueId gate(Builder& body, ValueId all, int64_t index, int64_t hidden_size) {
   return body.slice(all, 1, index * hidden_size, (index + 1) * hidden_size);
 }
 
+/// What PyTorch's own kernels of a 16-bit type round: the result of each operation. A step needn't (it computes in f32
+/// registers), but what it keeps for its derivative is rounded so. Nothing where products are of no such type.
+struct Rounding {
+  Builder& body;
+  std::optional<DType> to;
+
+  ValueId operator()(ValueId v) const { return to ? body.cast_loosely(body.cast_loosely(v, *to), body.type(v).dtype) : v; }
+  /// For numbers without a bound, which f16 might not hold.
+  ValueId unbounded(ValueId v) const { return to == DType::kBF16 ? (*this)(v) : v; }
+};
+
 /// Gates r, z, n, the reset applied after the product, as PyTorch and cuDNN have it; h' = (h - n) z + n.
-std::vector<ValueId> gru_step(Builder& body, ValueId from_x, ValueId from_h, ValueId h) {
+std::vector<ValueId> gru_step(Builder& body, ValueId from_x, ValueId from_h, ValueId h, const Rounding& rounded) {
   int64_t size = body.type(h).shape[1].constant();
   auto of = [&](ValueId all, int64_t index) { return gate(body, all, index, size); };
-  ValueId r = body.sigmoid(body.add(of(from_x, 0), of(from_h, 0)));
-  ValueId z = body.sigmoid(body.add(of(from_x, 1), of(from_h, 1)));
-  ValueId n = body.tanh(body.add(of(from_x, 2), body.mul(r, of(from_h, 2))));
-  return {body.add(body.mul(body.sub(h, n), z), n)};
+  ValueId r = rounded(body.sigmoid(body.add(of(from_x, 0), of(from_h, 0))));
+  ValueId z = rounded(body.sigmoid(body.add(of(from_x, 1), of(from_h, 1))));
+  ValueId n = rounded(body.tanh(body.add(of(from_x, 2), body.mul(r, of(from_h, 2)))));
+  return {body.add(body.mul(rounded.unbounded(body.sub(h, n)), z), n)};
 }
 
 /// Gates i, f, g, o; h' = o tanh(c'), projected where there is a w_hr.
-std::vector<ValueId> lstm_step(Builder& body, ValueId gates, ValueId c, ValueId w_hr, ValueId s_hr) {
+std::vector<ValueId> lstm_step(Builder& body, ValueId gates, ValueId c, ValueId w_hr, ValueId s_hr,
+                               const Rounding& rounded) {
   int64_t size = body.type(c).shape[1].constant();
   auto of = [&](int64_t index) { return gate(body, gates, index, size); };
-  ValueId i = body.sigmoid(of(0)), f = body.sigmoid(of(1)), g = body.tanh(of(2)), o = body.sigmoid(of(3));
-  ValueId next = body.add(body.mul(f, c), body.mul(i, g));
-  ValueId h = body.mul(o, body.tanh(next));
+  ValueId i = rounded(body.sigmoid(of(0))), f = rounded(body.sigmoid(of(1)));
+  ValueId g = rounded(body.tanh(of(2))), o = rounded(body.sigmoid(of(3)));
+  ValueId next = body.add(body.mul(f, rounded.unbounded(c)), body.mul(i, g));
+  ValueId h = body.mul(o, rounded(body.tanh(next)));
   return {w_hr == ir::kNoValue ? h : scaled_product(body, h, w_hr, s_hr), next};
 }
 
@@ -71,22 +84,21 @@ size_t carries_of(Cell cell) { return cell == Cell::kLstm ? 2 : 1; }
 
 std::vector<ValueId> cell_step(Builder& body, Cell cell, const CellWeights& weights, ValueId x,
                                std::span<const ValueId> carry, ValueId state, std::optional<DType> products) {
-  // Roundings in a step, not of what is stored: excess precision does no harm.
-  auto rounded = [&](ValueId v) {
-    return products ? body.cast_loosely(body.cast_loosely(v, *products), body.type(v).dtype) : v;
-  };
+  const Rounding rounded{body, products};
   ValueId from_x = rounded(affine(body, x, weights.w_ih, weights.s_ih, weights.b_ih));
   ValueId from_h = rounded(affine(body, state, weights.w_hh, weights.s_hh, weights.b_hh));
-  return cell_from_products(body, cell, from_x, from_h, carry, weights);
+  return cell_from_products(body, cell, from_x, from_h, carry, weights, products);
 }
 
 std::vector<ValueId> cell_from_products(Builder& body, Cell cell, ValueId from_x, ValueId from_h,
-                                        std::span<const ValueId> carry, const CellWeights& weights) {
+                                        std::span<const ValueId> carry, const CellWeights& weights,
+                                        std::optional<DType> products) {
+  const Rounding rounded{body, products};
   switch (cell) {
     case Cell::kGru:
-      return gru_step(body, from_x, from_h, carry[0]);
+      return gru_step(body, from_x, from_h, carry[0], rounded);
     case Cell::kLstm:
-      return lstm_step(body, body.add(from_x, from_h), carry[1], weights.w_hr, weights.s_hr);
+      return lstm_step(body, body.add(from_x, from_h), carry[1], weights.w_hr, weights.s_hr, rounded);
     case Cell::kRnnTanh:
       return {body.tanh(body.add(from_x, from_h))};
     case Cell::kRnnRelu:

@@ -29,14 +29,16 @@ struct CellWeights {
 
 /// One step as PyTorch documents it, input projection and all: from x [B,I] and the carries (h [B,H] or [B,P]; lstm: c
 /// [B,H]) to the next carries. All of one floating dtype. `state` is what the product with w_hh takes: h, or h rounded.
-/// `products` is what the two affine maps are rounded to where they are stored (ir::kExcessPrecision), as PyTorch's
-/// linear layers of that type round; so are their cotangents, which the products of the backward read.
+/// `products`: the 16-bit type of products, to which numbers of the step are rounded where they are stored
+/// (ir::kExcessPrecision), as PyTorch's kernels of that type round: the two affine maps, gates, and what else the
+/// derivative reads; so are the cotangents of the affine maps, which the products of the backward read.
 std::vector<ir::ValueId> cell_step(ir::Builder& body, Cell cell, const CellWeights& weights, ir::ValueId x,
                                    std::span<const ir::ValueId> carry, ir::ValueId state,
                                    std::optional<DType> products = std::nullopt);
 
 /// The rest of a step, behind its two affine maps; of the weights it takes the projection.
 std::vector<ir::ValueId> cell_from_products(ir::Builder& body, Cell cell, ir::ValueId from_x, ir::ValueId from_h,
-                                            std::span<const ir::ValueId> carry, const CellWeights& weights);
+                                            std::span<const ir::ValueId> carry, const CellWeights& weights,
+                                            std::optional<DType> products = std::nullopt);
 
 }  // namespace weft::override_kernels

@@ -114,11 +114,12 @@ void Elements::emit(const Op& op) {
   for (ValueId operand : op.operands) operands.push_back(read(operand));
   ValueId result = op.results[0];
   DType to = frame_.type(result).dtype;
-  Value* value = stage_.unrounded.contains(result)
-                     ? operands[0]
-                     : emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands);
+  auto emitted = [&] { return emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands); };
+  const bool is_unrounded = stage_.unrounded.contains(result);
+  Value* value = is_unrounded ? operands[0] : emitted();
   registers_[result] = value;
-  store(result, value, frame_.size(stage_.domain.back()), frame_.i64(0));
+  if (!frame_.targets.contains(result)) return;
+  store(result, is_unrounded ? emitted() : value, frame_.size(stage_.domain.back()), frame_.i64(0));
 }
 
 void Elements::store(ValueId result, Value* value, Value* width, Value* skip) {

@@ -13,26 +13,24 @@ bool casts(const ir::Program& program, const Op& op, DType to) {
   return op.code == OpCode::kCast && program.type(op.results[0]).dtype == to;
 }
 
-/// What something else than a cast to f32 reads.
+/// What an op other than a cast to f32 reads.
 std::set<ValueId> read_rounded(const ir::Program& program, const ir::Block& block) {
   std::set<ValueId> all;
   for (const Op& op : block.ops)
     if (!casts(program, op, DType::kF32)) passes::for_each_use(op, [&](ValueId value) { all.insert(value); });
-  all.insert(block.results.begin(), block.results.end());
   return all;
 }
 
 }  // namespace
 
-void mark_unrounded(const ir::Program& program, const ir::Block& block, const std::set<ValueId>& stored,
-                    std::vector<Stage>& stages) {
+void mark_unrounded(const ir::Program& program, const ir::Block& block, std::vector<Stage>& stages) {
   const std::set<ValueId> needed = read_rounded(program, block);
   for (Stage& stage : stages)
     for (const Op* op : stage.ops) {
       if (op->code != OpCode::kCast || !op->attr_or<bool>(ir::kExcessPrecision, false)) continue;
       const ValueId result = op->results[0];
       if (!is_half(program.type(result).dtype) || program.type(op->operands[0]).dtype != DType::kF32) continue;
-      if (!stored.contains(result) && !needed.contains(result)) stage.unrounded.insert(result);
+      if (!needed.contains(result)) stage.unrounded.insert(result);
     }
 }
 

@@ -152,7 +152,7 @@ Schedule lower(Program& program, const Target& target) {
   make_plan(schedule, [&](const Block& block) {
     std::vector<Stage>& stages = blocks.at(&block);
     std::set<ValueId> stored = StoredValues(schedule, block, stages).find();
-    mark_unrounded(program, block, stored, stages);
+    mark_unrounded(program, block, stages);
     return BlockSchedule{std::move(stages), std::move(stored)};
   });
   return schedule;

@@ -125,6 +125,7 @@ class ScanRule {
 
   /// Gives the backward region the forward values that it reads: from stacks that the forward keeps, or recomputed.
   void connect() {
+    read_rounded();
     ValueSet demanded;
     auto demand = [&](ValueId v) {
       if (inside_.contains(v)) demanded.insert(v);
@@ -139,6 +140,27 @@ class ScanRule {
     for (auto& carry : backward_.carries) carry.out = map(carry.out);
     for (auto& y : backward_.ys) y.out = map(y.out);
     for (Op& op : adjoint_.ops) backward_.ops.push_back(std::move(op));
+  }
+
+  /// Where a step rounds a number and need not be exact (ir::kExcessPrecision), the derivative reads what was rounded:
+  /// its stack takes half the memory.
+  ///
+  ///     %y = tanh %x : f32[B,H]
+  ///     %r = cast %y {excess_precision = true} : bf16[B,H]
+  ///     %w = cast %r : f32[B,H]                             // reads of %y become reads of %w; %r is kept
+  void read_rounded() {
+    std::unordered_map<ValueId, ValueId> exact;  // of a rounded value
+    Substitution rounded;
+    for (const Op& op : forward_.ops) {
+      if (op.code != ir::OpCode::kCast) continue;
+      const ValueId from = op.operands[0], to = op.results[0];
+      if (op.attr_or<bool>(ir::kExcessPrecision, false) && is_half(program_.type(to).dtype)) exact[to] = from;
+      if (auto found = exact.find(from); found != exact.end() && program_.type(found->second) == program_.type(to))
+        rounded.set(found->second, to);
+    }
+    substitute(adjoint_, rounded);
+    for (auto& carry : backward_.carries) carry.out = rounded(carry.out);
+    for (auto& y : backward_.ys) y.out = rounded(y.out);
   }
 
   void keep(const ValueSet& demanded, Substitution& map) {

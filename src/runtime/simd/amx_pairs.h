@@ -219,6 +219,7 @@ struct TileHalves {
   template <int Units>
   static constexpr AheadKernel kPanels = tile_unit_panels<Unit, Units>;
   static constexpr int64_t kRows = kRowsOfTiles;
+  static constexpr int64_t kOuterPart = 512, kOuterPanels = 6;
   static int64_t rows_at_once(int64_t k) { return k > kStepsOfPart ? kRowsInParts : kRows; }
   static constexpr void (*kRelease)() = Unit::release;
 };

@@ -10,28 +10,33 @@ namespace {
 // that stays in the second-level cache, and rounded once.
 
 constexpr int64_t kHalfSteps = 512;  ///< rows of a and b at a time
-constexpr int64_t kHalfPart = 128;   ///< rows of the tile,
 constexpr int kHalfUnits = 3;
 constexpr int64_t kHalfPanelWidth = kHalfUnits * Simd<float>::kUnitLanes;
-constexpr int64_t kHalfColumns = 4 * kHalfPanelWidth;  ///< and its columns
 
+/// Part: rows of the tile; Columns: its columns. Each operand is laid out anew for each part of the other, so the faster
+/// the products, the larger the parts that pay.
+template <int64_t Part, int64_t Columns>
 struct OuterPairsScratch {
-  alignas(64) float tile[kHalfPart * kHalfColumns];
-  alignas(64) uint32_t panels[kHalfSteps / 2 * kHalfColumns];
-  alignas(64) uint16_t left[kHalfPart * kHalfSteps];
+  static constexpr int64_t kPart = Part, kColumns = Columns;
+  alignas(64) float tile[Part * Columns];
+  alignas(64) uint32_t panels[kHalfSteps / 2 * Columns];
+  alignas(64) uint16_t left[Part * kHalfSteps];
 };
 
-/// to[j * kHalfSteps + i] = from[i * ld + j] for i < steps and j < columns.
+/// to[j * kHalfSteps + i] = from[i * ld + j] for i < steps and j < columns. Some rows at a time, which it asks for before:
+/// rows that are far apart the processor doesn't foresee.
 inline void transpose_halves(const uint16_t* from, int64_t ld, int64_t steps, int64_t columns, uint16_t* to) {
   constexpr int kLanes = Simd<float>::kLanes;
   const int64_t whole_columns = columns / kLanes * kLanes, whole_steps = steps / (2 * kLanes) * (2 * kLanes);
-  for (int64_t j = 0; j < whole_columns; j += kLanes)
-    for (int64_t i = 0; i < whole_steps; i += int64_t{2} * kLanes) {
+  for (int64_t i = 0; i < whole_steps; i += int64_t{2} * kLanes)
+    for (int64_t j = 0; j < whole_columns; j += kLanes) {
       Vector<float> square[kLanes];
 #pragma GCC unroll 16
       for (int p = 0; p < kLanes; ++p) {
         const uint16_t* row = from + (i + 2 * p) * ld + j;
         square[p] = pairs_of(row, row + ld);
+        prefetch_bytes(row, int64_t{4} * kLanes * ld);  // the next rows: 2 kLanes of them, of 2 bytes an element
+        prefetch_bytes(row + ld, int64_t{4} * kLanes * ld);
       }
       transpose_square<float>(square);
 #pragma GCC unroll 16
@@ -63,9 +68,10 @@ inline void round_row(const float* from, int64_t count, uint16_t* to) {
   }
 }
 
-template <AheadKernel kPanels>
+template <AheadKernel kPanels, typename Scratch>
 void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* memory) {
-  auto& scratch = *static_cast<OuterPairsScratch*>(memory);
+  constexpr int64_t kHalfPart = Scratch::kPart, kHalfColumns = Scratch::kColumns;
+  auto& scratch = *static_cast<Scratch*>(memory);
   const auto *a = static_cast<const uint16_t*>(args.a), *b = static_cast<const uint16_t*>(args.b);
   auto* c = static_cast<uint16_t*>(args.c);
   for (int64_t n = n0; n < n1; n += kHalfColumns) {
@@ -90,6 +96,7 @@ void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int6
 template <typename Halves = VectorHalves>
 constexpr PairKernels pair_table() {
   using H = Halves;
+  using Scratch = OuterPairsScratch<H::kOuterPart, H::kOuterPanels * kHalfPanelWidth>;
   return {
       .f32 = {nullptr, without_ahead<kFloatPanels<1>>, without_ahead<kFloatPanels<2>>, without_ahead<kFloatPanels<3>>,
               without_ahead<kFloatPanels<4>>},
@@ -100,10 +107,10 @@ constexpr PairKernels pair_table() {
       .bf16_rows = H::rows_at_once,
       .pack = pack_pairs,
       .on_the_way = pairs_on_the_way,
-      .outer = outer_pairs<H::template kPanels<kHalfUnits>>,
+      .outer = outer_pairs<H::template kPanels<kHalfUnits>, Scratch>,
       .outer_block_m = H::kRows > 1 ? H::kRows : block_shape(kHalfUnits).rows,
       .outer_block_n = kHalfPanelWidth,
-      .outer_scratch_bytes = sizeof(OuterPairsScratch),
+      .outer_scratch_bytes = sizeof(Scratch),
       .release = H::kRelease,
   };
 }

@@ -400,6 +400,7 @@ struct VectorHalves {
   static constexpr AheadKernel kPanels = tile_widened<Units>;
 #endif
   static constexpr int64_t kRows = 1;
+  static constexpr int64_t kOuterPart = 128, kOuterPanels = 4;  ///< of the op `outer` (outer_pairs.h)
   static int64_t rows_at_once(int64_t /*k*/) { return kRows; }
   static constexpr void (*kRelease)() = nullptr;
 };
