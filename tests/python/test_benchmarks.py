@@ -7,6 +7,7 @@ import importlib
 import re
 import sys
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -270,3 +271,16 @@ def test_the_grid_reaches_its_corners():
         assert any(case.layers == 3 and case.directions == 2 for case in cases if case.mode == wanted)
     assert all(case.mode == "forward" and case.steps > 1 for case in cases if case.streaming)
     assert any(case.streaming and case.hidden == 2048 for case in cases)
+
+
+def test_phones_last_some_frames_and_sound_as_they_are():
+    with benchmark("speech") as speech:
+        generator = torch.Generator().manual_seed(0)
+        language = speech.Phones.make(generator)
+        x, labels = speech.spoken_phones(16, language, generator)
+    assert x.shape == (200, 16, 40) and labels.shape == (200, 16)
+    runs = [len(run) for row in labels.T.tolist() for _, group in groupby(row[:-16]) if (run := list(group))]
+    assert 4 < sum(runs) / len(runs) < 20
+    power = x.exp().mean(2)
+    vowels, silence = labels < len(speech.VOWELS), labels == len(language.loudness) - 1
+    assert power[vowels].mean() > 1.3 * power[silence].mean()
