@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--grid",
         action="store_true",
-        help="half an hour: T 1 to 4096, B 1 to 512, H 32 to 2048 (f32, "
+        help="half an hour, alone: T 1 to 4096, B 1 to 512, H 32 to 2048 (f32, "
         "bf16), streaming, three layers both ways; no XLA, Inductor, memory",
     )
     parser.add_argument("--part", type=part, default=(1, 1), metavar="K/N", help="every Nth case, from the Kth")
