@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,12 +22,14 @@ SHAPES = (
     "B32 T512 H64",
     "B256 T100 H128",
 )
+WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh")
 QUICK_SHAPES = ("B1 T128 H128", "B16 T128 H256", "B32 T512 H64")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One layer, one direction: x [steps, batch, inputs] -> y [steps, batch, hidden]."""
+    """Layers over x [steps, batch, inputs] -> y [steps, batch, directions * hidden]. `streaming`: a call for each step,
+    with the state that the call before returned."""
 
     cell: str
     mode: str
@@ -35,15 +38,40 @@ class Case:
     inputs: int
     hidden: int
     dtype: str = "float32"  # of x, states, weights and results
+    layers: int = 1
+    directions: int = 1
+    streaming: bool = False
 
     @property
     def gates(self) -> int:
         return CELLS[self.cell]
 
     @property
+    def is_one_layer(self) -> bool:
+        """One layer, one direction."""
+        return self.layers == self.directions == 1
+
+    @property
     def shape(self) -> str:
         inputs = "" if self.inputs == self.hidden else f" I{self.inputs}"
-        return f"B{self.batch} T{self.steps}{inputs} H{self.hidden}"
+        sizes = f"B{self.batch} T{self.steps}{inputs} H{self.hidden}"
+        return sizes + self._layers() + (" in calls of T1" if self.streaming else "")
+
+    def _layers(self) -> str:
+        return (f" {self.layers} layers" if self.layers > 1 else "") + (" both ways" if self.directions > 1 else "")
+
+    @property
+    def inputs_of_layers(self) -> list[int]:
+        """Units that come into each layer, once a direction."""
+        later = self.directions * self.hidden
+        return [later if layer else self.inputs for layer in range(self.layers) for _ in range(self.directions)]
+
+    @property
+    def weight_names(self) -> list[str]:
+        """Of Data.weights: w_ih, w_hh, b_ih, b_hh; with more layers or directions each with PyTorch's ending."""
+        ways = ("", "_reverse")[: self.directions]
+        ends = [""] if self.is_one_layer else [f"_l{layer}{way}" for layer in range(self.layers) for way in ways]
+        return [f"{name}{end}" for end in ends for name in WEIGHTS]
 
     def __str__(self) -> str:
         narrow = "" if self.dtype == "float32" else f" {self.dtype}"
@@ -52,7 +80,8 @@ class Case:
     @property
     def flops(self) -> float:
         """Of the matrix products; the backward has twice those of the forward."""
-        forward = 2.0 * self.steps * self.batch * self.gates * self.hidden * (self.inputs + self.hidden)
+        inner = sum(inputs + self.hidden for inputs in self.inputs_of_layers)
+        forward = 2.0 * self.steps * self.batch * self.gates * self.hidden * inner
         return forward if self.mode == "forward" else 3 * forward
 
 
@@ -72,8 +101,9 @@ def grid(cells: list[str], modes: list[str], shapes: list[str], dtypes: list[str
 
 
 class Data:
-    """Tensors of a case, the same for every peer. `states` is (h0,) or (h0, c0), each [1, batch, hidden]; `weights` are
-    w_ih, w_hh, b_ih, b_hh in PyTorch's layout and gate order; `cotangent` is what the backward starts from, like y."""
+    """Tensors of a case, the same for every peer. `states` is (h0,) or (h0, c0), each [layers * directions, batch,
+    hidden]; `weights` are w_ih, w_hh, b_ih, b_hh of each layer and direction in PyTorch's layout, order and gate order;
+    `cotangent` is what the backward starts from, like y."""
 
     def __init__(self, case: Case, seed: int = 0) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -83,11 +113,22 @@ class Data:
 
         rows, hidden = case.gates * case.hidden, case.hidden
         self.x = normal(case.steps, case.batch, case.inputs)
-        self.states = tuple(normal(1, case.batch, hidden, scale=0.5) for _ in range(2 if case.cell == "lstm" else 1))
+        state = (case.layers * case.directions, case.batch, hidden)
+        self.states = tuple(normal(*state, scale=0.5) for _ in range(2 if case.cell == "lstm" else 1))
         scale = hidden**-0.5 / 3**0.5
-        self.weights = [normal(rows, case.inputs, scale=scale), normal(rows, hidden, scale=scale)]
-        self.weights += [normal(rows, scale=scale), normal(rows, scale=scale)]
-        self.cotangent = normal(case.steps, case.batch, hidden)
+        self.weights: list[torch.Tensor] = []
+        for inputs in case.inputs_of_layers:
+            self.weights += [normal(rows, inputs, scale=scale), normal(rows, hidden, scale=scale)]
+            self.weights += [normal(rows, scale=scale), normal(rows, scale=scale)]
+        self.cotangent = normal(case.steps, case.batch, case.directions * hidden)
+
+    def double(self) -> Data:
+        """The same numbers in float64."""
+        other = copy.copy(self)
+        other.x, other.cotangent = self.x.double(), self.cotangent.double()
+        other.states = tuple(state.double() for state in self.states)
+        other.weights = [weight.double() for weight in self.weights]
+        return other
 
 
 def limit(case: Case, machine: dict, threads: int) -> float:

@@ -36,9 +36,9 @@ class Panel:
 
 
 def milliseconds(text: str) -> float | None:
-    """Of `3.32 ±1%`; None of `-` or a word."""
+    """Of `3.32 ±1%`; None of `-`, a word or `3.32 ±1% wrong`."""
     found = re.match(r"\d[\d.]*", text)
-    return float(found[0]) if found else None
+    return float(found[0]) if found and not text.endswith("wrong") else None
 
 
 def panels(section: str) -> list[Panel]:

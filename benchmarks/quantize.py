@@ -1,8 +1,9 @@
-"""What weights of 8 bits cost in accuracy and gain in time: `weft.quantize` on two tasks, and single sequences.
+"""What weights of 8 bits cost in accuracy and gain in time: `weft.quantize` and torch.ao on a language model and two
+speech-like tasks, and single sequences.
 
-python benchmarks/quantize.py                    # train both models (a few minutes), then the tables
+python benchmarks/quantize.py                    # times, then four models are trained (a few minutes) and tested
 python benchmarks/quantize.py --steps 50         # a look
-python benchmarks/quantize.py --no-accuracy      # the times alone
+python benchmarks/quantize.py --no-accuracy      # the times alone; --no-times: the accuracy alone
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,8 @@ import torch
 from torch import Tensor, nn
 
 import weft
+from harness import processor
+from speech import Classifier, Labeller, Phones, spoken_phones, spoken_words, word_classes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
@@ -42,6 +46,9 @@ def language_model(cell: str, steps: int) -> None:
     for carry in CARRIES:
         training.model = Casting(weft.quantize(model, carry=carry), model)
         bits.append(validate(training, held_out) / math.log(2))
+    training.model = Casting(by_torch_ao(model), model)
+    with weft.disabled():
+        bits.append(validate(training, held_out) / math.log(2))
     print(f"language model, {cell}, {steps} steps, bits a character: {row(bits, 4)}", flush=True)
 
 
@@ -57,54 +64,56 @@ class Casting(nn.Module):
         return self.quantized.linear(y.float()), state
 
 
-def utterances(count: int, classes: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Filterbank-like sequences [T, count, 40]: a word is a sequence of smooth spectra, spoken at a tempo of its own,
-    by a speaker with a gain for each band, in noise."""
-    steps, bands = 60, classes.shape[2]
-    words = torch.randint(len(classes), (count,), generator=generator)
-    tempo = 0.75 + 0.5 * torch.rand(count, 1, generator=generator)
-    place = (torch.arange(steps) / steps * tempo * classes.shape[1]).clamp(0, classes.shape[1] - 1.001)
-    low, part = place.long(), place.frac().unsqueeze(-1)
-    spectra = classes[words]
-    rows = torch.arange(count).unsqueeze(1)
-    x = spectra[rows, low] * (1 - part) + spectra[rows, (low + 1).clamp(max=classes.shape[1] - 1)] * part
-    x = x + 0.5 * torch.randn(count, 1, bands, generator=generator) + 2.0 * torch.randn(x.shape, generator=generator)
-    return x.transpose(0, 1).contiguous(), words
-
-
-class Classifier(nn.Module):
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.rnn = nn.LSTM(40, 96, 2, bidirectional=True)
-        self.out = nn.Linear(192, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y, _ = self.rnn(x)
-        return self.out(y.float().mean(0))
-
-
-def speech(steps: int) -> None:
-    """Words recognised by two bidirectional LSTM layers."""
-    generator = torch.Generator().manual_seed(0)
-    classes = torch.randn(60, 6, 40, generator=generator)
-    classes = nn.functional.avg_pool1d(classes, 5, 1, 2)
-    torch.manual_seed(0)
-    model = Classifier(len(classes))
+def speech(
+    name: str, model: nn.Module, steps: int, batch: int, tested: int, draw: Callable[[int], tuple[Tensor, Tensor]]
+) -> None:
+    """The share of labels recognised after training on batches of `draw(count)`: (x, labels), sequences and what they
+    say. Tests `tested` batches of 125."""
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     for _ in range(steps):
-        x, words = utterances(64, classes, generator)
+        x, labels = draw(batch)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), words).backward()
+        nn.functional.cross_entropy(model(x).flatten(0, -2), labels.flatten()).backward()
         optimizer.step()
-    tests = [utterances(250, classes, generator) for _ in range(16)]
-    models = [model, *(weft.quantize(model, carry=carry) for carry in CARRIES)]
+    tests = [draw(125) for _ in range(tested)]
+    asked = sum(labels.numel() for _, labels in tests)
+
+    def share(of: nn.Module) -> float:
+        return sum(int((of(x).argmax(-1) == labels).sum()) for x, labels in tests) / asked
+
     with torch.no_grad():
-        right = [sum(int((m(x).argmax(1) == words).sum()) for x, words in tests) / 4000 for m in models]
-    print(f"synthetic speech, {steps} steps, share of words recognised: {row(right, 4)}", flush=True)
+        shares = [share(model), *(share(weft.quantize(model, carry=carry)) for carry in CARRIES)]
+        with weft.disabled():
+            shares.append(share(by_torch_ao(model)))
+    print(f"{name}, {steps} steps, share of {asked} labels recognised: {row(shares, 4)}", flush=True)
+
+
+def words(steps: int) -> None:
+    """Words recognised by two bidirectional LSTM layers."""
+    generator = torch.Generator().manual_seed(0)
+    classes = word_classes(generator)
+    torch.manual_seed(0)
+    speech("words", Classifier(len(classes)), steps, 64, 32, lambda count: spoken_words(count, classes, generator))
+
+
+def phones(steps: int) -> None:
+    """The phone of each frame by two LSTM layers."""
+    generator = torch.Generator().manual_seed(0)
+    language = Phones.make(generator)
+    torch.manual_seed(0)
+    model = Labeller(len(language.loudness))
+    speech("phones", model, steps, 32, 8, lambda count: spoken_phones(count, language, generator))
+
+
+def by_torch_ao(model: nn.Module) -> nn.Module:
+    """A copy whose recurrent layers torch.ao has quantized: activations too, at each call."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.ao says that it is deprecated
+        return torch.ao.quantization.quantize_dynamic(model, {nn.GRU, nn.LSTM}, dtype=torch.qint8)
 
 
 def row(values: list[float], digits: int) -> str:
-    names = ["float32", *(f"int8, carry {str(carry).removeprefix('torch.')}" for carry in CARRIES)]
+    names = ["float32", *(f"int8, carry {str(carry).removeprefix('torch.')}" for carry in CARRIES), "torch.ao"]
     return "; ".join(f"{name} {value:.{digits}f}" for name, value in zip(names, values, strict=True))
 
 
@@ -140,14 +149,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600, help="of training, of each model")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--accuracy", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--times", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    times()
+    print(f"{processor()}, {torch.get_num_threads()} threads, PyTorch {torch.__version__}", flush=True)
+    if options.times:
+        times()
     if options.accuracy:
         for cell in ("gru", "lstm"):
             language_model(cell, options.steps)
-        speech(options.steps)
+        words(options.steps)
+        phones(options.steps // 2)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Change:
 
 
 def ratios(report: dict[str, Any]) -> dict[str, float]:
-    """Eager's time over Weft's, by case; without the cases that one of them didn't run."""
+    """Eager's time over Weft's, by case; without the cases that one of them didn't run, or got wrong."""
     found = {
         f"{case['cell']} {case['shape']} {case['mode']} {case.get('dtype', 'float32')}": ratio(
             median(case, "eager"), median(case, "weft")

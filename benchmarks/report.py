@@ -20,19 +20,30 @@ TITLES = {
 }
 
 
-# How a reason begins when a peer ran, and badly.
-BROKEN = ("WRONG", "FAILED")
+# How a reason begins when a peer broke.
+BROKEN = "FAILED"
 
 
 def median(case: dict[str, Any], peer: str) -> float | None:
-    """Milliseconds, or None where the peer was left out."""
-    return case["peers"].get(peer, {}).get("median_ms")
+    """Milliseconds, or None where the peer was left out, or its result is wrong: no ratio has that."""
+    entry = case["peers"].get(peer, {})
+    return None if entry.get("wrong") else entry.get("median_ms")
+
+
+def fastest_peer(case: dict[str, Any]) -> tuple[float, str] | None:
+    """The least time of any but Weft whose result is right, and whose it is."""
+    found = [(median(case, peer), peer) for peer in case["peers"] if peer != "weft"]
+    return min(((time, peer) for time, peer in found if time is not None), default=None)
 
 
 def best_peer(case: dict[str, Any]) -> float | None:
-    """The least time of any but Weft."""
-    times = [median(case, peer) for peer in case["peers"] if peer != "weft"]
-    return min((time for time in times if time is not None), default=None)
+    found = fastest_peer(case)
+    return found[0] if found else None
+
+
+def name_of(case: dict[str, Any]) -> str:
+    dtype = case.get("dtype", "float32")
+    return f"{case['cell']} {case['shape']} {case['mode']}" + ("" if dtype == "float32" else f" {dtype}")
 
 
 def ratio(reference: float | None, ours: float | None) -> float | None:
@@ -48,11 +59,15 @@ def worst(report: dict[str, Any], count: int = 20) -> list[str]:
     """The cases in which Weft has the least lead over the best of its peers, a line each, the worst first."""
     found = [(ratio(best_peer(case), median(case, "weft")), case) for case in report["cases"]]
     ordered = sorted((pair for pair in found if pair[0] is not None), key=lambda pair: pair[0])
-    return [
-        f"{times(lead)} {case['cell']} {case['shape']} {case['mode']} {case.get('dtype', 'float32')}: "
-        f"{number(median(case, 'weft'))} ms, {percent(ratio(case['limit_ms'], median(case, 'weft')))} of the limit"
-        for lead, case in ordered[:count]
-    ]
+    return [worst_line(lead, case) for lead, case in ordered[:count]]
+
+
+def worst_line(lead: float, case: dict[str, Any]) -> str:
+    ours, theirs = median(case, "weft"), fastest_peer(case)
+    share = ratio(case.get("limit_ms"), ours)
+    beside = f"{TITLES[theirs[1]]} {number(theirs[0])}" if theirs else "-"
+    of_limit = "" if share is None else f", {percent(share)} of the limit"
+    return f"{times(lead)} {name_of(case)}: {number(ours)} ms, {beside}{of_limit}"
 
 
 def groups(report: dict[str, Any]) -> list[tuple[str, str, list[dict[str, Any]]]]:
@@ -97,12 +112,13 @@ def percent(value: float | None) -> str:
 
 
 def cell_text(entry: dict[str, Any]) -> str:
-    """The median, and how far the middle half of the samples reaches from its middle, in percent."""
+    """The median, how far the middle half of the samples reaches from its middle, in percent, and whether the result is
+    wrong."""
     if "median_ms" not in entry:
-        word = entry.get("skipped", "").split(":")[0]
-        return word if word in BROKEN else "-"
+        return BROKEN if entry.get("skipped", "").startswith(BROKEN) else "-"
     half = (entry["q3_ms"] - entry["q1_ms"]) / 2
-    return f"{number(entry['median_ms'])} ±{100 * half / entry['median_ms']:.0f}%"
+    wrong = " wrong" if entry.get("wrong") else ""
+    return f"{number(entry['median_ms'])} ±{100 * half / entry['median_ms']:.0f}%{wrong}"
 
 
 def megabytes(entry: dict[str, Any]) -> str:
@@ -135,6 +151,12 @@ def peers_of(cases: list[dict[str, Any]]) -> list[str]:
     return [peer for peer in TITLES if any(cell_text(case["peers"].get(peer, {})) != "-" for case in cases)]
 
 
+def once_each(found: dict[str, list[str]]) -> list[str]:
+    """What applies to cases: each thing once, with the first of its cases."""
+    more = {what: f" and {len(where) - 1} more" if len(where) > 1 else "" for what, where in found.items()}
+    return [f"{what} ({where[0]}{more[what]})" for what, where in found.items()]
+
+
 def reasons(report: dict[str, Any]) -> list[str]:
     """Why peers were left out, each reason once."""
     found: dict[str, list[str]] = {}
@@ -142,17 +164,24 @@ def reasons(report: dict[str, Any]) -> list[str]:
         for peer, entry in case["peers"].items():
             reason = entry.get("skipped")
             if reason and reason != "runs inference only":
-                found.setdefault(f"{TITLES[peer]}: {reason}", []).append(
-                    f"{case['cell']} {case['shape']} {case['mode']}"
-                )
-    more = {reason: f" and {len(where) - 1} more" if len(where) > 1 else "" for reason, where in found.items()}
-    return [f"{reason} ({where[0]}{more[reason]})" for reason, where in found.items()]
+                found.setdefault(f"{TITLES[peer]}: {reason}", []).append(name_of(case))
+    return once_each(found)
+
+
+def wrong_lines(report: dict[str, Any]) -> list[str]:
+    """Every result that is off float64's by more than rounding."""
+    return [
+        f"{TITLES[peer]}, {name_of(case)}: off by {100 * entry['error']:.2g} % of the largest entry"
+        for case in report["cases"]
+        for peer, entry in case["peers"].items()
+        if entry.get("wrong")
+    ]
 
 
 def failures(report: dict[str, Any]) -> bool:
     """Whether Weft gave a wrong result or none, anywhere."""
     entries = [case["peers"].get("weft", {}) for case in report["cases"]]
-    return any(entry.get("skipped", "").startswith(BROKEN) for entry in entries)
+    return any(entry.get("wrong") or entry.get("skipped", "").startswith(BROKEN) for entry in entries)
 
 
 def compile_lines(report: dict[str, Any]) -> list[str]:
@@ -211,6 +240,7 @@ def print_report(report: dict[str, Any], console: Console) -> None:
             table.add_row(*row)
         console.print(table)
     for title, lines in (
+        ("Wrong, beside float64, and so in no ratio", wrong_lines(report)),
         ("Left out", reasons(report)),
         ("Cold compile, cache off", compile_lines(report)),
         ("To the first result: the median case (the least to the most)", first_result_lines(report)),
@@ -257,6 +287,7 @@ def markdown(report: dict[str, Any]) -> str:
             "To the first result, compiling included; the median case (the least to the most):",
             first_result_lines(report),
         ),
+        ("Wrong, beside float64, and so in no ratio:", wrong_lines(report)),
         ("Left out:", reasons(report)),
     ):
         if lines:

@@ -50,6 +50,12 @@ def float32_only(case: Case) -> None:
         raise SkipCase("runs float32 only")
 
 
+def one_layer_only(case: Case) -> None:
+    """SkipCase for several layers, directions or calls."""
+    if not case.is_one_layer or case.streaming:
+        raise SkipCase("runs one layer, direction and call here")
+
+
 class Peer(Protocol):
     name: str
 
@@ -77,4 +83,4 @@ def fastest(variants: dict[str, Callable[[], Prepared]], seconds: float = 0.1) -
     return best
 
 
-__all__ = ["Peer", "Prepared", "Result", "SkipCase", "fastest", "float32_only", "resident_bytes"]
+__all__ = ["Peer", "Prepared", "Result", "SkipCase", "fastest", "float32_only", "one_layer_only", "resident_bytes"]

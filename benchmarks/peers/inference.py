@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,6 +14,28 @@ from peers.onnx_graph import inputs_of, model_of, names_of
 def forward_only(case: Case) -> None:
     if case.mode != "forward":
         raise SkipCase("runs inference only")
+
+
+def prepared(case: Case, data: Data, call: Callable[[dict[str, np.ndarray]], list[np.ndarray]]) -> Prepared:
+    """`call` takes the model's inputs and returns its outputs, of one step at a time where the case is streaming."""
+    inputs, names = inputs_of(data), names_of(data)
+    if not case.streaming:
+        return Prepared(lambda: call(inputs), lambda: dict(zip(names, map(np.array, call(inputs)), strict=True)))
+    rows = np.split(inputs["x"], case.steps)
+
+    def run() -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+        found, states = [], {name: value for name, value in inputs.items() if name != "x"}
+        for x in rows:
+            y, *last = call({"x": x, **states})
+            found.append(y)
+            states = dict(zip(states, last, strict=True))
+        return found, states
+
+    def result() -> Result:
+        found, states = run()
+        return dict(zip(names, [np.concatenate(found), *states.values()], strict=True))
+
+    return Prepared(run, result)
 
 
 class OnnxRuntime:
@@ -32,12 +54,8 @@ class OnnxRuntime:
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.set_denormal_as_zero", "1")
         session = onnxruntime.InferenceSession(model_of(case, data), options, providers=["CPUExecutionProvider"])
-        inputs, names = inputs_of(data), names_of(data)
-
-        def run() -> Any:
-            return session.run(names, inputs)
-
-        return Prepared(run, lambda: dict(zip(names, run(), strict=True)))
+        names = names_of(data)
+        return prepared(case, data, lambda inputs: session.run(names, inputs))
 
 
 class OpenVino:
@@ -60,13 +78,11 @@ class OpenVino:
             "CPU_DENORMALS_OPTIMIZATION": "YES",
         }
         request = core.compile_model(core.read_model(model_of(case, data)), "CPU", settings).create_infer_request()
-        inputs, names = inputs_of(data), names_of(data)
+        names = names_of(data)
 
-        def run() -> Any:
-            return request.infer(inputs, share_inputs=True, share_outputs=True)
+        def call(inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            # A step's state is the next one's input: it may not share the memory of the results then.
+            found = request.infer(inputs, share_inputs=True, share_outputs=not case.streaming)
+            return [found[name] for name in names]
 
-        def result() -> Result:
-            found = run()
-            return {name: np.array(found[name]) for name in names}
-
-        return Prepared(run, result)
+        return prepared(case, data, call)

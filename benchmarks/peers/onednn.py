@@ -33,6 +33,10 @@ class Argument(ctypes.Structure):
     _fields_ = [("arg", c_int), ("memory", c_void_p)]
 
 
+def listed(arguments: dict[int, c_void_p]) -> ctypes.Array[Argument]:
+    return (Argument * len(arguments))(*(Argument(arg, memory) for arg, memory in arguments.items()))
+
+
 class Library:
     """The C functions, errors raised, with one engine and one stream."""
 
@@ -76,9 +80,8 @@ class Library:
         self._c.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         return int(self._c.dnnl_memory_desc_get_size(description))
 
-    def execute(self, primitive: c_void_p, arguments: dict[int, c_void_p]) -> None:
-        listed = (Argument * len(arguments))(*(Argument(arg, memory) for arg, memory in arguments.items()))
-        self.call("primitive_execute", primitive, self.stream, c_int(len(arguments)), listed)
+    def execute(self, primitive: c_void_p, listed: ctypes.Array[Argument]) -> None:
+        self.call("primitive_execute", primitive, self.stream, c_int(len(listed)), listed)
         self.call("stream_wait", self.stream)
 
 
@@ -103,26 +106,37 @@ def bias_of(case: Case, of_inputs: Tensor, of_state: Tensor) -> Tensor:
 
 
 class Layer:
-    """One layer of one case, ready to run."""
+    """One layer of one case, ready to run: in one call, or in one a step where the case is streaming."""
 
     def __init__(self, case: Case, data: Data) -> None:
         self.case, self.library = case, library()
         self.kept: list[Tensor] = []  # memory that oneDNN has addresses of
+        lib, dtype = self.library, data.x.dtype
+        steps = 1 if case.streaming else case.steps
+        self.x_desc = lib.description((steps, case.batch, case.inputs), dtype, TNC)
+        self.y_desc = lib.description((steps, case.batch, case.hidden), dtype, TNC)
+        self.state_desc = lib.description((1, 1, case.batch, case.hidden), dtype, LDNC)
+        self.y = torch.empty(case.steps, case.batch, case.hidden, dtype=dtype)
+        constants = self._make(data)
+        self.calls, states = [], [self._keep(state) for state in data.states]
+        spare = [[torch.empty_like(state) for state in states] for _ in range(2)]
+        for x, y in zip(self._keep(data.x).split(steps), self.y.split(steps), strict=True):
+            states, before = spare[len(self.calls) % 2], states
+            self.calls.append(listed(constants | self._arguments(x, y, before, states)))
+        self.last = states
+        self.kept += [each for pair in spare for each in pair]
+
+    def _make(self, data: Data) -> dict[int, c_void_p]:
+        """Creates the primitive; the weights and the bias, as arguments of it."""
+        case, lib, dtype = self.case, self.library, data.x.dtype
         gates = 4 if case.cell == "lstm" else 3
         w_ih, w_hh, b_ih, b_hh = data.weights
-        self.y = torch.empty(case.steps, case.batch, case.hidden, dtype=data.x.dtype)
-        self.last = [torch.empty_like(state) for state in data.states]
-        lib, dtype = self.library, data.x.dtype
-        state = (1, 1, case.batch, case.hidden)
-        x_desc = lib.description((case.steps, case.batch, case.inputs), dtype, TNC)
-        y_desc = lib.description((case.steps, case.batch, case.hidden), dtype, TNC)
-        state_desc = lib.description(state, dtype, LDNC)
         bias = self._keep(bias_of(case, b_ih, b_hh))
         bias_desc = lib.description((1, 1, bias.numel() // case.hidden, case.hidden), torch.float32, LDGO)
         sizes = [(1, 1, inner, gates, case.hidden) for inner in (case.inputs, case.hidden)]
         any_weights = [lib.description(each, dtype, ANY) for each in sizes]
-        states, peepholes = [state_desc] * len(self.last), [None, None] if case.cell == "lstm" else []
-        descriptions = [x_desc, *states, *any_weights, *peepholes, bias_desc, y_desc, *states]
+        states, peepholes = [self.state_desc] * len(data.states), [None, None] if case.cell == "lstm" else []
+        descriptions = [self.x_desc, *states, *any_weights, *peepholes, bias_desc, self.y_desc, *states]
         name = "lstm" if case.cell == "lstm" else "lbr_gru"
         wanted = lib.make(
             f"{name}_forward_primitive_desc_create",
@@ -134,19 +148,21 @@ class Layer:
             None,
         )
         self.primitive = lib.make("primitive_create", wanted)
-        self.arguments = {
-            SRC_LAYER: lib.memory(x_desc, self._keep(data.x).data_ptr()),
-            DST_LAYER: lib.memory(y_desc, self.y.data_ptr()),
-            BIAS: lib.memory(bias_desc, bias.data_ptr()),
-        }
-        for arg, value in zip((SRC_ITER, SRC_ITER_C), data.states, strict=False):
-            self.arguments[arg] = lib.memory(state_desc, self._keep(value).data_ptr())
-        for arg, value in zip((DST_ITER, DST_ITER_C), self.last, strict=False):
-            self.arguments[arg] = lib.memory(state_desc, value.data_ptr())
+        arguments = {BIAS: lib.memory(bias_desc, bias.data_ptr())}
         for index, (arg, value) in enumerate(((WEIGHTS_LAYER, w_ih), (WEIGHTS_ITER, w_hh))):
             plain = self._keep(torch.cat(gates_of(case, value)))
             layout = lib.weights_wanted(wanted, index)
-            self.arguments[arg] = self._laid_out(lib.description(sizes[index], dtype, LDGOI), plain, layout)
+            arguments[arg] = self._laid_out(lib.description(sizes[index], dtype, LDGOI), plain, layout)
+        return arguments
+
+    def _arguments(self, x: Tensor, y: Tensor, before: list[Tensor], after: list[Tensor]) -> dict[int, c_void_p]:
+        """Those that change from call to call."""
+        lib = self.library
+        found = {SRC_LAYER: lib.memory(self.x_desc, x.data_ptr()), DST_LAYER: lib.memory(self.y_desc, y.data_ptr())}
+        for args, states in (((SRC_ITER, SRC_ITER_C), before), ((DST_ITER, DST_ITER_C), after)):
+            for arg, state in zip(args, states, strict=False):
+                found[arg] = lib.memory(self.state_desc, state.data_ptr())
+        return found
 
     def _keep(self, value: Tensor) -> Tensor:
         self.kept.append(value.detach().contiguous())
@@ -158,11 +174,12 @@ class Layer:
         memory = lib.memory(layout, self._keep(torch.empty(lib.size_of(layout), dtype=torch.uint8)).data_ptr())
         how = lib.make("reorder_primitive_desc_create", description, lib.engine, layout, lib.engine, None)
         plain = lib.memory(description, value.data_ptr())
-        lib.execute(lib.make("primitive_create", how), {FROM: plain, TO: memory})
+        lib.execute(lib.make("primitive_create", how), listed({FROM: plain, TO: memory}))
         return memory
 
     def run(self) -> None:
-        self.library.execute(self.primitive, self.arguments)
+        for each in self.calls:
+            self.library.execute(self.primitive, each)
 
     def result(self) -> Result:
         self.run()
@@ -181,6 +198,8 @@ class OneDnn:
         forward_only(case)
         if case.cell not in ("gru", "lstm") or data.x.dtype not in TYPES:
             raise SkipCase("has primitives for f32 and bf16 GRUs and LSTMs here")
+        if not case.is_one_layer:
+            raise SkipCase("runs one layer and direction here")
         library().use_threads(self.threads)
         layer = Layer(case, data)
         return Prepared(layer.run, layer.result)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,13 +17,18 @@ from cases import Case, Data
 from peers import Prepared, Result, SkipCase
 
 MODULES = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
-WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh")
 STATES = ("h0", "c0")
 
 
 def module_of(case: Case, data: Data) -> nn.Module:
-    """The layer with the case's weights."""
-    module = MODULES[case.cell](case.inputs, case.hidden, dtype=getattr(torch, case.dtype))
+    """The layers with the case's weights, of their type."""
+    module = MODULES[case.cell](
+        case.inputs,
+        case.hidden,
+        num_layers=case.layers,
+        bidirectional=case.directions > 1,
+        dtype=data.x.dtype,
+    )
     with torch.no_grad():
         for parameter, value in zip(module.parameters(), data.weights, strict=True):
             parameter.copy_(value)
@@ -34,19 +40,30 @@ def states_of(case: Case, states: tuple[Tensor, ...]) -> Any:
     return states if case.cell == "lstm" else states[0]
 
 
+def numbers(value: Tensor) -> np.ndarray:
+    """A copy, in float32 where numpy lacks the type."""
+    value = value.detach()
+    return (value if value.dtype in (torch.float32, torch.float64) else value.float()).numpy().copy()
+
+
 def forward_call(case: Case, data: Data, module: Callable[..., Any]) -> Prepared:
-    """Calls the module as one does to serve: no graph is recorded."""
+    """Calls the module as one does to serve: no graph is recorded. Streaming, a call a step."""
     states = states_of(case, data.states)
+    parts = data.x.split(1) if case.streaming else (data.x,)
 
     def run() -> Any:
+        last, found = states, []
         with torch.inference_mode():
-            return module(data.x, states)
+            for x in parts:
+                y, last = module(x, last)
+                found.append(y)
+        return found, last
 
     def result() -> Result:
-        y, last = run()
+        found, last = run()
         last = last if isinstance(last, tuple) else (last,)
-        names = ("y", "h_n", "c_n")
-        return {name: value.float().numpy().copy() for name, value in zip(names, (y, *last), strict=False)}
+        values = (torch.cat(found), *last)
+        return {name: numbers(value) for name, value in zip(("y", "h_n", "c_n"), values, strict=False)}
 
     return Prepared(run, result)
 
@@ -56,14 +73,14 @@ def training_call(case: Case, data: Data, module: Callable[..., Any], parameters
     x = data.x.clone().requires_grad_()
     states = tuple(state.clone().requires_grad_() for state in data.states)
     wanted = [x, *states, *parameters]
-    names = ["d_x", *(f"d_{name}" for name in STATES[: len(states)]), *(f"d_{name}" for name in WEIGHTS)]
+    names = ["d_x", *(f"d_{name}" for name in STATES[: len(states)]), *(f"d_{name}" for name in case.weight_names)]
 
     def run() -> Any:
         y, _ = module(x, states_of(case, states))
         return torch.autograd.grad(y, wanted, data.cotangent)
 
     def result() -> Result:
-        return {name: value.float().numpy().copy() for name, value in zip(names, run(), strict=True)}
+        return {name: numbers(value) for name, value in zip(names, run(), strict=True)}
 
     return Prepared(run, result)
 

@@ -6,7 +6,7 @@ others are timed."""
 from __future__ import annotations
 
 from cases import Case, Data
-from peers import Prepared, Result, fastest, float32_only
+from peers import Prepared, Result, fastest, float32_only, one_layer_only
 from peers.process import Worker
 
 ONE_KERNEL = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000000"
@@ -54,6 +54,7 @@ class Xla:
 
     def prepare(self, case: Case, data: Data) -> Prepared:
         float32_only(case)
+        one_layer_only(case)
         variants = {}
         for label, flags in (("", ""), (" one kernel", ONE_KERNEL)):
             if label not in self.workers:

@@ -6,6 +6,8 @@ import contextlib
 import importlib
 import re
 import sys
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -160,3 +162,125 @@ def test_the_report_says_how_long_a_first_result_takes():
             "Weft: 37.4 ms (37.4 ms to 37.4 ms)",
             "Inductor: 61 s (48 s to 96.4 s)",
         ]
+
+
+def timed(milliseconds: float, **more):
+    return {"median_ms": milliseconds, "q1_ms": milliseconds, "q3_ms": milliseconds, **more}
+
+
+def report_with_wrong():
+    """Of three cases: eager wrong, another peer wrong, Weft wrong."""
+    wrong = {"wrong": True, "error": 1.3}
+    peers = [
+        {"weft": timed(2.0), "eager": timed(1.0, **wrong), "xla": timed(3.0)},
+        {"weft": timed(2.0), "eager": timed(4.0), "xla": timed(1.0, **wrong)},
+        {"weft": timed(2.0, **wrong), "eager": timed(4.0)},
+    ]
+    shared = {"cell": "lstm", "mode": "training", "dtype": "bfloat16", "limit_ms": None}
+    cases = [{**shared, "shape": f"B{1 + i} T1 H8", "peers": each} for i, each in enumerate(peers)]
+    return {"machine": {"threads": 1}, "cases": cases}
+
+
+def test_what_is_wrong_is_in_no_ratio_and_named_so(regress):
+    run = report_with_wrong()
+    with benchmark("report") as report:
+        eager, other, _ = run["cases"]
+        assert [report.best_peer(case) for case in run["cases"]] == [3.0, 4.0, 4.0]
+        (summary,) = report.summarise(run)
+        assert summary["over_eager"] == pytest.approx(2.0)  # of the second case alone
+        assert summary["over_best_peer"] == pytest.approx(3.0**0.5)
+        rows = report.rows(run["cases"], ["weft", "eager", "xla"])
+        assert rows[0][2:8] == ["2 ±0%", "1 ±0% wrong", "3 ±0%", "-", "-", "1.50x"]
+        assert rows[1][2:8] == ["2 ±0%", "4 ±0%", "1 ±0% wrong", "-", "2.00x", "2.00x"]
+        assert rows[2][2:8] == ["2 ±0% wrong", "4 ±0%", "-", "-", "-", "-"]
+        assert report.wrong_lines(run)[0] == (
+            "eager, lstm B1 T1 H8 training bfloat16: off by 1.3e+02 % of the largest entry"
+        )
+        assert len(report.worst(run)) == 2
+        assert report.worst(run)[0] == "1.50x lstm B1 T1 H8 training bfloat16: 2 ms, XLA:CPU 3"
+        assert report.failures(run)
+        assert not report.failures({"cases": [eager, other]})
+    assert list(regress.ratios(run)) == ["lstm B2 T1 H8 training bfloat16"]
+    with benchmark("plot") as plot:
+        assert plot.milliseconds("1.5 ±0%") == 1.5 and plot.milliseconds("1.5 ±0% wrong") is None
+
+
+def test_the_judge_is_float64_and_eager_one_of_the_judged():
+    """An eager PyTorch whose gradients are off, as oneDNN's of the bfloat16 LSTM on AMX, is timed and named wrong."""
+    with benchmark("compare") as compare:
+        from peers.pytorch import Eager, Weft
+
+        class Off(Eager):
+            def prepare(self, case, data):
+                prepared = super().prepare(case, data)
+                right = prepared.result
+                prepared.result = lambda: {name: 1.3 * value for name, value in right().items()}
+                return prepared
+
+        for dtype in ("float32", "bfloat16", "float16"):
+            case = compare.Case("lstm", "training", 3, 5, 7, 16, dtype)
+            data = compare.Data(case)
+            expected = compare.exact(case, data)
+            assert all(str(value.dtype) == "float64" for value in expected.values())
+            for peer, is_wrong in ((Off(), True), (Eager(), False), (Weft(), False)):
+                prepared, entry = compare.prepare(peer, case, data, expected, memory=False)
+                assert prepared is not None and prepared.time(0)
+                assert entry.get("wrong", False) is is_wrong, (dtype, entry)
+
+
+def test_only_sums_that_a_peer_keeps_narrow_may_drift():
+    with benchmark("check") as check:
+        short, long = (check.Case("gru", "training", 1, steps, 8, 8, "bfloat16") for steps in (1, 4096))
+        assert check.tolerance(short, "eager") == check.tolerance(long, "weft") == check.TOLERANCE["bfloat16"]
+        assert check.tolerance(long, "eager") == 0.25
+        assert check.tolerance(replace(long, mode="forward"), "eager") == check.TOLERANCE["bfloat16"]
+
+
+@pytest.mark.parametrize("kind", ({"streaming": True}, {"layers": 3, "directions": 2}))
+@pytest.mark.parametrize("cell", ("gru", "lstm", "rnn"))
+def test_every_peer_of_the_grid_runs_or_says_why_not(cell, kind):
+    with benchmark("compare") as compare:
+        from peers import SkipCase
+
+        ran = set()
+        for mode in ("forward",) if "streaming" in kind else ("forward", "training"):
+            case = compare.Case(cell, mode, 3, 5, 7, 16, **kind)
+            data = compare.Data(case)
+            expected = compare.exact(case, data)
+            makers = (compare.Weft, compare.Eager, compare.Xla, compare.OnnxRuntime, compare.OpenVino, compare.OneDnn)
+            for maker, threads in zip(makers, ((), (), (False,), (1,), (1,), (1,)), strict=True):
+                peer = maker(*threads)
+                try:
+                    found = peer.prepare(case, data).result()
+                except (SkipCase, ImportError):
+                    continue
+                assert not compare.judged(case, peer.name, expected, found).get("wrong"), (peer.name, str(case))
+                ran.add(peer.name)
+        assert {"weft", "eager"} <= ran and "xla" not in ran
+
+
+def test_the_grid_reaches_its_corners():
+    with benchmark("wide_grid") as grid:
+        cases = list(grid.wide_grid(["gru", "lstm"], ["forward", "training"], ["float32", "bfloat16"]))
+    assert len({str(case) for case in cases}) == len(cases) < 700
+    for wanted in ("forward", "training"):
+        plain = [case for case in cases if case.mode == wanted and case.is_one_layer and not case.streaming]
+        for field, ends in (("steps", (1, 4096)), ("batch", (1, 512)), ("hidden", (32, 2048))):
+            sizes = [getattr(case, field) for case in plain]
+            assert (min(sizes), max(sizes)) == ends
+        assert any(case.layers == 3 and case.directions == 2 for case in cases if case.mode == wanted)
+    assert all(case.mode == "forward" and case.steps > 1 for case in cases if case.streaming)
+    assert any(case.streaming and case.hidden == 2048 for case in cases)
+
+
+def test_phones_last_some_frames_and_sound_as_they_are():
+    with benchmark("speech") as speech:
+        generator = torch.Generator().manual_seed(0)
+        language = speech.Phones.make(generator)
+        x, labels = speech.spoken_phones(16, language, generator)
+    assert x.shape == (200, 16, 40) and labels.shape == (200, 16)
+    runs = [len(run) for row in labels.T.tolist() for _, group in groupby(row[:-16]) if (run := list(group))]
+    assert 4 < sum(runs) / len(runs) < 20
+    power = x.exp().mean(2)
+    vowels, silence = labels < len(speech.VOWELS), labels == len(language.loudness) - 1
+    assert power[vowels].mean() > 1.3 * power[silence].mean()
