@@ -33,6 +33,10 @@ inline constexpr int64_t kWorkPerElement = 4;
 /// The work in the time of a barrier among threads that spin: 0.2 to 1 us.
 inline constexpr int64_t kBarrierWork = 1 << 14;
 
+/// Scans that don't depend on each other run side by side, a thread each, if that takes less than this part of the time
+/// that they take one after the other: all that they need and make is then in memory at the same time.
+inline constexpr double kGainSideBySide = 7.0 / 8;
+
 /// The work in the time that another thread takes to wake up, 2 to 5 us: less of it is done by one thread.
 inline constexpr int64_t kWakeWork = 1 << 16;
 
