@@ -45,22 +45,23 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
 }
 
 /// What a step of a scan costs, in multiply-adds: if the threads split the rows (where these depend on each other, one
-/// thread does all), if they share the columns, and by one thread alone.
+/// thread does all), if they share the columns, and by one thread alone. `reading`: weights that stay in the core's own
+/// cache from step to step take as long to read as so many rows take to compute.
 struct StepCosts {
   double by_rows = 0, by_columns = 0, alone = 0;
 };
 
 StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::vector<int64_t>& symbols,
-                     int64_t threads) {
+                     int64_t threads, double reading) {
   const auto all = static_cast<double>(scan.splits_rows ? sizes.rows : 1), count = static_cast<double>(threads);
   if (all == 0) return {};
   const double mine = scan.splits_rows ? std::ceil(all / count) : 1;
   auto work = [&](const std::vector<DimExpr>& terms) { return static_cast<double>(estimate(terms, symbols)); };
   const double product = work(scan.step.products) / all;  // of one row
   const double split = work(scan.step.split), replicated = work(scan.step.replicated);
-  // Weights that stay in the core's own cache from step to step cost no time to read. Larger ones take as long to read
-  // as some rows take to compute.
-  auto rows_worth = [](double done, int64_t weight_bytes) {
+  // In the time of one row. Weights that don't stay there are read while rows are computed.
+  auto rows_worth = [&](double rows, int64_t weight_bytes) {
+    const double done = (rows + reading) / (1 + reading);
     return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, double{target::kRowsWhileStreaming});
   };
   const int64_t weights = scan.step.weight_bytes;
@@ -82,7 +83,8 @@ int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::ve
   if (threads < 2 || scan.column_shares < threads || rows == 0) return 1;
   if (settings().share_all)
     return static_cast<double>(rows) < static_cast<double>(threads) * kRowsToForce ? threads : 1;
-  const StepCosts costs = step_costs(scan, sizes, symbols, threads);
+  // Nothing for reading: with shared columns fewer weights are read, but also what other threads have just written.
+  const StepCosts costs = step_costs(scan, sizes, symbols, threads, 0);
   return costs.by_columns < costs.by_rows ? threads : 1;
 }
 
@@ -95,7 +97,7 @@ bool share_scans(const StagePlan& first, const std::vector<int64_t>& symbols, in
   for (int64_t place : first.side_by_side.scans) {
     const StagePlan& scan = *(&first + place);
     StageSizes& sizes = all[static_cast<size_t>(scan.index)];
-    const StepCosts costs = step_costs(scan, sizes, symbols, threads);
+    const StepCosts costs = step_costs(scan, sizes, symbols, threads, target::kRowsWhileReading);
     // The rows of a ragged scan have fewer steps than it has.
     const double steps = scan.batch_sizes < 0 ? static_cast<double>(sizes.length)
                                               : static_cast<double>(sizes.packed) /

@@ -308,6 +308,7 @@ std::string choice(int64_t units, int64_t length, int64_t batch, int64_t threads
 TEST_F(SideBySide, IsChosenWhereItIsFaster) {
   mutable_settings().side_by_side = -1;
   EXPECT_EQ(choice(128, 100, 1, 2), "side by side: 0 1");
+  EXPECT_EQ(choice(128, 100, 4, 2), "side by side: 0 1") << "weights are read by one thread instead of both";
   EXPECT_EQ(choice(128, 100, 1, 1), "");
   EXPECT_EQ(choice(128, 100, 64, 2), "") << "each thread has half of the rows";
   EXPECT_EQ(choice(128, 100, 64, 8), "") << "six threads would have nothing to do";
