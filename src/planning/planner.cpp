@@ -6,6 +6,7 @@
 #include "planning/last_step.h"
 #include "planning/merge_dims.h"
 #include "planning/sharing.h"
+#include "planning/side_by_side.h"
 #include "planning/windows.h"
 #include "planning/work.h"
 
@@ -22,13 +23,6 @@ using runtime::Storage;
 /// Whether the stage contains stages of its own.
 bool is_control(const Stage& stage) {
   return stage.lowering == Lowering::kControl || stage.lowering == Lowering::kLoop;
-}
-
-/// Whether the op calls PyTorch, which has threads of its own.
-bool calls_out(const Op& op) {
-  return op.code == OpCode::kExtern || std::ranges::any_of(op.regions, [](const Block& region) {
-           return std::ranges::any_of(region.ops, calls_out);
-         });
 }
 
 class Planner {
@@ -54,6 +48,7 @@ class Planner {
     check_donations(outputs);
     calls_out_ = std::ranges::any_of(body.ops, calls_out);
     schedule_.plan.stages = describe(schedule_.body, "stage");
+    for (const IndependentScans& group : independent_scans(schedule_, schedule_.body)) describe_side_by_side(group);
     schedule_.plan.stage_count = stages_;
     WorkCounter work(schedule_);
     for (const Op& op : body.ops) work.count(op);
@@ -390,6 +385,16 @@ class Planner {
       plan.carry_copies.push_back({buffer_of(view.inits[i]), buffer_of(view.carry_results[i])});
   }
 
+  void describe_side_by_side(const IndependentScans& group) {
+    const int64_t first = group.scans[0];
+    auto from_first = [&](std::vector<int64_t> places) {
+      for (int64_t& place : places) place -= first;
+      return places;
+    };
+    schedule_.plan.stages[static_cast<size_t>(first)].side_by_side = {from_first(group.before), from_first(group.scans),
+                                                                      from_first(group.after)};
+  }
+
   void describe_windows(const Op& scan, runtime::StagePlan& plan) {
     plan.reverse = ir::ScanView(scan).reverse;
     for (const Stage& stage : schedule_.body.stages) {
@@ -436,5 +441,11 @@ class Planner {
 }  // namespace
 
 void make_plan(Schedule& schedule, const TakeBlock& take_block) { Planner(schedule, take_block).run(); }
+
+bool calls_out(const Op& op) {
+  return op.code == OpCode::kExtern || std::ranges::any_of(op.regions, [](const Block& region) {
+           return std::ranges::any_of(region.ops, calls_out);
+         });
+}
 
 }  // namespace weft::planning

@@ -25,4 +25,7 @@ using TakeBlock = std::function<BlockSchedule(const ir::Block&)>;
 /// stage: [0, 3], whichever stage of the loop reads it.
 void make_plan(Schedule& schedule, const TakeBlock& take_block);
 
+/// Whether the op calls PyTorch, which has threads of its own.
+bool calls_out(const ir::Op& op);
+
 }  // namespace weft::planning

@@ -22,25 +22,24 @@ constexpr size_t kMostHosted = 64, kMostHosts = 8;
 /// Whether buffers may lie in this one's memory until it is written. That of an input holds the input till then.
 bool is_host(const BufferPlan& buffer) { return buffer.storage == Storage::kOutput && buffer.donor < 0; }
 
-bool live_together(const BufferPlan& a, const BufferPlan& b) { return a.first <= b.last && b.first <= a.last; }
-
 /// The arena, or the memory of an output until that is written, and the buffers placed in it.
 class Space {
  public:
-  Space(const Plan& plan, ArenaLayout& layout) : plan_(plan), layout_(layout) {}
-  Space(const Plan& plan, ArenaLayout& layout, size_t output, const std::vector<int64_t>& symbol_values)
-      : plan_(plan),
+  Space(const std::vector<Life>& lives, ArenaLayout& layout) : lives_(lives), layout_(layout) {}
+  Space(const Plan& plan, const std::vector<Life>& lives, ArenaLayout& layout, size_t output,
+        const std::vector<int64_t>& symbol_values)
+      : lives_(lives),
         layout_(layout),
         output_(static_cast<int64_t>(output)),
-        written_(plan.buffers[output].first),
+        written_(lives[output].first),
         room_(plan.buffers[output].elements.evaluate(symbol_values) * plan.buffers[output].element_size) {}
 
   /// Places the buffer where it fits first. False when there is no room for as long as it lives.
   bool add(size_t buffer, int64_t bytes) {
-    if (plan_.buffers[buffer].last >= written_) return false;
+    if (lives_[buffer].last >= written_) return false;
     int64_t offset = 0;
     for (const Placed& other : placed_) {
-      if (!live_together(plan_.buffers[buffer], plan_.buffers[other.buffer])) continue;
+      if (!lives_[buffer].meets(lives_[other.buffer])) continue;
       if (offset + bytes <= other.offset) break;
       offset = std::max(offset, other.offset + other.bytes);
     }
@@ -60,7 +59,7 @@ class Space {
     int64_t offset, bytes;
   };
 
-  const Plan& plan_;
+  const std::vector<Life>& lives_;
   ArenaLayout& layout_;
   int64_t output_ = -1;
   int64_t written_ = INT64_MAX;  ///< the stage that writes the output
@@ -91,14 +90,23 @@ ArenaPlanner::ArenaPlanner(const Plan& plan) : plan_(plan) {
     arena_.push_back(i);
     class_of_.push_back(found->second);
   }
+  const bool has_groups =
+      std::ranges::any_of(plan.stages, [](const StagePlan& stage) { return !stage.side_by_side.scans.empty(); });
+  for (bool side_by_side : {false, true})
+    if (has_groups || !side_by_side) orders_.push_back({lives(plan, side_by_side), {}});
   if (arena_.size() > kFew) stack_buffers();
 }
 
 void ArenaPlanner::stack_buffers() {
   std::vector<Reservation> wanted;
-  for (size_t i : arena_)
-    wanted.push_back({middling_bytes(plan_.buffers[i]), plan_.buffers[i].first, plan_.buffers[i].last});
-  stacking_ = stack(wanted);
+  for (size_t i : arena_) wanted.push_back({middling_bytes(plan_.buffers[i]), 0, 0});
+  for (Order& order : orders_) {
+    for (size_t i = 0; i < arena_.size(); ++i) {
+      wanted[i].first = order.lives[arena_[i]].first;
+      wanted[i].last = order.lives[arena_[i]].last;
+    }
+    order.stacking = stack(wanted);
+  }
   large_.resize(arena_.size());
   std::iota(large_.begin(), large_.end(), 0);
   std::ranges::stable_sort(large_, std::greater<>(), [&](uint32_t i) { return wanted[i].bytes; });
@@ -120,7 +128,9 @@ std::vector<int64_t> ArenaPlanner::sizes(const std::vector<int64_t>& symbol_valu
 }
 
 ArenaLayout ArenaPlanner::lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
-                                  const std::vector<int64_t>& members, const std::vector<BufferBytes>& others) const {
+                                  const std::vector<int64_t>& members, const std::vector<BufferBytes>& others,
+                                  bool side_by_side) const {
+  const Order& order = side_by_side ? orders_.back() : orders_.front();
   ArenaLayout layout;
   layout.offsets.assign(plan_.buffers.size(), -1);
   layout.hosts.assign(plan_.buffers.size(), -1);
@@ -129,21 +139,22 @@ ArenaLayout ArenaPlanner::lay_out(const std::vector<int64_t>& symbol_values, boo
     bytes[static_cast<size_t>(std::ranges::lower_bound(arena_, static_cast<size_t>(buffer)) - arena_.begin())] =
         padded(other);
   if (arena_.size() > kFew)
-    place_many(symbol_values, uses_outputs, std::move(bytes), layout);
+    place_many(symbol_values, uses_outputs, std::move(bytes), order, layout);
   else
-    place_few(symbol_values, uses_outputs, bytes, layout);
+    place_few(symbol_values, uses_outputs, bytes, order.lives, layout);
   return layout;
 }
 
 void ArenaPlanner::place_few(const std::vector<int64_t>& symbol_values, bool uses_outputs,
-                             const std::vector<int64_t>& bytes, ArenaLayout& layout) const {
+                             const std::vector<int64_t>& bytes, const std::vector<Life>& lives,
+                             ArenaLayout& layout) const {
   std::vector<size_t> order(arena_.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
-  Space arena(plan_, layout);
+  Space arena(lives, layout);
   std::vector<Space> outputs;
   for (size_t i = 0; uses_outputs && i < plan_.buffers.size(); ++i)
-    if (is_host(plan_.buffers[i])) outputs.emplace_back(plan_, layout, i, symbol_values);
+    if (is_host(plan_.buffers[i])) outputs.emplace_back(plan_, lives, layout, i, symbol_values);
   for (size_t i : order) {
     auto takes = [&](Space& space) { return space.add(arena_[i], bytes[i]); };
     if (bytes[i] < kHostedFrom || std::ranges::none_of(outputs, takes)) takes(arena);
@@ -152,16 +163,16 @@ void ArenaPlanner::place_few(const std::vector<int64_t>& symbol_values, bool use
 }
 
 void ArenaPlanner::place_many(const std::vector<int64_t>& symbol_values, bool uses_outputs, std::vector<int64_t> bytes,
-                              ArenaLayout& layout) const {
+                              const Order& order, ArenaLayout& layout) const {
   std::vector<Space> outputs;
   for (size_t i = 0; uses_outputs && i < hosts_.size(); ++i)
-    outputs.emplace_back(plan_, layout, hosts_[i], symbol_values);
+    outputs.emplace_back(plan_, order.lives, layout, hosts_[i], symbol_values);
   for (uint32_t i : large_)
     if (bytes[i] >= kHostedFrom &&
         std::ranges::any_of(outputs, [&](Space& space) { return space.add(arena_[i], bytes[i]); }))
       bytes[i] = 0;
   std::vector<int64_t> offsets(arena_.size());
-  layout.bytes = stacking_.offsets(bytes, offsets);
+  layout.bytes = order.stacking.offsets(bytes, offsets);
   for (size_t i = 0; i < arena_.size(); ++i)
     if (layout.hosts[arena_[i]] < 0) layout.offsets[arena_[i]] = offsets[i];
 }

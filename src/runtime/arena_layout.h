@@ -28,25 +28,33 @@ class ArenaPlanner {
 
   /// Outputs must be aligned to 64 bytes if they are to be used. `members`: how many share the columns of each stage
   /// (by StagePlan::index); empty where none are shared. `others`: buffers that need another memory than their plan
-  /// says, or none. User's error where a size exceeds 2^61 bytes.
+  /// says, or none. `side_by_side`: scans may run at the same time (`lives`). User's error where a size exceeds 2^61
+  /// bytes.
   ArenaLayout lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
-                      const std::vector<int64_t>& members = {}, const std::vector<BufferBytes>& others = {}) const;
+                      const std::vector<int64_t>& members = {}, const std::vector<BufferBytes>& others = {},
+                      bool side_by_side = false) const;
 
  private:
+  /// What depends on the order in which stages run.
+  struct Order {
+    std::vector<Life> lives;
+    Stacking stacking;  ///< of many buffers
+  };
+
   std::vector<int64_t> sizes(const std::vector<int64_t>& symbol_values, const std::vector<int64_t>& members) const;
   void place_few(const std::vector<int64_t>& symbol_values, bool uses_outputs, const std::vector<int64_t>& bytes,
-                 ArenaLayout& layout) const;
+                 const std::vector<Life>& lives, ArenaLayout& layout) const;
   void place_many(const std::vector<int64_t>& symbol_values, bool uses_outputs, std::vector<int64_t> bytes,
-                  ArenaLayout& layout) const;
+                  const Order& order, ArenaLayout& layout) const;
   void stack_buffers();
 
   const Plan& plan_;
   std::vector<size_t> arena_;       ///< the buffers with memory of the arena's; what follows is by index in this list
   std::vector<uint32_t> class_of_;  ///< by size
   std::vector<size_t> classes_;     ///< a buffer of each class
+  std::vector<Order> orders_;       ///< one stage after the other; where there are such, with scans side by side
 
   // Of many buffers:
-  Stacking stacking_;
   std::vector<uint32_t> large_;  ///< the largest, which an output may host
   std::vector<size_t> hosts_;    ///< the largest outputs
 };

@@ -82,7 +82,9 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKe
   fresh->others = window_buffers(plan_, fresh->stages, key.values);
   for (int64_t buffer : fresh->left_out) fresh->others.push_back({buffer, 0});
   for (auto [buffer, bytes] : fresh->on_the_way) fresh->others.push_back({buffer, bytes * key.threads});
-  fresh->arena = arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages), fresh->others);
+  const bool side_by_side = std::ranges::any_of(fresh->stages, &StageSizes::side_by_side);
+  fresh->arena =
+      arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages), fresh->others, side_by_side);
   fresh->key = std::move(key);
   return fresh;
 }
@@ -94,8 +96,8 @@ void NativeProgram::run(const std::vector<const void*>& inputs, const std::vecto
   Team& chosen =
       estimate(plan_.work, values) < target::kWakeWork && !settings().share_all ? static_cast<Team&>(alone) : team;
   bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout =
-      this->layout({values, chosen.size(), aligned, settings().share_all, settings().pack, settings().window});
+  auto layout = this->layout({values, chosen.size(), aligned, settings().share_all, settings().pack, settings().window,
+                              settings().side_by_side});
   Arena::Block arena = process_arena().acquire(layout->arena.bytes);
   std::vector<void*> buffers(plan_.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {

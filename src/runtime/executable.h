@@ -30,9 +30,10 @@ class NativeProgram {
     std::vector<int64_t> values;
     int64_t threads = 1;  ///< of the team
     bool uses_outputs = false;
-    bool share_all = false;  ///< Settings::share_all
-    std::string pack{};      ///< Settings::pack
-    int64_t window = -1;     ///< Settings::window
+    bool share_all = false;     ///< Settings::share_all
+    std::string pack{};         ///< Settings::pack
+    int64_t window = -1;        ///< Settings::window
+    int64_t side_by_side = -1;  ///< Settings::side_by_side
     bool operator==(const LayoutKey&) const = default;
   };
   struct Layout {

@@ -51,6 +51,19 @@ std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& sym
   return values;
 }
 
+std::vector<Life> lives(const Plan& plan, bool side_by_side) {
+  std::vector<Life> all;
+  for (const BufferPlan& buffer : plan.buffers) all.push_back({buffer.first, buffer.last});
+  for (size_t i = 0; side_by_side && i < plan.stages.size(); ++i) {
+    const std::vector<int64_t>& scans = plan.stages[i].side_by_side.scans;
+    if (scans.empty()) continue;
+    const Life group{plan.stages[i].index, plan.stages[i + static_cast<size_t>(scans.back())].index};
+    for (Life& life : all)
+      if (life.meets(group)) life = {std::min(life.first, group.first), std::max(life.last, group.last)};
+  }
+  return all;
+}
+
 int64_t padded(int64_t bytes) { return (bytes + target::kCacheLine - 1) / target::kCacheLine * target::kCacheLine; }
 
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values) {

@@ -160,6 +160,19 @@ struct StagePlan {
     static constexpr auto fields() { return std::tuple{Field{"from", &CarryCopy::from}, Field{"to", &CarryCopy::to}}; }
   };
   std::vector<CarryCopy> carry_copies;
+  /// Of the first of several scans that don't depend on each other: they may run at the same time, each by one member,
+  /// if the stages from this scan to the last of them run in another order, which has all of them: `before`, `scans`,
+  /// `after`. Each is a place among the stages around this one, counted from here.
+  struct SideBySide {
+    std::vector<int64_t> before, scans, after;
+
+    bool operator==(const SideBySide&) const = default;
+    static constexpr auto fields() {
+      return std::tuple{Field{"before", &SideBySide::before}, Field{"scans", &SideBySide::scans},
+                        Field{"after", &SideBySide::after}};
+    }
+  };
+  SideBySide side_by_side;
   ControlPlan control;
   std::vector<DimExpr> work;  ///< as Plan::work; of the stages between calls `outside`
 
@@ -183,6 +196,7 @@ struct StagePlan {
                       Field{"windows", &Self::windows},
                       Field{"packs", &Self::packs},
                       Field{"carry_copies", &Self::carry_copies},
+                      Field{"side_by_side", &Self::side_by_side},
                       Field{"control", &Self::control},
                       Field{"work", &Self::work}};
   }
@@ -213,6 +227,17 @@ struct Plan {
 /// The values of a call's sizes, given those of symbols, perhaps with more behind them. User's error if one overflows,
 /// or a size is negative.
 std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& symbols);
+
+/// From the first stage that needs a buffer's memory to the last (StagePlan::index), both included.
+struct Life {
+  int64_t first = 0, last = 0;
+
+  bool meets(const Life& other) const { return first <= other.last && other.first <= last; }
+};
+
+/// Of each buffer, as the plan has them. `side_by_side`: such that they hold in any order of the stages that scans side
+/// by side may run in. What lives at some time from the first of these scans to the last then lives all the time.
+std::vector<Life> lives(const Plan& plan, bool side_by_side);
 
 /// Bytes as memory is given: in whole cache lines.
 int64_t padded(int64_t bytes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "base/batch_sizes.h"
 #include "base/error.h"
@@ -43,30 +44,93 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
   sizes.one_member = estimate(control.work, symbols) < target::kBarrierWork * stages;
 }
 
-/// How many threads should share a scan's columns: all of them if the cost model finds a step faster so than by rows,
-/// else 1. (By rows, threads split the rows; if rows depend on each other, one thread does all.)
-int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::vector<int64_t>& symbols,
-                   int64_t threads) {
-  if (threads < 2 || scan.column_shares < threads) return 1;
+/// What a step of a scan costs, in multiply-adds: if the threads split the rows (where these depend on each other, one
+/// thread does all), if they share the columns, and by one thread alone. `reading`: weights that stay in the core's own
+/// cache from step to step take as long to read as so many rows take to compute.
+struct StepCosts {
+  double by_rows = 0, by_columns = 0, alone = 0;
+};
+
+StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::vector<int64_t>& symbols,
+                     int64_t threads, double reading) {
   const auto all = static_cast<double>(scan.splits_rows ? sizes.rows : 1), count = static_cast<double>(threads);
-  if (all == 0) return 1;
-  if (settings().share_all) return all < count * kRowsToForce ? threads : 1;
+  if (all == 0) return {};
   const double mine = scan.splits_rows ? std::ceil(all / count) : 1;
   auto work = [&](const std::vector<DimExpr>& terms) { return static_cast<double>(estimate(terms, symbols)); };
   const double product = work(scan.step.products) / all;  // of one row
   const double split = work(scan.step.split), replicated = work(scan.step.replicated);
-  // Weights that stay in the core's own cache from step to step cost no time to read. Larger ones take as long to read
-  // as some rows take to compute.
-  auto rows_worth = [](double done, int64_t weight_bytes) {
+  // In the time of one row. Weights that don't stay there are read while rows are computed.
+  auto rows_worth = [&](double rows, int64_t weight_bytes) {
+    const double done = (rows + reading) / (1 + reading);
     return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, double{target::kRowsWhileStreaming});
   };
   const int64_t weights = scan.step.weight_bytes;
   // By rows each thread packs all weights.
   const double packing = sizes.packs ? double{target::kRowsWhilePacking} : 0;
-  const double by_rows = product * (rows_worth(mine, weights) + packing) + (split + replicated) * mine / all;
+  auto by_rows = [&](double rows) {
+    return product * (rows_worth(rows, weights) + packing) + (split + replicated) * rows / all;
+  };
   const double by_columns = (product * (rows_worth(all, weights / threads) + packing) + split) / count + replicated +
                             double{target::kBarrierWork} * static_cast<double>(scan.step.barriers);
-  return by_columns < by_rows ? threads : 1;
+  return {by_rows(mine), by_columns, by_rows(all)};
+}
+
+/// How many threads should share a scan's columns: all of them if the cost model finds a step faster so than by rows,
+/// else 1.
+int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::vector<int64_t>& symbols,
+                   int64_t threads) {
+  const int64_t rows = scan.splits_rows ? sizes.rows : 1;
+  if (threads < 2 || scan.column_shares < threads || rows == 0) return 1;
+  if (settings().share_all)
+    return static_cast<double>(rows) < static_cast<double>(threads) * kRowsToForce ? threads : 1;
+  // Nothing for reading: with shared columns fewer weights are read, but also what other threads have just written.
+  const StepCosts costs = step_costs(scan, sizes, symbols, threads, 0);
+  return costs.by_columns < costs.by_rows ? threads : 1;
+}
+
+/// Gives each of the scans that may run side by side to a member: the longest first, each to the one that has least to
+/// do. Returns whether that is faster than one scan after the other, by all members.
+bool share_scans(const StagePlan& first, const std::vector<int64_t>& symbols, int64_t threads,
+                 std::vector<StageSizes>& all) {
+  std::vector<std::pair<double, StageSizes*>> alone;
+  double in_turn = 0;
+  for (int64_t place : first.side_by_side.scans) {
+    const StagePlan& scan = *(&first + place);
+    StageSizes& sizes = all[static_cast<size_t>(scan.index)];
+    const StepCosts costs = step_costs(scan, sizes, symbols, threads, target::kRowsWhileReading);
+    // The rows of a ragged scan have fewer steps than it has.
+    const double steps = scan.batch_sizes < 0 ? static_cast<double>(sizes.length)
+                                              : static_cast<double>(sizes.packed) /
+                                                    static_cast<double>(std::max<int64_t>(sizes.rows, 1));
+    alone.emplace_back(costs.alone * steps, &sizes);
+    in_turn += (sizes.sharers > 1 ? costs.by_columns : costs.by_rows) * steps;
+  }
+  std::ranges::stable_sort(alone, std::greater<>(), [](const auto& scan) { return scan.first; });
+  std::vector<double> work(static_cast<size_t>(threads));
+  for (const auto& [cost, sizes] : alone) {
+    const auto least = std::ranges::min_element(work);
+    *least += cost;
+    sizes->member = least - work.begin();
+  }
+  return *std::ranges::max_element(work) < in_turn * target::kGainSideBySide;
+}
+
+/// Decides whether the scans that may run side by side with this one do.
+void set_side_by_side(const StagePlan& first, const std::vector<int64_t>& symbols, int64_t threads,
+                      std::vector<StageSizes>& all) {
+  const int64_t wanted = settings().side_by_side;
+  if (threads < 2 || wanted == 0) return;
+  const bool is_faster = share_scans(first, symbols, threads, all);
+  if (wanted < 0 && (settings().share_all || !is_faster)) return;
+  all[static_cast<size_t>(first.index)].side_by_side = true;
+  for (int64_t place : first.side_by_side.scans) {
+    const StagePlan& scan = *(&first + place);
+    StageSizes& sizes = all[static_cast<size_t>(scan.index)];
+    sizes.sharers = 1;
+    // What windows would compute is left to all members.
+    sizes.window = 0;
+    for (const auto& window : scan.windows) all[static_cast<size_t>(window.stage)].is_windowed = false;
+  }
 }
 
 void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std::vector<int64_t>& symbols,
@@ -89,6 +153,8 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
     if (!stage.control.regions.empty()) set_control_sizes(plan, stage.control, symbols, sizes);
     for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, on_the_way, threads, all);
   }
+  for (const StagePlan& stage : stages)
+    if (!stage.side_by_side.scans.empty()) set_side_by_side(stage, symbols, threads, all);
 }
 
 /// Sets the buffers from which a step reads carries and to which it stores the next ones. `bytes`: the entries of
@@ -175,9 +241,29 @@ bool Run::run_between_regions(Stages stages, Member& caller) {
 
 bool Run::run_stages(Stages stages, Member& member) {
   if (member.team) return run_between_regions(stages, member);
-  for (const StagePlan& stage : stages)
-    if (!run_stage(stage, member)) return false;
+  while (!stages.empty()) {
+    const StagePlan& stage = stages.front();
+    const bool side_by_side = sizes_of(stage).side_by_side;
+    if (!(side_by_side ? run_side_by_side(stages, member) : run_stage(stage, member))) return false;
+    stages = stages.subspan(side_by_side ? static_cast<size_t>(stage.side_by_side.scans.back()) + 1 : 1);
+  }
   return true;
+}
+
+bool Run::run_side_by_side(Stages stages, Member& member) {
+  auto run_all = [&](const std::vector<int64_t>& places) {
+    return std::ranges::all_of(places,
+                               [&](int64_t place) { return run_stage(stages[static_cast<size_t>(place)], member); });
+  };
+  const StagePlan::SideBySide& group = stages.front().side_by_side;
+  if (!run_all(group.before)) return false;
+  for (int64_t place : group.scans) {
+    const StagePlan& scan = stages[static_cast<size_t>(place)];
+    if (sizes_of(scan).member % member.threads != member.thread) continue;
+    if (settings().delays) delay();
+    run_scan(scan, {member.buffers, 0, 1, nullptr, member.position});
+  }
+  return finish_stage(member) && run_all(group.after);
 }
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {

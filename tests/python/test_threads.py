@@ -58,6 +58,16 @@ def test_threads_that_drift_apart(run_python: Callable[..., str]) -> None:
     assert run_python(script, WEFT_DELAYS="1", WEFT_SHARE_ALL="1").strip() == "done"
 
 
+@pytest.mark.parametrize("choice", ["", "0", "1"])
+@pytest.mark.parametrize("delays", ["0", "1"])
+def test_both_ways(run_python: Callable[..., str], choice: str, delays: str) -> None:
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        f"from threads_cases import check_both_ways\ncheck_both_ways({20 if delays == '1' else 150}); print('done')"
+    )
+    assert run_python(script, WEFT_DELAYS=delays, WEFT_SIDE_BY_SIDE=choice).strip() == "done"
+
+
 class Scanned(nn.Module):
     """A layer of a relative of the gate between two of PyTorch's own."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import weft
@@ -142,3 +143,23 @@ def check_relatives(first: int, last: int, steps: int) -> None:
         assert_same_on_all_teams(
             lambda h, s, xs, step=step: weft.scan(step, (h, s), xs), inputs, seed % 2 == 0, f"relative {seed}", 1
         )
+
+
+def check_both_ways(steps: int) -> None:
+    """Bidirectional layers, whose directions may run side by side."""
+    for kind, batch, packed in itertools.product(("GRU", "LSTM", "RNN"), (1, 3), (False, True)):
+        torch.manual_seed(1)
+        module = getattr(nn, kind)(24, 128, num_layers=2, bidirectional=True)
+        names = [name for name, _ in module.named_parameters()]
+
+        def call(
+            xs: Tensor, *weights: Tensor, module: nn.Module = module, names: list[str] = names, packed: bool = packed
+        ) -> object:
+            lengths = [len(xs)] + [len(xs) // 2] * (xs.shape[1] - 1)
+            rows = nn.utils.rnn.pack_padded_sequence(xs, lengths) if packed else xs
+            ys, states = torch.func.functional_call(module, dict(zip(names, weights, strict=True)), (rows,))
+            return (ys.data, states) if packed else (ys, states)
+
+        inputs = [torch.randn(steps, batch, 24), *module.parameters()]
+        for training in (False, True):
+            assert_same_on_all_teams(call, inputs, training, f"{kind}, {batch} rows, {packed=}, {training=}")
