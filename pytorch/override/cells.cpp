@@ -35,7 +35,9 @@ struct Rounding {
   Builder& body;
   std::optional<DType> to;
 
-  ValueId operator()(ValueId v) const { return to ? body.cast_loosely(body.cast_loosely(v, *to), body.type(v).dtype) : v; }
+  ValueId operator()(ValueId v) const {
+    return to ? body.cast_loosely(body.cast_loosely(v, *to), body.type(v).dtype) : v;
+  }
   /// For numbers without a bound, which f16 might not hold.
   ValueId unbounded(ValueId v) const { return to == DType::kBF16 ? (*this)(v) : v; }
 };

@@ -59,8 +59,8 @@ class ScanGrouping {
     group.scans = {first};
     Accesses touched = accesses(first);  // by scans of the group, and by what depends on them
     const int64_t end = std::min(count(), first + kMostAhead);
-    for (int64_t i = first + 1; i < end && std::ranges::none_of(stage(i).ops, [](auto* op) { return calls_out(*op); });
-         ++i) {
+    for (int64_t i = first + 1;
+         i < end && std::ranges::none_of(stage(i).ops, [](auto* op) { return calls_out(*op); }); ++i) {
       const Accesses own = accesses(i);
       const bool depends = depends_on(own, touched);
       (depends ? group.after : is_scan(i) ? group.scans : group.before).push_back(i);

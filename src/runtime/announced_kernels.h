@@ -209,8 +209,8 @@ struct AnnouncedPairs {
                       int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
     announce_product(kVectors, kHalf ? 2 : 4, 2, 4, (layout->k + 1) / 2, rows, a, lda, panels, weights, first, count, c,
                      *layout);
-    (kHalf ? kTable.product_bf16 : kTable.product_f32)[kVectors](rows, a, lda, panels, weights, first, count, c,
-                                                                 layout, ahead, lines);
+    (kHalf ? kTable.product_bf16 : kTable.product_f32)[kVectors](rows, a, lda, panels, weights, first, count, c, layout,
+                                                                 ahead, lines);
   }
 
   static void pack(const PackArgs& args, int64_t first, int64_t last) {
@@ -229,6 +229,12 @@ struct AnnouncedPairs {
     kTable.outer(args, m0, m1, n0, n1, scratch);
   }
 
+  static void column_sum(const void* a, int64_t rows, int64_t lda, void* out, int64_t c0, int64_t c1) {
+    Rectangle::part(a, lda, 2, 0, rows, c0, c1 - c0).read();
+    announce_write(static_cast<char*>(out) + c0 * 2, (c1 - c0) * 2);
+    kTable.column_sum(a, rows, lda, out, c0, c1);
+  }
+
   static PairKernels make() {
     PairKernels made = kTable;
     set<1>(made);
@@ -237,6 +243,7 @@ struct AnnouncedPairs {
     set<4>(made);
     made.pack = pack;
     made.on_the_way = on_the_way;
+    made.column_sum = column_sum;
     made.outer = outer;
     return made;
   }

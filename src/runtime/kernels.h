@@ -143,8 +143,9 @@ struct PairKernels {
                     1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
   ProductKernel product_f32[target::kMaxPanelUnits + 1], product_bf16[target::kMaxPanelUnits + 1];
   int64_t (*bf16_rows)(int64_t k);  ///< of a left operand that callers should give at once, if more than of an f32 one
-  PackKernel pack;    ///< the panels, of bf16 weights
+  PackKernel pack;                  ///< the panels, of bf16 weights
   PanelsOnTheWay on_the_way;
+  ColumnSumKernel column_sum;  ///< of bf16; sums are f32, and rounded at the end
   /// Of bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
   OuterKernel outer;
   int64_t outer_block_m, outer_block_n, outer_scratch_bytes;

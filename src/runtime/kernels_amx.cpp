@@ -3,7 +3,7 @@
 #include "runtime/isa_tables.h"
 #include "runtime/simd/amx_pairs.h"
 #include "runtime/simd/amx_unit.h"
-#include "runtime/simd/outer_pairs.h"
+#include "runtime/simd/pair_table.h"
 
 namespace weft::runtime {
 

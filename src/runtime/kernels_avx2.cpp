@@ -2,7 +2,7 @@
 #if defined(__x86_64__)
 #include "runtime/isa_tables.h"
 #include "runtime/simd/byte_rows.h"
-#include "runtime/simd/outer_pairs.h"
+#include "runtime/simd/pair_table.h"
 #include "runtime/simd/table.h"
 
 namespace weft::runtime {

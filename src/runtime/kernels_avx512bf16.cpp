@@ -1,7 +1,7 @@
 // Compiled with the flags of its instruction set (src/CMakeLists.txt).
 #if defined(__x86_64__)
 #include "runtime/isa_tables.h"
-#include "runtime/simd/outer_pairs.h"
+#include "runtime/simd/pair_table.h"
 
 namespace weft::runtime {
 

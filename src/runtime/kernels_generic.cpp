@@ -1,7 +1,7 @@
 // Compiled with the flags of its instruction set (src/CMakeLists.txt).
 #include "runtime/isa_tables.h"
 #include "runtime/simd/byte_rows.h"
-#include "runtime/simd/outer_pairs.h"
+#include "runtime/simd/pair_table.h"
 #include "runtime/simd/table.h"
 
 namespace weft::runtime {

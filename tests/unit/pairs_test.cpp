@@ -57,6 +57,8 @@ class PairsTest : public testing::TestWithParam<Case> {
   const PairKernels& table() const {
 #if defined(__x86_64__)
     if (GetParam().without_product) return kAvx512Pairs;
+    // Where pair_kernels() has others for this CPU.
+    if (GetParam().isa == Isa::kAvx512 && has_bf16_instructions()) return kAvx512Bf16Pairs;
 #endif
     return pair_kernels(GetParam().isa);
   }
@@ -158,7 +160,7 @@ TEST_P(PairsTest, AgreeWithTheDefinition) {
 
 TEST_P(PairsTest, GiveARowTheSameBitsWhateverTheRowsBesideIt) {
   for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
-    for (int64_t k : {93, 200}) {
+    for (int64_t k : {93, 200, 600}) {
       Problem p{41, k, 5 * vectors * target::lanes(DType::kF32), 1, vectors, true, false};
       std::vector<uint16_t> panels = packed(p, halves(p.k * p.n));
       std::vector<std::byte> a = left(halves(p.rows * k));
@@ -240,6 +242,26 @@ TEST_P(PairsTest, OuterRoundsToTheNearestEven) {
   EXPECT_EQ(c[1], 0x3f82);
   EXPECT_TRUE(std::isnan(widened(c[2])));
   EXPECT_EQ(c[3], 0x7f80) << "overflow is infinite";
+}
+
+TEST_P(PairsTest, ColumnSumsRoundOnce) {
+  if (!GetParam().half_left) GTEST_SKIP() << "there is one of bf16 only";
+  std::mt19937 random(1);
+  std::uniform_int_distribution<uint16_t> numbers(0x3f00, 0x3fff);  // 0.5 to 2
+  for (const int64_t rows : {0, 1, 7, 8, 9, 255, 256, 257, 600})
+    for (const int64_t columns : {1, 3, 15, 16, 17, 64, 1024, 1061}) {
+      const int64_t lda = columns + rows % 3;
+      std::vector<uint16_t> a(static_cast<size_t>(rows * lda)), out(static_cast<size_t>(columns), 0x1234);
+      for (uint16_t& number : a) number = numbers(random);
+      for (auto [c0, c1] : {std::pair{int64_t{0}, columns / 2}, std::pair{columns / 2, columns}})
+        table().column_sum(a.data(), rows, lda, out.data(), c0, c1);
+      for (int64_t c = 0; c < columns; ++c) {
+        double sum = 0;
+        for (int64_t r = 0; r < rows; ++r) sum += widened(a[static_cast<size_t>(r * lda + c)]);
+        const double found = widened(out[static_cast<size_t>(c)]);
+        ASSERT_LE(std::abs(found - sum), sum * 0x1.01p-8) << rows << " rows, column " << c << " of " << columns;
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PairsTest,

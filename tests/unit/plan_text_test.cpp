@@ -52,7 +52,7 @@ Plan everything() {
   plan.stages = {
       StagePlan{},
       choice,
-      call_of(PackCall{DType::kBF16, 1, 2, 3, 4, 5, 6, 7, 8, 9, true, true, true, {DimExpr{3, {1}}}}),
+      call_of(PackCall{DType::kBF16, 1, 2, 3, 4, 5, 6, 7, 8, 9, true, true, true, {DimExpr{3, {1}}}, {}}),
       call_of(OuterCall{DType::kF64, places, {places[1]}, 9}),
       call_of(ColumnSumCall{DType::kF32, places, 9}),
       call_of(ProductCall{DType::kF32, 1, 2, 3, rows, rows, rows, rows, true, true}),

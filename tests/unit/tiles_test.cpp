@@ -181,7 +181,7 @@ TEST(TileKernels, TheUnitGivesTheBitsOfItsEmulation) {
   Halves halves(false);
   for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
     for (int64_t rows : {1, 2, 15, 16, 17, 33, 64})
-      for (int64_t k : {1, 31, 32, 33, 100, 256}) {
+      for (int64_t k : {1, 31, 32, 33, 100, 256, 300}) {
         const int64_t width = vectors * target::lanes(DType::kF32), panels = 3;
         std::vector<uint16_t> a(static_cast<size_t>(rows * k)),
             b(static_cast<size_t>(panels * (k + 1) / 2 * 2 * width));

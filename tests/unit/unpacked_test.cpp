@@ -121,7 +121,8 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
     Numbers c(GetParam().sums(), count * p.c_step);
     fill(a, rows, p.k, lda);
     fill(weights, source_rows, columns, p.ld);
-    GetParam().kernel(p.groups * p.unroll)(rows, a.at(0), lda, nullptr, weights.at(0), first, count, c.at(0), &p, nullptr, 0);
+    GetParam().kernel(p.groups * p.unroll)(rows, a.at(0), lda, nullptr, weights.at(0), first, count, c.at(0), &p,
+                                           nullptr, 0);
     for (int64_t panel = 0; panel < count; ++panel)
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < width; ++j) {

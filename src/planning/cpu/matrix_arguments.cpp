@@ -67,8 +67,7 @@ ir::Dim count_of(const Shape& shape, size_t first, size_t last) {
 
 bool takes_columns(const ir::Program& program, const Op& op) {
   const ir::Type& type = program.type(op.operands[0]);
-  if (op.code == OpCode::kOuter && type.dtype == DType::kBF16) return true;
-  if (!has_kernels(type.dtype)) return false;
+  if (!has_kernels(type.dtype) && type.dtype != DType::kBF16) return false;
   if (op.code == OpCode::kOuter) return true;
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
   return static_cast<int64_t>(dims.size()) == type.rank() - 1 && std::ranges::find(dims, type.rank() - 1) == dims.end();
@@ -116,7 +115,8 @@ MaybeCall column_sum_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
   const ir::Dim kept = count_of(type.shape, dims.size(), type.shape.size());
-  if (!has_kernels(type.dtype) || !kept.is_constant() || !are_leading(dims)) return {};
+  if (!has_kernels(type.dtype) && type.dtype != DType::kBF16) return {};
+  if (!kept.is_constant() || !are_leading(dims)) return {};
   runtime::ColumnSumCall call{.dtype = type.dtype, .operand = {}, .result = schedule.buffer.at(op.results[0])};
   if (dims.size() + 1 == type.shape.size())
     call.operand = places_of(schedule, op.operands[0]);

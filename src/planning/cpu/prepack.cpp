@@ -122,6 +122,21 @@ class Prepacker {
     op = std::move(holder.ops[0]);
   }
 
+  /// A sum over rows of casts of bf16 whose result is rounded to bf16 reads the bf16 ones and rounds once itself: the
+  /// gradient of a bf16 bias. Otherwise the cast of all rows would be stored for it.
+  void narrow_sum(Op& op) {
+    const ValueId half = narrow(op.operands[0]), result = op.results[0];
+    if (half == ir::kNoValue || !is_only_rounded(result)) return;
+    const auto& dims = op.attr<std::vector<int64_t>>("dims");
+    for (size_t i = 0; i < dims.size(); ++i)
+      if (dims[i] != static_cast<int64_t>(i)) return;
+    for (const ir::Dim& kept : program_.type(result).shape)
+      if (!kept.is_constant()) return;
+    Block holder;
+    rounded_results_[result] = ir::Builder(program_, holder).reduce_sum(half, dims);
+    op = std::move(holder.ops[0]);
+  }
+
   /// True iff the op casts a result that is bf16 already.
   bool drop_cast(const Op& op) {
     if (op.code != OpCode::kCast) return false;
@@ -148,6 +163,7 @@ class Prepacker {
       passes::substitute(op, replaced_);
       for (Block& region : op.regions) rewrite(region);
       if (op.code == OpCode::kOuter) narrow_outer(op);
+      if (op.code == OpCode::kReduceSum) narrow_sum(op);
       if (op.code == OpCode::kMatmul && !takes_bytes(op) && packable(op)) pack(op, levels_.size() > 1);
       note_cast(op);
       Level& here = levels_.back();

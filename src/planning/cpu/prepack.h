@@ -36,6 +36,13 @@ namespace weft::planning {
 ///     %gh = cast %g : bf16[T,B,48]
 ///     %dw = outer %gh, %x : bf16[48,16]
 ///
+/// A sum over the rows of such casts, rounded to bf16, reads the bf16 rows too:
+///
+///     %s = reduce_sum %xf {dims = [0, 1]} : f32[16]
+///     %sh = cast %s : bf16[16]
+/// becomes
+///     %sh = reduce_sum %x {dims = [0, 1]} : bf16[16]
+///
 /// Weights that are casts of i8 are read as they lie:
 ///
 ///     %wf = cast %w : f32[48,16]

@@ -96,7 +96,8 @@ bool run(const OuterCall& call, const CallContext& context, std::string&) {
 
 bool run(const ColumnSumCall& call, const CallContext& context, std::string&) {
   const int64_t size = size_of(call.dtype);
-  const ColumnSumKernel kernel = kernels_of(call.dtype).column_sum;
+  const ColumnSumKernel kernel =
+      call.dtype == DType::kBF16 ? pair_kernels(active_isa()).column_sum : kernels_of(call.dtype).column_sum;
   char* out = context.at(call.result);
   for (const MatrixPlace& a : call.operand) {
     const Share share = context.share(a.columns, 64 / size);

@@ -11,13 +11,13 @@ namespace {
 // columns, is a tile as it lies. `Unit`: AmxUnit or EmulatedAmxUnit.
 //
 // Few rows go through tiles as well: a row's sums must not depend on the rows beside it, and no other instruction sums
-// in the unit's order. It costs nothing: one row takes as long as 16, no longer than one row on vectors (Granite Rapids,
-// weights of 512 by 1536 from the second-level cache: 14 us, on vectors 20).
+// in the unit's order. It costs nothing: one row takes as long as 16, no longer than one row on vectors (Granite
+// Rapids, weights of 512 by 1536 from the second-level cache: 14 us, on vectors 20).
 
-constexpr int kToSecondLevel = 2;  ///< of __builtin_prefetch
-constexpr int64_t kTileSteps = 2 * kTileRows;                        ///< of a tile of the left operand
-constexpr int64_t kStepsOfPart = 256;                              ///< of 64 columns 32 KB: most of a first-level cache
-constexpr int64_t kRowsInParts = 4 * kRowsOfTiles;                 ///< that one call should have, if it has parts
+constexpr int kToSecondLevel = 2;                   ///< of __builtin_prefetch
+constexpr int64_t kTileSteps = 2 * kTileRows;       ///< of a tile of the left operand
+constexpr int64_t kStepsOfPart = 256;               ///< of 64 columns 32 KB: most of a first-level cache
+constexpr int64_t kRowsInParts = 4 * kRowsOfTiles;  ///< that one call should have, if it has parts
 constexpr int64_t kTilePairs = kTileRows * Simd<float>::kUnitLanes;  ///< in a tile of a panel
 
 /// A block of the product: rows of one or two tiles by columns of some units. Operands behind the last whole tile of

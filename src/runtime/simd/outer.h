@@ -10,8 +10,8 @@ namespace {
 /// c[m][n] for a part of m at a time, over chunks of rows. The chunk's part of `a` is laid out as blocks
 /// [kOuterChunk][R] (second-level cache) and one panel of `b` at a time as [kOuterChunk][width] (first-level cache);
 /// each register block then runs down the chunk, and asks for some lines of the next chunk on its way. (128 rows: a
-/// panel of 24 KB. With 256 rows, whose panels fill a first-level cache of 48 KB, 129 GF/s became 171 for 25,600 rows, 512
-/// by 128, on Granite Rapids.)
+/// panel of 24 KB. With 256 rows, whose panels fill a first-level cache of 48 KB, 129 GF/s became 171 for 25,600 rows,
+/// 512 by 128, on Granite Rapids.)
 constexpr int64_t kOuterChunk = 128;
 constexpr int kOuterUnits = 3;
 constexpr int kOuterRows = block_shape(kOuterUnits).rows;
@@ -48,7 +48,7 @@ struct NextChunk {
     blocks_of_a = blocks * lines_a / (lines_a + lines_b);
     a = RowsAhead::over(chunk.a + chunk.rows * chunk.lda + m, rows, count, chunk.lda, blocks_of_a * chunk.rows);
     b = RowsAhead::over(chunk.b + chunk.rows * chunk.ldb + n0, rows, n1 - n0, chunk.ldb,
-                   (blocks - blocks_of_a) * chunk.rows);
+                        (blocks - blocks_of_a) * chunk.rows);
   }
 
   RowsAhead& now() { return blocks_of_a-- > 0 ? a : b; }

@@ -13,8 +13,8 @@ constexpr int64_t kHalfSteps = 512;  ///< rows of a and b at a time
 constexpr int kHalfUnits = 3;
 constexpr int64_t kHalfPanelWidth = kHalfUnits * Simd<float>::kUnitLanes;
 
-/// Part: rows of the tile; Columns: its columns. Each operand is laid out anew for each part of the other, so the faster
-/// the products, the larger the parts that pay.
+/// Part: rows of the tile; Columns: its columns. Each operand is laid out anew for each part of the other, so the
+/// faster the products, the larger the parts that pay.
 template <int64_t Part, int64_t Columns>
 struct OuterPairsScratch {
   static constexpr int64_t kPart = Part, kColumns = Columns;
@@ -23,8 +23,8 @@ struct OuterPairsScratch {
   alignas(64) uint16_t left[Part * kHalfSteps];
 };
 
-/// to[j * kHalfSteps + i] = from[i * ld + j] for i < steps and j < columns. Some rows at a time, which it asks for before:
-/// rows that are far apart the processor doesn't foresee.
+/// to[j * kHalfSteps + i] = from[i * ld + j] for i < steps and j < columns. Some rows at a time, which it asks for
+/// before: rows that are far apart the processor doesn't foresee.
 inline void transpose_halves(const uint16_t* from, int64_t ld, int64_t steps, int64_t columns, uint16_t* to) {
   constexpr int kLanes = Simd<float>::kLanes;
   const int64_t whole_columns = columns / kLanes * kLanes, whole_steps = steps / (2 * kLanes) * (2 * kLanes);
@@ -90,29 +90,6 @@ void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int6
         round_row(scratch.tile + i * kHalfColumns, columns, c + (m + i) * args.ldc + n);
     }
   }
-}
-
-/// `Halves`: the kernels for a bf16 left operand.
-template <typename Halves = VectorHalves>
-constexpr PairKernels pair_table() {
-  using H = Halves;
-  using Scratch = OuterPairsScratch<H::kOuterPart, H::kOuterPanels * kHalfPanelWidth>;
-  return {
-      .f32 = {nullptr, without_ahead<kFloatPanels<1>>, without_ahead<kFloatPanels<2>>, without_ahead<kFloatPanels<3>>,
-              without_ahead<kFloatPanels<4>>},
-      .bf16 = {nullptr, without_ahead<H::template kPanels<1>>, without_ahead<H::template kPanels<2>>,
-               without_ahead<H::template kPanels<3>>, without_ahead<H::template kPanels<4>>},
-      .product_f32 = {nullptr, kFloatProduct<1>, kFloatProduct<2>, kFloatProduct<3>, kFloatProduct<4>},
-      .product_bf16 = {nullptr, kHalfProduct<H, 1>, kHalfProduct<H, 2>, kHalfProduct<H, 3>, kHalfProduct<H, 4>},
-      .bf16_rows = H::rows_at_once,
-      .pack = pack_pairs,
-      .on_the_way = pairs_on_the_way,
-      .outer = outer_pairs<H::template kPanels<kHalfUnits>, Scratch>,
-      .outer_block_m = H::kRows > 1 ? H::kRows : block_shape(kHalfUnits).rows,
-      .outer_block_n = kHalfPanelWidth,
-      .outer_scratch_bytes = sizeof(Scratch),
-      .release = H::kRelease,
-  };
 }
 
 }  // namespace

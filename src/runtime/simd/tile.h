@@ -83,8 +83,12 @@ struct RowsAhead {
   static RowsAhead over(const T* first, int64_t rows, int64_t columns, int64_t ld, int64_t times) {
     const auto at = reinterpret_cast<uintptr_t>(first);
     const int64_t size = sizeof(T), bytes = columns * size, step = times > 0 ? ceil_div(rows * bytes, times) : 0;
-    return {at,    at + static_cast<uintptr_t>(bytes), smaller(step, target::kCacheLine),
-            bytes, (ld - columns) * size,              times > 0 ? rows : 0};
+    return {at,
+            at + static_cast<uintptr_t>(bytes),
+            smaller(step, target::kCacheLine),
+            bytes,
+            (ld - columns) * size,
+            times > 0 ? rows : 0};
   }
 
   [[gnu::always_inline]] void advance() {
@@ -307,9 +311,18 @@ template <typename T, int Units>
 void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
                  int64_t ldc, int64_t c_step, bool accumulate, const void* ahead, int64_t lines) {
   stand_in(k, a, lda, panels, c, ldc);
-  const PanelsArgs<T> args{
-      rows, k,      static_cast<const T*>(a), lda,   static_cast<const T*>(panels), count, static_cast<T*>(c),
-      ldc,  c_step, accumulate,               ahead, lines};
+  const PanelsArgs<T> args{rows,
+                           k,
+                           static_cast<const T*>(a),
+                           lda,
+                           static_cast<const T*>(panels),
+                           count,
+                           static_cast<T*>(c),
+                           ldc,
+                           c_step,
+                           accumulate,
+                           ahead,
+                           lines};
   if (rows > kFewRows) {
     many_rows<T, Units>(args);
   } else if (rows > 0) {
