@@ -97,6 +97,8 @@ class Announcer {
         return announce("read", at.getArgOperand(0), bytes_of(at.getType(), at.getArgOperand(2)));
       case llvm::Intrinsic::masked_store:
         return announce("write", at.getArgOperand(1), bytes_of(at.getArgOperand(0)->getType(), at.getArgOperand(3)));
+      case llvm::Intrinsic::prefetch:
+        return;  // whatever lies there, nobody learns it
       default:
         internal_check(at.isLifetimeStartOrEnd() || at.isAssumeLikeIntrinsic(), "no announcement of {}",
                        at.getCalledFunction()->getName().str());
