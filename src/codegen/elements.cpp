@@ -114,7 +114,10 @@ void Elements::emit(const Op& op) {
   for (ValueId operand : op.operands) operands.push_back(read(operand));
   ValueId result = op.results[0];
   DType to = frame_.type(result).dtype;
-  auto emitted = [&] { return emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands); };
+  auto emitted = [&] {
+    const bool is_coarse = stage_.coarse.contains(result);
+    return emit_elementwise(b_, op, frame_.type(op.operands.back()).dtype, to, operands, is_coarse);
+  };
   const bool is_unrounded = stage_.unrounded.contains(result);
   Value* value = is_unrounded ? operands[0] : emitted();
   registers_[result] = value;

@@ -68,7 +68,7 @@ Value* emit_cast(IRBuilder<>& b, Value* x, DType from, DType to) {
   return b.CreateIntCast(x, type, from != DType::kBool);
 }
 
-Value* emit_unary(IRBuilder<>& b, OpCode code, DType from, Value* x) {
+Value* emit_unary(IRBuilder<>& b, OpCode code, DType from, Value* x, bool coarse) {
   switch (code) {
     case OpCode::kCopy:
     case OpCode::kStopGradient:
@@ -87,9 +87,9 @@ Value* emit_unary(IRBuilder<>& b, OpCode code, DType from, Value* x) {
     case OpCode::kExpm1:
       return emit_expm1(b, x);
     case OpCode::kTanh:
-      return emit_tanh(b, x);
+      return emit_tanh(b, x, coarse);
     case OpCode::kSigmoid:
-      return emit_sigmoid(b, x);
+      return emit_sigmoid(b, x, coarse);
     case OpCode::kSqrt:
       return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
     case OpCode::kRsqrt:
@@ -215,7 +215,8 @@ Value* emit_to_memory(IRBuilder<>& b, Value* value, DType dtype) {
   return dtype == DType::kBool ? b.CreateZExt(value, value->getType()->getWithNewType(b.getInt8Ty())) : value;
 }
 
-Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, std::span<Value* const> operands) {
+Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, std::span<Value* const> operands,
+                        bool coarse) {
   if (op.code == OpCode::kSelect) return b.CreateSelect(operands[0], operands[1], operands[2]);
   Value* result = nullptr;
   if (op.code == OpCode::kCast)
@@ -223,7 +224,7 @@ Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, 
   else if (ir::traits_of(op.code).by_library && is_floating(to))
     result = through_library(b, op, operands);
   else if (operands.size() == 1)
-    result = emit_unary(b, op.code, from, operands[0]);
+    result = emit_unary(b, op.code, from, operands[0], coarse);
   else
     result = emit_binary(b, op.code, from, operands[0], operands[1]);
   if (!is_half(to) || is_exact(op.code, from, to)) return result;

@@ -18,9 +18,9 @@ llvm::Value* emit_from_memory(llvm::IRBuilder<>& b, llvm::Value* loaded, DType d
 llvm::Value* emit_to_memory(llvm::IRBuilder<>& b, llvm::Value* value, DType dtype);
 
 /// The result vector of an elementwise op on operand vectors, with the semantics of ir/ops.def. `from` is the operands'
-/// type, `to` the result's.
+/// type, `to` the result's. `coarse`: as in vector_math.h.
 llvm::Value* emit_elementwise(llvm::IRBuilder<>& b, const ir::Op& op, DType from, DType to,
-                              std::span<llvm::Value* const> operands);
+                              std::span<llvm::Value* const> operands, bool coarse = false);
 
 /// A vector of `lanes` times the constant's value.
 llvm::Value* emit_constant(llvm::IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lanes);

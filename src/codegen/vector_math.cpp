@@ -232,6 +232,38 @@ Value* tanh_by_estimate(IRBuilder<>& b, Value* x) {
   return b.CreateCopySign(fma(b, residual, estimate, q), x);
 }
 
+// For what is rounded to bf16, whose last place is 2^-8: polynomials within 2^-13, and the reciprocal's estimate as it
+// is. Both are minimax polynomials on [-1/2, 1/2], relative to the function.
+constexpr double kExp2Coarse[] = {0.055171669541418, 0.242611125437677, 0.693260985652830, 0.999928073346333};
+constexpr double kExp2m1Coarse[] = {0.009618110829156, 0.055837288708787, 0.240232521629522,
+                                    0.693136857752064};  // (2^f - 1) / f
+constexpr double kLog2e = 1.4426950408889634;
+
+/// 1 / (1 + 2^t) with t = -x / ln 2 = n + f.
+Value* coarse_sigmoid(IRBuilder<>& b, Value* x) {
+  constexpr double kFar = 100;  // beyond it the result is 1, or less than the smallest normal number
+  x = at_least(b, at_most(b, x, kFar), -kFar);
+  Value* magic = number(x, kFormat32.magic);
+  Value* n = b.CreateFSub(fma(b, x, number(x, -kLog2e), magic), magic);
+  Value* f = fma(b, x, number(x, -kLog2e), b.CreateFNeg(n));
+  Value* power = scale(b, polynomial(b, f, kExp2Coarse), n);
+  return reciprocal(b, b.CreateFAdd(power, number(x, 1.0)));
+}
+
+/// e / (e + 2) with e = 2^t - 1 = 2^n (2^f - 1) + (2^n - 1) and t = 2|x| / ln 2 = n + f: right for a small x too.
+Value* coarse_tanh(IRBuilder<>& b, Value* x) {
+  constexpr double kAlmostOne = 10;
+  Value* size = at_most(b, absolute(b, x), kAlmostOne);
+  Value* magic = number(x, kFormat32.magic);
+  Value* n = b.CreateFSub(fma(b, size, number(x, 2 * kLog2e), magic), magic);
+  Value* f = fma(b, size, number(x, 2 * kLog2e), b.CreateFNeg(n));
+  Value* power = scale(b, number(x, 1.0), n);
+  Value* p = b.CreateFMul(polynomial(b, f, kExp2m1Coarse), f);
+  Value* e = fma(b, power, p, b.CreateFSub(power, number(x, 1.0)));
+  Value* q = b.CreateFMul(e, reciprocal(b, b.CreateFAdd(e, number(x, 2.0))));
+  return b.CreateCopySign(q, x);
+}
+
 }  // namespace
 
 Value* emit_log(IRBuilder<>& b, Value* x) {
@@ -253,8 +285,8 @@ Value* emit_exp(IRBuilder<>& b, Value* x) {
   return exp_within(b, at_most(b, at_least(b, x, format.low), format.high));
 }
 
-Value* emit_sigmoid(IRBuilder<>& b, Value* x) {
-  if (is_zmm(x) && !is_double(x)) return sigmoid_by_estimate(b, x);
+Value* emit_sigmoid(IRBuilder<>& b, Value* x, bool coarse) {
+  if (is_zmm(x) && !is_double(x)) return coarse ? coarse_sigmoid(b, x) : sigmoid_by_estimate(b, x);
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   Value* e = exp_within(b, at_least(b, b.CreateFNeg(absolute(b, x)), format.low));
   Value* one = number(x, 1.0);
@@ -267,9 +299,9 @@ Value* emit_sigmoid(IRBuilder<>& b, Value* x) {
   return fma(b, residual, b.CreateSelect(negative, b.CreateFSub(one, q), q), q);
 }
 
-Value* emit_tanh(IRBuilder<>& b, Value* x) {
+Value* emit_tanh(IRBuilder<>& b, Value* x, bool coarse) {
   bool wide = is_double(x);
-  if (is_zmm(x) && !wide) return tanh_by_estimate(b, x);
+  if (is_zmm(x) && !wide) return coarse ? coarse_tanh(b, x) : tanh_by_estimate(b, x);
   Value* size = absolute(b, x);
   Value* doubled = at_most(b, b.CreateFAdd(size, size), wide ? 44.0 : 20.0);
   Value* one = number(x, 1.0);

@@ -21,12 +21,26 @@ std::set<ValueId> read_rounded(const ir::Program& program, const ir::Block& bloc
   return all;
 }
 
+bool rounds_loosely(const ir::Program& program, const Op& op, DType to) {
+  return casts(program, op, to) && op.attr_or<bool>(ir::kExcessPrecision, false);
+}
+
+/// What something reads that is no loose cast to bf16.
+std::set<ValueId> read_as_they_are(const ir::Program& program, const ir::Block& block) {
+  std::set<ValueId> all(block.results.begin(), block.results.end());
+  for (const Op& op : block.ops)
+    if (!rounds_loosely(program, op, DType::kBF16)) passes::for_each_use(op, [&](ValueId value) { all.insert(value); });
+  return all;
+}
+
 }  // namespace
 
 void mark_unrounded(const ir::Program& program, const ir::Block& block, std::vector<Stage>& stages) {
-  const std::set<ValueId> needed = read_rounded(program, block);
+  const std::set<ValueId> needed = read_rounded(program, block), exact = read_as_they_are(program, block);
   for (Stage& stage : stages)
     for (const Op* op : stage.ops) {
+      for (ValueId result : op->results)
+        if (program.type(result).dtype == DType::kF32 && !exact.contains(result)) stage.coarse.insert(result);
       if (op->code != OpCode::kCast || !op->attr_or<bool>(ir::kExcessPrecision, false)) continue;
       const ValueId result = op->results[0];
       if (!is_half(program.type(result).dtype) || program.type(op->operands[0]).dtype != DType::kF32) continue;

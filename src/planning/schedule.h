@@ -24,6 +24,7 @@ struct Stage {
   int64_t tile_rows = 1;  ///< rows that its products do at once; not less
   bool has_reduction = false;
   std::set<ir::ValueId> unrounded;  ///< results of casts whose readers take the operand instead (excess_precision)
+  std::set<ir::ValueId> coarse;     ///< f32 results that need be no nearer than for bf16 (excess_precision)
   int64_t index = 0;                ///< runtime::StagePlan::index
   int64_t last = 0;                 ///< the index of the last stage within it, or its own
 };

@@ -172,6 +172,30 @@ TEST_P(LooseCasts, DontRoundWhatIsComputedWith) {
     ASSERT_TRUE(z[i] == -x[i] || (std::isnan(x[i]) && std::isnan(z[i]))) << x[i] << " became " << z[i];
 }
 
+/// What is only rounded to bf16 may be computed to no more than that: within 2^-12, or 0 where it is less than the
+/// smallest normal number. NaN, infinities and signs as ever. What something else reads too is as right as in f32.
+TEST(LooseCast, OfAnActivation) {
+  std::vector<Array> inputs = {numbers_of(DType::kF32, 33)};
+  const std::vector<double> x = inputs[0].to_doubles();
+  for (std::string_view op : {"tanh", "sigmoid"})
+    for (bool is_read : {false, true}) {
+      const std::string text = fmt::format(
+          "program @p(%x: f32[N,33]) {{ %a = {} %x : f32[N,33] %h = cast %a {{excess_precision = true}} : bf16[N,33] "
+          "%y = cast %h : f32[N,33] %n = neg %{} : f32[N,33] return %n }}",
+          op, is_read ? "a" : "y");
+      const std::vector<double> found = run_engine(text, inputs)[0].to_doubles();
+      const double bound = is_read ? 0x1.5p-22 : 0x1p-12;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double exact = op == "tanh" ? std::tanh(x[i]) : 1 / (1 + std::exp(-x[i]));
+        ASSERT_TRUE(std::isnan(exact) ? std::isnan(found[i])
+                                      : std::abs(found[i] + exact) <= std::abs(exact) * bound + 0x1p-125)
+            << op << " of " << x[i] << " is " << -found[i] << " instead of " << exact;
+        ASSERT_TRUE(std::isnan(exact) || exact == 0 || found[i] == 0 || std::signbit(found[i]) != std::signbit(exact));
+        ASSERT_TRUE(std::isnan(exact) || std::abs(found[i]) <= 1 + 0x1p-12);
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, LooseCasts, ::testing::Values(DType::kF16, DType::kBF16),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
