@@ -8,18 +8,22 @@ namespace weft::runtime {
 namespace {
 
 /// c[m][n] for a part of m at a time, over chunks of rows. The chunk's part of `a` is laid out as blocks
-/// [kOuterChunk][R] (second-level cache) and one panel of `b` at a time as [kOuterChunk][width] (first-level cache);
-/// each register block then runs down the chunk, and asks for some lines of the next chunk on its way. (128 rows: a
+/// [kOuterChunk][R] (second-level cache) and one panel of `b` at a time, or some of few rows, as [rows][width]
+/// (first-level cache); each register block then runs down the chunk, and asks for some lines of the next chunk on its
+/// way. (128 rows: a
 /// panel of 24 KB. With 256 rows, whose panels fill a first-level cache of 48 KB, 129 GF/s became 171 for 25,600 rows,
 /// 512 by 128, on Granite Rapids.)
 constexpr int64_t kOuterChunk = 128;
 constexpr int kOuterUnits = 3;
 constexpr int kOuterRows = block_shape(kOuterUnits).rows;
-constexpr int64_t kOuterPartBytes = int64_t{512} << 10;
+/// Half of the second-level cache of processors with such vectors. (AVX2, Zen 3, whose cache is 512 KB: 128 rows, 4408 by
+/// 1102, 72 GF/s with parts of 512 KB, 84 with 256.)
+constexpr int64_t kOuterPartBytes = int64_t{kVectorBytes == 64 ? 512 : 256} << 10;
 
 template <typename T>
 struct OuterSizes {
-  static constexpr int64_t kPart = kOuterPartBytes / (kOuterChunk * int64_t{sizeof(T)});  ///< columns of a in one part
+  /// Columns of a in one part: whole blocks.
+  static constexpr int64_t kPart = kOuterPartBytes / (kOuterChunk * int64_t{sizeof(T)}) / kOuterRows * kOuterRows;
   static constexpr int64_t kPanel = kOuterUnits * Simd<T>::kUnitLanes;                    ///< columns of b in one panel
   static constexpr int64_t kScratchBytes = (kPart + kPanel) * kOuterChunk * int64_t{sizeof(T)};
 };
@@ -27,6 +31,24 @@ struct OuterSizes {
 /// If a packed operand would be used fewer times than this, packing costs more than it gains: it is read in place.
 constexpr int64_t kPanelsWorthPackingA = 4;
 constexpr int64_t kBlocksWorthPackingB = 6;
+
+/// Panels of few rows are small: so many of them stay in the first-level cache that they fill half of it, and a block's
+/// rows of c are written in runs as long. (8 rows, 2048 by 512, AVX2, Zen 3: 18 GF/s a panel at a time, 33 with it; a
+/// result that is written once is bound by the misses of its rows.)
+constexpr int64_t kPanelsBytes = int64_t{16} << 10;
+
+template <typename T>
+constexpr int64_t panels_together(int64_t rows) {
+  const int64_t bytes = rows * OuterSizes<T>::kPanel * int64_t{sizeof(T)};
+  return bytes < kPanelsBytes ? kPanelsBytes / bytes : 1;
+}
+
+/// Columns of b as panels [rows][width], one behind the other, or as they lie.
+template <typename T>
+struct Panels {
+  const T* first;
+  bool packed;
+};
 
 template <typename T>
 struct OuterChunk {
@@ -114,49 +136,50 @@ void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, in
       for (int64_t j = 0; j < columns; ++j) c[i * ldc + j] = tile[i * kWidth + j];
 }
 
-/// All register blocks of one panel against the part of `a` that starts at column m and has `count` columns.
-template <typename T, int Units>
-void outer_panel(const OuterChunk<T>& chunk, const T* packed, int64_t m, int64_t count, int64_t n, int64_t columns,
-                 T* panel, T* c, int64_t ldc, NextChunk<T>& next) {
-  constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
-  const bool packs = columns < kWidth || count >= kBlocksWorthPackingB * kOuterRows;
-  if (packs) pack_panel(chunk, n, columns, kWidth, panel);
-  const T* b = packs ? panel : chunk.b + n;
-  const int64_t b_step = packs ? kWidth : chunk.ldb;
-  const int64_t block_columns = columns_of_block(count);
-  for (int64_t i = 0; i < count; i += block_columns) {
-    const LeftOperand<T> left =
-        packed ? LeftOperand<T>{packed + i / block_columns * kOuterRows * kOuterChunk, 1, kOuterRows}
-               : LeftOperand<T>{chunk.a + m + i, 1, chunk.lda};
-    outer_block<T, Units>(chunk, left, b, b_step, smaller(block_columns, count - i), columns, c + (m + i) * ldc + n,
-                          ldc, next.now());
+/// One register block against the panels whose columns n..n+columns-1 are at b, one behind the other.
+template <typename T>
+[[gnu::always_inline]] inline void outer_blocks(const OuterChunk<T>& chunk, LeftOperand<T> left, const Panels<T>& b,
+                                                int64_t rows, int64_t columns, T* c, int64_t ldc, RowsAhead& next) {
+  constexpr int64_t kUnit = Simd<T>::kUnitLanes, kPanel = OuterSizes<T>::kPanel;
+  for (int64_t j = 0; j < columns; j += kPanel) {
+    const int64_t some = smaller(kPanel, columns - j), units = ceil_div(some, kUnit);
+    const T* panel = b.first + (b.packed ? j * chunk.rows : j);
+    const int64_t step = b.packed ? units * kUnit : chunk.ldb;
+    if (units == 3) outer_block<T, 3>(chunk, left, panel, step, rows, some, c + j, ldc, next);
+    if (units == 2) outer_block<T, 2>(chunk, left, panel, step, rows, some, c + j, ldc, next);
+    if (units == 1) outer_block<T, 1>(chunk, left, panel, step, rows, some, c + j, ldc, next);
   }
 }
 
 template <typename T>
 void outer_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0, int64_t n1, T* scratch, T* c,
                 int64_t ldc) {
-  constexpr int64_t kUnit = Simd<T>::kUnitLanes;
-  T* panel = scratch;
-  T* part = scratch + OuterSizes<T>::kPanel * kOuterChunk;
-  int64_t units = ceil_div(n1 - n0, kUnit);
-  const int64_t panels = ceil_div(units, kOuterUnits);
+  constexpr int64_t kUnit = Simd<T>::kUnitLanes, kPanel = OuterSizes<T>::kPanel;
+  T* panels = scratch;
+  T* part = scratch + kPanel * kOuterChunk;
   const T* packed = nullptr;
-  if (panels >= kPanelsWorthPackingA) {
+  if (ceil_div(n1 - n0, kPanel) >= kPanelsWorthPackingA) {
     pack_part(chunk, m, count, part);
     packed = part;
   }
-  const int64_t blocks = ceil_div(count, kOuterRows) * panels;
-  NextChunk<T> next(chunk, m, count, n0, n1, blocks);
-  int64_t n = n0;
-  for (int64_t left = panels; left > 0; --left) {
-    const int64_t now = ceil_div(units, left);
-    const int64_t columns = smaller(now * kUnit, n1 - n);
-    if (now == 3) outer_panel<T, 3>(chunk, packed, m, count, n, columns, panel, c, ldc, next);
-    if (now == 2) outer_panel<T, 2>(chunk, packed, m, count, n, columns, panel, c, ldc, next);
-    if (now == 1) outer_panel<T, 1>(chunk, packed, m, count, n, columns, panel, c, ldc, next);
-    n += columns;
-    units -= now;
+  const bool packs = count >= kBlocksWorthPackingB * kOuterRows;
+  const int64_t width = panels_together<T>(chunk.rows) * kPanel, block_columns = columns_of_block(count);
+  NextChunk<T> next(chunk, m, count, n0, n1, ceil_div(count, block_columns) * ceil_div(n1 - n0, kPanel));
+  for (int64_t n = n0; n < n1; n += width) {
+    const int64_t columns = smaller(width, n1 - n);
+    // Columns that don't fill their units have no memory behind them to read in place.
+    const Panels<T> b = packs || columns % kUnit != 0 ? Panels<T>{panels, true} : Panels<T>{chunk.b + n, false};
+    for (int64_t j = 0; b.packed && j < columns; j += kPanel) {
+      const int64_t some = smaller(kPanel, columns - j);
+      pack_panel(chunk, n + j, some, ceil_div(some, kUnit) * kUnit, panels + j * chunk.rows);
+    }
+    for (int64_t i = 0; i < count; i += block_columns) {
+      const LeftOperand<T> left =
+          packed ? LeftOperand<T>{packed + i / block_columns * kOuterRows * kOuterChunk, 1, kOuterRows}
+                 : LeftOperand<T>{chunk.a + m + i, 1, chunk.lda};
+      outer_blocks<T>(chunk, left, b, smaller(block_columns, count - i), columns, c + (m + i) * ldc + n, ldc,
+                      next.now());
+    }
   }
 }
 

@@ -18,7 +18,7 @@ constexpr BlockShape block_shape(int units) {
     constexpr int kRows[] = {0, 8, 8, 8, 6};
     return {units, kRows[units]};
   }
-  if (kVectorBytes == 32) return units == 3 ? BlockShape{3, 4} : BlockShape{2, 6};
+  if (kVectorBytes == 32) return {2, 6};  // a strip is a cache line: of 3 units and 1024 steps 3 by 4 is 10 % slower
   return {2, 4};
 }
 
@@ -29,7 +29,8 @@ struct LeftOperand {
   int64_t row_step, k_step;
 };
 
-/// Prefetches the lines of c, which are far apart and often in no cache but the last-level one.
+/// Prefetches the lines of c, which are far apart and often in no cache but the last-level one, or in none: a store
+/// waits for its line too.
 template <typename T, int S, int R>
 [[gnu::always_inline]] inline void prefetch_rows(const T* c, int64_t ldc) {
 #pragma GCC unroll 32
@@ -117,7 +118,7 @@ template <typename T, int S, int R, bool AlongK, typename Ahead>
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
-  if (!AlongK && accumulate) prefetch_rows<T, S, R>(c, ldc);
+  if (!AlongK) prefetch_rows<T, S, R>(c, ldc);
   Ahead asks = ahead;  // in registers
   const T* a = left.data;
   const int64_t row_step = AlongK ? left.row_step : 1;
