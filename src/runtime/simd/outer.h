@@ -16,15 +16,15 @@ namespace {
 constexpr int64_t kOuterChunk = 128;
 constexpr int kOuterUnits = 3;
 constexpr int kOuterRows = block_shape(kOuterUnits).rows;
-/// Half of the second-level cache of processors with such vectors. (AVX2, Zen 3, whose cache is 512 KB: 128 rows, 4408 by
-/// 1102, 72 GF/s with parts of 512 KB, 84 with 256.)
+/// Half of the second-level cache of processors with such vectors. (AVX2, Zen 3, whose cache is 512 KB: 128 rows, 4408
+/// by 1102, 72 GF/s with parts of 512 KB, 84 with 256.)
 constexpr int64_t kOuterPartBytes = int64_t{kVectorBytes == 64 ? 512 : 256} << 10;
 
 template <typename T>
 struct OuterSizes {
   /// Columns of a in one part: whole blocks.
   static constexpr int64_t kPart = kOuterPartBytes / (kOuterChunk * int64_t{sizeof(T)}) / kOuterRows * kOuterRows;
-  static constexpr int64_t kPanel = kOuterUnits * Simd<T>::kUnitLanes;                    ///< columns of b in one panel
+  static constexpr int64_t kPanel = kOuterUnits * Simd<T>::kUnitLanes;  ///< columns of b in one panel
   static constexpr int64_t kScratchBytes = (kPart + kPanel) * kOuterChunk * int64_t{sizeof(T)};
 };
 

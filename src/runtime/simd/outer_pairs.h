@@ -2,12 +2,14 @@
 
 #include "runtime/kernels.h"
 #include "runtime/simd/pairs.h"
+#include "runtime/simd/unpacked.h"
 
 namespace weft::runtime {
 namespace {
 
 // The op `outer` on bf16: products of a transposed part of `a` with panels of pairs of `b`, summed in f32 in a tile
-// that stays in the second-level cache, and rounded once.
+// that stays in the second-level cache, and rounded once. Few rows are widened instead, and their products summed in
+// registers: to lay them out anew takes longer.
 
 constexpr int64_t kHalfSteps = 512;  ///< rows of a and b at a time
 constexpr int kHalfUnits = 3;
@@ -68,9 +70,62 @@ inline void round_row(const float* from, int64_t count, uint16_t* to) {
   }
 }
 
+/// Up to so many rows are not laid out anew.
+constexpr int64_t kMostWidenedRows = 8;
+constexpr int64_t kWidenedColumns = 512;
+
+/// round_row() of one vector.
+[[gnu::always_inline]] inline HalfVector rounded(Vector<float> x) {
+  using Bits __attribute__((vector_size(kVectorBytes))) = int32_t;
+  const auto bits = reinterpret_cast<WideBits>(x);
+  const WideBits nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  const Bits is_nan = reinterpret_cast<Bits>(bits & 0x7fffffff) > 0x7f800000;
+  return __builtin_convertvector(is_nan ? bits >> 16 | 0x40 : nearest, HalfVector);
+}
+
+/// c[m][n..n+columns-1] for m0 <= m < m1 and R rows, whose columns are in `wide`, [R][kWidenedColumns].
+template <int R>
+void outer_widened(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n, int64_t columns, const float* wide) {
+  constexpr int64_t kLanes = Simd<float>::kLanes;
+  const auto* a = static_cast<const uint16_t*>(args.a);
+  for (int64_t m = m0; m < m1; ++m) {
+    uint16_t* c = static_cast<uint16_t*>(args.c) + m * args.ldc + n;
+    Vector<float> x[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) x[r] = splat(__builtin_bit_cast(float, uint32_t{a[r * args.lda + m]} << 16));
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      Vector<float> sum{};
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) sum += x[r] * load(wide + r * kWidenedColumns + j);
+      const HalfVector halves = rounded(sum);
+      if (j + kLanes <= columns)
+        __builtin_memcpy(c + j, &halves, sizeof(halves));
+      else
+        for (int64_t i = 0; j + i < columns; ++i) c[j + i] = halves[i];
+    }
+  }
+}
+
+template <int R = 1>
+void outer_of_few(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+  if constexpr (R < kMostWidenedRows)
+    if (args.rows > R) return outer_of_few<R + 1>(args, m0, m1, n0, n1);
+  alignas(64) float wide[R * kWidenedColumns];
+  const auto* b = static_cast<const uint16_t*>(args.b);
+  for (int64_t n = n0; n < n1; n += kWidenedColumns) {
+    const int64_t columns = smaller(kWidenedColumns, n1 - n);
+    for (int r = 0; r < R; ++r)
+      for (int64_t j = 0; j < kWidenedColumns; ++j)  // zeros to the end of the last vector
+        wide[r * kWidenedColumns + j] =
+            j < columns ? __builtin_bit_cast(float, uint32_t{b[r * args.ldb + n + j]} << 16) : 0;
+    outer_widened<R>(args, m0, m1, n, columns, wide);
+  }
+}
+
 template <AheadKernel kPanels, typename Scratch>
 void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* memory) {
   constexpr int64_t kHalfPart = Scratch::kPart, kHalfColumns = Scratch::kColumns;
+  if (args.rows > 0 && args.rows <= kMostWidenedRows) return outer_of_few(args, m0, m1, n0, n1);
   auto& scratch = *static_cast<Scratch*>(memory);
   const auto *a = static_cast<const uint16_t*>(args.a), *b = static_cast<const uint16_t*>(args.b);
   auto* c = static_cast<uint16_t*>(args.c);
