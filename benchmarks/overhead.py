@@ -64,6 +64,35 @@ def calls_of(kind: str) -> dict[str, Callable[[], object]]:
     return {"forward": forward, "training": training}
 
 
+def operator_calls() -> dict[str, Callable[[], object]]:
+    """The functions that PyTorch's modules call, of one step at H = 16: next to nothing to compute."""
+    units = 16
+    x, h, c = (torch.randn(1, 1, units) for _ in range(3))
+    row, state, cell = x[0], h[0], c[0]
+    gru, lstm = ([torch.randn(gates * units, units) for _ in "ih"] for gates in (3, 4))
+    for weights in (gru, lstm):
+        weights += [torch.randn(len(weights[0])) for _ in "ih"]
+    options = (True, 1, 0.0, False, False, False)
+    return {
+        "gru": lambda: torch._VF.gru(x, h, gru, *options),
+        "gru_cell": lambda: torch._VF.gru_cell(row, state, *gru),
+        "lstm": lambda: torch._VF.lstm(x, (h, c), lstm, *options),
+        "lstm_cell": lambda: torch._VF.lstm_cell(row, (state, cell), *lstm),
+    }
+
+
+def print_operator_calls() -> None:
+    """The operator's share of a call: without a module's Python, without autograd, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    print("\nthe functions of torch._VF in inference mode, T = 1, B = 1, H = 16, 1 thread, microseconds a call")
+    with torch.inference_mode():
+        for name, run in operator_calls().items():
+            (median,) = microseconds(run, calls=1000)
+            print(f"{name:20}{median:8.2f}")
+    torch.set_num_threads(threads)
+
+
 def on_pytorch(run: Callable[[], object]) -> Callable[[], object]:
     def disabled() -> object:
         weft._C.enter_disabled()
@@ -134,6 +163,7 @@ def main() -> None:
         for mode, run in calls_of(kind).items():
             ours, eager = microseconds(run, on_pytorch(run))
             print(f"{kind + ' ' + mode:20}{ours:8.1f}{eager:8.1f}{ours / eager:12.2f}")
+    print_operator_calls()
     print_scans()
     print_recording()
 

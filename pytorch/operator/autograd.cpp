@@ -184,6 +184,7 @@ Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
   auto node = c10::make_intrusive<CallBackward>();
   node->backward.program = ref;
   node->backward.symbols = std::move(symbols);
+  node->backward.wanted.reserve(inputs.size());
   for (const at::Tensor& input : inputs) node->backward.wanted.push_back(input.requires_grad());
   const Derivative* found = nullptr;
   try {
@@ -202,6 +203,9 @@ Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
   for (size_t i = 0; i < types.size(); ++i) {
     if (is_floating(types[i].type.dtype)) torch::autograd::set_history(results[i], node);
   }
+  node->inputs.reserve(inputs.size());
+  node->outputs.reserve(derivative.saved_outputs.size());
+  node->residuals.reserve(results.size() - types.size());
   for (const at::Tensor& input : inputs) node->inputs.emplace_back(input, false);
   for (int64_t i : derivative.saved_outputs) node->outputs.emplace_back(results[i], true);
   for (size_t i = types.size(); i < results.size(); ++i) node->residuals.emplace_back(results[i], false);

@@ -56,13 +56,14 @@ Tensors call_cpu(const CallProgram& program, at::TensorList inputs, Donated dona
   const Signature& signature = program.signature();
   auto symbols = signature.bind(inputs);
 
-  Tensors dense;  // keeps contiguous copies alive
+  Tensors copies;  // of inputs that are not contiguous
   c10::SmallVector<runtime::TensorRef, 24> input_refs, output_refs;
-  dense.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].is_cpu()) wrong_device(program, inputs[i], i);
-    dense.push_back(inputs[i].contiguous());
-    input_refs.push_back(reference(dense.back(), signature.inputs()[i].type.dtype));
+    const at::Tensor& input = inputs[i];
+    if (!input.is_cpu()) wrong_device(program, input, i);
+    const bool is_dense = input.is_contiguous();
+    if (!is_dense) copies.push_back(input.contiguous());
+    input_refs.push_back(reference(is_dense ? input : copies.back(), signature.inputs()[i].type.dtype));
   }
   Tensors outputs;
   outputs.reserve(signature.outputs().size());

@@ -4,6 +4,9 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -15,6 +18,20 @@ namespace {
 /// PyTorch's allocator keeps smaller ones itself.
 constexpr size_t kFromArena = size_t{128} << 10;
 
+/// Up to here memory comes from malloc, with room to align it: malloc has a list of free blocks a thread, which
+/// posix_memalign, PyTorch's way, doesn't look at.
+constexpr size_t kFromMalloc = 2 << 10;
+
+void* aligned(void* block) {
+  constexpr uintptr_t kAlignment = c10::gAlignment;
+  return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(block) + kAlignment - 1) & ~(kAlignment - 1));
+}
+
+void free_small(void* block) {
+  c10::profiledCPUMemoryReporter().Delete(aligned(block));
+  std::free(block);
+}
+
 void give_back(void* memory) {
   const std::unique_ptr<runtime::Arena::Block> block(static_cast<runtime::Arena::Block*>(memory));
   c10::profiledCPUMemoryReporter().Delete(block->data());
@@ -23,6 +40,13 @@ void give_back(void* memory) {
 class ArenaAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
+    if (bytes > 0 && bytes <= kFromMalloc) {
+      if (void* block = std::malloc(bytes + c10::gAlignment - alignof(std::max_align_t))) {
+        void* data = aligned(block);
+        c10::profiledCPUMemoryReporter().New(data, bytes);
+        return {data, block, &free_small, c10::Device(c10::DeviceType::CPU)};
+      }
+    }
     if (bytes >= kFromArena) {
       try {
         auto block = std::make_unique<runtime::Arena::Block>(

@@ -33,11 +33,30 @@ at::ScalarType scalar_type(DType dtype) {
 }
 
 std::optional<DType> dtype_of(at::ScalarType type) {
-  for (DType dtype : {DType::kBool, DType::kI8, DType::kU8, DType::kI16, DType::kI32, DType::kI64, DType::kF16,
-                      DType::kBF16, DType::kF32, DType::kF64}) {
-    if (scalar_type(dtype) == type) return dtype;
+  switch (type) {
+    case at::kBool:
+      return DType::kBool;
+    case at::kChar:
+      return DType::kI8;
+    case at::kByte:
+      return DType::kU8;
+    case at::kShort:
+      return DType::kI16;
+    case at::kInt:
+      return DType::kI32;
+    case at::kLong:
+      return DType::kI64;
+    case at::kHalf:
+      return DType::kF16;
+    case at::kBFloat16:
+      return DType::kBF16;
+    case at::kFloat:
+      return DType::kF32;
+    case at::kDouble:
+      return DType::kF64;
+    default:
+      return std::nullopt;
   }
-  return std::nullopt;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include "operator/borrowed_tensors.h"
 #include "override/run.h"
 
 namespace weft::override_kernels {
@@ -35,8 +36,12 @@ Tensors step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_
   auto given = [](const Bias& bias) { return bias && bias->defined(); };
   if (given(b_ih) != given(b_hh)) return {};
   if (c10::impl::TorchDispatchModeTLS::any_modes_set() || jit_is_tracing()) return {};
-  Tensors params{w_ih, w_hh};
-  if (given(b_ih)) params.insert(params.end(), {*b_ih, *b_hh});
+  torch_operator::BorrowedTensors borrowed;
+  for (const Tensor* weight : {&w_ih, &w_hh}) borrowed.append(*weight);
+  if (given(b_ih)) {
+    for (const Bias* bias : {&b_ih, &b_hh}) borrowed.append(**bias);
+  }
+  const TensorList params = borrowed;
   RnnCall call{.cell = cell, .input = input, .states = states, .params = params};
   call.has_biases = given(b_ih);
   call.form = RnnConfig::Form::kStep;

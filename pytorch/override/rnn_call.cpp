@@ -27,19 +27,47 @@ bool of_unknown_subclass(const Tensor& tensor) {
   return name != "FakeTensor" && name != "FunctionalTensor";
 }
 
-bool equal(const c10::SymInt& a, const c10::SymInt& b) { return a.sym_eq(b).guard_bool(__FILE__, __LINE__); }
+/// Plain sizes are compared here: PyTorch's functions for symbolic ones take longer, and a call compares some twenty.
+bool equal(const c10::SymInt& a, const c10::SymInt& b) {
+  if (!a.is_heap_allocated() && !b.is_heap_allocated()) return a.as_int_unchecked() == b.as_int_unchecked();
+  return a.sym_eq(b).guard_bool(__FILE__, __LINE__);
+}
 
-int64_t number(const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); }
+int64_t number(const c10::SymInt& size) {
+  return size.is_heap_allocated() ? size.guard_int(__FILE__, __LINE__) : size.as_int_unchecked();
+}
+
+/// False too if nobody knows yet.
+bool is_zero(const c10::SymInt& size) {
+  return size.is_heap_allocated() ? TORCH_GUARD_OR_FALSE(size.sym_eq(0)) : size.as_int_unchecked() == 0;
+}
 
 bool is_on_engine(const Tensor& tensor) { return tensor.is_cpu() || (tensor.is_privateuseone() && has_device()); }
 
+/// A size that a tensor should have.
+class Wanted {
+ public:
+  Wanted(int64_t number) : number_(number) {}
+  Wanted(const c10::SymInt& size) : symbolic_(&size) {}
+
+  bool operator()(const c10::SymInt& size) const {
+    if (symbolic_) return equal(size, *symbolic_);
+    return size.is_heap_allocated() ? equal(size, number_) : size.as_int_unchecked() == number_;
+  }
+
+ private:
+  int64_t number_ = 0;
+  const c10::SymInt* symbolic_ = nullptr;
+};
+
 /// A dense tensor on the CPU or on Weft's device, of that dtype and those sizes?
-bool fits(const Tensor& tensor, DType dtype, std::initializer_list<c10::SymInt> sizes) {
+bool fits(const Tensor& tensor, DType dtype, std::initializer_list<Wanted> sizes) {
   if (!tensor.defined() || !is_on_engine(tensor) || torch_operator::dtype_of(tensor.scalar_type()) != dtype ||
       tensor.layout() != at::kStrided)
     return false;
   auto own = tensor.sym_sizes();
-  return own.size() == sizes.size() && std::equal(own.begin(), own.end(), sizes.begin(), equal);
+  return own.size() == sizes.size() && std::equal(own.begin(), own.end(), sizes.begin(),
+                                                  [](const auto& size, const Wanted& is_it) { return is_it(size); });
 }
 
 /// PyTorch's capabilities of this processor; asked for at the first use, perhaps by several threads at once.
@@ -139,13 +167,13 @@ bool input_fits(const RnnCall& call, const RnnConfig& config, const c10::SymInt&
   const Tensor& x = call.input;
   switch (config.form) {
     case Form::kPadded: {
-      if (x.dim() != 3 || TORCH_GUARD_OR_FALSE(x.sym_size(call.batch_first ? 1 : 0).sym_eq(0))) return false;
+      if (x.dim() != 3 || is_zero(x.sym_size(call.batch_first ? 1 : 0))) return false;
       if (!equal(x.sym_size(call.batch_first ? 0 : 1), batch)) return false;
       return fits(x, config.dtypes.x, {x.sym_size(0), x.sym_size(1), config.input_size});
     }
     case Form::kPacked: {
       const Tensor& sizes = *call.batch_sizes;
-      if (x.dim() != 2 || sizes.dim() != 1 || TORCH_GUARD_OR_FALSE(sizes.sym_size(0).sym_eq(0))) return false;
+      if (x.dim() != 2 || sizes.dim() != 1 || is_zero(sizes.sym_size(0))) return false;
       return fits(sizes, DType::kI64, {sizes.sym_size(0)}) &&
              fits(x, config.dtypes.x, {x.sym_size(0), config.input_size});
     }
@@ -171,7 +199,7 @@ bool params_fit(const RnnCall& call, const RnnConfig& config) {
   int64_t rows = gates_of(config.cell) * config.hidden_size;
   DType dtype = config.dtypes.weights;
   size_t next = 0;
-  auto next_fits = [&](std::initializer_list<c10::SymInt> sizes) { return fits(call.params[next++], dtype, sizes); };
+  auto next_fits = [&](std::initializer_list<Wanted> sizes) { return fits(call.params[next++], dtype, sizes); };
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     for (int64_t direction = 0; direction < config.directions(); ++direction) {
       if (!next_fits({rows, config.layer_input_size(layer)}) || !next_fits({rows, config.output_size()})) return false;

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "operator/borrowed_tensors.h"
 #include "operator/call.h"
 #include "operator/program_table.h"
 #include "override/state.h"
@@ -54,30 +55,32 @@ torch_operator::ProgramRef program_for(const RnnConfig& config) {
 
 /// One program.
 Tensors run_program(const RnnConfig& config, const LayerInputs& given, const AppendMasks& masks) {
-  Tensors inputs;
-  inputs.reserve(2 + given.states.size() + given.params.size());
-  inputs.push_back(given.sequence);
-  if (config.form == Form::kPacked) inputs.push_back(*given.batch_sizes);
-  inputs.insert(inputs.end(), given.states.begin(), given.states.end());
-  inputs.insert(inputs.end(), given.params.begin(), given.params.end());
+  Tensors more;
+  torch_operator::BorrowedTensors inputs;
+  inputs.append(given.sequence);
+  if (config.form == Form::kPacked) inputs.append(*given.batch_sizes);
+  inputs.append(given.states);
+  inputs.append(given.params);
   if (masks) {
-    for (int64_t i = 0; i < config.layers * config.directions(); ++i) masks(inputs, i % config.directions());
+    for (int64_t i = 0; i < config.layers * config.directions(); ++i) masks(more, i % config.directions());
+    inputs.append(more);
   }
   const torch_operator::ProgramRef program = program_for(config);
   return torch_operator::call(program->text(), inputs);
 }
 
 Tensors run(RnnConfig config, const RnnCall& call) {
-  Tensor input = call.input;
+  Tensor other;  // than the one given
+  const Tensor* input = &call.input;
   // Made dense here, not in the kernel, so that the backward finds the dense one saved.
-  if (call.batch_first) input = input.transpose(0, 1).contiguous();
+  if (call.batch_first) input = &(other = input->transpose(0, 1).contiguous());
   const bool dense_rows = config.form == Form::kPacked && is_uniform(call);
   if (dense_rows) {
     config.form = Form::kPadded;
-    input = input.reshape({call.batch_sizes->size(0), call.states[0].size(1), config.input_size});
+    input = &(other = input->reshape({call.batch_sizes->size(0), call.states[0].size(1), config.input_size}));
   }
   auto outputs =
-      run_layers(config, {input, call.batch_sizes, call.states, call.params, call.drops() ? call.dropout : 0});
+      run_layers(config, {*input, call.batch_sizes, call.states, call.params, call.drops() ? call.dropout : 0});
   if (call.batch_first) outputs[0] = outputs[0].transpose(0, 1);
   if (dense_rows) outputs[0] = outputs[0].flatten(0, 1);
   return outputs;

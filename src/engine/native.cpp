@@ -50,11 +50,7 @@ class Native : public Executable {
       internal_check(outputs[donation.result].data == inputs[donation.input].data,
                      "@{}: result {} should lie in the memory of input {}", program_.name, donation.result,
                      donation.input);
-    std::vector<const void*> from;
-    std::vector<void*> to;
-    for (const runtime::TensorRef& input : inputs) from.push_back(input.data);
-    for (const runtime::TensorRef& output : outputs) to.push_back(output.data);
-    native_->run(from, to, symbols, team);
+    native_->run(inputs, outputs, symbols, team);
   }
 
   std::string plan(const ir::Bindings& bindings) const override {

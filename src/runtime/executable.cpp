@@ -8,6 +8,7 @@
 
 #include "base/fork.h"
 #include "base/settings.h"
+#include "base/small_array.h"
 #include "base/target.h"
 #include "runtime/arena.h"
 #include "runtime/guarded_memory.h"
@@ -17,6 +18,12 @@ namespace weft::runtime {
 namespace {
 
 constexpr size_t kLayoutsKept = 16;
+
+/// A call that needs no more memory than this has it on the caller's stack, which saves the locks of the arena.
+constexpr int64_t kBytesOnStack = 4 << 10;
+
+/// So many buffers of a plan need no allocation for where they lie.
+constexpr size_t kFewBuffers = 64;
 
 /// The locks of programs' layouts. A fork takes them all, so there are few, chosen by a hash of the program's address.
 struct alignas(64) LayoutLock {
@@ -48,16 +55,23 @@ std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
 
 }  // namespace
 
-std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(LayoutKey key) const {
+bool NativeProgram::Layout::fits(const Call& call) const {
+  const Settings& now = settings();
+  return std::ranges::equal(symbols, call.symbols) && (is_small || threads == call.threads) &&
+         uses_outputs == call.aligned && share_all == now.share_all && window == now.window &&
+         side_by_side == now.side_by_side && pack == now.pack;
+}
+
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const Call& call) const {
   std::mutex& mutex = layout_lock(*this);
   {
     const std::lock_guard lock(mutex);
-    if (auto kept = kept_layout(key)) return kept;
+    if (auto kept = kept_layout(call)) return kept;
   }
-  auto fresh = make_layout(std::move(key));  // without the lock, which other programs share
-  std::shared_ptr<const Layout> dropped;     // freed after the lock
+  auto fresh = make_layout(call);         // without the lock, which other programs share
+  std::shared_ptr<const Layout> dropped;  // freed after the lock
   const std::lock_guard lock(mutex);
-  if (auto kept = kept_layout(fresh->key)) return kept;  // made by another thread meanwhile
+  if (auto kept = kept_layout(call)) return kept;  // made by another thread meanwhile
   if (layouts_.size() == kLayoutsKept) {
     dropped = std::move(layouts_.back());
     layouts_.pop_back();
@@ -66,62 +80,78 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(LayoutKey key
   return fresh;
 }
 
-std::shared_ptr<const NativeProgram::Layout> NativeProgram::kept_layout(const LayoutKey& key) const {
-  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) { return layout->key == key; });
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::kept_layout(const Call& call) const {
+  auto found = std::ranges::find_if(layouts_, [&](const auto& layout) { return layout->fits(call); });
   if (found == layouts_.end()) return nullptr;
   std::rotate(layouts_.begin(), found, found + 1);
   return layouts_.front();
 }
 
-std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(LayoutKey key) const {
+std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(const Call& call) const {
   auto fresh = std::make_shared<Layout>();
-  for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(key.values));
-  fresh->stages = stage_sizes(plan_, key.values, key.threads);
-  fresh->left_out = left_out_packs(plan_, key.values);
-  fresh->on_the_way = packs_on_the_way(plan_, key.values);
-  fresh->others = window_buffers(plan_, fresh->stages, key.values);
+  fresh->symbols.assign(call.symbols.begin(), call.symbols.end());
+  fresh->values = values_of(plan_, fresh->symbols);
+  const std::vector<int64_t>& values = fresh->values;
+  fresh->uses_outputs = call.aligned;
+  fresh->share_all = settings().share_all;
+  fresh->pack = settings().pack;
+  fresh->window = settings().window;
+  fresh->side_by_side = settings().side_by_side;
+  fresh->is_small = estimate(plan_.work, values) < target::kWakeWork && !fresh->share_all;
+  fresh->threads = fresh->is_small ? 1 : call.threads;
+  for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(values));
+  fresh->stages = stage_sizes(plan_, values, fresh->threads);
+  fresh->left_out = left_out_packs(plan_, values);
+  fresh->on_the_way = packs_on_the_way(plan_, values);
+  fresh->others = window_buffers(plan_, fresh->stages, values);
   for (int64_t buffer : fresh->left_out) fresh->others.push_back({buffer, 0});
-  for (auto [buffer, bytes] : fresh->on_the_way) fresh->others.push_back({buffer, bytes * key.threads});
+  for (auto [buffer, bytes] : fresh->on_the_way) fresh->others.push_back({buffer, bytes * fresh->threads});
   const bool side_by_side = std::ranges::any_of(fresh->stages, &StageSizes::side_by_side);
   fresh->arena =
-      arena_planner_.lay_out(key.values, key.uses_outputs, sharers(fresh->stages), fresh->others, side_by_side);
-  fresh->key = std::move(key);
+      arena_planner_.lay_out(values, fresh->uses_outputs, sharers(fresh->stages), fresh->others, side_by_side);
   return fresh;
 }
 
-void NativeProgram::run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
-                        const std::vector<int64_t>& symbols, Team& team) const {
-  const std::vector<int64_t> values = values_of(plan_, symbols);
-  SerialTeam alone;
-  Team& chosen =
-      estimate(plan_.work, values) < target::kWakeWork && !settings().share_all ? static_cast<Team&>(alone) : team;
-  bool aligned = std::ranges::all_of(outputs, [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
-  auto layout = this->layout({values, chosen.size(), aligned, settings().share_all, settings().pack, settings().window,
-                              settings().side_by_side});
-  Arena::Block arena = process_arena().acquire(layout->arena.bytes);
-  std::vector<void*> buffers(plan_.buffers.size());
+void NativeProgram::place(const Layout& layout, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
+                          std::byte* arena, std::span<void*> buffers) const {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const BufferPlan& buffer = plan_.buffers[i];
     auto index = static_cast<size_t>(buffer.index);
+    buffers[i] = nullptr;
     if (buffer.storage == Storage::kInput)
-      buffers[i] = const_cast<void*>(inputs[index]);
+      buffers[i] = inputs[index].data;
     else if (buffer.storage == Storage::kOutput)
-      buffers[i] = outputs[index];
-    else if (int64_t host = layout->arena.hosts[i]; host >= 0)
+      buffers[i] = outputs[index].data;
+    else if (int64_t host = layout.arena.hosts[i]; host >= 0)
       buffers[i] =
-          static_cast<std::byte*>(outputs[static_cast<size_t>(plan_.buffers[static_cast<size_t>(host)].index)]) +
-          layout->arena.offsets[i];
+          static_cast<std::byte*>(outputs[static_cast<size_t>(plan_.buffers[static_cast<size_t>(host)].index)].data) +
+          layout.arena.offsets[i];
     else if (buffer.storage == Storage::kArena)
-      buffers[i] = arena.data() + layout->arena.offsets[i];
+      buffers[i] = arena + layout.arena.offsets[i];
   }
+}
+
+void NativeProgram::run(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
+                        const std::vector<int64_t>& symbols, Team& team) const {
+  const bool aligned = std::ranges::all_of(
+      outputs, [](const TensorRef& output) { return reinterpret_cast<uintptr_t>(output.data) % 64 == 0; });
+  const auto layout = this->layout({std::span(symbols).first(plan_.symbols.size()), team.size(), aligned});
+  SerialTeam alone;
+  Team& chosen = layout->is_small ? static_cast<Team&>(alone) : team;
+  alignas(target::kCacheLine) std::array<std::byte, kBytesOnStack> on_stack;
+  const bool needs_block = layout->arena.bytes > kBytesOnStack;
+  const Arena::Block block = needs_block ? process_arena().acquire(layout->arena.bytes) : Arena::Block();
+  SmallArray<void*, kFewBuffers> placed(plan_.buffers.size());
+  const std::span<void*> buffers(placed.data(), placed.size());
+  place(*layout, inputs, outputs, needs_block ? block.data() : on_stack.data(), buffers);
   std::optional<GuardedBuffers> guarded;
-  if (settings().guard) guarded.emplace(plan_, values, sharers(layout->stages), layout->others).place(buffers);
+  if (settings().guard) guarded.emplace(plan_, layout->values, sharers(layout->stages), layout->others).place(buffers);
   for (int64_t buffer : layout->left_out) buffers[static_cast<size_t>(buffer)] = nullptr;
   for (auto [buffer, bytes] : layout->on_the_way)
     buffers[static_cast<size_t>(buffer)] = on_the_way(buffers[static_cast<size_t>(buffer)]);
   CallCount calls;
-  Run run(plan_, code_, layout->stages, values, layout->on_the_way, layout->dims.data(), calls.others == 0,
-          settings().share_all);
+  Run run(plan_, code_, layout->stages, layout->values, layout->on_the_way, layout->dims.data(), calls.others == 0,
+          layout->share_all);
   run.run(chosen, buffers);
   if (guarded) guarded->check();
 }

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/arena_layout.h"
 #include "runtime/run.h"
 #include "runtime/team.h"
+#include "runtime/tensor.h"
 
 namespace weft::runtime {
 
@@ -22,22 +24,29 @@ class NativeProgram {
   /// and `outputs` are dense; `symbols` gives the values of plan().symbols, and may go on behind these. User's error
   /// when a size is negative or a stage finds bad data (an index out of range), std::bad_alloc when there is no memory
   /// for the arena.
-  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
-           const std::vector<int64_t>& symbols, Team& team) const;
+  void run(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs, const std::vector<int64_t>& symbols,
+           Team& team) const;
 
  private:
-  struct LayoutKey {
-    std::vector<int64_t> values;
-    int64_t threads = 1;  ///< of the team
-    bool uses_outputs = false;
-    bool share_all = false;     ///< Settings::share_all
-    std::string pack{};         ///< Settings::pack
-    int64_t window = -1;        ///< Settings::window
-    int64_t side_by_side = -1;  ///< Settings::side_by_side
-    bool operator==(const LayoutKey&) const = default;
+  /// What a layout is made for, beside the settings.
+  struct Call {
+    std::span<const int64_t> symbols;  ///< values of plan().symbols
+    int64_t threads = 1;               ///< of the team
+    bool aligned = false;              ///< the outputs' memory
   };
   struct Layout {
-    LayoutKey key;
+    /// Whether it is that of such a call, with the settings as they are now.
+    bool fits(const Call& call) const;
+
+    std::vector<int64_t> symbols;
+    std::vector<int64_t> values;  ///< of the symbols: values_of
+    bool is_small = false;        ///< so little work that the caller's thread does it, whatever the team is
+    int64_t threads = 1;
+    bool uses_outputs = false;
+    bool share_all = false;     ///< Settings::share_all
+    std::string pack;           ///< Settings::pack
+    int64_t window = -1;        ///< Settings::window
+    int64_t side_by_side = -1;  ///< Settings::side_by_side
     std::vector<int64_t> dims;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
@@ -45,10 +54,13 @@ class NativeProgram {
     std::vector<BufferBytes> on_the_way;  ///< packs_on_the_way
     std::vector<BufferBytes> others;      ///< as ArenaPlanner::lay_out takes them
   };
-  std::shared_ptr<const Layout> layout(LayoutKey key) const;
+  std::shared_ptr<const Layout> layout(const Call& call) const;
   /// Null if none is kept. Under the lock of this program.
-  std::shared_ptr<const Layout> kept_layout(const LayoutKey& key) const;
-  std::shared_ptr<const Layout> make_layout(LayoutKey key) const;
+  std::shared_ptr<const Layout> kept_layout(const Call& call) const;
+  std::shared_ptr<const Layout> make_layout(const Call& call) const;
+  /// Sets where each buffer of the plan lies. `arena`: memory of Layout::arena.
+  void place(const Layout& layout, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
+             std::byte* arena, std::span<void*> buffers) const;
 
   Plan plan_;
   StageCode code_;

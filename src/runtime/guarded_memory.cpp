@@ -76,7 +76,7 @@ GuardedBuffers::GuardedBuffers(const Plan& plan, const std::vector<int64_t>& sym
   }
 }
 
-void GuardedBuffers::place(std::vector<void*>& buffers) const {
+void GuardedBuffers::place(std::span<void*> buffers) const {
   for (const Placed& placed : placed_) buffers[placed.buffer] = placed.memory.data();
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/window.h"
@@ -48,7 +49,7 @@ class GuardedBuffers {
                  const std::vector<BufferBytes>& others);
 
   /// Sets the entries of the buffers that have memory of the arena's.
-  void place(std::vector<void*>& buffers) const;
+  void place(std::span<void*> buffers) const;
   /// Internal error naming the buffer beside which, or between whose instances, something was written.
   void check() const;
 

@@ -175,9 +175,8 @@ std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>
   return sizes;
 }
 
-void Run::run(Team& team, std::vector<void*>& buffers) {
-  const bool outside = std::ranges::any_of(plan_.stages, &StagePlan::outside);
-  if (outside && team.size() > 1) {
+void Run::run(Team& team, std::span<void*> buffers) {
+  if (team.size() > 1 && std::ranges::any_of(plan_.stages, &StagePlan::outside)) {
     Member caller{buffers.data(), 0, 1, nullptr, 0, &team};
     run_between_regions(plan_.stages, caller);
   } else {
@@ -187,10 +186,19 @@ void Run::run(Team& team, std::vector<void*>& buffers) {
 }
 
 bool Run::run_region(Stages stages, Team& team, void** buffers) {
+  auto run_alone = [&] {
+    Member alone{buffers, 0, 1, nullptr, 0};
+    run_stages(stages, alone);
+    release_tiles();
+  };
+  const int64_t most = team.size();
+  if (most <= 1) {
+    run_alone();
+    return failed_at_ == kNever;
+  }
   const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size()) || !on_the_way_.empty() ||
                             std::ranges::any_of(sizes_, [](const StageSizes& sizes) { return sizes.window > 0; });
   // All memory of the members is allocated here, since an exception in a region would end the process.
-  const int64_t most = team.size();
   const size_t count = plan_.buffers.size();
   std::vector<void*> own;
   for (int64_t i = 1; sets_buffers && i < most; ++i) {
@@ -202,12 +210,7 @@ bool Run::run_region(Stages stages, Team& team, void** buffers) {
   }
   SpinBarrier barrier;
   team.run([&](int64_t thread, int64_t threads) {
-    if (threads == 1) {
-      Member alone{buffers, 0, 1, nullptr, 0};
-      run_stages(stages, alone);
-      release_tiles();
-      return;
-    }
+    if (threads == 1) return run_alone();
     barrier.set_members(threads);
     const bool is_first = thread == 0 || !sets_buffers;
     Member member{is_first ? buffers : own.data() + static_cast<size_t>(thread - 1) * count, thread, threads, &barrier,

@@ -53,7 +53,7 @@ class Run {
   /// Runs all stages in one parallel region of the team. If some must run `outside`, there are several regions, and
   /// these stages run between them. `buffers` has an entry for each buffer of the plan; loops set those of their steps.
   /// Throws the first failure of a stage.
-  void run(Team& team, std::vector<void*>& buffers);
+  void run(Team& team, std::span<void*> buffers);
 
  private:
   static constexpr uint64_t kNever = ~uint64_t{0};

@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import threading
+import weakref
 
 import pytest
 import torch
@@ -131,6 +132,52 @@ def test_the_profiler_counts_them(layer):
     sizes = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     assert STEPS * BATCH * UNITS * 4 in sizes
     assert -STEPS * BATCH * UNITS * 4 in sizes
+
+
+def test_small_results_are_aligned_and_each_has_its_own_memory():
+    text = "program @twice(%x: f32[N]) { %y = add %x, %x return %y }"
+    kept = []
+    for size in [*range(20), 511, 512, 513, 1000]:
+        x = torch.full((size,), float(size))
+        kept += [(weft.call(text, [x])[0], 2.0 * size) for _ in range(3)]
+    assert all(y.data_ptr() % 64 == 0 for y, _ in kept)
+    assert all((y == value).all() for y, value in kept)
+
+
+def test_small_results_can_be_freed_by_another_thread():
+    cell, x = nn.GRUCell(4, 4), torch.randn(2, 4)
+    with torch.no_grad():
+        expected, kept = cell(x), [cell(x) for _ in range(200)]
+        for _ in range(3):
+            thread = threading.Thread(target=kept.clear)
+            thread.start()
+            thread.join()
+            kept += [cell(x) for _ in range(200)]
+    assert all(torch.equal(h, expected) for h in kept)
+
+
+def test_the_profiler_counts_small_results():
+    cell, x = nn.GRUCell(4, 4), torch.randn(3, 4)
+    with torch.no_grad():
+        cell(x)
+        with torch.profiler.profile(profile_memory=True) as profile:
+            h = cell(x)
+            del h
+    sizes = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert 3 * 4 * 4 in sizes and -3 * 4 * 4 in sizes
+
+
+def test_a_call_keeps_none_of_its_inputs(layer):
+    x, h = torch.randn(2, 3, UNITS), torch.randn(1, 3, UNITS)
+    cell = nn.GRUCell(UNITS, UNITS)
+    tensors = [x, h, *layer.parameters(), *cell.parameters()]
+    with torch.no_grad():
+        before = [tensor._use_count() for tensor in tensors]
+        layer(x, h), cell(x[0], h[0])
+    assert [tensor._use_count() for tensor in tensors] == before
+    dropped = weakref.ref(x)
+    del x, tensors
+    assert dropped() is None
 
 
 def test_a_result_too_large_for_the_memory_is_pytorchs_error():

@@ -63,6 +63,25 @@ def test_enabling_twice_changes_nothing():
     assert torch.compiler.config.cache_key_tag == tag
 
 
+def test_the_functions_that_modules_call_are_pytorchs_own():
+    names = {f"{name}{suffix}" for name in ("gru", "lstm", "rnn_tanh", "rnn_relu") for suffix in ("", "_cell")}
+    for name in names:
+        assert getattr(torch._VF, name) is getattr(torch._C._VariableFunctions, name)
+    assert names <= set(vars(torch._VF))
+    weft.disable()
+    try:
+        assert not names & set(vars(torch._VF))
+        assert torch._VF.gru is torch._C._VariableFunctions.gru
+        torch._VF.gru = mine = lambda *arguments: arguments
+        weft.enable()
+        assert torch._VF.gru is mine
+        weft.disable()
+        assert torch._VF.gru is mine
+        del torch._VF.gru
+    finally:
+        weft.enable()
+
+
 def test_stats_count_and_reset(gru):
     assert calls_of(*gru) == 1
     weft.reset_stats()

@@ -7,6 +7,8 @@
 - `torch._dynamo.config.allow_rnn` defaults to True: Dynamo then traces recurrent modules instead of refusing them.
 - `torch.compiler.config.cache_key_tag` gets a suffix: PyTorch's compile cache on disk is keyed by the graph before our
   kernels are in it, so without the suffix it would mix runs with and without Weft.
+- `torch._VF`, where PyTorch's modules look for these ops, has them as attributes of its own, which are found sooner:
+  `variable_functions`.
 - PyTorch's control flow operators (`torch._higher_order_ops.scan` and its kin) ask Weft first: `higher_order_kernels`.
 - Dynamo knows how to write a `weft.scan` as PyTorch's: `weft._control.under_dynamo`.
 - From the first recording on, `torch.autograd.Function.apply` asks whether one is under way:

@@ -19,6 +19,7 @@ from weft._patches import (
     flop_counter,
     higher_order_kernels,
     rnn_decompositions,
+    variable_functions,
     vmap,  # noqa: F401  registers its rule
 )
 
@@ -40,6 +41,7 @@ def enable() -> None:
         when_imported("torch._dynamo.config", _allow_rnn)
         higher_order_kernels.disable()
         higher_order_kernels.enable()
+        variable_functions.enable()
         _forget_dispatch()
 
 
@@ -55,6 +57,7 @@ def disable() -> None:
             _write_default(sys.modules[module], name, value)
         _undo.clear()
         higher_order_kernels.disable()
+        variable_functions.disable()
         _forget_dispatch()
 
 

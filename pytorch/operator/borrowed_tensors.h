@@ -1,0 +1,32 @@
+#pragma once
+
+#include <c10/util/MaybeOwned.h>
+
+#include "operator/aten.h"
+
+namespace weft::torch_operator {
+
+/// Tensors side by side, as at::TensorList wants them, of owners that keep them for longer than this lives. It owns
+/// none, so that references need not be counted, which takes two atomic operations a tensor.
+class BorrowedTensors {
+ public:
+  BorrowedTensors() = default;
+  BorrowedTensors(const BorrowedTensors&) = delete;
+  BorrowedTensors& operator=(const BorrowedTensors&) = delete;
+  ~BorrowedTensors() {
+    for (at::Tensor& tensor : tensors_) Traits::destroyBorrow(tensor);
+  }
+
+  void append(at::TensorList lent) {
+    tensors_.reserve(tensors_.size() + lent.size());  // first: a borrowed tensor must not be dropped by an exception
+    for (const at::Tensor& tensor : lent) tensors_.push_back(Traits::createBorrow(tensor));
+  }
+
+  operator at::TensorList() const { return {tensors_.data(), tensors_.size()}; }
+
+ private:
+  using Traits = c10::MaybeOwnedTraits<at::Tensor>;
+  c10::SmallVector<at::Tensor, 24> tensors_;
+};
+
+}  // namespace weft::torch_operator

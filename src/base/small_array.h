@@ -1,0 +1,29 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+
+namespace weft {
+
+/// A number of elements that is known when it is made, without allocation where there are at most N. They are not
+/// initialised unless their type does that.
+template <typename T, size_t N>
+class SmallArray {
+ public:
+  explicit SmallArray(size_t size) : size_(size) {
+    if (size > N) many_ = std::make_unique_for_overwrite<T[]>(size);
+  }
+
+  size_t size() const { return size_; }
+  T* data() { return many_ ? many_.get() : few_.data(); }
+  T* begin() { return data(); }
+  T* end() { return data() + size_; }
+
+ private:
+  size_t size_;
+  std::array<T, N> few_;
+  std::unique_ptr<T[]> many_;
+};
+
+}  // namespace weft
