@@ -15,14 +15,23 @@
 namespace weft {
 namespace {
 
-/// Distance in units in the last place of the correctly rounded result (of the smallest normal's for subnormal ones).
+/// Distance in units in the last place of the correctly rounded result (of the smallest normal's for subnormal ones);
+/// zeros of different signs are far apart.
 double ulps(float got, double want) {
   if (std::isnan(want)) return std::isnan(got) ? 0 : 1e9;
   auto rounded = static_cast<float>(want);
-  if (got == rounded) return 0;
+  if (got == rounded) return std::signbit(got) == std::signbit(rounded) ? 0 : 1e9;
   if (!std::isfinite(rounded) || !std::isfinite(got)) return 1e9;
   int exponent = std::max(std::ilogb(rounded == 0 ? std::numeric_limits<float>::denorm_min() : rounded), -126);
   return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent - 23);
+}
+
+/// Distance in units of 2^-12 of the exact result, of 2^-125 where that is more.
+double coarse_units(float got, double want) {
+  if (std::isnan(want)) return std::isnan(got) ? 0 : 1e9;
+  if (std::isnan(got) || std::abs(got) > 1 + 0x1p-12 || (got != 0 && std::signbit(got) != std::signbit(want)))
+    return 1e9;
+  return std::abs(static_cast<double>(got) - want) / std::max(std::abs(want) * 0x1p-12, 0x1p-125);
 }
 
 struct Worst {
@@ -30,8 +39,11 @@ struct Worst {
   float at = 0;
 };
 
-Worst worst_error(const char* name, const std::function<double(double)>& reference) {
-  auto executable = engine::compile(fmt::format("program @{0}(%x: f32[N]) {{ %y = {0} %x : f32[N] return %y }}", name));
+using Reference = std::function<double(double)>;
+using Distance = double (*)(float got, double want);
+
+Worst worst_error_of_program(const std::string& text, const Reference& reference, Distance distance) {
+  auto executable = engine::compile(text);
   const char* all = std::getenv("WEFT_TEST_ALL_FLOATS");
   const uint64_t stride = all && *all == '1' ? 1 : 61;
   constexpr uint64_t kChunk = 1 << 20;
@@ -44,7 +56,7 @@ Worst worst_error(const char* name, const std::function<double(double)>& referen
     runtime::TensorRef in{x.data(), DType::kF32, sizes}, out{y.data(), DType::kF32, sizes};
     executable->run({&in, 1}, {&out, 1}, team);
     for (size_t i = 0; i < x.size(); ++i) {
-      double error = ulps(y[i], reference(x[i]));
+      double error = distance(y[i], reference(x[i]));
       if (error > worst.error) worst = {error, x[i]};
     }
     x.clear();
@@ -58,6 +70,20 @@ Worst worst_error(const char* name, const std::function<double(double)>& referen
     x.push_back(special);
   flush();
   return worst;
+}
+
+Worst worst_error(const char* name, const Reference& reference) {
+  return worst_error_of_program(fmt::format("program @{0}(%x: f32[N]) {{ %y = {0} %x : f32[N] return %y }}", name),
+                                reference, ulps);
+}
+
+/// Of a result that only a loose cast to bf16 reads, whose reader takes it unrounded.
+Worst worst_coarse_error(const char* name, const Reference& reference) {
+  const std::string text = fmt::format(
+      "program @{0}(%x: f32[N]) {{ %a = {0} %x : f32[N] %h = cast %a {{excess_precision = true}} : bf16[N] "
+      "%b = cast %h : f32[N] %n = neg %b : f32[N] return %n }}",
+      name);
+  return worst_error_of_program(text, [&](double x) { return -reference(x); }, coarse_units);
 }
 
 void expect_within(double ulp, const Worst& worst) {
@@ -108,6 +134,16 @@ TEST(VectorMath, Expm1IsWithinFiveUlp) {
 TEST(VectorMath, SigmoidIsWithinTwoAndAHalfUlp) {
   Worst worst = worst_error("sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); });
   expect_within(2.5, worst);
+}
+
+void expect_coarse(const Worst& worst) {
+  std::printf("worst %.3f of 2^-12 at %.9g\n", worst.error, static_cast<double>(worst.at));
+  EXPECT_LE(worst.error, 1) << "at " << worst.at;
+}
+
+TEST(VectorMath, WhatIsRoundedToBf16IsWithinTwoToTheMinusTwelve) {
+  expect_coarse(worst_coarse_error("tanh", [](double x) { return std::tanh(x); }));
+  expect_coarse(worst_coarse_error("sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }));
 }
 
 }  // namespace
