@@ -201,8 +201,21 @@ struct AnnouncedF16 {
     return kTable.on_the_way(entry, weights, first, count, layout);
   }
 
-  static constexpr F16Kernels kAnnounced{
-      .product = {nullptr, product<1>, product<2>, product<3>, product<4>}, .pack = pack, .on_the_way = on_the_way};
+  static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
+    announce_outer(args, 4, 2, m0, m1, n0, n1);
+    kTable.outer(args, m0, m1, n0, n1, scratch);
+  }
+
+  static F16Kernels make() {
+    F16Kernels made = kTable;
+    const ProductKernel products[] = {nullptr, product<1>, product<2>, product<3>, product<4>};
+    std::ranges::copy(products, made.product);
+    made.pack = pack;
+    made.on_the_way = on_the_way;
+    made.outer = outer;
+    return made;
+  }
+  static inline const F16Kernels kAnnounced = make();
 };
 
 template <const FoldKernels& kTable>
