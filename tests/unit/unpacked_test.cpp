@@ -283,8 +283,8 @@ const Program kPrograms[] = {
        %z = tanh %y : f32[T,B,50]
        %u = matmul %z, %c : f32[T,B,30]
        return %u })"},
-    // As many bytes as 32 weights of f32 a row.
-    {"f16_weights", {1, 5, 6}, {1, 1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f16[50,64]) {
+    // As those of f32.
+    {"f16_weights", {1, 7, 8}, {1, 1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f16[50,64]) {
        %f = cast %w : f32[50,64]
        %y = matmul %x, %f {transpose_b = true} : f32[T,B,50]
        return %y })"},
