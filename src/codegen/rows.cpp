@@ -43,6 +43,7 @@ struct Product {
   int64_t groups, unroll, inner;
   DType left, dtype;  ///< of the left operand, and of the tile
   DType weights;      ///< bf16: the panels are in pairs; i8: there are no panels
+  DType plain_type;   ///< of weights that are not packed: theirs, or f16, whose panels are f32
   Value* tile;
   Value *entry, *plain;     ///< of the pack's buffer (runtime/packs.h), and the weights that are not packed, or null
   Value* layout = nullptr;  ///< runtime::ProductLayout
@@ -58,7 +59,9 @@ struct Product {
   /// The micro-kernel's name (codegen.h).
   std::string kernel() const {
     if (weights == DType::kI8) return fmt::format("weft_byte_rows_{}", name_of(left));
-    std::string types = std::string(name_of(left)) + (weights == DType::kBF16 ? "_pairs" : "");
+    std::string types(name_of(left));
+    if (weights == DType::kBF16) types += "_pairs";
+    if (plain_type != weights) types += fmt::format("_{}", name_of(plain_type));
     return fmt::format("weft_product_{}_{}", types, groups * unroll);
   }
 };
@@ -107,6 +110,7 @@ class RowStage {
                     .left = left.dtype,
                     .dtype = frame_.type(op.results[0]).dtype,
                     .weights = panels.weights,
+                    .plain_type = panels.weights,
                     .tile = nullptr,
                     .entry = frame_.address(op.operands[1]),
                     .plain = llvm::ConstantPointerNull::get(b_.getPtrTy())};
@@ -127,9 +131,9 @@ class RowStage {
                                   .c_step = kFewRows * product.groups * product.unroll * stage_.lanes};
     if (const Op* pack = planning::pack_that_may_be_left_out(frame_.schedule, product.op->operands[1])) {
       const planning::PackSource from = planning::source_of(frame_.schedule, *pack);
-      const DType dtype = frame_.type(from.root).dtype;
+      product.plain_type = frame_.type(from.root).dtype;
       product.plain = b_.CreateConstGEP1_64(b_.getInt8Ty(), frame_.address(from.root),
-                                            static_cast<uint64_t>(from.skip * size_of(dtype)));
+                                            static_cast<uint64_t>(from.skip * size_of(product.plain_type)));
       layout.ld = from.ld;
       layout.transposed = pack->attr_or<bool>("transpose_b", false) ? 1 : 0;
       product.is_on_the_way =
@@ -323,7 +327,7 @@ class RowStage {
     if (!product.is_on_the_way) return;
     llvm::Type *pointer = b_.getPtrTy(), *integer = b_.getInt64Ty();
     auto* type = llvm::FunctionType::get(pointer, {pointer, pointer, integer, integer, pointer}, false);
-    const std::string name = fmt::format("weft_on_the_way_{}", name_of(product.weights));
+    const std::string name = fmt::format("weft_on_the_way_{}", name_of(product.plain_type));
     product.panels = b_.CreateCall(frame_.runtime_function(name, type),
                                    {product.entry, product.plain, panel, count, product.layout});
   }

@@ -217,18 +217,21 @@ void pack(const Call& call) {
   int64_t depth = b.sizes[transposed ? 1 : 0];
   int64_t n = columns / groups;
   int64_t panels = call.results[0].sizes[0], rows = call.results[0].sizes[1], width = groups * step;
-  dispatch_number(b.dtype, [&]<typename T>(Tag<T>) {
+  auto lay_out = [&]<typename T>(Tag<T>, auto become) {
+    using Panel = decltype(become(T{}));
     const T* from = call.in<T>(0);
-    std::fill_n(call.out<T>(), call.count(), T{});
+    std::fill_n(call.out<Panel>(), call.count(), Panel{});
     for (int64_t p = 0; p < panels; ++p)
       for (int64_t k = 0; k < depth; ++k)
         for (int64_t g = 0; g < groups; ++g)
           for (int64_t j = p * step; j < std::min(n, (p + 1) * step); ++j) {
             int64_t column = g * n + j, at = g * step + j - p * step;
             int64_t to = ((p * rows + k / interleave) * width + at) * interleave + k % interleave;
-            call.out<T>()[to] = transposed ? from[column * depth + k] : from[k * columns + column];
+            call.out<Panel>()[to] = become(transposed ? from[column * depth + k] : from[k * columns + column]);
           }
-  });
+  };
+  if (call.op.attr_or("widen", false)) return lay_out(Tag<Half>(), load<Half>);
+  dispatch_number(b.dtype, [&]<typename T>(Tag<T> type) { lay_out(type, [](T x) { return x; }); });
 }
 
 }  // namespace kernels

@@ -163,7 +163,8 @@ void outer(const Call& call) {
     std::vector<Accumulator<T>> sums(static_cast<size_t>(m * n));
     for (int64_t r = 0; r < rows; ++r)
       Product<T>{m, n, 1, 1, 0, 0, 1}.run(call.in<T>(0) + r * m, call.in<T>(1) + r * n, sums.data());
-    store_all<T>(sums, call.out<T>());
+    if (!call.op.attr_or("round_to_f16", false)) return store_all<T>(sums, call.out<T>());
+    for (size_t i = 0; i < sums.size(); ++i) call.out<Half>()[i] = store<Half>(static_cast<float>(sums[i]));
   });
 }
 

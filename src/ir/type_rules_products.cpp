@@ -65,13 +65,18 @@ std::vector<Type> matmul(const RuleInput& in) {
 }
 
 std::vector<Type> outer(const RuleInput& in) {
-  in.allow({});
+  in.allow({"round_to_f16"});
   check_same_dtype(in);
   check_not_bool(in, in.operand(0));
   check_rank_at_least(in, in.operand(0), 1);
   check_rank_at_least(in, in.operand(1), 1);
   check_leading(in, 1);
-  return {with_shape(in.operand(0), {in.operand(0).shape.back(), in.operand(1).shape.back()})};
+  Type result = with_shape(in.operand(0), {in.operand(0).shape.back(), in.operand(1).shape.back()});
+  if (in.flag("round_to_f16")) {
+    check(result.dtype == DType::kF32, "outer: round_to_f16 is for f32, not {}", to_string(in.operand(0)));
+    result.dtype = DType::kF16;
+  }
+  return {std::move(result)};
 }
 
 std::vector<Type> batch_matmul(const RuleInput& in) {
@@ -94,14 +99,19 @@ std::vector<Type> batch_matmul(const RuleInput& in) {
 }
 
 std::vector<Type> pack(const RuleInput& in) {
-  in.allow({"groups", "width", "interleave", "transpose_b"});
+  in.allow({"groups", "width", "interleave", "transpose_b", "widen"});
   const Type& b = in.operand(0);
   check_not_bool(in, b);
   check(b.rank() == 2, "pack: its operand must have 2 dims, but is {}", to_string(b));
   const bool transposed = in.flag("transpose_b");
   const int64_t columns = constant_dim(in, b, transposed ? 0 : 1);
   const PanelLayout layout = panel_layout(in, columns, count_of(in, "width"));
-  return {with_shape(b, panel_shape(in, layout, b.shape[transposed ? 1 : 0]))};
+  Type panels = with_shape(b, panel_shape(in, layout, b.shape[transposed ? 1 : 0]));
+  if (in.flag("widen")) {
+    check(b.dtype == DType::kF16, "pack: widen is for f16, not {}", to_string(b));
+    panels.dtype = DType::kF32;
+  }
+  return {std::move(panels)};
 }
 
 std::vector<Type> matmul_packed(const RuleInput& in) {

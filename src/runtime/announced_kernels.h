@@ -95,10 +95,11 @@ inline void announce_on_the_way(const void* entry, const void* weights, int64_t 
                 first + count);
 }
 
-inline void announce_outer(const OuterArgs& args, int64_t size, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+inline void announce_outer(const OuterArgs& args, int64_t size, int64_t c_size, int64_t m0, int64_t m1, int64_t n0,
+                           int64_t n1) {
   Rectangle::part(args.a, args.lda, size, 0, args.rows, m0, m1 - m0).read();
   Rectangle::part(args.b, args.ldb, size, 0, args.rows, n0, n1 - n0).read();
-  Rectangle::part(args.c, args.ldc, size, m0, m1 - m0, n0, n1 - n0).write();
+  Rectangle::part(args.c, args.ldc, c_size, m0, m1 - m0, n0, n1 - n0).write();
 }
 
 /// The kernels of `kTable`, whose elements are T.
@@ -139,7 +140,7 @@ struct AnnouncedKernels {
   }
 
   static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
-    announce_outer(args, kSize, m0, m1, n0, n1);
+    announce_outer(args, kSize, kSize, m0, m1, n0, n1);
     kTable.outer(args, m0, m1, n0, n1, scratch);
   }
 
@@ -178,6 +179,43 @@ struct AnnouncedKernels {
     return all;
   }
   static inline const DTypeKernels kAnnounced = make();
+};
+
+template <const F16Kernels& kTable>
+struct AnnouncedF16 {
+  template <size_t kVectors>
+  static void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
+                      int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
+    announce_product(kVectors, 4, 2, 4, layout->k, rows, a, lda, panels, weights, first, count, c, *layout);
+    kTable.product[kVectors](rows, a, lda, panels, weights, first, count, c, layout, ahead, lines);
+  }
+
+  static void pack(const PackArgs& args, int64_t first, int64_t last) {
+    announce_pack(args, 2, args.k, first, last);
+    kTable.pack(args, first, last);
+  }
+
+  static const void* on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
+                                const ProductLayout* layout) {
+    announce_on_the_way(entry, weights, first, count, *layout, 2, layout->k);
+    return kTable.on_the_way(entry, weights, first, count, layout);
+  }
+
+  static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
+    announce_outer(args, 4, 2, m0, m1, n0, n1);
+    kTable.outer(args, m0, m1, n0, n1, scratch);
+  }
+
+  static F16Kernels make() {
+    F16Kernels made = kTable;
+    const ProductKernel products[] = {nullptr, product<1>, product<2>, product<3>, product<4>};
+    std::ranges::copy(products, made.product);
+    made.pack = pack;
+    made.on_the_way = on_the_way;
+    made.outer = outer;
+    return made;
+  }
+  static inline const F16Kernels kAnnounced = make();
 };
 
 template <const FoldKernels& kTable>
@@ -225,7 +263,7 @@ struct AnnouncedPairs {
   }
 
   static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
-    announce_outer(args, 2, m0, m1, n0, n1);
+    announce_outer(args, 2, 2, m0, m1, n0, n1);
     kTable.outer(args, m0, m1, n0, n1, scratch);
   }
 

@@ -45,7 +45,8 @@ constinit std::atomic<void (*)()> release_in_use = nullptr;
 bool has_features(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (isa == Isa::kAvx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (isa == Isa::kAvx2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   if (isa == Isa::kAvx512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_features(Isa::kAvx2);
@@ -63,6 +64,12 @@ const DTypeKernels& either(bool single) {
   if constexpr (kThreadSanitizer)
     return single ? AnnouncedKernels<kSingle, float>::kAnnounced : AnnouncedKernels<kDouble, double>::kAnnounced;
   return single ? kSingle : kDouble;
+}
+
+template <const F16Kernels& kTable>
+const F16Kernels& halves() {
+  if constexpr (kThreadSanitizer) return AnnouncedF16<kTable>::kAnnounced;
+  return kTable;
 }
 
 template <const FoldKernels& kTable>
@@ -131,6 +138,16 @@ const DTypeKernels& kernels(Isa isa, DType dtype) {
 #endif
   internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
   return either<kGenericF32, kGenericF64>(single);
+}
+
+const F16Kernels& f16_kernels(Isa isa) {
+  isa = vector_isa(isa);
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return halves<kAvx512F16>();
+  if (isa == Isa::kAvx2) return halves<kAvx2F16>();
+#endif
+  internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
+  return halves<kGenericF16>();
 }
 
 const FoldKernels& fold_kernels(Isa isa) {

@@ -123,6 +123,17 @@ struct DTypeKernels {
 /// The kernels of f32 or f64 (internal error for another type).
 const DTypeKernels& kernels(Isa isa, DType dtype);
 
+/// Kernels for f16 weights and their gradients. Panels of f16 weights are f32, those of DTypeKernels, and give the bits
+/// of f32 weights, since every f16 is an f32; products with panels are those of DTypeKernels, too.
+struct F16Kernels {
+  ProductKernel product[target::kMaxPanelUnits + 1];  ///< by vectors, of an f32 left operand
+  PackKernel pack;
+  PanelsOnTheWay on_the_way;
+  OuterKernel outer;  ///< of f32 a and b; sums are those of DTypeKernels, rounded to the f16 of c at the end
+  int64_t outer_block_m, outer_block_n, outer_scratch_bytes;
+};
+const F16Kernels& f16_kernels(Isa isa);
+
 /// Folds (sums, or takes the maximum of) out[c] and x[0][c], ..., x[rows-1][c] into out[c], for c in 0..columns-1; `ld`
 /// elements between rows. One column with ld = 1 folds a row of `rows` elements. Works on blocks of a fixed size, so
 /// the bits don't depend on how columns are split.

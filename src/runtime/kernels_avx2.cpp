@@ -9,6 +9,7 @@ namespace weft::runtime {
 
 constinit const DTypeKernels kAvx2F32 = kernel_table<float>();
 constinit const DTypeKernels kAvx2F64 = kernel_table<double>();
+constinit const F16Kernels kAvx2F16 = f16_table();
 constinit const PairKernels kAvx2Pairs = pair_table();
 constinit const FoldKernels kAvx2Folds = fold_table();
 constinit const ByteRowsKernels kAvx2ByteRows = byte_rows_table();

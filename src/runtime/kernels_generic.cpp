@@ -8,6 +8,7 @@ namespace weft::runtime {
 
 constinit const DTypeKernels kGenericF32 = kernel_table<float>();
 constinit const DTypeKernels kGenericF64 = kernel_table<double>();
+constinit const F16Kernels kGenericF16 = f16_table();
 constinit const PairKernels kGenericPairs = pair_table();
 constinit const FoldKernels kGenericFolds = fold_table();
 constinit const ByteRowsKernels kGenericByteRows = byte_rows_table();

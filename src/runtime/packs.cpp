@@ -12,19 +12,22 @@ int64_t panel_bytes(const PackCall& pack) {
   return steps * pack.groups * pack.unroll * target::kUnit;
 }
 
+/// Bytes of a weight as products compute with it: f16 ones are left out where f32 ones are, and so give the same bits.
+int64_t weight_bytes(const PackCall& pack) { return pack.dtype == DType::kF16 ? 4 : size_of(pack.dtype); }
+
 /// Whether products had better pack the panels than a stage of its own.
 bool suits_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
   if (estimate(pack.times, symbols) > target::kMostPacksOnTheWay) return false;
   if (estimate(pack.rows, symbols) > target::kMostRowsOnTheWay) return false;
   // The panel stays in the core's own cache. All rows are read for each panel, at best from the next one.
-  const int64_t cache = private_cache_bytes(), rows = estimate(pack.rows, symbols) * pack.k * size_of(pack.dtype);
+  const int64_t cache = private_cache_bytes(), rows = estimate(pack.rows, symbols) * pack.k * weight_bytes(pack);
   return panel_bytes(pack) <= cache / 2 && rows <= 4 * cache;
 }
 
 bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "way") return false;
-  const int64_t bytes = pack.k * size_of(pack.dtype);
+  const int64_t bytes = pack.k * weight_bytes(pack);
   return wanted == "never" || estimate(pack.rows, symbols) <=
                                   target::rows_worth_packing(bytes, pack.transposed, suits_the_way(pack, symbols));
 }

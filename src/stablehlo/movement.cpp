@@ -113,6 +113,7 @@ void pack(const Site& site) {
   Emitter& emit = site.emit();
   Tensor b = site.operand(0);
   if (site.op.attr_or("transpose_b", false)) b = emit.transpose(b, {1, 0});
+  b = emit.convert(b, site.type().dtype);
   const Panels panels(site, site.type().sizes);
   const int64_t depth = b.type.sizes[0], n = b.type.sizes[1] / panels.groups;
   b = emit.pad(b, 0, 0, panels.rows * panels.interleave - depth);

@@ -17,7 +17,7 @@ Sizes range(int64_t first, int64_t last) {
 void product(const Site& site, const ProductDims& dims) {
   const Tensor a = site.writer.zero_beyond(site.op.operands[0]), b = site.writer.zero_beyond(site.op.operands[1]);
   const DType dtype = site.type().dtype;
-  site.done(site.emit().convert(site.emit().dot(a, b, dims, compute_type(dtype)), dtype));
+  site.done(site.emit().convert(site.emit().dot(a, b, dims, compute_type(a.type.dtype)), dtype));
 }
 
 }  // namespace

@@ -236,6 +236,29 @@ program @p(%x: {name}[N,37], %y: {name}[N,37], %w: {name}[37,11]) {{
         assert ((a.double() - b).abs() <= limit).all()
 
 
+@pytest.mark.parametrize("sizes", [(1, 1, 7, 5), (1, 40, 16, 33), (6, 3, 1, 17)])
+def test_f16_weights_of_a_step_are_f32_in_products(sizes):
+    """The weights of a step of one's own, cast to f32 there: the bits of f32 weights, and gradients rounded once."""
+    steps, batch, inputs, hidden = sizes
+    x, h = torch.randn(steps, batch, inputs), torch.randn(batch, hidden)
+    halves = [torch.randn(shape).div(4).half() for shape in ((hidden, inputs), (hidden, hidden))]
+
+    def run(weights: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        leaves = [w.clone().requires_grad_() for w in weights]
+
+        def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            h = torch.tanh(x @ leaves[0].float().T + h @ leaves[1].float())
+            return h, h
+
+        last, ys = weft.scan(step, h, x)
+        return [last, ys], list(torch.autograd.grad(ys.square().sum(), leaves))
+
+    (results, gradients), (wanted, exact) = run(halves), run([w.float() for w in halves])
+    assert weft.stats()["fallbacks"] == {}
+    assert all(torch.equal(a, b) for a, b in zip(results, wanted, strict=True))
+    assert all(torch.equal(a, b.half()) for a, b in zip(gradients, exact, strict=True))
+
+
 def test_denormals_and_infinities_stay(run_python):
     """Every bf16 and f16 number, through f32 and back, on every instruction set."""
     script = """

@@ -14,6 +14,7 @@
 
 #include "base/settings.h"
 #include "interpreter/interpreter.h"
+#include "interpreter/numeric.h"
 #include "lowered.h"
 #include "native_run.h"
 #include "random_program.h"
@@ -43,18 +44,21 @@ struct Case {
     return runtime::pair_kernels(isa);
   }
   ProductKernel kernel(int64_t vectors) const {
+    if (weights == DType::kF16) return runtime::f16_kernels(isa).product[vectors];
     if (weights != DType::kBF16) return runtime::kernels(isa, weights).product[vectors];
     return (left == DType::kBF16 ? pairs().product_bf16 : pairs().product_f32)[vectors];
   }
   runtime::PackKernel pack() const {
+    if (weights == DType::kF16) return runtime::f16_kernels(isa).pack;
     return weights == DType::kBF16 ? pairs().pack : runtime::kernels(isa, weights).pack;
   }
   runtime::PanelsOnTheWay on_the_way() const {
+    if (weights == DType::kF16) return runtime::f16_kernels(isa).on_the_way;
     return weights == DType::kBF16 ? pairs().on_the_way : runtime::kernels(isa, weights).on_the_way;
   }
 };
 
-/// Numbers in [-1, 1] of a type, each a bf16's, with NaNs everywhere else.
+/// Numbers in [-1, 1] of a type, each a half's, with NaNs everywhere else.
 class Numbers {
  public:
   Numbers(DType dtype, int64_t count) : dtype_(dtype), bytes_(static_cast<size_t>(count * size_of(dtype) + 64)) {
@@ -66,10 +70,13 @@ class Numbers {
     if (dtype_ == DType::kF64) std::memcpy(at(i), &x, 8);
     if (dtype_ == DType::kF32) std::memcpy(at(i), &single, 4);
     if (dtype_ == DType::kBF16) std::memcpy(at(i), &half, 2);
+    const auto f16 = interpreter::store<interpreter::Half>(single);
+    if (dtype_ == DType::kF16) std::memcpy(at(i), &f16, 2);
   }
   double get(int64_t i) const {
     if (dtype_ == DType::kF64) return read<double>(i);
     if (dtype_ == DType::kF32) return static_cast<double>(read<float>(i));
+    if (dtype_ == DType::kF16) return static_cast<double>(interpreter::load(read<interpreter::Half>(i)));
     return static_cast<double>(std::bit_cast<float>(uint32_t{read<uint16_t>(i)} << 16));
   }
   void* at(int64_t i) { return bytes_.data() + i * size_of(dtype_); }
@@ -96,7 +103,7 @@ class UnpackedTest : public ::testing::TestWithParam<Case> {
   void fill(Numbers& numbers, int64_t rows, int64_t columns, int64_t ld) {
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c)
-        numbers.set(r * ld + c, static_cast<double>(between(-128, 128)) / 128);  // exact in bf16
+        numbers.set(r * ld + c, static_cast<double>(between(-128, 128)) / 128);  // exact in bf16 and f16
   }
   int64_t lanes() const { return target::lanes(GetParam().sums()); }
 
@@ -217,6 +224,7 @@ INSTANTIATE_TEST_SUITE_P(All, UnpackedTest, ::testing::ValuesIn([] {
                              all.push_back({isa, DType::kF32, DType::kF32});
                              all.push_back({isa, DType::kF64, DType::kF64});
                              all.push_back({isa, DType::kF32, DType::kBF16});
+                             all.push_back({isa, DType::kF32, DType::kF16});
                              all.push_back({isa, DType::kBF16, DType::kBF16});
                            }
                            all.push_back({Isa::kAvx512, DType::kBF16, DType::kBF16, true});
@@ -275,6 +283,11 @@ const Program kPrograms[] = {
        %z = tanh %y : f32[T,B,50]
        %u = matmul %z, %c : f32[T,B,30]
        return %u })"},
+    // As those of f32.
+    {"f16_weights", {1, 7, 8}, {1, 1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f16[50,64]) {
+       %f = cast %w : f32[50,64]
+       %y = matmul %x, %f {transpose_b = true} : f32[T,B,50]
+       return %y })"},
     {"donated_weights", {1}, {0}, {0, 0, 0}, R"(program @p(%x: f32[T,B,30], %w: f32[50,30]) {
        %y = matmul %x, %w {transpose_b = true} : f32[T,B,50]
        %n = tanh %w : f32[50,30]

@@ -86,12 +86,12 @@ class Prepacker {
     return place;
   }
 
-  /// Whether all readers round the value to bf16.
-  bool is_only_rounded(ValueId value) const {
+  /// Whether all readers round the value to the type.
+  bool is_only_rounded(ValueId value, DType half = DType::kBF16) const {
     auto readers = uses_.ops.find(value);
     if (readers == uses_.ops.end() || uses_.returned.contains(value)) return false;
     return std::ranges::all_of(readers->second, [&](const Op* reader) {
-      return reader->code == OpCode::kCast && program_.type(reader->results[0]).dtype == DType::kBF16;
+      return reader->code == OpCode::kCast && program_.type(reader->results[0]).dtype == half;
     });
   }
 
@@ -122,6 +122,17 @@ class Prepacker {
     op = std::move(holder.ops[0]);
   }
 
+  /// A product whose result is rounded to f16 rounds it itself: the gradient of an f16 weight. Its operands stay f32,
+  /// since f16 has too few exponents for gradients.
+  void round_outer(Op& op) {
+    if (program_.type(op.results[0]).dtype != DType::kF32 || !is_only_rounded(op.results[0], DType::kF16)) return;
+    const ValueId result = op.results[0];
+    Block holder;
+    rounded_results_[result] =
+        ir::Builder(program_, holder).emit(OpCode::kOuter, op.operands, {{"round_to_f16", true}});
+    op = std::move(holder.ops[0]);
+  }
+
   /// A sum over rows of casts of bf16 whose result is rounded to bf16 reads the bf16 ones and rounds once itself: the
   /// gradient of a bf16 bias. Otherwise the cast of all rows would be stored for it.
   void narrow_sum(Op& op) {
@@ -137,7 +148,7 @@ class Prepacker {
     op = std::move(holder.ops[0]);
   }
 
-  /// True iff the op casts a result that is bf16 already.
+  /// True iff the op casts a result that is bf16 or f16 already.
   bool drop_cast(const Op& op) {
     if (op.code != OpCode::kCast) return false;
     auto found = rounded_results_.find(op.operands[0]);
@@ -163,6 +174,7 @@ class Prepacker {
       passes::substitute(op, replaced_);
       for (Block& region : op.regions) rewrite(region);
       if (op.code == OpCode::kOuter) narrow_outer(op);
+      if (op.code == OpCode::kOuter) round_outer(op);
       if (op.code == OpCode::kReduceSum) narrow_sum(op);
       if (op.code == OpCode::kMatmul && !takes_bytes(op) && packable(op)) pack(op, levels_.size() > 1);
       note_cast(op);
@@ -189,6 +201,7 @@ class Prepacker {
     if (op.code != OpCode::kCast) return;
     const DType from = program_.type(op.operands[0]).dtype, to = program_.type(op.results[0]).dtype;
     if (from == DType::kBF16 && to == DType::kF32) narrow_.emplace(op.results[0], op.operands[0]);
+    if (from == DType::kF16 && to == DType::kF32) f16_.emplace(op.results[0], op.operands[0]);
     if (from == DType::kI8 && (to == DType::kF32 || to == DType::kI32)) bytes_.emplace(op.results[0], op.operands[0]);
   }
 
@@ -230,6 +243,13 @@ class Prepacker {
            program_.type(op.operands[0]).rank() >= 1;
   }
 
+  /// What the weights were cast from if that is bf16 or f16, else the weights.
+  ValueId source_of_panels(ValueId weights) {
+    auto f16 = f16_.find(weights);
+    const ValueId half = f16 == f16_.end() ? narrow(weights) : f16->second;
+    return half != ir::kNoValue && level_for_panels(half) ? half : weights;
+  }
+
   void pack(Op& op, bool in_loop) {
     const ir::Type& weights = program_.type(op.operands[1]);
     bool transposed = op.attr_or<bool>("transpose_b", false);
@@ -237,9 +257,9 @@ class Prepacker {
     int64_t lanes = target::lanes(weights.dtype);
     int64_t groups = column_groups(program_, op.results[0], columns, uses_);
     int64_t unroll = panel_unroll(groups, columns / groups, lanes, in_loop);
-    ValueId half = narrow(op.operands[1]);
-    bool pairs = half != ir::kNoValue && level_for_panels(half);
-    op.operands[1] = panels({pairs ? half : op.operands[1], groups, unroll * lanes, transposed});
+    const ValueId source = source_of_panels(op.operands[1]);
+    const bool pairs = program_.type(source).dtype == DType::kBF16;
+    op.operands[1] = panels({source, groups, unroll * lanes, transposed});
     op.code = OpCode::kMatmulPacked;
     op.attrs = {{"groups", groups}, {"n", columns}};
     if (!pairs) return;
@@ -256,6 +276,7 @@ class Prepacker {
     ir::Attrs attrs{{"groups", groups}, {"width", width}};
     if (transposed) attrs["transpose_b"] = true;
     if (program_.type(weights).dtype == DType::kBF16) attrs["interleave"] = int64_t{2};
+    if (program_.type(weights).dtype == DType::kF16) attrs["widen"] = true;
     found->second = ir::Builder(program_, holder).emit(OpCode::kPack, {weights}, std::move(attrs));
     level_for_panels(weights)->pending.push_back(std::move(holder.ops[0]));
     return found->second;
@@ -265,10 +286,11 @@ class Prepacker {
   Uses uses_;
   std::vector<Level> levels_;          // the body, and the regions around the op at hand
   std::map<ValueId, ValueId> narrow_;  // casts of bf16 to f32 so far: result, operand
+  std::map<ValueId, ValueId> f16_;     // casts of f16 to f32 so far
   std::map<ValueId, ValueId> bytes_;   // casts of i8 so far
   std::map<ValueId, std::pair<std::vector<ValueId>, int64_t>> joined_;  // concats of casts of bf16: what was cast, dim
   std::map<Key, ValueId> packed_;
-  std::map<ValueId, ValueId> rounded_results_;  // results in f32 that are bf16 now
+  std::map<ValueId, ValueId> rounded_results_;  // results in f32 that are bf16 or f16 now
   passes::Substitution replaced_;
 };
 

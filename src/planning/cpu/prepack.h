@@ -27,6 +27,11 @@ namespace weft::planning {
 ///     %p = pack %w {interleave = 2, ...} : bf16[3,8,32]
 ///     %y = matmul_packed %x, %p {interleave = 2, ...} : f32[T,B,48]
 ///
+/// Those that are casts of f16 become panels of f32 where they are packed (`widen`), so these casts are dead too:
+///
+///     %p = pack %w {widen = true, ...} : f32[3,16,16]
+///     %y = matmul_packed %xf, %p : f32[T,B,48]
+///
 /// A product by a cast of bf16 whose result is only rounded to bf16 takes its other factor rounded too, as PyTorch's
 /// product of bf16 does, and one that is an `outer` is bf16 then:
 ///
@@ -36,7 +41,11 @@ namespace weft::planning {
 ///     %gh = cast %g : bf16[T,B,48]
 ///     %dw = outer %gh, %x : bf16[48,16]
 ///
-/// A sum over the rows of such casts, rounded to bf16, reads the bf16 rows too:
+/// An `outer` of f32 whose result is only rounded to f16 rounds it itself, and its operands stay f32:
+///
+///     %dw = outer %g, %xf {round_to_f16 = true} : f16[48,16]
+///
+/// A sum over the rows of casts of bf16, rounded to bf16, reads the bf16 rows too:
 ///
 ///     %s = reduce_sum %xf {dims = [0, 1]} : f32[16]
 ///     %sh = cast %s : bf16[16]

@@ -35,7 +35,7 @@ struct MatrixPlace {
 /// few rows, or where products pack on the way (packs.h).
 struct PackCall {
   static constexpr const char* kName = "pack";
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  ///< of the weights; panels of f16 ones are f32
   int64_t source = 0, destination = 0;
   int64_t skip = 0;  ///< elements of the source before the first
   int64_t k = 0, n = 0, groups = 1, unroll = 1, ld = 0, panels = 0;
@@ -68,7 +68,7 @@ struct PackCall {
 /// result [M, N] = the sum over rows of left[row][m] * right[row][n]. Columns may be joined from several places.
 struct OuterCall {
   static constexpr const char* kName = "outer";
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  ///< of the result; factors of an f16 one are f32
   std::vector<MatrixPlace> left, right;
   int64_t result = 0;
 

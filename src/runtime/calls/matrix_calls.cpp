@@ -15,7 +15,12 @@ void* first_of(const MatrixPlace& matrix, int64_t element_size, const CallContex
   return context.at(matrix.buffer, matrix.skip * element_size);
 }
 
-/// One member's share of the product of two matrices, into c. `Kernels`: DTypeKernels or PairKernels.
+PackKernel pack_kernel(const PackCall& call) {
+  if (call.pairs) return pair_kernels(active_isa()).pack;
+  return call.dtype == DType::kF16 ? f16_kernels(active_isa()).pack : kernels_of(call.dtype).pack;
+}
+
+/// One member's share of the product of two matrices, into c. `Kernels`: DTypeKernels, PairKernels or F16Kernels.
 template <typename Kernels>
 void run_outer(const OuterArgs& args, const Kernels& kernels, const CallContext& context) {
   const bool by_m = args.m / kernels.outer_block_m >= args.n / kernels.outer_block_n;
@@ -60,14 +65,13 @@ bool run(const PackCall& call, const CallContext& context, std::string&) {
                       .unroll = call.unroll,
                       .ld = call.ld,
                       .transposed = call.transposed};
-  const PackKernel kernel = call.pairs ? pair_kernels(active_isa()).pack : kernels_of(call.dtype).pack;
   const Share share = context.share(call.panels);
-  if (share.first < share.last) kernel(args, share.first, share.last);
+  if (share.first < share.last) pack_kernel(call)(args, share.first, share.last);
   return true;
 }
 
 bool run(const OuterCall& call, const CallContext& context, std::string&) {
-  const int64_t size = size_of(call.dtype);
+  const int64_t result_size = size_of(call.dtype), size = call.dtype == DType::kF16 ? 4 : result_size;
   int64_t stride = 0;
   for (const MatrixPlace& right : call.right) stride += right.columns;
   char* row = context.at(call.result);
@@ -85,11 +89,13 @@ bool run(const OuterCall& call, const CallContext& context, std::string&) {
                            stride};
       if (call.dtype == DType::kBF16)
         run_outer(args, pair_kernels(active_isa()), context);
+      else if (call.dtype == DType::kF16)
+        run_outer(args, f16_kernels(active_isa()), context);
       else
         run_outer(args, kernels_of(call.dtype), context);
-      c += b.columns * size;
+      c += b.columns * result_size;
     }
-    row += a.columns * stride * size;
+    row += a.columns * stride * result_size;
   }
   return true;
 }

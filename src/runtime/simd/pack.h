@@ -2,6 +2,7 @@
 
 #include "runtime/kernels.h"
 #include "runtime/pack_entry.h"
+#include "runtime/simd/f16.h"
 #include "runtime/simd/vector.h"
 
 namespace weft::runtime {
@@ -44,9 +45,10 @@ template <typename T>
 constexpr int64_t kBytesAhead = int64_t{4} * kVectorBytes;
 
 /// destination[i * destination_step + j] = source[j * ld + i] for i < k and j < lanes; columns from `count` on are
-/// zeros.
-template <typename T>
-void transpose_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
+/// zeros. The source's elements are of T, or become it.
+template <typename T, typename Source>
+void transpose_strip(const Source* source, int64_t ld, int64_t count, int64_t k, T* destination,
+                     int64_t destination_step) {
   constexpr int kLanes = Simd<T>::kLanes;
   int64_t i = 0;
   if (count == kLanes) {
@@ -63,13 +65,14 @@ void transpose_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* d
     }
   }
   for (; i < k; ++i)
-    for (int64_t j = 0; j < kLanes; ++j) destination[i * destination_step + j] = j < count ? source[j * ld + i] : T(0);
+    for (int64_t j = 0; j < kLanes; ++j)
+      destination[i * destination_step + j] = j < count ? value_of(source[j * ld + i]) : T(0);
 }
 
 /// destination[i * destination_step + j] = source[i * ld + j] for i < k and j < lanes; columns from `count` on are
-/// zeros.
-template <typename T>
-void copy_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
+/// zeros. The source's elements are of T, or become it.
+template <typename T, typename Source>
+void copy_strip(const Source* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
   if (count == Simd<T>::kLanes) {
     for (int64_t i = 0; i < k; ++i) store(destination + i * destination_step, load(source + i * ld));
   } else {
@@ -82,12 +85,12 @@ void copy_strip(const T* source, int64_t ld, int64_t count, int64_t k, T* destin
 constexpr int64_t kPackedAlong = kVectorBytes == target::kUnit ? 1024 : 64;
 
 /// The steps k0..k0+steps-1 of one panel.
-template <typename T>
+template <typename T, typename Source>
 void pack_steps(const PackArgs& args, int64_t panel, int64_t k0, int64_t steps) {
   constexpr int64_t kLanes = Simd<T>::kLanes;
   const int64_t group_width = args.unroll * Simd<T>::kUnitLanes;
   const int64_t width = args.groups * group_width;
-  const T* source = static_cast<const T*>(args.source);
+  const auto* source = static_cast<const Source*>(args.source);
   T* rows = static_cast<T*>(args.destination) + (panel * args.k + k0) * width;
   for (int64_t column = 0; column < width; column += kLanes) {
     const int64_t unit = panel * group_width + column % group_width;  // within its group
@@ -102,17 +105,18 @@ void pack_steps(const PackArgs& args, int64_t panel, int64_t k0, int64_t steps) 
   }
 }
 
-/// Follows the source's rows, so that it is read in long runs: along k with `transposed`, else along n, across panels.
-template <typename T>
+/// Panels of T, of weights of T or of Source. Follows the source's rows, so that it is read in long runs: along k with
+/// `transposed`, else along n, across panels.
+template <typename T, typename Source = T>
 void pack(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
   constexpr int64_t kAlong = kPackedAlong, kAcross = 16;
   if (args.transposed) {
     for (int64_t panel = first_panel; panel < last_panel; ++panel)
-      for (int64_t k = 0; k < args.k; k += kAlong) pack_steps<T>(args, panel, k, smaller(kAlong, args.k - k));
+      for (int64_t k = 0; k < args.k; k += kAlong) pack_steps<T, Source>(args, panel, k, smaller(kAlong, args.k - k));
   } else {
     for (int64_t k = 0; k < args.k; k += kAcross)
       for (int64_t panel = first_panel; panel < last_panel; ++panel)
-        pack_steps<T>(args, panel, k, smaller(kAcross, args.k - k));
+        pack_steps<T, Source>(args, panel, k, smaller(kAcross, args.k - k));
   }
 }
 
@@ -126,10 +130,10 @@ const void* panels_on_the_way(const void* entry, const void* weights, int64_t fi
   return args.destination;
 }
 
-template <typename T>
+template <typename T, typename Source = T>
 const void* on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
                        const ProductLayout* layout) {
-  return panels_on_the_way<pack<T>>(entry, weights, first, count, *layout, layout->k * target::kUnit);
+  return panels_on_the_way<pack<T, Source>>(entry, weights, first, count, *layout, layout->k * target::kUnit);
 }
 
 }  // namespace

@@ -32,24 +32,24 @@ using WideBits __attribute__((vector_size(kVectorBytes))) = uint32_t;
 #endif
 }
 
-/// Weights of the sums' type. A kind says how operands are read: `kSteps` steps of a dot product at once, or a vector
-/// of columns of one step. The `_first` ones read less than a vector, 0 in the rest.
-template <typename T>
+/// Weights of the sums' type, or of Source, which become it. A kind says how operands are read: `kSteps` steps of a dot
+/// product at once, or a vector of columns of one step. The `_first` ones read less than a vector, 0 in the rest.
+template <typename T, typename Source = T>
 struct PlainWeights {
   using Left = T;
-  using Right = T;
+  using Right = Source;
   using Sum = T;
   static constexpr int kSteps = Simd<T>::kLanes;
   static constexpr bool kIsHalf = false;
 
   [[gnu::always_inline]] static Vector<T> left(const T* p) { return load(p); }
   [[gnu::always_inline]] static Vector<T> left_first(const T* p, int64_t count) { return load_first(p, count); }
-  [[gnu::always_inline]] static Vector<T> right(const T* p) { return load(p); }
-  [[gnu::always_inline]] static Vector<T> right_first(const T* p, int64_t count) { return load_first(p, count); }
+  [[gnu::always_inline]] static Vector<T> right(const Source* p) { return load(p); }
+  [[gnu::always_inline]] static Vector<T> right_first(const Source* p, int64_t count) { return load_first(p, count); }
   [[gnu::always_inline]] static void add(Vector<T>& sum, Vector<T> x, Vector<T> y) { sum += x * y; }
   [[gnu::always_inline]] static T scalar(const T* p) { return *p; }
-  [[gnu::always_inline]] static Vector<T> columns(const T* p) { return load(p); }
-  [[gnu::always_inline]] static Vector<T> columns_first(const T* p, int64_t count) { return load_first(p, count); }
+  [[gnu::always_inline]] static Vector<T> columns(const Source* p) { return load(p); }
+  [[gnu::always_inline]] static Vector<T> columns_first(const Source* p, int64_t count) { return load_first(p, count); }
 };
 
 /// The widened bf16 at even and at odd places of two vectors' worth: a shift and a mask instead of two loads that
