@@ -33,6 +33,14 @@ class Case:
         return [self.x, *states, *self.module.parameters()]
 
 
+def primitive_is_missing(kind: str, low: torch.dtype) -> bool:
+    """Whether eager PyTorch can't run a padded LSTM under autocast to `low`: it asks oneDNN for one primitive of that
+    type, which not every processor has (none with AVX2 alone), and raises a RuntimeError."""
+    ops = torch.ops.mkldnn
+    has = ops._is_mkldnn_bf16_supported if low == torch.bfloat16 else ops._is_mkldnn_fp16_supported
+    return kind == "LSTM" and not has()
+
+
 def make(kind: str, *, input_size=5, hidden=7, layers=1, bias=True, batch_first=False, steps=4, batch=3,
          dtype=torch.float32, with_state=True, contiguous=True, bidirectional=False, dropout=0.0,
          proj_size=0) -> Case:  # fmt: skip
