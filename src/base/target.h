@@ -55,11 +55,13 @@ inline constexpr double kRowsWhileReading = 2;
 /// one long run. `bytes`: of k weights. `on_the_way`: products can pack panel by panel, which then come from the cache
 /// (runtime/packs.h). (AVX-512, Zen 5: one row at a time, f32 with k 256, 512, 1024, packing pays from 14, 22 and 50
 /// rows on, bf16 from 8, 15 and 32; on the way, of all rows at once, both types from 13 to 22; other weights from 4
-/// to 10.)
-constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the_way) {
+/// to 10.) `wide`: vectors of 64 bytes, with which products on panels gain most, so that fewer rows pay for packing.
+/// (AVX2, Zen 3, f32 on the way: with k 256 it pays from 28 rows on, with 512 from 50; with 1024 and 48 rows products
+/// without take 0.85 of the time, with 24 rows 0.7.)
+constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the_way, bool wide) {
   if (!transposed) return 4;
   const int64_t rows = 3 + bytes / 64;
-  return on_the_way && rows > 18 ? 18 : rows;
+  return on_the_way && wide && rows > 18 ? 18 : rows;
 }
 
 /// Weights are packed on the way if products go over them no more often than this: packing them a panel at a time takes

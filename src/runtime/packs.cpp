@@ -3,6 +3,7 @@
 #include "base/settings.h"
 #include "base/target.h"
 #include "runtime/cores.h"
+#include "runtime/kernels.h"
 
 namespace weft::runtime {
 namespace {
@@ -27,9 +28,11 @@ bool suits_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
 bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "way") return false;
+  if (wanted == "never") return true;
   const int64_t bytes = pack.k * weight_bytes(pack);
-  return wanted == "never" || estimate(pack.rows, symbols) <=
-                                  target::rows_worth_packing(bytes, pack.transposed, suits_the_way(pack, symbols));
+  const bool wide = vector_isa(active_isa()) == Isa::kAvx512;
+  return estimate(pack.rows, symbols) <=
+         target::rows_worth_packing(bytes, pack.transposed, suits_the_way(pack, symbols), wide);
 }
 
 bool is_on_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
