@@ -35,9 +35,19 @@ def quantized(module: nn.Module, qconfig: Any = None) -> Any:
     return quantization.quantize_dynamic(nn.Sequential(module), {kind: qconfig} if qconfig else {kind})[0]
 
 
+#: Of the numbers of a result, so many have no other error than float32's.
+MOST = 0.98
+
+
 def check(module: nn.Module, *args: Any, tolerance: float = 1e-6) -> None:
     """Runs on the engine, with PyTorch's results up to rounding of float32. That may now and then round a number to the
     next one of 8 bits, in itself and in what comes after."""
+    assert part_alike(module, *args, tolerance=tolerance) > MOST
+
+
+def part_alike(module: nn.Module, *args: Any, tolerance: float = 1e-6) -> float:
+    """How much of a result has no other error than float32's, of the tensor where it is least. What else there is is
+    of 8-bit rounding at most."""
     calls = weft.stats()["calls"]
     with torch.no_grad():
         with weft.disabled():
@@ -45,11 +55,13 @@ def check(module: nn.Module, *args: Any, tolerance: float = 1e-6) -> None:
         assert weft.stats()["calls"] == calls
         mine = module(*args)
     assert weft.stats()["calls"] == calls + 1
+    parts = []
     for x, y in zip(flat(mine), flat(theirs), strict=True):
         assert x.shape == y.shape and x.dtype == y.dtype
         error = (x - y).abs()
-        assert (error < tolerance).double().mean() > 0.98
         assert error.max() < 0.02
+        parts.append((error < tolerance).double().mean().item())
+    return min(parts)
 
 
 def flat(value: Any) -> list[torch.Tensor]:
@@ -61,15 +73,21 @@ def flat(value: Any) -> list[torch.Tensor]:
     "options", [{}, {"num_layers": 2, "bidirectional": True}, {"batch_first": True, "bidirectional": True}]
 )
 def test_layers(engine: str, kind: type[nn.RNNBase], options: dict[str, Any]) -> None:
-    torch.manual_seed(0)
-    module = quantized(kind(13, 19, **options))
+    parts = []
     weft.reset_stats()
-    for steps, batch in [(1, 1), (7, 3), (2, 5)]:
-        x = torch.randn(batch, steps, 13) if module.batch_first else torch.randn(steps, batch, 13)
-        check(module, x)
-    states = [0.5 * torch.randn(len(module._all_weight_values), batch, 19) for _ in range(2)]
-    check(module, x, states[0] if kind is nn.GRU else tuple(states))
+    for seed in range(4):
+        torch.manual_seed(seed)
+        module = quantized(kind(13, 19, **options))
+        for steps, batch in [(1, 1), (7, 3), (2, 5)]:
+            x = torch.randn(batch, steps, 13) if module.batch_first else torch.randn(steps, batch, 13)
+            parts.append(part_alike(module, x))
+        states = [0.5 * torch.randn(len(module._all_weight_values), batch, 19) for _ in range(2)]
+        parts.append(part_alike(module, x, states[0] if kind is nn.GRU else tuple(states)))
     assert not weft.stats()["fallbacks"]
+    # A number of the first layer that is rounded to the next one of 8 bits changes all of the second. (Of such an LSTM
+    # that is so for 4 of 300 random inputs.)
+    chances = 2 if options.get("num_layers", 1) > 1 else 0
+    assert sum(part <= MOST for part in parts) <= chances
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-6, 1e-3, 30.0])
