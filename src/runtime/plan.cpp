@@ -66,6 +66,10 @@ std::vector<Life> lives(const Plan& plan, bool side_by_side) {
 
 int64_t padded(int64_t bytes) { return (bytes + target::kCacheLine - 1) / target::kCacheLine * target::kCacheLine; }
 
+int64_t bytes_of(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values) {
+  return buffer.elements.evaluate(symbol_values) * buffer.element_size;
+}
+
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values) {
   int64_t bytes = 0;
   check(!__builtin_mul_overflow(buffer.elements.evaluate(symbol_values), buffer.element_size, &bytes) &&

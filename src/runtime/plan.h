@@ -242,6 +242,9 @@ std::vector<Life> lives(const Plan& plan, bool side_by_side);
 /// Bytes as memory is given: in whole cache lines.
 int64_t padded(int64_t bytes);
 
+/// Bytes of one instance of a buffer, without padding.
+int64_t bytes_of(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
+
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
 

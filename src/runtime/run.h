@@ -9,28 +9,11 @@
 #include <vector>
 
 #include "runtime/plan.h"
+#include "runtime/stage_sizes.h"
 #include "runtime/team.h"
 #include "runtime/window.h"
 
 namespace weft::runtime {
-
-/// The sizes of a stage, and how threads share it, for given values of the symbols.
-struct StageSizes {
-  int64_t rows = 0, length = 0, packed = 0;
-  bool one_member = false;    ///< one member runs the stages within this stage, which are too small to share
-  int64_t sharers = 1;        ///< how many members share a scan's columns if they may wait for each other; 1: none
-  int64_t work = 0;           ///< as StagePlan::work
-  int64_t window = 0;         ///< of a scan: window_steps
-  bool is_windowed = false;   ///< the stage runs within a scan, which has windows
-  bool side_by_side = false;  ///< scans from this one on run at the same time (StagePlan::side_by_side), ...
-  int64_t member = 0;         ///< ... each of them by this member
-  bool packs = false;         ///< it packs weights of its products on the way (packs.h)
-  /// For a loop: the bytes of one step of each slice, then of one instance of each carry's `work`.
-  std::vector<int64_t> bytes;
-};
-
-/// The sizes of all stages, by StagePlan::index, for a team of so many threads.
-std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads);
 
 /// One call of a program: the state that its members share.
 class Run {

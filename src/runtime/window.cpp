@@ -5,7 +5,7 @@
 #include "base/settings.h"
 #include "base/target.h"
 #include "runtime/cores.h"
-#include "runtime/run.h"
+#include "runtime/stage_sizes.h"
 
 namespace weft::runtime {
 
