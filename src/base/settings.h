@@ -22,7 +22,7 @@ struct Settings {
   bool share_all = false;                  ///< WEFT_SHARE_ALL=1: threads share work that is too little to be worth it.
   std::string pack;                        ///< WEFT_PACK=always|never|way (runtime/packs.h); else what pays.
   int64_t window = -1;                     ///< WEFT_WINDOW=3: steps of a window, 0: none; else where it pays.
-  int64_t side_by_side = -1;               ///< WEFT_SIDE_BY_SIDE=1: independent scans at the same time, 0: none; else
+  int64_t side_by_side = -1;               ///< WEFT_SIDE_BY_SIDE=1: scans at the same time that can be, 0: none; else
                                            ///< where it pays.
   bool guard = false;                      ///< WEFT_GUARD=1: every buffer between pages that fault, and checked.
   bool delays = false;                     ///< WEFT_DELAYS=1: for tests, threads wait at random between stages.

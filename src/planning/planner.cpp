@@ -48,7 +48,7 @@ class Planner {
     check_donations(outputs);
     calls_out_ = std::ranges::any_of(body.ops, calls_out);
     schedule_.plan.stages = describe(schedule_.body, "stage");
-    for (const IndependentScans& group : independent_scans(schedule_, schedule_.body)) describe_side_by_side(group);
+    for (const ScanGroup& group : scan_groups(schedule_, schedule_.body, windowed_)) describe_side_by_side(group);
     schedule_.plan.stage_count = stages_;
     WorkCounter work(schedule_);
     for (const Op& op : body.ops) work.count(op);
@@ -291,7 +291,7 @@ class Planner {
       plan.call = schedule_.rules.target().kernel(schedule_, *stage.ops[0]);
       plan.outside = calls_out(*stage.ops[0]);
     }
-    if (calls_out_) {
+    if (calls_out_ || windowed_.contains(&stage)) {
       WorkCounter work(schedule_);
       for (const Op* op : stage.ops) work.count(*op);
       plan.work = work.take();
@@ -385,14 +385,15 @@ class Planner {
       plan.carry_copies.push_back({buffer_of(view.inits[i]), buffer_of(view.carry_results[i])});
   }
 
-  void describe_side_by_side(const IndependentScans& group) {
+  void describe_side_by_side(const ScanGroup& group) {
     const int64_t first = group.scans[0];
     auto from_first = [&](std::vector<int64_t> places) {
       for (int64_t& place : places) place -= first;
       return places;
     };
-    schedule_.plan.stages[static_cast<size_t>(first)].side_by_side = {from_first(group.before), from_first(group.scans),
-                                                                      from_first(group.after)};
+    runtime::StagePlan::SideBySide& plan = schedule_.plan.stages[static_cast<size_t>(first)].side_by_side;
+    plan = {from_first(group.before), from_first(group.scans), from_first(group.after), {}};
+    for (auto [scan, leader] : group.follows) plan.follows.push_back({scan, leader});
   }
 
   void describe_windows(const Op& scan, runtime::StagePlan& plan) {

@@ -11,6 +11,7 @@ namespace weft::planning {
 namespace {
 
 using ir::Op;
+using ir::OpCode;
 using ir::ValueId;
 
 /// A scan looks for others among so many stages behind it: results wait longer in memory the farther these are.
@@ -28,15 +29,16 @@ bool meet(const std::set<int64_t>& few, const std::set<int64_t>& many) {
 
 class ScanGrouping {
  public:
-  ScanGrouping(const Schedule& schedule, const BlockSchedule& body) : schedule_(schedule), body_(body) {
+  ScanGrouping(const Schedule& schedule, const BlockSchedule& body, const std::map<const Stage*, size_t>& windowed)
+      : schedule_(schedule), body_(body), windowed_(windowed) {
     for (const ir::Donation& donation : schedule.program->donations)
       donated_.insert(schedule.buffer.at(schedule.program->body.args[donation.input]));
   }
 
-  std::vector<IndependentScans> run() {
-    std::vector<IndependentScans> groups;
+  std::vector<ScanGroup> run() {
+    std::vector<ScanGroup> groups;
     for (int64_t i = 0; i < count();) {
-      IndependentScans group = from(i);
+      ScanGroup group = from(i);
       if (group.scans.size() < 2) {
         ++i;
         continue;
@@ -52,25 +54,115 @@ class ScanGrouping {
   const Stage& stage(int64_t place) const { return body_.stages[static_cast<size_t>(place)]; }
   bool is_scan(int64_t place) const { return stage(place).lowering == Lowering::kScan; }
 
-  /// The scan at this place, with those behind it that depend neither on it nor on each other.
-  IndependentScans from(int64_t first) const {
-    IndependentScans group;
+  /// The scan at this place, with those behind it that depend neither on it nor on each other, or follow.
+  ScanGroup from(int64_t first) {
+    ScanGroup group;
     if (!is_scan(first)) return group;
     group.scans = {first};
+    waiting_.clear();
     Accesses touched = accesses(first);  // by scans of the group, and by what depends on them
     const int64_t end = std::min(count(), first + kMostAhead);
     for (int64_t i = first + 1;
          i < end && std::ranges::none_of(stage(i).ops, [](auto* op) { return calls_out(*op); }); ++i) {
-      const Accesses own = accesses(i);
-      const bool depends = depends_on(own, touched);
-      (depends ? group.after : is_scan(i) ? group.scans : group.before).push_back(i);
-      if (depends || is_scan(i)) add(own, touched);
+      if (is_scan(i)) {
+        take_scan(i, group, touched);
+      } else if (const Accesses own = accesses(i); !depends_on(own, touched)) {
+        group.before.push_back(i);
+      } else if (may_wait_for_its_scan(i, group, touched)) {
+        waiting_[static_cast<int64_t>(windowed_.at(&stage(i)))].push_back(i);
+      } else {
+        group.after.push_back(i);
+        add(own, touched);
+      }
     }
     const int64_t last = group.scans.back();
+    for (const auto& [scan, stages] : waiting_)  // for scans that came too late
+      group.after.insert(group.after.end(), stages.begin(), stages.end());
+    std::ranges::sort(group.after);
     for (std::vector<int64_t>* places : {&group.before, &group.after})
       std::erase_if(*places, [&](int64_t place) { return place > last; });
     return group;
   }
+
+  /// Gives the scan at this place, and the stages that wait for it, to the group or to what comes after it.
+  void take_scan(int64_t place, ScanGroup& group, Accesses& touched) {
+    std::vector<int64_t> stages;
+    if (auto found = waiting_.extract(place)) stages = std::move(found.mapped());
+    std::set<int64_t> leaders;
+    bool follows = follows_as_scan(place, group, touched, leaders);
+    for (int64_t i : stages) follows = follows && follows_as_window(i, group, touched, leaders);
+    std::vector<int64_t>& inner = follows ? group.within : group.after;
+    inner.insert(inner.end(), stages.begin(), stages.end());
+    (follows ? group.scans : group.after).push_back(place);
+    for (int64_t leader : leaders)
+      if (follows) group.follows.emplace_back(std::ssize(group.scans) - 1, leader);
+    for (int64_t i : stages) add(accesses(i), touched);
+    add(accesses(place), touched);
+  }
+
+  /// Whether the stage could run in the windows of a scan behind it, if that becomes one of the group.
+  bool may_wait_for_its_scan(int64_t place, const ScanGroup& group, const Accesses& touched) const {
+    std::set<int64_t> leaders;
+    return windowed_.contains(&stage(place)) && follows_as_window(place, group, touched, leaders);
+  }
+
+  // ---- what follows step by step
+
+  /// Whether the scan depends on the group at most by xs that scans of it stack, which `leaders` get.
+  bool follows_as_scan(int64_t place, const ScanGroup& group, const Accesses& touched,
+                       std::set<int64_t>& leaders) const {
+    const Op& op = *stage(place).ops[0];
+    const ir::ScanView view(op);
+    std::map<ValueId, int64_t> by_steps;  // how often the scan reads the value so
+    for (ValueId x : view.xs)
+      if (const int64_t leader = leader_of(x, view, group); leader >= 0) {
+        leaders.insert(leader);
+        ++by_steps[x];
+      }
+    return !depends_on(accesses(place, [&](ValueId value) { return by_steps[value]-- > 0; }), touched);
+  }
+
+  /// Whether the stage depends on the group at most by reading what its scans stack, each row the slice of its step.
+  bool follows_as_window(int64_t place, const ScanGroup& group, const Accesses& touched,
+                         std::set<int64_t>& leaders) const {
+    const ir::ScanView view(*stage(static_cast<int64_t>(windowed_.at(&stage(place)))).ops[0]);
+    auto by_steps = [&](ValueId value) {
+      const int64_t leader = leader_of(value, view, group);
+      if (leader >= 0) leaders.insert(leader);
+      return leader >= 0;
+    };
+    return !depends_on(accesses(place, by_steps), touched);
+  }
+
+  /// The scan of the group, by index, in whose stack the value is, with the stack's steps as its first dim: a scan as
+  /// long as the follower, which goes the same way. -1: none.
+  int64_t leader_of(ValueId value, const ir::ScanView& follower, const ScanGroup& group) const {
+    if (follower.ragged) return -1;
+    const ir::Program& program = *schedule_.program;
+    auto has_steps = [&](ValueId each) {
+      const ir::Shape& shape = program.type(each).shape;
+      return !shape.empty() && shape[0] == follower.length;
+    };
+    for (;;) {
+      auto made = schedule_.definition.find(value);
+      if (made == schedule_.definition.end() || !has_steps(value)) return -1;
+      if (made->second->code == OpCode::kReshape) {
+        value = made->second->operands[0];
+        continue;
+      }
+      for (size_t i = 0; i < group.scans.size(); ++i) {
+        const Op& op = *stage(group.scans[i]).ops[0];
+        if (&op != made->second) continue;
+        const ir::ScanView leader(op);
+        const bool is_stack = std::ranges::find(leader.stacks, value) != leader.stacks.end();
+        const bool alike = !leader.ragged && leader.length == follower.length && leader.reverse == follower.reverse;
+        return is_stack && alike ? static_cast<int64_t>(i) : -1;
+      }
+      return -1;
+    }
+  }
+
+  // ---- memory
 
   bool depends_on(const Accesses& later, const Accesses& earlier) const {
     return meet(later.reads, earlier.writes) || meet(later.writes, earlier.writes) ||
@@ -84,9 +176,16 @@ class ScanGrouping {
   }
 
   Accesses accesses(int64_t place) const {
+    return accesses(place, [](ValueId) { return false; });
+  }
+
+  /// Without the reads for which is_left_out(value) holds.
+  template <typename IsLeftOut>
+  Accesses accesses(int64_t place, IsLeftOut is_left_out) const {
     Accesses all;
     for (const Op* op : stage(place).ops) {
       passes::for_each_use(*op, [&](ValueId value) {
+        if (is_left_out(value)) return;
         add_memory(value, all.reads);
         if (const Op* pack = pack_that_may_be_left_out(schedule_, value)) add_memory(pack->operands[0], all.reads);
       });
@@ -110,13 +209,16 @@ class ScanGrouping {
 
   const Schedule& schedule_;
   const BlockSchedule& body_;
+  const std::map<const Stage*, size_t>& windowed_;
   std::set<int64_t> donated_;
+  std::map<int64_t, std::vector<int64_t>> waiting_;  ///< stages that could run in the windows of the scan at a place
 };
 
 }  // namespace
 
-std::vector<IndependentScans> independent_scans(const Schedule& schedule, const BlockSchedule& body) {
-  return ScanGrouping(schedule, body).run();
+std::vector<ScanGroup> scan_groups(const Schedule& schedule, const BlockSchedule& body,
+                                   const std::map<const Stage*, size_t>& windowed) {
+  return ScanGrouping(schedule, body, windowed).run();
 }
 
 }  // namespace weft::planning

@@ -1,25 +1,33 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "planning/schedule.h"
 
 namespace weft::planning {
 
-/// Scans of the body that don't depend on each other: the two directions of a bidirectional layer, say. Each is one
-/// function, so different members may run them at the same time. The fields are places in `body.stages`; together they
-/// are all places from the first scan to the last, which may run in this order instead: what some scan of the group may
-/// need, the scans, what may need their results.
-struct IndependentScans {
+/// Scans of the body that may run at the same time, each as a whole by one member: each is one function, and they don't
+/// depend on each other, as the two directions of a bidirectional layer; or one follows another, as the second layer
+/// does the first: a step of it needs only what the other stored in the same step, so it may run some steps behind. The
+/// fields are places in `body.stages`. All places from the first scan to the last are in one of them; the stages may
+/// run in this order instead: what some scan of the group may need, the scans, what may need their results.
+struct ScanGroup {
   std::vector<int64_t> before;
   std::vector<int64_t> scans;  ///< at least two, in order
   std::vector<int64_t> after;
+  /// Stages that read, of what the group's scans make, only the slice of the step at hand, and whose results only one
+  /// scan of the group reads. They have to run in the windows of that scan (windows.h).
+  std::vector<int64_t> within;
+  /// Which scan follows which, by index in `scans`: the scan, and one before it.
+  std::vector<std::pair<int64_t, int64_t>> follows;
 };
 
-/// Groups of such scans, which don't overlap. A stage depends on an earlier one if either writes memory that the other
-/// reads or writes, results in the memory of donated inputs included; and if the earlier may fail and it writes to a
-/// donated input (donations.h). A call of PyTorch keeps its place: no group has one between its scans. Needs the
-/// buffers of all values.
-std::vector<IndependentScans> independent_scans(const Schedule& schedule, const BlockSchedule& body);
+/// Such groups, which don't overlap. A stage depends on an earlier one if either writes memory that the other reads or
+/// writes, results in the memory of donated inputs included; and if the earlier may fail and it writes to a donated
+/// input (donations.h). A call of PyTorch keeps its place: no group has one between its scans. `windowed`:
+/// windowed_stages. Needs the buffers of all values.
+std::vector<ScanGroup> scan_groups(const Schedule& schedule, const BlockSchedule& body,
+                                   const std::map<const Stage*, size_t>& windowed);
 
 }  // namespace weft::planning

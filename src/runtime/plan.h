@@ -160,21 +160,33 @@ struct StagePlan {
     static constexpr auto fields() { return std::tuple{Field{"from", &CarryCopy::from}, Field{"to", &CarryCopy::to}}; }
   };
   std::vector<CarryCopy> carry_copies;
-  /// Of the first of several scans that don't depend on each other: they may run at the same time, each by one member,
-  /// if the stages from this scan to the last of them run in another order, which has all of them: `before`, `scans`,
-  /// `after`. Each is a place among the stages around this one, counted from here.
+  /// One of several scans side by side, by index, reads at each step only what another one before it has stored in that
+  /// step. It may run some steps behind.
+  struct Follows {
+    int64_t scan = 0, leader = 0;
+
+    bool operator==(const Follows&) const = default;
+    static constexpr auto fields() {
+      return std::tuple{Field{"scan", &Follows::scan}, Field{"leader", &Follows::leader}};
+    }
+  };
+  /// Of the first of several scans that don't depend on each other, or follow: they may run at the same time, each by
+  /// one member, if the stages from this scan to the last of them run in another order: `before`, `scans`, `after`.
+  /// Each is a place among the stages around this one, counted from here. What is in none of them runs in windows of
+  /// scans that follow.
   struct SideBySide {
     std::vector<int64_t> before, scans, after;
+    std::vector<Follows> follows;
 
     bool operator==(const SideBySide&) const = default;
     static constexpr auto fields() {
       return std::tuple{Field{"before", &SideBySide::before}, Field{"scans", &SideBySide::scans},
-                        Field{"after", &SideBySide::after}};
+                        Field{"after", &SideBySide::after}, Field{"follows", &SideBySide::follows}};
     }
   };
   SideBySide side_by_side;
   ControlPlan control;
-  std::vector<DimExpr> work;  ///< as Plan::work; of the stages between calls `outside`
+  std::vector<DimExpr> work;  ///< as Plan::work; of stages between calls `outside`, and in windows
 
   bool operator==(const StagePlan&) const = default;
   static constexpr auto fields() {

@@ -11,6 +11,7 @@
 #include "runtime/kernels.h"
 #include "runtime/packs.h"
 #include "runtime/share.h"
+#include "runtime/spin.h"
 #include "runtime/window.h"
 
 namespace weft::runtime {
@@ -38,6 +39,8 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
 }  // namespace
 
 void Run::run(Team& team, std::span<void*> buffers) {
+  if (std::ranges::any_of(sizes_, [](const StageSizes& sizes) { return sizes.chunk > 0; }))
+    progress_ = std::vector<Progress>(sizes_.size());
   if (team.size() > 1 && std::ranges::any_of(plan_.stages, &StagePlan::outside)) {
     Member caller{buffers.data(), 0, 1, nullptr, 0, &team};
     run_between_regions(plan_.stages, caller);
@@ -122,13 +125,40 @@ bool Run::run_side_by_side(Stages stages, Member& member) {
   };
   const StagePlan::SideBySide& group = stages.front().side_by_side;
   if (!run_all(group.before)) return false;
-  for (int64_t place : group.scans) {
-    const StagePlan& scan = stages[static_cast<size_t>(place)];
+  const Member alone{member.buffers, 0, 1, nullptr, member.position};
+  for (int64_t i = 0; i < std::ssize(group.scans); ++i) {
+    const StagePlan& scan = stages[static_cast<size_t>(group.scans[static_cast<size_t>(i)])];
     if (sizes_of(scan).member % member.threads != member.thread) continue;
     if (settings().delays) delay();
-    run_scan(scan, {member.buffers, 0, 1, nullptr, member.position});
+    if (sizes_of(scan).chunk > 0)
+      run_in_chunks(stages, i, alone);
+    else
+      run_scan(scan, alone);
   }
   return finish_stage(member) && run_all(group.after);
+}
+
+// Members run the scans of a group in its order, and a scan follows only scans before it. So the first scan that is not
+// done waits for none, and all members get on.
+void Run::run_in_chunks(Stages stages, int64_t scan, const Member& member) {
+  const StagePlan::SideBySide& group = stages.front().side_by_side;
+  auto stage_of = [&](int64_t i) -> const StagePlan& {
+    return stages[static_cast<size_t>(group.scans[static_cast<size_t>(i)])];
+  };
+  auto progress_of = [&](const StagePlan& each) -> std::atomic<int64_t>& {
+    return progress_[static_cast<size_t>(each.index)].steps;
+  };
+  const StagePlan& own = stage_of(scan);
+  const StageSizes& sizes = sizes_of(own);
+  for (int64_t step = 0; step < sizes.length; step += sizes.chunk) {
+    const int64_t end = std::min(step + sizes.chunk, sizes.length);
+    for (const StagePlan::Follows& follows : group.follows)
+      if (follows.scan == scan)
+        spin_until([&] { return progress_of(stage_of(follows.leader)).load(std::memory_order_acquire) >= end; });
+    if (settings().delays) delay();
+    run_window(own, 0, own.splits_rows ? sizes.rows : 0, step, end, member);
+    progress_of(own).store(end, std::memory_order_release);
+  }
 }
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {
@@ -273,32 +303,37 @@ void Run::run_scan(const StagePlan& stage, const Member& member) {
 
 void Run::run_windows(const StagePlan& scan, int64_t first, int64_t last, const Member& member) {
   const StageSizes& sizes = sizes_of(scan);
+  for (int64_t step = 0; step < sizes.length; step += sizes.window)
+    run_window(scan, first, last, step, std::min(step + sizes.window, sizes.length), member);
+}
+
+void Run::run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t step, int64_t end,
+                     const Member& member) {
+  const StageSizes& sizes = sizes_of(scan);
   void** buffers = member.buffers;
-  for (int64_t step = 0; step < sizes.length; step += sizes.window) {
-    const int64_t end = std::min(step + sizes.window, sizes.length);
-    const int64_t time = scan.reverse ? sizes.length - end : step;  // the first in memory
-    const int64_t until = time + end - step;
-    // Stages and steps find a stack's slice by its time. The window holds those from `time` on.
-    auto move_stacks = [&](int64_t times) {
-      for (const StagePlan::Window& window : scan.windows)
-        for (int64_t buffer : window.buffers)
-          buffers[buffer] = reinterpret_cast<void*>(reinterpret_cast<intptr_t>(buffers[buffer]) +
-                                                    times * step_bytes(plan_, buffer, symbols_, sizes.length));
-    };
-    move_stacks(-time);
-    for (const StagePlan::Window& window : scan.windows) {
-      const StageFunction function = code_.functions[static_cast<size_t>(window.stage)];
-      const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / sizes.length;  // of all
-      const int64_t of_row = rows / sizes.rows;
-      auto run = [&](int64_t from, int64_t to) { function(buffers, dims_, nullptr, from, to, 0, 1, 0, 0); };
-      if (first == 0 && last == sizes.rows)
-        run(time * rows, until * rows);
-      else
-        for (int64_t t = time; t < until; ++t) run(t * rows + first * of_row, t * rows + last * of_row);
-    }
-    function_of(scan)(buffers, dims_, nullptr, first, last, 0, 1, step, end);
-    move_stacks(time);
+  const std::span<const StagePlan::Window> windows(scan.windows.data(), sizes.window > 0 ? scan.windows.size() : 0);
+  const int64_t time = scan.reverse ? sizes.length - end : step;  // the first in memory
+  const int64_t until = time + end - step;
+  // Stages and steps find a stack's slice by its time. The window holds those from `time` on.
+  auto move_stacks = [&](int64_t times) {
+    for (const StagePlan::Window& window : windows)
+      for (int64_t buffer : window.buffers)
+        buffers[buffer] = reinterpret_cast<void*>(reinterpret_cast<intptr_t>(buffers[buffer]) +
+                                                  times * step_bytes(plan_, buffer, symbols_, sizes.length));
+  };
+  move_stacks(-time);
+  for (const StagePlan::Window& window : windows) {
+    const StageFunction function = code_.functions[static_cast<size_t>(window.stage)];
+    const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / sizes.length;  // of all
+    const int64_t of_row = rows / sizes.rows;
+    auto run = [&](int64_t from, int64_t to) { function(buffers, dims_, nullptr, from, to, 0, 1, 0, 0); };
+    if (first == 0 && last == sizes.rows)
+      run(time * rows, until * rows);
+    else
+      for (int64_t t = time; t < until; ++t) run(t * rows + first * of_row, t * rows + last * of_row);
   }
+  function_of(scan)(buffers, dims_, nullptr, first, last, 0, 1, step, end);
+  move_stacks(time);
 }
 
 std::span<const int64_t> Run::batch_sizes(const StagePlan& stage, const Member& member) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/target.h"
 #include "runtime/plan.h"
 #include "runtime/stage_sizes.h"
 #include "runtime/team.h"
@@ -56,6 +57,9 @@ class Run {
   bool run_stage(const StagePlan& stage, Member& member);
   /// Runs the scans that the first stage says, at the same time, and the stages between them before or after.
   bool run_side_by_side(Stages stages, Member& member);
+  /// Runs one scan of such a group, by its index there, a chunk of steps at a time: each when the scans that it follows
+  /// have done these steps.
+  void run_in_chunks(Stages stages, int64_t scan, const Member& member);
   bool run_between_regions(Stages stages, Member& caller);
   bool run_region(Stages stages, Team& team, void** buffers);
   /// Whether the stages, run once, are worth waking a team for.
@@ -70,6 +74,8 @@ class Run {
   void run_scan(const StagePlan& stage, const Member& member);
   /// Runs the scan's steps a window at a time, the stages that it windows before each, for the rows first..last-1.
   void run_windows(const StagePlan& scan, int64_t first, int64_t last, const Member& member);
+  /// The steps step..end-1 of a scan, after the stages that it windows for these.
+  void run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t step, int64_t end, const Member& member);
   void run_call(const StagePlan& stage, const Member& member);
   std::span<const int64_t> batch_sizes(const StagePlan& stage, const Member& member) const;
   /// Whether the batch sizes of a ragged scan fit its sizes. Every member checks them, so all get the same answer.
@@ -87,6 +93,11 @@ class Run {
   const std::vector<BufferBytes>& on_the_way_;
   const int64_t* dims_;
   bool alone_, share_all_;
+  /// The steps that a scan in chunks has done. By StagePlan::index; empty if there is none.
+  struct alignas(target::kCacheLine) Progress {
+    std::atomic<int64_t> steps{0};
+  };
+  std::vector<Progress> progress_;
   std::mutex mutex_;
   std::atomic<uint64_t> failed_at_{kNever};
   std::exception_ptr failure_;

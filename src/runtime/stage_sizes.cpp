@@ -69,48 +69,120 @@ int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::ve
   return costs.by_columns < costs.by_rows ? threads : 1;
 }
 
-/// Gives each of the scans that may run side by side to a member: the longest first, each to the one that has least to
-/// do. Returns whether that is faster than one scan after the other, by all members.
-bool share_scans(const StagePlan& first, const std::vector<int64_t>& symbols, int64_t threads,
-                 std::vector<StageSizes>& all) {
-  std::vector<std::pair<double, StageSizes*>> alone;
+/// The scans that may run side by side, and what is known of them.
+struct Group {
+  const StagePlan& first;
+  const std::vector<int64_t>& symbols;
+  int64_t threads;
+  std::vector<StageSizes>& all;
+
+  size_t count() const { return first.side_by_side.scans.size(); }
+  const StagePlan& scan(size_t i) const { return *(&first + first.side_by_side.scans[i]); }
+  StageSizes& sizes(size_t i) const { return all[static_cast<size_t>(scan(i).index)]; }
+  /// Of the stages in the windows of a scan: what they compute, in multiply-adds.
+  double windowed(size_t i) const {
+    double work = 0;
+    for (const auto& window : scan(i).windows) work += static_cast<double>(all[static_cast<size_t>(window.stage)].work);
+    return work;
+  }
+  bool has_followers() const { return !first.side_by_side.follows.empty(); }
+  bool follows(size_t i) const {
+    return std::ranges::any_of(first.side_by_side.follows,
+                               [&](const auto& each) { return each.scan == static_cast<int64_t>(i); });
+  }
+  bool is_followed(size_t i) const {
+    return std::ranges::any_of(first.side_by_side.follows,
+                               [&](const auto& each) { return each.leader == static_cast<int64_t>(i); });
+  }
+};
+
+/// Costs of a scan of the group, windowed stages of one that follows included: by one member, and with all members one
+/// scan after the other.
+struct ScanCosts {
+  double alone = 0, in_turn = 0;
+};
+
+ScanCosts costs_of(const Group& group, size_t i, int64_t chunk) {
+  const StagePlan& scan = group.scan(i);
+  const StageSizes& sizes = group.sizes(i);
+  const StepCosts costs = step_costs(scan, sizes, group.symbols, group.threads, target::kRowsWhileReading);
+  // The rows of a ragged scan have fewer steps than it has.
+  const double steps = scan.batch_sizes < 0
+                           ? static_cast<double>(sizes.length)
+                           : static_cast<double>(sizes.packed) / static_cast<double>(std::max<int64_t>(sizes.rows, 1));
+  ScanCosts all{costs.alone * steps, (sizes.sharers > 1 ? costs.by_columns : costs.by_rows) * steps};
+  if (!group.follows(i)) return all;
+  // A chunk reads the weights once.
+  const double rows = static_cast<double>(chunk * std::max<int64_t>(sizes.rows, 1));
+  all.alone += group.windowed(i) * (1 + target::kRowsWhileReading / rows);
+  all.in_turn += group.windowed(i) / static_cast<double>(group.threads);
+  return all;
+}
+
+/// How many steps a scan does before those that follow it may do the same steps: enough for a product of so many rows
+/// to read its weights once. 0: no scan follows another, or none can.
+int64_t chunk_steps(const Group& group) {
+  constexpr int64_t kLeastSteps = 4;  // 1 us or so, beside the time that it takes to tell another core
+  int64_t rows = 1, length = 0;
+  for (size_t i = 0; i < group.count(); ++i) {
+    if (!group.follows(i) && !group.is_followed(i)) continue;
+    const StageSizes& sizes = group.sizes(i);
+    if (group.scan(i).splits_rows && sizes.rows == 0) return 0;
+    rows = std::max(rows, sizes.rows);
+    length = std::max(length, sizes.length);
+  }
+  if (length < 2) return 0;
+  if (const int64_t wanted = settings().window; wanted >= 0) return wanted;
+  return std::max((target::kRowsOfWindow + rows - 1) / rows, kLeastSteps);
+}
+
+/// Gives each scan of the group to a member, and returns whether that is faster than one scan after the other, by all
+/// members. Scans that don't depend on each other: the longest first, each to the member that has least to do. Else in
+/// their order, each to the member that has it done first: a scan ends a chunk after those that it follows, or later.
+bool share_scans(const Group& group, int64_t chunk) {
+  std::vector<ScanCosts> costs;
+  std::vector<size_t> order;
   double in_turn = 0;
-  for (int64_t place : first.side_by_side.scans) {
-    const StagePlan& scan = *(&first + place);
-    StageSizes& sizes = all[static_cast<size_t>(scan.index)];
-    const StepCosts costs = step_costs(scan, sizes, symbols, threads, target::kRowsWhileReading);
-    // The rows of a ragged scan have fewer steps than it has.
-    const double steps = scan.batch_sizes < 0 ? static_cast<double>(sizes.length)
-                                              : static_cast<double>(sizes.packed) /
-                                                    static_cast<double>(std::max<int64_t>(sizes.rows, 1));
-    alone.emplace_back(costs.alone * steps, &sizes);
-    in_turn += (sizes.sharers > 1 ? costs.by_columns : costs.by_rows) * steps;
+  for (size_t i = 0; i < group.count(); ++i) {
+    costs.push_back(costs_of(group, i, chunk));
+    in_turn += costs.back().in_turn;
+    order.push_back(i);
   }
-  std::ranges::stable_sort(alone, std::greater<>(), [](const auto& scan) { return scan.first; });
-  std::vector<double> work(static_cast<size_t>(threads));
-  for (const auto& [cost, sizes] : alone) {
-    const auto least = std::ranges::min_element(work);
-    *least += cost;
-    sizes->member = least - work.begin();
+  if (!group.has_followers())
+    std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return costs[i].alone; });
+  std::vector<double> busy(static_cast<size_t>(group.threads)), ends(group.count());
+  for (size_t i : order) {
+    const auto least = std::ranges::min_element(busy);
+    const double steps = static_cast<double>(std::max<int64_t>(group.sizes(i).length, 1));
+    const double of_chunk = costs[i].alone * std::min(static_cast<double>(chunk) / steps, 1.0);
+    ends[i] = *least + costs[i].alone;
+    for (const StagePlan::Follows& follows : group.first.side_by_side.follows)
+      if (follows.scan == static_cast<int64_t>(i))
+        ends[i] = std::max(ends[i], ends[static_cast<size_t>(follows.leader)] + of_chunk);
+    *least = ends[i];
+    group.sizes(i).member = least - busy.begin();
   }
-  return *std::ranges::max_element(work) < in_turn * target::kGainSideBySide;
+  return *std::ranges::max_element(busy) < in_turn * target::kGainSideBySide;
 }
 
 /// Decides whether the scans that may run side by side with this one do.
-void set_side_by_side(const StagePlan& first, const std::vector<int64_t>& symbols, int64_t threads,
-                      std::vector<StageSizes>& all) {
+void set_side_by_side(const Group& group) {
   const int64_t wanted = settings().side_by_side;
-  if (threads < 2 || wanted == 0) return;
-  const bool is_faster = share_scans(first, symbols, threads, all);
+  if (group.threads < 2 || wanted == 0) return;
+  const int64_t chunk = chunk_steps(group);
+  if (group.has_followers() && chunk == 0) return;
+  const bool is_faster = share_scans(group, chunk);
   if (wanted < 0 && (settings().share_all || !is_faster)) return;
-  all[static_cast<size_t>(first.index)].side_by_side = true;
-  for (int64_t place : first.side_by_side.scans) {
-    const StagePlan& scan = *(&first + place);
-    StageSizes& sizes = all[static_cast<size_t>(scan.index)];
+  group.all[static_cast<size_t>(group.first.index)].side_by_side = true;
+  for (size_t i = 0; i < group.count(); ++i) {
+    StageSizes& sizes = group.sizes(i);
+    const bool follows = group.follows(i);
     sizes.sharers = 1;
-    // What windows would compute is left to all members.
-    sizes.window = 0;
-    for (const auto& window : scan.windows) all[static_cast<size_t>(window.stage)].is_windowed = false;
+    sizes.chunk = follows || group.is_followed(i) ? chunk : 0;
+    // What windows would compute is left to all members, if they can compute it before.
+    sizes.window = follows && !group.scan(i).windows.empty() ? chunk : 0;
+    for (const auto& window : group.scan(i).windows)
+      group.all[static_cast<size_t>(window.stage)].is_windowed = sizes.window > 0;
   }
 }
 
@@ -135,7 +207,7 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
     for (const auto& region : stage.control.regions) set_sizes(plan, region, symbols, on_the_way, threads, all);
   }
   for (const StagePlan& stage : stages)
-    if (!stage.side_by_side.scans.empty()) set_side_by_side(stage, symbols, threads, all);
+    if (!stage.side_by_side.scans.empty()) set_side_by_side({stage, symbols, threads, all});
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct StageSizes {
   bool is_windowed = false;   ///< the stage runs within a scan, which has windows
   bool side_by_side = false;  ///< scans from this one on run at the same time (StagePlan::side_by_side), ...
   int64_t member = 0;         ///< ... each of them by this member
+  int64_t chunk = 0;          ///< of a scan that follows another or is followed: it runs so many steps at once
   bool packs = false;         ///< it packs weights of its products on the way (packs.h)
   /// For a loop: the bytes of one step of each slice, then of one instance of each carry's `work`.
   std::vector<int64_t> bytes;

@@ -35,7 +35,7 @@ Plan everything() {
   scan.kind = StagePlan::Kind::kScan;
   scan.step = {{rows}, {rows, rows}, {}, 4096, 2};
   scan.carry_copies = {{1, 2}, {3, 4}};
-  scan.side_by_side = {{1, 3}, {0, 2}, {}};
+  scan.side_by_side = {{1, 3}, {0, 2}, {}, {{1, 0}}};
   scan.splits_rows = false;
   scan.batch_sizes = 4;
   StagePlan loop;

@@ -33,6 +33,7 @@ struct Program {
   const char* name;
   std::vector<size_t> groups;  ///< how many scans each has
   const char* text;
+  size_t follows = 0;  ///< how many of these scans follow another, counted once for each that they follow
 };
 
 const Program kPrograms[] = {
@@ -129,18 +130,110 @@ const Program kPrograms[] = {
          yield carry(%n) ys(%n)
        } : f32[B,40], f32[T,B,40]
        return %fs, %gs, %g, %f })"},
+    {"layers",
+     {3},
+     R"(program @p(%h0: f32[B,40], %x: f32[T,B,40], %w: f32[40,40], %u: f32[40,40], %v: f32[40,40]) {
+       %f, %fs = scan length T carry(%h = %h0) xs(%xt = %x) {
+         %r = matmul %h, %w {transpose_b = true} : f32[B,40]
+         %b = add %r, %xt : f32[B,40]
+         %n = tanh %b : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       %a = matmul %fs, %v {transpose_b = true} : f32[T,B,40]
+       %g, %gs = scan length T carry(%h = %h0) xs(%at = %a) {
+         %r = matmul %h, %u {transpose_b = true} : f32[B,40]
+         %b = add %r, %at : f32[B,40]
+         %n = tanh %b : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       %e, %es = scan length T carry(%h = %h0) xs(%gt = %gs, %ft = %fs) {
+         %b = mul %h, %gt : f32[B,40]
+         %c = add %b, %ft : f32[B,40]
+         %n = tanh %c : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       return %es, %fs, %f, %g, %e })",
+     3},
+    {"layers_backwards",
+     {2},
+     R"(program @p(%h0: f32[B,40], %x: f32[T,B,40], %v: f32[40,40], %m: f32[T,B,40]) {
+       %f, %fs = scan reverse length T carry(%h = %h0) xs(%xt = %x) {
+         %b = add %h, %xt : f32[B,40]
+         %n = tanh %b : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       %a = matmul %fs, %v {transpose_b = true} : f32[T,B,40]
+       %d = mul %a, %m : f32[T,B,40]
+       %g, %gs = scan reverse length T carry(%h = %h0) xs(%dt = %d) {
+         %b = mul %h, %dt : f32[B,40]
+         %n = tanh %b : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       return %gs, %f, %g })",
+     1},
+    {"a_layer_that_reads_more_than_its_step", {}, R"(program @p(%h0: f32[B,40], %x: f32[T,B,40], %w: f32[40,40]) {
+       %f, %fs = scan length T carry(%h = %h0) xs(%xt = %x) {
+         %b = add %h, %xt : f32[B,40]
+         %n = tanh %b : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       %s = reduce_sum %fs {dims = [0]} : f32[B,40]
+       %g, %gs = scan length T carry(%h = %h0) xs(%ft = %fs) {
+         %b = mul %h, %ft : f32[B,40]
+         %c = add %b, %s : f32[B,40]
+         %n = tanh %c : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       return %gs, %f, %g })"},
+    {"a_layer_of_steps_that_the_first_did_before", {}, R"(program @p(%h0: f32[2,40], %x: f32[5,2,40], %w: f32[40,40]) {
+       %f, %fs = scan length 5 carry(%h = %h0) xs(%xt = %x) {
+         %b = add %h, %xt : f32[2,40]
+         %n = tanh %b : f32[2,40]
+         yield carry(%n) ys(%n)
+       } : f32[2,40], f32[5,2,40]
+       %late = slice %fs {dim = 0, start = 1, limit = 5} : f32[4,2,40]
+       %a = matmul %late, %w {transpose_b = true} : f32[4,2,40]
+       %g, %gs = scan length 4 carry(%h = %h0) xs(%at = %a) {
+         %b = mul %h, %at : f32[2,40]
+         %n = tanh %b : f32[2,40]
+         yield carry(%n) ys(%n)
+       } : f32[2,40], f32[4,2,40]
+       return %gs, %f, %g })"},
+    {"a_layer_over_what_a_layer_stacks_in_an_input",
+     {2},
+     R"(program @p(%h0: f32[B,40], %x: f32[T,B,40]) {
+       %f, %fs = scan length T carry(%h = %h0) xs(%xt = %x) {
+         %b = add %h, %xt : f32[B,40]
+         %n = tanh %b : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       %g, %gs = scan length T carry(%h = %h0) xs(%ft = %fs) {
+         %b = mul %h, %ft : f32[B,40]
+         %n = tanh %b : f32[B,40]
+         yield carry(%n) ys(%n)
+       } : f32[B,40], f32[T,B,40]
+       return %fs in %x, %gs, %f, %g })",
+     1},
 };
 
 std::ostream& operator<<(std::ostream& out, const Program& program) { return out << program.text; }
 
-/// How many scans each group of the plan has. All places between the first scan and the last are in a group once.
+/// How many scans each group of the plan has. All places between the first scan and the last are in a group once, or in
+/// the windows of a scan that follows another.
 std::vector<size_t> groups_of(const runtime::Plan& plan) {
   std::vector<size_t> groups;
-  for (const StagePlan& stage : plan.stages) {
-    const auto& [before, scans, after] = stage.side_by_side;
+  for (size_t at = 0; at < plan.stages.size(); ++at) {
+    const auto& [before, scans, after, follows] = plan.stages[at].side_by_side;
     if (scans.empty()) continue;
     groups.push_back(scans.size());
     std::vector<int64_t> all = scans;
+    for (int64_t place = 0; place < scans.back(); ++place) {
+      const int64_t index = plan.stages[at + static_cast<size_t>(place)].index;
+      const bool is_listed = std::ranges::count(before, place) + std::ranges::count(after, place) > 0;
+      for (const auto& each : follows)
+        for (const auto& window : plan.stages[at + static_cast<size_t>(scans[static_cast<size_t>(each.scan)])].windows)
+          if (window.stage == index && !is_listed && std::ranges::count(all, place) == 0) all.push_back(place);
+    }
     all.insert(all.end(), before.begin(), before.end());
     all.insert(all.end(), after.begin(), after.end());
     std::ranges::sort(all);
@@ -183,8 +276,12 @@ class SideBySide : public ::testing::Test {
 
 class SideBySidePrograms : public SideBySide, public ::testing::WithParamInterface<Program> {};
 
-TEST_P(SideBySidePrograms, AreScansThatNeedNothingOfEachOther) {
-  EXPECT_EQ(groups_of(testing::Lowered(GetParam().text).schedule.plan), GetParam().groups);
+TEST_P(SideBySidePrograms, AreScansThatNeedNothingOfEachOtherOrFollow) {
+  const testing::Lowered lowered(GetParam().text);
+  EXPECT_EQ(groups_of(lowered.schedule.plan), GetParam().groups);
+  size_t follows = 0;
+  for (const StagePlan& stage : lowered.schedule.plan.stages) follows += stage.side_by_side.follows.size();
+  EXPECT_EQ(follows, GetParam().follows);
 }
 
 TEST_P(SideBySidePrograms, GiveTheResultsOfTheInterpreter) {
@@ -274,6 +371,79 @@ TEST_F(SideBySide, RandomStepsGiveTheResultsOfTheInterpreter) {
   }
 }
 
+/// Layers of recurrences, each over what the one before stacked: by a product, elementwise or as it is, by `seed`.
+std::string layers(uint64_t seed, DType dtype) {
+  const uint64_t count = 2 + seed % 4;
+  const int64_t units = std::vector<int64_t>{5, 16, 33, 48}[seed / 4 % 4];
+  const std::string way = seed % 3 == 1 ? "reverse " : "";
+  std::string text = "program @p(%h0: F[B,H], %x: F[T,B,H], %m: F[T,B,H]";
+  for (uint64_t i = 0; i < count; ++i) text += fmt::format(", %v{0}: F[H,H], %w{0}: F[H,H]", i);
+  text += ") {\n";
+  std::string results, below = "%x";
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t kind = (seed + i) % 3;
+    if (kind != 2) {
+      text += kind == 0 ? fmt::format("%a{0} = matmul {1}, %v{0} {{transpose_b = true}} : F[T,B,H]\n", i, below)
+                        : fmt::format("%a{0} = mul {1}, %m : F[T,B,H]\n", i, below);
+      below = fmt::format("%a{}", i);
+    }
+    text += fmt::format(R"(%f{0}, %fs{0} = scan {1}length T carry(%h = %h0) xs(%xt = {2}) {{
+         %r = matmul %h, %w{0} {{transpose_b = true}} : F[B,H]
+         %b = add %r, %xt : F[B,H]
+         %n = tanh %b : F[B,H]
+         yield carry(%n) ys(%n)
+       }} : F[B,H], F[T,B,H]
+)",
+                        i, way, below);
+    below = fmt::format("%fs{}", i);
+    results += fmt::format("%f{}, ", i);
+  }
+  text += fmt::format("return {}{} }}", results, below);
+  auto replace = [&](char letter, const std::string& with) {
+    for (size_t at = 0; (at = text.find(std::string(1, letter) + (letter == 'F' ? "[" : ""), at)) != std::string::npos;)
+      text.replace(at, 1, with);
+  };
+  replace('H', std::to_string(units));
+  replace('F', std::string(name_of(dtype)));
+  return text;
+}
+
+TEST_F(SideBySide, LayersGiveTheBitsOfOneThread) {
+  for (bool delays : {false, true})
+    for (uint64_t seed = 0; seed < rounds() && !HasFatalFailure(); ++seed) {
+      mutable_settings().delays = delays;
+      mutable_settings().window = seed % 2 == 0 ? -1 : 1 + static_cast<int64_t>(seed % 7);
+      const std::string text = layers(seed, DType::kF32);
+      const ir::Program program = ir::parse(text);
+      EXPECT_EQ(groups_of(testing::Lowered(text).schedule.plan), std::vector<size_t>{2 + seed % 4}) << text;
+      const ir::Bindings bindings = {{"T", delays ? 30 : 300}, {"B", 1 + static_cast<int64_t>(seed % 3)}};
+      compare(text, testing::random_inputs(program, bindings, seed), bindings);
+    }
+}
+
+TEST_F(SideBySide, DerivativesOfLayersGiveTheBitsOfOneThread) {
+  for (uint64_t seed = 0; seed < rounds() / 2 && !HasFatalFailure(); ++seed) {
+    const ir::Program program = ir::parse(layers(seed, DType::kF32));
+    const ir::Program derivative = passes::vjp_of_primals(program, testing::floating_inputs(program));
+    const ir::Bindings bindings = {{"T", 60}, {"B", 1 + static_cast<int64_t>(seed % 3)}};
+    compare(ir::print(derivative), testing::random_inputs(derivative, bindings, seed), bindings);
+  }
+}
+
+TEST_F(SideBySide, LayersGiveTheResultsOfTheInterpreter) {
+  for (uint64_t seed = 0; seed < rounds(); ++seed) {
+    const std::string text = layers(seed, DType::kF64);
+    const ir::Program program = ir::parse(text);
+    const ir::Bindings bindings = {{"T", 7}, {"B", 2}};
+    const std::vector<Array> inputs = testing::random_inputs(program, bindings, seed);
+    mutable_settings().share_all = true;
+    mutable_settings().guard = seed % 2 == 1;
+    mutable_settings().window = static_cast<int64_t>(seed % 4) - 1;
+    const auto found = testing::run_native(text, inputs, bindings, runtime::own_team(2));
+    EXPECT_LE(testing::difference(found, interpreter::evaluate(program, inputs)), 1e-9) << "seed " << seed;
+  }
+}
+
 /// Of the sizes that the stages of two recurrences of H units have, with T and B: whether the scans run side by side,
 /// and by which members.
 std::string choice(int64_t units, int64_t length, int64_t batch, int64_t threads) {
@@ -324,7 +494,7 @@ TEST_F(SideBySide, IsChosenWhereItIsFaster) {
 TEST(SideBySidePlan, WhatLivesWithAGroupLivesAsLongAsIt) {
   runtime::Plan plan;
   for (int64_t i = 0; i < 7; ++i) plan.stages.emplace_back().index = i;
-  plan.stages[2].side_by_side = {{1}, {0, 3}, {2}};  // stages 2 and 5, with 3 before and 4 after them
+  plan.stages[2].side_by_side = {{1}, {0, 3}, {2}, {}};  // stages 2 and 5, with 3 before and 4 after them
   for (auto [first, last] : {std::pair<int64_t, int64_t>{0, 1}, {1, 2}, {3, 3}, {5, 6}, {6, 6}, {0, 6}}) {
     plan.buffers.emplace_back().first = first;
     plan.buffers.back().last = last;
