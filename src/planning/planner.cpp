@@ -234,9 +234,7 @@ class Planner {
 
   void extend_lives(const BlockSchedule& block) {
     for (const Stage& stage : block.stages) {
-      // A windowed stage may read its operands as late as the scan does.
-      auto windowed = windowed_.find(&stage);
-      around_.push_back(windowed == windowed_.end() ? &stage : &block.stages[windowed->second]);
+      around_.push_back(&stage);
       for (const Op* op : stage.ops) extend_lives(*op);
       if (is_control(stage))
         for (const BlockSchedule& inner : schedule_.controls.at(stage.ops[0]).blocks) extend_lives(inner);
@@ -407,8 +405,18 @@ class Planner {
         if (const auto tile = schedule_.rules.tile(*op)) window.weight_bytes += tile->weight_bytes;
         for (ValueId value : op->results)
           if (schedule_.body.stored.contains(value)) window.buffers.push_back(buffer_of(value));
+        passes::for_each_use(*op, [&](ValueId value) { add_read(value, window); });
       }
     }
+  }
+
+  void add_read(ValueId value, runtime::StagePlan::Window& window) const {
+    auto add = [&](ValueId each) {
+      if (auto found = schedule_.buffer.find(viewed(schedule_, each)); found != schedule_.buffer.end())
+        window.reads.push_back(found->second);
+    };
+    add(value);
+    if (const Op* pack = pack_that_may_be_left_out(schedule_, value)) add(pack->operands[0]);
   }
 
   /// The cost model's numbers for one step, by how threads can share the work.

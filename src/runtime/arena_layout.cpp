@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
@@ -90,17 +91,19 @@ ArenaPlanner::ArenaPlanner(const Plan& plan) : plan_(plan) {
     arena_.push_back(i);
     class_of_.push_back(found->second);
   }
-  const bool has_groups =
-      std::ranges::any_of(plan.stages, [](const StagePlan& stage) { return !stage.side_by_side.scans.empty(); });
-  for (bool side_by_side : {false, true})
-    if (has_groups || !side_by_side) orders_.push_back({lives(plan, side_by_side), {}});
+  std::set<StageOrder> orders = {StageOrder::kInTurn};
+  for (const StagePlan& stage : plan.stages) {
+    if (!stage.windows.empty()) orders.insert(StageOrder::kWindows);
+    if (!stage.side_by_side.scans.empty()) orders.insert(StageOrder::kSideBySide);
+  }
+  for (StageOrder order : orders) orders_[order].lives = lives(plan, order);
   if (arena_.size() > kFew) stack_buffers();
 }
 
 void ArenaPlanner::stack_buffers() {
   std::vector<Reservation> wanted;
   for (size_t i : arena_) wanted.push_back({middling_bytes(plan_.buffers[i]), 0, 0});
-  for (Order& order : orders_) {
+  for (auto& [stages, order] : orders_) {
     for (size_t i = 0; i < arena_.size(); ++i) {
       wanted[i].first = order.lives[arena_[i]].first;
       wanted[i].last = order.lives[arena_[i]].last;
@@ -129,8 +132,8 @@ std::vector<int64_t> ArenaPlanner::sizes(const std::vector<int64_t>& symbol_valu
 
 ArenaLayout ArenaPlanner::lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
                                   const std::vector<int64_t>& members, const std::vector<BufferBytes>& others,
-                                  bool side_by_side) const {
-  const Order& order = side_by_side ? orders_.back() : orders_.front();
+                                  StageOrder stages) const {
+  const Order& order = orders_.at(stages);
   ArenaLayout layout;
   layout.offsets.assign(plan_.buffers.size(), -1);
   layout.hosts.assign(plan_.buffers.size(), -1);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,11 +29,10 @@ class ArenaPlanner {
 
   /// Outputs must be aligned to 64 bytes if they are to be used. `members`: how many share the columns of each stage
   /// (by StagePlan::index); empty where none are shared. `others`: buffers that need another memory than their plan
-  /// says, or none. `side_by_side`: scans may run at the same time (`lives`). User's error where a size exceeds 2^61
-  /// bytes.
+  /// says, or none. User's error where a size exceeds 2^61 bytes.
   ArenaLayout lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
                       const std::vector<int64_t>& members = {}, const std::vector<BufferBytes>& others = {},
-                      bool side_by_side = false) const;
+                      StageOrder stages = StageOrder::kInTurn) const;
 
  private:
   /// What depends on the order in which stages run.
@@ -52,7 +52,7 @@ class ArenaPlanner {
   std::vector<size_t> arena_;       ///< the buffers with memory of the arena's; what follows is by index in this list
   std::vector<uint32_t> class_of_;  ///< by size
   std::vector<size_t> classes_;     ///< a buffer of each class
-  std::vector<Order> orders_;       ///< one stage after the other; where there are such, with scans side by side
+  std::map<StageOrder, Order> orders_;  ///< those that the plan's runs may need
 
   // Of many buffers:
   std::vector<uint32_t> large_;  ///< the largest, which an output may host

@@ -53,6 +53,11 @@ std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
   return members;
 }
 
+StageOrder order_of(const std::vector<StageSizes>& stages) {
+  if (std::ranges::any_of(stages, &StageSizes::side_by_side)) return StageOrder::kSideBySide;
+  return std::ranges::any_of(stages, &StageSizes::is_windowed) ? StageOrder::kWindows : StageOrder::kInTurn;
+}
+
 }  // namespace
 
 bool NativeProgram::Layout::fits(const Call& call) const {
@@ -106,9 +111,8 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(const Ca
   fresh->others = window_buffers(plan_, fresh->stages, values);
   for (int64_t buffer : fresh->left_out) fresh->others.push_back({buffer, 0});
   for (auto [buffer, bytes] : fresh->on_the_way) fresh->others.push_back({buffer, bytes * fresh->threads});
-  const bool side_by_side = std::ranges::any_of(fresh->stages, &StageSizes::side_by_side);
-  fresh->arena =
-      arena_planner_.lay_out(values, fresh->uses_outputs, sharers(fresh->stages), fresh->others, side_by_side);
+  fresh->arena = arena_planner_.lay_out(values, fresh->uses_outputs, sharers(fresh->stages), fresh->others,
+                                        order_of(fresh->stages));
   return fresh;
 }
 

@@ -51,10 +51,18 @@ std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& sym
   return values;
 }
 
-std::vector<Life> lives(const Plan& plan, bool side_by_side) {
+std::vector<Life> lives(const Plan& plan, StageOrder order) {
   std::vector<Life> all;
   for (const BufferPlan& buffer : plan.buffers) all.push_back({buffer.first, buffer.last});
-  for (size_t i = 0; side_by_side && i < plan.stages.size(); ++i) {
+  if (order == StageOrder::kInTurn) return all;
+  for (const StagePlan& scan : plan.stages)
+    for (const StagePlan::Window& window : scan.windows)
+      for (int64_t buffer : window.reads) {
+        Life& life = all[static_cast<size_t>(buffer)];
+        life.last = std::max(life.last, scan.index);
+      }
+  if (order == StageOrder::kWindows) return all;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
     const std::vector<int64_t>& scans = plan.stages[i].side_by_side.scans;
     if (scans.empty()) continue;
     const Life group{plan.stages[i].index, plan.stages[i + static_cast<size_t>(scans.back())].index};

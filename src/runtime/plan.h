@@ -142,12 +142,13 @@ struct StagePlan {
   struct Window {
     int64_t stage = 0;             ///< StagePlan::index
     std::vector<int64_t> buffers;  ///< that it stores: stacks over the scan's length
+    std::vector<int64_t> reads;    ///< the buffers that it reads, within the scan as late as the scan's last step
     int64_t weight_bytes = 0;      ///< of its products
 
     bool operator==(const Window&) const = default;
     static constexpr auto fields() {
       return std::tuple{Field{"stage", &Window::stage}, Field{"buffers", &Window::buffers},
-                        Field{"weight_bytes", &Window::weight_bytes}};
+                        Field{"reads", &Window::reads}, Field{"weight_bytes", &Window::weight_bytes}};
     }
   };
   std::vector<Window> windows;
@@ -247,9 +248,16 @@ struct Life {
   bool meets(const Life& other) const { return first <= other.last && other.first <= last; }
 };
 
-/// Of each buffer, as the plan has them. `side_by_side`: such that they hold in any order of the stages that scans side
-/// by side may run in. What lives at some time from the first of these scans to the last then lives all the time.
-std::vector<Life> lives(const Plan& plan, bool side_by_side);
+/// In which order the stages of a run may read and write memory.
+enum class StageOrder : uint8_t {
+  kInTurn,     ///< one after the other
+  kWindows,    ///< stages in windows of scans too: what they read lives as long as the scan
+  kSideBySide  ///< also any order that scans side by side may run in: what lives at some time from the first of these
+               ///< scans to the last then lives all the time
+};
+
+/// Of each buffer.
+std::vector<Life> lives(const Plan& plan, StageOrder order);
 
 /// Bytes as memory is given: in whole cache lines.
 int64_t padded(int64_t bytes);

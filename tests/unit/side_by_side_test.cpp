@@ -491,7 +491,7 @@ TEST_F(SideBySide, IsChosenWhereItIsFaster) {
   EXPECT_EQ(choice(128, 100, 64, 8), "side by side: 0 1");
 }
 
-TEST(SideBySidePlan, WhatLivesWithAGroupLivesAsLongAsIt) {
+TEST(SideBySidePlan, WhatIsReadInWindowsOrLivesWithAGroupLivesAsLong) {
   runtime::Plan plan;
   for (int64_t i = 0; i < 7; ++i) plan.stages.emplace_back().index = i;
   plan.stages[2].side_by_side = {{1}, {0, 3}, {2}, {}};  // stages 2 and 5, with 3 before and 4 after them
@@ -499,14 +499,17 @@ TEST(SideBySidePlan, WhatLivesWithAGroupLivesAsLongAsIt) {
     plan.buffers.emplace_back().first = first;
     plan.buffers.back().last = last;
   }
-  auto all = [&](bool side_by_side) {
+  plan.stages[3].windows = {{.stage = 2, .buffers = {2}, .reads = {0}}};  // which the windows of stage 3 read too
+  auto all = [&](runtime::StageOrder order) {
     std::vector<std::pair<int64_t, int64_t>> found;
-    for (const runtime::Life& life : runtime::lives(plan, side_by_side)) found.emplace_back(life.first, life.last);
+    for (const runtime::Life& life : runtime::lives(plan, order)) found.emplace_back(life.first, life.last);
     return found;
   };
   using Pairs = std::vector<std::pair<int64_t, int64_t>>;
-  EXPECT_EQ(all(false), (Pairs{{0, 1}, {1, 2}, {3, 3}, {5, 6}, {6, 6}, {0, 6}}));
-  EXPECT_EQ(all(true), (Pairs{{0, 1}, {1, 5}, {2, 5}, {2, 6}, {6, 6}, {0, 6}}));
+  using enum runtime::StageOrder;
+  EXPECT_EQ(all(kInTurn), (Pairs{{0, 1}, {1, 2}, {3, 3}, {5, 6}, {6, 6}, {0, 6}}));
+  EXPECT_EQ(all(kWindows), (Pairs{{0, 3}, {1, 2}, {3, 3}, {5, 6}, {6, 6}, {0, 6}}));
+  EXPECT_EQ(all(kSideBySide), (Pairs{{0, 5}, {1, 5}, {2, 5}, {2, 6}, {6, 6}, {0, 6}}));
 }
 
 }  // namespace
