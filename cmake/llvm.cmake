@@ -34,7 +34,7 @@ if(WEFT_STATIC_LLVM)
 endif()
 
 if(WEFT_LINKS_STATICALLY)
-  llvm_map_components_to_libnames(WEFT_LLVM orcjit passes x86codegen)
+  llvm_map_components_to_libnames(WEFT_LLVM orcjit passes bitwriter x86codegen)
   set(WEFT_FMT fmt::fmt-header-only)
   # Debian's LLVM names the shared zstd here, and Z3, which only a static analyser uses.
   set_target_properties(LLVMSupport PROPERTIES

@@ -39,22 +39,23 @@ class Modules {
   explicit Modules(bool together) : together_(together) {}
 
   llvm::Module& next() {
-    if (all_.empty() || (!together_ && in_last_ >= std::max(kLeast, before_ / 8))) {
-      before_ += std::exchange(in_last_, 0);
+    if (all_.empty() || (!together_ && instructions_in_last() >= std::max(kLeast, before_ / 8))) {
+      before_ += instructions_in_last();
       auto context = std::make_unique<llvm::LLVMContext>();
       auto module = std::make_unique<llvm::Module>("weft", *context);
       all_.push_back({std::move(context), std::move(module)});
     }
     return *all_.back().module;
   }
-  void added(const llvm::Function& function) { in_last_ += function.getInstructionCount(); }
   std::vector<StageModule> take() { return std::move(all_); }
 
  private:
   static constexpr uint64_t kLeast = 100;  // instructions
 
+  uint64_t instructions_in_last() const { return all_.empty() ? 0 : all_.back().module->getInstructionCount(); }
+
   bool together_;
-  uint64_t before_ = 0, in_last_ = 0;  // instructions of the modules before the last, and of it
+  uint64_t before_ = 0;  // instructions of the modules before the last
   std::vector<StageModule> all_;
 };
 
@@ -75,7 +76,6 @@ void generate_stages(planning::Schedule& schedule, Modules& modules, const plann
     else
       generate_rows(frame, block, stage);
     frame.finish();
-    modules.added(*module.getFunction(plans[i].symbol));
   }
 }
 

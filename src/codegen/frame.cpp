@@ -10,18 +10,29 @@ Frame::Frame(planning::Schedule& schedule, llvm::Module& module, const std::stri
   std::vector<llvm::Type*> types(3, pointer);
   types.resize(9, b.getInt64Ty());
   auto* type = llvm::FunctionType::get(b.getVoidTy(), types, false);
-  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-  // Vectors of 64 bytes stay whole, also on CPUs for which LLVM would rather halve them.
-  function_->addFnAttr("prefer-vector-width", "512");
-  function_->addFnAttr("min-legal-vector-width", "512");
-  function_->addFnAttr(llvm::Attribute::NoUnwind);
+  function_ = new_function(type, llvm::Function::ExternalLinkage, name, module);
   llvm::Value** arguments[] = {&buffers, &dims, &barrier, &lo, &hi, &unit, &units, &first_step, &last_step};
   for (unsigned i = 0; i < 9; ++i) *arguments[i] = function_->getArg(i);
-  entry_ = llvm::BasicBlock::Create(module.getContext(), "entry", function_);
-  llvm::BasicBlock* start = llvm::BasicBlock::Create(module.getContext(), "start", function_);
-  b.SetInsertPoint(entry_);
+  entry_ = begin(function_);
+}
+
+llvm::Function* Frame::new_function(llvm::FunctionType* type, llvm::GlobalValue::LinkageTypes linkage,
+                                    const std::string& name, llvm::Module& module) {
+  llvm::Function* function = llvm::Function::Create(type, linkage, name, module);
+  // Vectors of 64 bytes stay whole, also on CPUs for which LLVM would rather halve them.
+  function->addFnAttr("prefer-vector-width", "512");
+  function->addFnAttr("min-legal-vector-width", "512");
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  return function;
+}
+
+llvm::BasicBlock* Frame::begin(llvm::Function* function) {
+  llvm::BasicBlock* entry = llvm::BasicBlock::Create(b.getContext(), "entry", function);
+  llvm::BasicBlock* start = llvm::BasicBlock::Create(b.getContext(), "start", function);
+  b.SetInsertPoint(entry);
   b.CreateBr(start);
   b.SetInsertPoint(start);
+  return entry;
 }
 
 llvm::IRBuilder<> Frame::at_entry() { return llvm::IRBuilder<>(entry_->getTerminator()); }
@@ -64,12 +75,74 @@ Value* Frame::stack(llvm::Type* type, int64_t count) {
   return slot;
 }
 
-Value* Frame::constants(const std::vector<uint64_t>& values) {
-  llvm::Constant* all = llvm::ConstantDataArray::get(b.getContext(), values);
+Value* Frame::stack_field(Value* memory, size_t index) {
+  return at_entry().CreateConstGEP1_64(b.getInt64Ty(), memory, index);
+}
+
+llvm::Constant* Frame::constants(const std::vector<llvm::Constant*>& values) {
+  llvm::Constant* all = llvm::ConstantStruct::getAnon(values);
   auto* global = new llvm::GlobalVariable(*function_->getParent(), all->getType(), true,
                                           llvm::GlobalValue::PrivateLinkage, all);  // the module owns it
   global->setAlignment(llvm::Align(8));
   return global;
+}
+
+bool Frame::is_known_at_entry(const Value* value) const {
+  const auto* instruction = llvm::dyn_cast<llvm::Instruction>(value);
+  return !instruction || instruction->getParent() == entry_;
+}
+
+void Frame::keep(Value* value, Value* address) {
+  if (is_known_at_entry(value))
+    at_entry().CreateStore(value, address);
+  else
+    b.CreateStore(value, address);
+}
+
+Frame::Outlined Frame::outline(const std::string& name, size_t arguments, const OutlinedBody& body) {
+  std::vector<llvm::Type*> types(1 + arguments, b.getInt64Ty());
+  types[0] = b.getPtrTy();
+  llvm::Function* inner =
+      new_function(llvm::FunctionType::get(b.getVoidTy(), types, false), llvm::Function::InternalLinkage,
+                   function_->getName().str() + "_" + name, *function_->getParent());
+  const llvm::IRBuilderBase::InsertPoint here = b.saveIP();
+  begin(inner);
+  std::vector<Value*> values;
+  for (unsigned i = 0; i < arguments; ++i) values.push_back(inner->getArg(i + 1));
+  body(values);
+  b.CreateRetVoid();
+  b.restoreIP(here);
+  return {inner, make_closure(*inner)};
+}
+
+/// Stores what `inner` uses of this function's values, and has it load them at its start.
+Value* Frame::make_closure(llvm::Function& inner) {
+  std::map<Value*, size_t> places;
+  std::vector<Value*> captured;
+  std::vector<llvm::Use*> uses;
+  for (llvm::BasicBlock& block : inner)
+    for (llvm::Instruction& instruction : block)
+      for (llvm::Use& use : instruction.operands()) {
+        const auto* other = llvm::dyn_cast<llvm::Instruction>(use);
+        const auto* argument = llvm::dyn_cast<llvm::Argument>(use);
+        if (!(other && other->getFunction() == function_) && !(argument && argument->getParent() == function_))
+          continue;
+        if (places.emplace(use, captured.size()).second) captured.push_back(use);
+        uses.push_back(&use);
+      }
+  if (captured.empty()) return llvm::ConstantPointerNull::get(b.getPtrTy());
+  std::vector<llvm::Type*> types;
+  for (Value* value : captured) types.push_back(value->getType());
+  auto* type = llvm::StructType::get(b.getContext(), types);
+  Value* closure = stack(type, 1);
+  llvm::IRBuilder<> loads(inner.getEntryBlock().getTerminator());
+  std::vector<Value*> loaded;
+  for (unsigned i = 0; i < captured.size(); ++i) {
+    keep(captured[i], at_entry().CreateStructGEP(type, closure, i));
+    loaded.push_back(loads.CreateLoad(types[i], loads.CreateStructGEP(type, inner.getArg(0), i)));
+  }
+  for (llvm::Use* use : uses) use->set(loaded[places.at(use->get())]);
+  return closure;
 }
 
 llvm::FunctionCallee Frame::runtime_function(const std::string& name, llvm::FunctionType* type) {
@@ -82,9 +155,10 @@ std::vector<Value*> Frame::loop(Value* begin, Value* end, int64_t step, std::vec
                                 const LoopBody& body) {
   llvm::LLVMContext& context = b.getContext();
   llvm::BasicBlock* before = b.GetInsertBlock();
-  llvm::BasicBlock* head = llvm::BasicBlock::Create(context, "head", function_);
-  llvm::BasicBlock* inside = llvm::BasicBlock::Create(context, "body", function_);
-  llvm::BasicBlock* after = llvm::BasicBlock::Create(context, "after", function_);
+  llvm::Function* function = before->getParent();  // this one, or one that is outlined
+  llvm::BasicBlock* head = llvm::BasicBlock::Create(context, "head", function);
+  llvm::BasicBlock* inside = llvm::BasicBlock::Create(context, "body", function);
+  llvm::BasicBlock* after = llvm::BasicBlock::Create(context, "after", function);
   b.CreateBr(head);
   b.SetInsertPoint(head);
   llvm::PHINode* i = b.CreatePHI(b.getInt64Ty(), 2);

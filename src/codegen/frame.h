@@ -43,8 +43,12 @@ class Frame {
   llvm::Value* offset(llvm::Value* pointer, llvm::Value* elements, int64_t element_bytes);
   /// Memory on the stack, aligned to a cache line, made in the entry block.
   llvm::Value* stack(llvm::Type* type, int64_t count);
-  /// The address of constants in memory.
-  llvm::Value* constants(const std::vector<uint64_t>& values);
+  /// The address of number `index` of values of 8 bytes on the stack, known in the entry block.
+  llvm::Value* stack_field(llvm::Value* memory, size_t index);
+  /// The address of constants in memory, one after the other, each aligned to 8 bytes.
+  llvm::Constant* constants(const std::vector<llvm::Constant*>& values);
+  /// Stores a value: once, in the entry block, if it is known there.
+  void keep(llvm::Value* value, llvm::Value* address);
   llvm::FunctionCallee runtime_function(const std::string& name, llvm::FunctionType* type);
 
   /// for (i = begin; i < end; i += step) body(i), with values carried from one iteration to the next (phi nodes).
@@ -54,11 +58,26 @@ class Frame {
   void loop(llvm::Value* begin, llvm::Value* end, int64_t step, const std::function<void(llvm::Value*)>& body);
   llvm::Value* minimum(llvm::Value* x, llvm::Value* y);
 
+  /// A function of its own: `body` emits its code, given its arguments after the first. What it uses of this function's
+  /// values it reads from `closure`, its first argument, where they are stored here and now.
+  struct Outlined {
+    llvm::Constant* function;
+    llvm::Value* closure;
+  };
+  using OutlinedBody = std::function<void(const std::vector<llvm::Value*>& arguments)>;
+  Outlined outline(const std::string& name, size_t arguments, const OutlinedBody& body);
+
   /// Ends the function.
   void finish() { b.CreateRetVoid(); }
 
  private:
   llvm::IRBuilder<> at_entry();
+  static llvm::Function* new_function(llvm::FunctionType* type, llvm::GlobalValue::LinkageTypes linkage,
+                                      const std::string& name, llvm::Module& module);
+  /// The entry block, behind which code goes to another.
+  llvm::BasicBlock* begin(llvm::Function* function);
+  bool is_known_at_entry(const llvm::Value* value) const;
+  llvm::Value* make_closure(llvm::Function& inner);
 
   llvm::Function* function_;
   llvm::BasicBlock* entry_;

@@ -3,7 +3,6 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/target.h"
 #include "codegen/elements.h"
@@ -11,7 +10,7 @@
 #include "codegen/pointwise.h"
 #include "planning/cpu/prepack.h"
 #include "runtime/cores.h"
-#include "runtime/kernels.h"
+#include "runtime/panels.h"
 
 namespace weft::codegen {
 namespace {
@@ -23,11 +22,7 @@ using llvm::Value;
 using planning::is_reduction;
 using planning::Lowering;
 
-constexpr int64_t kFewRows = 4;              // with fewer rows than this, a micro-kernel takes ...
-constexpr int64_t kPanelsTogether = 4;       // ... this many panels at once
-constexpr int64_t kBytePanelsTogether = 16;  // with weights of 8 bits so many by kFewRows rows: each call writes the
-                                             // left operand in digits anew
-constexpr int64_t kLongProduct = 96;         // multiply-adds a number, which hide asking for what is read behind them
+constexpr int64_t kLongProduct = 96;  // multiply-adds a number, which hide asking for what is read behind them
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -44,11 +39,10 @@ struct Product {
   DType left, dtype;  ///< of the left operand, and of the tile
   DType weights;      ///< bf16: the panels are in pairs; i8: there are no panels
   DType plain_type;   ///< of weights that are not packed: theirs, or f16, whose panels are f32
+  runtime::ProductLayout layout;
   Value* tile;
-  Value *entry, *plain;     ///< of the pack's buffer (runtime/packs.h), and the weights that are not packed, or null
-  Value* layout = nullptr;  ///< runtime::ProductLayout
-  Value* is_on_the_way = nullptr;  ///< i1; null: the pack has a stage of its own for certain
-  Value* panels = nullptr;         ///< as the kernel takes them, for the panels at hand
+  Value *entry, *plain;  ///< of the pack's buffer (runtime/packs.h), and the weights that are not packed, or null
+  bool may_be_left_out = false;  ///< the pack
 
   /// Of one panel, [inner][groups * unroll] units.
   int64_t panel_bytes() const {
@@ -75,10 +69,6 @@ class RowStage {
         }) {
     for (const Op* op : stage.ops)
       if (is_product(*op)) add_product(*op);
-    int64_t weights = 0;
-    for (const auto& [value, product] : products_)
-      weights += product.panel_bytes() * ceil_div(stage.domain.back().constant(), stage.lanes * product.unroll);
-    streams_ = weights > runtime::private_cache_bytes() / 4 * 3;
   }
 
   void emit(Value* first, Value* last, bool chunked) {
@@ -87,22 +77,14 @@ class RowStage {
       frame_.loop(first, last, 1, [&](Value* row) { emit_plain_row(row, columns); });
       return;
     }
-    UnitRange range = unit_range(frame_, stage_);
-    if (chunked) {
-      int64_t inner = 1;
-      for (auto& [value, product] : products_) inner = std::max(inner, product.inner * size_of(product.left));
-      const int64_t fit = chunk_bytes() / inner / stage_.tile_rows;
-      const int64_t rows = std::max<int64_t>(1, fit) * stage_.tile_rows;
-      emit_chunks(first, last, rows, range);
-    } else {
-      emit_panels(first, last, range);
-    }
+    emit_panels(first, last, chunked);
   }
 
  private:
   void add_product(const Op& op) {
     const ir::Type& left = frame_.type(op.operands[0]);
     const planning::Panels panels = planning::kernel_panels(*frame_.schedule.program, op).value();
+    const int64_t lanes = panels.groups * panels.unroll * stage_.lanes;
     Product product{.op = &op,
                     .groups = panels.groups,
                     .unroll = panels.unroll,
@@ -111,36 +93,30 @@ class RowStage {
                     .dtype = frame_.type(op.results[0]).dtype,
                     .weights = panels.weights,
                     .plain_type = panels.weights,
+                    .layout = {.k = left.shape.back().constant(),
+                               .n = frame_.type(op.results[0]).shape.back().constant() / panels.groups,
+                               .groups = panels.groups,
+                               .unroll = panels.unroll,
+                               .ld = 0,
+                               .transposed = 0,
+                               .c_step = runtime::kFewRows * lanes},
                     .tile = nullptr,
                     .entry = frame_.address(op.operands[1]),
                     .plain = llvm::ConstantPointerNull::get(b_.getPtrTy())};
     has_bytes_ = has_bytes_ || product.weights == DType::kI8;
-    int64_t rows = std::max(stage_.tile_rows, kFewRows * kBytePanelsTogether);  // a further product may be of bytes
-    product.tile = frame_.stack(memory_type(b_, product.dtype), rows * product.groups * product.unroll * stage_.lanes);
-    if (product.weights != DType::kI8) add_weights(product);
-    products_.emplace(op.results[0], product);
-  }
-
-  void add_weights(Product& product) {
-    runtime::ProductLayout layout{.k = product.inner,
-                                  .n = frame_.type(product.op->results[0]).shape.back().constant() / product.groups,
-                                  .groups = product.groups,
-                                  .unroll = product.unroll,
-                                  .ld = 0,
-                                  .transposed = 0,
-                                  .c_step = kFewRows * product.groups * product.unroll * stage_.lanes};
-    if (const Op* pack = planning::pack_that_may_be_left_out(frame_.schedule, product.op->operands[1])) {
+    // A further product may be of bytes.
+    const int64_t rows = std::max(stage_.tile_rows, runtime::kFewRows * runtime::kBytePanelsTogether);
+    product.tile = frame_.stack(memory_type(b_, product.dtype), rows * lanes);
+    if (const Op* pack = planning::pack_that_may_be_left_out(frame_.schedule, op.operands[1])) {
       const planning::PackSource from = planning::source_of(frame_.schedule, *pack);
       product.plain_type = frame_.type(from.root).dtype;
       product.plain = b_.CreateConstGEP1_64(b_.getInt8Ty(), frame_.address(from.root),
                                             static_cast<uint64_t>(from.skip * size_of(product.plain_type)));
-      layout.ld = from.ld;
-      layout.transposed = pack->attr_or<bool>("transpose_b", false) ? 1 : 0;
-      product.is_on_the_way =
-          b_.CreateICmpNE(b_.CreateAnd(b_.CreatePtrToInt(product.entry, b_.getInt64Ty()), 1), frame_.i64(0));
-      packs_ = packs_ ? b_.CreateOr(packs_, product.is_on_the_way) : product.is_on_the_way;
+      product.layout.ld = from.ld;
+      product.layout.transposed = pack->attr_or<bool>("transpose_b", false) ? 1 : 0;
+      product.may_be_left_out = true;
     }
-    product.layout = frame_.constants(fields(layout));
+    products_.emplace(op.results[0], product);
   }
 
   // ---- rows without a product
@@ -206,167 +182,112 @@ class RowStage {
 
   // ---- products
 
-  /// The rows in chunks, so that the left operands of a chunk stay in L2 while its products go over all panels. Where
-  /// panels are packed on the way, all rows at once.
-  void emit_chunks(Value* first, Value* last, int64_t rows, const UnitRange& range) {
-    Value* end = last;
-    Value* chunks = b_.CreateSDiv(b_.CreateAdd(b_.CreateSub(last, first), frame_.i64(rows - 1)), frame_.i64(rows));
-    if (packs_) chunks = b_.CreateSelect(packs_, frame_.minimum(chunks, frame_.i64(1)), chunks);
-    frame_.loop(frame_.i64(0), chunks, 1, [&](Value* chunk) {
-      Value* row = b_.CreateAdd(first, b_.CreateMul(chunk, frame_.i64(rows)));
-      Value* until = frame_.minimum(b_.CreateAdd(row, frame_.i64(rows)), end);
-      emit_panels(row, packs_ ? b_.CreateSelect(packs_, end, until) : until, range);
-    });
-  }
-
-  /// How many panels are taken at once. With few rows several, so that their chains of additions overlap; on the way
-  /// one is packed at a time.
-  Value* panels_together(Value* first, Value* last) {
-    Value* few = b_.CreateICmpSLT(b_.CreateSub(last, first), frame_.i64(kFewRows));
-    Value* together =
-        has_bytes_ ? frame_.i64(kBytePanelsTogether) : b_.CreateSelect(few, frame_.i64(kPanelsTogether), frame_.i64(1));
-    return packs_ ? b_.CreateSelect(packs_, frame_.i64(1), together) : together;
-  }
-
-  /// Loops over the panels, and for each panel over the blocks of rows.
-  void emit_panels(Value* first, Value* last, const UnitRange& range) {
-    Value* unroll = frame_.i64(stage_.unroll);
-    Value* first_panel = b_.CreateUDiv(range.first, unroll);
-    Value* last_panel = b_.CreateUDiv(b_.CreateAdd(range.last, frame_.i64(stage_.unroll - 1)), unroll);
-    const int64_t tile_rows = has_bytes_ ? kFewRows : stage_.tile_rows;
-    Value* together = panels_together(first, last);
-    Value* groups = b_.CreateUDiv(
-        b_.CreateAdd(b_.CreateSub(last_panel, first_panel), b_.CreateSub(together, frame_.i64(1))), together);
-    frame_.loop(frame_.i64(0), groups, 1, [&](Value* turn) {
-      Value* group = turn;
-      if (frame_.backwards)
-        group = b_.CreateSelect(frame_.backwards, b_.CreateSub(b_.CreateSub(groups, frame_.i64(1)), turn), turn);
-      Value* panel = b_.CreateAdd(first_panel, b_.CreateMul(group, together));
-      Value* panels = frame_.minimum(b_.CreateSub(last_panel, panel), together);
-      for (auto& [value, product] : products_) find_panels(product, panel, panels);
-      Value* next = next_panel(panel, group, groups);
-      for_blocks_of_rows(first, last, tile_rows, [&](Value* row, Value* rows, Value* block, Value* blocks) {
-        expect(panel, panels, row, rows);
-        for (auto& [value, product] : products_)
-          call_kernel(product, panel, panels, row, rows, ahead(product, panels, next, block, blocks));
-        frame_.loop(frame_.i64(0), panels, 1, [&](Value* j) {
-          Value* tile_row = b_.CreateMul(j, frame_.i64(kFewRows));
-          frame_.loop(frame_.i64(0), rows, 1, [&](Value* i) {
-            emit_epilogue(b_.CreateAdd(panel, j), b_.CreateAdd(row, i), b_.CreateAdd(tile_row, i));
-          });
+  /// The loop over panels and blocks of rows, which is the runtime's.
+  void emit_panels(Value* first, Value* last, bool chunked) {
+    const Frame::Outlined epilogue = frame_.outline("epilogue", 4, [&](const std::vector<Value*>& at) {
+      frame_.loop(frame_.i64(0), at[1], 1, [&](Value* j) {
+        Value* tile_row = b_.CreateMul(j, frame_.i64(runtime::kFewRows));
+        frame_.loop(frame_.i64(0), at[3], 1, [&](Value* i) {
+          emit_epilogue(b_.CreateAdd(at[0], j), b_.CreateAdd(at[2], i), b_.CreateAdd(tile_row, i));
         });
       });
     });
+    const Frame::Outlined prefetch = outline_prefetch();
+    llvm::Type *pointer = b_.getPtrTy(), *integer = b_.getInt64Ty();
+    Value* functions = store_fields({epilogue.function, epilogue.closure, prefetch.function, prefetch.closure});
+    Value* operands = store_operands(first);
+    auto* type = llvm::FunctionType::get(
+        b_.getVoidTy(), {pointer, pointer, pointer, integer, integer, integer, integer, integer}, false);
+    Value* backwards = frame_.backwards ? b_.CreateZExt(frame_.backwards, integer) : frame_.i64(0);
+    b_.CreateCall(frame_.runtime_function("weft_panels", type),
+                  {stage_constants(chunked), operands, functions, first, last, frame_.unit, frame_.units, backwards});
+  }
+
+  /// Values of 8 bytes, one after the other in memory of the function.
+  Value* store_fields(const std::vector<Value*>& fields) {
+    Value* memory = frame_.stack(b_.getInt64Ty(), std::ssize(fields));
+    for (size_t i = 0; i < fields.size(); ++i) frame_.keep(fields[i], frame_.stack_field(memory, i));
+    return memory;
+  }
+
+  /// runtime::PanelOperands of all products. Rows of their left operands are `lda` elements apart.
+  Value* store_operands(Value* first) {
+    std::vector<Value*> fields;
+    for (const auto& [value, product] : products_) {
+      const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
+      const planning::View left = planning::resolve(frame_.schedule, product.op->operands[0], shape);
+      RowIndex index(frame_, shape, first);
+      const ir::Shape& root = frame_.type(left.root).shape;
+      fields.push_back(frame_.offset(frame_.address(left.root), index.elements(left), size_of(product.left)));
+      fields.push_back(root.size() > 1 ? frame_.size(root.back()) : frame_.i64(0));
+      fields.insert(fields.end(), {product.entry, product.plain, product.tile});
+      fields.push_back(llvm::ConstantPointerNull::get(b_.getPtrTy()));
+    }
+    static_assert(sizeof(runtime::PanelOperands) == 6 * sizeof(int64_t));
+    return store_fields(fields);
+  }
+
+  /// runtime::PanelStage.
+  llvm::Constant* stage_constants(bool chunked) {
+    static_assert(sizeof(runtime::PanelProduct) == 13 * sizeof(int64_t));
+    static_assert(sizeof(runtime::PanelStage) == 10 * sizeof(int64_t));
+    std::vector<llvm::Constant*> of_products;
+    const int64_t units = ceil_div(stage_.domain.back().constant(), stage_.lanes);
+    int64_t longest = 1, weights = 0;
+    for (const auto& [value, product] : products_) {
+      add_constants(of_products, product);
+      longest = std::max(longest, product.inner * size_of(product.left));
+      weights += product.panel_bytes() * ceil_div(units, product.unroll);
+    }
+    const int64_t fit = std::max<int64_t>(1, chunk_bytes() / longest / stage_.tile_rows);
+    const bool streams = weights > runtime::private_cache_bytes() / 4 * 3;
+    return frame_.constants(
+        {constant(has_bytes_ ? runtime::kFewRows : stage_.tile_rows), constant(chunked ? fit * stage_.tile_rows : 0),
+         constant(units), constant(ceil_div(units, stage_.unroll)), constant(stage_.unroll),
+         constant(planning::splits_columns(stage_) ? planning::column_grain(stage_) : 0), constant(streams ? 1 : 0),
+         constant(has_bytes_ ? 1 : 0), constant(std::ssize(products_)), frame_.constants(of_products)});
+  }
+
+  /// runtime::PanelProduct.
+  void add_constants(std::vector<llvm::Constant*>& fields, const Product& product) {
+    const runtime::ProductLayout& layout = product.layout;
+    for (int64_t each : {layout.k, layout.n, layout.groups, layout.unroll, layout.ld, layout.transposed, layout.c_step,
+                         size_of(product.left), product.panel_bytes()})
+      fields.push_back(constant(each));
+    llvm::Constant* null = llvm::ConstantPointerNull::get(b_.getPtrTy());
+    const bool is_bytes = product.weights == DType::kI8;
+    llvm::Constant* kernel = runtime_address(product.kernel());
+    fields.push_back(is_bytes ? null : kernel);
+    fields.push_back(is_bytes ? kernel : null);
+    fields.push_back(constant(product.unroll * stage_.lanes));
+    const std::string on_the_way = fmt::format("weft_on_the_way_{}", name_of(product.plain_type));
+    fields.push_back(product.may_be_left_out ? runtime_address(on_the_way) : null);
+  }
+
+  llvm::Constant* constant(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }
+
+  /// Of a function that the runtime calls: its type doesn't matter here.
+  llvm::Constant* runtime_address(const std::string& name) {
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), false);
+    return llvm::cast<llvm::Constant>(frame_.runtime_function(name, type).getCallee());
   }
 
   /// Asks for what the ops behind the products of a block will read, where the processor's own prefetcher doesn't: the
   /// products take long enough for it to come from memory. (LSTM B257 T10 H422 on Zen 4: 54 ms without, 46 with it.
   /// With H416, whose rows are whole cache lines, it changed nothing.)
-  void expect(Value* panel, Value* panels, Value* row, Value* rows) {
+  Frame::Outlined outline_prefetch() {
     const std::vector<planning::View> views = elements_.astride_lines();
     const bool is_long = std::ranges::any_of(products_, [](auto& each) { return each.second.inner >= kLongProduct; });
-    if (views.empty() || !is_long) return;
-    Value* first = b_.CreateMul(panel, frame_.i64(stage_.unroll));
-    frame_.loop(frame_.i64(0), b_.CreateMul(panels, frame_.i64(stage_.unroll)), 1, [&](Value* unit) {
-      Value* column = b_.CreateMul(b_.CreateAdd(first, unit), frame_.i64(stage_.lanes));
-      frame_.loop(frame_.i64(0), rows, 1, [&](Value* i) { elements_.expect(views, b_.CreateAdd(row, i), column); });
+    llvm::Constant* null = llvm::ConstantPointerNull::get(b_.getPtrTy());
+    if (views.empty() || !is_long) return {null, null};
+    return frame_.outline("prefetch", 4, [&](const std::vector<Value*>& at) {
+      Value* first = b_.CreateMul(at[0], frame_.i64(stage_.unroll));
+      frame_.loop(frame_.i64(0), b_.CreateMul(at[1], frame_.i64(stage_.unroll)), 1, [&](Value* unit) {
+        Value* column = b_.CreateMul(b_.CreateAdd(first, unit), frame_.i64(stage_.lanes));
+        frame_.loop(frame_.i64(0), at[3], 1,
+                    [&](Value* i) { elements_.expect(views, b_.CreateAdd(at[2], i), column); });
+      });
     });
-  }
-
-  /// The panel after the one at hand, where panels come one by one and a core's own cache doesn't hold those of all
-  /// products; else null. At the last the loop ends, and it stands in for the next.
-  Value* next_panel(Value* panel, Value* group, Value* groups) {
-    if (!streams_) return nullptr;
-    Value* end = b_.CreateSub(groups, frame_.i64(1));
-    Value* forwards = b_.CreateICmpULT(group, end);
-    if (!frame_.backwards) return b_.CreateSelect(forwards, b_.CreateAdd(panel, frame_.i64(1)), panel);
-    Value* before = b_.CreateICmpUGT(group, frame_.i64(0));
-    Value* step = b_.CreateSelect(frame_.backwards, b_.CreateSub(frame_.i64(0), b_.CreateZExt(before, b_.getInt64Ty())),
-                                  b_.CreateZExt(forwards, b_.getInt64Ty()));
-    return b_.CreateAdd(panel, step);
-  }
-
-  /// What a product asks for while it multiplies a block of rows: where it begins, and how many lines.
-  struct Ahead {
-    Value *from, *lines;
-  };
-
-  /// A block's part of the next panel. Without that the weights of large layers come from the last-level cache while
-  /// nobody multiplies. (Granite Rapids, LSTM B64 T64 H512, one thread, forward: f32 100 ms without, 90 with it.)
-  Ahead ahead(const Product& product, Value* panels, Value* next, Value* block, Value* blocks) {
-    if (!next || product.weights == DType::kI8) return {llvm::ConstantPointerNull::get(b_.getPtrTy()), frame_.i64(0)};
-    Value* from = frame_.offset(product.entry, next, product.panel_bytes());
-    const int64_t lines = ceil_div(product.panel_bytes(), target::kCacheLine);
-    Value* part = b_.CreateUDiv(b_.CreateAdd(frame_.i64(lines - 1), blocks), blocks);
-    Value* none = b_.CreateOr(b_.CreateICmpNE(panels, frame_.i64(1)), b_.CreateIsNull(product.entry));
-    if (product.is_on_the_way) none = b_.CreateOr(none, product.is_on_the_way);
-    return {frame_.offset(from, b_.CreateMul(block, part), target::kCacheLine),
-            b_.CreateSelect(none, frame_.i64(0), part)};
-  }
-
-  /// Blocks of at most `most` rows and nearly the same size: a block of one or two rows has too few sums to hide the
-  /// latency of its additions.
-  void for_blocks_of_rows(Value* first, Value* last, int64_t most,
-                          const std::function<void(Value* row, Value* rows, Value* block, Value* blocks)>& body) {
-    Value* all = b_.CreateSub(last, first);
-    Value* blocks = b_.CreateUDiv(b_.CreateAdd(all, frame_.i64(most - 1)), frame_.i64(most));
-    Value* divisor = b_.CreateSelect(b_.CreateICmpEQ(blocks, frame_.i64(0)), frame_.i64(1), blocks);
-    Value* least = b_.CreateUDiv(all, divisor);
-    Value* larger = b_.CreateSub(all, b_.CreateMul(least, divisor));  // blocks with a row more
-    frame_.loop(frame_.i64(0), blocks, 1, {first}, [&](Value* block, const std::vector<Value*>& at) {
-      Value* more = b_.CreateZExt(b_.CreateICmpULT(block, larger), b_.getInt64Ty());
-      Value* rows = b_.CreateAdd(least, more);
-      body(at[0], rows, block, blocks);
-      return std::vector<Value*>{b_.CreateAdd(at[0], rows)};
-    });
-  }
-
-  /// Packs the panels at hand if that is done on the way.
-  void find_panels(Product& product, Value* panel, Value* count) {
-    product.panels = product.entry;
-    if (!product.is_on_the_way) return;
-    llvm::Type *pointer = b_.getPtrTy(), *integer = b_.getInt64Ty();
-    auto* type = llvm::FunctionType::get(pointer, {pointer, pointer, integer, integer, pointer}, false);
-    const std::string name = fmt::format("weft_on_the_way_{}", name_of(product.plain_type));
-    product.panels = b_.CreateCall(frame_.runtime_function(name, type),
-                                   {product.entry, product.plain, panel, count, product.layout});
-  }
-
-  void call_kernel(const Product& product, Value* panel, Value* count, Value* row, Value* rows, const Ahead& ahead) {
-    const ir::Shape& shape = frame_.type(product.op->operands[0]).shape;
-    planning::View left = planning::resolve(frame_.schedule, product.op->operands[0], shape);
-    RowIndex index(frame_, shape, row);
-    Value* a = frame_.offset(frame_.address(left.root), index.elements(left), size_of(product.left));
-    const ir::Shape& root = frame_.type(left.root).shape;
-    Value* lda = root.size() > 1 ? frame_.size(root.back()) : frame_.i64(0);
-    int64_t width = product.groups * product.unroll * stage_.lanes;
-    llvm::Type* pointer = b_.getPtrTy();
-    llvm::Type* integer = b_.getInt64Ty();
-    if (product.weights == DType::kI8) {
-      auto* rows_type = llvm::FunctionType::get(
-          b_.getVoidTy(),
-          {integer, integer, pointer, integer, pointer, integer, integer, integer, integer, integer, pointer, integer},
-          false);
-      b_.CreateCall(
-          frame_.runtime_function(product.kernel(), rows_type),
-          {rows, frame_.i64(product.inner), a, lda, product.panels, frame_.i64(stage_.domain.back().constant()),
-           frame_.i64(product.groups), frame_.i64(product.unroll * stage_.lanes), panel, count, product.tile,
-           frame_.i64(kFewRows * width)});
-      return;
-    }
-    auto* type = llvm::FunctionType::get(
-        b_.getVoidTy(),
-        {integer, pointer, integer, pointer, pointer, integer, integer, pointer, pointer, pointer, integer}, false);
-    b_.CreateCall(frame_.runtime_function(product.kernel(), type),
-                  {rows, a, lda, product.panels, product.plain, panel, count, product.tile, product.layout, ahead.from,
-                   ahead.lines});
-  }
-
-  static std::vector<uint64_t> fields(const runtime::ProductLayout& layout) {
-    static_assert(sizeof(layout) == 7 * sizeof(int64_t));
-    std::vector<uint64_t> all(7);
-    std::memcpy(all.data(), &layout, sizeof(layout));
-    return all;
   }
 
   void emit_epilogue(Value* panel, Value* row, Value* tile_row) {
@@ -382,7 +303,8 @@ class RowStage {
       return;
     }
     int64_t all = ceil_div(stage_.domain.back().constant(), stage_.lanes);
-    Value* units = frame_.minimum(b_.CreateSub(frame_.i64(all), first_unit), frame_.i64(stage_.unroll));
+    Value* units = frame_.i64(stage_.unroll);
+    if (all % stage_.unroll != 0) units = frame_.minimum(b_.CreateSub(frame_.i64(all), first_unit), units);
     frame_.loop(frame_.i64(0), units, 1, at_unit);
   }
 
@@ -430,8 +352,6 @@ class RowStage {
   Elements elements_;
   std::map<ValueId, Product> products_;
   bool has_bytes_ = false;  ///< weights of 8 bits
-  bool streams_ = false;    ///< a core's own cache doesn't hold the panels of all products
-  Value* packs_ = nullptr;  ///< i1: whether panels of a product are packed on the way; null: of none
   Value* tile_row_ = nullptr;
   Value* tile_unit_ = nullptr;
   std::map<const Op*, Value*> sums_;

@@ -7,9 +7,10 @@ namespace weft::codegen {
 
 /// Emits a fused stage for rows first..last-1 of its domain and the frame's share of the columns.
 ///
-/// With a product, it loops over panels and blocks of rows. For each the micro-kernel leaves a tile of the product in a
-/// buffer on the stack, which stays in L1, and the elementwise ops run on the tile (the epilogue). `chunked`: an outer
-/// loop over chunks of rows, whose left operands stay in L2 while all panels pass; for the many rows outside a scan.
+/// With a product, it calls the runtime's loop over panels and blocks of rows. For each the micro-kernel leaves a tile
+/// of the product in a buffer on the stack, which stays in L1, and the elementwise ops run on the tile (the epilogue, a
+/// function of its own). `chunked`: an outer loop over chunks of rows, whose left operands stay in L2 while all panels
+/// pass; for the many rows outside a scan.
 void emit_rows(Frame& frame, const planning::Stage& stage, llvm::Value* first, llvm::Value* last, bool chunked);
 
 /// Share `unit` of `units` of the columns of a stage's domain, in vectors: [first, last). All columns if the stage

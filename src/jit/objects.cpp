@@ -1,5 +1,6 @@
 #include "jit/objects.h"
 
+#include <llvm/Bitcode/BitcodeWriter.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Support/raw_ostream.h>
@@ -30,6 +31,13 @@ std::string text_of(const llvm::Module& module) {
   return text;
 }
 
+std::string bitcode_of(const llvm::Module& module) {
+  std::string bytes;
+  llvm::raw_string_ostream stream(bytes);
+  llvm::WriteBitcodeToFile(module, stream);
+  return bytes;
+}
+
 void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
 Object compile(llvm::Module& module, const std::string& dump) {
@@ -54,13 +62,13 @@ Object compile(llvm::Module& module, const std::string& dump) {
   return object;
 }
 
-/// The key of the object cache. It contains the module's text, so that a change of code generation never meets an old
-/// object.
+/// The key of the object cache. It contains the module, so that a change of code generation never meets an old object;
+/// as bitcode, since LLVM takes six times as long to write its text.
 std::string cache_key(const llvm::Module& module) {
   Target target = target_of(runtime::active_isa());
   return fmt::format("weft {} llvm {} pipeline {} without {} level {} fusion {} cpu {} features {}\n{}", WEFT_VERSION,
                      LLVM_VERSION_STRING, kOptions.pipeline, kOptions.without, static_cast<int>(kOptions.level),
-                     static_cast<int>(kOptions.fusion), target.cpu, target.features, text_of(module));
+                     static_cast<int>(kOptions.fusion), target.cpu, target.features, bitcode_of(module));
 }
 
 Object object_of(llvm::Module& module, const std::string& dump) {

@@ -20,9 +20,16 @@ Target target_of(runtime::Isa isa);
 /// Everything beside the module and the target that machine code depends on: a part of the object cache's key.
 struct Options {
   const char* pipeline = "early-cse,loop-mssa(licm)";  ///< of a function, in LLVM's words
-  /// Passes of code generation that are left out: each takes 2 to 10 % of it, and no loop here got faster by them.
-  /// Addresses are computed outside loops already, and an out-of-order processor schedules by itself.
-  const char* without = "loop-reduce,machine-scheduler,post-RA-sched,x86-domain-reassignment,x86-cmov-conversion";
+  /// Passes of code generation that are left out: no loop here got faster by them. Addresses are computed outside loops
+  /// already, an out-of-order processor schedules by itself, and constants that a loop reads from memory cost no more
+  /// than those that were moved out of it and then spilled. Some are there for code that isn't emitted here (tiles,
+  /// debug information), but compute what they need all the same.
+  const char* without =
+      "loop-reduce,machine-scheduler,post-RA-sched,x86-domain-reassignment,x86-cmov-conversion,"
+      "early-machinelicm,machinelicm,early-tailduplication,tailduplication,opt-phis,early-ifcvt,machine-combiner,"
+      "consthoist,stack-coloring,localstackalloc,lrshrink,shrink-wrap,postra-machine-sink,machine-latecleanup,"
+      "x86-optimize-LEAs,x86-avoid-SFB,break-false-deps,regallocscoringpass,tilepreconfig,tileconfig,lowertilecopy,"
+      "removeredundantdebugvalues,livedebugvalues,stackmap-liveness,machine-sanmd,stack-frame-layout";
   llvm::CodeGenOptLevel level = llvm::CodeGenOptLevel::Default;
   llvm::FPOpFusion::FPOpFusionMode fusion = llvm::FPOpFusion::Standard;
 };

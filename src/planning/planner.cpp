@@ -7,6 +7,7 @@
 #include "planning/merge_dims.h"
 #include "planning/sharing.h"
 #include "planning/side_by_side.h"
+#include "planning/small_copy.h"
 #include "planning/windows.h"
 #include "planning/work.h"
 
@@ -277,7 +278,11 @@ class Planner {
     runtime::StagePlan plan;
     plan.symbol = symbol;
     plan.index = stage.index;
-    if (stage.lowering == Lowering::kFused || stage.lowering == Lowering::kRowCopy) {
+    if (auto copy = small_copy(schedule_, stage)) {
+      plan.kind = runtime::StagePlan::Kind::kCall;
+      plan.symbol = std::string(info(stage.ops[0]->code).name);
+      plan.call = *std::move(copy);
+    } else if (stage.lowering == Lowering::kFused || stage.lowering == Lowering::kRowCopy) {
       describe_rows(stage, plan);
     } else if (is_control(stage)) {
       describe_control(*stage.ops[0], plan);

@@ -1,0 +1,85 @@
+// The loop over panels of weights, with functions that count: every row of every panel once, whatever the split.
+
+#include "runtime/panels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace weft::runtime {
+namespace {
+
+/// What the functions of a stage saw.
+struct Seen {
+  std::map<std::pair<int64_t, int64_t>, int> epilogues;  // how often, by panel and row
+  std::vector<int64_t> panels;                           // the first ones, as they came
+  int64_t most_rows = 0;
+};
+
+int64_t multiplied_rows = 0, multiplied_panel = -1;
+const void* multiplied_left = nullptr;
+
+void multiply(int64_t rows, const void* a, int64_t, const void*, const void*, int64_t first, int64_t, void*,
+              const ProductLayout*, const void*, int64_t) {
+  multiplied_rows = rows;
+  multiplied_panel = first;
+  multiplied_left = a;
+}
+
+void follow(void* closure, int64_t panel, int64_t panels, int64_t row, int64_t rows) {
+  auto& seen = *static_cast<Seen*>(closure);
+  EXPECT_EQ(multiplied_rows, rows);
+  EXPECT_EQ(multiplied_panel, panel);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(multiplied_left) % 4096, static_cast<uintptr_t>(row) * 12);
+  for (int64_t p = panel; p < panel + panels; ++p)
+    for (int64_t r = row; r < row + rows; ++r) ++seen.epilogues[{p, r}];
+  seen.panels.push_back(panel);
+  seen.most_rows = std::max(seen.most_rows, rows);
+}
+
+alignas(4096) char left_rows[4096];
+
+/// Runs rows first..last-1 by `members` members, one after the other.
+Seen run(const PanelStage& stage, int64_t first, int64_t last, int64_t members, bool backwards) {
+  Seen seen;
+  for (int64_t unit = 0; unit < members; ++unit) {
+    PanelOperands operands{left_rows + first * 12, 3, left_rows, nullptr, nullptr, nullptr};
+    const PanelFunctions functions{follow, &seen, nullptr, nullptr};
+    weft_panels(&stage, &operands, &functions, first, last, unit, members, backwards ? 1 : 0);
+  }
+  return seen;
+}
+
+TEST(Panels, CoverEveryRowOfEveryPanelOnce) {
+  for (int64_t units : {1, 7, 16})
+    for (int64_t unroll : {1, 3})
+      for (int64_t chunk : {0, 12})
+        for (int64_t rows : {0, 1, 3, 6, 7, 40})
+          for (int64_t members : {1, 2, 5})
+            for (bool backwards : {false, true}) {
+              const PanelProduct product{{3, units * 16, 1, unroll, 3, 0, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+              const int64_t panels = (units + unroll - 1) / unroll;
+              const PanelStage stage{6, chunk, units, panels, unroll, std::max<int64_t>(2, unroll), 1, 0, 1, &product};
+              const Seen seen = run(stage, 5, 5 + rows, members, backwards);
+              EXPECT_LE(seen.most_rows, 6);
+              ASSERT_EQ(std::ssize(seen.epilogues), rows * panels);
+              for (const auto& [place, times] : seen.epilogues) {
+                EXPECT_EQ(times, 1);
+                EXPECT_TRUE(place.first >= 0 && place.first < panels && place.second >= 5 && place.second < 5 + rows);
+              }
+            }
+}
+
+TEST(Panels, GoBackwards) {
+  const PanelProduct product{{3, 64, 1, 1, 3, 0, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+  const PanelStage stage{6, 0, 4, 4, 1, 2, 0, 0, 1, &product};
+  EXPECT_EQ(run(stage, 0, 4, 1, false).panels, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(run(stage, 0, 4, 1, true).panels, (std::vector<int64_t>{3, 2, 1, 0}));
+  EXPECT_EQ(run(stage, 0, 3, 1, false).panels, (std::vector<int64_t>{0}));  // few rows: four panels at once
+}
+
+}  // namespace
+}  // namespace weft::runtime
