@@ -66,8 +66,9 @@ Object compile(llvm::Module& module, const std::string& dump) {
 /// as bitcode, since LLVM takes six times as long to write its text.
 std::string cache_key(const llvm::Module& module) {
   Target target = target_of(runtime::active_isa());
-  return fmt::format("weft {} llvm {} pipeline {} without {} level {} fusion {} cpu {} features {}\n{}", WEFT_VERSION,
-                     LLVM_VERSION_STRING, kOptions.pipeline, kOptions.without, static_cast<int>(kOptions.level),
+  return fmt::format("weft {} llvm {} pipeline {} without {}, {} level {} fusion {} cpu {} features {}\n{}",
+                     WEFT_VERSION, LLVM_VERSION_STRING, kOptions.pipeline, kOptions.without,
+                     kOptions.without_in_few_registers, static_cast<int>(kOptions.level),
                      static_cast<int>(kOptions.fusion), target.cpu, target.features, bitcode_of(module));
 }
 

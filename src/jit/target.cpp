@@ -38,12 +38,14 @@ std::string host_features() {
   return text;
 }
 
-/// Takes the passes of LLVM's code generation but for those of kOptions.without. LLVM has switches for these too, which
-/// would hold for all that uses LLVM in this process.
+/// Takes the passes of LLVM's code generation but for those that kOptions leaves out. LLVM has switches for these too,
+/// which would hold for all that uses LLVM in this process.
 class PassFilter : public llvm::legacy::PassManagerBase {
  public:
   explicit PassFilter(llvm::legacy::PassManagerBase& passes) : passes_(passes) {
     llvm::StringRef(kOptions.without).split(without_, ',');
+    if (runtime::vector_isa(runtime::active_isa()) != runtime::Isa::kAvx512)
+      llvm::StringRef(kOptions.without_in_few_registers).split(without_, ',');
   }
 
   void add(llvm::Pass* pass) override {
