@@ -278,7 +278,8 @@ class Planner {
     runtime::StagePlan plan;
     plan.symbol = symbol;
     plan.index = stage.index;
-    if (auto copy = small_copy(schedule_, stage)) {
+    // A stage in windows of a scan is called for some of its rows: machine code.
+    if (auto copy = windowed_.contains(&stage) ? std::nullopt : small_copy(schedule_, stage)) {
       plan.kind = runtime::StagePlan::Kind::kCall;
       plan.symbol = std::string(info(stage.ops[0]->code).name);
       plan.call = *std::move(copy);
