@@ -39,36 +39,38 @@ class ByteWeights(nn.Module):
     def _take(self, module: nn.Module, names: list[str], carry: torch.dtype) -> None:
         """Registers the buffers, made from the module's parameters of these names."""
         self.carry = carry
+        self._operand_names: list[str] = []
         for name in names:
             value = getattr(module, name)
+            self._operand_names.append(name)
             if name.startswith("weight"):
                 rows, scale = rows_as_int8(value, name)
                 self.register_buffer(name, rows)
                 self.register_buffer(name + "_scale", scale)
+                self._operand_names.append(name + "_scale")
             else:
                 self.register_buffer(name, value.detach().to(torch.float32, copy=True))
 
-    def _operands(self, names: list[str]) -> list[Tensor]:
-        """What the operator takes: behind each weight its scales."""
-        operands = []
-        for name in names:
-            operands.append(getattr(self, name))
-            if name.startswith("weight"):
-                operands.append(getattr(self, name + "_scale"))
-        return operands
+    def _operands(self, *tensors: Tensor) -> list[Tensor]:
+        """What the operator takes behind a call's tensors: the weights, each with its scales behind it, and biases.
 
-    def _check_call(self, *tensors: Tensor) -> None:
+        Raises:
+            RuntimeError: a tensor that requires a gradient, or is not on the CPU.
+        """
+        buffers = self._buffers  # an attribute of each name takes as long to find as a small step to compute
+        operands = [buffers[name] if name in buffers else getattr(self, name) for name in self._operand_names]
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise RuntimeError(
                 f"{type(self).__name__}: weights of 8 bits are for inference and have no gradients, but an input or a "
                 "state requires one: call it under torch.no_grad(), or train the module that it was made from"
             )
-        for tensor in (*tensors, *self.buffers(recurse=False)):
-            if tensor.device.type not in ("cpu", "meta"):
+        for tensor in (*tensors, *operands):
+            if not (tensor.is_cpu or tensor.is_meta):
                 raise RuntimeError(
                     f"{type(self).__name__}: weights of 8 bits are for the CPU, but a tensor is on {tensor.device}: "
                     "move the module and its inputs with .to('cpu')"
                 )
+        return operands
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """A change of dtype, as by .bfloat16(), is the carry's; scales and biases stay float32."""
@@ -138,12 +140,11 @@ class QuantizedRNN(ByteWeights, Variant):
         return self._run(input, hx, None)
 
     def _call(self, input: Tensor, batch_sizes: Tensor | None, states: Any, is_init: Tensor | None) -> list[Tensor]:
-        self._check_call(input, *states)
         return torch.ops.weft._rnn_quantized(
             input,
             batch_sizes,
             list(states),
-            self._operands([name for names in self._all_weights for name in names]),
+            self._operands(input, *states),
             self.mode.lower(),
             self.bias,
             self.num_layers,
@@ -199,8 +200,8 @@ class QuantizedCell(ByteWeights):
         super().__init__()
         self.kind = {nn.GRUCell: "gru", nn.LSTMCell: "lstm"}.get(type(module)) or f"rnn_{module.nonlinearity}"
         self.input_size, self.hidden_size, self.bias = module.input_size, module.hidden_size, module.bias
-        self._names = ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if module.bias else [])
-        self._take(module, self._names, _carry_checked(carry))
+        names = ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if module.bias else [])
+        self._take(module, names, _carry_checked(carry))
         self.train(module.training)
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
@@ -220,9 +221,9 @@ class QuantizedCell(ByteWeights):
         else:
             given = list(hx) if is_lstm else [hx]
             states = [(h if is_batched else h.unsqueeze(0)).to(self.carry) for h in given]
-        self._check_call(input, *states)
+        operands = self._operands(input, *states)
         outputs = torch.ops.weft._rnn_quantized(
-            rows.to(self.carry), None, states, self._operands(self._names), self.kind, self.bias, 1, False, False
+            rows.to(self.carry), None, states, operands, self.kind, self.bias, 1, False, False
         )
         if not is_batched:
             outputs = [output.squeeze(0) for output in outputs]
