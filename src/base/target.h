@@ -80,6 +80,10 @@ inline constexpr int64_t kMostRowsOnTheWay = 16 * kRowsWhilePacking;
 /// rows of a block of the micro-kernel may be few.
 inline constexpr int64_t kRowsOfWindow = 16;
 
+/// Of weights of 8 bits, steps of no more rows than this wait for the weights: there the bytes themselves are read,
+/// where the processor multiplies them at all fast, and not panels of f32 (runtime/packs.h).
+inline constexpr int64_t kMostRowsOfBytes = 2;
+
 /// Steps that a while loop is taken to have, whose number nobody knows before it has run.
 inline constexpr int64_t kStepsOfWhile = 16;
 

@@ -38,7 +38,7 @@ struct Product {
   int64_t groups, unroll, inner;
   DType left, dtype;  ///< of the left operand, and of the tile
   DType weights;      ///< bf16: the panels are in pairs; i8: there are no panels
-  DType plain_type;   ///< of weights that are not packed: theirs, or f16, whose panels are f32
+  DType plain_type;   ///< of weights that are not packed: theirs, or f16 or i8, whose panels are f32
   runtime::ProductLayout layout;
   Value* tile;
   Value *entry, *plain;  ///< of the pack's buffer (runtime/packs.h), and the weights that are not packed, or null
@@ -229,7 +229,7 @@ class RowStage {
 
   /// runtime::PanelStage.
   llvm::Constant* stage_constants(bool chunked) {
-    static_assert(sizeof(runtime::PanelProduct) == 13 * sizeof(int64_t));
+    static_assert(sizeof(runtime::PanelProduct) == 14 * sizeof(int64_t));
     static_assert(sizeof(runtime::PanelStage) == 10 * sizeof(int64_t));
     std::vector<llvm::Constant*> of_products;
     const int64_t units = ceil_div(stage_.domain.back().constant(), stage_.lanes);
@@ -262,6 +262,7 @@ class RowStage {
     fields.push_back(constant(product.unroll * stage_.lanes));
     const std::string on_the_way = fmt::format("weft_on_the_way_{}", name_of(product.plain_type));
     fields.push_back(product.may_be_left_out ? runtime_address(on_the_way) : null);
+    fields.push_back(constant(product.may_be_left_out && product.plain_type == DType::kI8 ? 1 : 0));
   }
 
   llvm::Constant* constant(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }

@@ -230,6 +230,8 @@ void pack(const Call& call) {
             call.out<Panel>()[to] = become(transposed ? from[column * depth + k] : from[k * columns + column]);
           }
   };
+  if (call.op.attr_or("widen", false) && b.dtype == DType::kI8)
+    return lay_out(Tag<int8_t>(), [](int8_t x) { return static_cast<float>(x); });
   if (call.op.attr_or("widen", false)) return lay_out(Tag<Half>(), load<Half>);
   dispatch_number(b.dtype, [&]<typename T>(Tag<T> type) { lay_out(type, [](T x) { return x; }); });
 }

@@ -108,7 +108,7 @@ std::vector<Type> pack(const RuleInput& in) {
   const PanelLayout layout = panel_layout(in, columns, count_of(in, "width"));
   Type panels = with_shape(b, panel_shape(in, layout, b.shape[transposed ? 1 : 0]));
   if (in.flag("widen")) {
-    check(b.dtype == DType::kF16, "pack: widen is for f16, not {}", to_string(b));
+    check(b.dtype == DType::kF16 || b.dtype == DType::kI8, "pack: widen is for f16 and i8, not {}", to_string(b));
     panels.dtype = DType::kF32;
   }
   return {std::move(panels)};

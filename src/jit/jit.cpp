@@ -73,11 +73,14 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
     define(symbols, jit, fmt::format("weft_product_bf16_pairs_{}", vectors),
            reinterpret_cast<void*>(pairs.product_bf16[vectors]));
   }
-  const runtime::F16Kernels& f16 = runtime::f16_kernels(runtime::active_isa());
-  define(symbols, jit, "weft_on_the_way_f16", reinterpret_cast<void*>(f16.on_the_way));
-  for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
-    define(symbols, jit, fmt::format("weft_product_f32_f16_{}", vectors),
-           reinterpret_cast<void*>(f16.product[vectors]));
+  for (DType weights : {DType::kF16, DType::kI8}) {
+    const runtime::WidenedKernels& widened = runtime::widened_kernels(runtime::active_isa(), weights);
+    define(symbols, jit, fmt::format("weft_on_the_way_{}", name_of(weights)),
+           reinterpret_cast<void*>(widened.on_the_way));
+    for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
+      define(symbols, jit, fmt::format("weft_product_f32_{}_{}", name_of(weights), vectors),
+             reinterpret_cast<void*>(widened.product[vectors]));
+  }
   const runtime::ByteRowsKernels& bytes = runtime::byte_rows_kernels(runtime::active_isa());
   define(symbols, jit, "weft_byte_rows_f32", reinterpret_cast<void*>(bytes.f32));
   define(symbols, jit, "weft_byte_rows_i32", reinterpret_cast<void*>(bytes.i32));

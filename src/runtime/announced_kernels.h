@@ -181,41 +181,51 @@ struct AnnouncedKernels {
   static inline const DTypeKernels kAnnounced = make();
 };
 
-template <const F16Kernels& kTable>
-struct AnnouncedF16 {
+/// `kSize`: bytes of a weight.
+template <const WidenedKernels& kTable, int64_t kSize>
+struct AnnouncedWidened {
   template <size_t kVectors>
   static void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
                       int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
-    announce_product(kVectors, 4, 2, 4, layout->k, rows, a, lda, panels, weights, first, count, c, *layout);
+    announce_product(kVectors, 4, kSize, 4, layout->k, rows, a, lda, panels, weights, first, count, c, *layout);
     kTable.product[kVectors](rows, a, lda, panels, weights, first, count, c, layout, ahead, lines);
   }
 
   static void pack(const PackArgs& args, int64_t first, int64_t last) {
-    announce_pack(args, 2, args.k, first, last);
+    announce_pack(args, kSize, args.k, first, last);
     kTable.pack(args, first, last);
   }
 
   static const void* on_the_way(const void* entry, const void* weights, int64_t first, int64_t count,
                                 const ProductLayout* layout) {
-    announce_on_the_way(entry, weights, first, count, *layout, 2, layout->k);
+    announce_on_the_way(entry, weights, first, count, *layout, kSize, layout->k);
     return kTable.on_the_way(entry, weights, first, count, layout);
   }
 
+  static WidenedKernels make() {
+    WidenedKernels made = kTable;
+    const ProductKernel products[] = {nullptr, product<1>, product<2>, product<3>, product<4>};
+    std::ranges::copy(products, made.product);
+    made.pack = pack;
+    made.on_the_way = on_the_way;
+    return made;
+  }
+  static inline const WidenedKernels kAnnounced = make();
+};
+
+template <const F16OuterKernels& kTable>
+struct AnnouncedF16Outer {
   static void outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* scratch) {
     announce_outer(args, 4, 2, m0, m1, n0, n1);
     kTable.outer(args, m0, m1, n0, n1, scratch);
   }
 
-  static F16Kernels make() {
-    F16Kernels made = kTable;
-    const ProductKernel products[] = {nullptr, product<1>, product<2>, product<3>, product<4>};
-    std::ranges::copy(products, made.product);
-    made.pack = pack;
-    made.on_the_way = on_the_way;
+  static F16OuterKernels make() {
+    F16OuterKernels made = kTable;
     made.outer = outer;
     return made;
   }
-  static inline const F16Kernels kAnnounced = make();
+  static inline const F16OuterKernels kAnnounced = make();
 };
 
 template <const FoldKernels& kTable>

@@ -66,9 +66,16 @@ const DTypeKernels& either(bool single) {
   return single ? kSingle : kDouble;
 }
 
-template <const F16Kernels& kTable>
-const F16Kernels& halves() {
-  if constexpr (kThreadSanitizer) return AnnouncedF16<kTable>::kAnnounced;
+template <const WidenedKernels& kF16, const WidenedKernels& kI8>
+const WidenedKernels& widened(bool is_f16) {
+  if constexpr (kThreadSanitizer)
+    return is_f16 ? AnnouncedWidened<kF16, 2>::kAnnounced : AnnouncedWidened<kI8, 1>::kAnnounced;
+  return is_f16 ? kF16 : kI8;
+}
+
+template <const F16OuterKernels& kTable>
+const F16OuterKernels& f16_outer() {
+  if constexpr (kThreadSanitizer) return AnnouncedF16Outer<kTable>::kAnnounced;
   return kTable;
 }
 
@@ -140,14 +147,26 @@ const DTypeKernels& kernels(Isa isa, DType dtype) {
   return either<kGenericF32, kGenericF64>(single);
 }
 
-const F16Kernels& f16_kernels(Isa isa) {
+const WidenedKernels& widened_kernels(Isa isa, DType weights) {
   isa = vector_isa(isa);
+  internal_check(weights == DType::kF16 || weights == DType::kI8, "no micro-kernels for {}", name_of(weights));
+  const bool is_f16 = weights == DType::kF16;
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return halves<kAvx512F16>();
-  if (isa == Isa::kAvx2) return halves<kAvx2F16>();
+  if (isa == Isa::kAvx512) return widened<kAvx512F16, kAvx512I8>(is_f16);
+  if (isa == Isa::kAvx2) return widened<kAvx2F16, kAvx2I8>(is_f16);
 #endif
   internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
-  return halves<kGenericF16>();
+  return widened<kGenericF16, kGenericI8>(is_f16);
+}
+
+const F16OuterKernels& f16_outer_kernels(Isa isa) {
+  isa = vector_isa(isa);
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return f16_outer<kAvx512F16Outer>();
+  if (isa == Isa::kAvx2) return f16_outer<kAvx2F16Outer>();
+#endif
+  internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
+  return f16_outer<kGenericF16Outer>();
 }
 
 const FoldKernels& fold_kernels(Isa isa) {
@@ -213,6 +232,16 @@ const ByteRowsKernels& byte_rows_kernels(Isa isa) {
 #endif
   internal_check(isa == Isa::kGeneric, "no micro-kernels for {}", name_of(isa));
   return byte_rows<kGenericByteRows>();
+}
+
+ByteProducts byte_products(Isa isa) {
+#if defined(__x86_64__)
+  isa = vector_isa(isa);
+  __builtin_cpu_init();
+  if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni")) return ByteProducts::kFaster;
+  if (isa == Isa::kAvx2 && __builtin_cpu_is("znver1")) return ByteProducts::kSlower;
+#endif
+  return ByteProducts::kFewRowsOnly;
 }
 
 }  // namespace weft::runtime

@@ -123,16 +123,24 @@ struct DTypeKernels {
 /// The kernels of f32 or f64 (internal error for another type).
 const DTypeKernels& kernels(Isa isa, DType dtype);
 
-/// Kernels for f16 weights and their gradients. Panels of f16 weights are f32, those of DTypeKernels, and give the bits
-/// of f32 weights, since every f16 is an f32; products with panels are those of DTypeKernels, too.
-struct F16Kernels {
+/// Kernels for weights that become f32 where they are packed. Their panels are those of DTypeKernels, and give the bits
+/// of f32 weights, since every number of the type is an f32; products with panels are those of DTypeKernels, too.
+/// Without panels f16 weights give the bits of f32 ones, and transposed i8 weights those of ByteRowsKernel.
+struct WidenedKernels {
   ProductKernel product[target::kMaxPanelUnits + 1];  ///< by vectors, of an f32 left operand
   PackKernel pack;
   PanelsOnTheWay on_the_way;
+};
+
+/// Of weights of f16 or i8 (internal error for another type).
+const WidenedKernels& widened_kernels(Isa isa, DType weights);
+
+/// For gradients of f16 weights.
+struct F16OuterKernels {
   OuterKernel outer;  ///< of f32 a and b; sums are those of DTypeKernels, rounded to the f16 of c at the end
   int64_t outer_block_m, outer_block_n, outer_scratch_bytes;
 };
-const F16Kernels& f16_kernels(Isa isa);
+const F16OuterKernels& f16_outer_kernels(Isa isa);
 
 /// Folds (sums, or takes the maximum of) out[c] and x[0][c], ..., x[rows-1][c] into out[c], for c in 0..columns-1; `ld`
 /// elements between rows. One column with ld = 1 folds a row of `rows` elements. Works on blocks of a fixed size, so
@@ -182,5 +190,13 @@ struct ByteRowsKernels {
   ByteRowsKernel f32, i32;  ///< by the type of a and c
 };
 const ByteRowsKernels& byte_rows_kernels(Isa isa);
+
+/// How fast these products are, beside those of f32 on panels in the same cache.
+enum class ByteProducts : uint8_t {
+  kFaster,       ///< the CPU multiplies bytes: AVX-512 VNNI
+  kFewRowsOnly,  ///< faster where a row or a few wait for their weights, since there are fewer bytes; slower with many
+  kSlower        ///< slower wherever floats come as fast: integers are multiplied half a vector at a time (Zen 1)
+};
+ByteProducts byte_products(Isa isa);
 
 }  // namespace weft::runtime

@@ -1,7 +1,6 @@
 // Compiled with the flags of its instruction set (src/CMakeLists.txt).
 #if defined(__x86_64__)
 #include "runtime/isa_tables.h"
-#include "runtime/simd/byte_rows.h"
 #include "runtime/simd/pair_table.h"
 #include "runtime/simd/table.h"
 
@@ -9,7 +8,9 @@ namespace weft::runtime {
 
 constinit const DTypeKernels kAvx2F32 = kernel_table<float>();
 constinit const DTypeKernels kAvx2F64 = kernel_table<double>();
-constinit const F16Kernels kAvx2F16 = f16_table();
+constinit const WidenedKernels kAvx2F16 = widened_table<F16>();
+constinit const WidenedKernels kAvx2I8 = widened_table<I8>();
+constinit const F16OuterKernels kAvx2F16Outer = f16_outer_table();
 constinit const PairKernels kAvx2Pairs = pair_table();
 constinit const FoldKernels kAvx2Folds = fold_table();
 constinit const ByteRowsKernels kAvx2ByteRows = byte_rows_table();

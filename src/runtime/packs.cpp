@@ -14,6 +14,8 @@ int64_t panel_bytes(const PackCall& pack) {
 }
 
 /// Bytes of a weight as products compute with it: f16 ones are left out where f32 ones are, and so give the same bits.
+/// Products of bytes that are not packed are slower beside those of f32 on panels, so fewer rows are worth packing
+/// them.
 int64_t weight_bytes(const PackCall& pack) { return pack.dtype == DType::kF16 ? 4 : size_of(pack.dtype); }
 
 /// Whether products had better pack the panels than a stage of its own.
@@ -25,10 +27,18 @@ bool suits_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
   return panel_bytes(pack) <= cache / 2 && rows <= 4 * cache;
 }
 
+/// Whether the steps of a loop had better read weights of 8 bits at each step, which are a quarter of the panels'
+/// bytes.
+bool suits_steps(const PackCall& pack, const std::vector<int64_t>& symbols) {
+  if (pack.dtype != DType::kI8 || !pack.transposed || byte_products(active_isa()) == ByteProducts::kSlower) return false;
+  const int64_t times = estimate(pack.times, symbols);
+  return times > 1 && estimate(pack.rows, symbols) <= target::kMostRowsOfBytes * times;
+}
+
 bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "way") return false;
-  if (wanted == "never") return true;
+  if (wanted == "never" || suits_steps(pack, symbols)) return true;
   const int64_t bytes = pack.k * weight_bytes(pack);
   const bool wide = vector_isa(active_isa()) == Isa::kAvx512;
   return estimate(pack.rows, symbols) <=

@@ -15,7 +15,10 @@ class PanelLoop {
  public:
   PanelLoop(const PanelStage& stage, PanelOperands* operands, const PanelFunctions& functions, bool backwards)
       : stage_(stage), operands_(operands), functions_(functions), backwards_(backwards) {
-    for (int64_t i = 0; i < stage.count; ++i) packs_ = packs_ || packs_on_the_way(i);
+    for (int64_t i = 0; i < stage.count; ++i) {
+      packs_ = packs_ || packs_on_the_way(i);
+      reads_bytes_ = reads_bytes_ || (stage.products[i].widens && !operands[i].entry);
+    }
   }
 
   /// Of the member's columns.
@@ -60,7 +63,8 @@ class PanelLoop {
   int64_t panels_together(int64_t rows) const {
     if (packs_) return 1;
     if (stage_.has_bytes) return kBytePanelsTogether;
-    return rows < kFewRows ? kPanelsTogether : 1;
+    if (rows >= kFewRows) return 1;
+    return reads_bytes_ ? kBytePanelsTogether : kPanelsTogether;
   }
 
   /// All panels for the rows first..last-1, where `start` is the first row of all.
@@ -135,7 +139,8 @@ class PanelLoop {
   PanelOperands* operands_;
   const PanelFunctions& functions_;
   bool backwards_;
-  bool packs_ = false;  ///< panels of a product are packed on the way
+  bool packs_ = false;        ///< panels of a product are packed on the way
+  bool reads_bytes_ = false;  ///< a product reads weights of 8 bits that could have panels
   int64_t first_panel_ = 0, last_panel_ = 0;
 };
 

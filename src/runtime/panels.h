@@ -25,6 +25,7 @@ struct PanelProduct {
   ByteRowsKernel byte_rows;   ///< or null
   int64_t byte_columns;       ///< of such weights: columns of a group that stand for a panel
   PanelsOnTheWay on_the_way;  ///< null: the pack has a stage of its own for certain
+  int64_t widens;             ///< 1: `weights` are of 8 bits, panels f32
 };
 
 struct PanelStage {
@@ -35,7 +36,7 @@ struct PanelStage {
   int64_t unroll;      ///< units of a panel
   int64_t grain;       ///< units that one member has as a whole; 0: each member has all columns
   int64_t streams;     ///< 1: a core's own cache doesn't hold the panels of all products
-  int64_t has_bytes;   ///< 1: a product has weights of 8 bits
+  int64_t has_bytes;   ///< 1: a product has weights of 8 bits that have no panels
   int64_t count;       ///< of products
   const PanelProduct* products;
 };

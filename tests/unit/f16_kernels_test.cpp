@@ -63,7 +63,7 @@ void expect_same_panels(Isa isa, PackArgs args, Elements<uint16_t>& halves, int6
   runtime::kernels(isa, DType::kF32).pack(args, 0, panels);
   args.source = halves.data();
   args.destination = found.data();
-  runtime::f16_kernels(isa).pack(args, 0, panels);
+  runtime::widened_kernels(isa, DType::kF16).pack(args, 0, panels);
   ASSERT_EQ(std::memcmp(expected.data(), found.data(), static_cast<size_t>(bytes)), 0)
       << "k " << args.k << " n " << args.n << " groups " << args.groups << " unroll " << args.unroll << " transposed "
       << args.transposed;
@@ -100,7 +100,7 @@ TEST_P(F16Test, EveryNumberIsWidened) {
 
 TEST_P(F16Test, GradientsAreThoseOfF32Rounded) {
   const runtime::DTypeKernels& f32 = runtime::kernels(GetParam(), DType::kF32);
-  const runtime::F16Kernels& f16 = runtime::f16_kernels(GetParam());
+  const runtime::F16OuterKernels& f16 = runtime::f16_outer_kernels(GetParam());
   const GuardedMemory scratch(std::max(f32.outer_scratch_bytes, f16.outer_scratch_bytes), GuardedMemory::Side::kEnd,
                               64);
   for (int trial = 0; trial < 60; ++trial) {

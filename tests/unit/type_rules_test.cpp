@@ -175,7 +175,7 @@ const Case kCases[] = {
     {"%b: f32[7,48]", "pack %b {groups = 3, width = 0}", "pack: width must be from 1 to 65536, not 0"},
     {"%b: bf16[7,48]", "pack %b {groups = 3, width = 16, interleave = 2}", "bf16[1,4,96]"},
     {"%b: f16[7,48]", "pack %b {groups = 3, width = 16, widen = true}", "f32[1,7,48]"},
-    {"%b: f32[7,48]", "pack %b {groups = 3, width = 16, widen = true}", "pack: widen is for f16, not f32[7,48]"},
+    {"%b: f32[7,48]", "pack %b {groups = 3, width = 16, widen = true}", "pack: widen is for f16 and i8, not f32[7,48]"},
     {"%b: f32[K,48]", "pack %b {groups = 3, width = 16, interleave = 2}",
      "pack: with interleave its inner size must be a number"},
     {"%a: f32[B,7], %p: f32[2,7,48]", "matmul_packed %a, %p {groups = 3, n = 51}", "f32[B,51]"},

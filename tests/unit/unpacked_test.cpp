@@ -36,6 +36,7 @@ struct Case {
   DType left, weights;
   bool without_product = false;  ///< the kernels of a CPU of that set without bf16 products
 
+  bool is_widened() const { return weights == DType::kF16 || weights == DType::kI8; }
   DType sums() const { return weights == DType::kF64 ? DType::kF64 : DType::kF32; }
   const runtime::PairKernels& pairs() const {
 #if defined(__x86_64__)
@@ -44,21 +45,21 @@ struct Case {
     return runtime::pair_kernels(isa);
   }
   ProductKernel kernel(int64_t vectors) const {
-    if (weights == DType::kF16) return runtime::f16_kernels(isa).product[vectors];
+    if (is_widened()) return runtime::widened_kernels(isa, weights).product[vectors];
     if (weights != DType::kBF16) return runtime::kernels(isa, weights).product[vectors];
     return (left == DType::kBF16 ? pairs().product_bf16 : pairs().product_f32)[vectors];
   }
   runtime::PackKernel pack() const {
-    if (weights == DType::kF16) return runtime::f16_kernels(isa).pack;
+    if (is_widened()) return runtime::widened_kernels(isa, weights).pack;
     return weights == DType::kBF16 ? pairs().pack : runtime::kernels(isa, weights).pack;
   }
   runtime::PanelsOnTheWay on_the_way() const {
-    if (weights == DType::kF16) return runtime::f16_kernels(isa).on_the_way;
+    if (is_widened()) return runtime::widened_kernels(isa, weights).on_the_way;
     return weights == DType::kBF16 ? pairs().on_the_way : runtime::kernels(isa, weights).on_the_way;
   }
 };
 
-/// Numbers in [-1, 1] of a type, each a half's, with NaNs everywhere else.
+/// Numbers in [-1, 1] of a type, each a half's, with NaNs everywhere else; of i8 their multiples of 1/127.
 class Numbers {
  public:
   Numbers(DType dtype, int64_t count) : dtype_(dtype), bytes_(static_cast<size_t>(count * size_of(dtype) + 64)) {
@@ -72,11 +73,14 @@ class Numbers {
     if (dtype_ == DType::kBF16) std::memcpy(at(i), &half, 2);
     const auto f16 = interpreter::store<interpreter::Half>(single);
     if (dtype_ == DType::kF16) std::memcpy(at(i), &f16, 2);
+    const auto byte = static_cast<int8_t>(std::isnan(x) ? -128 : std::clamp(std::round(127 * x), -127.0, 127.0));
+    if (dtype_ == DType::kI8) std::memcpy(at(i), &byte, 1);
   }
   double get(int64_t i) const {
     if (dtype_ == DType::kF64) return read<double>(i);
     if (dtype_ == DType::kF32) return static_cast<double>(read<float>(i));
     if (dtype_ == DType::kF16) return static_cast<double>(interpreter::load(read<interpreter::Half>(i)));
+    if (dtype_ == DType::kI8) return static_cast<double>(read<int8_t>(i));
     return static_cast<double>(std::bit_cast<float>(uint32_t{read<uint16_t>(i)} << 16));
   }
   void* at(int64_t i) { return bytes_.data() + i * size_of(dtype_); }
@@ -140,8 +144,11 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
           double sum = 0;
           for (int64_t i = 0; i < p.k; ++i)
             sum += a.get(r * lda + i) * weights.get(p.transposed ? n * p.ld + i : i * p.ld + n);
-          // The products are multiples of 2^-14: f32 holds all sums of so few.
-          ASSERT_EQ(c.get(panel * p.c_step + r * width + j), sum)
+          // The products are multiples of 2^-14: f32 holds all sums of so few. Dot products by bytes round the left
+          // operand to a fixed point (ByteRowsKernel).
+          const bool is_exact = GetParam().weights != DType::kI8 || p.transposed == 0;
+          const double bound = is_exact ? 0 : 128 * static_cast<double>(p.k) * std::exp2(-22);
+          ASSERT_NEAR(c.get(panel * p.c_step + r * width + j), sum, bound)
               << "rows " << rows << " k " << p.k << " n " << p.n << " groups " << p.groups << " unroll " << p.unroll
               << " transposed " << p.transposed << " row " << r << " column " << n;
         }
@@ -225,6 +232,7 @@ INSTANTIATE_TEST_SUITE_P(All, UnpackedTest, ::testing::ValuesIn([] {
                              all.push_back({isa, DType::kF64, DType::kF64});
                              all.push_back({isa, DType::kF32, DType::kBF16});
                              all.push_back({isa, DType::kF32, DType::kF16});
+                             all.push_back({isa, DType::kF32, DType::kI8});
                              all.push_back({isa, DType::kBF16, DType::kBF16});
                            }
                            all.push_back({Isa::kAvx512, DType::kBF16, DType::kBF16, true});

@@ -48,7 +48,7 @@ constexpr int64_t kRoundToHalf = 12;
 
 constexpr passes::Pass kLayoutPasses[] = {
     // Packs weights into panels, which no other pass looks into.
-    {"prepack", prepack},
+    {"prepack", [](Program& program) { prepack(program, runtime::byte_products(runtime::active_isa())); }},
     // Removes the casts of weights that were packed without them.
     {"dce", passes::dce},
 };

@@ -64,7 +64,10 @@ int64_t panel_unroll(int64_t groups, int64_t group_columns, int64_t lanes, bool 
 
 class Prepacker {
  public:
-  explicit Prepacker(Program& program) : program_(program) { collect_uses(program.body, uses_); }
+  Prepacker(Program& program, runtime::ByteProducts bytes)
+      : program_(program), bytes_are_fast_(bytes == runtime::ByteProducts::kFaster) {
+    collect_uses(program.body, uses_);
+  }
 
   void run() { rewrite(program_.body); }
 
@@ -201,17 +204,20 @@ class Prepacker {
     if (op.code != OpCode::kCast) return;
     const DType from = program_.type(op.operands[0]).dtype, to = program_.type(op.results[0]).dtype;
     if (from == DType::kBF16 && to == DType::kF32) narrow_.emplace(op.results[0], op.operands[0]);
-    if (from == DType::kF16 && to == DType::kF32) f16_.emplace(op.results[0], op.operands[0]);
+    if ((from == DType::kF16 || from == DType::kI8) && to == DType::kF32)
+      widened_.emplace(op.results[0], op.operands[0]);
     if (from == DType::kI8 && (to == DType::kF32 || to == DType::kI32)) bytes_.emplace(op.results[0], op.operands[0]);
   }
 
-  /// Takes the weights as they lie if they are 8 bits wide.
+  /// Takes the weights as they lie if they are 8 bits wide and that is best whatever the sizes.
   bool takes_bytes(Op& op) {
     auto found = bytes_.find(op.operands[1]);
     if (found == bytes_.end() || !op.attr_or<bool>("transpose_b", false)) return false;
     const ir::Type& weights = program_.type(found->second);
     if (!weights.shape[0].is_constant() || !weights.shape[1].is_constant()) return false;
     if (element_count(weights.shape) == ir::Dim(0)) return false;
+    const bool has_panels = program_.type(op.operands[0]).dtype == DType::kF32 && packable(op);
+    if (has_panels && !bytes_are_fast_) return false;
     const int64_t columns = weights.shape[0].constant(), lanes = target::lanes(DType::kF32);
     const int64_t groups = column_groups(program_, op.results[0], columns, uses_);
     const int64_t unroll = panel_unroll(groups, columns / groups, lanes, levels_.size() > 1);
@@ -243,11 +249,11 @@ class Prepacker {
            program_.type(op.operands[0]).rank() >= 1;
   }
 
-  /// What the weights were cast from if that is bf16 or f16, else the weights.
+  /// What the weights were cast from if that is bf16, f16 or i8, else the weights.
   ValueId source_of_panels(ValueId weights) {
-    auto f16 = f16_.find(weights);
-    const ValueId half = f16 == f16_.end() ? narrow(weights) : f16->second;
-    return half != ir::kNoValue && level_for_panels(half) ? half : weights;
+    auto found = widened_.find(weights);
+    const ValueId source = found == widened_.end() ? narrow(weights) : found->second;
+    return source != ir::kNoValue && level_for_panels(source) ? source : weights;
   }
 
   void pack(Op& op, bool in_loop) {
@@ -275,19 +281,21 @@ class Prepacker {
     Block holder;
     ir::Attrs attrs{{"groups", groups}, {"width", width}};
     if (transposed) attrs["transpose_b"] = true;
-    if (program_.type(weights).dtype == DType::kBF16) attrs["interleave"] = int64_t{2};
-    if (program_.type(weights).dtype == DType::kF16) attrs["widen"] = true;
+    const DType dtype = program_.type(weights).dtype;
+    if (dtype == DType::kBF16) attrs["interleave"] = int64_t{2};
+    if (dtype == DType::kF16 || dtype == DType::kI8) attrs["widen"] = true;
     found->second = ir::Builder(program_, holder).emit(OpCode::kPack, {weights}, std::move(attrs));
     level_for_panels(weights)->pending.push_back(std::move(holder.ops[0]));
     return found->second;
   }
 
   Program& program_;
+  bool bytes_are_fast_;
   Uses uses_;
-  std::vector<Level> levels_;          // the body, and the regions around the op at hand
-  std::map<ValueId, ValueId> narrow_;  // casts of bf16 to f32 so far: result, operand
-  std::map<ValueId, ValueId> f16_;     // casts of f16 to f32 so far
-  std::map<ValueId, ValueId> bytes_;   // casts of i8 so far
+  std::vector<Level> levels_;           // the body, and the regions around the op at hand
+  std::map<ValueId, ValueId> narrow_;   // casts of bf16 to f32 so far: result, operand
+  std::map<ValueId, ValueId> widened_;  // casts of f16 and i8 to f32 so far
+  std::map<ValueId, ValueId> bytes_;    // casts of i8 so far
   std::map<ValueId, std::pair<std::vector<ValueId>, int64_t>> joined_;  // concats of casts of bf16: what was cast, dim
   std::map<Key, ValueId> packed_;
   std::map<ValueId, ValueId> rounded_results_;  // results in f32 that are bf16 or f16 now
@@ -327,6 +335,6 @@ std::optional<Panels> kernel_panels(const Program& program, const Op& op) {
   return Panels{columns, groups, unroll, lanes, panels.dtype};
 }
 
-void prepack(Program& program) { Prepacker(program).run(); }
+void prepack(Program& program, runtime::ByteProducts bytes) { Prepacker(program, bytes).run(); }
 
 }  // namespace weft::planning

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "ir/program.h"
+#include "runtime/kernels.h"
 
 namespace weft::planning {
 
@@ -27,7 +28,7 @@ namespace weft::planning {
 ///     %p = pack %w {interleave = 2, ...} : bf16[3,8,32]
 ///     %y = matmul_packed %x, %p {interleave = 2, ...} : f32[T,B,48]
 ///
-/// Those that are casts of f16 become panels of f32 where they are packed (`widen`), so these casts are dead too:
+/// Those that are casts of f16 or i8 become panels of f32 where they are packed (`widen`), so these casts are dead too:
 ///
 ///     %p = pack %w {widen = true, ...} : f32[3,16,16]
 ///     %y = matmul_packed %xf, %p : f32[T,B,48]
@@ -52,7 +53,8 @@ namespace weft::planning {
 /// becomes
 ///     %sh = reduce_sum %x {dims = [0, 1]} : bf16[16]
 ///
-/// Weights that are casts of i8 are read as they lie:
+/// Where the processor multiplies bytes faster than floats (ByteProducts::kFaster), and where the product is one of
+/// integers, transposed weights that are casts of i8 are read as they lie:
 ///
 ///     %wf = cast %w : f32[48,16]
 ///     %y = matmul %x, %wf {transpose_b = true} : f32[T,B,48]
@@ -60,7 +62,7 @@ namespace weft::planning {
 ///     %y = matmul_rows %x, %w {groups = 1, width = 48} : f32[T,B,48]
 ///
 /// Stands last but for dce: packing hides the weights' values from every other pass.
-void prepack(ir::Program& program);
+void prepack(ir::Program& program, runtime::ByteProducts bytes);
 
 /// Panels as the micro-kernels read them.
 struct Panels {

@@ -17,10 +17,11 @@ void* first_of(const MatrixPlace& matrix, int64_t element_size, const CallContex
 
 PackKernel pack_kernel(const PackCall& call) {
   if (call.pairs) return pair_kernels(active_isa()).pack;
-  return call.dtype == DType::kF16 ? f16_kernels(active_isa()).pack : kernels_of(call.dtype).pack;
+  const bool is_widened = call.dtype == DType::kF16 || call.dtype == DType::kI8;
+  return is_widened ? widened_kernels(active_isa(), call.dtype).pack : kernels_of(call.dtype).pack;
 }
 
-/// One member's share of the product of two matrices, into c. `Kernels`: DTypeKernels, PairKernels or F16Kernels.
+/// One member's share of the product of two matrices, into c. `Kernels`: DTypeKernels, PairKernels or F16OuterKernels.
 template <typename Kernels>
 void run_outer(const OuterArgs& args, const Kernels& kernels, const CallContext& context) {
   const bool by_m = args.m / kernels.outer_block_m >= args.n / kernels.outer_block_n;
@@ -90,7 +91,7 @@ bool run(const OuterCall& call, const CallContext& context, std::string&) {
       if (call.dtype == DType::kBF16)
         run_outer(args, pair_kernels(active_isa()), context);
       else if (call.dtype == DType::kF16)
-        run_outer(args, f16_kernels(active_isa()), context);
+        run_outer(args, f16_outer_kernels(active_isa()), context);
       else
         run_outer(args, kernels_of(call.dtype), context);
       c += b.columns * result_size;

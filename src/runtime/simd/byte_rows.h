@@ -300,12 +300,13 @@ void rows_of_digits(int digits, const LeftDigits* left, int64_t k, const int8_t*
   if constexpr (R == 1) rows_by_digits<T, DigitKind::kMostDigits, R>(left, k, w, ldw, rows, c, ldc, accumulate);
 }
 
+/// Of ByteRowsKernel; rows of the weights are `ldw` bytes apart.
 struct ByteRowsArgs {
-  int64_t rows, k;
+  int64_t k;
   const void* a;
   int64_t lda;
   const int8_t* weights;
-  int64_t n, groups, width, panel, count;
+  int64_t ldw, n, groups, width, panel, count;
   void* c;
   int64_t c_step;
 
@@ -319,37 +320,41 @@ void rows_of_panels(const ByteRowsArgs& args, const LeftDigits* left, int64_t r0
   for (int64_t j = 0; j < args.count; ++j)
     for (int64_t group = 0; group < args.groups; ++group) {
       const int64_t first = (args.panel + j) * args.width, weights = smaller(args.width, args.n - first);
-      const int8_t* w = args.weights + (group * args.n + first) * args.k + k0;
+      const int8_t* w = args.weights + (group * args.n + first) * args.ldw + k0;
       T* c = static_cast<T*>(args.c) + j * args.c_step + r0 * args.ldc() + group * args.width;
       for (int64_t r = 0; r < rows;) {
         const int digits = left[r].count;
         T* to = c + r * args.ldc();
         const bool two = r + 1 < rows && left[r + 1].count == digits && 2 * digits <= kMostDigitsAtOnce;
         if (digits == 0)
-          plain_rows<T>(left[r], k, a + r * args.lda, w, args.k, weights, to, k0 > 0);
+          plain_rows<T>(left[r], k, a + r * args.lda, w, args.ldw, weights, to, k0 > 0);
         else if (two)
-          rows_of_digits<T, 2>(digits, left + r, k, w, args.k, weights, to, args.ldc(), k0 > 0);
+          rows_of_digits<T, 2>(digits, left + r, k, w, args.ldw, weights, to, args.ldc(), k0 > 0);
         else
-          rows_of_digits<T, 1>(digits, left + r, k, w, args.k, weights, to, args.ldc(), k0 > 0);
+          rows_of_digits<T, 1>(digits, left + r, k, w, args.ldw, weights, to, args.ldc(), k0 > 0);
         r += two && digits > 0 ? 2 : 1;
       }
     }
 }
 
 template <typename T>
-void byte_rows(int64_t rows, int64_t k, const void* a, int64_t lda, const void* weights, int64_t n, int64_t groups,
-               int64_t width, int64_t panel, int64_t count, void* c, int64_t c_step) {
-  const ByteRowsArgs args{rows,  k,     a, lda,   static_cast<const int8_t*>(weights), n, groups, width,
-                          panel, count, c, c_step};
+void byte_rows_of(int64_t rows, const ByteRowsArgs& args) {
   LeftDigits left[kLeftRows];
   for (int64_t r0 = 0; r0 < rows; r0 += kLeftRows) {
     const int64_t now = smaller(kLeftRows, rows - r0);
-    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kBlock) {
-      const int64_t block = smaller(kBlock, k - k0);
-      for (int64_t r = 0; r < now; ++r) make_digits(static_cast<const T*>(a) + (r0 + r) * lda + k0, block, left[r]);
+    for (int64_t k0 = 0; k0 == 0 || k0 < args.k; k0 += kBlock) {
+      const int64_t block = smaller(kBlock, args.k - k0);
+      const T* first = static_cast<const T*>(args.a) + r0 * args.lda + k0;
+      for (int64_t r = 0; r < now; ++r) make_digits(first + r * args.lda, block, left[r]);
       rows_of_panels<T>(args, left, r0, now, k0, block);
     }
   }
+}
+
+template <typename T>
+void byte_rows(int64_t rows, int64_t k, const void* a, int64_t lda, const void* weights, int64_t n, int64_t groups,
+               int64_t width, int64_t panel, int64_t count, void* c, int64_t c_step) {
+  byte_rows_of<T>(rows, {k, a, lda, static_cast<const int8_t*>(weights), k, n, groups, width, panel, count, c, c_step});
 }
 
 constexpr ByteRowsKernels byte_rows_table() { return {.f32 = byte_rows<float>, .i32 = byte_rows<int32_t>}; }

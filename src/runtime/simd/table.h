@@ -1,9 +1,11 @@
 #pragma once
 
 #include "runtime/kernels.h"
+#include "runtime/simd/byte_rows.h"
 #include "runtime/simd/column_sum.h"
 #include "runtime/simd/fold.h"
 #include "runtime/simd/gemm.h"
+#include "runtime/simd/i8.h"
 #include "runtime/simd/outer.h"
 #include "runtime/simd/pack.h"
 #include "runtime/simd/rounded_outer.h"
@@ -12,6 +14,27 @@
 
 namespace weft::runtime {
 namespace {
+
+/// ProductKernel without panels.
+template <typename T, typename Weights>
+void product_of_rows(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
+                     void* c, const ProductLayout& layout) {
+  if constexpr (kIsByte<Weights>)
+    if (layout.transposed)
+      return byte_rows_of<T>(rows, {.k = layout.k,
+                                    .a = a,
+                                    .lda = lda,
+                                    .weights = static_cast<const int8_t*>(weights),
+                                    .ldw = layout.ld,
+                                    .n = layout.n,
+                                    .groups = layout.groups,
+                                    .width = layout.unroll * Simd<T>::kUnitLanes,
+                                    .panel = first,
+                                    .count = count,
+                                    .c = c,
+                                    .c_step = layout.c_step});
+  unpacked_product<PlainWeights<T, Weights>>(rows, a, lda, weights, first, count, c, layout);
+}
 
 /// `Weights`: of those that lie in no panels.
 template <typename T, int Units, typename Weights = T>
@@ -22,7 +45,7 @@ void product(int64_t rows, const void* a, int64_t lda, const void* panels, const
     tile_panels<T, Units>(rows, layout->k, a, lda, static_cast<const T*>(panels) + first * layout->k * kWidth, count, c,
                           kWidth, layout->c_step, false, ahead, lines);
   else
-    unpacked_product<PlainWeights<T, Weights>>(rows, a, lda, weights, first, count, c, *layout);
+    product_of_rows<T, Weights>(rows, a, lda, weights, first, count, c, *layout);
 }
 
 template <typename T>
@@ -44,12 +67,18 @@ constexpr DTypeKernels kernel_table() {
   };
 }
 
-constexpr F16Kernels f16_table() {
+template <typename Weights>
+constexpr WidenedKernels widened_table() {
   return {
-      .product = {nullptr, product<float, 1, F16>, product<float, 2, F16>, product<float, 3, F16>,
-                  product<float, 4, F16>},
-      .pack = pack<float, F16>,
-      .on_the_way = on_the_way<float, F16>,
+      .product = {nullptr, product<float, 1, Weights>, product<float, 2, Weights>, product<float, 3, Weights>,
+                  product<float, 4, Weights>},
+      .pack = pack<float, Weights>,
+      .on_the_way = on_the_way<float, Weights>,
+  };
+}
+
+constexpr F16OuterKernels f16_outer_table() {
+  return {
       .outer = rounded_outer,
       .outer_block_m = 2 * kOuterRows,
       .outer_block_n = OuterSizes<float>::kPanel,
