@@ -160,7 +160,7 @@ TEST_P(PairsTest, AgreeWithTheDefinition) {
 
 TEST_P(PairsTest, GiveARowTheSameBitsWhateverTheRowsBesideIt) {
   for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
-    for (int64_t k : {93, 200, 600}) {
+    for (int64_t k : {93, 200, 600, 2309}) {
       Problem p{41, k, 5 * vectors * target::lanes(DType::kF32), 1, vectors, true, false};
       std::vector<uint16_t> panels = packed(p, halves(p.k * p.n));
       std::vector<std::byte> a = left(halves(p.rows * k));

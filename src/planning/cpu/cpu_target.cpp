@@ -6,6 +6,7 @@
 #include "passes/simplification/dce.h"
 #include "planning/cpu/kernel_choice.h"
 #include "planning/cpu/prepack.h"
+#include "runtime/cores.h"
 #include "runtime/kernels.h"
 
 namespace weft::planning {
@@ -46,6 +47,16 @@ constexpr Limits kLimits = {
 /// Rounding f32 to a 16-bit type, in LLVM instructions.
 constexpr int64_t kRoundToHalf = 12;
 
+/// Rows that go together over the parts of a panel that is a large part of the core's own cache, since a block of a few
+/// rows would bring all of it from a distant one: a multiple of the kernels' 6 and 8.
+constexpr int64_t kRowsOfParts = 96;
+
+int64_t rows_at_once(const Panels& panels, int64_t depth) {
+  const int64_t steps = panels.weights == DType::kBF16 ? (depth + 1) / 2 : depth;
+  const int64_t panel_bytes = steps * panels.groups * panels.unroll * target::kUnit;
+  return panel_bytes > runtime::private_cache_bytes() / 4 ? kRowsOfParts : 1;
+}
+
 constexpr passes::Pass kLayoutPasses[] = {
     // Packs weights into panels, which no other pass looks into.
     {"prepack", [](Program& program) { prepack(program, runtime::byte_products(runtime::active_isa())); }},
@@ -79,11 +90,12 @@ std::optional<ProductTile> CpuTarget::tile(const Program& program, const Op& pro
   const ir::Type& left = program.type(product.operands[0]);
   const int64_t depth = left.shape.back().constant();
   const bool is_half = left.dtype == DType::kBF16 && panels->weights == DType::kBF16;
+  const int64_t rows = panels->weights == DType::kI8 ? 1 : rows_at_once(*panels, depth);
   return ProductTile{.columns = panels->columns,
                      .groups = panels->groups,
                      .unroll = panels->unroll,
                      .lanes = panels->lanes,
-                     .rows = is_half ? tile_rows_bf16_(depth) : 1,
+                     .rows = std::max(is_half ? tile_rows_bf16_(depth) : 1, rows),
                      .weight_bytes = depth * panels->columns * size_of(panels->weights)};
 }
 

@@ -32,7 +32,7 @@ void gemm_block(int64_t rows, int64_t k, LeftOperand<T> left, const T* b, int64_
   T* target = whole ? c : tile;
   const int64_t step = whole ? ldc : kWidth;
   for (int64_t strip = 0; strip < kWidth; strip += kStrip * Simd<T>::kLanes)
-    block_of_rows<T, kStrip, kGemmRows, AlongK>(rows, k, left, b + strip, b_step, target + strip, step, false);
+    block_of_rows<T, kStrip, kGemmRows, AlongK>(rows, k, left, b + strip, b_step, target + strip, step, Onto::kNothing);
   if (whole) return;
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) c[i * ldc + j] = tile[i * kWidth + j];

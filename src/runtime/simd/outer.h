@@ -130,7 +130,7 @@ void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, in
   }
   for (int64_t strip = 0; strip < kWidth; strip += kStrip * Simd<T>::kLanes)
     block_of_rows<T, kStrip, kOuterRows, false>(rows, chunk.rows, left, b + strip, b_step, target + strip, target_step,
-                                                chunk.accumulate, next);
+                                                chunk.accumulate ? Onto::kSum : Onto::kNothing, next);
   if (columns < kWidth)
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j) c[i * ldc + j] = tile[i * kWidth + j];

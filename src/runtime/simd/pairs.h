@@ -88,13 +88,20 @@ template <typename Kind, int Part, int S, int R>
 /// block() of tile.h for pairs; b_step in pairs, k in steps.
 template <typename Kind, int S, int R, typename Ahead>
 [[gnu::noinline]] void pairs_block(int64_t k, const typename Kind::Left* a, int64_t lda, const uint32_t* b,
-                                   int64_t b_step, float* c, int64_t ldc, bool accumulate, Ahead& ahead) {
+                                   int64_t b_step, float* c, int64_t ldc, Onto onto, Ahead& ahead) {
   constexpr int kLanes = Simd<float>::kLanes;
   Vector<float> sum[R][S];
+  if (onto == Onto::kSteps) {
 #pragma GCC unroll 32
-  for (int r = 0; r < R; ++r)
+    for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) sum[r][s] = Vector<float>{};
+      for (int s = 0; s < S; ++s) sum[r][s] = load(c + r * ldc + s * kLanes);
+  } else {
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) sum[r][s] = Vector<float>{};
+  }
   Ahead asks = ahead;  // in registers
   for (int64_t i = 0; i + 2 <= k; i += 2, a += 2, b += b_step) {
     add_part<Kind, 0, S, R>(sum, a, lda, b);
@@ -109,18 +116,18 @@ template <typename Kind, int S, int R, typename Ahead>
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) {
       float* to = c + r * ldc + s * kLanes;
-      store(to, accumulate ? sum[r][s] + load(to) : sum[r][s]);
+      store(to, onto == Onto::kSum ? sum[r][s] + load(to) : sum[r][s]);
     }
 }
 
 template <typename Kind, int S, int R, typename Ahead>
 [[gnu::always_inline]] inline void pairs_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
-                                                 const uint32_t* b, int64_t b_step, float* c, int64_t ldc,
-                                                 bool accumulate, Ahead& ahead) {
+                                                 const uint32_t* b, int64_t b_step, float* c, int64_t ldc, Onto onto,
+                                                 Ahead& ahead) {
   if (rows == R) {
-    pairs_block<Kind, S, R>(k, a, lda, b, b_step, c, ldc, accumulate, ahead);
+    pairs_block<Kind, S, R>(k, a, lda, b, b_step, c, ldc, onto, ahead);
   } else if constexpr (R > 1) {
-    pairs_of_rows<Kind, S, R - 1>(rows, k, a, lda, b, b_step, c, ldc, accumulate, ahead);
+    pairs_of_rows<Kind, S, R - 1>(rows, k, a, lda, b, b_step, c, ldc, onto, ahead);
   }
 }
 
@@ -190,26 +197,36 @@ void few_pairs(const PairsArgs<Kind>& args, int64_t first) {
 /// block_shape() of tile.h, smaller by a register, which holds the mask of the halves.
 constexpr BlockShape pairs_shape(int units) { return kVectorBytes == 32 ? BlockShape{2, 6} : block_shape(units); }
 
+/// part_of_panel() of tile.h for pairs; k0 is even.
 template <typename Kind, int Units, typename Ahead>
-void many_pairs(const PairsArgs<Kind>& args, int64_t blocks, Ahead ahead) {
+[[gnu::always_inline]] inline void part_of_pairs(const PairsArgs<Kind>& args, int64_t p, int64_t k0, int64_t steps,
+                                                 Onto onto, int64_t blocks, Ahead& ahead) {
   constexpr BlockShape kShape = pairs_shape(Units);
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<float>::kLanes;
-  for (int64_t p = 0; p < args.count; ++p) {
-    for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
-      const typename Kind::Left* a = args.a;
-      float* c = args.c + p * args.c_step + strip;
-      for (int64_t left = args.rows, block = blocks; block > 0; --block) {
-        const int64_t count = ceil_div(left, block);
-        pairs_of_rows<Kind, kShape.strip, kShape.rows>(count, args.k, a, args.lda,
-                                                       args.panels + p * args.panel_size + strip, kWidth, c, args.ldc,
-                                                       args.accumulate, ahead);
-        a += count * args.lda;
-        c += count * args.ldc;
-        left -= count;
-      }
+  const uint32_t* part = args.panels + p * args.panel_size + k0 / 2 * kWidth;
+  for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
+    const typename Kind::Left* a = args.a + k0;
+    float* c = args.c + p * args.c_step + strip;
+    for (int64_t left = args.rows, block = blocks; block > 0; --block) {
+      const int64_t count = ceil_div(left, block);
+      pairs_of_rows<Kind, kShape.strip, kShape.rows>(count, steps, a, args.lda, part + strip, kWidth, c, args.ldc, onto,
+                                                     ahead);
+      a += count * args.lda;
+      c += count * args.ldc;
+      left -= count;
     }
   }
+}
+
+template <typename Kind, int Units, typename Ahead>
+void many_pairs(const PairsArgs<Kind>& args, int64_t blocks, Ahead ahead) {
+  const int64_t most = blocks > 1 && !args.accumulate ? 2 * kPartSteps : args.k + 1;
+  for (int64_t p = 0; p < args.count; ++p)
+    for (int64_t k0 = 0; k0 == 0 || k0 < args.k; k0 += most) {
+      const Onto onto = k0 > 0 ? Onto::kSteps : args.accumulate ? Onto::kSum : Onto::kNothing;
+      part_of_pairs<Kind, Units>(args, p, k0, smaller(most, args.k - k0), onto, blocks, ahead);
+    }
 }
 
 template <typename Kind, int Units>

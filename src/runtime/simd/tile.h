@@ -107,17 +107,31 @@ struct RowsAhead {
   }
 };
 
-/// c[r][0..S*lanes) (+)= sum over k, in order, of a(r, k) * b[k * b_step + 0..S*lanes), r in 0..R-1, all in registers.
+/// What a block does with what is in c.
+enum class Onto : uint8_t {
+  kNothing,  ///< overwrites it
+  kSum,      ///< adds it to its own sum, at the end
+  kSteps     ///< goes on with it: its steps are added to it one by one, so that parts have the bits of the whole
+};
+
+/// c[r][0..S*lanes) = sum over k, in order, of a(r, k) * b[k * b_step + 0..S*lanes), r in 0..R-1, all in registers.
 /// AlongK: the left operand's k_step is 1, otherwise its row_step is 1.
 template <typename T, int S, int R, bool AlongK, typename Ahead>
-[[gnu::noinline]] void block(int64_t k, LeftOperand<T> left, const T* b, int64_t b_step, T* c, int64_t ldc,
-                             bool accumulate, Ahead& ahead) {
+[[gnu::noinline]] void block(int64_t k, LeftOperand<T> left, const T* b, int64_t b_step, T* c, int64_t ldc, Onto onto,
+                             Ahead& ahead) {
   constexpr int kLanes = Simd<T>::kLanes;
   Vector<T> sum[R][S];
+  if (onto == Onto::kSteps) {
 #pragma GCC unroll 32
-  for (int r = 0; r < R; ++r)
+    for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
+      for (int s = 0; s < S; ++s) sum[r][s] = load(c + r * ldc + s * kLanes);
+  } else {
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
+  }
   if (!AlongK) prefetch_rows<T, S, R>(c, ldc);
   Ahead asks = ahead;  // in registers
   const T* a = left.data;
@@ -143,7 +157,7 @@ template <typename T, int S, int R, bool AlongK, typename Ahead>
   ahead = asks;
   // Hides from the compiler that c is unchanged. Otherwise it computes the addresses of all rows early and spills them.
   asm("" : "+r"(c), "+r"(ldc));
-  if (accumulate) {
+  if (onto == Onto::kSum) {
 #pragma GCC unroll 32
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -158,19 +172,19 @@ template <typename T, int S, int R, bool AlongK, typename Ahead>
 /// block() for a row count known at run time, 1..R.
 template <typename T, int S, int R, bool AlongK, typename Ahead>
 [[gnu::always_inline]] inline void block_of_rows(int64_t rows, int64_t k, LeftOperand<T> left, const T* b,
-                                                 int64_t b_step, T* c, int64_t ldc, bool accumulate, Ahead& ahead) {
+                                                 int64_t b_step, T* c, int64_t ldc, Onto onto, Ahead& ahead) {
   if (rows == R) {
-    block<T, S, R, AlongK>(k, left, b, b_step, c, ldc, accumulate, ahead);
+    block<T, S, R, AlongK>(k, left, b, b_step, c, ldc, onto, ahead);
   } else if constexpr (R > 1) {
-    block_of_rows<T, S, R - 1, AlongK>(rows, k, left, b, b_step, c, ldc, accumulate, ahead);
+    block_of_rows<T, S, R - 1, AlongK>(rows, k, left, b, b_step, c, ldc, onto, ahead);
   }
 }
 
 template <typename T, int S, int R, bool AlongK>
 [[gnu::always_inline]] inline void block_of_rows(int64_t rows, int64_t k, LeftOperand<T> left, const T* b,
-                                                 int64_t b_step, T* c, int64_t ldc, bool accumulate) {
+                                                 int64_t b_step, T* c, int64_t ldc, Onto onto) {
   NothingAhead nothing;
-  block_of_rows<T, S, R, AlongK>(rows, k, left, b, b_step, c, ldc, accumulate, nothing);
+  block_of_rows<T, S, R, AlongK>(rows, k, left, b, b_step, c, ldc, onto, nothing);
 }
 
 /// Up to this many rows a block has too few accumulators to hide the latency of an FMA; few_rows_block() has more.
@@ -269,27 +283,41 @@ template <typename T, int Units>
   if (args.rows == 3) few_rows<T, Units, 3, few_rows_shape(Units, 3).panels>(args, 0);
 }
 
-/// Rows are cut into blocks of nearly the same size: 9 rows are 5 and 4, not 8 and a slow 1.
+/// Steps of a panel that several blocks of rows go over before the next ones: this part of the panel stays in the
+/// core's own cache meanwhile, and a block's part of the left operand in the first-level one.
+constexpr int64_t kPartSteps = 512;
+
+/// The steps k0..k0+steps-1 of a panel, by all rows. Rows are cut into blocks of nearly the same size: 9 rows are 5 and
+/// 4, not 8 and a slow 1.
 template <typename T, int Units, typename Ahead>
-void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead ahead) {
+[[gnu::always_inline]] inline void part_of_panel(const PanelsArgs<T>& args, int64_t p, int64_t k0, int64_t steps,
+                                                 Onto onto, int64_t blocks, Ahead& ahead) {
   constexpr BlockShape kShape = block_shape(Units);
   constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<T>::kLanes;
-  for (int64_t p = 0; p < args.count; ++p) {
-    const T* panel = args.panels + p * args.k * kWidth;
-    for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
-      const T* a = args.a;
-      T* c = args.c + p * args.c_step + strip;
-      for (int64_t left = args.rows, block = blocks; block > 0; --block) {
-        const int64_t count = ceil_div(left, block);
-        block_of_rows<T, kShape.strip, kShape.rows, true>(count, args.k, {a, args.lda, 1}, panel + strip, kWidth, c,
-                                                          args.ldc, args.accumulate, ahead);
-        a += count * args.lda;
-        c += count * args.ldc;
-        left -= count;
-      }
+  const T* part = args.panels + (p * args.k + k0) * kWidth;
+  for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
+    const T* a = args.a + k0;
+    T* c = args.c + p * args.c_step + strip;
+    for (int64_t left = args.rows, block = blocks; block > 0; --block) {
+      const int64_t count = ceil_div(left, block);
+      block_of_rows<T, kShape.strip, kShape.rows, true>(count, steps, {a, args.lda, 1}, part + strip, kWidth, c,
+                                                        args.ldc, onto, ahead);
+      a += count * args.lda;
+      c += count * args.ldc;
+      left -= count;
     }
   }
+}
+
+template <typename T, int Units, typename Ahead>
+void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead ahead) {
+  const int64_t most = blocks > 1 && !args.accumulate ? kPartSteps : args.k + 1;
+  for (int64_t p = 0; p < args.count; ++p)
+    for (int64_t k0 = 0; k0 == 0 || k0 < args.k; k0 += most) {
+      const Onto onto = k0 > 0 ? Onto::kSteps : args.accumulate ? Onto::kSum : Onto::kNothing;
+      part_of_panel<T, Units>(args, p, k0, smaller(most, args.k - k0), onto, blocks, ahead);
+    }
 }
 
 template <typename T, int Units>
