@@ -18,7 +18,7 @@ namespace py = pybind11;
 namespace weft::bindings {
 namespace {
 
-py::dict stats() {
+py::dict device_stats() {
   const device::ProgramCounts counts = device::program_counts();
   py::dict result;
   result["programs"] = counts.programs;
@@ -67,7 +67,7 @@ void init_device(py::module_& m) {
   m.def("device_sync", &device::sync, py::call_guard<py::gil_scoped_release>());
   m.def("device_compile_at", &device::set_compile_at, py::arg("sight"));
   m.def("device_longest_record", &device::set_longest_record, py::arg("operations"));
-  m.def("device_stats", &stats);
+  m.def("device_stats", &device_stats);
   m.def("device_ran_at_once", &device::ran_at_once, "By operation and place in the user's code, how often.");
   m.def("device_forget_ran_at_once", &device::forget_ran_at_once);
   m.def("device_memory", &memory);

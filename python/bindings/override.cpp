@@ -17,7 +17,7 @@ namespace py = pybind11;
 namespace weft::bindings {
 namespace {
 
-py::dict stats() {
+py::dict engine_stats() {
   engine::Stats now = engine::stats();
   py::dict result;
   result["compiled"] = now.compiled;
@@ -44,7 +44,7 @@ void init_override(py::module_& m) {
   m.def("active", &override_kernels::active);
   m.def("enter_disabled", &override_kernels::enter_disabled);
   m.def("exit_disabled", &override_kernels::exit_disabled);
-  m.def("stats", &stats);
+  m.def("stats", &engine_stats);
   m.def(
       "kept_programs",
       [] {

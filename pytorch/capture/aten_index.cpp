@@ -17,13 +17,13 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-ValueId filled(const AtenCall& call, const Shape& shape, double value) {
+ValueId filled_with(const AtenCall& call, const Shape& shape, double value) {
   return call.builder.constant(value, ir::Type{DType::kI64, shape});
 }
 
 /// A size as an index in every element of `shape`.
 ValueId size_like(const AtenCall& call, const Dim& dim, Shape shape) {  // a copy: types move as values are added
-  if (dim.is_constant()) return filled(call, shape, static_cast<double>(dim.constant()));
+  if (dim.is_constant()) return filled_with(call, shape, static_cast<double>(dim.constant()));
   return call.builder.broadcast(call.size(dim, DType::kI64), shape, {});
 }
 
@@ -34,7 +34,7 @@ ValueId times(const AtenCall& call, ValueId index, const Dim& stride) {
 
 ValueId is_outside(const AtenCall& call, ValueId index, const Dim& size) {
   const Shape shape = call.type(index).shape;
-  return call.binary(OpCode::kOr, call.binary(OpCode::kLt, index, filled(call, shape, 0)),
+  return call.binary(OpCode::kOr, call.binary(OpCode::kLt, index, filled_with(call, shape, 0)),
                      call.binary(OpCode::kGe, index, size_like(call, size, shape)));
 }
 
@@ -42,7 +42,7 @@ ValueId is_outside(const AtenCall& call, ValueId index, const Dim& size) {
 ValueId wrapped(const AtenCall& call, ValueId index, const Dim& size) {
   const Shape shape = call.type(index).shape;
   ValueId from_end = call.builder.add(index, size_like(call, size, shape));
-  return call.builder.select(call.binary(OpCode::kLt, index, filled(call, shape, 0)), from_end, index);
+  return call.builder.select(call.binary(OpCode::kLt, index, filled_with(call, shape, 0)), from_end, index);
 }
 
 /// Indices of several dims as one flat index. It is -1 if one of them is outside its dim, so that this stays an error.
@@ -62,7 +62,7 @@ class FlatIndex {
 
   ValueId result() const {
     if (outside_ == ir::kNoValue) return sum_;
-    return call_.builder.select(outside_, filled(call_, call_.type(sum_).shape, -1), sum_);
+    return call_.builder.select(outside_, filled_with(call_, call_.type(sum_).shape, -1), sum_);
   }
 
  private:
@@ -379,9 +379,9 @@ ValueId index_put(const AtenCall& call) {
 namespace {
 
 ValueId position(const AtenCall& call, const Dim& size, int64_t index) {
-  ValueId number = index < 0
-                       ? call.builder.add(call.size(size, DType::kI64), filled(call, {}, static_cast<double>(index)))
-                       : filled(call, {}, static_cast<double>(index));
+  ValueId number =
+      index < 0 ? call.builder.add(call.size(size, DType::kI64), filled_with(call, {}, static_cast<double>(index)))
+                : filled_with(call, {}, static_cast<double>(index));
   return call.builder.reshape(number, {Dim(1)});
 }
 
@@ -451,8 +451,8 @@ ValueId slice_scatter(const AtenCall& call) {
   if (call.integer(5) == 1) return with_range(call, x, dim, start, count, source);
   check(start.is_constant(), "{}: dim {} is symbolic", call.op, dim);
   ValueId at = call.iota({count}, 0, DType::kI64);
-  at = call.builder.mul(at, filled(call, {count}, static_cast<double>(call.integer(5))));
-  at = call.builder.add(at, filled(call, {count}, static_cast<double>(start.constant())));
+  at = call.builder.mul(at, filled_with(call, {count}, static_cast<double>(call.integer(5))));
+  at = call.builder.add(at, filled_with(call, {count}, static_cast<double>(start.constant())));
   return with_rows(call, x, dim, at, in_front(call, source, dim));
 }
 

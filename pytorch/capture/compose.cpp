@@ -80,12 +80,12 @@ class StepProgram {
   std::vector<ValueId> inits_, stacks_, captured_;
 };
 
-std::string finish(ir::Program& program) {
+}  // namespace
+
+std::string verified_text(const ir::Program& program) {
   ir::verify(program);
   return ir::print(program, /*canonical=*/true);
 }
-
-}  // namespace
 
 std::string scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse, int64_t same,
                          int64_t drawn) {
@@ -99,7 +99,7 @@ std::string scan_program(std::string_view text, int64_t carries, int64_t xs, boo
     return step.take(inner, now, slices);
   };
   builder.ret(builder.scan(step.inits(), step.stacks(), length, reverse, body));
-  return finish(program);
+  return verified_text(program);
 }
 
 std::string checkpointed_scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {
@@ -122,7 +122,7 @@ std::string checkpointed_scan_program(std::string_view text, int64_t carries, in
   };
   builder.ret(builder.scan(step.inits(), step.stacks(), chunks, reverse, chunk));
   program.body.ops.back().attrs.emplace(ir::kCheckpoint, true);
-  return finish(program);
+  return verified_text(program);
 }
 
 }  // namespace weft::capture

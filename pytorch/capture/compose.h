@@ -4,7 +4,12 @@
 #include <string>
 #include <string_view>
 
+#include "ir/program.h"
+
 namespace weft::capture {
+
+/// Verifies a program that was put together here, and gives its canonical text.
+std::string verified_text(const ir::Program& program);
 
 /// Makes the program that runs a step over a sequence.
 ///

@@ -4,10 +4,9 @@
 #include <set>
 #include <span>
 
+#include "capture/compose.h"
 #include "ir/inline.h"
 #include "ir/parser.h"
-#include "ir/printer.h"
-#include "ir/verifier.h"
 
 namespace weft::capture {
 
@@ -105,11 +104,6 @@ class Pair {
   std::set<std::string> taken_;
 };
 
-std::string finish(Program& program) {
-  ir::verify(program);
-  return ir::print(program, /*canonical=*/true);
-}
-
 }  // namespace
 
 std::string while_program(std::string_view condition, std::string_view body, int64_t carries,
@@ -124,7 +118,7 @@ std::string while_program(std::string_view condition, std::string_view body, int
     return [&parts, which](Builder& inner, std::span<const ValueId> now) { return parts.run(inner, which, now); };
   };
   builder.ret(builder.while_loop(inits, part(0), part(1)));
-  return finish(program);
+  return verified_text(program);
 }
 
 std::string bounded_while_program(std::string_view condition, std::string_view body, int64_t carries,
@@ -145,7 +139,7 @@ std::string bounded_while_program(std::string_view condition, std::string_view b
     return Builder::StepResults{inner.cond(holds[0], take, leave), {}};
   };
   builder.ret(builder.scan(inits, {steps}, length, /*reverse=*/false, step));
-  return finish(program);
+  return verified_text(program);
 }
 
 std::string cond_program(std::string_view yes, std::string_view no, int64_t operands, int64_t captured_by_yes,
@@ -161,7 +155,7 @@ std::string cond_program(std::string_view yes, std::string_view no, int64_t oper
     return [&parts, &shared, which](Builder& inner) { return parts.run(inner, which, shared); };
   };
   builder.ret(builder.cond(predicate, branch(0), branch(1)));
-  return finish(program);
+  return verified_text(program);
 }
 
 }  // namespace weft::capture

@@ -19,8 +19,6 @@
 namespace weft::decompose {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, const at::Scalar& value) {
   return x + (value.equal(1) ? a : a * value) * b;
 }

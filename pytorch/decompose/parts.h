@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,8 @@ namespace weft::decompose {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 using Dims = c10::DimVector;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Refuses an operation that no program can do: throws c10::NotImplementedError, on which callers leave the whole
 /// function to PyTorch.

@@ -19,8 +19,6 @@
 namespace weft::decompose {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 struct Moments {
   Dims dims;
   Tensor variance, mean;  ///< in the dtype that PyTorch computes in, with all dims

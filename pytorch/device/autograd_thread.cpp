@@ -20,18 +20,18 @@ namespace {
 using torch::autograd::Engine;
 using torch::autograd::ReadyQueue;
 
-struct State {
+struct Service {
   std::atomic<bool> is_served{false};
   std::atomic<int> devices{0};
   std::mutex mutex;
-  State() { hold_across_fork(mutex, LockRank::kLookup); }
+  Service() { hold_across_fork(mutex, LockRank::kLookup); }
 };
 
 /// Made at load (base/fork.h), never destroyed.
-State& state = *new State();
+Service& service = *new Service();
 
 /// In a child of fork PyTorch makes a new engine, and the thread is gone.
-[[maybe_unused]] const int kRegistered = pthread_atfork(nullptr, nullptr, [] { state.is_served = false; });
+[[maybe_unused]] const int kForksUnserved = pthread_atfork(nullptr, nullptr, [] { service.is_served = false; });
 
 /// What the engine's own start_device_threads does, after it has run and found no device.
 struct Access : Engine {
@@ -53,22 +53,22 @@ void pass_through() {
 
 }  // namespace
 
-int devices_in_use() { return state.devices.load(std::memory_order_relaxed); }
+int devices_in_use() { return service.devices.load(std::memory_order_relaxed); }
 
 void serve_autograd() {
-  if (state.is_served.load(std::memory_order_acquire)) return;
-  std::lock_guard lock(state.mutex);
-  if (state.is_served.load(std::memory_order_relaxed)) return;
+  if (service.is_served.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(service.mutex);
+  if (service.is_served.load(std::memory_order_relaxed)) return;
   Engine& engine = Engine::get_default_engine();
-  state.devices = 0;
+  service.devices = 0;
   engine.initialize_device_threads_pool();
-  state.devices = 1;
+  service.devices = 1;
   Access::add_device(engine);
-  state.is_served.store(true, std::memory_order_release);
+  service.is_served.store(true, std::memory_order_release);
 }
 
 void wait_for_autograd() {
-  if (!state.is_served.load(std::memory_order_acquire)) return;
+  if (!service.is_served.load(std::memory_order_acquire)) return;
   const auto passed = std::make_shared<std::promise<void>>();
   const std::future<void> is_idle = passed->get_future();
   std::thread([passed] {

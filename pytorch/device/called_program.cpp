@@ -8,7 +8,7 @@
 namespace weft::device {
 namespace {
 
-struct Table {
+struct ProgramNumbers {
   struct Entry {
     std::weak_ptr<const torch_operator::CallProgram> program;
     int64_t number;
@@ -17,20 +17,20 @@ struct Table {
   std::unordered_map<const torch_operator::CallProgram*, Entry> known;
   int64_t next_number = 1;
   size_t next_look = 64;  ///< for entries of programs that are gone, at so many entries
-  Table() { hold_across_fork(mutex, LockRank::kLookup); }
+  ProgramNumbers() { hold_across_fork(mutex, LockRank::kLookup); }
 };
 
 /// Made at load (base/fork.h), never destroyed.
-Table& table = *new Table();
+ProgramNumbers& numbers = *new ProgramNumbers();
 
 int64_t number_of(const torch_operator::ProgramRef& program) {
-  std::lock_guard lock(table.mutex);
-  Table::Entry& entry = table.known[program.get()];
-  if (entry.program.expired()) entry = {program, table.next_number++};
+  std::lock_guard lock(numbers.mutex);
+  ProgramNumbers::Entry& entry = numbers.known[program.get()];
+  if (entry.program.expired()) entry = {program, numbers.next_number++};
   const int64_t number = entry.number;
-  if (table.known.size() >= table.next_look) {
-    std::erase_if(table.known, [](const auto& each) { return each.second.program.expired(); });
-    table.next_look = 2 * table.known.size() + 64;
+  if (numbers.known.size() >= numbers.next_look) {
+    std::erase_if(numbers.known, [](const auto& each) { return each.second.program.expired(); });
+    numbers.next_look = 2 * numbers.known.size() + 64;
   }
   return number;
 }

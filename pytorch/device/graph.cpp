@@ -39,7 +39,7 @@ bool has(const Group& group, uint64_t thread) {
   return std::ranges::find(group.threads, thread) != group.threads.end();
 }
 
-void add(Group& group, uint64_t thread) {
+void join(Group& group, uint64_t thread) {
   if (!has(group, thread)) group.threads.push_back(thread);
 }
 
@@ -48,7 +48,7 @@ Group* join(Group* one, Group* other) {
   if (one == other) return one;
   if (one->size < other->size) std::swap(one, other);
   one->size += other->size;
-  for (uint64_t thread : other->threads) add(*one, thread);
+  for (uint64_t thread : other->threads) join(*one, thread);
   other->parent = c10::intrusive_ptr<Group>::reclaim_copy(one);
   return one;
 }
@@ -137,7 +137,7 @@ void connect(Node& node) {
   if (group == nullptr) {
     node.group = c10::make_intrusive<Group>(this_thread());
   } else {
-    add(*group, this_thread());
+    join(*group, this_thread());
     node.group = c10::intrusive_ptr<Group>::reclaim_copy(group);
   }
   nodes.fetch_add(1, std::memory_order_relaxed);

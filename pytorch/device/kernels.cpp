@@ -92,7 +92,7 @@ at::Tensor copy_into(const at::Tensor& self, const at::Tensor& source) {
 }
 
 /// Of a tensor of another device a tensor of this one; else recorded as any other operation.
-void to_copy(const Operator& op, Stack& stack) {
+void converted(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const at::Tensor source = arguments[0].toTensor();
   if (is_on_device(source)) return record_new(op, stack);
@@ -135,7 +135,7 @@ void resize_to(const Operator& op, Stack& stack) {
   for (const auto& size : arguments[1].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
   for (int64_t size : sizes)
     TORCH_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", sizes);
-  auto strides = recorder::contiguous_strides(sizes);
+  auto strides = recorder::dense_strides(sizes);
   const size_t format = op.schema().name() == "aten::resize_" ? 2 : SIZE_MAX;
   if (format < arguments.size() && !arguments[format].isNone()) {
     const at::Tensor like =
@@ -172,7 +172,7 @@ void set(const Operator& op, Stack& stack) {
       std::vector<int64_t> sizes, strides;
       for (const auto& size : arguments[3].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
       for (const auto& stride : arguments[4].toSymIntVector()) strides.push_back(stride.guard_int(__FILE__, __LINE__));
-      if (strides.size() != sizes.size()) strides = recorder::contiguous_strides(sizes);
+      if (strides.size() != sizes.size()) strides = recorder::dense_strides(sizes);
       impl->set_sizes_and_strides(sizes, strides, arguments[2].toSymInt().guard_int(__FILE__, __LINE__));
     }
   }
@@ -236,10 +236,10 @@ void native_batch_norm_out(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), std::move(results));
 }
 
-using Table = std::unordered_map<std::string, Operator::Function>;
+using OwnKernels = std::unordered_map<std::string, Operator::Function>;
 
 /// Made at load (base/fork.h).
-const Table& table = *new Table{
+const OwnKernels& own_kernels = *new OwnKernels{
     {"aten::empty.memory_format", make_empty},
     {"aten::empty_strided.", make_empty},
     {"aten::empty_like.", make_empty},
@@ -249,7 +249,7 @@ const Table& table = *new Table{
     {"aten::new_empty_strided.", make_empty},
     {"aten::_efficientzerotensor.", make_zeros},
     {"aten::histc.", histc},
-    {"aten::_to_copy.", to_copy},
+    {"aten::_to_copy.", converted},
     {"aten::copy_.", copy},
     {"aten::_copy_from.", copy_from},
     {"aten::_copy_from_and_resize.", copy_from},
@@ -276,8 +276,8 @@ const Table& table = *new Table{
 }  // namespace
 
 Operator::Function own_function(const std::string& name) {
-  const auto found = table.find(name);
-  return found == table.end() ? nullptr : found->second;
+  const auto found = own_kernels.find(name);
+  return found == own_kernels.end() ? nullptr : found->second;
 }
 
 }  // namespace weft::device

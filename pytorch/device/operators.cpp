@@ -161,27 +161,28 @@ Operator make(const c10::OperatorHandle& handle) {
 }
 
 /// All that were asked for, in every thread: nodes outlive threads. Operations that are removed stay.
-struct Table {
+struct OperatorTable {
   std::mutex mutex;
   std::deque<Operator> operators;
   std::unordered_map<const void*, const Operator*> by_name;
   int64_t generation = 0;
-  Table() { hold_across_fork(mutex, LockRank::kLookup); }
+  OperatorTable() { hold_across_fork(mutex, LockRank::kLookup); }
 };
 
 /// Made at load (base/fork.h).
-Table& table = *new Table();
+OperatorTable& operators_seen = *new OperatorTable();
 
 const Operator& shared_operator(const c10::OperatorHandle& handle, int64_t generation) {
   {
-    std::lock_guard lock(table.mutex);
-    if (table.generation != generation) table.by_name.clear(), table.generation = generation;
-    if (auto found = table.by_name.find(&handle.operator_name()); found != table.by_name.end()) return *found->second;
+    std::lock_guard lock(operators_seen.mutex);
+    if (operators_seen.generation != generation) operators_seen.by_name.clear(), operators_seen.generation = generation;
+    if (auto found = operators_seen.by_name.find(&handle.operator_name()); found != operators_seen.by_name.end())
+      return *found->second;
   }
   Operator made = make(handle);
-  std::lock_guard lock(table.mutex);
-  const Operator*& found = table.by_name[&handle.operator_name()];
-  if (found == nullptr) found = &table.operators.emplace_back(std::move(made));
+  std::lock_guard lock(operators_seen.mutex);
+  const Operator*& found = operators_seen.by_name[&handle.operator_name()];
+  if (found == nullptr) found = &operators_seen.operators.emplace_back(std::move(made));
   return *found;
 }
 

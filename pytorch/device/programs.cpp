@@ -57,7 +57,7 @@ Template exactly(const Record& record) {
   return {record, record, nullptr, none};
 }
 
-size_t bytes_of(const Entry& entry) { return entry.pattern.bytes() + entry.record.bytes(); }
+size_t bytes_held_by(const Entry& entry) { return entry.pattern.bytes() + entry.record.bytes(); }
 
 void drop(std::list<std::pair<uint64_t, Entry>>::iterator entry) {
   auto [each, end] = programs->by_structure.equal_range(entry->first);
@@ -67,17 +67,17 @@ void drop(std::list<std::pair<uint64_t, Entry>>::iterator entry) {
 }
 
 /// Drops the last used ones where there are too many, or too many of one structure.
-Entry& add(Entry entry) {
+Entry& remember(Entry entry) {
   const uint64_t structure = entry.pattern.structure();
   auto last_of = [&](auto is_meant) {
     return std::prev(std::ranges::find_if(programs->entries | std::views::reverse, is_meant).base());
   };
   while (programs->by_structure.count(structure) >= kMostAlike)
     drop(last_of([&](const auto& each) { return each.first == structure; }));
-  size_t bytes = bytes_of(entry);
-  for (const auto& each : programs->entries) bytes += bytes_of(each.second);
+  size_t bytes = bytes_held_by(entry);
+  for (const auto& each : programs->entries) bytes += bytes_held_by(each.second);
   while (!programs->entries.empty() && (programs->entries.size() >= kMostEntries || bytes > kMostBytes)) {
-    bytes -= bytes_of(programs->entries.back().second);
+    bytes -= bytes_held_by(programs->entries.back().second);
     drop(std::prev(programs->entries.end()));
   }
   ++programs->counts.records;
@@ -101,7 +101,7 @@ Entry* entry_of(const Record& record) {
     if (numbers.empty() || known.is_refused) continue;
     Entry wider{known.pattern, known.record, known.leaf_sizes, known.seen, nullptr, false, {}};
     for (size_t word : numbers) wider.pattern.free_number(word);
-    return &add(std::move(wider));
+    return &remember(std::move(wider));
   }
   return nullptr;
 }
@@ -218,10 +218,10 @@ Entry& new_entry(const Batch& batch, Batch::Told& told) {
   for (auto each = first; each != end; ++each) {
     const Entry& known = each->second->second;
     if (known.leaf_sizes.empty() || known.is_refused) continue;
-    if (auto wider = widened(known, batch, told)) return add(*std::move(wider));
+    if (auto wider = widened(known, batch, told)) return remember(*std::move(wider));
   }
   Template pattern = exactly(told.record);
-  return add({std::move(pattern), std::move(told.record), std::move(told.leaf_sizes)});
+  return remember({std::move(pattern), std::move(told.record), std::move(told.leaf_sizes)});
 }
 
 }  // namespace

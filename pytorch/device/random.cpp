@@ -31,7 +31,7 @@ bool is_fill(const Operator& op) {
 }
 
 /// In the same order of memory, in which the kernels draw.
-at::Tensor empty_like(const at::Tensor& tensor) {
+at::Tensor empty_in_order_of(const at::Tensor& tensor) {
   return dense_sizes(tensor.sizes(), tensor.strides())
              ? at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type())
              : at::empty(tensor.sizes(), tensor.scalar_type());
@@ -99,7 +99,7 @@ void native_dropout(const Operator& op, Stack& stack) {
     put(stack, op.arguments(), {x.clone(), make_tensor(known(at::ones(x.sizes(), at::kBool)), x.strides())});
     return;
   }
-  const at::Tensor kept = empty_like(x);
+  const at::Tensor kept = empty_in_order_of(x);
   kept.bernoulli_(1 - p);
   count_bytes(kept.nbytes());
   at::Tensor noise = make_tensor(kept.scalar_type(), kept.sizes(), kept.strides());

@@ -17,9 +17,9 @@ namespace weft::device {
 namespace {
 
 constexpr int64_t kLongestRecord = 1 << 13;
-constexpr size_t kMostBytes = size_t{1} << 28;
+constexpr size_t kMostPendingBytes = size_t{1} << 28;
 
-struct State {
+struct RunState {
   /// Whoever runs a batch has it. Not held across a fork, which would wait for one that waits for the GIL.
   std::mutex mutex;
   std::atomic<int64_t> longest{kLongestRecord};
@@ -27,16 +27,16 @@ struct State {
 };
 
 /// Made at load (base/fork.h), never destroyed.
-State& state = *new State();
+RunState& run_state = *new RunState();
 
 /// In the child of a fork that happened while another thread was running a batch: that batch is pending still.
 void free_turn() {
-  if (state.mutex.try_lock()) return state.mutex.unlock();
-  new (&state.mutex) std::mutex();
+  if (run_state.mutex.try_lock()) return run_state.mutex.unlock();
+  new (&run_state.mutex) std::mutex();
   forget_programs();
 }
 
-[[maybe_unused]] const int kRegistered = pthread_atfork(nullptr, nullptr, free_turn);
+[[maybe_unused]] const int kFreesTurn = pthread_atfork(nullptr, nullptr, free_turn);
 
 thread_local bool is_running = false;
 
@@ -46,12 +46,12 @@ class Turn {
  public:
   Turn() {
     TORCH_CHECK(!is_running, "weft: an operation that runs on the CPU within a batch reads a tensor of the device");
-    if (!state.mutex.try_lock()) wait();
+    if (!run_state.mutex.try_lock()) wait();
     is_running = true;
   }
   ~Turn() {
     is_running = false;
-    state.mutex.unlock();
+    run_state.mutex.unlock();
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -59,7 +59,7 @@ class Turn {
  private:
   static void wait() {
     PyThreadState* python = Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
-    state.mutex.lock();
+    run_state.mutex.lock();
     if (python != nullptr) PyEval_RestoreThread(python);
   }
 };
@@ -152,7 +152,7 @@ void run_pending(const Value* also) {
   {
     const torch_operator::WarningsWait wait;
     Turn turn;
-    state.bytes = 0;
+    run_state.bytes = 0;
     Batch batch(pending_of_this_thread(also));
     run_batch(batch);
   }
@@ -179,12 +179,12 @@ at::Tensor computed(const ValueRef& value) {
 }
 
 void cut_if_long() {
-  if (is_running || (pending_nodes() < state.longest && state.bytes < kMostBytes)) return;
+  if (is_running || (pending_nodes() < run_state.longest && run_state.bytes < kMostPendingBytes)) return;
   sync();
 }
 
-void count_bytes(size_t bytes) { state.bytes += bytes; }
+void count_bytes(size_t bytes) { run_state.bytes += bytes; }
 
-void set_longest_record(int64_t operations) { state.longest = operations; }
+void set_longest_record(int64_t operations) { run_state.longest = operations; }
 
 }  // namespace weft::device

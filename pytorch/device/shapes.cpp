@@ -21,7 +21,17 @@ using torch::jit::Stack;
 
 namespace {
 
-enum Tag : int64_t { kNone, kTensor, kWrapped, kInt, kBool, kDouble, kText, kDevice, kList };
+enum KeyWord : int64_t {
+  kKeyNone,
+  kKeyTensor,
+  kKeyWrapped,
+  kKeyInt,
+  kKeyBool,
+  kKeyDouble,
+  kKeyText,
+  kKeyDevice,
+  kKeyList
+};
 
 /// The operation with its arguments' types, under which shapes are found again.
 class Key {
@@ -32,7 +42,7 @@ class Key {
     words_.insert(words_.end(), {-op.traits.name, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (op.slots[i] == Operator::Slot::kProgram) {
-        pair(kText, called_program(called_program(arguments[i].toStringView())).number);
+        pair(kKeyText, called_program(called_program(arguments[i].toStringView())).number);
       } else {
         add(arguments[i]);
       }
@@ -49,33 +59,33 @@ class Key {
 
  private:
   void add(const at::Tensor& tensor) {
-    if (!tensor.defined()) return words_.push_back(kNone);
-    words_.insert(words_.end(),
-                  {is_number(tensor) ? kWrapped : kTensor, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
+    if (!tensor.defined()) return words_.push_back(kKeyNone);
+    words_.insert(words_.end(), {is_number(tensor) ? kKeyWrapped : kKeyTensor,
+                                 static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
     words_.insert(words_.end(), tensor.sizes().begin(), tensor.sizes().end());
     words_.insert(words_.end(), tensor.strides().begin(), tensor.strides().end());
   }
 
   void add(const IValue& argument) {
     if (argument.isTensor()) return add(argument.toTensor());
-    if (argument.isNone()) return words_.push_back(kNone);
-    if (argument.isBool()) return pair(kBool, static_cast<int64_t>(argument.toBool()));
-    if (argument.isInt()) return pair(kInt, argument.toInt());
-    if (argument.isSymInt()) return pair(kInt, argument.toSymInt().guard_int(__FILE__, __LINE__));
-    if (argument.isDevice()) return words_.push_back(kDevice);
+    if (argument.isNone()) return words_.push_back(kKeyNone);
+    if (argument.isBool()) return pair(kKeyBool, static_cast<int64_t>(argument.toBool()));
+    if (argument.isInt()) return pair(kKeyInt, argument.toInt());
+    if (argument.isSymInt()) return pair(kKeyInt, argument.toSymInt().guard_int(__FILE__, __LINE__));
+    if (argument.isDevice()) return words_.push_back(kKeyDevice);
     if (argument.isDouble()) {
-      words_.push_back(kDouble);
+      words_.push_back(kKeyDouble);
       if (op_.is_made_of_numbers) words_.push_back(std::bit_cast<int64_t>(argument.toDouble()));
       return;
     }
     if (argument.isList()) {
       const auto list = argument.toListRef();
-      pair(kList, static_cast<int64_t>(list.size()));
+      pair(kKeyList, static_cast<int64_t>(list.size()));
       for (const IValue& item : list) add(item);
       return;
     }
     if (!argument.isString()) return static_cast<void>(is_complete_ = false);
-    pair(kText, static_cast<int64_t>(argument.toStringRef().size()));
+    pair(kKeyText, static_cast<int64_t>(argument.toStringRef().size()));
     for (const char letter : argument.toStringRef()) words_.push_back(letter);
   }
 
@@ -194,7 +204,7 @@ ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) 
 void give_own_memory(recorder::ResultShape& shape) {
   for (size_t i = 0; i < shape.sizes.size(); ++i)
     if (shape.strides[i] == 0 && shape.sizes[i] > 1) {
-      const auto strides = recorder::contiguous_strides(shape.sizes);
+      const auto strides = recorder::dense_strides(shape.sizes);
       shape.strides.assign(strides.begin(), strides.end());
       return;
     }

@@ -211,7 +211,7 @@ at::Tensor make_tensor(ValueRef value) {
 }
 
 at::Tensor make_tensor(ValueRef value, at::IntArrayRef strides) {
-  if (strides == at::IntArrayRef(recorder::contiguous_strides(value->sizes))) return make_tensor(std::move(value));
+  if (strides == at::IntArrayRef(recorder::dense_strides(value->sizes))) return make_tensor(std::move(value));
   at::Tensor tensor = make_tensor(value->dtype, value->sizes, strides);
   if (tensor.numel() > 0) write(tensor, std::move(value));
   return tensor;

@@ -36,8 +36,8 @@ runtime::TensorRef reference(const at::Tensor& tensor, DType dtype) {
              program.program().name, tensor.device().str());
 }
 
-void run(const CallProgram& program, const std::vector<int64_t>& symbols, std::span<const runtime::TensorRef> inputs,
-         std::span<const runtime::TensorRef> outputs) {
+void run_on_team(const CallProgram& program, const std::vector<int64_t>& symbols,
+                 std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs) {
   calls.fetch_add(1, std::memory_order_relaxed);
   try {
     const WarningsWait wait;  // of operations of PyTorch's in the program: the team waits for this thread
@@ -81,7 +81,7 @@ Tensors call_cpu(const CallProgram& program, at::TensorList inputs, Donated dona
       std::memcpy(output_refs.back().data, input_refs[input].data, outputs.back().nbytes());
     input_refs[input].data = output_refs.back().data;
   }
-  run(program, symbols, {input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()});
+  run_on_team(program, symbols, {input_refs.data(), input_refs.size()}, {output_refs.data(), output_refs.size()});
   return outputs;
 }
 

@@ -57,7 +57,7 @@ Tensors own_results(const CallProgram& program, Tensors results) {
   return results;
 }
 
-Tensors call_on_cpu(std::string_view text, at::TensorList donated, at::TensorList others) {
+Tensors call_donating_on_cpu(std::string_view text, at::TensorList donated, at::TensorList others) {
   const ProgramRef ref = find_program(text);
   const CallProgram& program = *ref;
   Tensors inputs = in_order(program, donated, others);
@@ -69,7 +69,7 @@ Tensors call_on_cpu(std::string_view text, at::TensorList donated, at::TensorLis
   return own_results(program, call_cpu(program, inputs, Donated::kTaken));
 }
 
-Tensors call_meta(std::string_view text, at::TensorList donated, at::TensorList others) {
+Tensors call_donating_meta(std::string_view text, at::TensorList donated, at::TensorList others) {
   const ProgramRef ref = find_program(text);
   const CallProgram& program = *ref;
   auto symbols = program.signature().bind_symbolic(in_order(program, donated, others));
@@ -90,7 +90,7 @@ Tensors call_meta(std::string_view text, at::TensorList donated, at::TensorList 
 Tensors dispatch(std::string_view text, at::TensorList donated, at::TensorList others);
 
 /// There is no derivative: PyTorch's own errors for tensors that may not be changed, and one for the others.
-Tensors call_autograd(std::string_view text, at::TensorList donated, at::TensorList others) {
+Tensors call_donating_autograd(std::string_view text, at::TensorList donated, at::TensorList others) {
   if (at::GradMode::is_enabled()) {
     for (const at::Tensor& tensor : donated) torch::autograd::check_inplace(tensor, tensor.requires_grad());
     for (const at::TensorList tensors : {donated, others})
@@ -169,20 +169,20 @@ namespace weft::torch_operator {
 namespace {
 
 /// Found at load (base/fork.h), just after it was defined.
-const auto& operator_handle = *new auto(c10::Dispatcher::singleton()
-                                            .findSchemaOrThrow("weft::call_", "")
-                                            .typed<Tensors(std::string_view, at::TensorList, at::TensorList)>());
+const auto& donating_call = *new auto(c10::Dispatcher::singleton()
+                                          .findSchemaOrThrow("weft::call_", "")
+                                          .typed<Tensors(std::string_view, at::TensorList, at::TensorList)>());
 
 Tensors dispatch(std::string_view text, at::TensorList donated, at::TensorList others) {
-  return operator_handle.call(text, donated, others);
+  return donating_call.call(text, donated, others);
 }
 
 }  // namespace
 }  // namespace weft::torch_operator
 
-TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("call_", weft::torch_operator::call_on_cpu); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("call_", weft::torch_operator::call_meta); }
-TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("call_", weft::torch_operator::call_on_cpu); }
+TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("call_", weft::torch_operator::call_donating_on_cpu); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("call_", weft::torch_operator::call_donating_meta); }
+TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("call_", weft::torch_operator::call_donating_on_cpu); }
 TORCH_LIBRARY_IMPL(weft, Functionalize, m) { m.impl("call_", weft::torch_operator::call_functionalized); }
-TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("call_", weft::torch_operator::call_autograd); }
+TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("call_", weft::torch_operator::call_donating_autograd); }
 TORCH_LIBRARY_IMPL(weft, ADInplaceOrView, m) { m.impl("call_", weft::torch_operator::call_in_place); }

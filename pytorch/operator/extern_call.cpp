@@ -28,7 +28,7 @@ struct Prepared {
 };
 
 /// By text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
-auto& table = *new std::unordered_map<std::string, std::unique_ptr<Prepared>>;
+auto& prepared_calls = *new std::unordered_map<std::string, std::unique_ptr<Prepared>>;
 
 std::unique_ptr<Prepared> prepare(std::string_view text) {
   ExternCall call = parse_extern_call(text);
@@ -47,11 +47,11 @@ Prepared& find(std::string_view text) {
   std::string key(text);
   {
     std::lock_guard lock(lookup_mutex());
-    if (auto found = table.find(key); found != table.end()) return *found->second;
+    if (auto found = prepared_calls.find(key); found != prepared_calls.end()) return *found->second;
   }
   std::unique_ptr<Prepared> fresh = prepare(text);
   std::lock_guard lock(lookup_mutex());
-  return *table.try_emplace(std::move(key), std::move(fresh)).first->second;
+  return *prepared_calls.try_emplace(std::move(key), std::move(fresh)).first->second;
 }
 
 at::Tensor tensor_of(const ExternTensor& tensor) {
@@ -74,7 +74,7 @@ std::vector<at::Tensor> results_of(const torch::jit::Stack& stack, const std::st
 }
 
 /// Calls below autograd and autocast, which the program has passed already.
-void run(std::string_view text, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
+void run_extern(std::string_view text, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
   Prepared& call = find(text);
   if (call.kernel != nullptr && call.kernel(call.arguments, operands, results)) return;
   ++call.calls;
@@ -101,7 +101,7 @@ void run(std::string_view text, std::span<const ExternTensor> operands, std::spa
 }
 
 const bool kRegistered = [] {
-  set_extern(run);
+  set_extern(run_extern);
   return true;
 }();
 
@@ -110,7 +110,7 @@ const bool kRegistered = [] {
 std::map<std::string, int64_t> extern_calls_so_far() {
   std::map<std::string, int64_t> calls;
   std::lock_guard lock(lookup_mutex());
-  for (const auto& [text, prepared] : table)
+  for (const auto& [text, prepared] : prepared_calls)
     if (prepared->calls > 0) calls[prepared->name] += prepared->calls;
   return calls;
 }

@@ -116,7 +116,7 @@ class ProgramTable {
 namespace {
 
 /// Never destroyed either.
-auto& table = *new ProgramTable;
+auto& all_programs = *new ProgramTable;
 
 /// This thread's recently used programs, by the address of their text.
 struct RecentPrograms {
@@ -153,8 +153,8 @@ std::mutex& lookup_mutex() { return mutex; }
 ProgramRef find_program(std::string_view text) {
   ProgramRef program = find_recent(text);
   if (!program) {
-    program = table.find(text);
-    if (!program) program = table.insert(std::string(text), ir::parse(text));
+    program = all_programs.find(text);
+    if (!program) program = all_programs.insert(std::string(text), ir::parse(text));
     const char* address = program->text().data();
     if (!recent_are_gone) recent.at(address) = {address, program};
   }
@@ -164,11 +164,11 @@ ProgramRef find_program(std::string_view text) {
 
 ProgramRef intern(ir::Program program) {
   std::string text = ir::print(program);
-  if (ProgramRef known = table.find(text)) return known;
-  return table.insert(std::move(text), std::move(program));
+  if (ProgramRef known = all_programs.find(text)) return known;
+  return all_programs.insert(std::move(text), std::move(program));
 }
 
-KeptPrograms kept_programs() { return table.kept(); }
+KeptPrograms kept_programs() { return all_programs.kept(); }
 
 CallProgram::CallProgram(std::string text, ir::Program program)
     : text_(std::move(text)), program_(std::move(program)), signature_(program_) {}
@@ -179,7 +179,7 @@ std::shared_ptr<const engine::Executable> CallProgram::executable() const {
     if (executable_) return executable_;
   }
   // Two threads may compile it at once; the first to finish is kept.
-  return table.compiled(*this, engine::compile(program_));
+  return all_programs.compiled(*this, engine::compile(program_));
 }
 
 const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const {

@@ -9,8 +9,8 @@
 namespace weft::torch_operator {
 namespace {
 
-using Arguments = std::span<const ExternArgument>;
-using Tensors = std::span<const ExternTensor>;
+using MatrixArguments = std::span<const ExternArgument>;
+using Matrices = std::span<const ExternTensor>;
 
 /// Rows up to which it is worth it: a matrix and its factor fit the first-level cache.
 constexpr int64_t kMostRows = 32;
@@ -43,7 +43,7 @@ bool is_true(const ExternArgument& argument) {
 }
 
 /// Whether the argument is this operand, which is a matrix or more.
-bool is_matrix(const ExternArgument& argument, int64_t operand, Tensors operands) {
+bool is_matrix(const ExternArgument& argument, int64_t operand, Matrices operands) {
   return argument.kind == ExternArgument::Kind::kOperand && argument.integer == operand &&
          operand < std::ssize(operands) && operands[static_cast<size_t>(operand)].sizes.size() >= 2;
 }
@@ -120,7 +120,7 @@ bool factorise_all(bool upper, const ExternTensor& of, const ExternTensor& facto
   return true;
 }
 
-bool run_cholesky(Arguments arguments, Tensors operands, Tensors results) {
+bool run_cholesky(MatrixArguments arguments, Matrices operands, Matrices results) {
   if (arguments.size() != 3 || results.size() != 2 || !is_matrix(arguments[0], 0, operands)) return false;
   const ExternTensor &of = operands[0], &factor = results[0];
   if (!is_small_square(of) || !std::ranges::equal(of.sizes, factor.sizes) || of.dtype != factor.dtype ||
@@ -150,7 +150,7 @@ bool are_of_a_solve(const ExternTensor& b, const ExternTensor& a, const ExternTe
          b.dtype == solution.dtype;
 }
 
-bool run_cholesky_solve(Arguments arguments, Tensors operands, Tensors results) {
+bool run_cholesky_solve(MatrixArguments arguments, Matrices operands, Matrices results) {
   if (arguments.size() != 3 || results.size() != 1 || !is_matrix(arguments[0], 0, operands) ||
       !is_matrix(arguments[1], 1, operands) || !are_of_a_solve(operands[0], operands[1], results[0], true))
     return false;
@@ -183,7 +183,7 @@ void solve_by_triangle(Triangle is, const ExternTensor& triangle, const ExternTe
   }
 }
 
-bool run_solve_triangular(Arguments arguments, Tensors operands, Tensors results) {
+bool run_solve_triangular(MatrixArguments arguments, Matrices operands, Matrices results) {
   if (arguments.size() != 5 || results.size() != 1 || !is_matrix(arguments[0], 0, operands) ||
       !is_matrix(arguments[1], 1, operands))
     return false;

@@ -52,8 +52,8 @@ Tensors step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_
 }
 
 template <Cell cell, auto fallback>
-Tensor one_state(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Bias& b_ih,
-                 const Bias& b_hh) {
+Tensor step_of_one_state(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
+                         const Bias& b_ih, const Bias& b_hh) {
   auto out = step(cell, input, hx, w_ih, w_hh, b_ih, b_hh);
   return out.empty() ? fallback(input, hx, w_ih, w_hh, b_ih, b_hh) : std::move(out[0]);
 }
@@ -66,10 +66,10 @@ std::tuple<Tensor, Tensor> lstm_cell(const Tensor& input, TensorList hx, const T
 }
 
 void register_kernels(torch::Library& m) {
-  m.impl("gru_cell", TORCH_FN((one_state<Cell::kGru, composite::gru_cell>)));
+  m.impl("gru_cell", TORCH_FN((step_of_one_state<Cell::kGru, composite::gru_cell>)));
   m.impl("lstm_cell", TORCH_FN(lstm_cell));
-  m.impl("rnn_tanh_cell", TORCH_FN((one_state<Cell::kRnnTanh, composite::rnn_tanh_cell>)));
-  m.impl("rnn_relu_cell", TORCH_FN((one_state<Cell::kRnnRelu, composite::rnn_relu_cell>)));
+  m.impl("rnn_tanh_cell", TORCH_FN((step_of_one_state<Cell::kRnnTanh, composite::rnn_tanh_cell>)));
+  m.impl("rnn_relu_cell", TORCH_FN((step_of_one_state<Cell::kRnnRelu, composite::rnn_relu_cell>)));
 }
 
 }  // namespace

@@ -21,18 +21,18 @@ using Tensors = std::vector<Tensor>;
 using torch::jit::Stack;
 
 /// Never destroyed. Guarded by torch_operator::lookup_mutex().
-auto& programs = *new std::map<DynamicConfig, std::weak_ptr<const torch_operator::CallProgram>>;
+auto& dynamic_programs = *new std::map<DynamicConfig, std::weak_ptr<const torch_operator::CallProgram>>;
 
-torch_operator::ProgramRef program_for(const DynamicConfig& config) {
+torch_operator::ProgramRef dynamic_program_for(const DynamicConfig& config) {
   {
     std::lock_guard lock(torch_operator::lookup_mutex());
-    if (auto found = programs.find(config); found != programs.end())
+    if (auto found = dynamic_programs.find(config); found != dynamic_programs.end())
       if (auto program = found->second.lock()) return program;
   }
   auto program = torch_operator::intern(dynamic_program(config));
   std::lock_guard lock(torch_operator::lookup_mutex());
-  std::erase_if(programs, [](const auto& entry) { return entry.second.expired(); });
-  programs.insert_or_assign(config, program);
+  std::erase_if(dynamic_programs, [](const auto& entry) { return entry.second.expired(); });
+  dynamic_programs.insert_or_assign(config, program);
   return program;
 }
 
@@ -59,7 +59,7 @@ bool append(const DynamicCell& cell, DynamicConfig& config, Tensors& inputs) {
 }
 
 /// Whether the sizes are those of a module; else PyTorch has the error message.
-bool fits(const DynamicConfig& config, const Tensor& input, const Tensors& states, const Tensors& inputs) {
+bool fits_kernels(const DynamicConfig& config, const Tensor& input, const Tensors& states, const Tensors& inputs) {
   const int64_t dims = config.is_step ? 2 : 3, batch = input.size(dims - 2);
   if (input.size(-1) != config.input_size || input.numel() == 0) return false;
   size_t next = 0;
@@ -81,8 +81,8 @@ bool fits(const DynamicConfig& config, const Tensor& input, const Tensors& state
 }
 
 /// The results; empty if PyTorch is to run.
-Tensors run(DynamicConfig config, const Tensor& input, const Tensors& states, const std::vector<DynamicCell>& cells,
-            const std::string& name) {
+Tensors run_dynamic(DynamicConfig config, const Tensor& input, const Tensors& states,
+                    const std::vector<DynamicCell>& cells, const std::string& name) {
   const int64_t dims = config.is_step ? 2 : 3;
   if (!is_plain(input, dims) || states.size() != carries_of(config.cell)) return {};
   if (static_cast<int64_t>(cells.size()) != config.layers * config.directions()) return {};
@@ -94,11 +94,11 @@ Tensors run(DynamicConfig config, const Tensor& input, const Tensors& states, co
     }
   config.input_size = weights[0].size(1);
   config.hidden_size = weights[0].size(0) / gates_of(config.cell);
-  if (!fits(config, input, states, weights)) return {};
+  if (!fits_kernels(config, input, states, weights)) return {};
   Tensors inputs{input};
   inputs.insert(inputs.end(), states.begin(), states.end());
   inputs.insert(inputs.end(), weights.begin(), weights.end());
-  return torch_operator::call(program_for(config)->text(), inputs);
+  return torch_operator::call(dynamic_program_for(config)->text(), inputs);
 }
 
 Tensors state_list(const c10::IValue& states) {
@@ -127,7 +127,7 @@ Tensors run_layers_of(Cell cell, at::ArrayRef<c10::IValue> arguments) {
   }
   const bool batch_first = arguments[8].toBool();
   if (batch_first) input = input.transpose(0, 1).contiguous();
-  Tensors results = run(std::move(config), input, state_list(arguments[1]), cells, name);
+  Tensors results = run_dynamic(std::move(config), input, state_list(arguments[1]), cells, name);
   if (batch_first && !results.empty()) results[0] = results[0].transpose(0, 1);
   return results;
 }
@@ -136,8 +136,8 @@ Tensors run_layers_of(Cell cell, at::ArrayRef<c10::IValue> arguments) {
 Tensors run_cell(Cell cell, at::ArrayRef<c10::IValue> arguments) {
   DynamicConfig config{.cell = cell, .is_step = true};
   auto linear = [&](size_t i) { return arguments[i].toCustomClass<LinearPackedParamsBase>(); };
-  return run(std::move(config), arguments[0].toTensor(), state_list(arguments[1]), {{linear(2), linear(3), true}},
-             "quantized_" + name_of(cell) + "_cell");
+  return run_dynamic(std::move(config), arguments[0].toTensor(), state_list(arguments[1]),
+                     {{linear(2), linear(3), true}}, "quantized_" + name_of(cell) + "_cell");
 }
 
 using Runner = Tensors (*)(Cell, at::ArrayRef<c10::IValue>);

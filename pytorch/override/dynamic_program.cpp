@@ -12,7 +12,7 @@ using ir::Shape;
 using ir::ValueId;
 
 /// Numbers in 8 bits: x is about scale * (rounded(x) - zero).
-struct Rounding {
+struct Quantisation {
   ValueId scale, inverse, zero;  ///< f32[]
 };
 
@@ -27,7 +27,7 @@ class DynamicRounding {
 
   /// v W^T + b, v rounded as PyTorch's linear_dynamic does: by the scale of all of v.
   ValueId affine(ValueId v, const Affine& map) {
-    const Rounding rounding = rounding_of(v);
+    const Quantisation rounding = rounding_of(v);
     const Shape shape = b_.type(v).shape;
     auto spread = [&](ValueId scalar) { return b_.broadcast(scalar, shape, {}); };
     const ValueId zero = spread(rounding.zero);
@@ -54,7 +54,7 @@ class DynamicRounding {
   }
 
   /// ChooseQuantizationParams of ATen/native/quantized/cpu/QuantUtils.h, in f64 as there.
-  Rounding rounding_of(ValueId v) {
+  Quantisation rounding_of(ValueId v) {
     constexpr double kSmallScale = 6.1e-5F;
     ValueId high = largest(v), low = b_.neg(largest(b_.neg(v)));
     const ValueId most = f64(most_), one = f64(1);

@@ -14,7 +14,7 @@ namespace {
 using at::Tensor;
 using at::TensorList;
 
-Cell cell_named(std::string_view name) {
+Cell quantized_cell_named(std::string_view name) {
   for (Cell cell : {Cell::kGru, Cell::kLstm, Cell::kRnnTanh, Cell::kRnnRelu}) {
     if (name_of(cell) == name) return cell;
   }
@@ -22,7 +22,7 @@ Cell cell_named(std::string_view name) {
 }
 
 /// Reads sizes and dtypes from the parameters. weft::call checks all tensors against the resulting program.
-void read_tensors(RnnConfig& config, const Tensor& input, TensorList states, TensorList params) {
+void read_quantized_tensors(RnnConfig& config, const Tensor& input, TensorList states, TensorList params) {
   check(params.size() >= 4 && params[0].dim() == 2 && params[2].dim() == 2,
         "weft::_rnn_quantized: takes w_ih [G*H, I], its scales, w_hh [G*H, H] and its scales");
   config.input_size = params[0].sym_size(1).guard_int(__FILE__, __LINE__);
@@ -45,7 +45,7 @@ std::vector<Tensor> rnn_quantized(const Tensor& input, const std::optional<Tenso
                                   TensorList params, std::string_view cell, bool biases, int64_t layers,
                                   bool bidirectional, bool batch_first) {
   RnnConfig config;
-  config.cell = cell_named(cell);
+  config.cell = quantized_cell_named(cell);
   config.bytes = true;
   if (batch_sizes)
     config.form = RnnConfig::Form::kPacked;
@@ -54,7 +54,7 @@ std::vector<Tensor> rnn_quantized(const Tensor& input, const std::optional<Tenso
   config.biases = biases;
   config.bidirectional = bidirectional;
   config.layers = layers;
-  read_tensors(config, input, states, params);
+  read_quantized_tensors(config, input, states, params);
   const bool swaps = batch_first && config.form == RnnConfig::Form::kPadded;
   const Tensor sequence = swaps ? input.transpose(0, 1).contiguous() : input;
   if (config.form != RnnConfig::Form::kStep)

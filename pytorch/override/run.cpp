@@ -20,7 +20,7 @@ using Tensors = std::vector<Tensor>;
 using Form = RnnConfig::Form;
 
 /// Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
-auto& programs = *new std::map<RnnConfig, std::weak_ptr<const torch_operator::CallProgram>>;
+auto& rnn_programs = *new std::map<RnnConfig, std::weak_ptr<const torch_operator::CallProgram>>;
 
 thread_local bool last_is_gone = false;  // a thread may still call while it ends
 
@@ -38,13 +38,13 @@ torch_operator::ProgramRef program_for(const RnnConfig& config) {
   torch_operator::ProgramRef program;
   {
     std::lock_guard lock(torch_operator::lookup_mutex());
-    if (auto found = programs.find(config); found != programs.end()) program = found->second.lock();
+    if (auto found = rnn_programs.find(config); found != rnn_programs.end()) program = found->second.lock();
   }
   if (!program) {
     program = torch_operator::intern(rnn_program(config));
     std::lock_guard lock(torch_operator::lookup_mutex());
-    std::erase_if(programs, [](const auto& entry) { return entry.second.expired(); });
-    programs.insert_or_assign(config, program);
+    std::erase_if(rnn_programs, [](const auto& entry) { return entry.second.expired(); });
+    rnn_programs.insert_or_assign(config, program);
   }
   if (!last_is_gone) {
     last.config = config;

@@ -61,7 +61,7 @@ Tensors restarts_of(const Tensor& is_init, int64_t directions) {
   return restarts;
 }
 
-Cell cell_named(std::string_view name) {
+Cell variant_cell_named(std::string_view name) {
   for (Cell cell : {Cell::kGru, Cell::kLstm, Cell::kRnnTanh, Cell::kRnnRelu}) {
     if (name_of(cell) == name) return cell;
   }
@@ -76,7 +76,7 @@ CellVariant::Coupling coupling_named(std::string_view name) {
 }
 
 /// Reads sizes and dtypes from the parameters. weft::call checks all tensors against the resulting program.
-void read_tensors(RnnConfig& config, const Tensor& input, TensorList states, TensorList params) {
+void read_variant_tensors(RnnConfig& config, const Tensor& input, TensorList states, TensorList params) {
   const int64_t gates = gates_of(config.cell);
   check(states.size() == carries_of(config.cell), "weft::_rnn_variant: {} takes {} states, not {}",
         name_of(config.cell), carries_of(config.cell), states.size());
@@ -104,7 +104,7 @@ Tensors rnn_variant(const Tensor& input, const std::optional<Tensor>& batch_size
                     std::string_view coupled, bool layer_norm, double zoneout_h, double zoneout_c,
                     double recurrent_dropout) {
   RnnConfig config;
-  config.cell = cell_named(cell);
+  config.cell = variant_cell_named(cell);
   if (batch_sizes) config.form = RnnConfig::Form::kPacked;
   config.biases = biases;
   config.bidirectional = bidirectional;
@@ -125,7 +125,7 @@ Tensors rnn_variant(const Tensor& input, const std::optional<Tensor>& batch_size
   }
   variant.restarts = is_init.has_value();
   check(!(is_init && batch_sizes), "weft::_rnn_variant: is_init is for padded sequences");
-  read_tensors(config, input, states, params);
+  read_variant_tensors(config, input, states, params);
 
   VariantCall call;
   call.zoneout = {zoneout_h, zoneout_c};

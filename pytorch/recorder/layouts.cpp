@@ -10,11 +10,11 @@
 namespace weft::recorder {
 namespace {
 
-std::atomic<Otherwise> otherwise_now{nullptr};
+std::atomic<Otherwise> otherwise_not_dense{nullptr};
 
 void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (Recording::current() == nullptr)
-    if (const Otherwise otherwise = otherwise_now.load(std::memory_order_acquire)) return otherwise(op, *stack);
+    if (const Otherwise otherwise = otherwise_not_dense.load(std::memory_order_acquire)) return otherwise(op, *stack);
   for (const c10::IValue& argument : torch::jit::last(*stack, op.schema().arguments().size())) {
     if (!argument.isTensor() || !argument.toTensor().defined() || argument.toTensor().layout() == at::kStrided)
       continue;
@@ -25,7 +25,7 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
 
 /// Operations of sparse tensors. Where one has a composite kernel too, which is for dense tensors, that would be taken
 /// before the fallback.
-void add_kernels(torch::Library& library, c10::DispatchKey like) {
+void add_kernels_like(torch::Library& library, c10::DispatchKey like) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
@@ -36,7 +36,7 @@ void add_kernels(torch::Library& library, c10::DispatchKey like) {
 
 }  // namespace
 
-void set_otherwise_not_dense(Otherwise otherwise) { otherwise_now = otherwise; }
+void set_otherwise_not_dense(Otherwise otherwise) { otherwise_not_dense = otherwise; }
 
 }  // namespace weft::recorder
 
@@ -48,5 +48,7 @@ TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&weft::recorder::refuse>());
 }
 
-TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) { weft::recorder::add_kernels(m, c10::DispatchKey::SparseCPU); }
-TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) { weft::recorder::add_kernels(m, c10::DispatchKey::SparseCsrCPU); }
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) { weft::recorder::add_kernels_like(m, c10::DispatchKey::SparseCPU); }
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  weft::recorder::add_kernels_like(m, c10::DispatchKey::SparseCsrCPU);
+}

@@ -300,7 +300,7 @@ std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs
   std::vector<at::Tensor> results;
   for (const at::Tensor& value : values) {
     operation.results.push_back(values_);
-    results.push_back(make(value.scalar_type(), value.sizes(), contiguous_strides(value.sizes()), values_));
+    results.push_back(make(value.scalar_type(), value.sizes(), dense_strides(value.sizes()), values_));
   }
   operations_.push_back(std::move(operation));
   return results;

@@ -29,7 +29,7 @@ void include_keys(bool included) {
   c10::impl::_force_tls_local_dispatch_key_set(keys);
 }
 
-std::vector<int64_t> contiguous_strides(at::IntArrayRef sizes) {
+std::vector<int64_t> dense_strides(at::IntArrayRef sizes) {
   std::vector<int64_t> strides(sizes.size());
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1)) strides[i] = stride;
@@ -94,7 +94,7 @@ at::Tensor Recording::make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntA
 
 /// input_types() reads this again.
 at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad) {
-  auto tensor = make(dtype, sizes, contiguous_strides(sizes), values_);
+  auto tensor = make(dtype, sizes, dense_strides(sizes), values_);
   ++inputs_;
   if (requires_grad) tensor.set_requires_grad(true);
   record_.fixed(static_cast<int64_t>(dtype) << 1 | static_cast<int64_t>(requires_grad));
@@ -110,8 +110,8 @@ RecordingTensor* Recording::own(const at::Tensor& tensor) const {
 at::Tensor Recording::stand_in(const at::Tensor& tensor, at::IntArrayRef sizes) {
   auto& found = stand_ins_[tensor.unsafeGetTensorImpl()];
   if (!found.defined()) {
-    auto made = at::detail::make_tensor<RecordingTensor>(tensor.scalar_type(), sizes, contiguous_strides(sizes),
-                                                         serial_, -1, -1);
+    auto made =
+        at::detail::make_tensor<RecordingTensor>(tensor.scalar_type(), sizes, dense_strides(sizes), serial_, -1, -1);
     as_recording(made)->stands_for = tensor;
     if (tensor.requires_grad()) made.set_requires_grad(true);
     found = std::move(made);

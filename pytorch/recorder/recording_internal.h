@@ -18,7 +18,7 @@ struct NotRecorded {
   NotRecorded& operator=(const NotRecorded&) = delete;
 };
 
-std::vector<int64_t> contiguous_strides(at::IntArrayRef sizes);
+std::vector<int64_t> dense_strides(at::IntArrayRef sizes);
 
 /// The tensor that a stand-in stands for.
 at::Tensor original(const at::Tensor& tensor);

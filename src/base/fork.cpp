@@ -63,7 +63,7 @@ Registry& registry() {
   return it;
 }
 
-[[maybe_unused]] const Registry& made_at_load = registry();
+[[maybe_unused]] const Registry& registry_made_at_load = registry();
 
 void Registry::before() { registry().lock_all(); }
 

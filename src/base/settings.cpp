@@ -100,7 +100,7 @@ const std::vector<std::string>& setting_names() {
 
 namespace {
 
-[[maybe_unused]] const Settings& made_at_load = settings();
+[[maybe_unused]] const Settings& settings_made_at_load = settings();
 
 }  // namespace
 

@@ -21,7 +21,7 @@ constexpr uint32_t kHalfBias = 112u << 23;  // between the exponents of f32 and 
 /// The same type, a vector or not, of other elements.
 llvm::Type* with(Value* like, llvm::Type* element) { return like->getType()->getWithNewType(element); }
 
-Value* number(Value* like, uint64_t value) { return llvm::ConstantInt::get(like->getType(), value); }
+Value* integer(Value* like, uint64_t value) { return llvm::ConstantInt::get(like->getType(), value); }
 
 Value* bits_of(IRBuilder<>& b, Value* x) { return b.CreateBitCast(x, with(x, b.getInt32Ty())); }
 
@@ -37,48 +37,48 @@ bool has_instruction(Value* x) {
 
 Value* from_f16(IRBuilder<>& b, Value* bits) {
   Value* wide = b.CreateZExt(bits, with(bits, b.getInt32Ty()));
-  Value* magnitude = b.CreateAnd(wide, number(wide, 0x7fff));
-  Value* shifted = b.CreateShl(magnitude, number(wide, 13));
-  Value* normal = b.CreateAdd(shifted, number(wide, kHalfBias));
+  Value* magnitude = b.CreateAnd(wide, integer(wide, 0x7fff));
+  Value* shifted = b.CreateShl(magnitude, integer(wide, 13));
+  Value* normal = b.CreateAdd(shifted, integer(wide, kHalfBias));
   // Infinity and NaN: the exponent is all ones in either type; a NaN is quiet from here on.
-  Value* special = b.CreateAdd(shifted, number(wide, 2 * uint64_t{kHalfBias}));
-  Value* is_nan = b.CreateICmpUGT(magnitude, number(wide, 0x7c00));
-  special = b.CreateSelect(is_nan, b.CreateOr(special, number(wide, 0x400000)), special);
+  Value* special = b.CreateAdd(shifted, integer(wide, 2 * uint64_t{kHalfBias}));
+  Value* is_nan = b.CreateICmpUGT(magnitude, integer(wide, 0x7c00));
+  special = b.CreateSelect(is_nan, b.CreateOr(special, integer(wide, 0x400000)), special);
   // Denormals are multiples of 2^-24: the last bits of numbers from 0.5 on.
-  Value* above_half = float_of(b, b.CreateAdd(magnitude, number(wide, 0x3f000000)));
+  Value* above_half = float_of(b, b.CreateAdd(magnitude, integer(wide, 0x3f000000)));
   Value* small = bits_of(b, b.CreateFSub(above_half, llvm::ConstantFP::get(above_half->getType(), 0.5)));
-  Value* result = b.CreateSelect(b.CreateICmpULT(magnitude, number(wide, 0x400)), small, normal);
-  result = b.CreateSelect(b.CreateICmpUGE(magnitude, number(wide, 0x7c00)), special, result);
-  Value* sign = b.CreateShl(b.CreateAnd(wide, number(wide, 0x8000)), number(wide, 16));
+  Value* result = b.CreateSelect(b.CreateICmpULT(magnitude, integer(wide, 0x400)), small, normal);
+  result = b.CreateSelect(b.CreateICmpUGE(magnitude, integer(wide, 0x7c00)), special, result);
+  Value* sign = b.CreateShl(b.CreateAnd(wide, integer(wide, 0x8000)), integer(wide, 16));
   return float_of(b, b.CreateOr(result, sign));
 }
 
 Value* to_f16(IRBuilder<>& b, Value* x) {
   Value* bits = bits_of(b, x);
-  Value* magnitude = b.CreateAnd(bits, number(bits, kMagnitude));
-  Value* payload = b.CreateAnd(b.CreateLShr(magnitude, number(bits, 13)), number(bits, 0x3ff));
-  Value* nan = b.CreateOr(payload, number(bits, 0x7e00));
+  Value* magnitude = b.CreateAnd(bits, integer(bits, kMagnitude));
+  Value* payload = b.CreateAnd(b.CreateLShr(magnitude, integer(bits, 13)), integer(bits, 0x3ff));
+  Value* nan = b.CreateOr(payload, integer(bits, 0x7e00));
   // Below the smallest normal number: multiples of 2^-24, which the addition rounds to.
   Value* near_zero = float_of(b, magnitude);
   Value* sum = b.CreateFAdd(near_zero, llvm::ConstantFP::get(near_zero->getType(), 0.5));
-  Value* small = b.CreateSub(bits_of(b, sum), number(bits, 0x3f000000));
-  Value* odd = b.CreateAnd(b.CreateLShr(magnitude, number(bits, 13)), number(bits, 1));
-  Value* rounded = b.CreateAdd(b.CreateAdd(magnitude, odd), number(bits, 0xfff));
-  Value* normal = b.CreateLShr(b.CreateSub(rounded, number(bits, kHalfBias)), number(bits, 13));
-  Value* result = b.CreateSelect(b.CreateICmpULT(magnitude, number(bits, 0x38800000)), small, normal);
-  result = b.CreateSelect(b.CreateICmpUGE(magnitude, number(bits, 0x477ff000)), number(bits, 0x7c00), result);
-  result = b.CreateSelect(b.CreateICmpUGT(magnitude, number(bits, kInfinity)), nan, result);
-  Value* sign = b.CreateAnd(b.CreateLShr(bits, number(bits, 16)), number(bits, 0x8000));
+  Value* small = b.CreateSub(bits_of(b, sum), integer(bits, 0x3f000000));
+  Value* odd = b.CreateAnd(b.CreateLShr(magnitude, integer(bits, 13)), integer(bits, 1));
+  Value* rounded = b.CreateAdd(b.CreateAdd(magnitude, odd), integer(bits, 0xfff));
+  Value* normal = b.CreateLShr(b.CreateSub(rounded, integer(bits, kHalfBias)), integer(bits, 13));
+  Value* result = b.CreateSelect(b.CreateICmpULT(magnitude, integer(bits, 0x38800000)), small, normal);
+  result = b.CreateSelect(b.CreateICmpUGE(magnitude, integer(bits, 0x477ff000)), integer(bits, 0x7c00), result);
+  result = b.CreateSelect(b.CreateICmpUGT(magnitude, integer(bits, kInfinity)), nan, result);
+  Value* sign = b.CreateAnd(b.CreateLShr(bits, integer(bits, 16)), integer(bits, 0x8000));
   return b.CreateTrunc(b.CreateOr(result, sign), with(bits, b.getInt16Ty()));
 }
 
 Value* round_to_bf16(IRBuilder<>& b, Value* x) {
   Value* bits = bits_of(b, x);
-  Value* odd = b.CreateAnd(b.CreateLShr(bits, number(bits, 16)), number(bits, 1));
-  Value* rounded = b.CreateAdd(b.CreateAdd(bits, odd), number(bits, 0x7fff));
-  Value* quiet = b.CreateOr(bits, number(bits, 0x400000));
+  Value* odd = b.CreateAnd(b.CreateLShr(bits, integer(bits, 16)), integer(bits, 1));
+  Value* rounded = b.CreateAdd(b.CreateAdd(bits, odd), integer(bits, 0x7fff));
+  Value* quiet = b.CreateOr(bits, integer(bits, 0x400000));
   Value* result = b.CreateSelect(b.CreateFCmpUNO(x, x), quiet, rounded);
-  return float_of(b, b.CreateAnd(result, number(bits, 0xffff0000)));
+  return float_of(b, b.CreateAnd(result, integer(bits, 0xffff0000)));
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ Value* emit_from_half(IRBuilder<>& b, Value* bits, DType dtype) {
   internal_check(is_half(dtype), "{} is no half", name_of(dtype));
   if (dtype == DType::kBF16) {
     Value* wide = b.CreateZExt(bits, with(bits, b.getInt32Ty()));
-    return float_of(b, b.CreateShl(wide, number(wide, 16)));
+    return float_of(b, b.CreateShl(wide, integer(wide, 16)));
   }
   if (!has_f16c()) return from_f16(b, bits);
   return b.CreateFPExt(b.CreateBitCast(bits, with(bits, b.getHalfTy())), with(bits, b.getFloatTy()));
@@ -108,7 +108,7 @@ Value* emit_to_half(IRBuilder<>& b, Value* x, DType dtype) {
   internal_check(is_half(dtype), "{} is no half", name_of(dtype));
   if (dtype == DType::kBF16) {
     Value* bits = bits_of(b, x);
-    return b.CreateTrunc(b.CreateLShr(bits, number(bits, 16)), with(x, b.getInt16Ty()));
+    return b.CreateTrunc(b.CreateLShr(bits, integer(bits, 16)), with(x, b.getInt16Ty()));
   }
   if (!has_f16c()) return to_f16(b, x);
   // A value that has just been rounded exists in the type already.

@@ -16,7 +16,7 @@ using ir::Shape;
 bool is_constant(const Shape& shape) { return std::ranges::all_of(shape, &Dim::is_constant); }
 
 /// How far apart the elements of a dense value are along each dim; the shape is constant.
-std::vector<int64_t> steps_of(const Shape& shape) {
+std::vector<int64_t> constant_steps_of(const Shape& shape) {
   std::vector<int64_t> steps(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;) steps[i - 1] = steps[i] * shape[i].constant();
   return steps;
@@ -32,7 +32,7 @@ std::optional<runtime::CopyCall::Part> part_of(Schedule& schedule, ir::ValueId o
   const Shape& root = schedule.program->type(view.root).shape;
   const auto buffer = schedule.buffer.find(view.root);
   if (buffer == schedule.buffer.end() || !is_constant(root)) return {};
-  const std::vector<int64_t> from = steps_of(root);
+  const std::vector<int64_t> from = constant_steps_of(root);
   std::vector<int64_t> steps(shape.size(), 0);
   int64_t start = 0;
   for (size_t i = 0; i < root.size(); ++i) {
@@ -60,7 +60,7 @@ std::optional<runtime::CopyCall> small_copy(Schedule& schedule, const Stage& sta
   const auto also = schedule.also.find(op.results[0]);
   if (buffer == schedule.buffer.end() || (also != schedule.also.end() && !also->second.empty())) return {};
   runtime::CopyCall call{.element_size = size_of(type.dtype), .destination = buffer->second};
-  const std::vector<int64_t> to = steps_of(type.shape);
+  const std::vector<int64_t> to = constant_steps_of(type.shape);
   for (ir::ValueId operand : op.operands) {
     auto part = part_of(schedule, operand, to);
     if (!part) return {};

@@ -45,7 +45,7 @@ bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
          target::rows_worth_packing(bytes, pack.transposed, suits_the_way(pack, symbols), wide);
 }
 
-bool is_on_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
+bool packs_on_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "never") return false;
   return wanted == "way" || (suits_the_way(pack, symbols) && !is_left_out(pack, symbols));
@@ -72,7 +72,7 @@ std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>
 std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<int64_t>& symbols) {
   std::vector<BufferBytes> all;
   for_packs(plan.stages, [&](const PackCall& pack) {
-    if (is_on_the_way(pack, symbols)) all.push_back({pack.destination, padded(panel_bytes(pack))});
+    if (packs_on_the_way(pack, symbols)) all.push_back({pack.destination, padded(panel_bytes(pack))});
   });
   return all;
 }

@@ -1,7 +1,6 @@
 #include "stablehlo/convolution.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -14,8 +13,6 @@ struct Window {
   Sizes stride, low, high, left_dilation, right_dilation;
   int64_t feature_groups = 1, batch_groups = 1;
 };
-
-std::string list(const Sizes& numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); }
 
 std::string dims_text(std::string_view letters, size_t spatial) {
   std::string text = "[" + std::string(letters);
@@ -37,8 +34,8 @@ Tensor append(Emitter& emit, Tensor left, Tensor right, const TensorType& type, 
       "{}, rhs_dilate = {}}} {{batch_group_count = {} : i64, feature_group_count = {} : i64, precision_config = "
       "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}} : ({}, {}) -> {}",
       result.name, left.name, right.name, dims_text(window.left, spatial), dims_text(window.right, spatial),
-      dims_text(window.result, spatial), list(window.stride), pads, list(window.left_dilation),
-      list(window.right_dilation), window.batch_groups, window.feature_groups, to_string(left.type),
+      dims_text(window.result, spatial), list_of(window.stride), pads, list_of(window.left_dilation),
+      list_of(window.right_dilation), window.batch_groups, window.feature_groups, to_string(left.type),
       to_string(right.type), to_string(result.type)));
   return emit.convert(result, type.dtype);
 }

@@ -28,8 +28,6 @@ std::string_view kind_of(DType dtype) {
   return dtype == DType::kBool || dtype == DType::kU8 ? "UNSIGNED" : "SIGNED";
 }
 
-std::string list(const Sizes& numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); }
-
 /// The bits of what a decimal number cannot write.
 std::string_view infinity_bits(DType dtype, bool negative) {
   switch (dtype) {
@@ -90,6 +88,8 @@ std::string to_string(const TensorType& type) {
   for (int64_t size : type.sizes) text += std::to_string(size) + "x";
   return text + std::string(element_name(type.dtype)) + ">";
 }
+
+std::string list_of(const Sizes& numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); }
 
 std::string names_of(std::span<const Tensor> tensors) {
   std::string text;
@@ -164,7 +164,7 @@ Tensor Emitter::iota(const TensorType& type, int64_t dim) {
 
 Tensor Emitter::broadcast(const Tensor& a, Sizes sizes, const Sizes& dims) {
   const TensorType type{a.type.dtype, std::move(sizes)};
-  return append(fmt::format("stablehlo.broadcast_in_dim {}, dims = {}", a.name, list(dims)),
+  return append(fmt::format("stablehlo.broadcast_in_dim {}, dims = {}", a.name, list_of(dims)),
                 fmt::format("({}) -> {}", to_string(a.type), to_string(type)), type);
 }
 
@@ -178,7 +178,7 @@ Tensor Emitter::reshape(const Tensor& a, Sizes sizes) {
 Tensor Emitter::transpose(const Tensor& a, const Sizes& perm) {
   TensorType type{a.type.dtype, {}};
   for (int64_t dim : perm) type.sizes.push_back(a.type.sizes[static_cast<size_t>(dim)]);
-  return append(fmt::format("stablehlo.transpose {}, dims = {}", a.name, list(perm)),
+  return append(fmt::format("stablehlo.transpose {}, dims = {}", a.name, list_of(perm)),
                 fmt::format("({}) -> {}", to_string(a.type), to_string(type)), type);
 }
 
@@ -201,8 +201,8 @@ Tensor Emitter::pad(const Tensor& a, int64_t dim, int64_t low, int64_t high) {
   Sizes before = none, after = none;
   before[static_cast<size_t>(dim)] = low;
   after[static_cast<size_t>(dim)] = high;
-  return append(fmt::format("stablehlo.pad {}, {}, low = {}, high = {}, interior = {}", a.name, zero.name, list(before),
-                            list(after), list(none)),
+  return append(fmt::format("stablehlo.pad {}, {}, low = {}, high = {}, interior = {}", a.name, zero.name,
+                            list_of(before), list_of(after), list_of(none)),
                 fmt::format("({}, {}) -> {}", to_string(a.type), to_string(zero.type), to_string(type)), type);
 }
 
@@ -232,8 +232,9 @@ Tensor Emitter::dynamic_slice(const Tensor& a, const Tensor& start, int64_t dim,
   const std::vector<Tensor> starts = starts_of(start, dim, a.type.rank());
   TensorType type = a.type;
   type.sizes[static_cast<size_t>(dim)] = size;
-  return append(fmt::format("stablehlo.dynamic_slice {}, {}, sizes = {}", a.name, names_of(starts), list(type.sizes)),
-                fmt::format("({}, {}) -> {}", to_string(a.type), types_of(starts), to_string(type)), type);
+  return append(
+      fmt::format("stablehlo.dynamic_slice {}, {}, sizes = {}", a.name, names_of(starts), list_of(type.sizes)),
+      fmt::format("({}, {}) -> {}", to_string(a.type), types_of(starts), to_string(type)), type);
 }
 
 Tensor Emitter::dynamic_update(const Tensor& a, const Tensor& update, const Tensor& start, int64_t dim) {
@@ -256,7 +257,7 @@ Tensor Emitter::gather(const Tensor& table, const Tensor& index) {
       fmt::format("\"stablehlo.gather\"({}, {}) <{{dimension_numbers = #stablehlo.gather<offset_dims = {}, "
                   "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = {}>, indices_are_sorted = "
                   "false, slice_sizes = array<i64: {}>}}>",
-                  table.name, index.name, list(offsets), index.type.rank(), fmt::join(slice, ", ")),
+                  table.name, index.name, list_of(offsets), index.type.rank(), fmt::join(slice, ", ")),
       fmt::format("({}, {}) -> {}", to_string(table.type), to_string(index.type), to_string(type)), type);
 }
 
@@ -269,7 +270,7 @@ Tensor Emitter::scatter(std::string_view op, const Tensor& table, const Tensor& 
       "{} = \"stablehlo.scatter\"({}, {}, {}) <{{indices_are_sorted = false, scatter_dimension_numbers = "
       "#stablehlo.scatter<update_window_dims = {}, inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
       "index_vector_dim = {}>, unique_indices = false}}> ({{",
-      result.name, table.name, index.name, updates.name, list(window), index.type.rank()));
+      result.name, table.name, index.name, updates.name, list_of(window), index.type.rank()));
   line(fmt::format("^bb0(%old: {0}, %new: {0}):", scalar));
   line(fmt::format("  %joined = stablehlo.{} %old, %new : {}", op, scalar));
   line(fmt::format("  stablehlo.return %joined : {}", scalar));
@@ -312,7 +313,7 @@ Tensor Emitter::reduce(std::string_view op, const Tensor& a, const Tensor& init,
   for (int64_t i = 0; i < a.type.rank(); ++i)
     if (std::ranges::find(dims, i) == dims.end()) type.sizes.push_back(a.type.sizes[static_cast<size_t>(i)]);
   return append(fmt::format("stablehlo.reduce({} init: {}) applies stablehlo.{} across dimensions = {}", a.name,
-                            init.name, op, list(dims)),
+                            init.name, op, list_of(dims)),
                 fmt::format("({}, {}) -> {}", to_string(a.type), to_string(init.type), to_string(type)), type);
 }
 
@@ -327,11 +328,12 @@ Tensor Emitter::dot(const Tensor& a, const Tensor& b, const ProductDims& dims, D
   add_free(a, dims.batch_a, dims.summed_a);
   add_free(b, dims.batch_b, dims.summed_b);
   const std::string batch =
-      dims.batch_a.empty() ? "" : fmt::format("batching_dims = {} x {}, ", list(dims.batch_a), list(dims.batch_b));
+      dims.batch_a.empty() ? ""
+                           : fmt::format("batching_dims = {} x {}, ", list_of(dims.batch_a), list_of(dims.batch_b));
   // Without a precision XLA's devices may compute products of f32 in bf16 or tf32.
   return append(
       fmt::format("stablehlo.dot_general {}, {}, {}contracting_dims = {} x {}, precision = [HIGHEST, HIGHEST]", a.name,
-                  b.name, batch, list(dims.summed_a), list(dims.summed_b)),
+                  b.name, batch, list_of(dims.summed_a), list_of(dims.summed_b)),
       fmt::format("({}, {}) -> {}", to_string(a.type), to_string(b.type), to_string(type)), type);
 }
 

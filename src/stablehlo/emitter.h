@@ -33,6 +33,8 @@ struct Tensor {
 };
 
 /// `%a, %b`, and `tensor<..>, tensor<..>`.
+/// "[2, 3]".
+std::string list_of(const Sizes& numbers);
 std::string names_of(std::span<const Tensor> tensors);
 std::string types_of(std::span<const Tensor> tensors);
 

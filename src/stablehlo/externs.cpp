@@ -159,12 +159,12 @@ void sort_stable(const ExternSite& site) { sorted(site, site.call.integer(2), si
 /// (x, k, dim, largest, sorted)
 void topk(const ExternSite& site) { sorted(site, site.call.integer(2), site.call.flag(3), site.call.integer(1)); }
 
-struct Row {
+struct ExternRow {
   std::string_view name;
   void (*lowering)(const ExternSite& site);
 };
 
-constexpr Row kRows[] = {
+constexpr ExternRow kExternRows[] = {
     {"aten.convolution.default", convolution},
     {"aten.convolution_backward.default", convolution_backward},
     {"aten.linalg_cholesky_ex.default", cholesky},
@@ -181,8 +181,8 @@ void lowerings::external(const Site& site) {
   std::vector<Sizes> operands;
   for (ir::ValueId id : site.op.operands) operands.push_back(site.writer.type(id).sizes);
   const CallText call(site.op.attr<std::string>("call"), std::move(operands));
-  const auto* row = std::ranges::find(kRows, call.name(), &Row::name);
-  if (row == std::end(kRows)) call.refuse("StableHLO has no ops for it here");
+  const auto* row = std::ranges::find(kExternRows, call.name(), &ExternRow::name);
+  if (row == std::end(kExternRows)) call.refuse("StableHLO has no ops for it here");
   row->lowering(ExternSite{site, call});
 }
 

@@ -9,13 +9,13 @@ namespace {
 
 using ir::OpCode;
 
-struct Row {
+struct OpRow {
   OpCode code;
   std::string_view becomes;  ///< for `direct` the op's name in StableHLO, else what readers are to know
   Lowering lowering;
 };
 
-constexpr Row kRows[] = {
+constexpr OpRow kOpRows[] = {
     {OpCode::kConstant, "constant", lowerings::constant},
     {OpCode::kIota, "iota", lowerings::iota},
     {OpCode::kSize, "constant", lowerings::size},
@@ -96,24 +96,24 @@ constexpr Row kRows[] = {
     {OpCode::kCustomVjp, "nothing", lowerings::custom_vjp},
 };
 
-using Table = std::array<const Row*, ir::kOpCount>;
+using Table = std::array<const OpRow*, ir::kOpCount>;
 
 /// The rows by op.
 constexpr Table kTable = [] {
   Table table{};
-  for (const Row& row : kRows) table[static_cast<size_t>(row.code)] = &row;
+  for (const OpRow& row : kOpRows) table[static_cast<size_t>(row.code)] = &row;
   return table;
 }();
 
 }  // namespace
 
 Lowering lowering_of(OpCode code) {
-  const Row* row = kTable[static_cast<size_t>(code)];
+  const OpRow* row = kTable[static_cast<size_t>(code)];
   return row == nullptr ? nullptr : row->lowering;
 }
 
 std::string_view lowered_as(OpCode code) {
-  const Row* row = kTable[static_cast<size_t>(code)];
+  const OpRow* row = kTable[static_cast<size_t>(code)];
   return row == nullptr ? std::string_view() : row->becomes;
 }
 

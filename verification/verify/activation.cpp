@@ -12,42 +12,42 @@
 namespace weft::verify {
 namespace {
 
-using Kind = Activation::Kind;
+using Function = Activation::Kind;
 
 struct Entry {
   std::string_view name;
-  Kind kind;
+  Function kind;
   int parameters;       // how many of alpha and beta it has
   bool transcendental;  // has an exp in it
   double slope;         // for a function that isn't monotone: a bound of its derivative; 0 for a monotone one
 };
 
 constexpr std::array kEntries{
-    Entry{"sigmoid", Kind::kSigmoid, 0, true, 0},
-    Entry{"tanh", Kind::kTanh, 0, true, 0},
-    Entry{"relu", Kind::kRelu, 0, false, 0},
-    Entry{"identity", Kind::kIdentity, 0, false, 0},
-    Entry{"hard_sigmoid", Kind::kHardSigmoid, 2, false, 0},
-    Entry{"hard_tanh", Kind::kHardTanh, 0, false, 0},
-    Entry{"softsign", Kind::kSoftsign, 0, false, 0},
-    Entry{"softplus", Kind::kSoftplus, 0, true, 0},
-    Entry{"elu", Kind::kElu, 1, true, 0},
-    Entry{"selu", Kind::kSelu, 0, true, 0},
-    Entry{"leaky_relu", Kind::kLeakyRelu, 1, false, 0},
-    Entry{"silu", Kind::kSilu, 0, true, 1.1},
-    Entry{"gelu", Kind::kGelu, 0, true, 1.13},
-    Entry{"gelu_tanh", Kind::kGeluTanh, 0, true, 1.13},
-    Entry{"mish", Kind::kMish, 0, true, 1.09},
-    Entry{"exp", Kind::kExp, 0, true, 0},
-    Entry{"affine", Kind::kAffine, 2, false, 0},
-    Entry{"scaled_tanh", Kind::kScaledTanh, 2, true, 0},
-    Entry{"thresholded_relu", Kind::kThresholdedRelu, 1, false, 0},
-    Entry{"relu6", Kind::kRelu6, 0, false, 0},
-    Entry{"hard_silu", Kind::kHardSilu, 0, false, 1.5},
-    Entry{"log_sigmoid", Kind::kLogSigmoid, 0, true, 0},
+    Entry{"sigmoid", Function::kSigmoid, 0, true, 0},
+    Entry{"tanh", Function::kTanh, 0, true, 0},
+    Entry{"relu", Function::kRelu, 0, false, 0},
+    Entry{"identity", Function::kIdentity, 0, false, 0},
+    Entry{"hard_sigmoid", Function::kHardSigmoid, 2, false, 0},
+    Entry{"hard_tanh", Function::kHardTanh, 0, false, 0},
+    Entry{"softsign", Function::kSoftsign, 0, false, 0},
+    Entry{"softplus", Function::kSoftplus, 0, true, 0},
+    Entry{"elu", Function::kElu, 1, true, 0},
+    Entry{"selu", Function::kSelu, 0, true, 0},
+    Entry{"leaky_relu", Function::kLeakyRelu, 1, false, 0},
+    Entry{"silu", Function::kSilu, 0, true, 1.1},
+    Entry{"gelu", Function::kGelu, 0, true, 1.13},
+    Entry{"gelu_tanh", Function::kGeluTanh, 0, true, 1.13},
+    Entry{"mish", Function::kMish, 0, true, 1.09},
+    Entry{"exp", Function::kExp, 0, true, 0},
+    Entry{"affine", Function::kAffine, 2, false, 0},
+    Entry{"scaled_tanh", Function::kScaledTanh, 2, true, 0},
+    Entry{"thresholded_relu", Function::kThresholdedRelu, 1, false, 0},
+    Entry{"relu6", Function::kRelu6, 0, false, 0},
+    Entry{"hard_silu", Function::kHardSilu, 0, false, 1.5},
+    Entry{"log_sigmoid", Function::kLogSigmoid, 0, true, 0},
 };
 
-const Entry& entry_of(Kind kind) {
+const Entry& entry_of(Function kind) {
   return *std::find_if(kEntries.begin(), kEntries.end(), [&](const Entry& entry) { return entry.kind == kind; });
 }
 
@@ -61,36 +61,36 @@ double clip(double x, double low, double high) { return x < low ? low : x > high
 double apply_smooth(const Activation& activation, double x) {
   const double alpha = activation.alpha;
   switch (activation.kind) {
-    case Kind::kSigmoid:
+    case Function::kSigmoid:
       return sigmoid(x);
-    case Kind::kTanh:
+    case Function::kTanh:
       return std::tanh(x);
-    case Kind::kSoftsign:
+    case Function::kSoftsign:
       return x / (1 + std::abs(x));
-    case Kind::kSoftplus:
+    case Function::kSoftplus:
       return std::isnan(x) ? x : softplus(x);
-    case Kind::kElu:
+    case Function::kElu:
       return x > 0 ? x : alpha * std::expm1(x);
-    case Kind::kSelu: {
+    case Function::kSelu: {
       constexpr double kScale = 1.0507009873554804934193349852946;
       constexpr double kAlpha = 1.6732632423543772848170429916717;
       return kScale * (x > 0 ? x : kAlpha * std::expm1(x));
     }
-    case Kind::kSilu:
+    case Function::kSilu:
       return x * sigmoid(x);
-    case Kind::kGelu:
+    case Function::kGelu:
       return 0.5 * x * std::erfc(-x * std::sqrt(0.5));
-    case Kind::kGeluTanh: {
+    case Function::kGeluTanh: {
       constexpr double kRootTwoOverPi = 0.79788456080286535588;
       return 0.5 * x * (1 + std::tanh(kRootTwoOverPi * (x + 0.044715 * x * x * x)));
     }
-    case Kind::kMish:
+    case Function::kMish:
       return x * std::tanh(softplus(x));
-    case Kind::kExp:
+    case Function::kExp:
       return std::exp(x);
-    case Kind::kScaledTanh:
+    case Function::kScaledTanh:
       return alpha * std::tanh(activation.beta * x);
-    case Kind::kLogSigmoid:
+    case Function::kLogSigmoid:
       return std::isnan(x) ? x : -softplus(-x);
     default:
       internal_error("not a smooth activation");
@@ -127,23 +127,23 @@ std::string to_string(const Activation& activation) {
 double apply(const Activation& activation, double x) {
   const double alpha = activation.alpha;
   switch (activation.kind) {
-    case Kind::kRelu:
+    case Function::kRelu:
       return x < 0 ? 0 : x;
-    case Kind::kIdentity:
+    case Function::kIdentity:
       return x;
-    case Kind::kHardSigmoid:
+    case Function::kHardSigmoid:
       return clip(alpha * x + activation.beta, 0, 1);
-    case Kind::kHardTanh:
+    case Function::kHardTanh:
       return clip(x, -1, 1);
-    case Kind::kLeakyRelu:
+    case Function::kLeakyRelu:
       return x > 0 ? x : alpha * x;
-    case Kind::kAffine:
+    case Function::kAffine:
       return alpha * x + activation.beta;
-    case Kind::kThresholdedRelu:
+    case Function::kThresholdedRelu:
       return x > alpha ? x : 0;
-    case Kind::kRelu6:
+    case Function::kRelu6:
       return clip(x, 0, 6);
-    case Kind::kHardSilu:
+    case Function::kHardSilu:
       return x * clip(x + 3, 0, 6) / 6;
     default:
       return apply_smooth(activation, x);

@@ -24,7 +24,7 @@ bool names_dim_zero(const std::vector<int64_t>& dims) { return std::ranges::find
 /// Whether row i of the op's result depends on row i only of those operands that have rows. `has_rows(v)`: v has one
 /// row for each row of the loop.
 template <typename F>
-bool keeps_rows(const Program& program, const Op& op, F&& has_rows) {
+bool keeps_each_row(const Program& program, const Op& op, F&& has_rows) {
   auto rank = [&](size_t i) { return program.type(op.operands[i]).rank(); };
   switch (ir::traits_of(op.code).rows) {
     case ir::Rows::kNever:
@@ -74,7 +74,7 @@ bool keeps_rows(const Program& program, const Op& op, const ir::Ragged& ragged) 
   bool reads_rows = false;
   for_each_use(op, [&](ValueId v) { reads_rows = reads_rows || rows(v); });
   if (std::ranges::none_of(op.results, rows)) return !reads_rows;
-  return keeps_rows(program, op, rows);
+  return keeps_each_row(program, op, rows);
 }
 
 bool is_batched(const Program& program, const Op& scan) {
@@ -94,7 +94,7 @@ bool is_batched(const Program& program, const Op& scan) {
       for (ValueId result : op.results) rowless.insert(result);
       continue;
     }
-    if (!has_batched_code(op.code) || !keeps_rows(program, op, has_rows)) return false;
+    if (!has_batched_code(op.code) || !keeps_each_row(program, op, has_rows)) return false;
     for (ValueId result : op.results)
       if (!leads_with(program, result, batch)) return false;
   }

@@ -20,7 +20,7 @@ using ir::ValueId;
 using Dims = std::vector<int64_t>;
 
 /// Columns start..limit-1 of the merged concatenation, which are the columns from `at` on of one of the original two.
-struct Range {
+struct StackRange {
   int64_t at, start, limit;
 };
 
@@ -264,8 +264,8 @@ class MergeStacks {
     for (ValueId v : first.parts)
       if (std::ranges::find(second.parts, v) == second.parts.end()) parts.push_back(v);
     parts.insert(parts.end(), second.parts.begin(), second.parts.end());
-    std::vector<Range> of_first = ranges(first.parts, parts);
-    std::vector<Range> of_second = ranges(second.parts, parts);
+    std::vector<StackRange> of_first = ranges(first.parts, parts);
+    std::vector<StackRange> of_second = ranges(second.parts, parts);
 
     Block holder;
     ir::Builder builder(program_, holder);
@@ -287,8 +287,8 @@ class MergeStacks {
   }
 
   /// `parts` as ranges of the columns of `whole`: neighbours in both are one range.
-  std::vector<Range> ranges(const std::vector<ValueId>& parts, const std::vector<ValueId>& whole) const {
-    std::vector<Range> result;
+  std::vector<StackRange> ranges(const std::vector<ValueId>& parts, const std::vector<ValueId>& whole) const {
+    std::vector<StackRange> result;
     int64_t at = 0;
     for (ValueId part : parts) {
       int64_t start = 0;
@@ -306,7 +306,7 @@ class MergeStacks {
     return result;
   }
 
-  void rewrite_readers(ValueId stack, const std::map<ValueId, std::vector<Range>>& old) {
+  void rewrite_readers(ValueId stack, const std::map<ValueId, std::vector<StackRange>>& old) {
     std::set<size_t> places;
     for (const auto& [value, columns_read] : old)
       if (auto found = readers_.find(value); found != readers_.end())
@@ -326,11 +326,11 @@ class MergeStacks {
   }
 
   /// Makes what the op needs of the new stack. False if other ops do its work now.
-  bool rewrite_reader(Op& op, ValueId stack, const std::map<ValueId, std::vector<Range>>& old, ir::Builder& builder,
-                      std::map<ValueId, ValueId>& joined, std::map<Dims, ValueId>& sums) {
+  bool rewrite_reader(Op& op, ValueId stack, const std::map<ValueId, std::vector<StackRange>>& old,
+                      ir::Builder& builder, std::map<ValueId, ValueId>& joined, std::map<Dims, ValueId>& sums) {
     auto read = std::ranges::find_if(op.operands, [&](ValueId v) { return old.contains(v); });
     if (read == op.operands.end()) return true;
-    const std::vector<Range>& columns_read = old.at(*read);
+    const std::vector<StackRange>& columns_read = old.at(*read);
     if (sums_rows(op)) {
       ValueId& sum = sums.try_emplace(op.attr<Dims>("dims"), ir::kNoValue).first->second;
       if (sum == ir::kNoValue) sum = builder.reduce_sum(stack, op.attr<Dims>("dims"));
@@ -350,19 +350,19 @@ class MergeStacks {
     return true;
   }
 
-  ValueId columns_of(ir::Builder& builder, ValueId v, const std::vector<Range>& ranges) const {
+  ValueId columns_of(ir::Builder& builder, ValueId v, const std::vector<StackRange>& ranges) const {
     std::vector<ValueId> parts;
-    for (const Range& range : ranges) parts.push_back(builder.slice(v, last_dim(v), range.start, range.limit));
+    for (const StackRange& range : ranges) parts.push_back(builder.slice(v, last_dim(v), range.start, range.limit));
     return parts.size() == 1 ? parts[0] : builder.concat(parts, last_dim(v));
   }
 
   /// Cuts several ranges into parts of equal size, since a concatenation of equal parts is one loop nest.
-  static std::vector<Range> in_equal_parts(const std::vector<Range>& ranges) {
+  static std::vector<StackRange> in_equal_parts(const std::vector<StackRange>& ranges) {
     constexpr int64_t kMostParts = 16;
     int64_t size = 0;
-    for (const Range& range : ranges) size = std::gcd(size, range.limit - range.start);
-    std::vector<Range> parts;
-    for (const Range& range : ranges)
+    for (const StackRange& range : ranges) size = std::gcd(size, range.limit - range.start);
+    std::vector<StackRange> parts;
+    for (const StackRange& range : ranges)
       for (int64_t i = 0; i < range.limit - range.start; i += size)
         if (parts.push_back({range.at + i, range.start + i, range.start + i + size}); parts.size() > kMostParts)
           return ranges;
@@ -370,14 +370,15 @@ class MergeStacks {
   }
 
   /// The slices come first and the products after them, as neighbours, so that prepack keeps them as one sum.
-  ValueId sum_of_products(ir::Builder& builder, const Op& op, ValueId stack, const std::vector<Range>& ranges) const {
+  ValueId sum_of_products(ir::Builder& builder, const Op& op, ValueId stack,
+                          const std::vector<StackRange>& ranges) const {
     bool transposed = op.attr_or("transpose_b", false);
     // Weights that are a cast are sliced before the cast, so that prepack still sees the cast.
     ValueId weights = op.operands[1];
     DType dtype = program_.type(weights).dtype;
     if (auto cast = cast_of_.find(weights); cast != cast_of_.end()) weights = cast->second;
     std::vector<std::pair<ValueId, ValueId>> factors;
-    for (const Range& range : ranges) {
+    for (const StackRange& range : ranges) {
       ValueId a = builder.slice(stack, last_dim(stack), range.start, range.limit);
       ValueId b = builder.slice(weights, transposed ? 1 : 0, range.at, range.at + range.limit - range.start);
       factors.emplace_back(a, builder.cast(b, dtype));

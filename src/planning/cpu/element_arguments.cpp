@@ -60,13 +60,13 @@ MaybeCall divide_arguments(Schedule& schedule, const Op& op) {
                              .count = schedule.expression(element_count(type.shape))};
 }
 
-constexpr Kernel kKernels[] = {
+constexpr Kernel kElementKernels[] = {
     {OpCode::kReduceSum, fold_arguments}, {OpCode::kReduceMax, fold_arguments}, {OpCode::kIota, iota_arguments},
     {OpCode::kSize, size_arguments},      {OpCode::kDiv, divide_arguments},     {OpCode::kRem, divide_arguments},
 };
 
 }  // namespace
 
-std::span<const Kernel> element_kernels() { return kKernels; }
+std::span<const Kernel> element_kernels() { return kElementKernels; }
 
 }  // namespace weft::planning

@@ -149,7 +149,7 @@ MaybeCall product_arguments(Schedule& schedule, const Op& op) {
                               .transpose_right = transpose_b};
 }
 
-constexpr Kernel kKernels[] = {
+constexpr Kernel kMatrixKernels[] = {
     {OpCode::kPack, pack_arguments, OperandViews::kMatrix},
     {OpCode::kOuter, outer_arguments, OperandViews::kColumns},
     {OpCode::kMatmul, product_arguments},
@@ -159,6 +159,6 @@ constexpr Kernel kKernels[] = {
 
 }  // namespace
 
-std::span<const Kernel> matrix_kernels() { return kKernels; }
+std::span<const Kernel> matrix_kernels() { return kMatrixKernels; }
 
 }  // namespace weft::planning

@@ -189,7 +189,7 @@ MaybeCall dynamic_update_arguments(Schedule& schedule, const Op& op) {
                                     .start = schedule.buffer.at(op.operands[2])};
 }
 
-constexpr Kernel kKernels[] = {
+constexpr Kernel kMovementKernels[] = {
     {OpCode::kTranspose, transpose_arguments},
     {OpCode::kReverse, reverse_arguments},
     {OpCode::kSlice, slice_arguments},
@@ -205,6 +205,6 @@ constexpr Kernel kKernels[] = {
 
 }  // namespace
 
-std::span<const Kernel> movement_kernels() { return kKernels; }
+std::span<const Kernel> movement_kernels() { return kMovementKernels; }
 
 }  // namespace weft::planning
