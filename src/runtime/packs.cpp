@@ -30,7 +30,8 @@ bool suits_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
 /// Whether the steps of a loop had better read weights of 8 bits at each step, which are a quarter of the panels'
 /// bytes.
 bool suits_steps(const PackCall& pack, const std::vector<int64_t>& symbols) {
-  if (pack.dtype != DType::kI8 || !pack.transposed || byte_products(active_isa()) == ByteProducts::kSlower) return false;
+  if (pack.dtype != DType::kI8 || !pack.transposed || byte_products(active_isa()) == ByteProducts::kSlower)
+    return false;
   const int64_t times = estimate(pack.times, symbols);
   return times > 1 && estimate(pack.rows, symbols) <= target::kMostRowsOfBytes * times;
 }
