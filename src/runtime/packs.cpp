@@ -46,7 +46,7 @@ bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
          target::rows_worth_packing(bytes, pack.transposed, suits_the_way(pack, symbols), wide);
 }
 
-bool packs_on_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
+bool is_packed_on_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "never") return false;
   return wanted == "way" || (suits_the_way(pack, symbols) && !is_left_out(pack, symbols));
@@ -73,7 +73,7 @@ std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>
 std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<int64_t>& symbols) {
   std::vector<BufferBytes> all;
   for_packs(plan.stages, [&](const PackCall& pack) {
-    if (packs_on_the_way(pack, symbols)) all.push_back({pack.destination, padded(panel_bytes(pack))});
+    if (is_packed_on_the_way(pack, symbols)) all.push_back({pack.destination, padded(panel_bytes(pack))});
   });
   return all;
 }
