@@ -80,6 +80,12 @@ std::string name_of(Cell cell) {
   internal_error("no cell number {}", static_cast<int>(cell));
 }
 
+Cell cell_named(std::string_view op, std::string_view name) {
+  for (Cell cell : {Cell::kGru, Cell::kLstm, Cell::kRnnTanh, Cell::kRnnRelu})
+    if (name_of(cell) == name) return cell;
+  user_error("{}: there is no cell '{}'", op, name);
+}
+
 int64_t gates_of(Cell cell) { return cell == Cell::kGru ? 3 : cell == Cell::kLstm ? 4 : 1; }
 
 size_t carries_of(Cell cell) { return cell == Cell::kLstm ? 2 : 1; }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/builder.h"
@@ -13,6 +14,8 @@ enum class Cell : uint8_t { kGru, kLstm, kRnnTanh, kRnnRelu };
 
 /// gru, lstm, rnn_tanh, rnn_relu.
 std::string name_of(Cell cell);
+/// The cell of that name, for an operator. User's error if there is none.
+Cell cell_named(std::string_view op, std::string_view name);
 /// Rows of a weight in units of the hidden size: 3, 4, 1, 1.
 int64_t gates_of(Cell cell);
 /// 2 for an LSTM (h, c), else 1.

@@ -14,13 +14,6 @@ namespace {
 using at::Tensor;
 using at::TensorList;
 
-Cell quantized_cell_named(std::string_view name) {
-  for (Cell cell : {Cell::kGru, Cell::kLstm, Cell::kRnnTanh, Cell::kRnnRelu}) {
-    if (name_of(cell) == name) return cell;
-  }
-  user_error("weft::_rnn_quantized: there is no cell '{}'", name);
-}
-
 /// Reads sizes and dtypes from the parameters. weft::call checks all tensors against the resulting program.
 void read_quantized_tensors(RnnConfig& config, const Tensor& input, TensorList states, TensorList params) {
   check(params.size() >= 4 && params[0].dim() == 2 && params[2].dim() == 2,
@@ -45,7 +38,7 @@ std::vector<Tensor> rnn_quantized(const Tensor& input, const std::optional<Tenso
                                   TensorList params, std::string_view cell, bool biases, int64_t layers,
                                   bool bidirectional, bool batch_first) {
   RnnConfig config;
-  config.cell = quantized_cell_named(cell);
+  config.cell = cell_named("weft::_rnn_quantized", cell);
   config.bytes = true;
   if (batch_sizes)
     config.form = RnnConfig::Form::kPacked;

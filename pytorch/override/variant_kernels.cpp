@@ -61,13 +61,6 @@ Tensors restarts_of(const Tensor& is_init, int64_t directions) {
   return restarts;
 }
 
-Cell variant_cell_named(std::string_view name) {
-  for (Cell cell : {Cell::kGru, Cell::kLstm, Cell::kRnnTanh, Cell::kRnnRelu}) {
-    if (name_of(cell) == name) return cell;
-  }
-  user_error("weft::_rnn_variant: there is no cell '{}'", name);
-}
-
 CellVariant::Coupling coupling_named(std::string_view name) {
   if (name.empty()) return CellVariant::Coupling::kNone;
   if (name == "input") return CellVariant::Coupling::kInput;
@@ -104,7 +97,7 @@ Tensors rnn_variant(const Tensor& input, const std::optional<Tensor>& batch_size
                     std::string_view coupled, bool layer_norm, double zoneout_h, double zoneout_c,
                     double recurrent_dropout) {
   RnnConfig config;
-  config.cell = variant_cell_named(cell);
+  config.cell = cell_named("weft::_rnn_variant", cell);
   if (batch_sizes) config.form = RnnConfig::Form::kPacked;
   config.biases = biases;
   config.bidirectional = bidirectional;
