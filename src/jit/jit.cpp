@@ -52,6 +52,13 @@ void define(llvm::orc::SymbolMap& symbols, LLJIT& jit, const std::string& name, 
   symbols[jit.mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
 }
 
+/// Products of any number of vectors, `name` and the number behind it.
+void define_products(llvm::orc::SymbolMap& symbols, LLJIT& jit, const std::string& name,
+                     const runtime::ProductKernel* products) {
+  for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
+    define(symbols, jit, fmt::format("{}_{}", name, vectors), reinterpret_cast<void*>(products[vectors]));
+}
+
 /// The functions that machine code may call: the micro-kernels of the active ISA and the runtime's functions. Nothing
 /// else resolves, apart from the few C functions that LLVM itself calls.
 llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
@@ -60,26 +67,18 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
     const runtime::DTypeKernels& kernels = runtime::kernels(runtime::active_isa(), dtype);
     define(symbols, jit, fmt::format("weft_on_the_way_{}", name_of(dtype)),
            reinterpret_cast<void*>(kernels.on_the_way));
-    for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
-      define(symbols, jit, fmt::format("weft_product_{}_{}", name_of(dtype), vectors),
-             reinterpret_cast<void*>(kernels.product[vectors]));
+    define_products(symbols, jit, fmt::format("weft_product_{}", name_of(dtype)), kernels.product);
   }
   const runtime::PairKernels& pairs = runtime::pair_kernels(runtime::active_isa());
   define(symbols, jit, fmt::format("weft_on_the_way_{}", name_of(DType::kBF16)),
          reinterpret_cast<void*>(pairs.on_the_way));
-  for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors) {
-    define(symbols, jit, fmt::format("weft_product_f32_pairs_{}", vectors),
-           reinterpret_cast<void*>(pairs.product_f32[vectors]));
-    define(symbols, jit, fmt::format("weft_product_bf16_pairs_{}", vectors),
-           reinterpret_cast<void*>(pairs.product_bf16[vectors]));
-  }
+  define_products(symbols, jit, "weft_product_f32_pairs", pairs.product_f32);
+  define_products(symbols, jit, "weft_product_bf16_pairs", pairs.product_bf16);
   for (DType weights : {DType::kF16, DType::kI8}) {
     const runtime::WidenedKernels& widened = runtime::widened_kernels(runtime::active_isa(), weights);
     define(symbols, jit, fmt::format("weft_on_the_way_{}", name_of(weights)),
            reinterpret_cast<void*>(widened.on_the_way));
-    for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
-      define(symbols, jit, fmt::format("weft_product_f32_{}_{}", name_of(weights), vectors),
-             reinterpret_cast<void*>(widened.product[vectors]));
+    define_products(symbols, jit, fmt::format("weft_product_f32_{}", name_of(weights)), widened.product);
   }
   const runtime::ByteRowsKernels& bytes = runtime::byte_rows_kernels(runtime::active_isa());
   define(symbols, jit, "weft_byte_rows_f32", reinterpret_cast<void*>(bytes.f32));
