@@ -52,6 +52,7 @@ constexpr int64_t kRoundToHalf = 12;
 constexpr int64_t kRowsOfParts = 96;
 
 int64_t rows_at_once(const Panels& panels, int64_t depth) {
+  if (panels.weights == DType::kI8) return 1;  // they lie in no panels
   const int64_t steps = panels.weights == DType::kBF16 ? (depth + 1) / 2 : depth;
   const int64_t panel_bytes = steps * panels.groups * panels.unroll * target::kUnit;
   return panel_bytes > runtime::private_cache_bytes() / 4 ? kRowsOfParts : 1;
@@ -90,7 +91,7 @@ std::optional<ProductTile> CpuTarget::tile(const Program& program, const Op& pro
   const ir::Type& left = program.type(product.operands[0]);
   const int64_t depth = left.shape.back().constant();
   const bool is_half = left.dtype == DType::kBF16 && panels->weights == DType::kBF16;
-  const int64_t rows = panels->weights == DType::kI8 ? 1 : rows_at_once(*panels, depth);
+  const int64_t rows = rows_at_once(*panels, depth);
   return ProductTile{.columns = panels->columns,
                      .groups = panels->groups,
                      .unroll = panels->unroll,

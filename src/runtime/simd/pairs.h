@@ -91,17 +91,7 @@ template <typename Kind, int S, int R, typename Ahead>
                                    int64_t b_step, float* c, int64_t ldc, Onto onto, Ahead& ahead) {
   constexpr int kLanes = Simd<float>::kLanes;
   Vector<float> sum[R][S];
-  if (onto == Onto::kSteps) {
-#pragma GCC unroll 32
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) sum[r][s] = load(c + r * ldc + s * kLanes);
-  } else {
-#pragma GCC unroll 32
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) sum[r][s] = Vector<float>{};
-  }
+  start_sums<float, S, R>(onto, c, ldc, sum);
   Ahead asks = ahead;  // in registers
   for (int64_t i = 0; i + 2 <= k; i += 2, a += 2, b += b_step) {
     add_part<Kind, 0, S, R>(sum, a, lda, b);
@@ -221,12 +211,9 @@ template <typename Kind, int Units, typename Ahead>
 
 template <typename Kind, int Units, typename Ahead>
 void many_pairs(const PairsArgs<Kind>& args, int64_t blocks, Ahead ahead) {
-  const int64_t most = blocks > 1 && !args.accumulate ? 2 * kPartSteps : args.k + 1;
-  for (int64_t p = 0; p < args.count; ++p)
-    for (int64_t k0 = 0; k0 == 0 || k0 < args.k; k0 += most) {
-      const Onto onto = k0 > 0 ? Onto::kSteps : args.accumulate ? Onto::kSum : Onto::kNothing;
-      part_of_pairs<Kind, Units>(args, p, k0, smaller(most, args.k - k0), onto, blocks, ahead);
-    }
+  for_parts(args, blocks, 2 * kPartSteps, [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
+    part_of_pairs<Kind, Units>(args, p, k0, steps, onto, blocks, ahead);
+  });
 }
 
 template <typename Kind, int Units>

@@ -114,6 +114,22 @@ enum class Onto : uint8_t {
   kSteps     ///< goes on with it: its steps are added to it one by one, so that parts have the bits of the whole
 };
 
+/// What the sums of a block start with.
+template <typename T, int S, int R>
+[[gnu::always_inline]] inline void start_sums(Onto onto, const T* c, int64_t ldc, Vector<T> (&sum)[R][S]) {
+  if (onto == Onto::kSteps) {
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) sum[r][s] = load(c + r * ldc + s * Simd<T>::kLanes);
+  } else {
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
+  }
+}
+
 /// c[r][0..S*lanes) = sum over k, in order, of a(r, k) * b[k * b_step + 0..S*lanes), r in 0..R-1, all in registers.
 /// AlongK: the left operand's k_step is 1, otherwise its row_step is 1.
 template <typename T, int S, int R, bool AlongK, typename Ahead>
@@ -121,17 +137,7 @@ template <typename T, int S, int R, bool AlongK, typename Ahead>
                              Ahead& ahead) {
   constexpr int kLanes = Simd<T>::kLanes;
   Vector<T> sum[R][S];
-  if (onto == Onto::kSteps) {
-#pragma GCC unroll 32
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) sum[r][s] = load(c + r * ldc + s * kLanes);
-  } else {
-#pragma GCC unroll 32
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) sum[r][s] = Vector<T>{};
-  }
+  start_sums<T, S, R>(onto, c, ldc, sum);
   if (!AlongK) prefetch_rows<T, S, R>(c, ldc);
   Ahead asks = ahead;  // in registers
   const T* a = left.data;
@@ -310,14 +316,23 @@ template <typename T, int Units, typename Ahead>
   }
 }
 
-template <typename T, int Units, typename Ahead>
-void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead ahead) {
-  const int64_t most = blocks > 1 && !args.accumulate ? kPartSteps : args.k + 1;
+/// Calls body(panel, first step, steps, onto) for the parts of `part_steps` of each panel; where there is one block of
+/// rows only, or something is added at the end, a panel is one part.
+template <typename Args, typename Body>
+[[gnu::always_inline]] inline void for_parts(const Args& args, int64_t blocks, int64_t part_steps, const Body& body) {
+  const int64_t most = blocks > 1 && !args.accumulate ? part_steps : args.k + 1;
   for (int64_t p = 0; p < args.count; ++p)
     for (int64_t k0 = 0; k0 == 0 || k0 < args.k; k0 += most) {
       const Onto onto = k0 > 0 ? Onto::kSteps : args.accumulate ? Onto::kSum : Onto::kNothing;
-      part_of_panel<T, Units>(args, p, k0, smaller(most, args.k - k0), onto, blocks, ahead);
+      body(p, k0, smaller(most, args.k - k0), onto);
     }
+}
+
+template <typename T, int Units, typename Ahead>
+void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead ahead) {
+  for_parts(args, blocks, kPartSteps, [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
+    part_of_panel<T, Units>(args, p, k0, steps, onto, blocks, ahead);
+  });
 }
 
 template <typename T, int Units>
