@@ -40,23 +40,43 @@ template <typename T, int S, int R>
       __builtin_prefetch(reinterpret_cast<const char*>(c + r * ldc) + s, 1, 3);
 }
 
-// A block asks for memory that is needed soon while it runs: at each step of k it calls advance() of one of these.
-// Addresses are numbers here, since they may leave the memory that they start in.
+// A block asks for memory that is needed soon while it runs: at each step of k it calls advance() of one of these,
+// which asks for a line when its turn has come. (For each line once: to ask again for one that is still under way holds
+// up the loads behind it. On Zen 1 a weight gradient of 3072 by 1024 whose operands came from memory had 26 GF/s that
+// way, 35 now.) Addresses are numbers here, since they may leave the memory that they start in.
 
 struct NothingAhead {
   void advance() {}
 };
 
-/// Memory in one run. Each step touches Lines lines and moves by so many bytes.
+/// A prefetch of so many bytes a step, at most a line: tells at which steps the next line's turn has come.
+class LineClock {
+ public:
+  explicit LineClock(int64_t bytes_a_step = 0) : step_(bytes_a_step) {}
+
+  [[gnu::always_inline]] bool tick() {
+    due_ += step_;
+    if (due_ < target::kCacheLine) return false;
+    due_ -= target::kCacheLine;
+    return true;
+  }
+
+ private:
+  int64_t step_;
+  int64_t due_ = 0;
+};
+
+/// Memory in one run, of which each step asks for Lines lines, or one of several steps for one.
 template <int Lines>
 struct RunAhead {
   uintptr_t at;
-  int64_t step;
+  LineClock clock;
 
   [[gnu::always_inline]] void advance() {
+    if (Lines == 1 && !clock.tick()) return;
 #pragma GCC unroll 4
     for (int i = 0; i < Lines; ++i) __builtin_prefetch(reinterpret_cast<const void*>(at + i * target::kCacheLine));
-    at += static_cast<uintptr_t>(step);
+    at += Lines * target::kCacheLine;
   }
 };
 
@@ -67,15 +87,15 @@ template <typename Body>
   const auto at = reinterpret_cast<uintptr_t>(from);
   const int64_t step = ceil_div(lines * target::kCacheLine, steps);
   if (step <= target::kCacheLine)
-    body(RunAhead<1>{at, step});
+    body(RunAhead<1>{at, LineClock(step)});
   else
-    body(RunAhead<2>{at, smaller(step, 2 * target::kCacheLine)});
+    body(RunAhead<2>{at, LineClock(step)});
 }
 
 /// The rows of a matrix, asked for a line at a time.
 struct RowsAhead {
   uintptr_t at, row_end;
-  int64_t step;             ///< bytes a time
+  LineClock clock;
   int64_t row_bytes, skip;  ///< of a row, and from the end of one to the begin of the next
   int64_t rows;             ///< left
 
@@ -86,22 +106,24 @@ struct RowsAhead {
     const int64_t size = sizeof(T), bytes = columns * size, step = times > 0 ? ceil_div(rows * bytes, times) : 0;
     return {at,
             at + static_cast<uintptr_t>(bytes),
-            smaller(step, target::kCacheLine),
+            LineClock(smaller(step, target::kCacheLine)),
             bytes,
             (ld - columns) * size,
             times > 0 ? rows : 0};
   }
 
   [[gnu::always_inline]] void advance() {
-    __builtin_prefetch(reinterpret_cast<const void*>(at));
-    at += static_cast<uintptr_t>(step);
-    if (at >= row_end) [[unlikely]]
-      end_row();
+    if (clock.tick()) [[unlikely]]
+      ask();
   }
 
  private:
-  void end_row() {
-    if (--rows <= 0) step = 0;  // asks for the last line again
+  void ask() {
+    if (rows <= 0) return;
+    __builtin_prefetch(reinterpret_cast<const void*>(at));
+    at = (at / target::kCacheLine + 1) * target::kCacheLine;  // rows needn't begin with a line
+    if (at < row_end) return;
+    --rows;
     at = row_end + static_cast<uintptr_t>(skip);
     row_end = at + static_cast<uintptr_t>(row_bytes);
   }
