@@ -23,6 +23,11 @@ double gamma(int64_t terms, double unit) {
   return product < 1 ? product / (1 - product) : kInfinity;
 }
 
+Sums zero_sums(int64_t size) {
+  const std::vector<double> zeros(size);
+  return {zeros, zeros, zeros};
+}
+
 // Three sums in one walk, in lanes so that the compiler vectorises them.
 struct Dot {
   double value = 0, magnitude = 0, error = 0;
@@ -98,12 +103,12 @@ double with_rounding(double error, double operations, double magnitude, const Pr
 
 Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x) {
   const bool exact = std::all_of(x.error.begin(), x.error.end(), [](double error) { return error == 0; });
-  Sums sums;
-  for (int64_t row = first; row < first + count; ++row) {
-    const Dot each = dot(matrix.row(row), x, exact);
-    sums.value.push_back(each.value);
-    sums.magnitude.push_back(each.magnitude);
-    sums.error.push_back(each.error);
+  Sums sums = zero_sums(count);
+  for (int64_t row = 0; row < count; ++row) {
+    const Dot each = dot(matrix.row(first + row), x, exact);
+    sums.value[row] = each.value;
+    sums.magnitude[row] = each.magnitude;
+    sums.error[row] = each.error;
   }
   return sums;
 }
@@ -116,11 +121,11 @@ void add(Sums& sums, const std::vector<double>& vector, int64_t first) {
   }
 }
 
-void add(Sums& sums, const Sums& other) {
+void add(Sums& sums, const Sums& other, int64_t first) {
   for (int64_t index = 0; index < sums.size(); ++index) {
-    sums.value[index] += other.value[index];
-    sums.magnitude[index] += other.magnitude[index];
-    sums.error[index] += other.error[index];
+    sums.value[index] += other.value[first + index];
+    sums.magnitude[index] += other.magnitude[first + index];
+    sums.error[index] += other.error[first + index];
   }
 }
 
@@ -160,15 +165,15 @@ Sums normalised(const Values& x, double eps, const std::vector<double>& gain, in
   const double scale = 1 / std::sqrt(variance + eps);
   const double low = std::max(variance - variance_error, 0.0) + eps;
   const double scale_error = low > 0 ? 1 / std::sqrt(low) - scale : kInfinity;
-  Sums result;
+  Sums result = zero_sums(x.size());
   for (int64_t index = 0; index < x.size(); ++index) {
     const double centred = x.value[index] - mean, by = gain.empty() ? 1 : gain[first + index];
     const double value = centred * scale * by;
     const double error = x.error[index] + mean_error + precision.unit * (std::abs(x.value[index]) + std::abs(mean));
     const double total = std::abs(by) * (error * (scale + scale_error) + std::abs(centred) * scale_error);
-    result.value.push_back(value);
-    result.magnitude.push_back(std::abs(value));
-    result.error.push_back(with_rounding(total, 4, std::abs(value), precision));
+    result.value[index] = value;
+    result.magnitude[index] = std::abs(value);
+    result.error[index] = with_rounding(total, 4, std::abs(value), precision);
   }
   return result;
 }

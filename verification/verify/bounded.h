@@ -47,9 +47,9 @@ struct Sums {
 /// Rows [first, first + count) of `matrix` times `x`.
 Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x);
 
-/// Adds a vector's elements [first, first + size) to the sums; nothing when it is empty.
+/// Adds the elements [first, first + size) of a vector, nothing when it is empty, or of other sums.
 void add(Sums& sums, const std::vector<double>& vector, int64_t first);
-void add(Sums& sums, const Sums& other);
+void add(Sums& sums, const Sums& other, int64_t first = 0);
 
 /// The sums as numbers, each of `terms` terms and rounded in between.
 Values rounded(const Sums& sums, int64_t terms, const Precision& precision);

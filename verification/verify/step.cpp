@@ -98,7 +98,7 @@ class Gates {
   /// X + H and what more there is.
   Sums both(int gate) const {
     Sums result = x(gate);
-    add(result, h(gate));
+    add(result, h_, gate * hidden_);
     add_bias_h(result, gate);
     return result;
   }
@@ -112,12 +112,12 @@ class Gates {
  private:
   Sums sums(const Matrix& matrix, int64_t first, int64_t count, const Values& vector,
             const std::vector<double>& gain) const {
-    Sums result = product(matrix, first, count, operand(vector));
+    Sums result = cell_.operand_bits == 0 ? product(matrix, first, count, vector)
+                                          : product(matrix, first, count, rounded_operand(vector));
     if (!cell_.norm_eps) return result;
     return normalised(rounded(result, vector.size(), precision_), *cell_.norm_eps, gain, first, precision_);
   }
-  Values operand(Values vector) const {
-    if (cell_.operand_bits == 0) return vector;
+  Values rounded_operand(Values vector) const {
     const auto round = [&](double value) { return round_to_bits(value, cell_.operand_bits); };
     for (int64_t index = 0; index < vector.size(); ++index) {
       const double value = vector.value[index], error = vector.error[index];

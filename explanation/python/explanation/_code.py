@@ -8,7 +8,7 @@ import copy
 import gc
 import linecache
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -29,20 +29,9 @@ class Source:
         except SyntaxError:
             self.tree = None
 
-    def functions(self) -> list[tuple[FunctionType, int, int]]:
-        """Those that are alive, and their first and last lines."""
-        found = []
-        for thing in living(FunctionType):
-            code = thing.__code__
-            # Not Dynamo's own, of the rest of a function; nor those that it makes of a module's code.
-            if code.co_filename == self.file and not code.co_name.startswith(("torch_dynamo_resume_in_", "<module>")):
-                found.append((thing, code.co_firstlineno, _last_line(code)))
-        return found
-
     def functions_at(self, lines: Iterable[int]) -> list[list[FunctionType]]:
         """For each line the functions whose code covers it, those with the fewest lines first."""
-        alive = sorted(self.functions(), key=lambda found: found[2] - found[1])
-        return [[function for function, first, last in alive if first <= line <= last] for line in lines]
+        return functions_at({self.file: list(lines)})[self.file]
 
     def edited(self, edits: list[Edit]) -> ast.Module | None:
         """A copy of the file's tree with all edits; None where one can't be done."""
@@ -67,10 +56,30 @@ class Source:
             found |= {id(function): (function, new) for function, new in ready}
         return list(found.values())
 
-    def copies(self, lines: set[int]) -> list[tuple[FunctionType, CodeType]]:
-        """For every live function over one of the lines, a copy of its code: one about which Dynamo knows nothing."""
-        functions = {id(function): function for found in self.functions_at(lines) for function in found}
-        return [(function, function.__code__.replace()) for function in functions.values()]
+
+def functions_at(lines: Mapping[str, Sequence[int]]) -> dict[str, list[list[FunctionType]]]:
+    """For each line of each file the functions that are alive and whose code covers it, those with the fewest lines
+    first. All files at once: it looks at every object of the process."""
+    alive: dict[str, list[tuple[FunctionType, int, int]]] = {file: [] for file in lines}
+    for thing in living(FunctionType):
+        code = thing.__code__
+        # Not Dynamo's own, of the rest of a function; nor those that it makes of a module's code.
+        if code.co_filename in alive and not code.co_name.startswith(("torch_dynamo_resume_in_", "<module>")):
+            alive[code.co_filename].append((thing, code.co_firstlineno, _last_line(code)))
+    for found in alive.values():
+        found.sort(key=lambda each: each[2] - each[1])
+    return {
+        file: [[function for function, first, last in alive[file] if first <= line <= last] for line in places]
+        for file, places in lines.items()
+    }
+
+
+def code_copies(lines: Mapping[str, Iterable[int]]) -> list[tuple[FunctionType, CodeType]]:
+    """For every live function over one of the lines of a file, a copy of its code: one about which Dynamo knows
+    nothing."""
+    by_file = functions_at({file: sorted(places) for file, places in lines.items()})
+    functions = {id(each): each for places in by_file.values() for found in places for each in found}
+    return [(function, function.__code__.replace()) for function in functions.values()]
 
 
 def living(*types: type) -> Iterator[Any]:
@@ -81,12 +90,21 @@ def living(*types: type) -> Iterator[Any]:
     if not gc.get_freeze_count():
         return
     seen = {id(thing) for thing in found}
+    for thing in _named():
+        if (not types or type(thing) in types) and id(thing) not in seen:
+            seen.add(id(thing))
+            yield thing
+
+
+def _named() -> Iterator[Any]:
+    """What modules and their classes name, some of it several times; of a class that many modules name, once."""
+    classes: set[int] = set()
     for module in list(sys.modules.values()):
         for thing in list(vars(module).values()) if isinstance(module, ModuleType) else []:
-            for each in (thing, *(vars(thing).values() if issubclass(type(thing), type) else ())):
-                if (not types or type(each) in types) and id(each) not in seen:
-                    seen.add(id(each))
-                    yield each
+            yield thing
+            if issubclass(type(thing), type) and id(thing) not in classes:
+                classes.add(id(thing))
+                yield from list(vars(thing).values())
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

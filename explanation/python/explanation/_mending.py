@@ -14,7 +14,7 @@ import torch
 
 from weft.explanation import _C, _bridges, _reasons
 from weft.explanation._bridges import MISFIT, Bridge, Builder, ways_around
-from weft.explanation._code import Put, Source
+from weft.explanation._code import Put, Source, code_copies
 from weft.explanation._collect import BreakKey, Collected, collect, is_library, key_of, plain_name
 from weft.explanation._records import Break, Frame
 from weft.explanation._rewrites import Change, changed, changes_for
@@ -210,7 +210,7 @@ class Workshop:
         for found in self.breaks.values():
             for frame in (frame for path in found.paths for frame in path):
                 lines.setdefault(frame.file, set()).add(frame.line)
-        return [pair for file, places in lines.items() for pair in self.source(file).copies(places)]
+        return code_copies(lines)
 
     def prepare(self, changes: list[Change]) -> Mend:
         """The changes as code and settings.
