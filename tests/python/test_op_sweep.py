@@ -17,9 +17,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing._internal import common_methods_invocations
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
+from torch_op_db import op_db
 
 import weft
 

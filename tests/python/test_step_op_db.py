@@ -11,8 +11,8 @@ import warnings
 import pytest
 import torch
 from step_checks import assert_step, run
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
+from torch_op_db import op_db
 
 from weft._base.errors import FailedError, UnsupportedError
 
