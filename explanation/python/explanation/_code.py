@@ -8,7 +8,7 @@ import copy
 import gc
 import linecache
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -31,7 +31,7 @@ class Source:
 
     def functions_at(self, lines: Iterable[int]) -> list[list[FunctionType]]:
         """For each line the functions whose code covers it, those with the fewest lines first."""
-        return functions_at({self.file: list(lines)})[self.file]
+        return functions_at({self.file: lines})[self.file]
 
     def edited(self, edits: list[Edit]) -> ast.Module | None:
         """A copy of the file's tree with all edits; None where one can't be done."""
@@ -57,7 +57,7 @@ class Source:
         return list(found.values())
 
 
-def functions_at(lines: Mapping[str, Sequence[int]]) -> dict[str, list[list[FunctionType]]]:
+def functions_at(lines: Mapping[str, Iterable[int]]) -> dict[str, list[list[FunctionType]]]:
     """For each line of each file the functions that are alive and whose code covers it, those with the fewest lines
     first. All files at once: it looks at every object of the process."""
     alive: dict[str, list[tuple[FunctionType, int, int]]] = {file: [] for file in lines}
@@ -77,8 +77,7 @@ def functions_at(lines: Mapping[str, Sequence[int]]) -> dict[str, list[list[Func
 def code_copies(lines: Mapping[str, Iterable[int]]) -> list[tuple[FunctionType, CodeType]]:
     """For every live function over one of the lines of a file, a copy of its code: one about which Dynamo knows
     nothing."""
-    by_file = functions_at({file: sorted(places) for file, places in lines.items()})
-    functions = {id(each): each for places in by_file.values() for found in places for each in found}
+    functions = {id(each): each for places in functions_at(lines).values() for found in places for each in found}
     return [(function, function.__code__.replace()) for function in functions.values()]
 
 

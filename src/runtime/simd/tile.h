@@ -49,10 +49,10 @@ struct NothingAhead {
   void advance() {}
 };
 
-/// A prefetch of so many bytes a step, at most a line: tells at which steps the next line's turn has come.
+/// A prefetch of so many bytes a tick, at most a line: tells at which ticks the next line's turn has come.
 class LineClock {
  public:
-  explicit LineClock(int64_t bytes_a_step = 0) : step_(bytes_a_step) {}
+  explicit LineClock(int64_t bytes_a_tick = 0) : step_(bytes_a_tick) {}
 
   [[gnu::always_inline]] bool tick() {
     due_ += step_;
@@ -66,17 +66,19 @@ class LineClock {
   int64_t due_ = 0;
 };
 
-/// Memory in one run, of which each step asks for Lines lines, or one of several steps for one.
+/// Memory in one run, of which each step asks for up to Lines lines.
 template <int Lines>
 struct RunAhead {
   uintptr_t at;
   LineClock clock;
 
   [[gnu::always_inline]] void advance() {
-    if (Lines == 1 && !clock.tick()) return;
 #pragma GCC unroll 4
-    for (int i = 0; i < Lines; ++i) __builtin_prefetch(reinterpret_cast<const void*>(at + i * target::kCacheLine));
-    at += Lines * target::kCacheLine;
+    for (int i = 0; i < Lines; ++i) {
+      if (!clock.tick()) continue;
+      __builtin_prefetch(reinterpret_cast<const void*>(at));
+      at += target::kCacheLine;
+    }
   }
 };
 
@@ -89,7 +91,7 @@ template <typename Body>
   if (step <= target::kCacheLine)
     body(RunAhead<1>{at, LineClock(step)});
   else
-    body(RunAhead<2>{at, LineClock(step)});
+    body(RunAhead<2>{at, LineClock(smaller(ceil_div(step, 2), target::kCacheLine))});
 }
 
 /// The rows of a matrix, asked for a line at a time.
