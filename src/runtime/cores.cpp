@@ -77,15 +77,20 @@ std::optional<int64_t> group_quota_cores(const std::filesystem::path& root, std:
 
 namespace {
 
+int64_t cache_bytes(int name, int64_t otherwise) {
+  const int64_t bytes = ::sysconf(name);
+  return bytes > 0 ? bytes : otherwise;
+}
+
 /// Read once, at load: on a virtual machine the question takes the time of a step.
-const int64_t kCacheBytes = [] {
-  const int64_t bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return bytes > 0 ? bytes : int64_t{1} << 20;
-}();
+const int64_t kPrivateCacheBytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, int64_t{1} << 20);
+const int64_t kSharedCacheBytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, int64_t{8} << 20);
 
 }  // namespace
 
-int64_t private_cache_bytes() { return kCacheBytes; }
+int64_t private_cache_bytes() { return kPrivateCacheBytes; }
+
+int64_t shared_cache_bytes() { return kSharedCacheBytes; }
 
 int64_t usable_cores() {
   const int64_t cores = affinity_cores();

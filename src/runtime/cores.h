@@ -13,6 +13,9 @@ int64_t usable_cores();
 /// Bytes of the cache that is a core's own (L2); 1 MiB where the system doesn't say.
 int64_t private_cache_bytes();
 
+/// Bytes of the cache that cores share (L3), as large as the system says; 8 MiB where it doesn't.
+int64_t shared_cache_bytes();
+
 /// The quota of `cpu.max` ("200000 100000", "max 100000") in cores, rounded up; empty when there is none.
 std::optional<int64_t> quota_cores(std::string_view cpu_max);
 

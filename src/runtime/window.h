@@ -17,8 +17,10 @@ struct BufferBytes {
 /// How many steps of the scan its windowed stages run at once, within the scan; 0: they run before it, for all steps.
 ///
 /// Windows pay where the stacks of all steps don't fit the core's cache and those of a window do. They cost reading the
-/// stages' weights once a window, which must be less than what they save. `sizes`: of all stages before the scan, by
-/// index, and of the scan itself, all that doesn't depend on windows.
+/// stages' weights once a window, which must be less than what they save, or arrive from the shared cache while a
+/// window of enough rows multiplies. (Scans of fewer rows than hide that at each step have no such windows: what they
+/// wait for are their own weights, which the stages' would push out of the core's cache.) `sizes`: of all stages before
+/// the scan, by index, and of the scan itself, all that doesn't depend on windows.
 int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<StageSizes>& sizes,
                      const std::vector<int64_t>& symbols, int64_t threads);
 

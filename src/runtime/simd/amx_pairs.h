@@ -122,7 +122,7 @@ void tile_rows(const PairsArgs<TileLeft>& args, int64_t row, int64_t rows, uintp
   constexpr int64_t kLanes = Simd<float>::kUnitLanes, kWidth = Units * kLanes;
   alignas(64) uint16_t last_a[M * kTileRows * kTileSteps];
   alignas(64) uint32_t last_b[kColumns * kTilePairs];
-  const int64_t last = args.k % kTileSteps, whole = args.k - last, units = args.count * Units;
+  const int64_t last = args.k % kTileSteps, whole = args.k - last, units = args.units;
   TileBlock block{.k = args.k,
                   .a = args.a + row * args.lda,
                   .lda = args.lda,
@@ -157,7 +157,7 @@ void tile_rows(const PairsArgs<TileLeft>& args, int64_t row, int64_t rows, uintp
 /// All rows, `k` of the steps that the panels hold. Tiles' shapes are set where they change.
 template <typename Unit, int Units>
 void tile_all_rows(const PairsArgs<TileLeft>& args) {
-  const int64_t blocks = ceil_div(args.rows, kRowsOfTiles) * ceil_div(args.count * Units, Tiles<2>::kColumns);
+  const int64_t blocks = ceil_div(args.rows, kRowsOfTiles) * ceil_div(args.units, Tiles<2>::kColumns);
   const int64_t turns = blocks * (args.k / kTileSteps);  // about: a block of few rows has more columns
   const int64_t lines = turns > 0 ? ceil_div(args.lines, turns) : 0;
   auto ahead = reinterpret_cast<uintptr_t>(args.ahead);
@@ -174,12 +174,12 @@ void tile_all_rows(const PairsArgs<TileLeft>& args) {
   }
 }
 
-/// PanelsKernel. Leaves the tiles as they are, so that the next call finds their shapes set (PairKernels::release).
+/// AheadKernel. Leaves the tiles as they are, so that the next call finds their shapes set (PairKernels::release).
 ///
 /// With many rows the steps go in parts, so that a part of a panel is still in the first-level cache when the next rows
 /// need it. Sums lie in c between the parts: as f32, which they are in the tiles too, so the bits stay the same.
 template <typename Unit, int Units>
-void tile_unit_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
+void tile_unit_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t units, void* c,
                       int64_t ldc, int64_t c_step, int64_t accumulate, const void* ahead, int64_t lines) {
   stand_in(k, a, lda, panels, c, ldc);
   const PairsArgs<TileLeft> all{rows,
@@ -188,7 +188,7 @@ void tile_unit_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const
                                 lda,
                                 static_cast<const uint32_t*>(panels),
                                 ceil_div(k, 2) * Units * Simd<float>::kUnitLanes,
-                                count,
+                                units,
                                 static_cast<float*>(c),
                                 ldc,
                                 c_step,
@@ -196,6 +196,7 @@ void tile_unit_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const
                                 ahead,
                                 lines};
   if (rows <= kRowsOfTiles || k <= kStepsOfPart) return tile_all_rows<Unit, Units>(all);
+  const int64_t count = ceil_div(units, Units);
   const int64_t parts = ceil_div(k, kStepsOfPart), lines_of_part = ceil_div(lines, parts * count);
   auto asked = reinterpret_cast<uintptr_t>(ahead);
   for (int64_t panel = 0; panel < count; ++panel)
@@ -204,7 +205,7 @@ void tile_unit_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const
       part.k = smaller(kStepsOfPart, k - from);
       part.a += from;
       part.panels += panel * all.panel_size + from / 2 * Units * Simd<float>::kUnitLanes;
-      part.count = 1;
+      part.units = smaller(units - panel * Units, Units);
       part.c += panel * c_step;
       part.accumulate = all.accumulate || from > 0;
       part.ahead = reinterpret_cast<const void*>(asked);

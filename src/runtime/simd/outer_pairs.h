@@ -138,8 +138,8 @@ void outer_pairs(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int6
         if (steps > 0 && (m == m0 || args.rows > kHalfSteps))
           pair_panels(b + r * args.ldb + n, args.ldb, steps, columns, scratch.panels);
         if (steps > 0) transpose_halves(a + r * args.lda + m, args.lda, steps, rows, scratch.left);
-        kPanels(rows, steps, scratch.left, kHalfSteps, scratch.panels, ceil_div(columns, kHalfPanelWidth), scratch.tile,
-                kHalfColumns, kHalfPanelWidth, r > 0, nullptr, 0);
+        kPanels(rows, steps, scratch.left, kHalfSteps, scratch.panels, ceil_div(columns, Simd<float>::kUnitLanes),
+                scratch.tile, kHalfColumns, kHalfPanelWidth, r > 0, nullptr, 0);
       }
       for (int64_t i = 0; i < rows; ++i)
         round_row(scratch.tile + i * kHalfColumns, columns, c + (m + i) * args.ldc + n);

@@ -14,10 +14,10 @@ constexpr PairKernels pair_table() {
   using H = Halves;
   using Scratch = OuterPairsScratch<H::kOuterPart, H::kOuterPanels * kHalfPanelWidth>;
   return {
-      .f32 = {nullptr, without_ahead<kFloatPanels<1>>, without_ahead<kFloatPanels<2>>, without_ahead<kFloatPanels<3>>,
-              without_ahead<kFloatPanels<4>>},
-      .bf16 = {nullptr, without_ahead<H::template kPanels<1>>, without_ahead<H::template kPanels<2>>,
-               without_ahead<H::template kPanels<3>>, without_ahead<H::template kPanels<4>>},
+      .f32 = {nullptr, without_ahead<kFloatPanels<1>, 1>, without_ahead<kFloatPanels<2>, 2>,
+              without_ahead<kFloatPanels<3>, 3>, without_ahead<kFloatPanels<4>, 4>},
+      .bf16 = {nullptr, without_ahead<H::template kPanels<1>, 1>, without_ahead<H::template kPanels<2>, 2>,
+               without_ahead<H::template kPanels<3>, 3>, without_ahead<H::template kPanels<4>, 4>},
       .product_f32 = {nullptr, kFloatProduct<1>, kFloatProduct<2>, kFloatProduct<3>, kFloatProduct<4>},
       .product_bf16 = {nullptr, kHalfProduct<H, 1>, kHalfProduct<H, 2>, kHalfProduct<H, 3>, kHalfProduct<H, 4>},
       .bf16_rows = H::rows_at_once,

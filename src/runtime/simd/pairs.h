@@ -128,7 +128,7 @@ struct PairsArgs {
   const typename Kind::Left* a;
   int64_t lda;
   const uint32_t* panels;
-  int64_t panel_size, count;
+  int64_t panel_size, units;
   float* c;
   int64_t ldc, c_step;
   bool accumulate;
@@ -176,12 +176,13 @@ void few_pairs(const PairsArgs<Kind>& args, int64_t first) {
   constexpr FewRowsShape kShape = few_rows_shape(Units, R);
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<float>::kLanes;
-  for (; first + P <= args.count; first += P)
+  const int64_t count = ceil_div(args.units, Units);
+  for (; first + P <= count; first += P)
     for (int64_t strip = 0; strip < kWidth; strip += kStripWidth)
       few_pairs_block<Kind, kShape.strip, P, R>(args, args.panels + first * args.panel_size + strip, kWidth,
                                                 args.c + first * args.c_step + strip);
   if constexpr (P > 1)
-    if (first < args.count) few_pairs<Kind, Units, R, P / 2>(args, first);
+    if (first < count) few_pairs<Kind, Units, R, P / 2>(args, first);
 }
 
 /// block_shape() of tile.h, smaller by a register, which holds the mask of the halves.
@@ -193,34 +194,34 @@ template <typename Kind, int Units, typename Ahead>
                                                  Onto onto, int64_t blocks, Ahead& ahead) {
   constexpr BlockShape kShape = pairs_shape(Units);
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
-  constexpr int64_t kStripWidth = kShape.strip * Simd<float>::kLanes;
   const uint32_t* part = args.panels + p * args.panel_size + k0 / 2 * kWidth;
-  for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
+  for_strips<float, Units, kShape.strip>(args.units - p * Units, [&]<int Strip>(int64_t column) {
     const typename Kind::Left* a = args.a + k0;
-    float* c = args.c + p * args.c_step + strip;
+    float* c = args.c + p * args.c_step + column;
     for (int64_t left = args.rows, block = blocks; block > 0; --block) {
       const int64_t count = ceil_div(left, block);
-      pairs_of_rows<Kind, kShape.strip, kShape.rows>(count, steps, a, args.lda, part + strip, kWidth, c, args.ldc, onto,
-                                                     ahead);
+      pairs_of_rows<Kind, Strip, kShape.rows>(count, steps, a, args.lda, part + column, kWidth, c, args.ldc, onto,
+                                              ahead);
       a += count * args.lda;
       c += count * args.ldc;
       left -= count;
     }
-  }
+  });
 }
 
 template <typename Kind, int Units, typename Ahead>
 void many_pairs(const PairsArgs<Kind>& args, int64_t blocks, Ahead ahead) {
-  for_parts(args, blocks, 2 * kPartSteps, [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
-    part_of_pairs<Kind, Units>(args, p, k0, steps, onto, blocks, ahead);
-  });
+  for_parts(args, ceil_div(args.units, Units), blocks, 2 * kPartSteps,
+            [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
+              part_of_pairs<Kind, Units>(args, p, k0, steps, onto, blocks, ahead);
+            });
 }
 
 template <typename Kind, int Units>
 void many_pairs(const PairsArgs<Kind>& args) {
   constexpr BlockShape kShape = pairs_shape(Units);
   const int64_t blocks = ceil_div(args.rows, kShape.rows);
-  const int64_t calls = args.count * (Units * kRegistersPerUnit / kShape.strip) * blocks;
+  const int64_t calls = ceil_div(args.units, Units) * (Units * kRegistersPerUnit / kShape.strip) * blocks;
   with_run_ahead(args.ahead, args.lines, calls * (args.k / 2),
                  [&](auto ahead) { many_pairs<Kind, Units>(args, blocks, ahead); });
 }
@@ -233,30 +234,30 @@ void pairs_panels(const PairsArgs<Kind>& args) {
   if (args.rows == 3) few_pairs<Kind, Units, 3, few_rows_shape(Units, 3).panels>(args, 0);
 }
 
-/// PanelsKernel that asks for memory ahead as a ProductKernel does.
-using AheadKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count,
+/// PanelsKernel of so many units of the panels (PanelsArgs::units) that asks for memory ahead as a ProductKernel does.
+using AheadKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t units,
                              void* c, int64_t ldc, int64_t c_step, int64_t accumulate, const void* ahead,
                              int64_t lines);
 
-template <AheadKernel kPanels>
+template <AheadKernel kPanels, int Units>
 void without_ahead(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
                    int64_t ldc, int64_t c_step, int64_t accumulate) {
-  kPanels(rows, k, a, lda, panels, count, c, ldc, c_step, accumulate, nullptr, 0);
+  kPanels(rows, k, a, lda, panels, count * Units, c, ldc, c_step, accumulate, nullptr, 0);
 }
 
 template <typename Kind, int Units>
-void tile_pairs(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
+void tile_pairs(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t units, void* c,
                 int64_t ldc, int64_t c_step, int64_t accumulate, const void* ahead, int64_t lines) {
   stand_in(k, a, lda, panels, c, ldc);
   pairs_panels<Kind, Units>({rows, k, static_cast<const typename Kind::Left*>(a), lda,
                              static_cast<const uint32_t*>(panels), ceil_div(k, 2) * Units * Simd<float>::kUnitLanes,
-                             count, static_cast<float*>(c), ldc, c_step, accumulate != 0, ahead, lines});
+                             units, static_cast<float*>(c), ldc, c_step, accumulate != 0, ahead, lines});
 }
 
 /// A bf16 left operand on a CPU without the instruction for it: converted to f32, some rows and steps at a time. Asks
 /// for nothing ahead.
 template <int Units>
-void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panels, int64_t count, void* c,
+void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panels, int64_t units, void* c,
                   int64_t ldc, int64_t c_step, int64_t accumulate, const void* /*ahead*/, int64_t /*lines*/) {
   constexpr int64_t kRows = 32, kSteps = 128, kWidth = Units * Simd<float>::kUnitLanes;
   alignas(64) float wide[kRows * kSteps];
@@ -274,7 +275,7 @@ void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, cons
       }
       pairs_panels<FloatLeft, Units>(
           {block, steps, wide, kSteps, static_cast<const uint32_t*>(panels) + k0 / 2 * kWidth, ceil_div(k, 2) * kWidth,
-           count, static_cast<float*>(c) + r0 * ldc, ldc, c_step, accumulate != 0 || k0 > 0});
+           units, static_cast<float*>(c) + r0 * ldc, ldc, c_step, accumulate != 0 || k0 > 0});
     }
   }
 }
@@ -389,7 +390,7 @@ void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels,
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
   if (panels)
     kPanels(rows, layout->k, a, lda, static_cast<const uint32_t*>(panels) + first * ceil_div(layout->k, 2) * kWidth,
-            count, c, kWidth, layout->c_step, 0, ahead, lines);
+            units_of_panels<float, Units>(*layout, first, count), c, kWidth, layout->c_step, 0, ahead, lines);
   else
     unpacked_product<Unpacked>(rows, a, lda, weights, first, count, c, *layout);
 }

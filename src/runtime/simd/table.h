@@ -42,8 +42,9 @@ void product(int64_t rows, const void* a, int64_t lda, const void* panels, const
              int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
   constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   if (panels)
-    tile_panels<T, Units>(rows, layout->k, a, lda, static_cast<const T*>(panels) + first * layout->k * kWidth, count, c,
-                          kWidth, layout->c_step, false, ahead, lines);
+    tile_units<T, Units>(rows, layout->k, a, lda, static_cast<const T*>(panels) + first * layout->k * kWidth,
+                         units_of_panels<T, Units>(*layout, first, count), c, kWidth, layout->c_step, false, ahead,
+                         lines);
   else
     product_of_rows<T, Weights>(rows, a, lda, weights, first, count, c, *layout);
 }

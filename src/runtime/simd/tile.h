@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/kernels.h"
 #include "runtime/simd/vector.h"
 
 namespace weft::runtime {
@@ -282,7 +283,7 @@ struct PanelsArgs {
   const T* a;
   int64_t lda;
   const T* panels;
-  int64_t count;
+  int64_t units;  ///< of all panels: the last one may have more behind them, only zeros, whose sums nobody reads
   T* c;
   int64_t ldc, c_step;
   bool accumulate;
@@ -290,20 +291,21 @@ struct PanelsArgs {
   int64_t lines = 0;
 };
 
-/// The panels first..count-1, P at a time, then P / 2 and so on.
+/// The panels first..count-1, P at a time, then P / 2 and so on. (Sums zeros too: to leave them out, the last panel
+/// would have to be taken by itself, by too few sums to hide the latency of an FMA.)
 template <typename T, int Units, int R, int P>
 void few_rows(const PanelsArgs<T>& args, int64_t first) {
   constexpr FewRowsShape kShape = few_rows_shape(Units, R);
   constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   constexpr int64_t kStripWidth = kShape.strip * Simd<T>::kLanes;
-  const int64_t panel_size = args.k * kWidth;
-  for (; first + P <= args.count; first += P)
+  const int64_t panel_size = args.k * kWidth, count = ceil_div(args.units, Units);
+  for (; first + P <= count; first += P)
     for (int64_t strip = 0; strip < kWidth; strip += kStripWidth)
       few_rows_block<T, kShape.strip, P, R>(args.k, args.a, args.lda, args.panels + first * panel_size + strip, kWidth,
                                             panel_size, args.c + first * args.c_step + strip, args.ldc, args.c_step,
                                             args.accumulate);
   if constexpr (P > 1)
-    if (first < args.count) few_rows<T, Units, R, P / 2>(args, first);
+    if (first < count) few_rows<T, Units, R, P / 2>(args, first);
 }
 
 template <typename T, int Units>
@@ -317,6 +319,19 @@ template <typename T, int Units>
 /// core's own cache meanwhile, and a block's part of the left operand in the first-level one.
 constexpr int64_t kPartSteps = 512;
 
+/// Calls body<registers side by side>(first column) for the strips of the first `units` units of a panel of Units.
+template <typename T, int Units, int Strip, typename Body>
+[[gnu::always_inline]] inline void for_strips(int64_t units, const Body& body) {
+  if constexpr (kVectorBytes != 64) {
+    for (int64_t column = 0; column < smaller(units, Units) * Simd<T>::kUnitLanes; column += Strip * Simd<T>::kLanes)
+      body.template operator()<Strip>(column);
+  } else if (units >= Units) {
+    body.template operator()<Units>(0);
+  } else if constexpr (Units > 1) {
+    for_strips<T, Units - 1, Strip>(units, body);
+  }
+}
+
 /// The steps k0..k0+steps-1 of a panel, by all rows. Rows are cut into blocks of nearly the same size: 9 rows are 5 and
 /// 4, not 8 and a slow 1.
 template <typename T, int Units, typename Ahead>
@@ -324,28 +339,28 @@ template <typename T, int Units, typename Ahead>
                                                  Onto onto, int64_t blocks, Ahead& ahead) {
   constexpr BlockShape kShape = block_shape(Units);
   constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
-  constexpr int64_t kStripWidth = kShape.strip * Simd<T>::kLanes;
   const T* part = args.panels + (p * args.k + k0) * kWidth;
-  for (int64_t strip = 0; strip < kWidth; strip += kStripWidth) {
+  for_strips<T, Units, kShape.strip>(args.units - p * Units, [&]<int Strip>(int64_t column) {
     const T* a = args.a + k0;
-    T* c = args.c + p * args.c_step + strip;
+    T* c = args.c + p * args.c_step + column;
     for (int64_t left = args.rows, block = blocks; block > 0; --block) {
       const int64_t count = ceil_div(left, block);
-      block_of_rows<T, kShape.strip, kShape.rows, true>(count, steps, {a, args.lda, 1}, part + strip, kWidth, c,
-                                                        args.ldc, onto, ahead);
+      block_of_rows<T, Strip, kShape.rows, true>(count, steps, {a, args.lda, 1}, part + column, kWidth, c, args.ldc,
+                                                 onto, ahead);
       a += count * args.lda;
       c += count * args.ldc;
       left -= count;
     }
-  }
+  });
 }
 
-/// Calls body(panel, first step, steps, onto) for the parts of `part_steps` of each panel; where there is one block of
-/// rows only, or something is added at the end, a panel is one part.
+/// Calls body(panel, first step, steps, onto) for the parts of `part_steps` of each of `count` panels; where there is
+/// one block of rows only, or something is added at the end, a panel is one part.
 template <typename Args, typename Body>
-[[gnu::always_inline]] inline void for_parts(const Args& args, int64_t blocks, int64_t part_steps, const Body& body) {
+[[gnu::always_inline]] inline void for_parts(const Args& args, int64_t count, int64_t blocks, int64_t part_steps,
+                                             const Body& body) {
   const int64_t most = blocks > 1 && !args.accumulate ? part_steps : args.k + 1;
-  for (int64_t p = 0; p < args.count; ++p)
+  for (int64_t p = 0; p < count; ++p)
     for (int64_t k0 = 0; k0 == 0 || k0 < args.k; k0 += most) {
       const Onto onto = k0 > 0 ? Onto::kSteps : args.accumulate ? Onto::kSum : Onto::kNothing;
       body(p, k0, smaller(most, args.k - k0), onto);
@@ -354,16 +369,17 @@ template <typename Args, typename Body>
 
 template <typename T, int Units, typename Ahead>
 void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead ahead) {
-  for_parts(args, blocks, kPartSteps, [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
-    part_of_panel<T, Units>(args, p, k0, steps, onto, blocks, ahead);
-  });
+  for_parts(args, ceil_div(args.units, Units), blocks, kPartSteps,
+            [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
+              part_of_panel<T, Units>(args, p, k0, steps, onto, blocks, ahead);
+            });
 }
 
 template <typename T, int Units>
 void many_rows(const PanelsArgs<T>& args) {
   constexpr BlockShape kShape = block_shape(Units);
   const int64_t blocks = ceil_div(args.rows, kShape.rows);
-  const int64_t calls = args.count * (Units * kRegistersPerUnit / kShape.strip) * blocks;
+  const int64_t calls = ceil_div(args.units, Units) * (Units * kRegistersPerUnit / kShape.strip) * blocks;
   with_run_ahead(args.ahead, args.lines, calls * args.k, [&](auto ahead) { many_rows<T, Units>(args, blocks, ahead); });
 }
 
@@ -375,16 +391,23 @@ inline void stand_in(int64_t k, const void*& a, int64_t& lda, const void*& panel
   lda = ldc;
 }
 
+/// PanelsArgs::units for the panels first..first+count-1 of a product.
 template <typename T, int Units>
-void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
-                 int64_t ldc, int64_t c_step, bool accumulate, const void* ahead, int64_t lines) {
+int64_t units_of_panels(const ProductLayout& layout, int64_t first, int64_t count) {
+  if (layout.groups > 1) return count * Units;  // a unit of each group
+  return smaller(count * Units, ceil_div(layout.n, Simd<T>::kUnitLanes) - first * Units);
+}
+
+template <typename T, int Units>
+void tile_units(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t units, void* c,
+                int64_t ldc, int64_t c_step, bool accumulate, const void* ahead, int64_t lines) {
   stand_in(k, a, lda, panels, c, ldc);
   const PanelsArgs<T> args{rows,
                            k,
                            static_cast<const T*>(a),
                            lda,
                            static_cast<const T*>(panels),
-                           count,
+                           units,
                            static_cast<T*>(c),
                            ldc,
                            c_step,
@@ -401,7 +424,7 @@ void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void
 template <typename T, int Units>
 void tile_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t count, void* c,
                  int64_t ldc, int64_t c_step, int64_t accumulate) {
-  tile_panels<T, Units>(rows, k, a, lda, panels, count, c, ldc, c_step, accumulate != 0, nullptr, 0);
+  tile_units<T, Units>(rows, k, a, lda, panels, count * Units, c, ldc, c_step, accumulate != 0, nullptr, 0);
 }
 
 template <typename T, int Units>
