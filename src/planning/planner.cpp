@@ -193,7 +193,9 @@ class Planner {
       if (!yielded.contains(value))
         scan.scratch[value] = work(value, fmt::format("step value of stage {}", stage.index));
     add_copies_of_members(view, scan, work);
-    scan.barrier_before = share_columns(schedule_, view, scan.block).barrier_before;
+    ColumnSharing sharing = share_columns(schedule_, view, scan.block);
+    scan.barrier_before = std::move(sharing.barrier_before);
+    scan.crossing = std::move(sharing.crossing);
     scan.for_next_step = stages_for_next_step(schedule_, view, scan.block, used_);
     schedule_.scans.emplace(&op, std::move(scan));
   }
@@ -428,6 +430,11 @@ class Planner {
   /// The cost model's numbers for one step, by how threads can share the work.
   void describe_step(const ScanBuffers& scan, runtime::StagePlan& plan) {
     plan.step.barriers = std::ranges::count(scan.barrier_before, true);
+    for (ValueId value : scan.crossing) {
+      const ir::Type& type = program_.type(value);
+      plan.step.crossing.push_back(
+          schedule_.expression(bounded_product(ir::Dim(size_of(type.dtype)), bounded_count(type.shape))));
+    }
     for (const Stage& stage : scan.block.stages)
       for (const Op* op : stage.ops) {
         WorkCounter work(schedule_);

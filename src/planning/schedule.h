@@ -55,6 +55,7 @@ struct ScanBuffers {
   /// stack.
   std::map<ir::ValueId, int64_t> others;
   std::vector<bool> barrier_before;  ///< of each stage, when threads share columns
+  std::set<ir::ValueId> crossing;    ///< values of a step of which they then read what others wrote (ColumnSharing)
   std::vector<bool> for_next_step;   ///< of each stage: skipped in the last step
 };
 

@@ -28,7 +28,7 @@ class SharingAnalysis {
     for (int64_t reader = 0; reader < count_; ++reader)
       for (const Op* op : stage(reader).ops)
         for (ValueId operand : op->operands) add_read(reader, *op, operand);
-    ColumnSharing sharing;
+    ColumnSharing sharing{.crossing = std::move(crossing_)};
     sharing.barrier_before = fewest_points(count_, {arcs_.begin(), arcs_.end()});
     sharing.barriers = std::ranges::count(sharing.barrier_before, true);
     return sharing;
@@ -54,13 +54,16 @@ class SharingAnalysis {
       if (made->second == reader || !crosses(reader, op, operand, made->second)) return;
       internal_check(made->second < reader, "stage {} of a scan reads what stage {} makes", reader, made->second);
       arcs_.emplace(made->second + 1, reader);
+      crossing_.insert(memory);
       return;
     }
     auto next = next_value_.find(memory);
     if (next == next_value_.end()) return;  // made before the loop
     auto writer = producer_.find(next->second);
     internal_check(writer != producer_.end(), "a carry of a scan comes from no stage");
-    if (crosses(reader, op, operand, writer->second)) add_carry_read(reader, writer->second);
+    if (!crosses(reader, op, operand, writer->second)) return;
+    add_carry_read(reader, writer->second);
+    crossing_.insert(memory);
   }
 
   void add_carry_read(int64_t reader, int64_t writer) {
@@ -109,6 +112,7 @@ class SharingAnalysis {
   std::map<ValueId, int64_t> producer_;
   std::map<ValueId, ValueId> next_value_;  ///< of each carry
   std::set<Arc> arcs_;
+  std::set<ValueId> crossing_;
 };
 
 /// Whether each arc has a point.

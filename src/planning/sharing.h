@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "planning/schedule.h"
@@ -38,6 +39,7 @@ namespace weft::planning {
 struct ColumnSharing {
   std::vector<bool> barrier_before;  ///< of each stage
   int64_t barriers = 0;              ///< in one step
+  std::set<ir::ValueId> crossing;    ///< values of crossing reads, as they lie in memory
 };
 
 ColumnSharing share_columns(const Schedule& schedule, const ir::ScanView& view, const BlockSchedule& block);

@@ -51,8 +51,10 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   auto by_rows = [&](double rows) {
     return product * (rows_worth(rows, weights) + packing) + (split + replicated) * rows / all;
   };
+  // Of each value a member has written its own part.
+  const double exchange = work(scan.step.crossing) * (1 - 1 / count) * double{target::kWorkPerCrossingByte};
   const double by_columns = (product * (rows_worth(all, weights / threads) + packing) + split) / count + replicated +
-                            double{target::kBarrierWork} * static_cast<double>(scan.step.barriers);
+                            double{target::kBarrierWork} * static_cast<double>(scan.step.barriers) + exchange;
   return {by_rows(mine), by_columns, by_rows(all)};
 }
 

@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "lowered.h"
 #include "programs.h"
+#include "runtime/stage_sizes.h"
 #include "shared_steps.h"
 
 namespace weft::planning {
@@ -75,10 +76,28 @@ TEST(SharingTest, WhatEveryThreadComputesNeedsNone) {
   EXPECT_EQ(barriers(scan_of(step, "%y", ", f32[T,B]")).find('|'), std::string::npos);
 }
 
-TEST(SharingTest, AProductOfTheCarryNeedsOne) {
-  const std::string step =
-      "    %p = matmul %h, %w : f32[B,256]\n    %a = add %p, %xt : f32[B,256]\n    %h1 = tanh %a : f32[B,256]\n";
-  EXPECT_EQ(barriers(scan_of(step)), "|");
+const char* const kProduct =
+    "    %p = matmul %h, %w : f32[B,256]\n    %a = add %p, %xt : f32[B,256]\n    %h1 = tanh %a : f32[B,256]\n";
+
+TEST(SharingTest, AProductOfTheCarryNeedsOne) { EXPECT_EQ(barriers(scan_of(kProduct)), "|"); }
+
+/// The bytes of a step of which members read what others wrote, and how many of two threads share the columns.
+std::pair<int64_t, int64_t> crossing_and_sharers(const std::string& text, int64_t batch) {
+  const testing::Lowered lowered(text);
+  const runtime::Plan& plan = lowered.schedule.plan;
+  const std::vector<int64_t> values = runtime::values_of(plan, {batch, 100});
+  const auto scan = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kScan, &runtime::StagePlan::kind);
+  return {runtime::estimate(scan->step.crossing, values),
+          runtime::stage_sizes(plan, values, 2)[static_cast<size_t>(scan->index)].sharers};
+}
+
+TEST(SharingTest, OwnColumnsCrossNothing) { EXPECT_EQ(crossing_and_sharers(scan_of(kElementwise), 3).first, 0); }
+
+TEST(SharingTest, RowsAreSharedWhereTheCarryTakesLongerToPassOn) {
+  EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 1), (std::pair<int64_t, int64_t>{1024, 2}));
+  // By rows a thread has 4 of 7, and 104 of 207: half a row more than its share either time.
+  EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 7), (std::pair<int64_t, int64_t>{7168, 2}));
+  EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 207), (std::pair<int64_t, int64_t>{207 * 1024, 1}));
 }
 
 TEST(SharingTest, AProductOfAProductNeedsTwo) {
