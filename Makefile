@@ -35,7 +35,7 @@ bench: tools  ## compare with the peers, write benchmarks/results.json, docs/per
 	@python benchmarks/pages.py benchmarks/results.json
 
 .PHONY: sweep
-sweep: tools  ## 200 random shapes beside eager PyTorch, to docs/sweep.md (takes half an hour)
+sweep: tools  ## 200 random shapes beside eager PyTorch, to docs/sweep.md (takes five minutes to half an hour)
 	@python benchmarks/sweep.py --markdown docs/sweep.md $(BENCH)
 
 .PHONY: bench-cells
