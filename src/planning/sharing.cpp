@@ -28,10 +28,7 @@ class SharingAnalysis {
     for (int64_t reader = 0; reader < count_; ++reader)
       for (const Op* op : stage(reader).ops)
         for (ValueId operand : op->operands) add_read(reader, *op, operand);
-    ColumnSharing sharing{.crossing = std::move(crossing_)};
-    sharing.barrier_before = fewest_points(count_, {arcs_.begin(), arcs_.end()});
-    sharing.barriers = std::ranges::count(sharing.barrier_before, true);
-    return sharing;
+    return {fewest_points(count_, {arcs_.begin(), arcs_.end()}), std::move(crossing_)};
   }
 
  private:

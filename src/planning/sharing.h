@@ -38,7 +38,6 @@ namespace weft::planning {
 /// rules are chosen. Without crossing reads there is none, and units may drift any number of steps apart.
 struct ColumnSharing {
   std::vector<bool> barrier_before;  ///< of each stage
-  int64_t barriers = 0;              ///< in one step
   std::set<ir::ValueId> crossing;    ///< values of crossing reads, as they lie in memory
 };
 

@@ -31,11 +31,12 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   }
   const int64_t cache = private_cache_bytes();
   if (bytes == 0 || bytes > cache || bytes * own.length <= cache / 2) return 0;
-  int64_t steps = std::max<int64_t>({cache / 4 / bytes, (target::kRowsOfWindow + rows - 1) / rows, 1});
+  auto steps_of = [&](int64_t wanted_rows) { return (wanted_rows + rows - 1) / rows; };
+  int64_t steps = std::max(cache / 4 / bytes, steps_of(target::kRowsOfWindow));
   // Weights that are not in the cache are read again for each window, instead of the stacks' being written and read.
   if (weights > cache / 2 && weights > 2 * steps * bytes) {
     if (rows < target::kRowsWhileStreaming || weights > shared_cache_bytes() / 4) return 0;
-    steps = std::max(steps, (target::kRowsBehindWeights + rows - 1) / rows);
+    steps = std::max(steps, steps_of(target::kRowsBehindWeights));
     if (steps * bytes > cache / 2) return 0;
   }
   return steps < own.length ? steps : 0;

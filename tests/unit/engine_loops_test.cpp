@@ -331,9 +331,8 @@ TEST_F(EngineLoops, ManyLoopsInsideEachOther) {
 
 TEST_F(EngineLoops, AsDeepAsProgramsMayBe) {
   // Too many steps to run with two of each: the engine compiles it, and of length 1 it runs.
-  std::string text = nested_program(static_cast<int>(ir::kMaxRegionDepth) - 1);
-  for (size_t at = 0; (at = text.find("length 2", at)) != std::string::npos;) text.replace(at, 8, "length 1");
-  compare(text, {{{"B", 3}}});
+  const std::string text = nested_program(static_cast<int>(ir::kMaxRegionDepth) - 1);
+  compare(testing::replaced(text, "length 2", "length 1"), {{{"B", 3}}});
 }
 
 TEST_F(EngineLoops, PackedSequencesInALoop) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -15,6 +16,13 @@ inline std::string program_text(const std::string& name) {
   std::ifstream stream(std::string(WEFT_PROGRAMS) + "/" + name + ".weft");
   EXPECT_TRUE(stream.good()) << name;
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// The text with `to` for every `from`.
+inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
 }
 
 /// The message of the user's error that `action` throws, or "no error".

@@ -285,8 +285,7 @@ TEST_P(SideBySidePrograms, AreScansThatNeedNothingOfEachOtherOrFollow) {
 }
 
 TEST_P(SideBySidePrograms, GiveTheResultsOfTheInterpreter) {
-  std::string text = GetParam().text;
-  for (size_t at = 0; (at = text.find("f32", at)) != std::string::npos;) text.replace(at, 3, "f64");
+  const std::string text = testing::replaced(GetParam().text, "f32", "f64");
   const ir::Program program = ir::parse(text);
   for (int64_t batch : {0, 1, 3})
     for (int64_t length : {0, 1, 6}) {
@@ -447,7 +446,7 @@ TEST_F(SideBySide, LayersGiveTheResultsOfTheInterpreter) {
 /// Of the sizes that the stages of two recurrences of H units have, with T and B: whether the scans run side by side,
 /// and by which members.
 std::string choice(int64_t units, int64_t length, int64_t batch, int64_t threads) {
-  std::string text = R"(program @p(%h0: f32[B,H], %x: f32[T,B,H], %w: f32[H,H], %u: f32[H,H]) {
+  const char* const text = R"(program @p(%h0: f32[B,H], %x: f32[T,B,H], %w: f32[H,H], %u: f32[H,H]) {
        %f, %fs = scan length T carry(%h = %h0) xs(%xt = %x) {
          %r = matmul %h, %w {transpose_b = true} : f32[B,H]
          %b = add %r, %xt : f32[B,H]
@@ -461,8 +460,7 @@ std::string choice(int64_t units, int64_t length, int64_t batch, int64_t threads
          yield carry(%n) ys(%n)
        } : f32[B,H], f32[T,B,H]
        return %fs, %gs, %f, %g })";
-  for (size_t at = 0; (at = text.find('H', at)) != std::string::npos;) text.replace(at, 1, std::to_string(units));
-  const testing::Lowered lowered(text);
+  const testing::Lowered lowered(testing::replaced(text, "H", std::to_string(units)));
   const runtime::Plan& plan = lowered.schedule.plan;
   EXPECT_EQ(plan.symbols, (std::vector<std::string>{"B", "T"}));
   const auto sizes = runtime::stage_sizes(plan, runtime::values_of(plan, {batch, length}), threads);

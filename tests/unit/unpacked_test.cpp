@@ -1,4 +1,5 @@
-// Products with weights that are not packed: the micro-kernels against the definition, and which runs leave packs out.
+// Products with weights that are not packed, and with panels: the micro-kernels against the definition, and which runs
+// leave packs out.
 
 #include <gtest/gtest.h>
 

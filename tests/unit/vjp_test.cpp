@@ -23,10 +23,7 @@ using testing::Arrays;
 constexpr double kTolerance = 2e-6;
 
 /// The same program in f64.
-ir::Program in_f64(std::string text) {
-  for (size_t at = text.find("f32["); at != std::string::npos; at = text.find("f32[", at)) text.replace(at, 3, "f64");
-  return ir::parse(text);
-}
+ir::Program in_f64(const std::string& text) { return ir::parse(testing::replaced(text, "f32[", "f64[")); }
 
 /// Both derivative programs against finite differences; `times` more derivatives of the derivative.
 void check_gradients(const ir::Program& program, const ir::Bindings& bindings, int times = 1, uint64_t seed = 1) {

@@ -12,6 +12,7 @@
 #include "interpreter/interpreter.h"
 #include "lowered.h"
 #include "native_run.h"
+#include "programs.h"
 #include "random_program.h"
 #include "runtime/cores.h"
 #include "runtime/run.h"
@@ -144,9 +145,10 @@ TEST_P(Windows, GiveTheResultsOfTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(All, Windows, ::testing::ValuesIn(kPrograms),
                          [](const auto& test) { return test.param.name; });
 
-/// Of the first program's scan, and the bytes of its stack.
-std::pair<int64_t, int64_t> window_of(int64_t length, int64_t batch, int64_t threads) {
-  const testing::Lowered lowered(kPrograms[0].text);
+/// Of the program's scan, and the bytes of its stack.
+std::pair<int64_t, int64_t> window_of(int64_t length, int64_t batch, int64_t threads,
+                                      const std::string& text = kPrograms[0].text) {
+  const testing::Lowered lowered(text);
   const runtime::Plan& plan = lowered.schedule.plan;
   const std::vector<int64_t> values = runtime::values_of(plan, {batch, length});
   const auto sizes = runtime::stage_sizes(plan, values, threads);
@@ -172,9 +174,8 @@ TEST(WindowSteps, FillAPartOfTheCacheElsewhere) {
   EXPECT_EQ(window_of(rows, 8, 2).first, 0) << "the rows of a thread are too few for a product of their own";
 }
 
-/// Of a plain recurrence of as many units as inputs, whose weights are more than half of the core's own cache.
-int64_t window_of_large_weights(int64_t units, int64_t length, int64_t batch) {
-  std::string text = R"(program @p(%x: f32[T,B,H], %h0: f32[B,H], %w: f32[H,H], %u: f32[H,H]) {
+/// A plain recurrence of H units, of as many inputs.
+const char* const kOfUnits = R"(program @p(%x: f32[T,B,H], %h0: f32[B,H], %w: f32[H,H], %u: f32[H,H]) {
        %i = matmul %x, %w {transpose_b = true} : f32[T,B,H]
        %hT, %hs = scan length T carry(%h = %h0) xs(%it = %i) {
          %r = matmul %h, %u {transpose_b = true} : f32[B,H]
@@ -183,13 +184,6 @@ int64_t window_of_large_weights(int64_t units, int64_t length, int64_t batch) {
          yield carry(%n) ys(%n)
        } : f32[B,H], f32[T,B,H]
        return %hs })";
-  for (size_t at = 0; (at = text.find('H', at)) != std::string::npos;) text.replace(at, 1, std::to_string(units));
-  const testing::Lowered lowered(text);
-  const runtime::Plan& plan = lowered.schedule.plan;
-  const auto sizes = runtime::stage_sizes(plan, runtime::values_of(plan, {batch, length}), 1);
-  const auto scan = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kScan, &runtime::StagePlan::kind);
-  return sizes[static_cast<size_t>(scan->index)].window;
-}
 
 TEST(WindowSteps, HaveRowsWhileWhichLargeWeightsArrive) {
   const int64_t cache = runtime::private_cache_bytes(), shared = runtime::shared_cache_bytes();
@@ -197,8 +191,9 @@ TEST(WindowSteps, HaveRowsWhileWhichLargeWeightsArrive) {
   while ((units + 128) * (units + 128) * 4 <= cache) units += 128;
   if (units * units * 4 <= cache / 2 || units * units * 4 > shared / 4) GTEST_SKIP() << "an unusual pair of caches";
   const int64_t length = 4 * cache / (units * 4);
-  EXPECT_GE(window_of_large_weights(units, length, 16) * 16, target::kRowsBehindWeights);
-  EXPECT_EQ(window_of_large_weights(units, length, 1), 0) << "each step waits for its own weights";
+  const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
+  EXPECT_GE(window_of(length, 16, 1, text).first * 16, target::kRowsBehindWeights);
+  EXPECT_EQ(window_of(length, 1, 1, text).first, 0) << "each step waits for its own weights";
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ int64_t column_groups(const Program& program, ValueId result, int64_t columns, c
 }
 
 /// Units side by side in a panel: so many that the panels together have the fewest columns that are only zeros. (Of 7
-/// units panels of 3 compute 9, panels of 4 compute 8.) In a loop panels stay narrow, so that
-/// even a few units can be split among threads.
+/// units panels of 3 compute 9, panels of 4 compute 8.) In a loop panels stay narrow, so that even a few units can be
+/// split among threads.
 int64_t panel_unroll(int64_t groups, int64_t group_columns, int64_t lanes, bool in_loop) {
   if (groups > 1) return 1;
   const int64_t units = ceil_div(group_columns, lanes);
