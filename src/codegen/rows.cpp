@@ -71,13 +71,13 @@ class RowStage {
       if (is_product(*op)) add_product(*op);
   }
 
-  void emit(Value* first, Value* last, bool chunked) {
+  void emit(Value* first, Value* last, bool alone) {
     if (products_.empty()) {
       UnitRange columns = column_range(frame_, stage_);
       frame_.loop(first, last, 1, [&](Value* row) { emit_plain_row(row, columns); });
       return;
     }
-    emit_panels(first, last, chunked);
+    emit_panels(first, last, alone);
   }
 
  private:
@@ -183,7 +183,17 @@ class RowStage {
   // ---- products
 
   /// The loop over panels and blocks of rows, which is the runtime's.
-  void emit_panels(Value* first, Value* last, bool chunked) {
+  void emit_panels(Value* first, Value* last, bool alone) {
+    llvm::Type *pointer = b_.getPtrTy(), *integer = b_.getInt64Ty();
+    Value *steps = frame_.i64(1), *apart = frame_.i64(0);  // rows from step to step
+    if (alone && stage_.domain.size() > 2) {
+      steps = b_.CreateSub(frame_.last_step, frame_.first_step);
+      apart = frame_.size(ir::element_count({stage_.domain.begin() + 1, stage_.domain.end() - 1}));
+      Value* skipped = b_.CreateMul(frame_.first_step, apart);
+      first = b_.CreateAdd(first, skipped);
+      last = b_.CreateAdd(last, skipped);
+    }
+
     const Frame::Outlined epilogue = frame_.outline("epilogue", 4, [&](const std::vector<Value*>& at) {
       frame_.loop(frame_.i64(0), at[1], 1, [&](Value* j) {
         Value* tile_row = b_.CreateMul(j, frame_.i64(runtime::kFewRows));
@@ -193,14 +203,14 @@ class RowStage {
       });
     });
     const Frame::Outlined prefetch = outline_prefetch();
-    llvm::Type *pointer = b_.getPtrTy(), *integer = b_.getInt64Ty();
     Value* functions = store_fields({epilogue.function, epilogue.closure, prefetch.function, prefetch.closure});
     Value* operands = store_operands(first);
-    auto* type = llvm::FunctionType::get(
-        b_.getVoidTy(), {pointer, pointer, pointer, integer, integer, integer, integer, integer}, false);
+    std::vector<llvm::Type*> types(3, pointer);
+    types.resize(10, integer);
     Value* backwards = frame_.backwards ? b_.CreateZExt(frame_.backwards, integer) : frame_.i64(0);
-    b_.CreateCall(frame_.runtime_function("weft_panels", type),
-                  {stage_constants(chunked), operands, functions, first, last, frame_.unit, frame_.units, backwards});
+    b_.CreateCall(
+        frame_.runtime_function("weft_panels", llvm::FunctionType::get(b_.getVoidTy(), types, false)),
+        {stage_constants(alone), operands, functions, first, last, steps, apart, frame_.unit, frame_.units, backwards});
   }
 
   /// Values of 8 bytes, one after the other in memory of the function.
@@ -228,7 +238,7 @@ class RowStage {
   }
 
   /// runtime::PanelStage.
-  llvm::Constant* stage_constants(bool chunked) {
+  llvm::Constant* stage_constants(bool alone) {
     static_assert(sizeof(runtime::PanelProduct) == 14 * sizeof(int64_t));
     static_assert(sizeof(runtime::PanelStage) == 10 * sizeof(int64_t));
     std::vector<llvm::Constant*> of_products;
@@ -242,7 +252,7 @@ class RowStage {
     const int64_t fit = std::max<int64_t>(1, chunk_bytes() / longest / stage_.tile_rows);
     const bool streams = weights > runtime::private_cache_bytes() / 4 * 3;
     return frame_.constants(
-        {constant(has_bytes_ ? runtime::kFewRows : stage_.tile_rows), constant(chunked ? fit * stage_.tile_rows : 0),
+        {constant(has_bytes_ ? runtime::kFewRows : stage_.tile_rows), constant(alone ? fit * stage_.tile_rows : 0),
          constant(units), constant(ceil_div(units, stage_.unroll)), constant(stage_.unroll),
          constant(planning::splits_columns(stage_) ? planning::column_grain(stage_) : 0), constant(streams ? 1 : 0),
          constant(has_bytes_ ? 1 : 0), constant(std::ssize(products_)), frame_.constants(of_products)});
@@ -381,10 +391,10 @@ UnitRange column_range(Frame& frame, const planning::Stage& stage) {
           frame.minimum(frame.b.CreateMul(range.last, lanes), frame.size(stage.domain.back()))};
 }
 
-void emit_rows(Frame& frame, const planning::Stage& stage, Value* first, Value* last, bool chunked) {
+void emit_rows(Frame& frame, const planning::Stage& stage, Value* first, Value* last, bool alone) {
   // A row without elements still has a sum, 0.
   if (!stage.has_reduction) last = end_of_rows(frame, stage.domain.back(), first, last);
-  RowStage(frame, stage).emit(first, last, chunked);
+  RowStage(frame, stage).emit(first, last, alone);
 }
 
 }  // namespace weft::codegen

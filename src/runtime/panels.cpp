@@ -13,8 +13,9 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class PanelLoop {
  public:
-  PanelLoop(const PanelStage& stage, PanelOperands* operands, const PanelFunctions& functions, bool backwards)
-      : stage_(stage), operands_(operands), functions_(functions), backwards_(backwards) {
+  PanelLoop(const PanelStage& stage, PanelOperands* operands, const PanelFunctions& functions, int64_t apart,
+            bool backwards)
+      : stage_(stage), operands_(operands), functions_(functions), apart_(apart), backwards_(backwards) {
     for (int64_t i = 0; i < stage.count; ++i) {
       packs_ = packs_ || packs_on_the_way(i);
       reads_bytes_ = reads_bytes_ || (stage.products[i].widens && !operands[i].entry);
@@ -30,17 +31,26 @@ class PanelLoop {
   }
 
   /// In chunks of rows, or all at once where panels are packed on the way.
-  void run(int64_t first, int64_t last) const {
-    const int64_t step = stage_.chunk_rows == 0 || packs_ ? last - first : stage_.chunk_rows;
-    for (int64_t row = first; row < last; row += step) run_chunk(first, row, std::min(row + step, last));
+  void run(int64_t first, int64_t last, int64_t steps) const {
+    if (first >= last) return;
+    const bool at_once = stage_.chunk_rows == 0 || packs_;
+    const int64_t rows = at_once ? last - first : std::min(stage_.chunk_rows, last - first);
+    const int64_t of_chunk = at_once || steps == 1 ? steps : std::max<int64_t>(1, stage_.chunk_rows / rows);
+    for (int64_t step = 0; step < steps; step += of_chunk)
+      for (int64_t row = first; row < last; row += rows)
+        run_chunk(first, {row + step * apart_, std::min(rows, last - row), std::min(of_chunk, steps - step)});
   }
 
  private:
-  /// How many blocks of rows there are, of how many rows at least, and how many have a row more.
+  /// So many rows in each of some steps; `first`: of the first step.
+  struct Chunk {
+    int64_t first, rows, steps;
+  };
+  /// How many blocks the rows of a step make, of how many rows at least, and how many have a row more.
   struct Blocks {
     int64_t count, least, larger;
   };
-  /// A block of rows, and its number among how many.
+  /// A block of rows, and its number among those of all steps.
   struct Block {
     int64_t row, rows, number, count;
   };
@@ -67,10 +77,10 @@ class PanelLoop {
     return reads_bytes_ ? kBytePanelsTogether : kPanelsTogether;
   }
 
-  /// All panels for the rows first..last-1, where `start` is the first row of all.
-  void run_chunk(int64_t start, int64_t first, int64_t last) const {
-    const Blocks blocks = blocks_of(last - first);
-    const int64_t together = panels_together(last - first), all = last_panel_ - first_panel_;
+  /// All panels for the rows of a chunk, where `start` is the first row of all.
+  void run_chunk(int64_t start, const Chunk& chunk) const {
+    const Blocks blocks = blocks_of(chunk.rows);
+    const int64_t together = panels_together(chunk.rows), all = last_panel_ - first_panel_;
     const int64_t groups = together == 1 ? all : ceil_div(all, together);
     for (int64_t turn = 0; turn < groups; ++turn) {
       const int64_t group = backwards_ ? groups - 1 - turn : turn;
@@ -78,7 +88,7 @@ class PanelLoop {
       int64_t next = panel;
       if (backwards_ && group > 0) next = panel - 1;
       if (!backwards_ && group + 1 < groups) next = panel + 1;
-      run_panels(start, first, blocks, {panel, std::min(last_panel_ - panel, together), next});
+      run_panels(start, chunk, blocks, {panel, std::min(last_panel_ - panel, together), next});
     }
   }
 
@@ -89,16 +99,23 @@ class PanelLoop {
     return {blocks, rows / blocks, rows % blocks};
   }
 
-  void run_panels(int64_t start, int64_t first, const Blocks& blocks, const Panels& panels) const {
+  void run_panels(int64_t start, const Chunk& chunk, const Blocks& blocks, const Panels& panels) const {
     find_panels(panels);
-    Block block{first, 0, 0, blocks.count};
-    for (; block.number < blocks.count; ++block.number, block.row += block.rows) {
-      block.rows = blocks.least + (block.number < blocks.larger ? 1 : 0);
-      if (functions_.prefetch)
-        functions_.prefetch(functions_.prefetch_closure, panels.first, panels.count, block.row, block.rows);
-      for (int64_t i = 0; i < stage_.count; ++i) multiply(i, panels, block, block.row - start);
-      functions_.epilogue(functions_.closure, panels.first, panels.count, block.row, block.rows);
+    Block block{chunk.first, 0, 0, blocks.count * chunk.steps};
+    for (int64_t step = 0; step < chunk.steps; ++step) {
+      block.row = chunk.first + step * apart_;
+      for (int64_t i = 0; i < blocks.count; ++i, ++block.number, block.row += block.rows) {
+        block.rows = blocks.least + (i < blocks.larger ? 1 : 0);
+        run_block(start, panels, block);
+      }
     }
+  }
+
+  void run_block(int64_t start, const Panels& panels, const Block& block) const {
+    if (functions_.prefetch)
+      functions_.prefetch(functions_.prefetch_closure, panels.first, panels.count, block.row, block.rows);
+    for (int64_t i = 0; i < stage_.count; ++i) multiply(i, panels, block, block.row - start);
+    functions_.epilogue(functions_.closure, panels.first, panels.count, block.row, block.rows);
   }
 
   /// What the kernels take as the panels; packs them if that is done on the way.
@@ -138,6 +155,7 @@ class PanelLoop {
   const PanelStage& stage_;
   PanelOperands* operands_;
   const PanelFunctions& functions_;
+  int64_t apart_;  ///< rows from step to step
   bool backwards_;
   bool packs_ = false;        ///< panels of a product are packed on the way
   bool reads_bytes_ = false;  ///< a product reads weights of 8 bits that could have panels
@@ -147,10 +165,11 @@ class PanelLoop {
 }  // namespace
 
 extern "C" void weft_panels(const PanelStage* stage, PanelOperands* operands, const PanelFunctions* functions,
-                            int64_t first, int64_t last, int64_t unit, int64_t units, int64_t backwards) {
-  PanelLoop loop(*stage, operands, *functions, backwards != 0);
+                            int64_t first, int64_t last, int64_t steps, int64_t apart, int64_t unit, int64_t units,
+                            int64_t backwards) {
+  PanelLoop loop(*stage, operands, *functions, apart, backwards != 0);
   loop.set_columns(unit, units);
-  loop.run(first, last);
+  loop.run(first, last, steps);
 }
 
 }  // namespace weft::runtime

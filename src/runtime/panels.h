@@ -63,9 +63,11 @@ struct PanelFunctions {
   void* prefetch_closure;
 };
 
-/// The rows first..last-1 of a stage and the share `unit` of `units` of its columns: for each panel of weights and each
-/// block of rows, the products' tiles and then the epilogue. `backwards`: the last panel first (1 or 0).
+/// The rows first..last-1 of a stage, `steps` times, each time `apart` rows further on, and the share `unit` of `units`
+/// of its columns: for each panel of weights and each block of rows, the products' tiles and then the epilogue.
+/// `backwards`: the last panel first (1 or 0).
 extern "C" void weft_panels(const PanelStage* stage, PanelOperands* operands, const PanelFunctions* functions,
-                            int64_t first, int64_t last, int64_t unit, int64_t units, int64_t backwards);
+                            int64_t first, int64_t last, int64_t steps, int64_t apart, int64_t unit, int64_t units,
+                            int64_t backwards);
 
 }  // namespace weft::runtime

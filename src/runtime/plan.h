@@ -49,6 +49,10 @@ struct BufferPlan {
 
 /// Machine code of a stage: computes rows lo..hi-1, and share `unit` of `units` of their columns; of a scan, in steps
 /// first_step..last_step-1. A scan whose steps are run by several calls is called for all of them, in order.
+///
+/// Of kRows with a product, whose domain has three dims or more, the steps are elements of the first: rows lo..hi-1,
+/// counted from the first row of each of these steps. (So lo..hi-1 of step 0 can be any rows.) Others of kRows take no
+/// notice of steps.
 using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi,
                                int64_t unit, int64_t units, int64_t first_step, int64_t last_step);
 

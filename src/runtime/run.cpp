@@ -257,7 +257,7 @@ void Run::copy(int64_t from, int64_t to, const Member& member) const {
 void Run::run_rows(const StagePlan& stage, const Member& member) {
   const int64_t rows = sizes_of(stage).rows;
   auto run = [&](int64_t first, int64_t last, int64_t unit, int64_t units) {
-    function_of(stage)(member.buffers, dims_, nullptr, first, last, unit, units, 0, 0);
+    function_of(stage)(member.buffers, dims_, nullptr, first, last, unit, units, 0, 1);
   };
   if (member.threads == 1) {
     if (rows > 0) run(0, rows, 0, 1);
@@ -326,9 +326,13 @@ void Run::run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t
     const StageFunction function = code_.functions[static_cast<size_t>(window.stage)];
     const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / sizes.length;  // of all
     const int64_t of_row = rows / sizes.rows;
-    auto run = [&](int64_t from, int64_t to) { function(buffers, dims_, nullptr, from, to, 0, 1, 0, 0); };
+    auto run = [&](int64_t from, int64_t to, int64_t begin = 0, int64_t stop = 1) {
+      function(buffers, dims_, nullptr, from, to, 0, 1, begin, stop);
+    };
     if (first == 0 && last == sizes.rows)
       run(time * rows, until * rows);
+    else if (window.weight_bytes > 0)  // it has a product
+      run(first * of_row, last * of_row, time, until);
     else
       for (int64_t t = time; t < until; ++t) run(t * rows + first * of_row, t * rows + last * of_row);
   }

@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "base/target.h"
 #include "runtime/cores.h"
+#include "runtime/panels.h"
 #include "runtime/stage_sizes.h"
 
 namespace weft::runtime {
@@ -22,8 +23,8 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   if (wanted > 0) return std::min(wanted, own.length);
   // Each thread runs the windows of its own rows.
   const int64_t members = std::min(threads, own.rows), rows = own.rows / members;
-  if (members > 1 && rows < target::kRowsOfWindow) return 0;  // rows of several steps don't lie side by side
-  int64_t bytes = 0, weights = 0;                             // of a step's rows of one thread
+  if (members > 1 && rows < kFewRows) return 0;  // of several steps they don't lie side by side: a block has no more
+  int64_t bytes = 0, weights = 0;                // of a step's rows of one thread
   for (const StagePlan::Window& window : scan.windows) {
     for (int64_t buffer : window.buffers) bytes += step_bytes(plan, buffer, symbols, own.length) / members;
     weights += window.weight_bytes;

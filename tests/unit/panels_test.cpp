@@ -42,13 +42,18 @@ void follow(void* closure, int64_t panel, int64_t panels, int64_t row, int64_t r
 
 alignas(4096) char left_rows[4096];
 
+/// Rows first..last-1 in each of some steps.
+struct Steps {
+  int64_t count = 1, apart = 0;
+};
+
 /// Runs rows first..last-1 by `members` members, one after the other.
-Seen run(const PanelStage& stage, int64_t first, int64_t last, int64_t members, bool backwards) {
+Seen run(const PanelStage& stage, int64_t first, int64_t last, int64_t members, bool backwards, Steps steps = {}) {
   Seen seen;
   for (int64_t unit = 0; unit < members; ++unit) {
     PanelOperands operands{left_rows + first * 12, 3, left_rows, nullptr, nullptr, nullptr};
     const PanelFunctions functions{follow, &seen, nullptr, nullptr};
-    weft_panels(&stage, &operands, &functions, first, last, unit, members, backwards ? 1 : 0);
+    weft_panels(&stage, &operands, &functions, first, last, steps.count, steps.apart, unit, members, backwards ? 1 : 0);
   }
   return seen;
 }
@@ -71,6 +76,32 @@ TEST(Panels, CoverEveryRowOfEveryPanelOnce) {
                 EXPECT_TRUE(place.first >= 0 && place.first < panels && place.second >= 5 && place.second < 5 + rows);
               }
             }
+}
+
+TEST(Panels, CoverTheRowsOfEveryStepOnce) {
+  for (int64_t chunk : {0, 12})
+    for (int64_t rows : {0, 1, 3, 8, 20})
+      for (int64_t steps : {0, 1, 2, 7})
+        for (bool backwards : {false, true}) {
+          const PanelProduct product{{3, 112, 1, 3, 3, 0, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+          const PanelStage stage{6, chunk, 7, 3, 3, 3, 1, 0, 1, &product};
+          const Seen seen = run(stage, 5, 5 + rows, 1, backwards, {steps, 40});
+          EXPECT_LE(seen.most_rows, 6);
+          ASSERT_EQ(std::ssize(seen.epilogues), rows * steps * 3);
+          for (const auto& [place, times] : seen.epilogues) {
+            EXPECT_EQ(times, 1);
+            EXPECT_TRUE(place.second % 40 >= 5 && place.second % 40 < 5 + rows && place.second / 40 < steps);
+          }
+        }
+}
+
+TEST(Panels, MultiplyTheRowsOfAllStepsByAPanelBeforeTheNext) {
+  const PanelProduct product{{3, 64, 1, 1, 3, 0, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+  const PanelStage stage{6, 18, 4, 2, 2, 2, 0, 0, 1, &product};
+  const std::vector<int64_t> of_chunk{0, 0, 0, 0, 1, 1, 1, 1};  // two steps of two blocks
+  std::vector<int64_t> of_all = of_chunk;
+  of_all.insert(of_all.end(), of_chunk.begin(), of_chunk.end());
+  EXPECT_EQ(run(stage, 0, 8, 1, false, {4, 16}).panels, of_all);
 }
 
 TEST(Panels, GoBackwards) {
