@@ -108,9 +108,10 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(const Ca
   fresh->stages = stage_sizes(plan_, values, fresh->threads);
   fresh->left_out = left_out_packs(plan_, values);
   fresh->on_the_way = packs_on_the_way(plan_, values);
-  fresh->others = window_buffers(plan_, fresh->stages, values);
+  fresh->places = window_buffers(plan_, fresh->stages, values, fresh->threads);
+  for (auto [buffer, bytes] : fresh->on_the_way) fresh->places.push_back({buffer, bytes, fresh->threads});
   for (int64_t buffer : fresh->left_out) fresh->others.push_back({buffer, 0});
-  for (auto [buffer, bytes] : fresh->on_the_way) fresh->others.push_back({buffer, bytes * fresh->threads});
+  for (auto [buffer, bytes, count] : fresh->places) fresh->others.push_back({buffer, bytes * count});
   fresh->arena = arena_planner_.lay_out(values, fresh->uses_outputs, sharers(fresh->stages), fresh->others,
                                         order_of(fresh->stages));
   return fresh;
@@ -154,7 +155,7 @@ void NativeProgram::run(std::span<const TensorRef> inputs, std::span<const Tenso
   for (auto [buffer, bytes] : layout->on_the_way)
     buffers[static_cast<size_t>(buffer)] = on_the_way(buffers[static_cast<size_t>(buffer)]);
   CallCount calls;
-  Run run(plan_, code_, layout->stages, layout->values, layout->on_the_way, layout->dims.data(), calls.others == 0,
+  Run run(plan_, code_, layout->stages, layout->values, layout->places, layout->dims.data(), calls.others == 0,
           layout->share_all);
   run.run(chosen, buffers);
   if (guarded) guarded->check();

@@ -52,6 +52,7 @@ class NativeProgram {
     std::vector<StageSizes> stages;
     std::vector<int64_t> left_out;        ///< buffers without memory: left_out_packs
     std::vector<BufferBytes> on_the_way;  ///< packs_on_the_way
+    std::vector<PlacesOfMembers> places;  ///< of these, and window_buffers
     std::vector<BufferBytes> others;      ///< as ArenaPlanner::lay_out takes them
   };
   std::shared_ptr<const Layout> layout(const Call& call) const;

@@ -61,16 +61,16 @@ bool Run::run_region(Stages stages, Team& team, void** buffers) {
     run_alone();
     return failed_at_ == kNever;
   }
-  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size()) || !on_the_way_.empty() ||
+  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size()) || !places_.empty() ||
                             std::ranges::any_of(sizes_, [](const StageSizes& sizes) { return sizes.window > 0; });
   // All memory of the members is allocated here, since an exception in a region would end the process.
   const size_t count = plan_.buffers.size();
   std::vector<void*> own;
   for (int64_t i = 1; sets_buffers && i < most; ++i) {
     own.insert(own.end(), buffers, buffers + count);
-    for (auto [pack, bytes] : on_the_way_) {
-      void*& entry = own[own.size() - count + static_cast<size_t>(pack)];
-      entry = static_cast<char*>(entry) + i * bytes;
+    for (const PlacesOfMembers& places : places_) {
+      void*& entry = own[own.size() - count + static_cast<size_t>(places.buffer)];
+      entry = static_cast<char*>(entry) + i % places.count * places.bytes;
     }
   }
   SpinBarrier barrier;

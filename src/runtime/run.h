@@ -20,16 +20,15 @@ namespace weft::runtime {
 class Run {
  public:
   /// `alone`: no other call is under way, so members may wait for each other inside stages. `share_all`: members
-  /// share loops of little work too. `on_the_way`: packs_on_the_way, whose buffers have memory for each member of the
-  /// team.
+  /// share loops of little work too. `places`: of buffers that don't have one for all members.
   Run(const Plan& plan, const StageCode& code, const std::vector<StageSizes>& sizes,
-      const std::vector<int64_t>& symbols, const std::vector<BufferBytes>& on_the_way, const int64_t* dims, bool alone,
+      const std::vector<int64_t>& symbols, const std::vector<PlacesOfMembers>& places, const int64_t* dims, bool alone,
       bool share_all)
       : plan_(plan),
         code_(code),
         sizes_(sizes),
         symbols_(symbols),
-        on_the_way_(on_the_way),
+        places_(places),
         dims_(dims),
         alone_(alone),
         share_all_(share_all) {}
@@ -90,7 +89,7 @@ class Run {
   const StageCode& code_;
   const std::vector<StageSizes>& sizes_;
   const std::vector<int64_t>& symbols_;
-  const std::vector<BufferBytes>& on_the_way_;
+  const std::vector<PlacesOfMembers>& places_;
   const int64_t* dims_;
   bool alone_, share_all_;
   /// The steps that a scan in chunks has done. By StagePlan::index; empty if there is none.

@@ -43,15 +43,17 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   return steps < own.length ? steps : 0;
 }
 
-std::vector<BufferBytes> window_buffers(const Plan& plan, const std::vector<StageSizes>& sizes,
-                                        const std::vector<int64_t>& symbols) {
-  std::vector<BufferBytes> all;
+std::vector<PlacesOfMembers> window_buffers(const Plan& plan, const std::vector<StageSizes>& sizes,
+                                            const std::vector<int64_t>& symbols, int64_t threads) {
+  std::vector<PlacesOfMembers> all;
   for (const StagePlan& scan : plan.stages) {
     const StageSizes& own = sizes[static_cast<size_t>(scan.index)];
     if (own.window == 0) continue;
     for (const StagePlan::Window& window : scan.windows)
       for (int64_t buffer : window.buffers)
-        all.push_back({buffer, own.window * step_bytes(plan, buffer, symbols, own.length)});
+        all.push_back({.buffer = buffer,
+                       .bytes = padded(own.window * step_bytes(plan, buffer, symbols, own.length)),
+                       .count = std::min<int64_t>(threads, 2)});
   }
   return all;
 }
