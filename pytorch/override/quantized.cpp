@@ -1,6 +1,10 @@
 // The operator weft::_rnn_quantized: the layers and cells that python/weft/nn/_quantized.py makes, with 8-bit weights.
 // A composite that calls weft::call, so that whatever traces sees that.
 
+#include "override/quantized.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include "base/error.h"
@@ -13,6 +17,23 @@ namespace {
 
 using at::Tensor;
 using at::TensorList;
+
+/// Raises what a module with weights of 8 bits can't take.
+void check_use(const Tensor& input, TensorList states, TensorList params) {
+  auto needs_gradient = [](const Tensor& tensor) { return tensor.requires_grad(); };
+  TORCH_CHECK(
+      !at::GradMode::is_enabled() || !(needs_gradient(input) || std::ranges::any_of(states, needs_gradient)),
+      "weft.quantize: weights of 8 bits are for inference and have no gradients, but an input or a state requires one: "
+      "call the module under torch.no_grad(), or train the module that it was made from");
+  auto check_device = [](const Tensor& tensor) {
+    TORCH_CHECK(tensor.is_cpu() || tensor.is_meta(),
+                "weft.quantize: weights of 8 bits are for the CPU, but a tensor is on ", tensor.device(),
+                ": move the module and its inputs with .to('cpu')");
+  };
+  check_device(input);
+  std::ranges::for_each(states, check_device);
+  std::ranges::for_each(params, check_device);
+}
 
 /// Reads sizes and dtypes from the parameters. weft::call checks all tensors against the resulting program.
 void read_quantized_tensors(RnnConfig& config, const Tensor& input, TensorList states, TensorList params) {
@@ -27,11 +48,50 @@ void read_quantized_tensors(RnnConfig& config, const Tensor& input, TensorList s
         params.size());
   auto dtype = torch_operator::dtype_of(input.scalar_type());
   check(dtype && is_floating(*dtype) && *dtype != DType::kF64,
-        "weft.quantize: 8-bit weights take inputs of float32, bfloat16 or float16, not {}",
+        "weft.quantize: weights of 8 bits take inputs of float32, bfloat16 or float16, not {}",
         c10::toString(input.scalar_type()));
   config.dtypes = {*dtype, *dtype, *dtype, DType::kF32, *dtype, *dtype, *dtype, std::nullopt};
-  check(states.size() == carries_of(config.cell), "weft::_rnn_quantized: {} takes {} states, not {}",
-        name_of(config.cell), carries_of(config.cell), states.size());
+  const size_t carries = carries_of(config.cell);
+  check(states.empty() || states.size() == carries, "weft.quantize: {} takes {}, but got {} of them",
+        name_of(config.cell), carries == 1 ? "one state" : "two states, (h, c)", states.size());
+}
+
+/// The states' sizes: of a step [B,size], else [L*D,B,size].
+std::vector<std::array<c10::SymInt, 3>> state_sizes(const RnnConfig& config, const c10::SymInt& batch) {
+  std::vector<std::array<c10::SymInt, 3>> sizes{{config.layers * config.directions(), batch, config.output_size()}};
+  if (carries_of(config.cell) > 1) {
+    sizes.push_back(sizes[0]);
+    sizes[1][2] = config.hidden_size;
+  }
+  return sizes;
+}
+
+/// The checks of nn.RNNBase of a batched sequence and its states, in its words.
+void check_sizes(const RnnConfig& config, const Tensor& input, TensorList states, const c10::SymInt& batch) {
+  const bool one = carries_of(config.cell) == 1;
+  if (std::ranges::any_of(states, [](const Tensor& state) { return state.dim() != 3; })) {
+    TORCH_CHECK(!one, "For batched 3-D input, hx should also be 3-D but got ", states[0].dim(), "-D tensor");
+    TORCH_CHECK(false, "For batched 3-D input, hx and cx should also be 3-D but got (", states[0].dim(), "-D, ",
+                states[1].dim(), "-D) tensors");
+  }
+  TORCH_CHECK(input.sym_size(2).sym_eq(config.input_size).guard_bool(__FILE__, __LINE__),
+              "input.size(-1) must be equal to input_size. Expected ", config.input_size, ", got ", input.sym_size(2));
+  if (states.empty()) return;
+  const auto sizes = state_sizes(config, batch);
+  for (size_t i = 0; i < states.size(); ++i)
+    for (int64_t dim = 0; dim < 3; ++dim)
+      TORCH_CHECK(states[i].sym_size(dim).sym_eq(sizes[i][static_cast<size_t>(dim)]).guard_bool(__FILE__, __LINE__),
+                  "Expected hidden", one ? "" : "[" + std::to_string(i) + "]", " size (", sizes[i][0], ", ",
+                  sizes[i][1], ", ", sizes[i][2], "), got ", states[i].sym_sizes());
+}
+
+/// States of zeros, as where a call gives none.
+std::vector<Tensor> zeros(const RnnConfig& config, const Tensor& input, const c10::SymInt& batch) {
+  std::vector<Tensor> states;
+  const bool is_step = config.form == RnnConfig::Form::kStep;
+  for (const auto& sizes : state_sizes(config, batch))
+    states.push_back(at::zeros_symint(c10::SymIntArrayRef(sizes).slice(is_step ? 1 : 0), input.options()));
+  return states;
 }
 
 std::vector<Tensor> rnn_quantized(const Tensor& input, const std::optional<Tensor>& batch_sizes, TensorList states,
@@ -47,8 +107,20 @@ std::vector<Tensor> rnn_quantized(const Tensor& input, const std::optional<Tenso
   config.biases = biases;
   config.bidirectional = bidirectional;
   config.layers = layers;
+  check_use(input, states, params);
   read_quantized_tensors(config, input, states, params);
-  const bool swaps = batch_first && config.form == RnnConfig::Form::kPadded;
+  const bool is_padded = config.form == RnnConfig::Form::kPadded;
+  check(!is_padded || input.dim() == 3, "weft::_rnn_quantized: the input has 3 dims, packed or of a step 2");
+  std::vector<Tensor> made;
+  if (!batch_sizes) {
+    const c10::SymInt batch = input.sym_size(is_padded && !batch_first ? 1 : 0);
+    if (is_padded) check_sizes(config, input, states, batch);
+    if (states.empty()) {
+      made = zeros(config, input, batch);
+      states = made;
+    }
+  }
+  const bool swaps = batch_first && is_padded;
   const Tensor sequence = swaps ? input.transpose(0, 1).contiguous() : input;
   if (config.form != RnnConfig::Form::kStep)
     TORCH_CHECK(sequence.sym_size(0).sym_ne(0).guard_bool(__FILE__, __LINE__),
@@ -68,3 +140,25 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
       "int num_layers, bool bidirectional, bool batch_first) -> Tensor[]",
       weft::override_kernels::rnn_quantized);
 }
+
+// For torch.vmap of a module: the composite as it is, since what it calls has batching rules.
+TORCH_LIBRARY_IMPL(weft, FuncTorchBatched, m) {
+  m.impl("_rnn_quantized", TORCH_FN(weft::override_kernels::rnn_quantized));
+}
+
+namespace weft::override_kernels {
+namespace {
+
+/// Found at load (base/fork.h), just after it was defined.
+const auto& operator_handle = *new auto(
+    c10::Dispatcher::singleton().findSchemaOrThrow("weft::_rnn_quantized", "").typed<decltype(call_quantized)>());
+
+}  // namespace
+
+std::vector<Tensor> call_quantized(const Tensor& input, const std::optional<Tensor>& batch_sizes, TensorList states,
+                                   TensorList params, std::string_view cell, bool biases, int64_t layers,
+                                   bool bidirectional, bool batch_first) {
+  return operator_handle.call(input, batch_sizes, states, params, cell, biases, layers, bidirectional, batch_first);
+}
+
+}  // namespace weft::override_kernels

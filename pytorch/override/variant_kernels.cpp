@@ -154,3 +154,6 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
       "float zoneout_h, float zoneout_c, float recurrent_dropout) -> Tensor[]",
       weft::override_kernels::rnn_variant);
 }
+
+// For torch.vmap of a module: the composite as it is, since what it calls has batching rules.
+TORCH_LIBRARY_IMPL(weft, FuncTorchBatched, m) { m.impl("_rnn_variant", TORCH_FN(weft::override_kernels::rnn_variant)); }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from rnn_cases import KINDS, make
@@ -183,8 +185,9 @@ def test_vmap_of_grad():
     torch.testing.assert_close(per_sample(call_leaky)(rest[1], xs), per_sample(leaky)(rest[1], xs))
 
 
-def test_module_under_functional_call_and_vmap():
-    module = torch.nn.GRU(3, 4)
+@pytest.mark.parametrize("options", [None, {"layer_norm": True, "peepholes": True}])
+def test_module_under_functional_call_and_vmap(options):
+    module = torch.nn.GRU(3, 4) if options is None else weft.nn.LSTM(3, 4, **options)
     x = torch.randn(5, 2, 3)
     parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
 
@@ -193,7 +196,7 @@ def test_module_under_functional_call_and_vmap():
 
     ours = torch.vmap(torch.func.grad(loss), in_dims=(None, 1))(parameters, x)
     for sample in range(2):  # eager's composite fails in vmap: one sequence at a time
-        with weft.disabled():
+        with weft.disabled() if options is None else contextlib.nullcontext():
             theirs = torch.func.grad(loss)(parameters, x[:, sample])
         for name in parameters:
             torch.testing.assert_close(ours[name][sample], theirs[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -184,6 +184,77 @@ def test_what_cannot_be_done_is_said() -> None:
         assert type(weft.quantize(model)[0]) is weft.nn.GRU
     with pytest.raises(RuntimeError, match=r"input.size\(-1\) must be equal to input_size. Expected 4, got 5"):
         quantized(torch.randn(2, 1, 5))
+
+
+def zeros(kind: type[nn.RNNBase], *sizes: int) -> Any:
+    return (torch.zeros(sizes), torch.zeros(sizes)) if kind is nn.LSTM else torch.zeros(sizes)
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_sizes_that_do_not_fit_are_said_in_pytorchs_words(kind: type[nn.RNNBase], batch_first: bool) -> None:
+    module = kind(4, 6, 2, bidirectional=True, batch_first=batch_first)
+    quantized = weft.quantize(module)
+    x, batch = torch.randn(3, 2, 4), 3 if batch_first else 2
+    calls: list[tuple[Any, ...]] = [
+        (torch.randn(4),),
+        (torch.randn(1, 1, 1, 4),),
+        (torch.randn(3, 2, 5),),
+        (torch.randn(2, 0, 4) if batch_first else torch.randn(0, 2, 4),),
+        (x, zeros(kind, 4, 7, 6)),
+        (x, zeros(kind, 3, batch, 6)),
+        (x, zeros(kind, 4, batch, 7)),
+        (x, zeros(kind, 4, 6)),
+        (x[0], zeros(kind, 4, 1, 6)),
+    ]
+    if kind is nn.LSTM:
+        calls.append((x, (torch.zeros(4, batch, 6), torch.zeros(4, batch, 5))))
+        calls.append((x, (torch.zeros(4, batch, 6), torch.zeros(4, 6))))
+        with pytest.raises(RuntimeError, match=r"lstm takes two states, \(h, c\), but got 1 of them"):
+            quantized(x, (torch.zeros(4, batch, 6),))
+    for call in calls:
+        with pytest.raises(Exception, match=r".") as theirs:
+            expected(module, *call)
+        with pytest.raises(type(theirs.value)) as mine:
+            quantized(*call)
+        assert str(mine.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_under_vmap(kind: type[nn.RNNBase]) -> None:
+    torch.manual_seed(8)
+    quantized, cell = weft.quantize(kind(4, 6)), weft.quantize(nn.GRUCell(4, 6))
+    x, h = torch.randn(3, 5, 2, 4), torch.randn(3, 1, 2, 6)
+    hx = (h, 2 * h) if kind is nn.LSTM else h
+    with torch.no_grad():
+        alone = torch.stack([quantized(each)[0] for each in x])
+        torch.testing.assert_close(torch.vmap(lambda each: quantized(each)[0])(x), alone)
+        given = torch.vmap(lambda each, state: quantized(each, state)[0])(x, hx)
+        one = torch.vmap(lambda state: quantized(x[1], state)[0])(hx)
+        for i in range(3):
+            state = (h[i], 2 * h[i]) if kind is nn.LSTM else h[i]
+            torch.testing.assert_close(given[i], quantized(x[i], state)[0])
+            torch.testing.assert_close(one[i], quantized(x[1], state)[0])
+        torch.testing.assert_close(torch.vmap(cell)(x[:, 0], h[:, 0])[1], cell(x[1, 0], h[1, 0]))
+
+
+def test_a_tensors_own_class_sees_the_call() -> None:
+    class Seeing(torch.Tensor):
+        names: ClassVar[list[str]] = []
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            cls.names.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    quantized = weft.quantize(nn.GRU(4, 6))
+    x, h = torch.randn(3, 2, 4), torch.randn(1, 2, 6)
+    with torch.no_grad():
+        for call in [(x.as_subclass(Seeing),), (x, h.as_subclass(Seeing))]:
+            Seeing.names.clear()
+            assert type(quantized(*call)[0]) is Seeing
+            assert any("_rnn_quantized" in name for name in Seeing.names)
+            torch.testing.assert_close(torch.Tensor(quantized(*call)[0]), quantized(*map(torch.Tensor, call))[0])
 
 
 def test_under_torch_compile() -> None:

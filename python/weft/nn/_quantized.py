@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from weft import _C
 from weft.nn._variant import Variant
 
 
@@ -26,6 +27,13 @@ def rows_as_int8(weight: Tensor, name: str) -> tuple[Tensor, Tensor]:
         raise ValueError(f"weft.quantize: {name} has elements that are not finite")
     scale = torch.where(most > 0, most / 127, torch.ones_like(most))
     return (exact / scale.unsqueeze(1)).round().clamp(-127, 127).to(torch.int8), scale
+
+
+def _operator(*tensors: Tensor) -> Callable[..., list[Tensor]]:
+    """weft::_rnn_quantized, which C++ calls in half the time unless something in Python is to see the call."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_function_stack() > 0:
+        return torch.ops.weft._rnn_quantized
+    return _C.rnn_quantized if all(type(t) is Tensor for t in tensors) else torch.ops.weft._rnn_quantized
 
 
 class ByteWeights(nn.Module):
@@ -51,26 +59,13 @@ class ByteWeights(nn.Module):
             else:
                 self.register_buffer(name, value.detach().to(torch.float32, copy=True))
 
-    def _operands(self, *tensors: Tensor) -> list[Tensor]:
-        """What the operator takes behind a call's tensors: the weights, each with its scales behind it, and biases.
-
-        Raises:
-            RuntimeError: a tensor that requires a gradient, or is not on the CPU.
-        """
+    def _operands(self) -> list[Tensor]:
+        """What the operator takes behind a call's tensors: the weights, each with its scales behind it, and biases."""
         buffers = self._buffers  # an attribute of each name takes as long to find as a small step to compute
-        operands = [buffers[name] if name in buffers else getattr(self, name) for name in self._operand_names]
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            raise RuntimeError(
-                f"{type(self).__name__}: weights of 8 bits are for inference and have no gradients, but an input or a "
-                "state requires one: call it under torch.no_grad(), or train the module that it was made from"
-            )
-        for tensor in (*tensors, *operands):
-            if not (tensor.is_cpu or tensor.is_meta):
-                raise RuntimeError(
-                    f"{type(self).__name__}: weights of 8 bits are for the CPU, but a tensor is on {tensor.device}: "
-                    "move the module and its inputs with .to('cpu')"
-                )
-        return operands
+        return [buffers[name] if name in buffers else getattr(self, name) for name in self._operand_names]
+
+    def _carried(self, tensor: Tensor) -> Tensor:
+        return tensor if tensor.dtype is self.carry else tensor.to(self.carry)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """A change of dtype, as by .bfloat16(), is the carry's; scales and biases stay float32."""
@@ -131,20 +126,24 @@ class QuantizedRNN(ByteWeights, Variant):
         Raises:
             RuntimeError, ValueError: a shape that doesn't fit, in PyTorch's words; a tensor that requires a gradient.
         """
-        if isinstance(input, nn.utils.rnn.PackedSequence):
-            input = input._replace(data=input.data.to(self.carry))
-        else:
-            input = input.to(self.carry)
+        is_packed = isinstance(input, nn.utils.rnn.PackedSequence)
+        input = input._replace(data=self._carried(input.data)) if is_packed else self._carried(input)
         if hx is not None:
-            hx = tuple(h.to(self.carry) for h in hx) if self.kind == "LSTM" else hx.to(self.carry)
-        return self._run(input, hx, None)
+            hx = tuple(self._carried(h) for h in hx) if self.kind == "LSTM" else self._carried(hx)
+        if is_packed or input.dim() != 3:
+            return self._run(input, hx, None)
+        # The operator checks sizes and makes the states that aren't given: in Python that takes as long as a step of
+        # 512 units.
+        states = () if hx is None else hx if self.kind == "LSTM" else (hx,)
+        outputs = self._call(input, None, states, None)
+        return outputs[0], self._state_of(outputs)
 
     def _call(self, input: Tensor, batch_sizes: Tensor | None, states: Any, is_init: Tensor | None) -> list[Tensor]:
-        return torch.ops.weft._rnn_quantized(
+        return _operator(input, *states)(
             input,
             batch_sizes,
             list(states),
-            self._operands(input, *states),
+            self._operands(),
             self.mode.lower(),
             self.bias,
             self.num_layers,
@@ -213,17 +212,20 @@ class QuantizedCell(ByteWeights):
         if input.dim() not in (1, 2):
             raise ValueError(f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         is_batched = input.dim() == 2
-        rows = input if is_batched else input.unsqueeze(0)
         is_lstm = self.kind == "lstm"
-        if hx is None:
-            zeros = torch.zeros(rows.size(0), self.hidden_size, dtype=self.carry, device=input.device)
-            states = [zeros] * (2 if is_lstm else 1)
-        else:
-            given = list(hx) if is_lstm else [hx]
-            states = [(h if is_batched else h.unsqueeze(0)).to(self.carry) for h in given]
-        operands = self._operands(input, *states)
-        outputs = torch.ops.weft._rnn_quantized(
-            rows.to(self.carry), None, states, operands, self.kind, self.bias, 1, False, False
+        states = [] if hx is None else list(hx) if is_lstm else [hx]
+        if not is_batched:
+            input, states = input.unsqueeze(0), [h.unsqueeze(0) for h in states]
+        outputs = _operator(input, *states)(
+            self._carried(input),
+            None,
+            [self._carried(h) for h in states],
+            self._operands(),
+            self.kind,
+            self.bias,
+            1,
+            False,
+            False,
         )
         if not is_batched:
             outputs = [output.squeeze(0) for output in outputs]
