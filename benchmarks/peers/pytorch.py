@@ -130,15 +130,6 @@ class Eager:
         return plain(call(case, data, module_of(case, data)))
 
 
-def stop_compiling() -> None:
-    """Ends what Inductor's threads are still to compile after it was given up. They would go on for minutes, on cores
-    that the next measurements need: a layer whose threads wait for each other at each step took 34 ms so, not 0.25."""
-    from torch._inductor.async_compile import AsyncCompile
-
-    AsyncCompile.pool().shutdown(wait=True, cancel_futures=True)
-    AsyncCompile.pool.cache_clear()
-
-
 class Inductor:
     """torch.compile with its default backend, which unrolls the loop; given up beyond a budget of compile time."""
 
@@ -159,12 +150,11 @@ class Inductor:
         try:
             with alarm(self.budget):
                 prepared.run()
-        except Exception as error:  # whatever a compiler raises is a reason to leave it out, not to stop
-            stop_compiling()
-            if time.perf_counter() - start < self.budget:
-                raise SkipCase(f"{type(error).__name__}: {str(error).splitlines()[0][:120]}") from None
+        except TimeoutError:
             self.too_long[case.mode] = case.steps
             raise SkipCase(f"compiling {case.steps} steps took over {self.budget:.0f} s") from None
+        except Exception as error:  # whatever a compiler raises is a reason to leave it out, not to stop
+            raise SkipCase(f"{type(error).__name__}: {str(error).splitlines()[0][:120]}") from None
         prepared.note = f"compiled in {time.perf_counter() - start:.0f} s"
         return prepared
 
@@ -180,17 +170,34 @@ class Weft:
         return call(case, data, module_of(case, data))
 
 
+def stop_compiling() -> None:
+    """Ends what Inductor's threads are still to compile after it was given up. They would go on for minutes, on cores
+    that the next measurements need: a layer whose threads wait for each other at each step took 34 ms so, not 0.25."""
+    from torch._inductor.async_compile import AsyncCompile
+
+    AsyncCompile.pool().shutdown(wait=True, cancel_futures=True)
+    AsyncCompile.pool.cache_clear()
+
+
 @contextlib.contextmanager
 def alarm(seconds: float) -> Iterator[None]:
-    """TimeoutError in the main thread once `seconds` have passed."""
+    """TimeoutError in the main thread once `seconds` have passed, whatever a compiler that it meets makes of it."""
+    rang = False
 
     def ring(*_: Any) -> None:
+        nonlocal rang
+        rang = True
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
+    except Exception:
+        if not rang:
+            raise
+        stop_compiling()
+        raise TimeoutError from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -39,15 +39,6 @@ int64_t team_size() {
   return members;
 }
 
-/// With vectors, which pybind11 makes of lists.
-std::vector<at::Tensor> rnn_quantized(const at::Tensor& input, const std::optional<at::Tensor>& batch_sizes,
-                                      const std::vector<at::Tensor>& states, const std::vector<at::Tensor>& params,
-                                      std::string_view cell, bool biases, int64_t layers, bool bidirectional,
-                                      bool batch_first) {
-  return override_kernels::call_quantized(input, batch_sizes, states, params, cell, biases, layers, bidirectional,
-                                          batch_first);
-}
-
 }  // namespace
 
 void init_override(py::module_& m) {
@@ -64,7 +55,7 @@ void init_override(py::module_& m) {
         return std::pair{kept.programs, kept.executables};
       },
       "How many programs the operator keeps, and how many of them are compiled.");
-  m.def("rnn_quantized", torch::wrap_pybind_function_no_gil(&rnn_quantized),
+  m.def("rnn_quantized", torch::wrap_pybind_function_no_gil(&override_kernels::call_quantized),
         "The operator weft::_rnn_quantized, called in half the time that torch.ops takes to read its arguments.");
   m.def("team_size", &team_size, py::call_guard<py::gil_scoped_release>());
 }

@@ -3,12 +3,7 @@
 
 #include "override/quantized.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/zeros.h>
-#include <torch/library.h>
-
 #include "base/error.h"
-#include "operator/aten.h"
 #include "operator/signature.h"
 #include "override/run.h"
 
@@ -151,13 +146,14 @@ namespace {
 
 /// Found at load (base/fork.h), just after it was defined.
 const auto& operator_handle = *new auto(
-    c10::Dispatcher::singleton().findSchemaOrThrow("weft::_rnn_quantized", "").typed<decltype(call_quantized)>());
+    c10::Dispatcher::singleton().findSchemaOrThrow("weft::_rnn_quantized", "").typed<decltype(rnn_quantized)>());
 
 }  // namespace
 
-std::vector<Tensor> call_quantized(const Tensor& input, const std::optional<Tensor>& batch_sizes, TensorList states,
-                                   TensorList params, std::string_view cell, bool biases, int64_t layers,
-                                   bool bidirectional, bool batch_first) {
+std::vector<Tensor> call_quantized(const Tensor& input, const std::optional<Tensor>& batch_sizes,
+                                   const std::vector<Tensor>& states, const std::vector<Tensor>& params,
+                                   std::string_view cell, bool biases, int64_t layers, bool bidirectional,
+                                   bool batch_first) {
   return operator_handle.call(input, batch_sizes, states, params, cell, biases, layers, bidirectional, batch_first);
 }
 

@@ -61,8 +61,7 @@ bool Run::run_region(Stages stages, Team& team, void** buffers) {
     run_alone();
     return failed_at_ == kNever;
   }
-  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size()) || !places_.empty() ||
-                            std::ranges::any_of(sizes_, [](const StageSizes& sizes) { return sizes.window > 0; });
+  const bool sets_buffers = plan_.stage_count > static_cast<int64_t>(plan_.stages.size()) || !places_.empty();
   // All memory of the members is allocated here, since an exception in a region would end the process.
   const size_t count = plan_.buffers.size();
   std::vector<void*> own;
