@@ -83,7 +83,9 @@ class Variant:
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """What is different about it holds inside."""
-        with swapped(self.swaps), replaced(self.puts), config.patch(self.settings):
+        watch = Watch._running
+        kept = watch.interrupts.kept() if watch else contextlib.nullcontext()
+        with swapped(self.swaps), replaced(self.puts), config.patch(self.settings), kept:
             yield
 
     def measured(self) -> Measured | None:

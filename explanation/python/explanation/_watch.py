@@ -18,6 +18,7 @@ from torch._dynamo.output_graph import OutputGraph
 from torch._logging._internal import trace_log
 
 from weft.explanation._collect import is_library
+from weft.explanation._interrupts import Interrupts
 from weft.explanation._said import Said
 from weft.explanation._trace import Listener, TraceEvent
 
@@ -77,6 +78,7 @@ class Watch:
         self.children = 0  #: processes forked from this one
         self.last_graphs: list[CompiledGraph] = []
         self.said = Said()
+        self.interrupts = Interrupts()
         self._process = os.getpid()
         self._thread = threading.local()
 
@@ -94,6 +96,7 @@ class Watch:
             raise RuntimeError("weft.explain is running in this process already")
         Watch._running = self
         self.said.__enter__()
+        self.interrupts.__enter__()
         self._listener = Listener(self._take, lambda: self.subject)
         trace_log.addHandler(self._listener)
         self._compile = torch.compile
@@ -108,6 +111,7 @@ class Watch:
         OutputGraph.call_user_compiler = self._call_compiler  # type: ignore[method-assign]
         torch.compile = self._compile
         trace_log.removeHandler(self._listener)
+        self.interrupts.__exit__()
         self.said.__exit__(kind, error, traceback)
         Watch._running = None
 
@@ -155,7 +159,8 @@ class Watch:
             self.subject = watched.number
             begin = time.perf_counter()
             try:
-                result = compiled(*args, **kwargs)
+                with self.interrupts.kept():
+                    result = compiled(*args, **kwargs)
             finally:
                 self.subject = -1
             watched.seconds.append(time.perf_counter() - begin)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from shared_fixtures import heed_interrupts
 
 import weft
 from weft.explanation import _conditions, _files, _from_trace
+from weft.explanation._interrupts import Interrupts
 from weft.explanation._report import Report
 from weft.explanation._trace import TraceError
 
@@ -146,6 +150,58 @@ def test_ctrl_c_gives_what_was_found_until_then(tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert out.startswith("1 distinct graph break, ") and "interrupted: what follows" in out
     assert 'print("step")' in out
+
+
+@pytest.mark.parametrize("raised", ["", "; raise ValueError"])
+def test_ctrl_c_that_compiled_code_loses_is_heeded_behind_it(raised: str, tmp_path: Path) -> None:
+    """As PyTorch's guards lose it."""
+    losing = f"""
+import signal
+@torch.compile(backend="eager")
+def step(x):
+    torch._dynamo.graph_break()
+    try: signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt: pass{raised}
+    return x + 1
+step(torch.ones(3))
+print("went on")
+"""
+    done = subprocess.run(
+        command_line(*FAST, write(tmp_path, losing)), env=environment(), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 130 and "interrupted: what follows" in done.stdout, done.stderr
+    assert "went on" not in done.stderr
+
+
+def test_interrupts_are_the_main_threads_and_a_program_keeps_its_handler() -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def own(*_: object) -> None: ...
+
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with Interrupts() as interrupts:
+            with ThreadPoolExecutor() as other, pytest.raises(KeyboardInterrupt), interrupts.kept():
+                inside, raised = threading.Event(), threading.Event()
+
+                def call() -> str:
+                    with interrupts.kept():
+                        inside.set()
+                        raised.wait()
+                        return "went on"
+
+                result = other.submit(call)
+                inside.wait()
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+                raised.set()
+            assert result.result() == "went on"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with Interrupts():
+            signal.signal(signal.SIGINT, own)
+        assert signal.getsignal(signal.SIGINT) is own
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("calls", [8, 30, 100])
