@@ -14,6 +14,7 @@
 #include "operator/program_table.h"
 #include "override/quantized.h"
 #include "override/state.h"
+#include "runtime/contention.h"
 
 namespace py = pybind11;
 
@@ -27,6 +28,7 @@ py::dict engine_stats() {
   result["object_cache_hits"] = now.object_cache_hits;
   result["compile_seconds"] = now.compile_seconds;
   result["calls"] = torch_operator::calls_so_far();
+  result["contended"] = runtime::contention().calls();
   result["fallbacks"] = now.fallbacks;
   result["extern"] = torch_operator::extern_calls_so_far();
   return result;

@@ -24,6 +24,9 @@ struct Settings {
   int64_t window = -1;                     ///< WEFT_WINDOW=3: steps of a window, 0: none; else where it pays.
   int64_t side_by_side = -1;               ///< WEFT_SIDE_BY_SIDE=1: scans at the same time that can be, 0: none; else
                                            ///< where it pays.
+  int64_t contention = -1;                 ///< WEFT_CONTENTION=0: threads share work as if nobody else used the cores;
+                                           ///< 1: as if others did; 1 + n: as if it showed at the n-th look at the
+                                           ///< waits of a scan; else as long waits tell.
   bool guard = false;                      ///< WEFT_GUARD=1: every buffer between pages that fault, and checked.
   bool delays = false;                     ///< WEFT_DELAYS=1: for tests, threads wait at random between stages.
   bool time_passes = false;                ///< WEFT_TIME=1: microseconds of each pass to stderr.

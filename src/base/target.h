@@ -45,6 +45,12 @@ inline constexpr double kGainSideBySide = 7.0 / 8;
 /// The work in the time that another thread takes to wake up, 2 to 5 us: less of it is done by one thread.
 inline constexpr int64_t kWakeWork = 1 << 16;
 
+/// The work of one core in 10 to 20 ms, a few of the times for which a system gives a thread a core that others want
+/// too: threads that have to wait for a core at the end of each stage lose more than it would save to split less of it.
+/// (Zen 4, two cores with a busy program on each, two threads and one: GRU B32 T128 H64, forward, 15 and 3.7 ms,
+/// training 49 and 9; LSTM B64 T64 H256, forward, 59 and 65.)
+inline constexpr int64_t kSliceWork = 1 << 29;
+
 /// Weights that no core's own cache holds take as long to read as so many rows take to multiply by them: four bytes a
 /// multiply-add at 25 a nanosecond are 100 GB/s, a core reads about 25.
 inline constexpr int64_t kRowsWhileStreaming = 4;

@@ -11,6 +11,7 @@
 #include "base/small_array.h"
 #include "base/target.h"
 #include "runtime/arena.h"
+#include "runtime/contention.h"
 #include "runtime/guarded_memory.h"
 #include "runtime/packs.h"
 
@@ -102,10 +103,15 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(const Ca
   fresh->pack = settings().pack;
   fresh->window = settings().window;
   fresh->side_by_side = settings().side_by_side;
-  fresh->is_small = estimate(plan_.work, values) < target::kWakeWork && !fresh->share_all;
+  const int64_t work = estimate(plan_.work, values);
+  fresh->is_small = work < target::kWakeWork && !fresh->share_all;
   fresh->threads = fresh->is_small ? 1 : call.threads;
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(values));
   fresh->stages = stage_sizes(plan_, values, fresh->threads);
+  fresh->is_short = work - work / fresh->threads < target::kSliceWork && !fresh->share_all;
+  const bool shares_columns =
+      std::ranges::any_of(fresh->stages, [](const StageSizes& each) { return each.sharers > 1; });
+  fresh->heeds_contention = fresh->threads > 1 && (fresh->is_short || shares_columns);
   fresh->left_out = left_out_packs(plan_, values);
   fresh->on_the_way = packs_on_the_way(plan_, values);
   fresh->places = window_buffers(plan_, fresh->stages, values, fresh->threads);
@@ -140,9 +146,16 @@ void NativeProgram::run(std::span<const TensorRef> inputs, std::span<const Tenso
                         const std::vector<int64_t>& symbols, Team& team) const {
   const bool aligned = std::ranges::all_of(
       outputs, [](const TensorRef& output) { return reinterpret_cast<uintptr_t>(output.data) % 64 == 0; });
-  const auto layout = this->layout({std::span(symbols).first(plan_.symbols.size()), team.size(), aligned});
+  Call call{std::span(symbols).first(plan_.symbols.size()), team.size(), aligned};
+  auto layout = this->layout(call);
+  const bool contended = layout->heeds_contention && contention().is_high();
+  if (contended) contention().count_call();
+  if (contended && layout->is_short) {
+    call.threads = 1;
+    layout = this->layout(call);
+  }
   SerialTeam alone;
-  Team& chosen = layout->is_small ? static_cast<Team&>(alone) : team;
+  Team& chosen = layout->threads == 1 ? static_cast<Team&>(alone) : team;
   alignas(target::kCacheLine) std::array<std::byte, kBytesOnStack> on_stack;
   const bool needs_block = layout->arena.bytes > kBytesOnStack;
   const Arena::Block block = needs_block ? process_arena().acquire(layout->arena.bytes) : Arena::Block();
@@ -155,8 +168,8 @@ void NativeProgram::run(std::span<const TensorRef> inputs, std::span<const Tenso
   for (auto [buffer, bytes] : layout->on_the_way)
     buffers[static_cast<size_t>(buffer)] = on_the_way(buffers[static_cast<size_t>(buffer)]);
   CallCount calls;
-  Run run(plan_, code_, layout->stages, layout->values, layout->places, layout->dims.data(), calls.others == 0,
-          layout->share_all);
+  Run run(plan_, code_, layout->stages, layout->values, layout->places, layout->dims.data(),
+          calls.others == 0 && !contended, layout->share_all);
   run.run(chosen, buffers);
   if (guarded) guarded->check();
 }

@@ -41,6 +41,8 @@ class NativeProgram {
     std::vector<int64_t> symbols;
     std::vector<int64_t> values;  ///< of the symbols: values_of
     bool is_small = false;        ///< so little work that the caller's thread does it, whatever the team is
+    bool is_short = false;        ///< so little that one thread is done sooner than several that have to wait for cores
+    bool heeds_contention = false;  ///< it runs in another way where contention() is high
     int64_t threads = 1;
     bool uses_outputs = false;
     bool share_all = false;     ///< Settings::share_all

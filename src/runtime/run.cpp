@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/target.h"
+#include "runtime/contention.h"
 #include "runtime/delay.h"
 #include "runtime/kernels.h"
 #include "runtime/packs.h"
 #include "runtime/share.h"
-#include "runtime/spin.h"
 #include "runtime/window.h"
 
 namespace weft::runtime {
@@ -56,6 +56,7 @@ bool Run::run_region(Stages stages, Team& team, void** buffers) {
     run_stages(stages, alone);
     release_tiles();
   };
+  if (parted_at_ != kNever) alone_ = false;  // positions begin anew
   const int64_t most = team.size();
   if (most <= 1) {
     run_alone();
@@ -124,7 +125,7 @@ bool Run::run_side_by_side(Stages stages, Member& member) {
   };
   const StagePlan::SideBySide& group = stages.front().side_by_side;
   if (!run_all(group.before)) return false;
-  const Member alone{member.buffers, 0, 1, nullptr, member.position};
+  Member alone{member.buffers, 0, 1, nullptr, member.position};
   for (int64_t i = 0; i < std::ssize(group.scans); ++i) {
     const StagePlan& scan = stages[static_cast<size_t>(group.scans[static_cast<size_t>(i)])];
     if (sizes_of(scan).member % member.threads != member.thread) continue;
@@ -153,7 +154,7 @@ void Run::run_in_chunks(Stages stages, int64_t scan, const Member& member) {
     const int64_t end = std::min(step + sizes.chunk, sizes.length);
     for (const StagePlan::Follows& follows : group.follows)
       if (follows.scan == scan)
-        spin_until([&] { return progress_of(stage_of(follows.leader)).load(std::memory_order_acquire) >= end; });
+        wait_for([&] { return progress_of(stage_of(follows.leader)).load(std::memory_order_acquire) >= end; });
     if (settings().delays) delay();
     run_window(own, 0, own.splits_rows ? sizes.rows : 0, step, end, member);
     progress_of(own).store(end, std::memory_order_release);
@@ -273,37 +274,62 @@ void Run::run_rows(const StagePlan& stage, const Member& member) {
   if (range.first < range.last) run(range.first, range.last, 0, 1);
 }
 
-void Run::run_scan(const StagePlan& stage, const Member& member) {
+void Run::run_scan(const StagePlan& stage, Member& member) {
   if (stage.batch_sizes >= 0 && !fits(stage, member)) return;
   const StageSizes& sizes = sizes_of(stage);
   if (sizes.length == 0) {
     for (auto [from, to] : stage.carry_copies) copy(from, to, member);
     return;
   }
-  const int64_t rows = stage.splits_rows ? sizes.rows : 0;
-  const int64_t threads = member.threads;
-  auto run = [&](SpinBarrier* barrier, int64_t first, int64_t last, int64_t unit, int64_t units) {
-    function_of(stage)(member.buffers, dims_, barrier, first, last, unit, units, 0, sizes.length);
-  };
   // A region may have fewer threads than were asked for but never more, so there is memory for each member.
-  if (alone_ && threads > 1 && sizes.sharers >= threads) return run(member.barrier, 0, rows, member.thread, threads);
-  if (!stage.splits_rows) {
-    if (member.thread == 0) run(nullptr, 0, 0, 0, 1);
-    return;
-  }
-  Share range = stage.batch_sizes >= 0 ? share_of_steps(batch_sizes(stage, member), rows, member.thread, threads)
-                                       : share_of(rows, 1, member.thread, threads);
-  if (range.first >= range.last) return;
-  if (sizes.window > 0)
-    run_windows(stage, range.first, range.last, member);
+  const bool shares = alone_ && member.threads > 1 && sizes.sharers >= member.threads;
+  if (shares && parted_at_.load(std::memory_order_relaxed) >= member.position)
+    run_by_columns(stage, member);
   else
-    run(nullptr, range.first, range.last, 0, 1);
+    run_by_rows(stage, 0, member);
 }
 
-void Run::run_windows(const StagePlan& scan, int64_t first, int64_t last, const Member& member) {
+bool Run::waits_too_long(Nanoseconds all, Nanoseconds waited, int64_t members) const {
+  constexpr Nanoseconds kLong = std::chrono::microseconds(200);  // less is chance
+  if (share_all_) return false;
+  // By itself a member does in so many times its part what all do.
+  return waited > kLong && (all - waited) * members < all;
+}
+
+void Run::run_by_columns(const StagePlan& scan, Member& member) {
+  constexpr int64_t kFirstSteps = 1, kMostSteps = 64;  // without a look at the waits
+  const int64_t length = sizes_of(scan).length, rows = scan.splits_rows ? sizes_of(scan).rows : 0;
+  const bool in_parts = scan.step.barriers > 0 && scan.batch_sizes < 0;  // a ragged scan can't
+  const int64_t wanted = settings().contention;
+  int64_t steps = in_parts ? kFirstSteps : length, looks = 0;
+  for (int64_t step = 0, end = 0; step < length; step = end) {
+    end = std::min(step + steps, length);
+    const auto begin = Clock::now();
+    const Nanoseconds waited = waited_here();
+    function_of(scan)(member.buffers, dims_, member.barrier, 0, rows, member.thread, member.threads, step, end);
+    ++looks;
+    if (waits_too_long(Clock::now() - begin, waited_here() - waited, member.threads)) contention().report();
+    if (wanted < 0 ? contention().is_high() && !share_all_ : wanted == 1 + looks) part(member);
+    if (end == length) return;
+    member.barrier->arrive_and_wait();
+    if (parted_at_.load(std::memory_order_relaxed) <= member.position++) return run_by_rows(scan, end, member);
+    steps = std::min(2 * steps, kMostSteps);
+  }
+}
+
+void Run::run_by_rows(const StagePlan& scan, int64_t step, const Member& member) {
   const StageSizes& sizes = sizes_of(scan);
-  for (int64_t step = 0; step < sizes.length; step += sizes.window)
-    run_window(scan, first, last, step, std::min(step + sizes.window, sizes.length), member);
+  if (!scan.splits_rows) {
+    if (member.thread == 0) run_window(scan, 0, 0, step, sizes.length, member);
+    return;
+  }
+  const Share range = scan.batch_sizes >= 0
+                          ? share_of_steps(batch_sizes(scan, member), sizes.rows, member.thread, member.threads)
+                          : share_of(sizes.rows, 1, member.thread, member.threads);
+  if (range.first >= range.last) return;
+  const int64_t window = sizes.window > 0 ? sizes.window : sizes.length;
+  for (; step < sizes.length; step += window)
+    run_window(scan, range.first, range.last, step, std::min(step + window, sizes.length), member);
 }
 
 void Run::run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t step, int64_t end,
@@ -368,6 +394,12 @@ void Run::run_call(const StagePlan& stage, const Member& member) {
     failure = std::current_exception();
   }
   fail(member, failure);
+}
+
+void Run::part(const Member& member) {
+  uint64_t now = parted_at_.load(std::memory_order_relaxed);
+  while (member.position < now && !parted_at_.compare_exchange_weak(now, member.position, std::memory_order_relaxed)) {
+  }
 }
 
 void Run::fail(const Member& member, const std::exception_ptr& failure) {

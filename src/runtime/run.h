@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/target.h"
+#include "runtime/contention.h"
 #include "runtime/plan.h"
 #include "runtime/stage_sizes.h"
 #include "runtime/team.h"
@@ -19,8 +20,9 @@ namespace weft::runtime {
 /// One call of a program: the state that its members share.
 class Run {
  public:
-  /// `alone`: no other call is under way, so members may wait for each other inside stages. `share_all`: members
-  /// share loops of little work too. `places`: of buffers that don't have one for all members.
+  /// `alone`: no other call is under way and nobody else uses the cores, as far as is known, so members may wait for
+  /// each other inside stages. `share_all`: members share loops of little work too, and wait whatever the cores do.
+  /// `places`: of buffers that don't have one for all members.
   Run(const Plan& plan, const StageCode& code, const std::vector<StageSizes>& sizes,
       const std::vector<int64_t>& symbols, const std::vector<PlacesOfMembers>& places, const int64_t* dims, bool alone,
       bool share_all)
@@ -41,7 +43,8 @@ class Run {
  private:
   static constexpr uint64_t kNever = ~uint64_t{0};
 
-  /// `position` counts the barriers that the member has passed. It numbers the stages in the same way for all members.
+  /// `position` counts the barriers between stages, and between parts of a scan, that the member has passed: the same
+  /// number at the same place for all members.
   struct Member {
     void** buffers;
     int64_t thread, threads;
@@ -70,9 +73,12 @@ class Run {
   bool finish_stage(Member& member);
 
   void run_rows(const StagePlan& stage, const Member& member);
-  void run_scan(const StagePlan& stage, const Member& member);
-  /// Runs the scan's steps a window at a time, the stages that it windows before each, for the rows first..last-1.
-  void run_windows(const StagePlan& scan, int64_t first, int64_t last, const Member& member);
+  void run_scan(const StagePlan& stage, Member& member);
+  /// Runs a scan whose members share its columns. If they wait longer than that gains, they split the rows of the other
+  /// steps, as in later scans of this run.
+  void run_by_columns(const StagePlan& scan, Member& member);
+  /// The steps from `step` on of a scan whose rows the members split, a window of steps at a time where it has these.
+  void run_by_rows(const StagePlan& scan, int64_t step, const Member& member);
   /// The steps step..end-1 of a scan, after the stages that it windows for these.
   void run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t step, int64_t end, const Member& member);
   void run_call(const StagePlan& stage, const Member& member);
@@ -81,6 +87,11 @@ class Run {
   bool fits(const StagePlan& stage, const Member& member);
   /// Copies the member's share of a whole buffer.
   void copy(int64_t from, int64_t to, const Member& member) const;
+  /// Whether a member that was at it for so long, and waited for the others for so long of it, had been done sooner by
+  /// itself.
+  bool waits_too_long(Nanoseconds all, Nanoseconds waited, int64_t members) const;
+  /// Has members no longer wait for each other inside stages, from the member's next barrier on.
+  void part(const Member& member);
   void fail(const Member& member, const std::exception_ptr& failure);
   const StageSizes& sizes_of(const StagePlan& stage) const { return sizes_[static_cast<size_t>(stage.index)]; }
   StageFunction function_of(const StagePlan& stage) const { return code_.functions[static_cast<size_t>(stage.index)]; }
@@ -99,6 +110,8 @@ class Run {
   std::vector<Progress> progress_;
   std::mutex mutex_;
   std::atomic<uint64_t> failed_at_{kNever};
+  /// The barrier from which on members don't wait for each other inside stages.
+  std::atomic<uint64_t> parted_at_{kNever};
   std::exception_ptr failure_;
 };
 

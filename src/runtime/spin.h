@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sched.h>
-
 #include <cstdint>
 
 #if defined(__x86_64__)
@@ -33,14 +31,6 @@ bool spin_for(Done done, double microseconds) {
     if (done()) return true;
 #endif
   return done();
-}
-
-/// Waits until done() holds: spins for about 2 us, then yields the core between looks. With fewer cores than threads, a
-/// thread that spun longer would take the core from the thread that it waits for.
-template <typename Done>
-void spin_until(Done done) {
-  if (spin_for(done, 2)) return;
-  while (!done()) sched_yield();
 }
 
 }  // namespace weft::runtime

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/fork.h"
+#include "runtime/contention.h"
 #include "runtime/cores.h"
 #include "runtime/denormals.h"
 #include "runtime/spin.h"
@@ -124,7 +125,7 @@ void SpinBarrier::arrive_and_wait() {
   const int64_t members = members_.load(std::memory_order_relaxed);
   const int64_t end_of_phase = (before / members + 1) * members;
   if (before + 1 == end_of_phase) return;
-  spin_until([&] { return arrived_.load(std::memory_order_acquire) >= end_of_phase; });
+  wait_for([&] { return arrived_.load(std::memory_order_acquire) >= end_of_phase; });
 }
 
 }  // namespace weft::runtime

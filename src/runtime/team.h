@@ -31,8 +31,8 @@ class SerialTeam : public Team {
 /// One process-wide instance is enough: run() serialises callers. In a forked child it runs serially.
 Team& own_team(int64_t threads = 0);
 
-/// A barrier for the members of one region: spins about 2 us, then yields. Memory written before arrive_and_wait() by
-/// any member is visible to all after it.
+/// A barrier for the members of one region: waits as wait_for (contention.h). Memory written before arrive_and_wait()
+/// by any member is visible to all after it.
 class SpinBarrier {
  public:
   SpinBarrier() = default;

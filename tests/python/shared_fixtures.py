@@ -17,6 +17,8 @@ import pytest
 # vector instruction set, to see whether the compiler knows it.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# Threads share work as if nobody else used the cores, though workers of pytest do: else what is tested were chance.
+os.environ.setdefault("WEFT_CONTENTION", "0")
 
 import torch
 

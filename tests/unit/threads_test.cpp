@@ -35,15 +35,17 @@ class Threads : public ::testing::TestWithParam<bool> {
   void TearDown() override {
     mutable_settings().delays = false;
     mutable_settings().share_all = false;
+    mutable_settings().contention = -1;
   }
 
-  /// Repeated calls on teams of several sizes against one thread.
+  /// Repeated calls on teams of several sizes against one thread. In the second one members part within scans.
   void compare(std::string text, const std::vector<Array>& inputs, const ir::Bindings& bindings) {
     if (GetParam()) text = "// with delays\n" + text;  // not the machine code that has none
     runtime::SerialTeam alone;
     const std::vector<Array> expected = testing::run_native(text, inputs, bindings, alone);
     for (int64_t threads : {2, 3, 7})
       for (int repeat = 0; repeat < 2; ++repeat) {
+        mutable_settings().contention = repeat == 0 ? 0 : threads;
         const auto found = testing::run_native(text, inputs, bindings, runtime::own_team(threads));
         for (size_t i = 0; i < expected.size(); ++i)
           ASSERT_EQ(std::memcmp(found[i].bytes.data(), expected[i].bytes.data(), expected[i].bytes.size()), 0)
