@@ -59,10 +59,8 @@ class Stats(dict[str, Any]):
                 f"device: {lazy['programs']} programs for {lazy['records']} batches of operations, which ran as "
                 f"programs {lazy['compiled_batches']} times and one by one {lazy['plain_batches']} times"
             )
-        if self["contended"]:
-            lines.append(
-                f"cores: threads did not wait for each other in {self['contended']} calls, as other programs used the cores"
-            )
+        if count := self["contended"]:
+            lines.append(f"cores: threads kept apart in {count} calls, as other programs used the cores")
         at_once = {
             f"{op} at {place or 'no line of yours'}": count
             for op, places in lazy["ran_at_once"].items()
@@ -98,9 +96,9 @@ def stats() -> Stats:
     `compile_seconds`; `calls`: calls of programs; `fallbacks`: how often something ran elsewhere than in Weft's machine
     code, by reason; `extern`: by op, calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, and
     calls of ATen's operators from inside programs; `contended`: calls that ran on one thread, or whose threads split
-    the rows of a batch rather than its columns, since other programs used the cores (docs/execution.md). `captured`: how many programs of steps are kept now, the most that
-    are (WEFT_CAPTURED, 512), the bytes that their records and texts take (64 MB at most), and how many compiled
-    programs are kept in all (WEFT_EXECUTABLES, 1024, at most).
+    the rows of a batch rather than its columns, since other programs used the cores (docs/execution.md). `captured`:
+    how many programs of steps are kept now, the most that are (WEFT_CAPTURED, 512), the bytes that their records and
+    texts take (64 MB at most), and how many compiled programs are kept in all (WEFT_EXECUTABLES, 1024, at most).
 
     `backend`, of `torch.compile(backend="weft")`: `frames`, graphs taken from Dynamo; `graphs` compiled of them
     (forward, backward, inference); in these `calls` of programs, and `regions`, calls that ATen ops have joined;
