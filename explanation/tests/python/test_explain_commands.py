@@ -167,7 +167,12 @@ step(torch.ones(3))
 print("went on")
 """
     done = subprocess.run(
-        command_line(*FAST, write(tmp_path, losing)), env=environment(), capture_output=True, text=True, timeout=120
+        command_line(*FAST, write(tmp_path, losing)),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=heed_interrupts,
     )
     assert done.returncode == 130 and "interrupted: what follows" in done.stdout, done.stderr
     assert "went on" not in done.stderr
