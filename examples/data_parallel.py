@@ -8,6 +8,7 @@ rows of every batch, so any number of processes that divides 32 gives the same l
 """
 
 import argparse
+import gc
 import os
 
 import torch
@@ -81,6 +82,9 @@ def main() -> None:
     if rank == 0:
         counted = weft.stats()
         print(f"programs of weft: {counted['compiled']}, left to PyTorch: {counted['fallbacks']}")
+    # Models that are garbage hold the group. Its threads end with it, and one that lets go of its last tensor while
+    # Python ends aborts the process.
+    gc.collect()
     dist.destroy_process_group()
 
 
