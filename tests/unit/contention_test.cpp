@@ -2,6 +2,8 @@
 
 #include "runtime/contention.h"
 
+#include <gtest/gtest.h>
+
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "native_run.h"
