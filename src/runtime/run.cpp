@@ -289,27 +289,26 @@ void Run::run_scan(const StagePlan& stage, Member& member) {
     run_by_rows(stage, 0, member);
 }
 
-bool Run::waits_too_long(Nanoseconds all, Nanoseconds waited, int64_t members) const {
+bool Run::should_part(Nanoseconds all, Nanoseconds waited, int64_t members, int64_t looks) const {
   constexpr Nanoseconds kLong = std::chrono::microseconds(200);  // less is chance
+  if (const int64_t wanted = settings().contention; wanted >= 0) return wanted == 1 + looks;
   if (share_all_) return false;
   // By itself a member does in so many times its part what all do.
-  return waited > kLong && (all - waited) * members < all;
+  if (waited > kLong && (all - waited) * members < all) contention().report();
+  return contention().is_high();
 }
 
 void Run::run_by_columns(const StagePlan& scan, Member& member) {
   constexpr int64_t kFirstSteps = 1, kMostSteps = 64;  // without a look at the waits
   const int64_t length = sizes_of(scan).length, rows = scan.splits_rows ? sizes_of(scan).rows : 0;
   const bool in_parts = scan.step.barriers > 0 && scan.batch_sizes < 0;  // a ragged scan can't
-  const int64_t wanted = settings().contention;
   int64_t steps = in_parts ? kFirstSteps : length, looks = 0;
   for (int64_t step = 0, end = 0; step < length; step = end) {
     end = std::min(step + steps, length);
     const auto begin = Clock::now();
     const Nanoseconds waited = waited_here();
     function_of(scan)(member.buffers, dims_, member.barrier, 0, rows, member.thread, member.threads, step, end);
-    ++looks;
-    if (waits_too_long(Clock::now() - begin, waited_here() - waited, member.threads)) contention().report();
-    if (wanted < 0 ? contention().is_high() && !share_all_ : wanted == 1 + looks) part(member);
+    if (should_part(Clock::now() - begin, waited_here() - waited, member.threads, ++looks)) part(member);
     if (end == length) return;
     member.barrier->arrive_and_wait();
     if (parted_at_.load(std::memory_order_relaxed) <= member.position++) return run_by_rows(scan, end, member);
@@ -397,9 +396,8 @@ void Run::run_call(const StagePlan& stage, const Member& member) {
 }
 
 void Run::part(const Member& member) {
-  uint64_t now = parted_at_.load(std::memory_order_relaxed);
-  while (member.position < now && !parted_at_.compare_exchange_weak(now, member.position, std::memory_order_relaxed)) {
-  }
+  std::lock_guard lock(mutex_);
+  parted_at_ = std::min(parted_at_.load(), member.position);
 }
 
 void Run::fail(const Member& member, const std::exception_ptr& failure) {

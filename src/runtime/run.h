@@ -87,9 +87,9 @@ class Run {
   bool fits(const StagePlan& stage, const Member& member);
   /// Copies the member's share of a whole buffer.
   void copy(int64_t from, int64_t to, const Member& member) const;
-  /// Whether a member that was at it for so long, and waited for the others for so long of it, had been done sooner by
-  /// itself.
-  bool waits_too_long(Nanoseconds all, Nanoseconds waited, int64_t members) const;
+  /// Whether others use the cores, after a member was at steps for so long, and waited for the others for so long of
+  /// it, at the scan's look number `looks`. Reports it if the member had been done sooner by itself.
+  bool should_part(Nanoseconds all, Nanoseconds waited, int64_t members, int64_t looks) const;
   /// Has members no longer wait for each other inside stages, from the member's next barrier on.
   void part(const Member& member);
   void fail(const Member& member, const std::exception_ptr& failure);

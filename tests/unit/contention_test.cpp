@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/settings.h"
-#include "engine/engine.h"
+#include "ir/parser.h"
 #include "native_run.h"
 #include "random_program.h"
 
@@ -72,7 +72,7 @@ class Contended : public ::testing::Test {
   /// A call of the program, one row a step.
   Bytes run(int64_t length) {
     const ir::Bindings bindings = {{"T", length}, {"B", 1}};
-    const ir::Program program = engine::compile(kProduct)->program();
+    const ir::Program program = ir::parse(kProduct);
     Bytes all;
     for (const Array& each :
          testing::run_native(kProduct, testing::random_inputs(program, bindings, 1), bindings, team_))
