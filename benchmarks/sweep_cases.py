@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -197,17 +198,16 @@ class Subject:
         if self.case.mode == "forward":
             with torch.inference_mode():
                 return self.results()
-        wanted = [self.x, *self.module.parameters()] if self.case.input_gradient else [*self.module.parameters()]
+        wanted = [leaf for leaf in (self.x, *self.module.parameters()) if leaf.requires_grad]
         return list(torch.autograd.grad(self.results(), wanted, self.cotangents))
 
     def exact(self) -> list[Tensor]:
         """The same in float64, by PyTorch."""
-        other = Subject.__new__(Subject)
-        other.case = self.case
+        other = copy.copy(self)
         other.module = _module(self.case, torch.float64)
         other.module.load_state_dict(self.module.state_dict())
         other.x = self.x.detach().double().requires_grad_(self.x.requires_grad)
-        other.states, other.lengths = [state.double() for state in self.states], self.lengths
+        other.states = [state.double() for state in self.states]
         other.cotangents = [cotangent.double() for cotangent in self.cotangents]
         return other.run()
 
