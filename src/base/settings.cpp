@@ -79,6 +79,7 @@ Settings read() {
   s.window = not_negative("WEFT_WINDOW", s.window);
   s.side_by_side = not_negative("WEFT_SIDE_BY_SIDE", s.side_by_side);
   s.contention = not_negative("WEFT_CONTENTION", s.contention);
+  s.stream = not_negative("WEFT_STREAM", s.stream);
   s.guard = is_on("WEFT_GUARD", false);
   s.delays = is_on("WEFT_DELAYS", false);
   s.time_passes = is_on("WEFT_TIME", false);

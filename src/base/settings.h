@@ -27,6 +27,8 @@ struct Settings {
   int64_t contention = -1;                 ///< WEFT_CONTENTION=0: threads share work as if nobody else used the cores;
                                            ///< 1: as if others did; 1 + n: as if it showed at the n-th look at the
                                            ///< waits of a scan; else as long waits tell.
+  int64_t stream = -1;                     ///< WEFT_STREAM=1: loops store their stacks past the caches, 0: they don't;
+                                           ///< else where it pays.
   bool guard = false;                      ///< WEFT_GUARD=1: every buffer between pages that fault, and checked.
   bool delays = false;                     ///< WEFT_DELAYS=1: for tests, threads wait at random between stages.
   bool time_passes = false;                ///< WEFT_TIME=1: microseconds of each pass to stderr.

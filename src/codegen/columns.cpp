@@ -1,5 +1,6 @@
 #include "codegen/columns.h"
 
+#include "base/target.h"
 #include "codegen/pointwise.h"
 
 namespace weft::codegen {
@@ -51,6 +52,15 @@ void Columns::store(Value* row, Value* value, DType dtype) {
     b.CreateMaskedStore(value, address, align, mask_);
   else
     b.CreateAlignedStore(value, address, align);
+}
+
+void Columns::stream(Value* row, Value* value, DType dtype) {
+  auto& b = frame_.b;
+  internal_check(!mask_, "a vector with a mask is no whole cache line");
+  auto* store = b.CreateAlignedStore(emit_to_memory(b, value, dtype), address(row, dtype),
+                                     llvm::Align(static_cast<uint64_t>(target::kCacheLine)));
+  llvm::Metadata* one = llvm::ConstantAsMetadata::get(b.getInt32(1));
+  store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(b.getContext(), one));
 }
 
 Value* end_of_rows(Frame& frame, const ir::Dim& columns, Value* first, Value* last) {

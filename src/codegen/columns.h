@@ -20,6 +20,8 @@ class Columns {
 
   llvm::Value* load(llvm::Value* row, DType dtype);
   void store(llvm::Value* row, llvm::Value* value, DType dtype);
+  /// Past the caches: to a whole cache line of a vector without a mask.
+  void stream(llvm::Value* row, llvm::Value* value, DType dtype);
   /// Where the vector at the column is.
   llvm::Value* address(llvm::Value* row, DType dtype);
   /// Asks for the cache line of the byte `bytes` behind an address, into the second-level cache. It may be outside any

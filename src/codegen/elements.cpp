@@ -131,10 +131,30 @@ void Elements::store(ValueId result, Value* value, Value* width, Value* skip) {
   DType dtype = frame_.type(result).dtype;
   for (Value* target : targets->second) {
     Value* row = frame_.offset(target, b_.CreateAdd(b_.CreateMul(row_, width), skip), size_of(dtype));
-    if (auto next = frame_.next_slice.find(target); next != frame_.next_slice.end())
-      columns_.prefetch(columns_.address(row, dtype), next->second, true);
-    columns_.store(row, value, dtype);
+    auto next = frame_.next_slice.find(target);
+    const Store at{row, value, dtype, next == frame_.next_slice.end() ? nullptr : next->second};
+    if (frame_.streamed.contains(target))
+      streamed_.push_back(at);
+    else
+      store(at);
   }
+}
+
+void Elements::store(const Store& at) {
+  if (at.next_slice) columns_.prefetch(columns_.address(at.row, at.dtype), at.next_slice, true);
+  columns_.store(at.row, at.value, at.dtype);
+}
+
+void Elements::finish_column() {
+  if (streamed_.empty()) return;
+  auto past_the_caches = [&] {
+    for (const Store& at : streamed_) columns_.stream(at.row, at.value, at.dtype);
+  };
+  auto through_the_caches = [&] {
+    for (const Store& at : streamed_) store(at);
+  };
+  frame_.branch(b_.CreateICmpNE(frame_.streams, frame_.i64(0)), past_the_caches, through_the_caches);
+  streamed_.clear();
 }
 
 void Elements::store_concat(const Op& op) {

@@ -38,6 +38,9 @@ class Elements {
   /// Stores a vector of the row to all targets of `result`, `skip` columns from the start of rows of `width` columns.
   void store(ir::ValueId result, llvm::Value* value, llvm::Value* width, llvm::Value* skip);
 
+  /// Behind all ops: the stores that may go past the caches (Frame::streamed), under one condition.
+  void finish_column();
+
   Columns& columns() { return columns_; }
 
  private:
@@ -46,6 +49,14 @@ class Elements {
   void prepare(ir::ValueId operand, RowIndex& index, const std::function<bool(ir::ValueId root)>& among);
   bool is_constant(ir::ValueId value) const;
   void store_concat(const ir::Op& op);
+
+  /// Of a vector, at the column.
+  struct Store {
+    llvm::Value *row, *value;
+    DType dtype;
+    llvm::Value* next_slice;  ///< as Frame::next_slice, or null
+  };
+  void store(const Store& at);
 
   Frame& frame_;
   const planning::Stage& stage_;
@@ -57,6 +68,7 @@ class Elements {
   std::map<ViewKey, llvm::Value*> pointers_, scalars_, loaded_;
   std::map<llvm::Value*, llvm::Value*> next_slice_;  ///< by pointer, as Frame::next_slice
   std::map<ir::ValueId, llvm::Value*> registers_;
+  std::vector<Store> streamed_;  ///< of this vector, not emitted yet
 };
 
 }  // namespace weft::codegen

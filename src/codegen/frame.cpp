@@ -187,4 +187,20 @@ void Frame::loop(Value* begin, Value* end, int64_t step, const std::function<voi
   });
 }
 
+void Frame::branch(Value* condition, const std::function<void()>& yes, const std::function<void()>& no) {
+  llvm::LLVMContext& context = b.getContext();
+  llvm::Function* function = b.GetInsertBlock()->getParent();
+  auto* if_true = llvm::BasicBlock::Create(context, "yes", function);
+  auto* if_false = llvm::BasicBlock::Create(context, "no", function);
+  auto* after = llvm::BasicBlock::Create(context, "joined", function);
+  b.CreateCondBr(condition, if_true, if_false);
+  b.SetInsertPoint(if_true);
+  yes();
+  b.CreateBr(after);
+  b.SetInsertPoint(if_false);
+  no();
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+}
+
 }  // namespace weft::codegen

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ class Frame {
   std::map<ir::ValueId, std::vector<llvm::Value*>> targets;  ///< the addresses to which a value is stored
   /// In a scan, by the address of a step's slice of a stack: how many bytes after it the next step's slice begins.
   std::map<llvm::Value*, llvm::Value*> next_slice;
+  /// In a scan: the addresses of slices that go past the caches if `streams` isn't 0.
+  std::set<llvm::Value*> streamed;
+  llvm::Value* streams = nullptr;
 
   const ir::Program& program() const { return *schedule.program; }
   const ir::Type& type(ir::ValueId value) const { return schedule.program->type(value); }
@@ -56,6 +60,7 @@ class Frame {
   std::vector<llvm::Value*> loop(llvm::Value* begin, llvm::Value* end, int64_t step, std::vector<llvm::Value*> carried,
                                  const LoopBody& body);
   void loop(llvm::Value* begin, llvm::Value* end, int64_t step, const std::function<void(llvm::Value*)>& body);
+  void branch(llvm::Value* condition, const std::function<void()>& yes, const std::function<void()>& no);
   llvm::Value* minimum(llvm::Value* x, llvm::Value* y);
 
   /// A function of its own: `body` emits its code, given its arguments after the first. What it uses of this function's

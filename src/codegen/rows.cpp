@@ -349,6 +349,7 @@ class RowStage {
       else
         elements_.emit(*op);
     }
+    elements_.finish_column();
   }
 
   void add_to_reduction(const Op& op) {

@@ -41,16 +41,56 @@ class ScanLoop {
     Value* length = frame_.size(view_.length);
     std::vector<Value*> carries;
     for (ValueId init : view_.inits) carries.push_back(frame_.address(init));
+    decide_streams();
     if (view_.ragged) {
       emit_ragged(length, std::move(carries));
-      return;
+    } else {
+      continue_from(frame_.first_step, carries);
+      if (planning::is_elementwise_scan(frame_.schedule, op_))
+        frame_.branch(
+            fits_registers(), [&] { emit_in_registers(length, carries); }, [&] { emit_steps(length, carries); });
+      else
+        emit_steps(length, carries);
     }
-    continue_from(frame_.first_step, carries);
-    if (!planning::is_elementwise_scan(frame_.schedule, op_)) return emit_steps(length, carries);
-    branch(fits_registers(), [&] { emit_in_registers(length, carries); }, [&] { emit_steps(length, carries); });
+    finish_streams();
   }
 
  private:
+  // ---- stacks past the caches
+
+  /// Sets whether this thread's rows of the stacks go past the caches.
+  void decide_streams() {
+    Value *addresses = frame_.i64(0), *bytes = frame_.i64(0);
+    int64_t count = 0;
+    for (size_t i = 0; i < view_.stacks.size(); ++i) {
+      if (!scan_.streamed.contains(view_.y_outs[i])) continue;
+      const ir::Type& type = frame_.type(view_.stacks[i]);
+      addresses = b_.CreateOr(addresses, b_.CreatePtrToInt(frame_.address(view_.stacks[i]), b_.getInt64Ty()));
+      Value* elements = frame_.size(element_count(type.shape));
+      bytes = b_.CreateAdd(bytes, b_.CreateMul(elements, frame_.i64(size_of(type.dtype))));
+      ++count;
+    }
+    if (count == 0) return;
+    llvm::Type* integer = b_.getInt64Ty();
+    auto* type = llvm::FunctionType::get(integer, {integer, integer, integer, integer}, false);
+    frame_.streams = b_.CreateCall(frame_.runtime_function("weft_streams", type),
+                                   {bytes, part_of(bytes), frame_.i64(count), addresses});
+  }
+
+  /// What is this thread's of a number that all rows have together.
+  Value* part_of(Value* all) {
+    Value* part = b_.CreateUDiv(all, frame_.units);
+    if (!frame_.batched || view_.carry_args.empty()) return part;
+    Value* rows = b_.CreateMul(part, b_.CreateSub(frame_.hi, frame_.lo));
+    Value* batch = frame_.size(frame_.type(view_.carry_args[0]).shape[0]);
+    return b_.CreateUDiv(rows, b_.CreateSelect(b_.CreateICmpEQ(batch, frame_.i64(0)), frame_.i64(1), batch));
+  }
+
+  /// Stores past the caches come after all others only if they are made to: the stages behind read the stacks.
+  void finish_streams() {
+    if (!scan_.streamed.empty()) b_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
+  }
+
   void emit_steps(Value* length, const std::vector<Value*>& carries) {
     frame_.loop(frame_.first_step, frame_.last_step, 1, carries, [&](Value* step, const std::vector<Value*>& current) {
       begin_step(step, length);
@@ -186,6 +226,7 @@ class ScanLoop {
   void set_inputs() {
     frame_.targets.clear();
     frame_.next_slice.clear();
+    frame_.streamed.clear();
     for (size_t i = 0; i < view_.x_args.size(); ++i) {
       Value* place = slice(view_.xs[i], view_.x_args[i]);
       frame_.memory[view_.x_args[i]] = place;
@@ -211,7 +252,9 @@ class ScanLoop {
       ValueId out = view_.y_outs[i];
       Value* place = slice(view_.stacks[i], out);
       expect_next(place, out);
-      add_target(out, is_replicated(out) ? b_.CreateSelect(is_first_unit_, place, others.at(out)) : place);
+      if (is_replicated(out)) place = b_.CreateSelect(is_first_unit_, place, others.at(out));
+      if (scan_.streamed.contains(out)) frame_.streamed.insert(place);
+      add_target(out, place);
     }
     for (size_t i = 0; i < current.size(); ++i) add_target(view_.carry_outs[i], next[i]);
     return next;
@@ -247,7 +290,7 @@ class ScanLoop {
       if (scan_.barrier_before[i]) emit_barrier();
       auto emit = [&] { emit_stage(scan_.block.stages[i]); };
       if (scan_.for_next_step[i])
-        branch(is_last_, [] {}, emit);
+        frame_.branch(is_last_, [] {}, emit);
       else
         emit();
     }
@@ -343,23 +386,7 @@ class ScanLoop {
   }
 
   void if_less(Value* x, Value* y, const std::function<void()>& body) {
-    branch(b_.CreateICmpSLT(x, y), body, [] {});
-  }
-
-  void branch(Value* condition, const std::function<void()>& yes, const std::function<void()>& no) {
-    auto& context = b_.getContext();
-    llvm::Function* function = b_.GetInsertBlock()->getParent();
-    auto* if_true = llvm::BasicBlock::Create(context, "yes", function);
-    auto* if_false = llvm::BasicBlock::Create(context, "no", function);
-    auto* after = llvm::BasicBlock::Create(context, "joined", function);
-    b_.CreateCondBr(condition, if_true, if_false);
-    b_.SetInsertPoint(if_true);
-    yes();
-    b_.CreateBr(after);
-    b_.SetInsertPoint(if_false);
-    no();
-    b_.CreateBr(after);
-    b_.SetInsertPoint(after);
+    frame_.branch(b_.CreateICmpSLT(x, y), body, [] {});
   }
 
   /// The step will ask for the next step's slice of a stack if it has more stacks than the processor's own prefetcher

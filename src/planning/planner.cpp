@@ -6,6 +6,7 @@
 #include "planning/last_step.h"
 #include "planning/merge_dims.h"
 #include "planning/sharing.h"
+#include "planning/streamed.h"
 #include "planning/side_by_side.h"
 #include "planning/small_copy.h"
 #include "planning/windows.h"
@@ -192,6 +193,7 @@ class Planner {
     for (ValueId value : scan.block.stored)
       if (!yielded.contains(value))
         scan.scratch[value] = work(value, fmt::format("step value of stage {}", stage.index));
+    scan.streamed = streamed_ys(schedule_, view, scan.block);
     add_copies_of_members(view, scan, work);
     ColumnSharing sharing = share_columns(schedule_, view, scan.block);
     scan.barrier_before = std::move(sharing.barrier_before);

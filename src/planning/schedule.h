@@ -54,6 +54,7 @@ struct ScanBuffers {
   /// For ys of replicated stages that are no carries: the buffers of all threads but the first, which stores to the
   /// stack.
   std::map<ir::ValueId, int64_t> others;
+  std::set<ir::ValueId> streamed;    ///< the ys whose stacks may go past the caches (streamed_ys)
   std::vector<bool> barrier_before;  ///< of each stage, when threads share columns
   std::set<ir::ValueId> crossing;    ///< values of a step of which they then read what others wrote (ColumnSharing)
   std::vector<bool> for_next_step;   ///< of each stage: skipped in the last step

@@ -5,6 +5,7 @@
 
 #include "runtime/delay.h"
 #include "runtime/panels.h"
+#include "runtime/streams.h"
 #include "runtime/team.h"
 
 namespace {
@@ -39,7 +40,7 @@ const RuntimeSymbol* runtime_symbols(int64_t* count) {
 #define WEFT_SCALAR_FUNCTION(name, expression) WEFT_SYMBOL(weft_##name##_f32) WEFT_SYMBOL(weft_##name##_f64)
   static const RuntimeSymbol symbols[] = {
 #include "runtime/scalar_functions.def"
-      WEFT_SYMBOL(weft_barrier) WEFT_SYMBOL(weft_delay) WEFT_SYMBOL(weft_panels)};
+      WEFT_SYMBOL(weft_barrier) WEFT_SYMBOL(weft_delay) WEFT_SYMBOL(weft_panels) WEFT_SYMBOL(weft_streams)};
 #undef WEFT_SYMBOL
   *count = std::ssize(symbols);
   return symbols;

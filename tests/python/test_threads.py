@@ -49,15 +49,16 @@ def test_relatives_of_the_gate(part: int) -> None:
     check_relatives(part * RELATIVES // 4, (part + 1) * RELATIVES // 4, 400)
 
 
-@pytest.mark.parametrize("contention", ["0", "4"])
-def test_threads_that_drift_apart(contention: str, run_python: Callable[..., str]) -> None:
-    """And part within a scan, where others use the cores."""
+@pytest.mark.parametrize(("contention", "stream"), [("0", "1"), ("4", "0")])
+def test_threads_that_drift_apart(contention: str, stream: str, run_python: Callable[..., str]) -> None:
+    """And store past the caches, and part within a scan, where others use the cores."""
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from threads_cases import check_gate, check_relatives\n"
         "check_gate(500, False); check_gate(200, True); check_relatives(0, 8, 150); print('done')"
     )
-    assert run_python(script, WEFT_DELAYS="1", WEFT_SHARE_ALL="1", WEFT_CONTENTION=contention).strip() == "done"
+    settings = {"WEFT_CONTENTION": contention, "WEFT_STREAM": stream, "WEFT_SHARE_ALL": "1", "WEFT_DELAYS": "1"}
+    assert run_python(script, **settings).strip() == "done"
 
 
 @pytest.mark.parametrize("choice", ["", "0", "1"])
