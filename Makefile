@@ -11,6 +11,7 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 export JOBS
 FUZZ_SECONDS ?= 20
+SHORT_FUZZ_SECONDS ?= 10
 FUZZ_TARGETS ?= ir_fuzz run_fuzz
 export PYTHON
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -27,7 +28,7 @@ run: package  ## train the example language model and compare it with eager PyTo
 # long to compile here: the unit tests have it without them, with guard pages (run_fuzz_replay).
 .PHONY: test
 test: build  ## unit tests, golden tests, a short fuzz (the same one each time), Python tests
-	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) FUZZ_TARGETS=ir_fuzz --keep-going test-unit test-golden test-fuzz test-python
+	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) FUZZ_TARGETS=ir_fuzz FUZZ_SECONDS=$(SHORT_FUZZ_SECONDS) --keep-going test-unit test-golden test-fuzz test-python
 
 .PHONY: bench
 bench: tools  ## compare with the peers, write benchmarks/results.json, docs/performance.md's table, the README's means and plot (BENCH=--quick for a minute)
@@ -98,6 +99,7 @@ nightly: build  ## what is too long for every change: 2,000 random configuration
 	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/test_threads.py
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/test_stale.py
 	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/test_op_sweep.py tests/python/test_modules_db.py tests/python/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
+	@WEFT_FUZZ_FILES=500 python -m pytest verification/tests/python/test_formats_fuzz.py
 	@WEFT_RANDOM_STEPS=200 ctest --test-dir $(BUILD) --output-on-failure -R Threads
 	@$(MAKE) sanitize FUZZ_SECONDS=1800
 

@@ -66,7 +66,7 @@ def test_threads_that_drift_apart(contention: str, stream: str, run_python: Call
 def test_both_ways(run_python: Callable[..., str], choice: str, delays: str) -> None:
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        f"from threads_cases import check_both_ways\ncheck_both_ways({20 if delays == '1' else 150}); print('done')"
+        f"from threads_cases import check_both_ways\ncheck_both_ways({20 if delays == '1' else 60}); print('done')"
     )
     assert run_python(script, WEFT_DELAYS=delays, WEFT_SIDE_BY_SIDE=choice).strip() == "done"
 

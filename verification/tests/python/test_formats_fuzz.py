@@ -12,7 +12,7 @@ from format_fuzzing import GOOD
 
 import weft
 
-COUNT = int(os.environ.get("WEFT_FUZZ_FILES", "100"))
+COUNT = int(os.environ.get("WEFT_FUZZ_FILES", "60"))
 
 
 def run(script, *arguments, cwd=None):
