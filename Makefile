@@ -11,7 +11,6 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 export JOBS
 FUZZ_SECONDS ?= 20
-SHORT_FUZZ_SECONDS ?= 10
 FUZZ_TARGETS ?= ir_fuzz run_fuzz
 export PYTHON
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -28,7 +27,7 @@ run: package  ## train the example language model and compare it with eager PyTo
 # long to compile here: the unit tests have it without them, with guard pages (run_fuzz_replay).
 .PHONY: test
 test: build  ## unit tests, golden tests, a short fuzz (the same one each time), Python tests
-	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) FUZZ_TARGETS=ir_fuzz FUZZ_SECONDS=$(SHORT_FUZZ_SECONDS) --keep-going test-unit test-golden test-fuzz test-python
+	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) FUZZ_TARGETS=ir_fuzz FUZZ_SECONDS=10 --keep-going test-unit test-golden test-fuzz test-python
 
 .PHONY: bench
 bench: tools  ## compare with the peers, write benchmarks/results.json, docs/performance.md's table, the README's means and plot (BENCH=--quick for a minute)
