@@ -6,9 +6,9 @@
 #include "planning/last_step.h"
 #include "planning/merge_dims.h"
 #include "planning/sharing.h"
-#include "planning/streamed.h"
 #include "planning/side_by_side.h"
 #include "planning/small_copy.h"
+#include "planning/streamed.h"
 #include "planning/windows.h"
 #include "planning/work.h"
 
