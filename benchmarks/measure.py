@@ -6,6 +6,7 @@ import ctypes
 import math
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -58,7 +59,10 @@ def _status_bytes(field: str) -> int:
 
 
 def resident_bytes() -> int:
-    """Bytes this process occupies now, after free memory went back to the system."""
+    """Bytes this process occupies now, after free memory went back to the system: what Weft keeps for calls to come
+    too, or a case would be told to take less for what the cases before it took."""
+    if "weft" in sys.modules:
+        sys.modules["weft"]._C.trim_arena()
     ctypes.CDLL(None).malloc_trim(0)
     return _status_bytes("VmRSS")
 

@@ -15,6 +15,7 @@
 #include "operator/program_table.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
+#include "runtime/arena.h"
 
 namespace py = pybind11;
 
@@ -74,6 +75,9 @@ void init_programs(py::module_& m) {
   m.def("donate", &donate, py::arg("text"), py::arg("pairs"));
   m.def("donations", &donations, py::arg("text"));
   m.def("check_donated", &check_donated, py::arg("what"), py::arg("inputs"), py::arg("donated"));
+  m.def(
+      "trim_arena", [] { runtime::process_arena().trim(); }, py::call_guard<py::gil_scoped_release>(),
+      "Gives memory that the engine keeps and nobody uses back to the system.");
   m.def("flops", &torch_operator::flops, py::arg("text"), py::arg("sizes"));
 }
 

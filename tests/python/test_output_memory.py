@@ -184,3 +184,18 @@ def test_a_result_too_large_for_the_memory_is_pytorchs_error():
     text = "program @huge(%x: f32[B,1]) { %y = broadcast %x {dims = [0, 1]} : f32[B,1,1099511627776] return %y }"
     with pytest.raises(RuntimeError, match=r"(?i)memory"):
         weft.call(text, [torch.zeros(64, 1)])
+
+
+def test_memory_that_nobody_uses_is_given_back():
+    def resident() -> int:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    layer = nn.GRU(16, 64)
+    y = layer(torch.randn(256, 256, 16))[0]  # results and residuals of 100 MB
+    y.sum().backward()
+    del y
+    before = resident()
+    weft._C.trim_arena()
+    assert before - resident() > 30 << 20
+    assert layer(torch.randn(4, 2, 16))[0].isfinite().all()
