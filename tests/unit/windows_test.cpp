@@ -175,6 +175,14 @@ TEST(WindowSteps, FillAPartOfTheCacheElsewhere) {
   EXPECT_EQ(window_of(rows, 7, 2).first, 0) << "a thread's rows of a step are too few for a block";
 }
 
+TEST(WindowSteps, AreOneWhereAStepIsLargerThanTheCache) {
+  const int64_t cache = runtime::private_cache_bytes(), shared = runtime::shared_cache_bytes();
+  const int64_t rows = cache / (20 * 4) + 1000;
+  if (rows * 20 * 4 > shared / 4) GTEST_SKIP() << "an unusual pair of caches";
+  EXPECT_EQ(window_of(10, rows, 1).first, 1);
+  EXPECT_EQ(window_of(10, shared / (20 * 4), 1).first, 0) << "it leaves the shared cache too";
+}
+
 /// A plain recurrence of H units, of as many inputs.
 const char* const kOfUnits = R"(program @p(%x: f32[T,B,H], %h0: f32[B,H], %w: f32[H,H], %u: f32[H,H]) {
        %i = matmul %x, %w {transpose_b = true} : f32[T,B,H]
