@@ -75,6 +75,10 @@ constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the
   return on_the_way && wide && rows > 18 ? 18 : rows;
 }
 
+/// Products of columns that fill no more than half a unit are dot products along the rows of transposed weights that
+/// have so many bytes: on panels most lanes would multiply zeros, while the sums of lanes cost little beside such rows.
+inline constexpr int64_t kBytesOfNarrowRows = 2 * kUnit;
+
 /// Weights are packed on the way if products go over them no more often than this: packing them a panel at a time takes
 /// less than before all products, as panels stay in the cache, but is done each time. (Zen 5, 64 rows of 600 to 1024:
 /// a cell's step takes 0.77 to 0.93 of the time with a pack before it.)

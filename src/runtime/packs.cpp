@@ -36,10 +36,16 @@ bool suits_steps(const PackCall& pack, const std::vector<int64_t>& symbols) {
   return times > 1 && estimate(pack.rows, symbols) <= target::kMostRowsOfBytes * times;
 }
 
+/// Whether rows of the weights are so few and so long that dot products with them beat panels at any number of rows.
+bool are_narrow(const PackCall& pack) {
+  return pack.transposed && pack.dtype != DType::kI8 && pack.n <= target::lanes(pack.dtype) / 2 &&
+         pack.k * weight_bytes(pack) >= target::kBytesOfNarrowRows;
+}
+
 bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "way") return false;
-  if (wanted == "never" || suits_steps(pack, symbols)) return true;
+  if (wanted == "never" || suits_steps(pack, symbols) || are_narrow(pack)) return true;
   const int64_t bytes = pack.k * weight_bytes(pack);
   const bool wide = vector_isa(active_isa()) == Isa::kAvx512;
   return estimate(pack.rows, symbols) <=

@@ -120,7 +120,7 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
     ProductLayout p{};
     p.groups = between(1, 4);
     p.unroll = p.groups == 1 ? between(1, 4) : 1;
-    p.n = between(1, 90);
+    p.n = trial % 3 == 0 ? between(1, 8) : between(1, 90);
     p.k = trial % 4 == 0 ? between(1, 5) : between(1, 150);
     if (trial % 32 == 1) p.k = between(513, 1100);  // more than one part of a panel, if there are blocks of rows
     p.transposed = between(0, 1);
@@ -140,7 +140,8 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
       GetParam().pack()({weights.at(0), memory.data(), p.k, p.n, p.groups, p.unroll, p.ld, p.transposed != 0}, 0,
                         panels);
     GetParam().kernel(p.groups * p.unroll)(rows, a.at(0), lda, packed ? memory.data() : nullptr,
-                                           packed ? nullptr : weights.at(0), first, count, c.at(0), &p, nullptr, 0);
+                                           packed ? nullptr : weights.at(0), first, count, c.at(0), &p, a.at(0),
+                                           trial % 5 == 0 ? between(1, 2000) : 0);  // lines ahead
     for (int64_t panel = 0; panel < count; ++panel)
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < width; ++j) {
@@ -164,29 +165,29 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
 
 TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
   std::normal_distribution<double> normal;
-  for (int64_t transposed : {0, 1})
-    for (int64_t k : {5, 93, 200}) {
-      const int64_t rows = 9, n = 75, width = 3 * lanes(), panels = (n + lanes() - 1) / lanes();
-      const ProductLayout p{k, n, 3, 1, transposed ? k : 3 * n, transposed, rows * width};
-      Numbers a(GetParam().left, rows * k), weights(GetParam().weights, 3 * n * k);
-      for (int64_t i = 0; i < rows * k; ++i) a.set(i, normal(random_));
-      for (int64_t i = 0; i < 3 * n * k; ++i) weights.set(i, normal(random_));
-      Numbers all(GetParam().sums(), panels * p.c_step), some(GetParam().sums(), panels * p.c_step);
-      const ProductKernel kernel = GetParam().kernel(3);
-      kernel(rows, a.at(0), k, nullptr, weights.at(0), 0, panels, all.at(0), &p, nullptr, 0);
-      for (int64_t first = 0; first < panels; ++first)
-        for (int64_t row = 0; row < rows; ++row)
-          for (int64_t count : {int64_t{1}, int64_t{2}, rows - row}) {
-            if (row + count > rows) continue;
-            kernel(count, a.at(row * k), k, nullptr, weights.at(0), first, 1, some.at(0), &p, nullptr, 0);
-            for (int64_t r = 0; r < count; ++r)
-              for (int64_t j = 0; j < width; ++j)
-                if (first * lanes() + j % lanes() < n) {
-                  ASSERT_EQ(some.get(r * width + j), all.get(first * p.c_step + (row + r) * width + j))
-                      << "k " << k << " row " << row << " of " << count << " panel " << first;
-                }
-          }
-    }
+  for (const auto [transposed, k, n] : std::vector<std::array<int64_t, 3>>{
+           {0, 5, 75}, {0, 93, 75}, {0, 200, 75}, {1, 5, 75}, {1, 93, 75}, {1, 200, 75}, {1, 93, 3}, {1, 200, 6}}) {
+    const int64_t rows = 9, width = 3 * lanes(), panels = (n + lanes() - 1) / lanes();
+    const ProductLayout p{k, n, 3, 1, transposed ? k : 3 * n, transposed, rows * width};
+    Numbers a(GetParam().left, rows * k), weights(GetParam().weights, 3 * n * k);
+    for (int64_t i = 0; i < rows * k; ++i) a.set(i, normal(random_));
+    for (int64_t i = 0; i < 3 * n * k; ++i) weights.set(i, normal(random_));
+    Numbers all(GetParam().sums(), panels * p.c_step), some(GetParam().sums(), panels * p.c_step);
+    const ProductKernel kernel = GetParam().kernel(3);
+    kernel(rows, a.at(0), k, nullptr, weights.at(0), 0, panels, all.at(0), &p, nullptr, 0);
+    for (int64_t first = 0; first < panels; ++first)
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t count : {int64_t{1}, int64_t{2}, rows - row}) {
+          if (row + count > rows) continue;
+          kernel(count, a.at(row * k), k, nullptr, weights.at(0), first, 1, some.at(0), &p, nullptr, 0);
+          for (int64_t r = 0; r < count; ++r)
+            for (int64_t j = 0; j < width; ++j)
+              if (first * lanes() + j % lanes() < n) {
+                ASSERT_EQ(some.get(r * width + j), all.get(first * p.c_step + (row + r) * width + j))
+                    << "k " << k << " row " << row << " of " << count << " panel " << first;
+              }
+        }
+  }
 }
 
 /// A layout, its panels, and what memory a test of it needs.
@@ -292,6 +293,24 @@ const Program kPrograms[] = {
        %c = slice %r {dim = 1, start = 5, limit = 35} : f32[50,30]
        %y = matmul %x, %c {transpose_b = true} : f32[T,B,50]
        return %y })"},
+    // Columns of half a unit, along rows of two: dot products at any number of rows.
+    {"narrow_weights", {1, 1000}, {1, 1}, {0, 0, 0}, R"(program @p(%x: f32[T,B,32], %w: f32[8,32]) {
+       %y = matmul %x, %w {transpose_b = true} : f32[T,B,8]
+       return %y })"},
+    {"columns_of_more_than_half_a_unit", {1, 1000}, {1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,32], %w: f32[9,32]) {
+       %y = matmul %x, %w {transpose_b = true} : f32[T,B,9]
+       return %y })"},
+    {"narrow_weights_of_short_rows", {1, 1000}, {1, 0}, {1, 1, 1}, R"(program @p(%x: f64[T,B,15], %w: f64[4,15]) {
+       %y = matmul %x, %w {transpose_b = true} : f64[T,B,4]
+       return %y })"},
+    {"narrow_weights_of_groups", {1, 1000}, {1, 1}, {0, 0, 0}, R"(program @p(%x: f32[T,B,70], %w: f32[15,70]) {
+       %y = matmul %x, %w {transpose_b = true} : f32[T,B,15]
+       %a = slice %y {dim = 2, start = 0, limit = 5} : f32[T,B,5]
+       %b = slice %y {dim = 2, start = 5, limit = 10} : f32[T,B,5]
+       %c = slice %y {dim = 2, start = 10, limit = 15} : f32[T,B,5]
+       %d = add %a, %b : f32[T,B,5]
+       %e = mul %d, %c : f32[T,B,5]
+       return %e })"},
     {"computed_weights", {1, 40}, {2, 0}, {2, 2, 2}, R"(program @p(%x: f32[T,B,30], %w: f32[50,30]) {
        %c = tanh %w : f32[50,30]
        %y = matmul %x, %c {transpose_b = true} : f32[T,B,50]

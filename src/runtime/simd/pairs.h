@@ -392,7 +392,7 @@ void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels,
     kPanels(rows, layout->k, a, lda, static_cast<const uint32_t*>(panels) + first * ceil_div(layout->k, 2) * kWidth,
             units_of_panels<float, Units>(*layout, first, count), c, kWidth, layout->c_step, 0, ahead, lines);
   else
-    unpacked_product<Unpacked>(rows, a, lda, weights, first, count, c, *layout);
+    unpacked_product<Unpacked>(rows, a, lda, weights, first, count, c, *layout, ahead, lines);
 }
 
 /// The kernels for a bf16 left operand, on vectors.

@@ -18,7 +18,7 @@ namespace {
 /// ProductKernel without panels.
 template <typename T, typename Weights>
 void product_of_rows(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
-                     void* c, const ProductLayout& layout) {
+                     void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {
   if constexpr (kIsByte<Weights>)
     if (layout.transposed)
       return byte_rows_of<T>(rows, {.k = layout.k,
@@ -33,7 +33,7 @@ void product_of_rows(int64_t rows, const void* a, int64_t lda, const void* weigh
                                     .count = count,
                                     .c = c,
                                     .c_step = layout.c_step});
-  unpacked_product<PlainWeights<T, Weights>>(rows, a, lda, weights, first, count, c, layout);
+  unpacked_product<PlainWeights<T, Weights>>(rows, a, lda, weights, first, count, c, layout, ahead, lines);
 }
 
 /// `Weights`: of those that lie in no panels.
@@ -46,7 +46,7 @@ void product(int64_t rows, const void* a, int64_t lda, const void* panels, const
                          units_of_panels<T, Units>(*layout, first, count), c, kWidth, layout->c_step, false, ahead,
                          lines);
   else
-    product_of_rows<T, Weights>(rows, a, lda, weights, first, count, c, *layout);
+    product_of_rows<T, Weights>(rows, a, lda, weights, first, count, c, *layout, ahead, lines);
 }
 
 template <typename T>

@@ -2,6 +2,7 @@
 
 #include "runtime/kernels.h"
 #include "runtime/simd/pack.h"
+#include "runtime/simd/tile.h"
 #include "runtime/simd/vector.h"
 
 namespace weft::runtime {
@@ -198,10 +199,10 @@ constexpr int dots_at_once(int rows) {
 }
 
 /// sums[r][j] = a[r] . b[j], lane by lane.
-template <typename Kind, int R, int J>
+template <typename Kind, int R, int J, typename Ahead>
 [[gnu::always_inline]] inline void dot_lanes(int64_t k, const typename Kind::Left* a, int64_t lda,
                                              const typename Kind::Right* const (&b)[J],
-                                             Vector<typename Kind::Sum> (&sums)[R][J]) {
+                                             Vector<typename Kind::Sum> (&sums)[R][J], Ahead& ahead) {
   using V = Vector<typename Kind::Sum>;
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r)
@@ -215,6 +216,7 @@ template <typename Kind, int R, int J>
 #pragma GCC unroll 16
     for (int j = 0; j < J; ++j) {
       const auto y = Kind::right(b[j] + i);
+      ahead.advance();
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) Kind::add(sums[r][j], x[r], y);
     }
@@ -229,20 +231,28 @@ template <typename Kind, int R, int J>
 }
 
 /// c[r][0..lanes of a unit) = a[r] . b[0..count), 0 in the rest.
-template <typename Kind, int R>
+template <typename Kind, int R, typename Ahead>
 [[gnu::noinline]] void dot_unit(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b,
-                                int64_t ldb, int64_t count, typename Kind::Sum* c, int64_t ldc) {
+                                int64_t ldb, int64_t count, typename Kind::Sum* c, int64_t ldc, Ahead& ahead) {
   using T = typename Kind::Sum;
   constexpr int kLanes = Simd<T>::kLanes, kDots = dots_at_once<T>(R);
+  Ahead asks = ahead;  // in registers
   for (int64_t column = 0; column < Simd<T>::kUnitLanes; column += kLanes) {
     Vector<T> q[R][kBlocks];
 #pragma GCC unroll 4
     for (int part = 0; part < kLanes; part += kDots) {
+      if (column + part >= count) {  // no columns, whose sums would be thrown away
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+          for (int m = 0; m < kDots / kBlockLanes<T>; ++m) q[r][part / kBlockLanes<T> + m] = Vector<T>{};
+        continue;
+      }
       const typename Kind::Right* rows[kDots];
       Vector<T> sums[R][kDots];
 #pragma GCC unroll 16
       for (int j = 0; j < kDots; ++j) rows[j] = b + smaller(column + part + j, count - 1) * ldb;
-      dot_lanes<Kind, R, kDots>(k, a, lda, rows, sums);
+      dot_lanes<Kind, R, kDots>(k, a, lda, rows, sums, asks);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -252,19 +262,20 @@ template <typename Kind, int R>
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) store(c + r * ldc + column, sums_over_blocks<T>(q[r]));
   }
+  ahead = asks;
   for (int r = 0; r < R; ++r)
     for (int64_t j = count; j < Simd<T>::kUnitLanes; ++j) c[r * ldc + j] = T(0);
 }
 
 /// `Rows` rows or fewer.
-template <typename Kind, int Rows>
+template <typename Kind, int Rows, typename Ahead>
 [[gnu::always_inline]] inline void dot_unit_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
                                                     const typename Kind::Right* b, int64_t ldb, int64_t count,
-                                                    typename Kind::Sum* c, int64_t ldc) {
+                                                    typename Kind::Sum* c, int64_t ldc, Ahead& ahead) {
   if (rows == Rows) {
-    dot_unit<Kind, Rows>(k, a, lda, b, ldb, count, c, ldc);
+    dot_unit<Kind, Rows>(k, a, lda, b, ldb, count, c, ldc, ahead);
   } else if constexpr (Rows > 1) {
-    dot_unit_of_rows<Kind, Rows - 1>(rows, k, a, lda, b, ldb, count, c, ldc);
+    dot_unit_of_rows<Kind, Rows - 1>(rows, k, a, lda, b, ldb, count, c, ldc, ahead);
   }
 }
 
@@ -401,38 +412,74 @@ template <typename Body>
   }
 }
 
-/// ProductKernel without panels.
+/// Weights that are not packed, by the rows of `a`.
 template <typename Kind>
-void unpacked_product(int64_t rows, const void* a_data, int64_t lda, const void* weights, int64_t first, int64_t count,
-                      void* c_data, const ProductLayout& layout) {
+struct UnpackedArgs {
+  int64_t rows;
+  const typename Kind::Left* a;
+  int64_t lda;
+  const typename Kind::Right* weights;  ///< the first of the panels at hand
+  int64_t columns;                      ///< of a group that they have, of `units` units
+  int64_t units;
+  typename Kind::Sum* c;
+  const ProductLayout& layout;
+
+  int64_t ldc() const { return layout.groups * layout.unroll * Simd<typename Kind::Sum>::kUnitLanes; }
+  UnitPlaces<typename Kind::Sum> places(int64_t group) const {
+    return {c + group * layout.unroll * Simd<typename Kind::Sum>::kUnitLanes, layout.unroll, layout.c_step};
+  }
+};
+
+template <typename Kind>
+void columns_of_groups(const UnpackedArgs<Kind>& args) {
+  for (int64_t group = 0; group < args.layout.groups; ++group) {
+    const auto places = args.places(group);
+    for_rows(args.rows, [&](int64_t row, int64_t some) {
+      columns_of_rows<Kind, kMostRowsAtOnce>(
+          some, args.layout.k, args.a + row * args.lda, args.lda, args.weights + group * args.layout.n, args.layout.ld,
+          args.columns, {places.first + row * args.ldc(), places.unroll, places.c_step}, args.units, args.ldc());
+    });
+  }
+}
+
+template <typename Kind, typename Ahead>
+void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead ahead) {
+  constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
+  for (int64_t group = 0; group < args.layout.groups; ++group)
+    for (int64_t unit = 0; unit < args.units; ++unit) {
+      const int64_t here = smaller(kUnit, args.columns - unit * kUnit);
+      if (here <= 0) continue;  // no stage reads so far
+      const auto* weights = args.weights + (group * args.layout.n + unit * kUnit) * args.layout.ld;
+      for_rows(args.rows, [&](int64_t row, int64_t some) {
+        dot_unit_of_rows<Kind, kMostRowsAtOnce>(some, args.layout.k, args.a + row * args.lda, args.lda, weights,
+                                                args.layout.ld, here, args.places(group).at(unit) + row * args.ldc(),
+                                                args.ldc(), ahead);
+      });
+    }
+}
+
+/// ProductKernel without panels. With weights that are not transposed it asks for nothing ahead.
+template <typename Kind>
+void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
+                      void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {
   using T = typename Kind::Sum;
   constexpr int64_t kUnit = Simd<T>::kUnitLanes;
-  const auto* a = static_cast<const typename Kind::Left*>(a_data);
-  const auto* b = static_cast<const typename Kind::Right*>(weights);
-  T* c = static_cast<T*>(c_data);
-  const int64_t ldc = layout.groups * layout.unroll * kUnit, units = count * layout.unroll;
+  const int64_t units = count * layout.unroll;
   const int64_t column = first * layout.unroll * kUnit;  // within its group
-  const int64_t columns = smaller(units * kUnit, layout.n - column);
-  for (int64_t group = 0; group < layout.groups; ++group) {
-    const UnitPlaces<T> places{c + group * layout.unroll * kUnit, layout.unroll, layout.c_step};
-    const int64_t start = group * layout.n + column;
-    if (!layout.transposed) {
-      for_rows(rows, [&](int64_t row, int64_t some) {
-        columns_of_rows<Kind, kMostRowsAtOnce>(some, layout.k, a + row * lda, lda, b + start, layout.ld, columns,
-                                               {places.first + row * ldc, places.unroll, places.c_step}, units, ldc);
-      });
-      continue;
-    }
-    for (int64_t unit = 0; unit < units; ++unit) {
-      const int64_t here = smaller(kUnit, columns - unit * kUnit);
-      if (here <= 0) continue;  // no stage reads so far
-      for_rows(rows, [&](int64_t row, int64_t some) {
-        dot_unit_of_rows<Kind, kMostRowsAtOnce>(some, layout.k, a + row * lda, lda,
-                                                b + (start + unit * kUnit) * layout.ld, layout.ld, here,
-                                                places.at(unit) + row * ldc, ldc);
-      });
-    }
-  }
+  const UnpackedArgs<Kind> args{
+      rows,
+      static_cast<const typename Kind::Left*>(a),
+      lda,
+      static_cast<const typename Kind::Right*>(weights) + column * (layout.transposed ? layout.ld : 1),
+      smaller(units * kUnit, layout.n - column),
+      units,
+      static_cast<T*>(c),
+      layout};
+  if (!layout.transposed) return columns_of_groups(args);
+  const int64_t steps = units * layout.groups * ceil_div(rows, kMostRowsAtOnce) * (layout.k / Kind::kSteps) * 4;
+  if (lines == 0 || steps == 0) return dots_of_groups(args, NothingAhead());
+  const int64_t bytes = smaller(ceil_div(lines * target::kCacheLine, steps), target::kCacheLine);
+  dots_of_groups(args, RunAhead<1>{reinterpret_cast<uintptr_t>(ahead), LineClock(bytes)});
 }
 
 }  // namespace
