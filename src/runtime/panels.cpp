@@ -50,9 +50,9 @@ class PanelLoop {
   struct Blocks {
     int64_t count, least, larger;
   };
-  /// A block of rows, and its number among those of all steps.
+  /// A block of rows, its number among those of all steps, and the first row of the block behind it.
   struct Block {
-    int64_t row, rows, number, count;
+    int64_t row, rows, number, count, next;
   };
   /// Panels that are taken at once, and the panel after them where panels come one by one. At the last the loop ends,
   /// and it stands in for the next.
@@ -103,11 +103,13 @@ class PanelLoop {
 
   void run_panels(int64_t start, const Chunk& chunk, const Blocks& blocks, const Panels& panels) const {
     find_panels(panels);
-    Block block{chunk.first, 0, 0, blocks.count * chunk.steps};
+    Block block{chunk.first, 0, 0, blocks.count * chunk.steps, 0};
     for (int64_t step = 0; step < chunk.steps; ++step) {
       block.row = chunk.first + step * apart_;
       for (int64_t i = 0; i < blocks.count; ++i, ++block.number, block.row += block.rows) {
         block.rows = blocks.least + (i < blocks.larger ? 1 : 0);
+        const bool is_last = i + 1 == blocks.count && chunk.steps > 1;  // of a step: the next step's rows follow
+        block.next = is_last ? chunk.first + (step + 1) * apart_ : block.row + block.rows;
         run_block(start, panels, block);
       }
     }
@@ -151,9 +153,9 @@ class PanelLoop {
       ahead = static_cast<const char*>(operands.entry) + panels.next * product.panel_bytes +
               block.number * lines * target::kCacheLine;
     } else if (panels.meet_new_rows && operands.lda == layout.k) {
-      const int64_t bytes = block.rows * operands.lda * product.left_size;
-      lines = ceil_div(bytes, target::kCacheLine);
-      ahead = static_cast<const char*>(left) + bytes;
+      const int64_t row_bytes = operands.lda * product.left_size;
+      lines = ceil_div(block.rows * row_bytes, target::kCacheLine);
+      ahead = static_cast<const char*>(left) + (block.next - block.row) * row_bytes;
     }
     product.kernel(block.rows, left, operands.lda, operands.panels, operands.weights, panels.first, panels.count,
                    operands.tile, &layout, ahead, lines);
