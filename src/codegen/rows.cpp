@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/division.h"
 #include "base/target.h"
 #include "codegen/elements.h"
 #include "codegen/half.h"
@@ -23,8 +24,6 @@ using planning::is_reduction;
 using planning::Lowering;
 
 constexpr int64_t kLongProduct = 96;  // multiply-adds a number, which hide asking for what is read behind them
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Of left operands in one chunk of rows, whose products go over all panels: half of a core's own cache, since all
 /// weights are read again for each chunk, often from a distant cache.

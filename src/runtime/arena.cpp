@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/division.h"
 #include "base/fork.h"
 #include "base/settings.h"
 #include "base/target.h"
@@ -26,7 +27,7 @@ int64_t capacity_for(int64_t bytes) {
   if (bytes <= kLeast) return kLeast;
   if (bytes > int64_t{1} << 60) return 0;
   const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - 1))) / 4;
-  return (bytes + step - 1) / step * step;
+  return round_up(bytes, step);
 }
 
 /// Large blocks are mappings of their own. On the heap they would lie between PyTorch's tensors and fragment it. Pages
@@ -35,7 +36,7 @@ bool is_mapped(int64_t capacity) { return capacity >= kMappedFrom; }
 
 int64_t mapped_size(int64_t capacity) {
   const int64_t page = capacity >= kHugeFrom ? kHugePage : kPage;
-  return (capacity + page - 1) / page * page;
+  return round_up(capacity, page);
 }
 
 std::byte* map(int64_t capacity) {
@@ -55,7 +56,7 @@ std::byte* map(int64_t capacity) {
 std::byte* allocate(int64_t capacity) {
   if (is_mapped(capacity)) return map(capacity);
   const int64_t alignment = capacity >= kPagedFrom ? kPage : target::kCacheLine;
-  const int64_t size = (capacity + alignment - 1) / alignment * alignment;
+  const int64_t size = round_up(capacity, alignment);
   return static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size)));
 }
 

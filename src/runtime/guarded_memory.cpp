@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "base/division.h"
 #include "base/error.h"
 #include "base/target.h"
 
@@ -15,8 +16,6 @@ namespace weft::runtime {
 namespace {
 
 int64_t page_bytes() { return ::sysconf(_SC_PAGESIZE); }
-
-int64_t round_up(int64_t bytes, int64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 bool is_canary(const std::byte* first, const std::byte* last) {
   return std::all_of(first, last, [](std::byte b) { return b == GuardedMemory::kCanary; });

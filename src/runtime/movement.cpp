@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/division.h"
 #include "base/error.h"
 
 namespace weft::runtime {
@@ -15,8 +16,6 @@ constexpr int64_t kTile = 64;
 
 /// How many rows ahead of the copy are prefetched: rows that lie far apart are beyond the hardware's prefetcher.
 constexpr int64_t kRowsAhead = 2;
-
-int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
 /// The unsigned integer of this size. Elements are moved as integers, whatever their type.
 template <typename Body>
@@ -140,7 +139,7 @@ void StridedCopy::choose_units() {
   }
   inner_piece_ = is_tiled_ ? kTile : kUnitBytes / element_size_;
   tile_piece_ = is_tiled_ ? kTile : 1;
-  units_ = pieces_of(inner_.size, inner_piece_) * pieces_of(tile_.size, tile_piece_);
+  units_ = ceil_div(inner_.size, inner_piece_) * ceil_div(tile_.size, tile_piece_);
   for (const CopyDim& dim : outer_) units_ *= dim.size;
 }
 
@@ -158,7 +157,7 @@ void StridedCopy::copy(const Piece& piece) const {
 
 void StridedCopy::run(const void* source, void* destination, int64_t begin, int64_t end) const {
   if (begin >= end) return;
-  const int64_t across = pieces_of(inner_.size, inner_piece_), down = pieces_of(tile_.size, tile_piece_);
+  const int64_t across = ceil_div(inner_.size, inner_piece_), down = ceil_div(tile_.size, tile_piece_);
   // Finds the place of unit `begin`, then counts up like an odometer.
   InlineVector<int64_t, kMaxCopyDims> at(outer_.size(), 0);
   Piece piece{static_cast<const char*>(source), static_cast<char*>(destination), 0, 0, 0, 0};

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "base/division.h"
 #include "base/target.h"
 #include "runtime/pack_entry.h"
 
 namespace weft::runtime {
 namespace {
 
-/// Divisions take tens of cycles, which a step of few rows would notice: so there are none for each panel.
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Divisions take tens of cycles, which a step of few rows would notice: so there are none for each panel.
 
 class PanelLoop {
  public:

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/division.h"
+
 namespace weft::runtime {
 
 /// A range of things, first..last-1.
@@ -13,7 +15,7 @@ struct Share {
 
 /// Share `thread` of `threads` of `count` things. All bounds but the last are multiples of `block`.
 inline Share share_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
-  int64_t blocks = (count + block - 1) / block;
+  int64_t blocks = ceil_div(count, block);
   return {std::min(count, blocks * thread / threads * block), std::min(count, blocks * (thread + 1) / threads * block)};
 }
 

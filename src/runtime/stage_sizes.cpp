@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/division.h"
 #include "base/settings.h"
 #include "base/target.h"
 #include "runtime/cores.h"
@@ -135,7 +136,7 @@ int64_t chunk_steps(const Group& group) {
   }
   if (length < 2) return 0;
   if (const int64_t wanted = settings().window; wanted >= 0) return wanted;
-  return std::max((target::kRowsOfWindow + rows - 1) / rows, kLeastSteps);
+  return std::max(ceil_div(target::kRowsOfWindow, rows), kLeastSteps);
 }
 
 /// Gives each scan of the group to a member, and returns whether that is faster than one scan after the other, by all

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/division.h"
 #include "base/settings.h"
 #include "base/target.h"
 #include "runtime/cores.h"
@@ -34,7 +35,7 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   if (bytes == 0 || bytes * own.length <= cache / 2) return 0;
   // A step that is too large for the core's own cache goes through the shared one at least, and not through memory.
   if (bytes > cache && (rows < target::kRowsOfWindow || bytes > shared_cache_bytes() / 4)) return 0;
-  auto steps_of = [&](int64_t wanted_rows) { return (wanted_rows + rows - 1) / rows; };
+  auto steps_of = [&](int64_t wanted_rows) { return ceil_div(wanted_rows, rows); };
   int64_t steps = std::max(cache / 4 / bytes, steps_of(target::kRowsOfWindow));
   // Weights that are not in the cache are read again for each window, instead of the stacks' being written and read.
   if (weights > cache / 2 && weights > 2 * steps * bytes) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/division.h"
 #include "base/target.h"
 #include "ir/builder.h"
 #include "passes/rewrite.h"
@@ -31,8 +32,6 @@ void collect_uses(const Block& block, Uses& uses) {
   }
   for (ValueId result : block.results) uses.returned.insert(result);
 }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// The number of equal groups of columns (gates) in which the product's result is read; 1 unless every reader is a
 /// slice of one group.
