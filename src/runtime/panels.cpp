@@ -9,8 +9,8 @@
 namespace weft::runtime {
 namespace {
 
-// Divisions take tens of cycles, which a step of few rows would notice: so there are none for each panel.
-
+/// What weft_panels does. Divisions take tens of cycles, which a step of few rows would notice: so there are none for
+/// each panel.
 class PanelLoop {
  public:
   PanelLoop(const PanelStage& stage, PanelOperands* operands, const PanelFunctions& functions, int64_t apart,

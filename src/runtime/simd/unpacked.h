@@ -478,6 +478,8 @@ void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weig
   if (!layout.transposed) return columns_of_groups(args);
   const int64_t steps = units * layout.groups * ceil_div(rows, kMostRowsAtOnce) * (layout.k / Kind::kSteps) * 4;
   if (lines == 0 || steps == 0) return dots_of_groups(args, NothingAhead());
+  // Not with_run_ahead(), which asks for two lines a step where steps of part of a vector leave slightly too few: that
+  // is slower, and half a megabyte more code.
   const int64_t bytes = smaller(ceil_div(lines * target::kCacheLine, steps), target::kCacheLine);
   dots_of_groups(args, RunAhead<1>{reinterpret_cast<uintptr_t>(ahead), LineClock(bytes)});
 }
