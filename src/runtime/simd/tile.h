@@ -39,6 +39,9 @@ template <typename T, int S, int R>
 #pragma GCC unroll 8
     for (int s = 0; s < S * kVectorBytes; s += 64)
       __builtin_prefetch(reinterpret_cast<const char*>(c + r * ldc) + s, 1, 3);
+  if ((reinterpret_cast<uintptr_t>(c) | static_cast<uintptr_t>(ldc) * sizeof(T)) % target::kCacheLine == 0) return;
+#pragma GCC unroll 32
+  for (int r = 0; r < R; ++r) __builtin_prefetch(c + r * ldc + S * Simd<T>::kLanes - 1, 1, 3);
 }
 
 // A block asks for memory that is needed soon while it runs: at each step of k it calls advance() of one of these,
