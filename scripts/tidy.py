@@ -66,7 +66,8 @@ def precompile(options: Options, files: list[Path], header: Path) -> Path | None
         return None
     header.write_text("".join(f"#include {name}\n" for name in included))
     compiled = header.with_suffix(".pch")
-    command = [CLANG, *options, "-fpch-instantiate-templates", "-w", "-x", "c++-header", str(header), "-o", str(compiled)]
+    options = (*options, "-fpch-instantiate-templates", "-w")
+    command = [CLANG, *options, "-x", "c++-header", str(header), "-o", str(compiled)]
     return compiled if subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0 else None
 
 

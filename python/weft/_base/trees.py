@@ -19,7 +19,7 @@ def flatten(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
     if isinstance(tree, Tensor):
         return [tree], _LEAF
     leaves, spec = pytree.tree_flatten(tree)
-    if all(isinstance(leaf, Tensor) for leaf in leaves):
+    if are_tensors(leaves):
         return leaves, spec
     unknown = {type(leaf) for leaf in leaves if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)}
     if not unknown:
@@ -27,6 +27,13 @@ def flatten(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
     for cls in unknown:
         pytree.register_dataclass(cls)
     return flatten(tree)
+
+
+def are_tensors(leaves: list[Any]) -> bool:
+    for leaf in leaves:  # noqa: SIM110 (a generator takes longer than most lists of leaves)
+        if not isinstance(leaf, Tensor):
+            return False
+    return True
 
 
 def unflatten(leaves: Sequence[Any], spec: pytree.TreeSpec) -> Any:

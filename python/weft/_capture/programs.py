@@ -63,8 +63,10 @@ class Captured:
         return tensors
 
     def matches(self, runs: Sequence[Run]) -> bool:
-        pairs = zip(self.templates, self.extra, runs, strict=True)
-        return all(template.matches(run.recording) and extra == run.extra for template, extra, run in pairs)
+        for template, extra, run in zip(self.templates, self.extra, runs, strict=True):
+            if extra != run.extra or not template.matches(run.recording):
+                return False
+        return True
 
     def differing_numbers(self, runs: Sequence[Run]) -> list[list[int]] | None:
         """Which numbers would have to be inputs for the program to be that of the runs; None: it isn't anyway."""

@@ -47,8 +47,7 @@ def record(function: Function, view: View | None = None) -> Run:
         UnrecordableError: what a recording can't hold.
         FailedError: the function raised.
     """
-    users = tuple(getattr(user, "__code__", type(user)) for user in function.users)
-    if users in _indexed_by_tensors:
+    if _indexed_by_tensors and _codes(function) in _indexed_by_tensors:
         return _record(function, view, ByTensors())
     try:
         return _record(function, view)
@@ -60,13 +59,17 @@ def record(function: Function, view: View | None = None) -> Run:
             if indices.used:
                 raise
         else:
-            _indexed_by_tensors.add(users)
+            _indexed_by_tensors.add(_codes(function))
             return run
         raise
 
 
 #: The code of functions that have to be run so.
 _indexed_by_tensors: set[Any] = set()
+
+
+def _codes(function: Function) -> tuple[Any, ...]:
+    return tuple(getattr(user, "__code__", type(user)) for user in function.users)
 
 
 def _record(function: Function, view: View | None, indices: ByTensors | None = None) -> Run:
@@ -78,7 +81,7 @@ def _record(function: Function, view: View | None, indices: ByTensors | None = N
         arguments = pytree.tree_unflatten(arguments, function.spec)
     variables = _variables(function)
     try:
-        with _Aside(run), indices or contextlib.nullcontext():
+        with _Aside(run, indices):
             if view is not None or run.transformed:
                 with _Substitute(recording, view.captured if view is not None else _transformed_sizes) as substitute:
                     outputs, run.extra = function.fn(*arguments)
@@ -173,10 +176,12 @@ def randomness_kept() -> Iterator[None]:
 
 
 class _Aside:
-    """Within, the run is recorded, and nothing else that is at work in this thread sees it."""
+    """Within, the run is recorded, and nothing else that is at work in this thread sees it, but `indices`."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, indices: ByTensors | None) -> None:
         self.run, self.others = run, _others(run)
+        if indices is not None:
+            self.others.append(lambda: indices)
 
     def __enter__(self) -> None:
         self.before, under_way.run = getattr(under_way, "run", None), self.run

@@ -16,7 +16,7 @@ from weft._base import trees
 def checked_carry(what: str, spec: pytree.TreeSpec, before: Any, after: Any) -> list[Tensor | None]:
     """The leaves of the next carry, which must be like those before; under autocast they get their dtype back."""
     leaves, new_spec = trees.flatten(after)
-    if new_spec != spec:
+    if new_spec is not spec and new_spec != spec:
         raise ValueError(
             f"{what} must return a carry of the structure that it got: "
             f"{trees.structure(spec)} in, {trees.structure(new_spec)} out"
@@ -56,7 +56,7 @@ def _next(what: str, name: str, before: Tensor | None, after: Any) -> Tensor | N
 
 def tensors(what: str, name: str, tree: Any) -> tuple[list[Tensor | None], pytree.TreeSpec]:
     leaves, spec = trees.flatten(tree)
-    if all(isinstance(leaf, Tensor) for leaf in leaves):
+    if trees.are_tensors(leaves):
         return leaves, spec
     names = trees.paths(name, tree)
     return [trees.as_tensor(leaf, f"{what}: {path}") for path, leaf in zip(names, leaves, strict=True)], spec

@@ -112,7 +112,7 @@ class Call:
             raise TypeError(f"{self.what}: {self.body} must return (carry, y), but returned a {kind}{count}")
         leaves = checked_carry(f"{self.what}: {self.body}", self.carry_spec, carry, result[0])
         ys, ys_spec = trees.flatten(result[1])
-        if not all(isinstance(y, Tensor) for y in ys):
+        if not trees.are_tensors(ys):
             names = trees.paths("y", result[1])
             ys = [trees.as_tensor(y, f"{self.what}: {name}") for name, y in zip(names, ys, strict=True)]
         return leaves, ys, ys_spec
@@ -123,9 +123,10 @@ class Call:
         carry = [leaf for leaf in self.carry if leaf is not None]
         xs = [leaf for leaf in self.xs if leaf is not None]
         found = self.find()
-        shapes: list[Any] = [t.shape for t in carry] + [t.shape[1:] for t in xs]
-        noise = programs.draw(found.program.noise, shapes, carry + xs, self.order, self.length)
-        results = iter(self._results(found.program.text, carry, [*xs, *noise], found.inputs))
+        if found.program.noise:
+            shapes: list[Any] = [t.shape for t in carry] + [t.shape[1:] for t in xs]
+            xs = xs + programs.draw(found.program.noise, shapes, carry + xs, self.order, self.length)
+        results = iter(self._results(found.program.text, carry, xs, found.inputs))
         ((ys_spec, ys_none),) = found.extra
         last = [None if leaf is None else next(results) for leaf in self.carry]
         ys = [None if is_none else next(results) for is_none in ys_none]
@@ -174,14 +175,14 @@ def front_dim(what: str, xs: Any, leaves: list[Tensor | None], dim: int) -> int:
     """`dim` counted from the front, of the first x."""
     if not isinstance(dim, int) or isinstance(dim, bool):
         raise TypeError(f"{what}: dim must be an integer, but is {dim!r}")
-    given = [(i, leaf) for i, leaf in enumerate(leaves) if leaf is not None]
     if dim == 0:
-        for i, leaf in given:
-            if leaf.dim() == 0:
+        for i, leaf in enumerate(leaves):
+            if leaf is not None and leaf.dim() == 0:
                 raise ValueError(
                     f"{what}: {trees.paths('xs', xs)[i]} has no dims, but every x needs a leading one, the time"
                 )
         return 0
+    given = [(i, leaf) for i, leaf in enumerate(leaves) if leaf is not None]
     if not given:
         raise ValueError(f"{what}: dim is {dim}, but there are no xs to have it")
     first = given[0][1].dim()
@@ -194,16 +195,15 @@ def front_dim(what: str, xs: Any, leaves: list[Tensor | None], dim: int) -> int:
 
 
 def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None, dim: int) -> int:
-    sizes = [None if leaf is None else leaf.shape[dim] for leaf in leaves]
     if length is not None and (not isinstance(length, int | torch.SymInt) or isinstance(length, bool)):
         raise TypeError(f"{what}: length must be an integer, but is {type(length).__name__}")
-    known = [size for size in sizes if size is not None]
+    known = [leaf.shape[dim] for leaf in leaves if leaf is not None]
     if length is None and not known:
         raise ValueError(f"{what}: there are no xs, so length must say how many steps to take")
     total = length if length is not None else known[0]
-    if any(size != total for size in known):
-        for name, leaf, size in zip(trees.paths("xs", xs), leaves, sizes, strict=True):
-            if size is not None and size != total:
+    if known.count(total) != len(known):
+        for name, leaf in zip(trees.paths("xs", xs), leaves, strict=True):
+            if leaf is not None and (size := leaf.shape[dim]) != total:
                 against = "length is" if length is not None else "the first has"
                 raise ValueError(f"{what}: {name}: {trees.describe(leaf)} has {size} steps, but {against} {total}")
     if isinstance(total, int) and total <= 0:
@@ -212,4 +212,4 @@ def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None,
 
 
 def _count(leaves: list[Tensor | None]) -> int:
-    return sum(leaf is not None for leaf in leaves)
+    return len([leaf for leaf in leaves if leaf is not None])
