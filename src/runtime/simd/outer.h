@@ -151,6 +151,16 @@ template <typename T>
   }
 }
 
+/// Whether blocks of the chunk ask for the rows of c that the next block will write: of few rows a block's own asks
+/// come too late, as it is done before the lines have arrived (42 rows by 4352 by 1088 from the last-level cache of an
+/// Intel Xeon, 3.2 ms without it, 2.9 with it). Only the last chunk, as the others ask for the next chunk; and where a
+/// line a step is enough.
+template <typename T>
+bool asks_for_c(const OuterChunk<T>& chunk) {
+  constexpr int64_t kLines = kOuterRows * OuterSizes<T>::kPanel * int64_t{sizeof(T)} / target::kCacheLine;
+  return chunk.next_rows == 0 && chunk.rows >= kLines;
+}
+
 template <typename T>
 void outer_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0, int64_t n1, T* scratch, T* c,
                 int64_t ldc) {
@@ -165,6 +175,14 @@ void outer_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0
   const bool packs = count >= kBlocksWorthPackingB * kOuterRows;
   const int64_t width = panels_together<T>(chunk.rows) * kPanel, block_columns = columns_of_block(count);
   NextChunk<T> next(chunk, m, count, n0, n1, ceil_div(count, block_columns) * ceil_div(n1 - n0, kPanel));
+  const bool asks = asks_for_c(chunk);
+  auto behind = [&](int64_t i, int64_t n, int64_t times) {  // the block at (i, n)
+    i += block_columns;
+    if (i >= count) i = 0, n += width;
+    if (n >= n1) return RowsAhead{};
+    return RowsAhead::over(c + (m + i) * ldc + n, smaller(block_columns, count - i), smaller(width, n1 - n), ldc,
+                           times);
+  };
   for (int64_t n = n0; n < n1; n += width) {
     const int64_t columns = smaller(width, n1 - n);
     // Columns that don't fill their units have no memory behind them to read in place.
@@ -177,8 +195,9 @@ void outer_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0
       const LeftOperand<T> left =
           packed ? LeftOperand<T>{packed + i / block_columns * kOuterRows * kOuterChunk, 1, kOuterRows}
                  : LeftOperand<T>{chunk.a + m + i, 1, chunk.lda};
+      RowsAhead of_c = asks ? behind(i, n, chunk.rows * ceil_div(columns, kPanel)) : RowsAhead{};
       outer_blocks<T>(chunk, left, b, smaller(block_columns, count - i), columns, c + (m + i) * ldc + n, ldc,
-                      next.now());
+                      asks ? of_c : next.now());
     }
   }
 }
