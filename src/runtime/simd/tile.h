@@ -100,10 +100,10 @@ template <typename Body>
 
 /// The rows of a matrix, asked for a line at a time.
 struct RowsAhead {
-  uintptr_t at, row_end;
-  LineClock clock;
-  int64_t row_bytes, skip;  ///< of a row, and from the end of one to the begin of the next
-  int64_t rows;             ///< left
+  uintptr_t at = 0, row_end = 0;
+  LineClock clock = LineClock();
+  int64_t row_bytes = 0, skip = 0;  ///< of a row, and from the end of one to the begin of the next
+  int64_t rows = 0;                 ///< left
 
   /// In about `times` times. From nothing, nothing is asked for.
   template <typename T>
