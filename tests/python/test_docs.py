@@ -123,8 +123,10 @@ RUN_PAGES = """
 import contextlib, io, re, sys, traceback
 from pathlib import Path
 
+pages = []  # kept: a DistributedDataParallel that is freed right after its backward may wait for a thread of gloo's
 for page in sys.argv[1:]:
-    names = {"__name__": "__main__"}
+    pages.append({"__name__": "__main__"})
+    names = pages[-1]
     for number, block in enumerate(re.findall(r"```python\\n(.*?)```", Path(page).read_text(), re.S)):
         try:
             with contextlib.redirect_stdout(io.StringIO()):

@@ -445,3 +445,55 @@ def test_views_in_inference_mode() -> None:
 
         assert_same(step, init, xs)
         assert_same(step, torch.zeros(2, 4), xs.clone())
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_traces_hold_a_scan_of_any_length(length: int) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, h: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
+            return weft.scan(lambda h, x: (torch.tanh(self.linear(h) + x),) * 2, h, xs)
+
+    model, h = Model(), torch.randn(2, 4)
+    traced = torch.jit.trace(model, (h, torch.randn(length, 2, 4)), check_trace=False)
+    for xs in torch.randn(5, 2, 4), torch.randn(1, 2, 4):
+        torch.testing.assert_close(traced(h, xs), model(h, xs))
+        torch.testing.assert_close(
+            torch.autograd.grad(traced(h, xs)[1].sum(), [*traced.parameters()]),
+            torch.autograd.grad(model(h, xs)[1].sum(), [*model.parameters()]),
+        )
+
+
+def test_changes_in_place_with_gradients() -> None:
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h.mul_(0.9)
+        h[:, 0] = x[:, 1]
+        x.add_(1)
+        return h * x, h
+
+    def pure(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return step(h.clone(), x.clone())
+
+    h, xs = random(3, 4), random(5, 3, 4)
+    assert_same(pure, h, xs, h, xs)
+    weft.reset_stats()
+    torch.testing.assert_close(weft.scan(step, h, xs), loop(pure, h, xs))
+    assert not weft.stats()["fallbacks"]
+
+
+def test_a_step_left_to_pytorch_changes_copies() -> None:
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h += x
+        x[0] = nn.functional.gaussian_nll_loss(h, x, x.square())  # looks at values
+        return h, x
+
+    h, xs = torch.randn(3, 4), torch.randn(5, 3, 4)
+    before, steps = h.clone(), xs.clone()
+    weft.reset_stats()
+    last, ys = weft.scan(step, h, xs)
+    assert any("looks at values" in reason for reason in weft.stats()["fallbacks"])
+    assert torch.equal(h, before) and torch.equal(xs, steps)
+    torch.testing.assert_close((last, ys), loop(lambda h, x: step(h.clone(), x.clone()), h, xs))

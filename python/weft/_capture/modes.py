@@ -53,6 +53,7 @@ def alone() -> Iterator[None]:
             stack.enter_context(without_dispatch_modes())
         stack.enter_context(without_function_modes())
         stack.enter_context(without_traced_modules())
+        stack.enter_context(without_tracing())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(without_autocast_cache())
@@ -103,6 +104,17 @@ def without_traced_modules() -> Iterator[None]:
         yield
     finally:
         torch.nn.Module.__call__ = before
+
+
+@contextlib.contextmanager
+def without_tracing() -> Iterator[None]:
+    """torch.jit.trace, of which a step's operations are no business, would write them down."""
+    before = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(before)
 
 
 @contextlib.contextmanager

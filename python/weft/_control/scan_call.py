@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -12,9 +13,11 @@ from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base import notes, trees
-from weft._capture import programs
+from weft._base.errors import FailedError
+from weft._capture import modes, programs
 from weft._capture.runs import Function
 from weft._capture.traced import Traced
+from weft._control import single_steps
 from weft._control.carries import checked_carry, tensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -22,12 +25,20 @@ C = TypeVar("C")
 X = TypeVar("X")
 Y = TypeVar("Y")
 SomeCall = TypeVar("SomeCall", bound="Call")
+Found = TypeVar("Found")
+
+
+#: The code of steps that change their carry or x in place, which autograd forbids for leaves: they are given copies.
+_given_copies: set[Any] = set()
 
 
 def run(call: Call) -> tuple[Any, Any]:
-    """As a program; as a loop where there is no such program, or Weft is switched off."""
+    """As a program; as a loop where there is no such program, or Weft is switched off; as its only step where PyTorch
+    has run that before its program is found."""
     if not _C.active():
         return call.loop()
+    if call.length == 1 and single_steps.are_little(call.users, call.given(), call.recorded):
+        return call.only_step()
     return programs.or_else(call.what, call.run, call.loop)
 
 
@@ -46,6 +57,7 @@ class Call:
     dim: int  #: the time's, among those of the xs as they were given, and of the ys
     body: str = "the step"  #: what messages call the step
     user: Callable[..., Any] | None = None  #: the user's function, where the step is made of it
+    gives_copies: bool = False  #: whether the recorded step gets copies of its inputs, which are leaves to autograd
 
     @classmethod
     def of(
@@ -76,15 +88,15 @@ class Call:
     # ---- as a loop
 
     def loop(self) -> tuple[Any, Any]:
-        """What the call means, in plain PyTorch."""
-        carry = pytree.tree_unflatten(self.carry, self.carry_spec)
+        """What the call means, in plain PyTorch. As in a program, the step may change its carry and its x in place."""
+        carry = trees.unflatten([None if leaf is None else leaf.clone() for leaf in self.carry], self.carry_spec)
         steps: list[list[Any]] = []
         ys_spec = None
         for t in self.order():
-            x = pytree.tree_unflatten([None if leaf is None else leaf[t] for leaf in self.xs], self.xs_spec)
+            x = trees.unflatten([None if leaf is None else leaf[t].clone() for leaf in self.xs], self.xs_spec)
             with notes.on_errors(f"step {t} of {self.length} of {self.what}", carry=carry, x=x):
                 leaves, y, ys_spec = self.checked_step(carry, x)
-            carry = pytree.tree_unflatten(leaves, self.carry_spec)
+            carry = trees.unflatten(leaves, self.carry_spec)
             steps.append(y)
         if self.reverse:
             steps.reverse()
@@ -92,12 +104,23 @@ class Call:
         assert ys_spec is not None
         return carry, self.placed(ys, ys_spec)
 
+    def only_step(self) -> tuple[Any, Any]:
+        """The same where there is but one step. As with a program, the step may change its carry and its x in place,
+        and the results have memory of their own."""
+        given = _C.copies(self.carry)
+        carry = trees.unflatten(given, self.carry_spec)
+        x = trees.unflatten(_C.copies_of_first(self.xs), self.xs_spec)
+        with notes.on_errors(f"the step of {self.what}", carry=carry, x=x):
+            leaves, ys, ys_spec = self.checked_step(carry, x)
+        last = trees.unflatten(_C.copies(leaves), self.carry_spec)
+        return last, self.placed(_C.copies_as_first(ys), ys_spec)
+
     def placed(self, ys: list[Tensor | None], spec: pytree.TreeSpec) -> Any:
         """The ys [T, ...] as the caller gets them, the time where it is in the xs. As in PyTorch's scan it is the
         first dim of a y that has too few dims for that."""
         if self.dim:
             ys = [y if y is None or y.dim() <= self.dim else y.movedim(0, self.dim) for y in ys]
-        return pytree.tree_unflatten(ys, spec)
+        return trees.unflatten(ys, spec)
 
     def checked_step(
         self, carry: Any, x: Any, look: Callable[[Any], None] | None = None
@@ -130,17 +153,35 @@ class Call:
         ((ys_spec, ys_none),) = found.extra
         last = [None if leaf is None else next(results) for leaf in self.carry]
         ys = [None if is_none else next(results) for is_none in ys_none]
-        return pytree.tree_unflatten(last, self.carry_spec), self.placed(ys, ys_spec)
+        return trees.unflatten(last, self.carry_spec), self.placed(ys, ys_spec)
 
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))
-        return programs.find(self.what, key, [self.function()], lambda traces: self._compose_of(traces[0]))
+        return self.recorded(
+            lambda function: programs.find(self.what, key, [function], lambda traces: self._compose_of(traces[0]))
+        )
+
+    def recorded(self, find: Callable[[Function], Found]) -> Found:
+        """What `find` finds by recording the step: with copies of its inputs, where it changes them in place."""
+        code = single_steps.code_of(self.users)
+        self.gives_copies = torch.is_grad_enabled() and code in _given_copies
+        try:
+            return find(self.function())
+        except FailedError as error:
+            if self.gives_copies or "leaf Variable that requires grad" not in str(error):
+                raise
+        self.gives_copies = True
+        found = find(self.function())
+        _given_copies.add(code)
+        return found
 
     def function(self) -> Function:
         """The step, of the leaves of a carry and of one x."""
         carries = len(self.carry)
 
         def body(*leaves: Any) -> tuple[list[Tensor], Any]:
+            if self.gives_copies:
+                leaves = tuple([None if leaf is None else leaf.clone() for leaf in leaves])
             carry = trees.unflatten(leaves[:carries], self.carry_spec)
             x = trees.unflatten(leaves[carries:], self.xs_spec)
             after, ys, ys_spec = self.checked_step(carry, x)
@@ -148,7 +189,15 @@ class Call:
 
         first_dims = {carries + i: 1 for i in range(len(self.xs))}
         what = f"{self.what}: {self.body}"
-        return Function(body, [*self.carry, *self.xs], None, what, (self.user or self.step,), first_dims=first_dims)
+        return Function(body, [*self.carry, *self.xs], None, what, (self.users,), first_dims=first_dims)
+
+    @property
+    def users(self) -> Callable[..., Any]:
+        """The function that the user has written."""
+        return self.user or self.step
+
+    def given(self) -> list[Tensor]:
+        return [leaf for leaf in (*self.carry, *self.xs) if leaf is not None]
 
     def order(self) -> Sequence[int]:
         """The steps, the first taken first."""
@@ -197,7 +246,8 @@ def front_dim(what: str, xs: Any, leaves: list[Tensor | None], dim: int) -> int:
 def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None, dim: int) -> int:
     if length is not None and (not isinstance(length, int | torch.SymInt) or isinstance(length, bool)):
         raise TypeError(f"{what}: length must be an integer, but is {type(length).__name__}")
-    known = [leaf.shape[dim] for leaf in leaves if leaf is not None]
+    with modes.without_tracing() if torch._C._get_tracing_state() is not None else contextlib.nullcontext():
+        known = [leaf.shape[dim] for leaf in leaves if leaf is not None]  # numbers, which in a trace are tensors
     if length is None and not known:
         raise ValueError(f"{what}: there are no xs, so length must say how many steps to take")
     total = length if length is not None else known[0]
