@@ -447,24 +447,59 @@ def test_views_in_inference_mode() -> None:
         assert_same(step, torch.zeros(2, 4), xs.clone())
 
 
-@pytest.mark.parametrize("length", [1, 3])
-def test_traces_hold_a_scan_of_any_length(length: int) -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(4, 4)
+class Traced(nn.Module):
+    """A cell in a loop, for torch.jit.trace."""
 
-        def forward(self, h: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
-            return weft.scan(lambda h, x: (torch.tanh(self.linear(h) + x),) * 2, h, xs)
+    def __init__(self, run: Any) -> None:
+        super().__init__()
+        self.run, self.linear = run, nn.Linear(4, 4)
 
-    model, h = Model(), torch.randn(2, 4)
-    traced = torch.jit.trace(model, (h, torch.randn(length, 2, 4)), check_trace=False)
+    def step(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = torch.tanh(self.linear(h) + x)
+        return h, h
+
+    def forward(self, h: Tensor, xs: Tensor) -> Any:
+        return self.run(self.step, h, xs)
+
+
+@pytest.mark.parametrize("length", [2, 3])
+@pytest.mark.parametrize(
+    "run",
+    [
+        weft.scan,
+        functools.partial(weft.scan, reverse=True),
+        lambda step, h, xs: weft.scan(step, h, xs.transpose(0, 1), dim=1),
+        weft.checkpoint_scan,
+        lambda step, h, xs: (h, weft.associative_scan(lambda a, b: a * b + step(a, b)[0], xs)),
+    ],
+)
+def test_traces_hold_a_scan_of_any_length(run: Any, length: int) -> None:
+    model, h = Traced(run), torch.randn(2, 4)
+    traced = torch.jit.trace(model, (h, torch.randn(length, 2, 4)))
     for xs in torch.randn(5, 2, 4), torch.randn(1, 2, 4):
-        torch.testing.assert_close(traced(h, xs), model(h, xs))
-        torch.testing.assert_close(
-            torch.autograd.grad(traced(h, xs)[1].sum(), [*traced.parameters()]),
-            torch.autograd.grad(model(h, xs)[1].sum(), [*model.parameters()]),
-        )
+        ours, theirs = traced(h, xs), model(h, xs)
+        torch.testing.assert_close(ours, theirs)
+        if theirs[1].requires_grad:
+            gradients = [torch.autograd.grad(results[1].sum(), [*model.parameters()]) for results in (ours, theirs)]
+            torch.testing.assert_close(*gradients)
+
+
+def test_a_trace_of_one_step_holds_a_scan_too() -> None:
+    h, xs = torch.randn(2, 4), torch.randn(5, 2, 4)
+    model = Traced(weft.scan)
+    torch.testing.assert_close(torch.jit.trace(model, (h, xs[:1]))(h, xs), model(h, xs))
+    with pytest.raises(ValueError, match="a trace of one element"):
+        torch.jit.trace(lambda xs: weft.associative_scan(torch.add, xs), (xs[:1],))
+
+
+def test_a_trace_holds_a_while_loop() -> None:
+    def run(step: Any, h: Tensor, xs: Tensor) -> tuple[Tensor, ...]:
+        return weft.while_loop(lambda c: c[0] < xs.sum(), lambda c: (c[0] + 1, step(c[1], xs)[0]), (torch.zeros(()), h))
+
+    model, h, xs = Traced(run), torch.randn(2, 4), torch.ones(2, 4)
+    traced = torch.jit.trace(model, (h, xs))
+    for steps in 1, 3:
+        torch.testing.assert_close(traced(h, xs * steps), model(h, xs * steps))
 
 
 def test_changes_in_place_with_gradients() -> None:

@@ -106,6 +106,11 @@ def without_traced_modules() -> Iterator[None]:
         torch.nn.Module.__call__ = before
 
 
+def is_tracing() -> bool:
+    """Whether torch.jit.trace writes down what this thread does."""
+    return torch._C._get_tracing_state() is not None
+
+
 @contextlib.contextmanager
 def without_tracing() -> Iterator[None]:
     """torch.jit.trace, of which a step's operations are no business, would write them down."""

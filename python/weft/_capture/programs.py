@@ -105,6 +105,9 @@ def find(
 
     Raises what record.record does, and UnsupportedError where there is no such program.
     """
+    if modes.is_tracing():
+        with modes.without_tracing(), torch.enable_grad():  # a trace has gradients where it runs, not where it was made
+            return find(what, key, functions, compose)
     tensors = [leaf for function in functions for leaf in function.leaves if isinstance(leaf, Tensor)]
     if not modes.is_recordable(tensors):
         return _find_anew(functions, compose)

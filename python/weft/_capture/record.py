@@ -216,8 +216,6 @@ def _others(run: Run) -> list[Callable[[], Any]]:
         found.append(modes.without_autocast_cache)
     if modes.modules_are_traced():
         found.append(modes.without_traced_modules)
-    if torch._C._get_tracing_state() is not None:
-        found.append(modes.without_tracing)
     return found
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from weft._base import trees
+from weft._capture import modes
 from weft._control.scan import scan_as
 from weft._control.scan_call import front_dim
 
@@ -53,6 +54,8 @@ def associative_scan(combine: Callable[[E, E], E], xs: E, *, reverse: bool = Fal
     leaves = [leaf.movedim(dim, 0) for leaf in leaves]
     first = [leaf[-1:] if reverse else leaf[:1] for leaf in leaves]
     if len(leaves[0]) == 1:
+        if modes.is_tracing():
+            raise ValueError(f"{_WHAT}: a trace of one element can't be used for more; trace it with two or more")
         return spec.unflatten([leaf.clone().movedim(0, dim) for leaf in first])
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:

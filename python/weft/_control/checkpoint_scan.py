@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from weft import _C
+from weft._capture import modes
 from weft._control.eval_frame import without_dynamo
 from weft._control.scan_call import C, Call, X, Y, only_steps, run
 
@@ -60,6 +61,8 @@ class _Call(Call):
     def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
         """Whole chunks by the one program, what is left over by the other: it comes last, or in reverse first."""
         chunked, plain = program
+        if modes.is_tracing():  # the trace would hold the number of chunks
+            return super()._results(plain, carry, xs, others)
         every = min(self.every or math.isqrt(self.length - 1) + 1, self.length)
         whole = self.length // every * every
         xs = xs or [only_steps(self.length)]

@@ -246,7 +246,7 @@ def front_dim(what: str, xs: Any, leaves: list[Tensor | None], dim: int) -> int:
 def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None, dim: int) -> int:
     if length is not None and (not isinstance(length, int | torch.SymInt) or isinstance(length, bool)):
         raise TypeError(f"{what}: length must be an integer, but is {type(length).__name__}")
-    with modes.without_tracing() if torch._C._get_tracing_state() is not None else contextlib.nullcontext():
+    with modes.without_tracing() if modes.is_tracing() else contextlib.nullcontext():
         known = [leaf.shape[dim] for leaf in leaves if leaf is not None]  # numbers, which in a trace are tensors
     if length is None and not known:
         raise ValueError(f"{what}: there are no xs, so length must say how many steps to take")

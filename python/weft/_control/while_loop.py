@@ -120,33 +120,8 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
     ]
     found = programs.find(_WHAT, max_steps is None, functions, compose)
     if max_steps is None:
-        results = _without_gradient(found.program.text, [*given, *found.inputs])
+        results = torch.ops.weft.call(found.program.text, [*given, *found.inputs])
     else:
         results = torch.ops.weft.call(found.program.text, [*given, only_steps(max_steps), *found.inputs])
     following = iter(results)
     return pytree.tree_unflatten([None if leaf is None else next(following) for leaf in leaves], spec)
-
-
-def _without_gradient(text: str, inputs: list[Tensor]) -> list[Tensor]:
-    if not _C.recording() and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        return list(_NoGradient.apply(text, *inputs))
-    return torch.ops.weft.call(text, inputs)
-
-
-class _NoGradient(torch.autograd.Function):
-    """The loop without max_steps: results are part of the graph, so that asking for their gradient is an error."""
-
-    @staticmethod
-    def forward(text: str, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(torch.ops.weft.call(text, [tensor.detach() for tensor in inputs]))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise RuntimeError(
-            f"{_WHAT}: a loop of any number of steps has no gradient, since the values that it needs would be of any "
-            "number too; give max_steps=..., the most steps that the loop may take"
-        )
