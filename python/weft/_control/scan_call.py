@@ -90,10 +90,13 @@ class Call:
     def loop(self) -> tuple[Any, Any]:
         """What the call means, in plain PyTorch. As in a program, the step may change its carry and its x in place."""
         carry = trees.unflatten([None if leaf is None else leaf.clone() for leaf in self.carry], self.carry_spec)
+        xs = [
+            None if leaf is None else leaf.clone() for leaf in self.xs
+        ]  # as a whole: a step may see what lies beside x
         steps: list[list[Any]] = []
         ys_spec = None
         for t in self.order():
-            x = trees.unflatten([None if leaf is None else leaf[t].clone() for leaf in self.xs], self.xs_spec)
+            x = trees.unflatten([None if leaf is None else leaf[t] for leaf in xs], self.xs_spec)
             with notes.on_errors(f"step {t} of {self.length} of {self.what}", carry=carry, x=x):
                 leaves, y, ys_spec = self.checked_step(carry, x)
             carry = trees.unflatten(leaves, self.carry_spec)
