@@ -60,19 +60,32 @@ inline constexpr int64_t kRowsWhileStreaming = 4;
 /// as B + 2 rows of a large product.)
 inline constexpr double kRowsWhileReading = 2;
 
+/// Rows that dot products along rows of the weights do at once. `wide`: with 32 vectors of 64 bytes.
+constexpr int64_t rows_of_dots(bool wide) { return wide ? 6 : 3; }
+
+/// A dot product goes over so many bytes of a row at a time: four rows of the weights and the rows of the left operand
+/// that they meet are to stay in the first-level cache. (16 rows by 6964 rows of 1741, an Intel Xeon: 8.5 ms without,
+/// 6.6 with it.) Where rows are parted depends on their length alone.
+inline constexpr int64_t kBytesOfDots = 4096;
+
 /// Weights are packed if they are multiplied by more rows than this. Packing reads and writes all of them. In return
 /// products on panels are faster: as compared with dot products along transposed rows of k weights, by the sum of a
 /// vector's lanes, whose share is less the longer the rows are; as compared with other weights, by reading memory in
 /// one long run. `bytes`: of k weights. `on_the_way`: products can pack panel by panel, which then come from the cache
 /// (runtime/packs.h). (AVX-512, Zen 5: one row at a time, f32 with k 256, 512, 1024, packing pays from 14, 22 and 50
 /// rows on, bf16 from 8, 15 and 32; on the way, of all rows at once, both types from 13 to 22; other weights from 4
-/// to 10.) `wide`: vectors of 64 bytes, with which products on panels gain most, so that fewer rows pay for packing.
-/// (AVX2, Zen 3, f32 on the way: with k 256 it pays from 28 rows on, with 512 from 50; with 1024 and 48 rows products
-/// without take 0.85 of the time, with 24 rows 0.7.)
+/// to 10. These were with four rows at once.) `wide`: vectors of 64 bytes, with which products on panels gain most, so
+/// that fewer rows pay for packing. (AVX2, Zen 3, f32 on the way: with k 256 it pays from 28 rows on, with 512 from 50;
+/// with 1024 and 48 rows products without take 0.85 of the time, with 24 rows 0.7.) Rows of weights that begin within
+/// cache lines cost dot products more, and more so those that these go over in parts. (Xeon with AVX-512, one thread,
+/// all rows at once, on the way: with k 512 and 1024 packing pays from 32 rows on, with 333, 777 and 1093 from 20, with
+/// 1741 from 10 to 14.)
 constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the_way, bool wide) {
   if (!transposed) return 4;
   const int64_t rows = 3 + bytes / 64;
-  return on_the_way && wide && rows > 18 ? 18 : rows;
+  if (!on_the_way || !wide) return rows;
+  const int64_t most = bytes % kCacheLine == 0 ? 24 : bytes > kBytesOfDots ? 12 : 18;
+  return rows < most ? rows : most;
 }
 
 /// Products of columns that fill no more than half a unit are dot products along the rows of transposed weights that

@@ -18,6 +18,7 @@ class PanelLoop {
       : stage_(stage), operands_(operands), functions_(functions), apart_(apart), backwards_(backwards) {
     for (int64_t i = 0; i < stage.count; ++i) {
       packs_ = packs_ || packs_on_the_way(i);
+      reads_rows_ = reads_rows_ || reads_rows(i);
       reads_bytes_ = reads_bytes_ || (stage.products[i].widens && !operands[i].entry);
     }
   }
@@ -65,6 +66,11 @@ class PanelLoop {
     return stage_.products[product].on_the_way && is_on_the_way(operands_[product].entry);
   }
 
+  /// Whether a product is dot products along rows of the weights.
+  bool reads_rows(int64_t product) const {
+    return !operands_[product].entry && operands_[product].weights && stage_.products[product].layout.transposed;
+  }
+
   int64_t bound(int64_t unit, int64_t units) const {
     return std::min(ceil_div(stage_.units, stage_.grain) * unit / units * stage_.grain, stage_.units);
   }
@@ -97,7 +103,12 @@ class PanelLoop {
   /// Blocks of nearly the same size: a block of one or two rows has too few sums to hide the latency of its additions.
   Blocks blocks_of(int64_t rows) const {
     if (rows <= stage_.tile_rows) return {1, rows, 0};
-    const int64_t blocks = ceil_div(rows, stage_.tile_rows);
+    int64_t most = stage_.tile_rows;
+    if (reads_rows_) {  // each few rows go over all weights again
+      const int64_t at_once = target::rows_of_dots(vector_isa(active_isa()) == Isa::kAvx512);
+      most = std::max(most / at_once * at_once, std::min(most, at_once));
+    }
+    const int64_t blocks = ceil_div(rows, most);
     return {blocks, rows / blocks, rows % blocks};
   }
 
@@ -167,6 +178,7 @@ class PanelLoop {
   int64_t apart_;  ///< rows from step to step
   bool backwards_;
   bool packs_ = false;        ///< panels of a product are packed on the way
+  bool reads_rows_ = false;   ///< products of the stage are dot products along rows of the weights
   bool reads_bytes_ = false;  ///< a product reads weights of 8 bits that could have panels
   int64_t first_panel_ = 0, last_panel_ = 0;
 };

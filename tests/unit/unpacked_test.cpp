@@ -124,8 +124,9 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
     p.k = trial % 4 == 0 ? between(1, 5) : between(1, 150);
     if (trial % 32 == 1) p.k = between(513, 1100);  // more than one part of a panel, if there are blocks of rows
     p.transposed = between(0, 1);
+    if (trial % 64 == 2) p.k = between(500, 4500), p.transposed = 1;  // dot products in parts
     const bool packed = trial % 2 == 1;  // a last panel with units that are only zeros among them
-    const int64_t rows = between(1, packed ? 20 : 9), lda = p.k + between(0, 5), width = p.groups * p.unroll * lanes();
+    const int64_t rows = between(1, packed ? 20 : 14), lda = p.k + between(0, 5), width = p.groups * p.unroll * lanes();
     const int64_t source_rows = p.transposed ? p.groups * p.n : p.k, columns = p.transposed ? p.k : p.groups * p.n;
     p.ld = columns + between(0, 5);
     p.c_step = rows * width + between(0, 3);
@@ -165,8 +166,15 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
 
 TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
   std::normal_distribution<double> normal;
-  for (const auto [transposed, k, n] : std::vector<std::array<int64_t, 3>>{
-           {0, 5, 75}, {0, 93, 75}, {0, 200, 75}, {1, 5, 75}, {1, 93, 75}, {1, 200, 75}, {1, 93, 3}, {1, 200, 6}}) {
+  for (const auto [transposed, k, n] : std::vector<std::array<int64_t, 3>>{{0, 5, 75},
+                                                                           {0, 93, 75},
+                                                                           {0, 200, 75},
+                                                                           {1, 5, 75},
+                                                                           {1, 93, 75},
+                                                                           {1, 200, 75},
+                                                                           {1, 93, 3},
+                                                                           {1, 200, 6},
+                                                                           {1, 2500, 19}}) {
     const int64_t rows = 9, width = 3 * lanes(), panels = (n + lanes() - 1) / lanes();
     const ProductLayout p{k, n, 3, 1, transposed ? k : 3 * n, transposed, rows * width};
     Numbers a(GetParam().left, rows * k), weights(GetParam().weights, 3 * n * k);

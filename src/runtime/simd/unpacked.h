@@ -191,6 +191,10 @@ template <typename T>
 /// Rows of the left operand at once.
 constexpr int kMostRowsAtOnce = kVectorBytes == 64 ? 4 : 3;
 
+/// The same of dot products, each of whose blocks of rows loads all of the weights again, most of them across two lines
+/// where rows of the weights don't begin with one.
+constexpr int kMostRowsOfDots = target::rows_of_dots(kVectorBytes == 64);
+
 /// Rows of the weights at once: enough sums to hide the latency of an FMA.
 template <typename T>
 constexpr int dots_at_once(int rows) {
@@ -204,20 +208,20 @@ template <typename Kind, int R, int J, typename Ahead>
                                              const typename Kind::Right* const (&b)[J],
                                              Vector<typename Kind::Sum> (&sums)[R][J], Ahead& ahead) {
   using V = Vector<typename Kind::Sum>;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
     for (int j = 0; j < J; ++j) sums[r][j] = V{};
   int64_t i = 0;
   for (; i + Kind::kSteps <= k; i += Kind::kSteps) {
     decltype(Kind::left(a)) x[R];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) x[r] = Kind::left(a + r * lda + i);
 #pragma GCC unroll 16
     for (int j = 0; j < J; ++j) {
       const auto y = Kind::right(b[j] + i);
       ahead.advance();
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < R; ++r) Kind::add(sums[r][j], x[r], y);
     }
   }
@@ -225,15 +229,23 @@ template <typename Kind, int R, int J, typename Ahead>
 #pragma GCC unroll 16
   for (int j = 0; j < J; ++j) {
     const auto y = Kind::right_first(b[j] + i, k - i);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) Kind::add(sums[r][j], Kind::left_first(a + r * lda + i, k - i), y);
   }
 }
 
-/// c[r][0..lanes of a unit) = a[r] . b[0..count), 0 in the rest.
+/// Steps of a dot product in each part but the last.
+template <typename Kind>
+int64_t steps_of_dots(int64_t k) {
+  constexpr int64_t kMost = target::kBytesOfDots / int64_t{sizeof(typename Kind::Left)};
+  return k <= kMost ? k : ceil_div(ceil_div(k, ceil_div(k, kMost)), Kind::kSteps) * Kind::kSteps;
+}
+
+/// c[r][0..lanes of a unit) = a[r] . b[0..count), 0 in the rest. `adds`: to what is there.
 template <typename Kind, int R, typename Ahead>
 [[gnu::noinline]] void dot_unit(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b,
-                                int64_t ldb, int64_t count, typename Kind::Sum* c, int64_t ldc, Ahead& ahead) {
+                                int64_t ldb, int64_t count, typename Kind::Sum* c, int64_t ldc, bool adds,
+                                Ahead& ahead) {
   using T = typename Kind::Sum;
   constexpr int kLanes = Simd<T>::kLanes, kDots = dots_at_once<T>(R);
   Ahead asks = ahead;  // in registers
@@ -242,7 +254,7 @@ template <typename Kind, int R, typename Ahead>
 #pragma GCC unroll 4
     for (int part = 0; part < kLanes; part += kDots) {
       if (column + part >= count) {  // no columns, whose sums would be thrown away
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
           for (int m = 0; m < kDots / kBlockLanes<T>; ++m) q[r][part / kBlockLanes<T> + m] = Vector<T>{};
@@ -253,14 +265,17 @@ template <typename Kind, int R, typename Ahead>
 #pragma GCC unroll 16
       for (int j = 0; j < kDots; ++j) rows[j] = b + smaller(column + part + j, count - 1) * ldb;
       dot_lanes<Kind, R, kDots>(k, a, lda, rows, sums, asks);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
         for (int m = 0; m < kDots / kBlockLanes<T>; ++m)
           q[r][part / kBlockLanes<T> + m] = sums_of_blocks<T>(sums[r] + m * kBlockLanes<T>);
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) store(c + r * ldc + column, sums_over_blocks<T>(q[r]));
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vector<T> sums = sums_over_blocks<T>(q[r]);
+      store(c + r * ldc + column, adds ? load(c + r * ldc + column) + sums : sums);
+    }
   }
   ahead = asks;
   for (int r = 0; r < R; ++r)
@@ -271,11 +286,11 @@ template <typename Kind, int R, typename Ahead>
 template <typename Kind, int Rows, typename Ahead>
 [[gnu::always_inline]] inline void dot_unit_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
                                                     const typename Kind::Right* b, int64_t ldb, int64_t count,
-                                                    typename Kind::Sum* c, int64_t ldc, Ahead& ahead) {
+                                                    typename Kind::Sum* c, int64_t ldc, bool adds, Ahead& ahead) {
   if (rows == Rows) {
-    dot_unit<Kind, Rows>(k, a, lda, b, ldb, count, c, ldc, ahead);
+    dot_unit<Kind, Rows>(k, a, lda, b, ldb, count, c, ldc, adds, ahead);
   } else if constexpr (Rows > 1) {
-    dot_unit_of_rows<Kind, Rows - 1>(rows, k, a, lda, b, ldb, count, c, ldc, ahead);
+    dot_unit_of_rows<Kind, Rows - 1>(rows, k, a, lda, b, ldb, count, c, ldc, adds, ahead);
   }
 }
 
@@ -401,11 +416,11 @@ template <typename Kind, int Rows>
 
 // ---- the product
 
-/// Calls body(first, count) with blocks of nearly the same number of rows.
-template <typename Body>
+/// Calls body(first, count) with blocks of nearly the same number of rows, `Most` or fewer.
+template <int Most, typename Body>
 [[gnu::always_inline]] inline void for_rows(int64_t rows, const Body& body) {
   int64_t first = 0;
-  for (int64_t block = ceil_div(rows, kMostRowsAtOnce); block > 0; --block) {
+  for (int64_t block = ceil_div(rows, Most); block > 0; --block) {
     const int64_t count = ceil_div(rows - first, block);
     body(first, count);
     first += count;
@@ -434,7 +449,7 @@ template <typename Kind>
 void columns_of_groups(const UnpackedArgs<Kind>& args) {
   for (int64_t group = 0; group < args.layout.groups; ++group) {
     const auto places = args.places(group);
-    for_rows(args.rows, [&](int64_t row, int64_t some) {
+    for_rows<kMostRowsAtOnce>(args.rows, [&](int64_t row, int64_t some) {
       columns_of_rows<Kind, kMostRowsAtOnce>(
           some, args.layout.k, args.a + row * args.lda, args.lda, args.weights + group * args.layout.n, args.layout.ld,
           args.columns, {places.first + row * args.ldc(), places.unroll, places.c_step}, args.units, args.ldc());
@@ -445,16 +460,21 @@ void columns_of_groups(const UnpackedArgs<Kind>& args) {
 template <typename Kind, typename Ahead>
 void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead ahead) {
   constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
+  const int64_t k = args.layout.k, steps = steps_of_dots<Kind>(k), ldc = args.ldc();
   for (int64_t group = 0; group < args.layout.groups; ++group)
     for (int64_t unit = 0; unit < args.units; ++unit) {
       const int64_t here = smaller(kUnit, args.columns - unit * kUnit);
       if (here <= 0) continue;  // no stage reads so far
       const auto* weights = args.weights + (group * args.layout.n + unit * kUnit) * args.layout.ld;
-      for_rows(args.rows, [&](int64_t row, int64_t some) {
-        dot_unit_of_rows<Kind, kMostRowsAtOnce>(some, args.layout.k, args.a + row * args.lda, args.lda, weights,
-                                                args.layout.ld, here, args.places(group).at(unit) + row * args.ldc(),
-                                                args.ldc(), ahead);
-      });
+      auto* c = args.places(group).at(unit);
+      int64_t i = 0;
+      do {  // once if there are no steps at all
+        for_rows<kMostRowsOfDots>(args.rows, [&](int64_t row, int64_t some) {
+          dot_unit_of_rows<Kind, kMostRowsOfDots>(some, smaller(steps, k - i), args.a + row * args.lda + i, args.lda,
+                                                  weights + i, args.layout.ld, here, c + row * ldc, ldc, i > 0, ahead);
+        });
+        i += steps;
+      } while (i < k);
     }
 }
 
@@ -476,7 +496,7 @@ void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weig
       static_cast<T*>(c),
       layout};
   if (!layout.transposed) return columns_of_groups(args);
-  const int64_t steps = units * layout.groups * ceil_div(rows, kMostRowsAtOnce) * (layout.k / Kind::kSteps) * 4;
+  const int64_t steps = units * layout.groups * ceil_div(rows, kMostRowsOfDots) * (layout.k / Kind::kSteps) * 4;
   if (lines == 0 || steps == 0) return dots_of_groups(args, NothingAhead());
   // Not with_run_ahead(), which asks for two lines a step where steps of part of a vector leave slightly too few: that
   // is slower, and half a megabyte more code.
