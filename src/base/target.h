@@ -78,13 +78,12 @@ inline constexpr int64_t kBytesOfDots = 4096;
 /// that fewer rows pay for packing. (AVX2, Zen 3, f32 on the way: with k 256 it pays from 28 rows on, with 512 from 50;
 /// with 1024 and 48 rows products without take 0.85 of the time, with 24 rows 0.7.) Rows of weights that begin within
 /// cache lines cost dot products more, and more so those that these go over in parts. (Xeon with AVX-512, one thread,
-/// all rows at once, on the way: with k 512 and 1024 packing pays from 32 rows on, with 333, 777 and 1093 from 20, with
-/// 1741 from 10 to 14.)
+/// all rows at once, on the way: with k 64 packing pays from 8 rows on, with 128 from 18, with 256, 512 and 1024 from
+/// 32, with 100, 333, 777 and 1093 from 12 to 20, with 1741 from 10 to 14.)
 constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the_way, bool wide) {
   if (!transposed) return 4;
-  const int64_t rows = 3 + bytes / 64;
-  if (!on_the_way || !wide) return rows;
-  const int64_t most = bytes % kCacheLine == 0 ? 24 : bytes > kBytesOfDots ? 12 : 18;
+  if (!on_the_way || !wide) return 3 + bytes / 64;
+  const int64_t rows = 1 + bytes / 32, most = bytes % kCacheLine == 0 ? 24 : bytes > kBytesOfDots ? 12 : 18;
   return rows < most ? rows : most;
 }
 

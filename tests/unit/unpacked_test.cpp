@@ -291,7 +291,7 @@ const Program kPrograms[] = {
     {"by_columns", {1, 4, 5}, {1, 1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f32[64,50]) {
        %y = matmul %x, %w : f32[T,B,50]
        return %y })"},
-    {"rows_of_all_products_count", {3, 4}, {1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f32[50,64]) {
+    {"rows_of_all_products_count", {3, 5}, {1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f32[50,64]) {
        %y = matmul %x, %w {transpose_b = true} : f32[T,B,50]
        %t = tanh %x : f32[T,B,64]
        %z = matmul %t, %w {transpose_b = true} : f32[T,B,50]
@@ -326,7 +326,7 @@ const Program kPrograms[] = {
        %u = matmul %z, %c : f32[T,B,30]
        return %u })"},
     // As those of f32.
-    {"f16_weights", {1, 7, 8}, {1, 1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f16[50,64]) {
+    {"f16_weights", {1, 7, 10}, {1, 1, 0}, {1, 1, 1}, R"(program @p(%x: f32[T,B,64], %w: f16[50,64]) {
        %f = cast %w : f32[50,64]
        %y = matmul %x, %f {transpose_b = true} : f32[T,B,50]
        return %y })"},
