@@ -99,8 +99,8 @@ inline constexpr int64_t kMostPacksOnTheWay = 2;
 /// Packing weights takes about as long as to multiply so many rows by them.
 inline constexpr int64_t kRowsWhilePacking = 16;
 
-/// With more rows than this, packing is a small part of the work, wherever it is done; and a pack of its own leaves the
-/// products to windows of steps (runtime/window.h).
+/// With more rows than this, a pack of its own leaves the products to windows of steps (runtime/window.h), where there
+/// may be some, and reads weights that are not transposed in longer runs.
 inline constexpr int64_t kMostRowsOnTheWay = 16 * kRowsWhilePacking;
 
 /// Products of fewer rows at once are slower a row: weights are read from the cache for each few rows, and the last

@@ -18,13 +18,25 @@ int64_t panel_bytes(const PackCall& pack) {
 /// them.
 int64_t weight_bytes(const PackCall& pack) { return pack.dtype == DType::kF16 ? 4 : size_of(pack.dtype); }
 
+/// Whether a stage of `stages` that multiplies by the pack's panels may do so in windows of a scan's steps.
+bool may_have_windows(const std::vector<StagePlan>& stages, const PackCall& pack, const std::vector<int64_t>& symbols) {
+  auto multiplies = [&](const StagePlan::Window& window) {
+    return std::ranges::any_of(stages, [&](const StagePlan& stage) {
+      return stage.index == window.stage && std::ranges::find(stage.packs, pack.destination) != stage.packs.end();
+    });
+  };
+  return std::ranges::any_of(stages, [&](const StagePlan& stage) {
+    return std::ranges::any_of(stage.windows, multiplies) && stage.length.evaluate(symbols) > 1;
+  });
+}
+
 /// Whether products had better pack the panels than a stage of its own.
-bool suits_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
+bool suits_the_way(const Plan& plan, const PackCall& pack, const std::vector<int64_t>& symbols) {
   if (estimate(pack.times, symbols) > target::kMostPacksOnTheWay) return false;
-  if (estimate(pack.rows, symbols) > target::kMostRowsOnTheWay) return false;
+  const int64_t rows = estimate(pack.rows, symbols), cache = private_cache_bytes();
   // The panel stays in the core's own cache. All rows are read for each panel, at best from the next one.
-  const int64_t cache = private_cache_bytes(), rows = estimate(pack.rows, symbols) * pack.k * weight_bytes(pack);
-  return panel_bytes(pack) <= cache / 2 && rows <= 4 * cache;
+  if (panel_bytes(pack) > cache / 2 || rows * pack.k * weight_bytes(pack) > 4 * cache) return false;
+  return rows <= target::kMostRowsOnTheWay || (pack.transposed && !may_have_windows(plan.stages, pack, symbols));
 }
 
 /// Whether the steps of a loop had better read weights of 8 bits at each step, which are a quarter of the panels'
@@ -42,20 +54,20 @@ bool are_narrow(const PackCall& pack) {
          pack.k * weight_bytes(pack) >= target::kBytesOfNarrowRows;
 }
 
-bool is_left_out(const PackCall& pack, const std::vector<int64_t>& symbols) {
+bool is_left_out(const Plan& plan, const PackCall& pack, const std::vector<int64_t>& symbols) {
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "way") return false;
   if (wanted == "never" || suits_steps(pack, symbols) || are_narrow(pack)) return true;
   const int64_t bytes = pack.k * weight_bytes(pack);
   const bool wide = vector_isa(active_isa()) == Isa::kAvx512;
   return estimate(pack.rows, symbols) <=
-         target::rows_worth_packing(bytes, pack.transposed, suits_the_way(pack, symbols), wide);
+         target::rows_worth_packing(bytes, pack.transposed, suits_the_way(plan, pack, symbols), wide);
 }
 
-bool is_packed_on_the_way(const PackCall& pack, const std::vector<int64_t>& symbols) {
+bool is_packed_on_the_way(const Plan& plan, const PackCall& pack, const std::vector<int64_t>& symbols) {
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "never") return false;
-  return wanted == "way" || (suits_the_way(pack, symbols) && !is_left_out(pack, symbols));
+  return wanted == "way" || (suits_the_way(plan, pack, symbols) && !is_left_out(plan, pack, symbols));
 }
 
 template <typename Visit>
@@ -71,7 +83,7 @@ void for_packs(const std::vector<StagePlan>& stages, const Visit& visit) {
 std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>& symbols) {
   std::vector<int64_t> all;
   for_packs(plan.stages, [&](const PackCall& pack) {
-    if (is_left_out(pack, symbols)) all.push_back(pack.destination);
+    if (is_left_out(plan, pack, symbols)) all.push_back(pack.destination);
   });
   return all;
 }
@@ -79,7 +91,7 @@ std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>
 std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<int64_t>& symbols) {
   std::vector<BufferBytes> all;
   for_packs(plan.stages, [&](const PackCall& pack) {
-    if (is_packed_on_the_way(pack, symbols)) all.push_back({pack.destination, padded(panel_bytes(pack))});
+    if (is_packed_on_the_way(plan, pack, symbols)) all.push_back({pack.destination, padded(panel_bytes(pack))});
   });
   return all;
 }

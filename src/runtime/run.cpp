@@ -263,9 +263,7 @@ void Run::run_rows(const StagePlan& stage, const Member& member) {
     if (rows > 0) run(0, rows, 0, 1);
     return;
   }
-  // Weights are packed by each thread for itself: those of its columns.
-  const bool packs = sizes_of(stage).packs && stage.column_shares >= member.threads;
-  if (packs || (rows < member.threads * stage.row_block && stage.column_shares > 1)) {
+  if (sizes_of(stage).by_columns) {
     int64_t units = std::min(member.threads, stage.column_shares);
     if (member.thread < units) run(0, rows, member.thread, units);
     return;

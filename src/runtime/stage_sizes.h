@@ -19,6 +19,7 @@ struct StageSizes {
   int64_t member = 0;         ///< ... each of them by this member
   int64_t chunk = 0;          ///< of a scan that follows another or is followed: it runs so many steps at once
   bool packs = false;         ///< it packs weights of its products on the way (packs.h)
+  bool by_columns = false;    ///< of rows with products: threads share the columns, not the rows
   /// For a loop: the bytes of one step of each slice, then of one instance of each carry's `work`.
   std::vector<int64_t> bytes;
 };
