@@ -97,14 +97,12 @@ class RowStage {
                                .groups = panels.groups,
                                .unroll = panels.unroll,
                                .ld = 0,
-                               .transposed = 0,
-                               .c_step = runtime::kFewRows * lanes},
+                               .transposed = 0},
                     .tile = nullptr,
                     .entry = frame_.address(op.operands[1]),
                     .plain = llvm::ConstantPointerNull::get(b_.getPtrTy())};
     has_bytes_ = has_bytes_ || product.weights == DType::kI8;
-    // A further product may be of bytes.
-    const int64_t rows = std::max(stage_.tile_rows, runtime::kFewRows * runtime::kBytePanelsTogether);
+    const int64_t rows = std::max(stage_.tile_rows, runtime::kRowsOfTiles);
     product.tile = frame_.stack(memory_type(b_, product.dtype), rows * lanes);
     if (const Op* pack = planning::pack_that_may_be_left_out(frame_.schedule, op.operands[1])) {
       const planning::PackSource from = planning::source_of(frame_.schedule, *pack);
@@ -195,7 +193,7 @@ class RowStage {
 
     const Frame::Outlined epilogue = frame_.outline("epilogue", 4, [&](const std::vector<Value*>& at) {
       frame_.loop(frame_.i64(0), at[1], 1, [&](Value* j) {
-        Value* tile_row = b_.CreateMul(j, frame_.i64(runtime::kFewRows));
+        Value* tile_row = b_.CreateMul(j, at[3]);
         frame_.loop(frame_.i64(0), at[3], 1, [&](Value* i) {
           emit_epilogue(b_.CreateAdd(at[0], j), b_.CreateAdd(at[2], i), b_.CreateAdd(tile_row, i));
         });
@@ -238,7 +236,7 @@ class RowStage {
 
   /// runtime::PanelStage.
   llvm::Constant* stage_constants(bool alone) {
-    static_assert(sizeof(runtime::PanelProduct) == 14 * sizeof(int64_t));
+    static_assert(sizeof(runtime::PanelProduct) == 13 * sizeof(int64_t));
     static_assert(sizeof(runtime::PanelStage) == 10 * sizeof(int64_t));
     std::vector<llvm::Constant*> of_products;
     const int64_t units = ceil_div(stage_.domain.back().constant(), stage_.lanes);
@@ -260,7 +258,7 @@ class RowStage {
   /// runtime::PanelProduct.
   void add_constants(std::vector<llvm::Constant*>& fields, const Product& product) {
     const runtime::ProductLayout& layout = product.layout;
-    for (int64_t each : {layout.k, layout.n, layout.groups, layout.unroll, layout.ld, layout.transposed, layout.c_step,
+    for (int64_t each : {layout.k, layout.n, layout.groups, layout.unroll, layout.ld, layout.transposed,
                          size_of(product.left), product.panel_bytes()})
       fields.push_back(constant(each));
     llvm::Constant* null = llvm::ConstantPointerNull::get(b_.getPtrTy());

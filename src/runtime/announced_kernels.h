@@ -73,7 +73,7 @@ inline void announce_product(int64_t vectors, int64_t a_size, int64_t weight_siz
   if (panels)
     return announce_panels(vectors, a_size, c_size, steps, rows, layout.k, a, lda,
                            static_cast<const char*>(panels) + first * steps * width, count, c, width / c_size,
-                           layout.c_step);
+                           rows * width / c_size);
   Rectangle{a, rows, layout.k, lda, a_size}.read();
   for (int64_t group = 0; group < layout.groups; ++group) {
     const int64_t begin = std::min(layout.n, first * lanes), end = std::min(layout.n, (first + count) * lanes);
@@ -84,7 +84,7 @@ inline void announce_product(int64_t vectors, int64_t a_size, int64_t weight_siz
       Rectangle::part(weights, layout.ld, weight_size, 0, layout.k, column, columns).read();
   }
   for (int64_t p = 0; p < count; ++p)
-    Rectangle{static_cast<char*>(c) + p * layout.c_step * c_size, rows, width / c_size, width / c_size, c_size}.write();
+    Rectangle{static_cast<char*>(c) + p * rows * width, rows, width / c_size, width / c_size, c_size}.write();
 }
 
 /// As announce_product; nothing is written where the panels are packed already.

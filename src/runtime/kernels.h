@@ -56,11 +56,10 @@ struct ProductLayout {
   int64_t k, n, groups, unroll;
   int64_t ld;          ///< of the weights that are not packed, as
   int64_t transposed;  ///< PackArgs::transposed
-  int64_t c_step;      ///< elements between two panels' tiles in c
 };
 
 /// c = the product of `rows` rows of a and the panels first..first+count-1, as by PanelsKernel: panel p's tile, [rows]
-/// [width], at c + (p - first) * c_step. `panels` is the first of all panels, or null: then the weights are read where
+/// [width], at c + (p - first) * rows * width. `panels` is the first of all panels, or null: then the weights are read where
 /// they lie, at `weights`. That takes as long as packing them would for some rows (target::kRowsWorthPacking), and
 /// gives other bits, which don't depend on `rows`, `first` and `count` either. Lanes beyond the last column are
 /// undefined.

@@ -155,7 +155,8 @@ class PanelLoop {
     const void* left = static_cast<const char*>(operands.left) + rows_before * operands.lda * product.left_size;
     if (!product.kernel)
       return product.byte_rows(block.rows, layout.k, left, operands.lda, operands.panels, layout.n, layout.groups,
-                               product.byte_columns, panels.first, panels.count, operands.tile, layout.c_step);
+                               product.byte_columns, panels.first, panels.count, operands.tile,
+                               block.rows * layout.groups * product.byte_columns);
     const char* ahead = nullptr;
     int64_t lines = 0;
     if (stage_.streams && panels.count == 1 && packs_before(operands.entry)) {

@@ -129,11 +129,10 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
     const int64_t rows = between(1, packed ? 20 : 14), lda = p.k + between(0, 5), width = p.groups * p.unroll * lanes();
     const int64_t source_rows = p.transposed ? p.groups * p.n : p.k, columns = p.transposed ? p.k : p.groups * p.n;
     p.ld = columns + between(0, 5);
-    p.c_step = rows * width + between(0, 3);
     const int64_t panels = (p.n + p.unroll * lanes() - 1) / (p.unroll * lanes());
     const int64_t first = between(0, panels - 1), count = between(1, panels - first);
     Numbers a(GetParam().left, rows * lda), weights(GetParam().weights, source_rows * p.ld);
-    Numbers c(GetParam().sums(), count * p.c_step);
+    Numbers c(GetParam().sums(), count * rows * width);
     fill(a, rows, p.k, lda);
     fill(weights, source_rows, columns, p.ld);
     std::vector<std::byte> memory(packed ? static_cast<size_t>(panels * (p.k + 1) * width * 8) : 0);
@@ -157,7 +156,7 @@ TEST_P(UnpackedTest, AgreesWithTheDefinition) {
           // operand to a fixed point (ByteRowsKernel).
           const bool is_exact = GetParam().weights != DType::kI8 || p.transposed == 0 || packed;
           const double bound = is_exact ? 0 : 128 * static_cast<double>(p.k) * std::exp2(-22);
-          ASSERT_NEAR(c.get(panel * p.c_step + r * width + j), sum, bound)
+          ASSERT_NEAR(c.get((panel * rows + r) * width + j), sum, bound)
               << "packed " << packed << " rows " << rows << " k " << p.k << " n " << p.n << " groups " << p.groups
               << " unroll " << p.unroll << " transposed " << p.transposed << " row " << r << " column " << n;
         }
@@ -176,11 +175,11 @@ TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
                                                                            {1, 200, 6},
                                                                            {1, 2500, 19}}) {
     const int64_t rows = 9, width = 3 * lanes(), panels = (n + lanes() - 1) / lanes();
-    const ProductLayout p{k, n, 3, 1, transposed ? k : 3 * n, transposed, rows * width};
+    const ProductLayout p{k, n, 3, 1, transposed ? k : 3 * n, transposed};
     Numbers a(GetParam().left, rows * k), weights(GetParam().weights, 3 * n * k);
     for (int64_t i = 0; i < rows * k; ++i) a.set(i, normal(random_));
     for (int64_t i = 0; i < 3 * n * k; ++i) weights.set(i, normal(random_));
-    Numbers all(GetParam().sums(), panels * p.c_step), some(GetParam().sums(), panels * p.c_step);
+    Numbers all(GetParam().sums(), panels * rows * width), some(GetParam().sums(), panels * rows * width);
     const ProductKernel kernel = GetParam().kernel(3);
     kernel(rows, a.at(0), k, nullptr, weights.at(0), 0, panels, all.at(0), &p, nullptr, 0);
     for (int64_t first = 0; first < panels; ++first)
@@ -191,7 +190,7 @@ TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
           for (int64_t r = 0; r < count; ++r)
             for (int64_t j = 0; j < width; ++j)
               if (first * lanes() + j % lanes() < n) {
-                ASSERT_EQ(some.get(r * width + j), all.get(first * p.c_step + (row + r) * width + j))
+                ASSERT_EQ(some.get(r * width + j), all.get((first * rows + row + r) * width + j))
                     << "k " << k << " row " << row << " of " << count << " panel " << first;
               }
         }
@@ -206,7 +205,7 @@ struct Sizes {
   Sizes(const Case& test, int64_t k, int64_t n, int64_t groups, int64_t unroll, bool transposed, int64_t gap) {
     const int64_t lanes = target::lanes(test.sums()), steps = test.weights == DType::kBF16 ? (k + 1) / 2 : k;
     const int64_t ld = (transposed ? k : groups * n) + gap;
-    layout = {k, n, groups, unroll, ld, transposed ? 1 : 0, 9 * groups * unroll * lanes};
+    layout = {k, n, groups, unroll, ld, transposed ? 1 : 0};
     panels = (n + unroll * lanes - 1) / (unroll * lanes);
     panel_bytes = steps * groups * unroll * target::kUnit;
     weights = (transposed ? groups * n : k) * ld;
@@ -232,10 +231,11 @@ TEST_P(UnpackedTest, PanelsPackedOnTheWayGiveTheBitsOfPanelsPackedBefore) {
     const runtime::GuardedMemory own(count * sizes.panel_bytes, runtime::GuardedMemory::Side::kEnd, 64);
     const void* panels = test.on_the_way()(runtime::on_the_way(own.data()), weights.at(0), first, count, &p);
     ASSERT_EQ(std::memcmp(own.data(), all.data() + first * sizes.panel_bytes, static_cast<size_t>(own.bytes())), 0);
-    Numbers before(test.sums(), count * p.c_step), found(test.sums(), count * p.c_step);
+    const int64_t tiles = count * rows * groups * unroll * target::lanes(test.sums());
+    Numbers before(test.sums(), tiles), found(test.sums(), tiles);
     test.kernel(groups * unroll)(rows, a.at(0), p.k, all.data(), nullptr, first, count, before.at(0), &p, nullptr, 0);
     test.kernel(groups * unroll)(rows, a.at(0), p.k, panels, nullptr, first, count, found.at(0), &p, all.data(), 1000);
-    ASSERT_EQ(std::memcmp(before.at(0), found.at(0), static_cast<size_t>(count * p.c_step * size_of(test.sums()))), 0)
+    ASSERT_EQ(std::memcmp(before.at(0), found.at(0), static_cast<size_t>(tiles * size_of(test.sums()))), 0)
         << "rows " << rows << " k " << p.k << " n " << p.n << " groups " << groups << " unroll " << unroll
         << " transposed " << p.transposed;
   }

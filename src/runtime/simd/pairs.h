@@ -390,7 +390,7 @@ void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels,
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
   if (panels)
     kPanels(rows, layout->k, a, lda, static_cast<const uint32_t*>(panels) + first * ceil_div(layout->k, 2) * kWidth,
-            units_of_panels<float, Units>(*layout, first, count), c, kWidth, layout->c_step, 0, ahead, lines);
+            units_of_panels<float, Units>(*layout, first, count), c, kWidth, rows * kWidth, 0, ahead, lines);
   else
     unpacked_product<Unpacked>(rows, a, lda, weights, first, count, c, *layout, ahead, lines);
 }

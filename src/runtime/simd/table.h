@@ -32,7 +32,7 @@ void product_of_rows(int64_t rows, const void* a, int64_t lda, const void* weigh
                                     .panel = first,
                                     .count = count,
                                     .c = c,
-                                    .c_step = layout.c_step});
+                                    .c_step = rows * layout.groups * layout.unroll * Simd<T>::kUnitLanes});
   unpacked_product<PlainWeights<T, Weights>>(rows, a, lda, weights, first, count, c, layout, ahead, lines);
 }
 
@@ -43,7 +43,7 @@ void product(int64_t rows, const void* a, int64_t lda, const void* panels, const
   constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   if (panels)
     tile_units<T, Units>(rows, layout->k, a, lda, static_cast<const T*>(panels) + first * layout->k * kWidth,
-                         units_of_panels<T, Units>(*layout, first, count), c, kWidth, layout->c_step, false, ahead,
+                         units_of_panels<T, Units>(*layout, first, count), c, kWidth, rows * kWidth, false, ahead,
                          lines);
   else
     product_of_rows<T, Weights>(rows, a, lda, weights, first, count, c, *layout, ahead, lines);

@@ -441,7 +441,7 @@ struct UnpackedArgs {
 
   int64_t ldc() const { return layout.groups * layout.unroll * Simd<typename Kind::Sum>::kUnitLanes; }
   UnitPlaces<typename Kind::Sum> places(int64_t group) const {
-    return {c + group * layout.unroll * Simd<typename Kind::Sum>::kUnitLanes, layout.unroll, layout.c_step};
+    return {c + group * layout.unroll * Simd<typename Kind::Sum>::kUnitLanes, layout.unroll, rows * ldc()};
   }
 };
 
