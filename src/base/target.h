@@ -70,22 +70,28 @@ inline constexpr int64_t kBytesOfDots = 4096;
 
 /// Weights are packed if they are multiplied by more rows than this. Packing reads and writes all of them. In return
 /// products on panels are faster: as compared with dot products along transposed rows of k weights, by the sum of a
-/// vector's lanes, whose share is less the longer the rows are; as compared with other weights, by reading memory in
-/// one long run. `bytes`: of k weights. `on_the_way`: products can pack panel by panel, which then come from the cache
-/// (runtime/packs.h). (AVX-512, Zen 5: one row at a time, f32 with k 256, 512, 1024, packing pays from 14, 22 and 50
-/// rows on, bf16 from 8, 15 and 32; on the way, of all rows at once, both types from 13 to 22; other weights from 4
-/// to 10. These were with four rows at once.) `wide`: vectors of 64 bytes, with which products on panels gain most, so
-/// that fewer rows pay for packing. (AVX2, Zen 3, f32 on the way: with k 256 it pays from 28 rows on, with 512 from 50;
-/// with 1024 and 48 rows products without take 0.85 of the time, with 24 rows 0.7.) Rows of weights that begin within
-/// cache lines cost dot products more, and more so those that these go over in parts. (Xeon with AVX-512, one thread,
-/// all rows at once, on the way: with k 64 packing pays from 8 rows on, with 128 from 18, with 256, 512 and 1024 from
-/// 32, with 100, 333, 777 and 1093 from 12 to 20, with 1741 from 10 to 14.)
+/// vector's lanes, whose share is less the longer the rows are; as compared with other weights, which are read in parts
+/// of their rows, by reading memory in one long run at each step. `bytes`: of k weights. `on_the_way`: products can
+/// pack panel by panel, which then come from the cache (runtime/packs.h). `wide`: vectors of 64 bytes, with which
+/// products on panels gain most, so that fewer rows pay for packing.
+///
+/// Transposed, one row at a time (AVX-512, Zen 5): f32 with k 256, 512, 1024 from 14, 22 and 50 rows on, bf16 from 8,
+/// 15 and 32. On the way, all rows at once (AVX2, Zen 3, f32): with k 256 from 28 rows on, with 512 from 50; with 1024
+/// and 48 rows products without take 0.85 of the time, with 24 rows 0.7. The same with AVX-512 (Xeon): with k 64 from 8
+/// rows on, with 128 from 18, with 256, 512 and 1024 from 32; rows of weights that begin within cache lines cost dot
+/// products more, and more so those that these go over in parts: with 100, 333, 777 and 1093 from 12 to 20, with 1741
+/// from 10 to
+/// 14. Not transposed (Xeon), all rows at once, on the way: from 48 to 100; in 4 to 32 steps of 1 to 8 rows, packed
+/// before: from 24 to 32, with AVX2 from 16 to 24.
 constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the_way, bool wide) {
-  if (!transposed) return 4;
+  if (!transposed) return on_the_way ? 48 : wide ? 24 : 16;
   if (!on_the_way || !wide) return 3 + bytes / 64;
   const int64_t rows = 1 + bytes / 32, most = bytes % kCacheLine == 0 ? 24 : bytes > kBytesOfDots ? 12 : 18;
   return rows < most ? rows : most;
 }
+
+/// The same of bf16 weights that are not transposed, whose products are not in parts (simd/unpacked.h).
+inline constexpr int64_t kHalfRowsWorthPacking = 4;
 
 /// Products of columns that fill no more than half a unit are dot products along the rows of transposed weights that
 /// have so many bytes: on panels most lanes would multiply zeros, while the sums of lanes cost little beside such rows.

@@ -58,10 +58,10 @@ bool is_left_out(const Plan& plan, const PackCall& pack, const std::vector<int64
   const std::string& wanted = settings().pack;
   if (!pack.may_be_left_out || wanted == "always" || wanted == "way") return false;
   if (wanted == "never" || suits_steps(pack, symbols) || are_narrow(pack)) return true;
-  const int64_t bytes = pack.k * weight_bytes(pack);
+  const int64_t bytes = pack.k * weight_bytes(pack), rows = estimate(pack.rows, symbols);
+  if (pack.dtype == DType::kBF16 && !pack.transposed) return rows <= target::kHalfRowsWorthPacking;
   const bool wide = vector_isa(active_isa()) == Isa::kAvx512;
-  return estimate(pack.rows, symbols) <=
-         target::rows_worth_packing(bytes, pack.transposed, suits_the_way(plan, pack, symbols), wide);
+  return rows <= target::rows_worth_packing(bytes, pack.transposed, suits_the_way(plan, pack, symbols), wide);
 }
 
 bool is_packed_on_the_way(const Plan& plan, const PackCall& pack, const std::vector<int64_t>& symbols) {

@@ -19,6 +19,7 @@ class PanelLoop {
     for (int64_t i = 0; i < stage.count; ++i) {
       packs_ = packs_ || packs_on_the_way(i);
       reads_rows_ = reads_rows_ || reads_rows(i);
+      reads_columns_ = reads_columns_ || reads_columns(i);
       reads_bytes_ = reads_bytes_ || (stage.products[i].widens && !operands[i].entry);
     }
   }
@@ -71,6 +72,11 @@ class PanelLoop {
     return !operands_[product].entry && operands_[product].weights && stage_.products[product].layout.transposed;
   }
 
+  /// Whether a product reads weights as they lie by their columns.
+  bool reads_columns(int64_t product) const {
+    return !operands_[product].entry && operands_[product].weights && !stage_.products[product].layout.transposed;
+  }
+
   int64_t bound(int64_t unit, int64_t units) const {
     return std::min(ceil_div(stage_.units, stage_.grain) * unit / units * stage_.grain, stage_.units);
   }
@@ -80,6 +86,7 @@ class PanelLoop {
   int64_t panels_together(int64_t rows) const {
     if (packs_) return 1;
     if (stage_.has_bytes) return kBytePanelsTogether;
+    if (reads_columns_) return std::clamp<int64_t>(kRowsOfTiles / std::max<int64_t>(1, rows), 1, kMostColumnPanels);
     if (rows >= kFewRows) return 1;
     return reads_bytes_ ? kBytePanelsTogether : kPanelsTogether;
   }
@@ -87,7 +94,8 @@ class PanelLoop {
   /// All panels for the rows of a chunk, where `start` is the first row of all.
   void run_chunk(int64_t start, const Chunk& chunk) const {
     const Blocks blocks = blocks_of(chunk.rows);
-    const int64_t together = panels_together(chunk.rows), all = last_panel_ - first_panel_;
+    const int64_t together = panels_together(blocks.least + (blocks.larger > 0 ? 1 : 0));
+    const int64_t all = last_panel_ - first_panel_;
     const int64_t groups = together == 1 ? all : ceil_div(all, together);
     for (int64_t turn = 0; turn < groups; ++turn) {
       const int64_t group = backwards_ ? groups - 1 - turn : turn;
@@ -102,8 +110,9 @@ class PanelLoop {
 
   /// Blocks of nearly the same size: a block of one or two rows has too few sums to hide the latency of its additions.
   Blocks blocks_of(int64_t rows) const {
-    if (rows <= stage_.tile_rows) return {1, rows, 0};
     int64_t most = stage_.tile_rows;
+    if (reads_columns_ && !stage_.has_bytes && !packs_) most = std::max(most, kRowsOfColumns);
+    if (rows <= most) return {1, rows, 0};
     if (reads_rows_) {  // each few rows go over all weights again
       const int64_t at_once = target::rows_of_dots(vector_isa(active_isa()) == Isa::kAvx512);
       most = std::max(most / at_once * at_once, std::min(most, at_once));
@@ -178,9 +187,10 @@ class PanelLoop {
   const PanelFunctions& functions_;
   int64_t apart_;  ///< rows from step to step
   bool backwards_;
-  bool packs_ = false;        ///< panels of a product are packed on the way
-  bool reads_rows_ = false;   ///< products of the stage are dot products along rows of the weights
-  bool reads_bytes_ = false;  ///< a product reads weights of 8 bits that could have panels
+  bool packs_ = false;          ///< panels of a product are packed on the way
+  bool reads_rows_ = false;     ///< products of the stage are dot products along rows of the weights
+  bool reads_columns_ = false;  ///< products of the stage read weights as they lie by columns
+  bool reads_bytes_ = false;    ///< a product reads weights of 8 bits that could have panels
   int64_t first_panel_ = 0, last_panel_ = 0;
 };
 

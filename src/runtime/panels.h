@@ -13,7 +13,9 @@ inline constexpr int64_t kFewRows = 4;              ///< with fewer rows than th
 inline constexpr int64_t kPanelsTogether = 4;       ///< ... this many panels at once
 inline constexpr int64_t kBytePanelsTogether = 16;  ///< with weights of 8 bits so many by kFewRows rows: each call
                                                     ///< writes the left operand in digits anew
-inline constexpr int64_t kRowsOfTiles = 96;         ///< of a product there is memory for so many, of all its panels
+inline constexpr int64_t kRowsOfColumns = 48;  ///< of a block by weights that are read by columns where they lie, ...
+inline constexpr int64_t kMostColumnPanels = 16;  ///< ... and panels: their rows are read in long runs
+inline constexpr int64_t kRowsOfTiles = 192;      ///< of a product there is memory for so many, of all its panels
 static_assert(kFewRows * kBytePanelsTogether <= kRowsOfTiles);
 
 // Machine code has the next two as constants, so their fields have 8 bytes each.

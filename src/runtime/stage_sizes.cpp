@@ -72,11 +72,11 @@ int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::ve
   return costs.by_columns < costs.by_rows ? threads : 1;
 }
 
-/// Whether the threads had better share the columns of products of rows than the rows: for each it reads, or packs, only
-/// its part of the weights, which in the time of few rows takes longer than the products. Where a stage of its own has
-/// packed all weights, each has its rows, which the next stage reads by rows too. (Xeon with AVX-512, two threads: 16
-/// rows by 2048 rows of 512 0.24 ms by rows, 0.18 by columns; packed on the way 128 rows by 4096 rows of 1024 5.6 and
-/// 5.1, 2048 rows by 512 rows of 128 1.12 and 1.17, of whose eleven panels one thread had six.)
+/// Whether the threads had better share the columns of products of rows than the rows: for each it reads, or packs,
+/// only its part of the weights, which in the time of few rows takes longer than the products. Where a stage of its own
+/// has packed all weights, each has its rows, which the next stage reads by rows too. (Xeon with AVX-512, two threads:
+/// 16 rows by 2048 rows of 512 0.24 ms by rows, 0.18 by columns; packed on the way 128 rows by 4096 rows of 1024 5.6
+/// and 5.1, 2048 rows by 512 rows of 128 1.12 and 1.17, of whose eleven panels one thread had six.)
 bool should_share_columns(const StagePlan& stage, const StageSizes& sizes, bool leaves_out, int64_t threads) {
   if (threads < 2 || stage.column_shares < 2) return false;
   if (sizes.rows < threads * stage.row_block) return true;
@@ -243,7 +243,8 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
 
 std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads) {
   std::vector<StageSizes> sizes(static_cast<size_t>(plan.stage_count));
-  set_sizes(plan, plan.stages, symbols, {packs_on_the_way(plan, symbols), left_out_packs(plan, symbols)}, threads, sizes);
+  set_sizes(plan, plan.stages, symbols, {packs_on_the_way(plan, symbols), left_out_packs(plan, symbols)}, threads,
+            sizes);
   return sizes;
 }
 

@@ -16,7 +16,7 @@ namespace {
 struct Seen {
   std::map<std::pair<int64_t, int64_t>, int> epilogues;  // how often, by panel and row
   std::vector<int64_t> panels;                           // the first ones, as they came
-  int64_t most_rows = 0;
+  int64_t most_rows = 0, most_panels = 0;
 };
 
 int64_t multiplied_rows = 0, multiplied_panel = -1;
@@ -38,6 +38,7 @@ void follow(void* closure, int64_t panel, int64_t panels, int64_t row, int64_t r
     for (int64_t r = row; r < row + rows; ++r) ++seen.epilogues[{p, r}];
   seen.panels.push_back(panel);
   seen.most_rows = std::max(seen.most_rows, rows);
+  seen.most_panels = std::max(seen.most_panels, panels);
 }
 
 alignas(4096) char left_rows[4096];
@@ -102,6 +103,23 @@ TEST(Panels, MultiplyTheRowsOfAllStepsByAPanelBeforeTheNext) {
   std::vector<int64_t> of_all = of_chunk;
   of_all.insert(of_all.end(), of_chunk.begin(), of_chunk.end());
   EXPECT_EQ(run(stage, 0, 8, 1, false, {4, 16}).panels, of_all);
+}
+
+TEST(Panels, OfWeightsThatAreReadByColumnsAsManyAsTilesHoldAreTakenAtOnce) {
+  const PanelProduct product{{3, 640, 1, 1, 640, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+  const PanelStage stage{6, 12, 40, 40, 1, 2, 1, 0, 1, &product};
+  for (int64_t rows : {1, 2, 5, 30, 48, 49, 130})
+    for (bool backwards : {false, true}) {
+      Seen seen;
+      PanelOperands operands{left_rows, 3, nullptr, left_rows, nullptr, nullptr};
+      const PanelFunctions functions{follow, &seen, nullptr, nullptr};
+      weft_panels(&stage, &operands, &functions, 0, rows, 1, 0, 0, 1, backwards ? 1 : 0);
+      EXPECT_LE(seen.most_rows, kRowsOfColumns);
+      EXPECT_LE(seen.most_rows * seen.most_panels, kRowsOfTiles);
+      EXPECT_LE(seen.most_panels, kMostColumnPanels);
+      ASSERT_EQ(std::ssize(seen.epilogues), rows * 40);
+      for (const auto& [place, times] : seen.epilogues) EXPECT_EQ(times, 1);
+    }
 }
 
 TEST(Panels, GoBackwards) {

@@ -49,7 +49,8 @@ def scan(
     Random numbers that the step draws (dropout, torch.rand_like, ...) follow torch.manual_seed: in eager mode they are
     the very numbers that the loop above draws.
 
-    What Weft can't compile runs as that loop, which `weft.stats()` counts and a warning tells once.
+    What Weft can't compile runs as that loop, which `weft.stats()` counts and a warning tells once. A single step that
+    computes little (T = 1) runs as it is: PyTorch is done before its program would be found.
 
     Raises:
         ValueError: T is 0, xs have different lengths or no such dim, there are neither xs nor a length; the carry

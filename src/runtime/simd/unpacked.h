@@ -457,6 +457,203 @@ void columns_of_groups(const UnpackedArgs<Kind>& args) {
   }
 }
 
+// ---- columns of the weights in parts of their rows
+
+// A row of the weights is read in a run as long as the panels at hand, and the same columns of the next row are far
+// away: products of few columns wait for memory, since the processor foresees long runs only. So the sums of all
+// columns go on from part to part of the steps.
+
+/// Steps of a part: beside these, loading and storing the sums is little.
+constexpr int64_t kStepsOfColumns = 64;
+
+/// Rows of the left operand at once.
+constexpr int kMostRowsOfColumns = kVectorBytes == 64 ? 8 : kVectorBytes == 32 ? 6 : 4;
+
+/// Registers side by side, by so many rows: whole units.
+constexpr int strip_of_columns(int rows) {
+  if (kVectorBytes == 64) return rows <= 3 ? 8 : rows <= 6 ? 4 : 3;
+  if (kVectorBytes == 32) return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
+  return 4;
+}
+
+/// Asks at each step for so many lines of a row, and goes on to the next row. Nothing has to be there.
+template <int Lines>
+struct LinesOfRows {
+  uintptr_t at, row_bytes;
+
+  [[gnu::always_inline]] void advance() {
+#pragma GCC unroll 4
+    for (int i = 0; i < Lines; ++i) __builtin_prefetch(reinterpret_cast<const void*>(at + i * target::kCacheLine));
+    at += row_bytes;
+  }
+};
+
+/// Some steps of S registers of columns, from unit `unit` of a group on.
+template <typename Kind>
+struct ColumnStrip {
+  int64_t steps;
+  const typename Kind::Left* a;
+  int64_t lda;
+  const typename Kind::Right* b;  ///< the first of these columns
+  int64_t ldb;
+  int64_t count;  ///< how many columns there are, if not as many as the registers hold
+  UnitPlaces<typename Kind::Sum> places;
+  int64_t unit, ldc;
+  bool goes_on;                      ///< with the sums that are there
+  typename Kind::Sum* copied;        ///< for the columns of all steps, side by side; or null
+  const typename Kind::Right* next;  ///< the columns that come next
+};
+
+/// Goes on with, or begins, the sums of R rows, and copies the columns.
+template <typename Kind, int R, int S, bool Partial, bool Copies, typename Ahead>
+[[gnu::noinline]] void column_strip(const ColumnStrip<Kind>& strip, Ahead ahead) {
+  using T = typename Kind::Sum;
+  constexpr int kLanes = Simd<T>::kLanes;
+  T* places[S];
+#pragma GCC unroll 8
+  for (int s = 0; s < S; ++s)
+    places[s] = strip.places.at(strip.unit + s / kRegistersPerUnit) + s % kRegistersPerUnit * kLanes;
+  const int64_t lda = strip.lda, ldb = strip.ldb, ldc = strip.ldc;
+  Vector<T> sums[R][S];
+#pragma GCC unroll 8
+  for (int s = 0; s < S; ++s) {
+    const T* c = places[s];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) sums[r][s] = strip.goes_on ? load(c + r * ldc) : Vector<T>{};
+  }
+  const typename Kind::Left* a = strip.a;
+  const typename Kind::Right* b = strip.b;
+  T* copied = strip.copied;
+  for (int64_t i = 0; i < strip.steps; ++i, b += ldb, ++a) {
+    Vector<T> columns[S];
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) {
+      const int64_t here = Partial ? smaller(strip.count - s * kLanes, kLanes) : kLanes;
+      columns[s] =
+          Partial ? here > 0 ? Kind::columns_first(b + s * kLanes, here) : Vector<T>{} : Kind::columns(b + s * kLanes);
+      if constexpr (R > 1) keep_in_register(columns[s]);
+      if constexpr (Copies) store(copied + s * kLanes, columns[s]);
+    }
+    ahead.advance();
+    if constexpr (Copies) copied += S * kLanes;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vector<T> x = splat(Kind::scalar(a + r * lda));
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) sums[r][s] += x * columns[s];
+    }
+  }
+#pragma GCC unroll 8
+  for (int s = 0; s < S; ++s) {
+    T* c = places[s];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) store(c + r * ldc, sums[r][s]);
+  }
+}
+
+/// `rows` rows, R or fewer.
+template <typename Kind, int R, int S, bool Copies, typename Ahead>
+[[gnu::always_inline]] inline void strip_of_rows(int64_t rows, const ColumnStrip<Kind>& strip, Ahead ahead) {
+  if (rows != R) {
+    if constexpr (R > 1) strip_of_rows<Kind, R - 1, S, Copies>(rows, strip, ahead);
+  } else if (strip.count >= S * Simd<typename Kind::Sum>::kLanes) {
+    column_strip<Kind, R, S, false, Copies>(strip, ahead);
+  } else {
+    column_strip<Kind, R, S, true, Copies>(strip, ahead);
+  }
+}
+
+/// All rows. The first few copy the columns for the others, for which they then lie in one run of the first-level cache
+/// and begin with lines.
+template <typename Kind, int Rows, int S>
+void strip_of_all_rows(int64_t rows, ColumnStrip<Kind> strip) {
+  using T = typename Kind::Sum;
+  const auto next = reinterpret_cast<uintptr_t>(strip.next);
+  const auto row_bytes = static_cast<uintptr_t>(strip.ldb) * sizeof(typename Kind::Right);
+  if (rows <= kFewRows) return strip_of_rows<Kind, Rows, S, false>(rows, strip, NothingAhead());
+  if (rows <= Rows) return strip_of_rows<Kind, Rows, S, false>(rows, strip, LinesOfRows<4>{next, row_bytes});
+  alignas(64) T copied[kStepsOfColumns * S * Simd<T>::kLanes];
+  strip.copied = copied;
+  for_rows<Rows>(rows, [&](int64_t row, int64_t some) {
+    if (row == 0) return strip_of_rows<Kind, Rows, S, true>(some, strip, LinesOfRows<2>{next, row_bytes});
+    const ColumnStrip<PlainWeights<T>> other{
+        strip.steps,
+        strip.a + row * strip.lda,
+        strip.lda,
+        copied,
+        S * Simd<T>::kLanes,
+        S * Simd<T>::kLanes,
+        {strip.places.first + row * strip.ldc, strip.places.unroll, strip.places.c_step},
+        strip.unit,
+        strip.ldc,
+        strip.goes_on,
+        nullptr,
+        nullptr};
+    if (row > Rows) return strip_of_rows<PlainWeights<T>, Rows, S, false>(some, other, NothingAhead());
+    const uintptr_t more = next + 2 * target::kCacheLine;
+    strip_of_rows<PlainWeights<T>, Rows, S, false>(some, other, LinesOfRows<2>{more, row_bytes});
+  });
+}
+
+/// Some steps of a group's columns of the panels at hand.
+template <typename Kind>
+struct ColumnsPart {
+  ColumnStrip<Kind> strip;  ///< the first
+  int64_t columns, units;
+};
+
+/// The units from `unit` on, S registers at a time, then fewer.
+template <typename Kind, int Rows, int S>
+void strips_of_part(const ColumnsPart<Kind>& part, int64_t rows, int64_t unit) {
+  constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes, kUnits = S / kRegistersPerUnit;
+  // One unit by itself has few sums: 3 and 1 are 2 and 2.
+  for (; unit + kUnits <= part.units && (kUnits != 3 || part.units - unit != 4); unit += kUnits) {
+    ColumnStrip<Kind> strip = part.strip;
+    strip.count = part.columns - unit * kUnit;
+    if (strip.count > 0) strip.b += unit * kUnit;
+    strip.unit = unit;
+    if (unit + kUnits < part.units) strip.next = strip.b + kUnits * kUnit;
+    strip_of_all_rows<Kind, Rows, S>(rows, strip);
+  }
+  if constexpr (S > kRegistersPerUnit)
+    if (unit < part.units) strips_of_part<Kind, Rows, S - kRegistersPerUnit>(part, rows, unit);
+}
+
+/// With few rows more registers side by side.
+template <typename Kind>
+[[gnu::always_inline]] inline void strips_of_rows(const ColumnsPart<Kind>& part, int64_t rows) {
+  constexpr int kMost = kMostRowsOfColumns;
+  if (rows == 1) return strips_of_part<Kind, 1, strip_of_columns(1)>(part, rows, 0);
+  if (rows <= 3) return strips_of_part<Kind, 3, strip_of_columns(3)>(part, rows, 0);
+  if (rows <= 6 && kMost > 6) return strips_of_part<Kind, 6, strip_of_columns(6)>(part, rows, 0);
+  strips_of_part<Kind, kMost, strip_of_columns(kMost)>(part, rows, 0);
+}
+
+template <typename Kind>
+void parts_of_columns(const UnpackedArgs<Kind>& args) {
+  const int64_t k = args.layout.k;
+  int64_t i = 0;
+  do {  // once if there are no steps at all
+    for (int64_t group = 0; group < args.layout.groups; ++group) {
+      const ColumnStrip<Kind> strip{smaller(kStepsOfColumns, k - i),
+                                    args.a + i,
+                                    args.lda,
+                                    args.weights + group * args.layout.n + i * args.layout.ld,
+                                    args.layout.ld,
+                                    0,
+                                    args.places(group),
+                                    0,
+                                    args.ldc(),
+                                    i > 0,
+                                    nullptr,
+                                    args.weights + group * args.layout.n + (i + kStepsOfColumns) * args.layout.ld};
+      const ColumnsPart<Kind> part{strip, args.columns, args.units};
+      strips_of_rows<Kind>(part, args.rows);
+    }
+    i += kStepsOfColumns;
+  } while (i < k);
+}
+
 template <typename Kind, typename Ahead>
 void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead ahead) {
   constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
@@ -495,7 +692,12 @@ void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weig
       units,
       static_cast<T*>(c),
       layout};
-  if (!layout.transposed) return columns_of_groups(args);
+  if (!layout.transposed) {
+    if constexpr (Kind::kIsHalf)
+      return columns_of_groups(args);
+    else
+      return parts_of_columns(args);
+  }
   const int64_t steps = units * layout.groups * ceil_div(rows, kMostRowsOfDots) * (layout.k / Kind::kSteps) * 4;
   if (lines == 0 || steps == 0) return dots_of_groups(args, NothingAhead());
   // Not with_run_ahead(), which asks for two lines a step where steps of part of a vector leave slightly too few: that
