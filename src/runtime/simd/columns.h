@@ -1,0 +1,353 @@
+#pragma once
+
+#include "runtime/simd/unpacked_operands.h"
+
+namespace weft::runtime {
+namespace {
+
+// Products of weights as they lie, [K, N], by columns: the sums have the order and the bits of those on panels
+// (tile.h).
+
+// ---- all steps at once: of halves, whose registers of columns come in twos
+
+/// Units of columns at once.
+constexpr int units_at_once(int rows) {
+  if (kVectorBytes == 64) return rows <= 2 ? 8 : 4;
+  if (kVectorBytes == 32) return rows == 1 ? 4 : 2;
+  return rows == 1 ? 2 : 1;
+}
+
+/// The registers of columns of one step, `Registers` vectors from b on, of which the last has `count` columns if they
+/// are Partial: body(s, columns) for each. Whole bf16 vectors come in twos, those at even places and those at odd ones,
+/// which in_order() undoes.
+template <typename Kind, int Registers, bool Partial>
+constexpr bool kSplitsColumns = Kind::kIsHalf && !Partial && Registers % 2 == 0;
+
+template <typename Kind, int Registers, bool Partial, typename Body>
+[[gnu::always_inline]] inline void for_columns(const typename Kind::Right* b, int64_t count, const Body& body) {
+  constexpr int kLanes = Simd<typename Kind::Sum>::kLanes;
+  if constexpr (kSplitsColumns<Kind, Registers, Partial>) {
+#pragma GCC unroll 8
+    for (int s = 0; s < Registers; s += 2) {
+      const EvenOdd two = load_split(b + s * kLanes);
+      body(s, two.even);
+      body(s + 1, two.odd);
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int s = 0; s < Registers; ++s) {
+      const int64_t here = Partial ? smaller(count - s * kLanes, kLanes) : kLanes;
+      if (Partial && here <= 0) break;
+      body(s, Partial ? Kind::columns_first(b + s * kLanes, here) : Kind::columns(b + s * kLanes));
+    }
+  }
+}
+
+/// Register s of the columns in their order.
+template <typename Kind, int Registers, bool Partial, int R>
+[[gnu::always_inline]] inline Vector<typename Kind::Sum> in_order(
+    const Vector<typename Kind::Sum> (&sums)[Registers][R], int s, int r) {
+  using T = typename Kind::Sum;
+  if constexpr (kSplitsColumns<Kind, Registers, Partial>) {
+    const Vector<T> even = sums[s / 2 * 2][r], odd = sums[s / 2 * 2 + 1][r];
+    return s % 2 == 0 ? interleave<T, false>(even, odd) : interleave<T, true>(even, odd);
+  } else {
+    return sums[s][r];
+  }
+}
+
+/// U units from `unit` on, of which the last has `count` columns if they are Partial. b: the unit's first column.
+template <typename Kind, int R, int U, bool Partial>
+[[gnu::noinline]] void column_units(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b,
+                                    int64_t ldb, int64_t count, const UnitPlaces<typename Kind::Sum>& places,
+                                    int64_t unit, int64_t ldc) {
+  using T = typename Kind::Sum;
+  constexpr int kLanes = Simd<T>::kLanes, kRegisters = U * kRegistersPerUnit;
+  Vector<T> sums[kRegisters][R];
+#pragma GCC unroll 16
+  for (int s = 0; s < kRegisters; ++s)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) sums[s][r] = Vector<T>{};
+  for (int64_t i = 0; i < k; ++i, b += ldb) {
+    Vector<T> x[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) x[r] = splat(Kind::scalar(a + r * lda + i));
+    for_columns<Kind, kRegisters, Partial>(b, count, [&](int s, Vector<T> column) __attribute__((always_inline)) {
+      if constexpr (R > 1) keep_in_register(column);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) sums[s][r] += x[r] * column;
+    });
+  }
+#pragma GCC unroll 16
+  for (int s = 0; s < kRegisters; ++s)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+      store(places.at(unit + s / kRegistersPerUnit) + r * ldc + s % kRegistersPerUnit * kLanes,
+            in_order<Kind, kRegisters, Partial>(sums, s, r));
+}
+
+/// A group's columns 0..count-1 of the panels at hand, in `units` units, from `unit` on: U units at a time, then U / 2
+/// and so on.
+template <typename Kind, int R, int U>
+void columns_of_group(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b, int64_t ldb,
+                      int64_t count, const UnitPlaces<typename Kind::Sum>& places, int64_t unit, int64_t units,
+                      int64_t ldc) {
+  constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
+  for (; unit + U <= units && (unit + U) * kUnit <= count; unit += U)
+    column_units<Kind, R, U, false>(k, a, lda, b + unit * kUnit, ldb, U * kUnit, places, unit, ldc);
+  if constexpr (U > 1) {
+    if (unit < units) columns_of_group<Kind, R, U / 2>(k, a, lda, b, ldb, count, places, unit, units, ldc);
+  } else {
+    for (; unit < units; ++unit) {
+      const int64_t here = count - unit * kUnit;
+      column_units<Kind, R, 1, true>(k, a, lda, here > 0 ? b + unit * kUnit : b, ldb, here, places, unit, ldc);
+    }
+  }
+}
+
+template <typename Kind, int Rows>
+[[gnu::always_inline]] inline void columns_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
+                                                   const typename Kind::Right* b, int64_t ldb, int64_t count,
+                                                   const UnitPlaces<typename Kind::Sum>& places, int64_t units,
+                                                   int64_t ldc) {
+  if (rows == Rows) {
+    columns_of_group<Kind, Rows, units_at_once(Rows)>(k, a, lda, b, ldb, count, places, 0, units, ldc);
+  } else if constexpr (Rows > 1) {
+    columns_of_rows<Kind, Rows - 1>(rows, k, a, lda, b, ldb, count, places, units, ldc);
+  }
+}
+
+/// Rows of the left operand at once.
+constexpr int kMostRowsAtOnce = kVectorBytes == 64 ? 4 : 3;
+
+template <typename Kind>
+void columns_of_groups(const UnpackedArgs<Kind>& args) {
+  for (int64_t group = 0; group < args.layout.groups; ++group) {
+    const auto places = args.places(group);
+    for_rows<kMostRowsAtOnce>(args.rows, [&](int64_t row, int64_t some) {
+      columns_of_rows<Kind, kMostRowsAtOnce>(
+          some, args.layout.k, args.a + row * args.lda, args.lda, args.weights + group * args.layout.n, args.layout.ld,
+          args.columns, {places.first + row * args.ldc(), places.unroll, places.c_step}, args.units, args.ldc());
+    });
+  }
+}
+
+// ---- columns of the weights in parts of their rows
+
+// A row of the weights is read in a run as long as the panels at hand, and the same columns of the next row are far
+// away: products of few columns wait for memory, since the processor foresees long runs only. So the sums of all
+// columns go on from part to part of the steps.
+
+/// Steps of a part: beside these, loading and storing the sums is little.
+constexpr int64_t kStepsOfColumns = 64;
+
+/// Rows of the left operand at once.
+constexpr int kMostRowsOfColumns = kVectorBytes == 64 ? 8 : kVectorBytes == 32 ? 6 : 4;
+
+/// Registers side by side, by so many rows: whole units.
+constexpr int strip_of_columns(int rows) {
+  if (kVectorBytes == 64) return rows <= 3 ? 8 : rows <= 6 ? 4 : 3;
+  if (kVectorBytes == 32) return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
+  return 4;
+}
+
+/// Asks at each step for so many lines of a row, and goes on to the next row. Nothing has to be there.
+template <int Lines>
+struct LinesOfRows {
+  uintptr_t at, row_bytes;
+
+  [[gnu::always_inline]] void advance() {
+#pragma GCC unroll 4
+    for (int i = 0; i < Lines; ++i) __builtin_prefetch(reinterpret_cast<const void*>(at + i * target::kCacheLine));
+    at += row_bytes;
+  }
+};
+
+/// Some steps of S registers of columns, from unit `unit` of a group on.
+template <typename Kind>
+struct ColumnStrip {
+  int64_t steps;
+  const typename Kind::Left* a;
+  int64_t lda;
+  const typename Kind::Right* b;  ///< the first of these columns
+  int64_t ldb;
+  int64_t count;  ///< how many columns there are, if not as many as the registers hold
+  UnitPlaces<typename Kind::Sum> places;
+  int64_t unit, ldc;
+  bool goes_on;                ///< with the sums that are there
+  typename Kind::Sum* copied;  ///< for the columns of all steps, side by side; or null
+  uintptr_t next;              ///< where the columns lie that come next
+
+  template <int Lines>
+  LinesOfRows<Lines> ahead() const {
+    return {next, static_cast<uintptr_t>(ldb) * sizeof(*b)};
+  }
+};
+
+/// Goes on with, or begins, the sums of R rows, and copies the columns.
+template <typename Kind, int R, int S, bool Partial, bool Copies, typename Ahead>
+[[gnu::noinline]] void column_strip(const ColumnStrip<Kind>& strip, Ahead ahead) {
+  using T = typename Kind::Sum;
+  constexpr int kLanes = Simd<T>::kLanes;
+  T* places[S];
+#pragma GCC unroll 8
+  for (int s = 0; s < S; ++s)
+    places[s] = strip.places.at(strip.unit + s / kRegistersPerUnit) + s % kRegistersPerUnit * kLanes;
+  const int64_t lda = strip.lda, ldb = strip.ldb, ldc = strip.ldc;
+  Vector<T> sums[R][S];
+#pragma GCC unroll 8
+  for (int s = 0; s < S; ++s) {
+    const T* c = places[s];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) sums[r][s] = strip.goes_on ? load(c + r * ldc) : Vector<T>{};
+  }
+  const typename Kind::Left* a = strip.a;
+  const typename Kind::Right* b = strip.b;
+  T* copied = strip.copied;
+  for (int64_t i = 0; i < strip.steps; ++i, b += ldb, ++a) {
+    Vector<T> columns[S];
+#pragma GCC unroll 8
+    for (int s = 0; s < S; ++s) {
+      const int64_t here = Partial ? smaller(strip.count - s * kLanes, kLanes) : kLanes;
+      columns[s] =
+          Partial ? here > 0 ? Kind::columns_first(b + s * kLanes, here) : Vector<T>{} : Kind::columns(b + s * kLanes);
+      if constexpr (R > 1) keep_in_register(columns[s]);
+      if constexpr (Copies) store(copied + s * kLanes, columns[s]);
+    }
+    ahead.advance();
+    if constexpr (Copies) copied += S * kLanes;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vector<T> x = splat(Kind::scalar(a + r * lda));
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) sums[r][s] += x * columns[s];
+    }
+  }
+#pragma GCC unroll 8
+  for (int s = 0; s < S; ++s) {
+    T* c = places[s];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) store(c + r * ldc, sums[r][s]);
+  }
+}
+
+/// `rows` rows, Least to R.
+template <typename Kind, int Least, int R, int S, bool Partial, bool Copies, typename Ahead>
+[[gnu::always_inline]] inline void strip_of_rows(int64_t rows, const ColumnStrip<Kind>& strip, Ahead ahead) {
+  if constexpr (R > Least)
+    if (rows < R) return strip_of_rows<Kind, Least, R - 1, S, Partial, Copies>(rows, strip, ahead);
+  column_strip<Kind, R, S, Partial, Copies>(strip, ahead);
+}
+
+/// More rows than are taken at once. The first few copy the columns for the others, for which they then lie in one run
+/// of the first-level cache and begin with lines.
+template <typename Kind, int S, bool Partial>
+void strip_of_many_rows(int64_t rows, ColumnStrip<Kind> strip) {
+  using T = typename Kind::Sum;
+  using Copied = PlainWeights<T>;
+  constexpr int kMost = kMostRowsOfColumns, kLeast = (kMost + 1) / 2;  // for_rows() makes two of one more than kMost
+  alignas(64) T copied[kStepsOfColumns * S * Simd<T>::kLanes];
+  strip.copied = copied;
+  const LinesOfRows<2> lines = strip.template ahead<2>();
+  for_rows<kMost>(rows, [&](int64_t row, int64_t some) {
+    if (row == 0) return strip_of_rows<Kind, kLeast, kMost, S, Partial, true>(some, strip, lines);
+    const UnitPlaces<T> places{strip.places.first + row * strip.ldc, strip.places.unroll, strip.places.c_step};
+    const ColumnStrip<Copied> other{.steps = strip.steps,
+                                    .a = strip.a + row * strip.lda,
+                                    .lda = strip.lda,
+                                    .b = copied,
+                                    .ldb = S * Simd<T>::kLanes,
+                                    .count = S * Simd<T>::kLanes,
+                                    .places = places,
+                                    .unit = strip.unit,
+                                    .ldc = strip.ldc,
+                                    .goes_on = strip.goes_on,
+                                    .copied = nullptr,
+                                    .next = 0};
+    if (row > kMost) return strip_of_rows<Copied, kLeast, kMost, S, false, false>(some, other, NothingAhead());
+    const LinesOfRows<2> more{lines.at + 2 * target::kCacheLine, lines.row_bytes};
+    strip_of_rows<Copied, kLeast, kMost, S, false, false>(some, other, more);
+  });
+}
+
+/// `rows` rows, Least to Most; of more than kMostRowsOfColumns, if that is Most.
+template <typename Kind, int Least, int Most, int S, bool Partial>
+[[gnu::always_inline]] inline void strip_of_all_rows(int64_t rows, const ColumnStrip<Kind>& strip) {
+  if constexpr (Most == kMostRowsOfColumns)
+    if (rows > Most) return strip_of_many_rows<Kind, S, Partial>(rows, strip);
+  if constexpr (Least == 1)  // the processor foresees these
+    strip_of_rows<Kind, Least, Most, S, Partial, false>(rows, strip, NothingAhead());
+  else
+    strip_of_rows<Kind, Least, Most, S, Partial, false>(rows, strip, strip.template ahead<4>());
+}
+
+/// The units of a strip from `unit` on, of `units` in all, of which `whole` have all columns: S registers at a time,
+/// then fewer.
+template <typename Kind, int Least, int Most, int S>
+void strips_of_units(int64_t rows, const ColumnStrip<Kind>& first, int64_t unit, int64_t whole, int64_t units) {
+  constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes, kUnits = S / kRegistersPerUnit;
+  // One unit by itself has few sums: 3 and 1 are 2 and 2.
+  for (; unit + kUnits <= whole && (kUnits != 3 || whole - unit != 4); unit += kUnits) {
+    ColumnStrip<Kind> strip = first;
+    strip.b += unit * kUnit;
+    strip.unit = unit;
+    if (unit + kUnits < whole) strip.next = reinterpret_cast<uintptr_t>(strip.b + kUnits * kUnit);
+    strip_of_all_rows<Kind, Least, Most, S, false>(rows, strip);
+  }
+  if constexpr (kUnits > 1) {
+    if (unit < units)
+      strips_of_units<Kind, Least, Most, (kUnits == 3 ? 2 : kUnits / 2) * kRegistersPerUnit>(rows, first, unit, whole,
+                                                                                             units);
+  } else {
+    for (; unit < units; ++unit) {
+      ColumnStrip<Kind> strip = first;
+      strip.count = first.count - unit * kUnit;
+      if (strip.count > 0) strip.b += unit * kUnit;
+      strip.unit = unit;
+      strip_of_all_rows<Kind, Least, Most, S, true>(rows, strip);
+    }
+  }
+}
+
+/// All units of a group by all rows: the fewer rows, the more registers side by side.
+template <typename Kind>
+void strips_of_group(int64_t rows, const ColumnStrip<Kind>& first, int64_t units) {
+  constexpr int kMost = kMostRowsOfColumns, kSome = kMost > 6 ? 6 : 3;
+  const int64_t whole = smaller(units, first.count / Simd<typename Kind::Sum>::kUnitLanes);
+  if (rows == 0) return;
+  if (rows == 1) return strips_of_units<Kind, 1, 1, strip_of_columns(1)>(rows, first, 0, whole, units);
+  if (rows <= 3) return strips_of_units<Kind, 1, 3, strip_of_columns(3)>(rows, first, 0, whole, units);
+  if constexpr (kSome > 3)
+    if (rows <= kSome) return strips_of_units<Kind, 4, kSome, strip_of_columns(kSome)>(rows, first, 0, whole, units);
+  strips_of_units<Kind, kSome + 1, kMost, strip_of_columns(kMost)>(rows, first, 0, whole, units);
+}
+
+template <typename Kind>
+void parts_of_columns(const UnpackedArgs<Kind>& args) {
+  const int64_t k = args.layout.k, ld = args.layout.ld;
+  int64_t i = 0;
+  do {  // once if there are no steps at all
+    for (int64_t group = 0; group < args.layout.groups; ++group) {
+      const typename Kind::Right* b = args.weights + group * args.layout.n + i * ld;
+      strips_of_group<Kind>(
+          args.rows,
+          {.steps = smaller(kStepsOfColumns, k - i),
+           .a = args.a + i,
+           .lda = args.lda,
+           .b = b,
+           .ldb = ld,
+           .count = args.columns,
+           .places = args.places(group),
+           .unit = 0,
+           .ldc = args.ldc(),
+           .goes_on = i > 0,
+           .copied = nullptr,
+           .next = reinterpret_cast<uintptr_t>(b) + static_cast<uintptr_t>(kStepsOfColumns * ld) * sizeof(*b)},
+          args.units);
+    }
+    i += kStepsOfColumns;
+  } while (i < k);
+}
+
+}  // namespace
+}  // namespace weft::runtime
