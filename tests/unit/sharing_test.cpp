@@ -100,6 +100,27 @@ TEST(SharingTest, RowsAreSharedWhereTheCarryTakesLongerToPassOn) {
   EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 207), (std::pair<int64_t, int64_t>{207 * 1024, 1}));
 }
 
+/// Whether the threads share the columns of the product of so many rows, or the rows.
+bool shares_columns(int64_t rows, int64_t columns, int64_t threads) {
+  const testing::Lowered lowered("program @p(%x: f32[B,512], %w: f32[" + std::to_string(columns) +
+                                 ",512]) {\n  %y = matmul %x, %w {transpose_b = true} : f32[B," +
+                                 std::to_string(columns) + "]\n  return %y\n}\n");
+  const runtime::Plan& plan = lowered.schedule.plan;
+  const auto sizes = runtime::stage_sizes(plan, runtime::values_of(plan, {rows}), threads);
+  const auto stage = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kRows, &runtime::StagePlan::kind);
+  return sizes[static_cast<size_t>(stage->index)].by_columns;
+}
+
+TEST(SharingTest, ColumnsAreSharedWhereWeightsTakeLongerThanRowsThatOneThreadHasMore) {
+  EXPECT_FALSE(shares_columns(1, 960, 1));
+  EXPECT_TRUE(shares_columns(1, 960, 2));
+  EXPECT_TRUE(shares_columns(16, 960, 2));    // of weights as they lie
+  EXPECT_TRUE(shares_columns(200, 960, 2));   // packed on the way
+  EXPECT_FALSE(shares_columns(200, 144, 2));  // of three panels one thread would have two
+  EXPECT_FALSE(shares_columns(16, 48, 2));    // one panel
+  EXPECT_FALSE(shares_columns(200, 960, 64));
+}
+
 TEST(SharingTest, AProductOfAProductNeedsTwo) {
   const std::string step =
       "    %p = matmul %h, %w : f32[B,256]\n    %a = add %p, %xt : f32[B,256]\n    %g = tanh %a : f32[B,256]\n"
