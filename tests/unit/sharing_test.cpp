@@ -114,11 +114,11 @@ bool shares_columns(int64_t rows, int64_t columns, int64_t threads) {
 TEST(SharingTest, ColumnsAreSharedWhereWeightsTakeLongerThanRowsThatOneThreadHasMore) {
   EXPECT_FALSE(shares_columns(1, 960, 1));
   EXPECT_TRUE(shares_columns(1, 960, 2));
-  EXPECT_TRUE(shares_columns(16, 960, 2));    // of weights as they lie
-  EXPECT_TRUE(shares_columns(200, 960, 2));   // packed on the way
-  EXPECT_FALSE(shares_columns(200, 144, 2));  // of three panels one thread would have two
-  EXPECT_FALSE(shares_columns(16, 48, 2));    // one panel
-  EXPECT_FALSE(shares_columns(200, 960, 64));
+  EXPECT_TRUE(shares_columns(16, 960, 2));      // of weights as they lie
+  EXPECT_TRUE(shares_columns(200, 960, 2));     // packed on the way
+  EXPECT_FALSE(shares_columns(200, 144, 2));    // of three panels one thread would have two
+  EXPECT_FALSE(shares_columns(16, 48, 2));      // one panel
+  EXPECT_FALSE(shares_columns(3000, 960, 64));  // more threads than shares
 }
 
 TEST(SharingTest, AProductOfAProductNeedsTwo) {

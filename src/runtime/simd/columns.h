@@ -6,137 +6,9 @@ namespace weft::runtime {
 namespace {
 
 // Products of weights as they lie, [K, N], by columns: the sums have the order and the bits of those on panels
-// (tile.h).
-
-// ---- all steps at once: of halves, whose registers of columns come in twos
-
-/// Units of columns at once.
-constexpr int units_at_once(int rows) {
-  if (kVectorBytes == 64) return rows <= 2 ? 8 : 4;
-  if (kVectorBytes == 32) return rows == 1 ? 4 : 2;
-  return rows == 1 ? 2 : 1;
-}
-
-/// The registers of columns of one step, `Registers` vectors from b on, of which the last has `count` columns if they
-/// are Partial: body(s, columns) for each. Whole bf16 vectors come in twos, those at even places and those at odd ones,
-/// which in_order() undoes.
-template <typename Kind, int Registers, bool Partial>
-constexpr bool kSplitsColumns = Kind::kIsHalf && !Partial && Registers % 2 == 0;
-
-template <typename Kind, int Registers, bool Partial, typename Body>
-[[gnu::always_inline]] inline void for_columns(const typename Kind::Right* b, int64_t count, const Body& body) {
-  constexpr int kLanes = Simd<typename Kind::Sum>::kLanes;
-  if constexpr (kSplitsColumns<Kind, Registers, Partial>) {
-#pragma GCC unroll 8
-    for (int s = 0; s < Registers; s += 2) {
-      const EvenOdd two = load_split(b + s * kLanes);
-      body(s, two.even);
-      body(s + 1, two.odd);
-    }
-  } else {
-#pragma GCC unroll 16
-    for (int s = 0; s < Registers; ++s) {
-      const int64_t here = Partial ? smaller(count - s * kLanes, kLanes) : kLanes;
-      if (Partial && here <= 0) break;
-      body(s, Partial ? Kind::columns_first(b + s * kLanes, here) : Kind::columns(b + s * kLanes));
-    }
-  }
-}
-
-/// Register s of the columns in their order.
-template <typename Kind, int Registers, bool Partial, int R>
-[[gnu::always_inline]] inline Vector<typename Kind::Sum> in_order(
-    const Vector<typename Kind::Sum> (&sums)[Registers][R], int s, int r) {
-  using T = typename Kind::Sum;
-  if constexpr (kSplitsColumns<Kind, Registers, Partial>) {
-    const Vector<T> even = sums[s / 2 * 2][r], odd = sums[s / 2 * 2 + 1][r];
-    return s % 2 == 0 ? interleave<T, false>(even, odd) : interleave<T, true>(even, odd);
-  } else {
-    return sums[s][r];
-  }
-}
-
-/// U units from `unit` on, of which the last has `count` columns if they are Partial. b: the unit's first column.
-template <typename Kind, int R, int U, bool Partial>
-[[gnu::noinline]] void column_units(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b,
-                                    int64_t ldb, int64_t count, const UnitPlaces<typename Kind::Sum>& places,
-                                    int64_t unit, int64_t ldc) {
-  using T = typename Kind::Sum;
-  constexpr int kLanes = Simd<T>::kLanes, kRegisters = U * kRegistersPerUnit;
-  Vector<T> sums[kRegisters][R];
-#pragma GCC unroll 16
-  for (int s = 0; s < kRegisters; ++s)
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) sums[s][r] = Vector<T>{};
-  for (int64_t i = 0; i < k; ++i, b += ldb) {
-    Vector<T> x[R];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) x[r] = splat(Kind::scalar(a + r * lda + i));
-    for_columns<Kind, kRegisters, Partial>(b, count, [&](int s, Vector<T> column) __attribute__((always_inline)) {
-      if constexpr (R > 1) keep_in_register(column);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) sums[s][r] += x[r] * column;
-    });
-  }
-#pragma GCC unroll 16
-  for (int s = 0; s < kRegisters; ++s)
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r)
-      store(places.at(unit + s / kRegistersPerUnit) + r * ldc + s % kRegistersPerUnit * kLanes,
-            in_order<Kind, kRegisters, Partial>(sums, s, r));
-}
-
-/// A group's columns 0..count-1 of the panels at hand, in `units` units, from `unit` on: U units at a time, then U / 2
-/// and so on.
-template <typename Kind, int R, int U>
-void columns_of_group(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b, int64_t ldb,
-                      int64_t count, const UnitPlaces<typename Kind::Sum>& places, int64_t unit, int64_t units,
-                      int64_t ldc) {
-  constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
-  for (; unit + U <= units && (unit + U) * kUnit <= count; unit += U)
-    column_units<Kind, R, U, false>(k, a, lda, b + unit * kUnit, ldb, U * kUnit, places, unit, ldc);
-  if constexpr (U > 1) {
-    if (unit < units) columns_of_group<Kind, R, U / 2>(k, a, lda, b, ldb, count, places, unit, units, ldc);
-  } else {
-    for (; unit < units; ++unit) {
-      const int64_t here = count - unit * kUnit;
-      column_units<Kind, R, 1, true>(k, a, lda, here > 0 ? b + unit * kUnit : b, ldb, here, places, unit, ldc);
-    }
-  }
-}
-
-template <typename Kind, int Rows>
-[[gnu::always_inline]] inline void columns_of_rows(int64_t rows, int64_t k, const typename Kind::Left* a, int64_t lda,
-                                                   const typename Kind::Right* b, int64_t ldb, int64_t count,
-                                                   const UnitPlaces<typename Kind::Sum>& places, int64_t units,
-                                                   int64_t ldc) {
-  if (rows == Rows) {
-    columns_of_group<Kind, Rows, units_at_once(Rows)>(k, a, lda, b, ldb, count, places, 0, units, ldc);
-  } else if constexpr (Rows > 1) {
-    columns_of_rows<Kind, Rows - 1>(rows, k, a, lda, b, ldb, count, places, units, ldc);
-  }
-}
-
-/// Rows of the left operand at once.
-constexpr int kMostRowsAtOnce = kVectorBytes == 64 ? 4 : 3;
-
-template <typename Kind>
-void columns_of_groups(const UnpackedArgs<Kind>& args) {
-  for (int64_t group = 0; group < args.layout.groups; ++group) {
-    const auto places = args.places(group);
-    for_rows<kMostRowsAtOnce>(args.rows, [&](int64_t row, int64_t some) {
-      columns_of_rows<Kind, kMostRowsAtOnce>(
-          some, args.layout.k, args.a + row * args.lda, args.lda, args.weights + group * args.layout.n, args.layout.ld,
-          args.columns, {places.first + row * args.ldc(), places.unroll, places.c_step}, args.units, args.ldc());
-    });
-  }
-}
-
-// ---- columns of the weights in parts of their rows
-
-// A row of the weights is read in a run as long as the panels at hand, and the same columns of the next row are far
-// away: products of few columns wait for memory, since the processor foresees long runs only. So the sums of all
-// columns go on from part to part of the steps.
+// (tile.h). A row of the weights is read in a run as long as the panels at hand, and the same columns of the next row
+// are far away: products of few columns wait for memory, since the processor foresees long runs only. So the sums of
+// all columns go on from part to part of the steps.
 
 /// Steps of a part: beside these, loading and storing the sums is little.
 constexpr int64_t kStepsOfColumns = 64;
@@ -208,9 +80,11 @@ template <typename Kind, int R, int S, bool Partial, bool Copies, typename Ahead
     Vector<T> columns[S];
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) {
-      const int64_t here = Partial ? smaller(strip.count - s * kLanes, kLanes) : kLanes;
-      columns[s] =
-          Partial ? here > 0 ? Kind::columns_first(b + s * kLanes, here) : Vector<T>{} : Kind::columns(b + s * kLanes);
+      [[maybe_unused]] const int64_t here = smaller(strip.count - s * kLanes, kLanes);
+      if constexpr (!Partial)
+        columns[s] = Kind::columns(b + s * kLanes);
+      else
+        columns[s] = here > 0 ? Kind::columns_first(b + s * kLanes, here) : Vector<T>{};
       if constexpr (R > 1) keep_in_register(columns[s]);
       if constexpr (Copies) store(copied + s * kLanes, columns[s]);
     }
@@ -239,12 +113,23 @@ template <typename Kind, int Least, int R, int S, bool Partial, bool Copies, typ
   column_strip<Kind, R, S, Partial, Copies>(strip, ahead);
 }
 
+/// Columns that were copied, as numbers of the sums' type.
+template <typename Kind>
+struct CopiedColumns {
+  using Left = typename Kind::Left;
+  using Right = typename Kind::Sum;
+  using Sum = typename Kind::Sum;
+
+  [[gnu::always_inline]] static Sum scalar(const Left* p) { return Kind::scalar(p); }
+  [[gnu::always_inline]] static Vector<Sum> columns(const Sum* p) { return load(p); }
+};
+
 /// More rows than are taken at once. The first few copy the columns for the others, for which they then lie in one run
 /// of the first-level cache and begin with lines.
 template <typename Kind, int S, bool Partial>
 void strip_of_many_rows(int64_t rows, ColumnStrip<Kind> strip) {
   using T = typename Kind::Sum;
-  using Copied = PlainWeights<T>;
+  using Copied = CopiedColumns<Kind>;
   constexpr int kMost = kMostRowsOfColumns, kLeast = (kMost + 1) / 2;  // for_rows() makes two of one more than kMost
   alignas(64) T copied[kStepsOfColumns * S * Simd<T>::kLanes];
   strip.copied = copied;

@@ -208,12 +208,7 @@ void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weig
       units,
       static_cast<T*>(c),
       layout};
-  if (!layout.transposed) {
-    if constexpr (Kind::kIsHalf)
-      return columns_of_groups(args);
-    else
-      return parts_of_columns(args);
-  }
+  if (!layout.transposed) return parts_of_columns(args);
   const int64_t steps = units * layout.groups * ceil_div(rows, kMostRowsOfDots) * (layout.k / Kind::kSteps) * 4;
   if (lines == 0 || steps == 0) return dots_of_groups(args, NothingAhead());
   // Not with_run_ahead(), which asks for two lines a step where steps of part of a vector leave slightly too few: that

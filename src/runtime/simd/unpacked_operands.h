@@ -39,7 +39,6 @@ struct PlainWeights {
   using Right = Source;
   using Sum = T;
   static constexpr int kSteps = Simd<T>::kLanes;
-  static constexpr bool kIsHalf = false;
 
   [[gnu::always_inline]] static Vector<T> left(const T* p) { return load(p); }
   [[gnu::always_inline]] static Vector<T> left_first(const T* p, int64_t count) { return load_first(p, count); }
@@ -80,7 +79,6 @@ struct HalfColumns {
   using Right = uint16_t;
   using Sum = float;
   static constexpr int kSteps = 2 * Simd<float>::kLanes;
-  static constexpr bool kIsHalf = true;
 
   [[gnu::always_inline]] static EvenOdd right(const uint16_t* p) { return load_split(p); }
   [[gnu::always_inline]] static EvenOdd right_first(const uint16_t* p, int64_t count) {
