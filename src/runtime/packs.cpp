@@ -36,7 +36,8 @@ bool suits_the_way(const Plan& plan, const PackCall& pack, const std::vector<int
   const int64_t rows = estimate(pack.rows, symbols), cache = private_cache_bytes();
   // The panel stays in the core's own cache. All rows are read for each panel, at best from the next one.
   if (panel_bytes(pack) > cache / 2 || rows * pack.k * weight_bytes(pack) > 4 * cache) return false;
-  return rows <= target::kMostRowsOnTheWay || (pack.transposed && !may_have_windows(plan.stages, pack, symbols));
+  if (rows <= target::kMostRowsOnTheWay) return true;
+  return rows <= target::kMostRowsWithoutWindows && pack.transposed && !may_have_windows(plan.stages, pack, symbols);
 }
 
 /// Whether the steps of a loop had better read weights of 8 bits at each step, which are a quarter of the panels'

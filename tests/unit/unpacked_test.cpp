@@ -430,6 +430,7 @@ TEST(LeftOut, PacksOfProductsThatMayBeInWindowsAreNotOnTheWayOfManyRows) {
   EXPECT_EQ(on_the_way(50, 3), 1);
   EXPECT_EQ(on_the_way(1000, 1), 2);
   EXPECT_EQ(on_the_way(1000, 2), 1);
+  EXPECT_EQ(on_the_way(2000, 1), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LeftOutOf, ::testing::ValuesIn(kPrograms),
