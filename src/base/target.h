@@ -80,9 +80,8 @@ inline constexpr int64_t kBytesOfDots = 4096;
 /// and 48 rows products without take 0.85 of the time, with 24 rows 0.7. The same with AVX-512 (Xeon): with k 64 from 8
 /// rows on, with 128 from 18, with 256, 512 and 1024 from 32; rows of weights that begin within cache lines cost dot
 /// products more, and more so those that these go over in parts: with 100, 333, 777 and 1093 from 12 to 20, with 1741
-/// from 10 to
-/// 14. Not transposed (Xeon), all rows at once, on the way: from 48 to 100; in 4 to 32 steps of 1 to 8 rows, packed
-/// before: from 24 to 32, with AVX2 from 16 to 24.
+/// from 10 to 14. Not transposed (Xeon), all rows at once, on the way: from 48 to 100; in 4 to 32 steps of 1 to 8 rows,
+/// packed before: from 24 to 32, with AVX2 from 16 to 24.
 constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the_way, bool wide) {
   if (!transposed) return on_the_way ? 48 : wide ? 24 : 16;
   if (!on_the_way || !wide) return 3 + bytes / 64;

@@ -13,7 +13,6 @@
 #include "runtime/arena.h"
 #include "runtime/contention.h"
 #include "runtime/guarded_memory.h"
-#include "runtime/packs.h"
 
 namespace weft::runtime {
 namespace {
@@ -107,16 +106,15 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::make_layout(const Ca
   fresh->is_small = work < target::kWakeWork && !fresh->share_all;
   fresh->threads = fresh->is_small ? 1 : call.threads;
   for (const DimExpr& dim : plan_.dims) fresh->dims.push_back(dim.evaluate(values));
-  fresh->stages = stage_sizes(plan_, values, fresh->threads);
+  fresh->packs = packs_of_products(plan_, values);
+  fresh->stages = stage_sizes(plan_, values, fresh->packs, fresh->threads);
   fresh->is_short = work - work / fresh->threads < target::kSliceWork && !fresh->share_all;
   const bool shares_columns =
       std::ranges::any_of(fresh->stages, [](const StageSizes& each) { return each.sharers > 1; });
   fresh->heeds_contention = fresh->threads > 1 && (fresh->is_short || shares_columns);
-  fresh->left_out = left_out_packs(plan_, values);
-  fresh->on_the_way = packs_on_the_way(plan_, values);
   fresh->places = window_buffers(plan_, fresh->stages, values, fresh->threads);
-  for (auto [buffer, bytes] : fresh->on_the_way) fresh->places.push_back({buffer, bytes, fresh->threads});
-  for (int64_t buffer : fresh->left_out) fresh->others.push_back({buffer, 0});
+  for (auto [buffer, bytes] : fresh->packs.on_the_way) fresh->places.push_back({buffer, bytes, fresh->threads});
+  for (int64_t buffer : fresh->packs.left_out) fresh->others.push_back({buffer, 0});
   for (auto [buffer, bytes, count] : fresh->places) fresh->others.push_back({buffer, bytes * count});
   fresh->arena = arena_planner_.lay_out(values, fresh->uses_outputs, sharers(fresh->stages), fresh->others,
                                         order_of(fresh->stages));
@@ -164,8 +162,8 @@ void NativeProgram::run(std::span<const TensorRef> inputs, std::span<const Tenso
   place(*layout, inputs, outputs, needs_block ? block.data() : on_stack.data(), buffers);
   std::optional<GuardedBuffers> guarded;
   if (settings().guard) guarded.emplace(plan_, layout->values, sharers(layout->stages), layout->others).place(buffers);
-  for (int64_t buffer : layout->left_out) buffers[static_cast<size_t>(buffer)] = nullptr;
-  for (auto [buffer, bytes] : layout->on_the_way)
+  for (int64_t buffer : layout->packs.left_out) buffers[static_cast<size_t>(buffer)] = nullptr;
+  for (auto [buffer, bytes] : layout->packs.on_the_way)
     buffers[static_cast<size_t>(buffer)] = on_the_way(buffers[static_cast<size_t>(buffer)]);
   CallCount calls;
   Run run(plan_, code_, layout->stages, layout->values, layout->places, layout->dims.data(),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/arena_layout.h"
+#include "runtime/packs.h"
 #include "runtime/run.h"
 #include "runtime/team.h"
 #include "runtime/tensor.h"
@@ -52,8 +53,7 @@ class NativeProgram {
     std::vector<int64_t> dims;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
-    std::vector<int64_t> left_out;        ///< buffers without memory: left_out_packs
-    std::vector<BufferBytes> on_the_way;  ///< packs_on_the_way
+    PacksOfProducts packs;                ///< of which those left out have no memory
     std::vector<PlacesOfMembers> places;  ///< of these, and window_buffers
     std::vector<BufferBytes> others;      ///< as ArenaPlanner::lay_out takes them
   };

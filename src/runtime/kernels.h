@@ -60,7 +60,7 @@ struct ProductLayout {
 
 /// c = the product of `rows` rows of a and the panels first..first+count-1, as by PanelsKernel: panel p's tile, [rows]
 /// [width], at c + (p - first) * rows * width. `panels` is the first of all panels, or null: then the weights are read
-/// where they lie, at `weights`. That takes as long as packing them would for some rows (target::kRowsWorthPacking),
+/// where they lie, at `weights`. That takes as long as packing them would for some rows (target::rows_worth_packing),
 /// and gives other bits, which don't depend on `rows`, `first` and `count` either. Lanes beyond the last column are
 /// undefined.
 ///

@@ -97,4 +97,8 @@ std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<in
   return all;
 }
 
+PacksOfProducts packs_of_products(const Plan& plan, const std::vector<int64_t>& symbols) {
+  return {left_out_packs(plan, symbols), packs_on_the_way(plan, symbols)};
+}
+
 }  // namespace weft::runtime

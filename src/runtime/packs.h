@@ -21,4 +21,11 @@ std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>
 /// once or twice: the panels are then never written to memory and read again. The bits are those of the pack's stage.
 std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<int64_t>& symbols);
 
+/// Both.
+struct PacksOfProducts {
+  std::vector<int64_t> left_out;
+  std::vector<BufferBytes> on_the_way;
+};
+PacksOfProducts packs_of_products(const Plan& plan, const std::vector<int64_t>& symbols);
+
 }  // namespace weft::runtime

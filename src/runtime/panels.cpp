@@ -18,8 +18,7 @@ class PanelLoop {
       : stage_(stage), operands_(operands), functions_(functions), apart_(apart), backwards_(backwards) {
     for (int64_t i = 0; i < stage.count; ++i) {
       packs_ = packs_ || packs_on_the_way(i);
-      reads_rows_ = reads_rows_ || reads_rows(i);
-      reads_columns_ = reads_columns_ || reads_columns(i);
+      if (reads_weights(i)) (stage.products[i].layout.transposed ? reads_rows_ : reads_columns_) = true;
       reads_bytes_ = reads_bytes_ || (stage.products[i].widens && !operands[i].entry);
     }
   }
@@ -67,15 +66,8 @@ class PanelLoop {
     return stage_.products[product].on_the_way && is_on_the_way(operands_[product].entry);
   }
 
-  /// Whether a product is dot products along rows of the weights.
-  bool reads_rows(int64_t product) const {
-    return !operands_[product].entry && operands_[product].weights && stage_.products[product].layout.transposed;
-  }
-
-  /// Whether a product reads weights as they lie by their columns.
-  bool reads_columns(int64_t product) const {
-    return !operands_[product].entry && operands_[product].weights && !stage_.products[product].layout.transposed;
-  }
+  /// Whether a product reads weights as they lie: transposed ones along their rows, others by their columns.
+  bool reads_weights(int64_t product) const { return !operands_[product].entry && operands_[product].weights; }
 
   int64_t bound(int64_t unit, int64_t units) const {
     return std::min(ceil_div(stage_.units, stage_.grain) * unit / units * stage_.grain, stage_.units);

@@ -8,7 +8,6 @@
 #include "base/settings.h"
 #include "base/target.h"
 #include "runtime/cores.h"
-#include "runtime/packs.h"
 #include "runtime/window.h"
 
 namespace weft::runtime {
@@ -206,12 +205,6 @@ void set_side_by_side(const Group& group) {
   }
 }
 
-/// The packs without a stage of their own.
-struct PacksOfProducts {
-  std::vector<BufferBytes> on_the_way;
-  std::vector<int64_t> left_out;
-};
-
 void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std::vector<int64_t>& symbols,
                const PacksOfProducts& packs, int64_t threads, std::vector<StageSizes>& all) {
   auto is_packed_here = [&](int64_t pack) {
@@ -241,10 +234,10 @@ void set_sizes(const Plan& plan, const std::vector<StagePlan>& stages, const std
 
 }  // namespace
 
-std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads) {
+std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, const PacksOfProducts& packs,
+                                    int64_t threads) {
   std::vector<StageSizes> sizes(static_cast<size_t>(plan.stage_count));
-  set_sizes(plan, plan.stages, symbols, {packs_on_the_way(plan, symbols), left_out_packs(plan, symbols)}, threads,
-            sizes);
+  set_sizes(plan, plan.stages, symbols, packs, threads, sizes);
   return sizes;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/packs.h"
 #include "runtime/plan.h"
 
 namespace weft::runtime {
@@ -24,7 +25,8 @@ struct StageSizes {
   std::vector<int64_t> bytes;
 };
 
-/// The sizes of all stages, by StagePlan::index, for a team of so many threads.
-std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, int64_t threads);
+/// The sizes of all stages, by StagePlan::index, for a team of so many threads. `packs`: those of these symbols.
+std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, const PacksOfProducts& packs,
+                                    int64_t threads);
 
 }  // namespace weft::runtime

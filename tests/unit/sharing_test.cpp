@@ -87,8 +87,10 @@ std::pair<int64_t, int64_t> crossing_and_sharers(const std::string& text, int64_
   const runtime::Plan& plan = lowered.schedule.plan;
   const std::vector<int64_t> values = runtime::values_of(plan, {batch, 100});
   const auto scan = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kScan, &runtime::StagePlan::kind);
-  return {runtime::estimate(scan->step.crossing, values),
-          runtime::stage_sizes(plan, values, 2)[static_cast<size_t>(scan->index)].sharers};
+  return {
+      runtime::estimate(scan->step.crossing, values),
+      runtime::stage_sizes(plan, values, runtime::packs_of_products(plan, values), 2)[static_cast<size_t>(scan->index)]
+          .sharers};
 }
 
 TEST(SharingTest, OwnColumnsCrossNothing) { EXPECT_EQ(crossing_and_sharers(scan_of(kElementwise), 3).first, 0); }
@@ -106,7 +108,8 @@ bool shares_columns(int64_t rows, int64_t columns, int64_t threads) {
                                  ",512]) {\n  %y = matmul %x, %w {transpose_b = true} : f32[B," +
                                  std::to_string(columns) + "]\n  return %y\n}\n");
   const runtime::Plan& plan = lowered.schedule.plan;
-  const auto sizes = runtime::stage_sizes(plan, runtime::values_of(plan, {rows}), threads);
+  const std::vector<int64_t> values = runtime::values_of(plan, {rows});
+  const auto sizes = runtime::stage_sizes(plan, values, runtime::packs_of_products(plan, values), threads);
   const auto stage = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kRows, &runtime::StagePlan::kind);
   return sizes[static_cast<size_t>(stage->index)].by_columns;
 }

@@ -463,7 +463,8 @@ std::string choice(int64_t units, int64_t length, int64_t batch, int64_t threads
   const testing::Lowered lowered(testing::replaced(text, "H", std::to_string(units)));
   const runtime::Plan& plan = lowered.schedule.plan;
   EXPECT_EQ(plan.symbols, (std::vector<std::string>{"B", "T"}));
-  const auto sizes = runtime::stage_sizes(plan, runtime::values_of(plan, {batch, length}), threads);
+  const std::vector<int64_t> values = runtime::values_of(plan, {batch, length});
+  const auto sizes = runtime::stage_sizes(plan, values, runtime::packs_of_products(plan, values), threads);
   std::string found;
   for (const StagePlan& stage : plan.stages) {
     const runtime::StageSizes& own = sizes[static_cast<size_t>(stage.index)];

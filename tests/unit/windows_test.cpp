@@ -151,7 +151,7 @@ std::pair<int64_t, int64_t> window_of(int64_t length, int64_t batch, int64_t thr
   const testing::Lowered lowered(text);
   const runtime::Plan& plan = lowered.schedule.plan;
   const std::vector<int64_t> values = runtime::values_of(plan, {batch, length});
-  const auto sizes = runtime::stage_sizes(plan, values, threads);
+  const auto sizes = runtime::stage_sizes(plan, values, runtime::packs_of_products(plan, values), threads);
   auto scan = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kScan, &runtime::StagePlan::kind);
   const auto buffers = runtime::window_buffers(plan, sizes, values, threads);
   const auto whole = plan.buffers[static_cast<size_t>(scan->windows[0].buffers[0])].elements.evaluate(values) * 4;

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kStepsOfColumns = 64;
 
 /// Rows of the left operand at once.
-constexpr int kMostRowsOfColumns = kVectorBytes == 64 ? 8 : kVectorBytes == 32 ? 6 : 4;
+constexpr int kMostRowsOfColumns = block_shape(3).rows;
 
 /// Registers side by side, by so many rows: whole units.
 constexpr int strip_of_columns(int rows) {
@@ -187,18 +187,19 @@ void strips_of_units(int64_t rows, const ColumnStrip<Kind>& first, int64_t unit,
     for (; unit < units; ++unit) {
       ColumnStrip<Kind> strip = first;
       strip.count = first.count - unit * kUnit;
-      if (strip.count > 0) strip.b += unit * kUnit;
+      strip.b += unit * kUnit;
       strip.unit = unit;
       strip_of_all_rows<Kind, Least, Most, S, true>(rows, strip);
     }
   }
 }
 
-/// All units of a group by all rows: the fewer rows, the more registers side by side.
+/// All columns of a group by all rows: the fewer rows, the more registers side by side.
 template <typename Kind>
-void strips_of_group(int64_t rows, const ColumnStrip<Kind>& first, int64_t units) {
+void strips_of_group(int64_t rows, const ColumnStrip<Kind>& first) {
   constexpr int kMost = kMostRowsOfColumns, kSome = kMost > 6 ? 6 : 3;
-  const int64_t whole = smaller(units, first.count / Simd<typename Kind::Sum>::kUnitLanes);
+  constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
+  const int64_t whole = first.count / kUnit, units = ceil_div(first.count, kUnit);  // no stage reads what is behind
   if (rows == 0) return;
   if (rows == 1) return strips_of_units<Kind, 1, 1, strip_of_columns(1)>(rows, first, 0, whole, units);
   if (rows <= 3) return strips_of_units<Kind, 1, 3, strip_of_columns(3)>(rows, first, 0, whole, units);
@@ -214,21 +215,19 @@ void parts_of_columns(const UnpackedArgs<Kind>& args) {
   do {  // once if there are no steps at all
     for (int64_t group = 0; group < args.layout.groups; ++group) {
       const typename Kind::Right* b = args.weights + group * args.layout.n + i * ld;
-      strips_of_group<Kind>(
-          args.rows,
-          {.steps = smaller(kStepsOfColumns, k - i),
-           .a = args.a + i,
-           .lda = args.lda,
-           .b = b,
-           .ldb = ld,
-           .count = args.columns,
-           .places = args.places(group),
-           .unit = 0,
-           .ldc = args.ldc(),
-           .goes_on = i > 0,
-           .copied = nullptr,
-           .next = reinterpret_cast<uintptr_t>(b) + static_cast<uintptr_t>(kStepsOfColumns * ld) * sizeof(*b)},
-          args.units);
+      strips_of_group<Kind>(args.rows, {.steps = smaller(kStepsOfColumns, k - i),
+                                        .a = args.a + i,
+                                        .lda = args.lda,
+                                        .b = b,
+                                        .ldb = ld,
+                                        .count = args.columns,
+                                        .places = args.places(group),
+                                        .unit = 0,
+                                        .ldc = args.ldc(),
+                                        .goes_on = i > 0,
+                                        .copied = nullptr,
+                                        .next = reinterpret_cast<uintptr_t>(b) +
+                                                static_cast<uintptr_t>(kStepsOfColumns * ld) * sizeof(*b)});
     }
     i += kStepsOfColumns;
   } while (i < k);

@@ -191,7 +191,7 @@ void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead ahead) {
     }
 }
 
-/// ProductKernel without panels. With weights that are not transposed it asks for nothing ahead.
+/// ProductKernel without panels. With weights that are not transposed it asks for its own next columns instead.
 template <typename Kind>
 void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
                       void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {
