@@ -24,7 +24,9 @@
 #include "planning/cpu/cpu_target.h"
 #include "planning/schedule.h"
 #include "runtime/arena_layout.h"
+#include "runtime/packs.h"
 #include "runtime/run.h"
+#include "runtime/stage_sizes.h"
 
 namespace {
 
@@ -97,7 +99,7 @@ double new_length_us(const weft::runtime::Plan& plan, const weft::runtime::Arena
   constexpr int kTimes = 8;
   auto lay_out = [&](int64_t value) {
     const std::vector<int64_t> symbols(plan.symbols.size(), value);
-    weft::runtime::stage_sizes(plan, symbols, 2);
+    weft::runtime::stage_sizes(plan, symbols, weft::runtime::packs_of_products(plan, symbols), 2);
     planner.lay_out(symbols, true);
   };
   lay_out(31);
