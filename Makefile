@@ -57,24 +57,33 @@ wheel:  ## a wheel in dist/ that needs no compiler and no LLVM, tried where ther
 test-wheel:
 	@python -m pytest tests/wheel
 
-# Each installs what it needs and no more, and says so first.
+# Each installs what it needs and no more, and says so first. Where nothing is compiled yet, what needs no PyTorch is
+# compiled while pip installs that.
 .PHONY: package
 package:
-	@scripts/setup.sh run
+	@$(MAKE) -j2 setup-run engine
 	@scripts/build.sh $(BUILD) package
 
 .PHONY: tools
 tools:
-	@scripts/setup.sh bench
+	@$(MAKE) -j2 setup-bench engine
 	@scripts/build.sh $(BUILD) tools
 
-.PHONY: setup
-setup:
-	@scripts/setup.sh test
-
 .PHONY: build
-build: setup  ## compile everything, and make `import weft` and the command `weft` work in .venv
+build:  ## compile everything, and make `import weft` and the command `weft` work in .venv
+	@$(MAKE) -j2 setup engine
 	@scripts/build.sh $(BUILD) all
+
+.PHONY: setup setup-run setup-bench compile-setup
+setup: setup-test
+setup-%: compile-setup
+	@scripts/setup.sh $*
+compile-setup:
+	@scripts/setup.sh compile
+
+.PHONY: engine
+engine: compile-setup
+	@[ -f $(BUILD)/build.ninja ] || scripts/build.sh $(BUILD) engine
 
 .PHONY: test-unit
 test-unit:
@@ -99,7 +108,7 @@ nightly: build  ## what is too long for every change: 2,000 random configuration
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/test_stale.py
 	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/test_op_sweep.py tests/python/test_modules_db.py tests/python/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_FUZZ_FILES=500 python -m pytest verification/tests/python/test_formats_fuzz.py
-	@WEFT_RANDOM_STEPS=200 ctest --test-dir $(BUILD) --output-on-failure -R Threads
+	@WEFT_RANDOM_STEPS=200 $(BUILD)/tests/weft_unit_tests --gtest_brief=1 --gtest_filter='*Threads*'
 	@$(MAKE) sanitize FUZZ_SECONDS=1800
 
 .PHONY: fuzz

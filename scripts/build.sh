@@ -1,30 +1,36 @@
 #!/usr/bin/env bash
 # Compiles Weft in place, and makes `import weft` and the command `weft` work in .venv. A build folder keeps what it was
 # configured for before: after `make test`, `make run` compiles the package alone, and configures nothing.
-# Usage: scripts/build.sh BUILD_FOLDER package|tools|all   (the package; weft-opt, weft-run and the programs of benchmarks
-# too; unit tests too)
+# Usage: scripts/build.sh BUILD_FOLDER engine|package|tools|all   (what needs no PyTorch, and nothing in .venv then; the
+# package; weft-opt, weft-run and the programs of benchmarks too; unit tests too)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 what=$2
 case $what in
-  package) parts=(-DWEFT_BUILD_TOOLS=OFF -DWEFT_BUILD_TESTS=OFF) targets=(weft_package) wanted="" ;;
-  tools) parts=(-DWEFT_BUILD_TOOLS=ON) targets=(weft_package weft_tools) wanted=TOOLS ;;
-  all) parts=(-DWEFT_BUILD_TOOLS=ON -DWEFT_BUILD_TESTS=ON) targets=(all) wanted=TESTS ;;
-  *) echo "build: $what should be package, tools or all" >&2 && exit 1 ;;
+  engine) parts=(-DWEFT_BUILD_TOOLS=OFF -DWEFT_BUILD_TESTS=OFF -DWEFT_BUILD_PYTORCH=OFF) targets=(weft_engine) wanted=() ;;
+  package) parts=(-DWEFT_BUILD_TOOLS=OFF -DWEFT_BUILD_TESTS=OFF) targets=(weft_package) wanted=(PYTORCH) ;;
+  tools) parts=(-DWEFT_BUILD_TOOLS=ON) targets=(weft_package weft_tools) wanted=(PYTORCH TOOLS) ;;
+  all) parts=(-DWEFT_BUILD_TOOLS=ON -DWEFT_BUILD_TESTS=ON) targets=(all) wanted=(PYTORCH TESTS) ;;
+  *) echo "build: $what should be engine, package, tools or all" >&2 && exit 1 ;;
 esac
+[ "$what" = engine ] || parts+=(-DWEFT_BUILD_PYTORCH=ON -DPython3_EXECUTABLE="$PWD/.venv/bin/python")
 
 is_configured() {
+  local part
   [ -f "$build/build.ninja" ] || return 1
-  [ "$what" = package ] || grep -q "^WEFT_BUILD_$wanted:BOOL=ON$" "$build/CMakeCache.txt"
+  for part in "${wanted[@]}"; do
+    grep -q "^WEFT_BUILD_$part:BOOL=ON$" "$build/CMakeCache.txt" || return 1
+  done
 }
 
 if ! is_configured; then
   [ -f "$build/build.ninja" ] || [ "$what" != tools ] || parts+=(-DWEFT_BUILD_TESTS=OFF)
   ! command -v ccache >/dev/null || parts+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  cmake -GNinja -S . -B "$build" -DPython3_EXECUTABLE="$PWD/.venv/bin/python" "${parts[@]}" >"$build.log" ||
+  cmake -GNinja -S . -B "$build" "${parts[@]}" >"$build.log" ||
     { cat "$build.log" && exit 1; }
 fi
 cmake --build "$build" -j"${JOBS:-$(nproc)}" --target "${targets[@]}"
+[ "$what" != engine ] || exit 0
 
 packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 echo "import site; site.addsitedir('$PWD/$build/python')" >"$packages/weft-in-tree.pth"

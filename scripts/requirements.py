@@ -1,6 +1,7 @@
 """Prints what pip has to install here beside what is there: the package's needs, and groups'.
 
-Usage: requirements.py GROUP...   (of pyproject.toml's optional-dependencies; `build` is what its build-system needs)
+Usage: requirements.py GROUP...   (of pyproject.toml's optional-dependencies; `build` is what its build-system needs,
+`compile` alone goes without the package's needs)
 """
 
 import importlib.metadata
@@ -26,7 +27,7 @@ def is_installed(wanted: str) -> bool:
 def main() -> None:
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
     groups = {"build": project["build-system"]["requires"], **project["project"]["optional-dependencies"]}
-    wanted = [*project["project"]["dependencies"]]
+    wanted = [] if sys.argv[1:] == ["compile"] else [*project["project"]["dependencies"]]
     for group in sys.argv[1:]:
         wanted += groups[group]
     print("\n".join(line for line in dict.fromkeys(wanted) if not is_installed(line)))

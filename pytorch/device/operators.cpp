@@ -135,7 +135,7 @@ void see_lists_of_views(Operator& op) {
 }
 
 Operator make(const c10::OperatorHandle& handle) {
-  Operator op{handle, recorder::traits_of(handle)};
+  Operator op{.handle = handle, .traits = recorder::traits_of(handle), .plain = {}, .slots = {}};
   see_lists_of_views(op);
   // A view whose schema does not say so: composite operations write their result through it.
   if (handle.schema().name() == "aten::_unsafe_view" && handle.schema().overload_name().empty())

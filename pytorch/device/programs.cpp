@@ -32,9 +32,9 @@ struct Entry {
   Record record;  ///< the first; for batches of other sizes to be compared with
   std::vector<Batch::LeafSize> leaf_sizes;
   int64_t seen = 0;
-  ProgramRef program;                 ///< null until it is compiled
-  bool is_refused = false;            ///< there is none
-  std::vector<at::Tensor> constants;  ///< inputs that are the same at each call
+  ProgramRef program = {};                 ///< null until it is compiled
+  bool is_refused = false;                 ///< there is none
+  std::vector<at::Tensor> constants = {};  ///< inputs that are the same at each call
 };
 
 /// Bounds on what is kept.

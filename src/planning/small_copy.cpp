@@ -39,7 +39,7 @@ std::optional<runtime::CopyCall::Part> part_of(Schedule& schedule, ir::ValueId o
     start += view.start[i] * from[i];
     if (view.from[i] >= 0) steps[static_cast<size_t>(view.from[i])] = from[i];
   }
-  runtime::CopyCall::Part part{.source = buffer->second, .source_start = number(schedule, start)};
+  runtime::CopyCall::Part part{.source = buffer->second, .source_start = number(schedule, start), .dims = {}};
   for (size_t i = 0; i < shape.size(); ++i)
     part.dims.push_back({number(schedule, shape[i].constant()), number(schedule, steps[i]), number(schedule, to[i])});
   return part;
@@ -59,7 +59,7 @@ std::optional<runtime::CopyCall> small_copy(Schedule& schedule, const Stage& sta
     return {};
   const auto also = schedule.also.find(op.results[0]);
   if (buffer == schedule.buffer.end() || (also != schedule.also.end() && !also->second.empty())) return {};
-  runtime::CopyCall call{.element_size = size_of(type.dtype), .destination = buffer->second};
+  runtime::CopyCall call{.element_size = size_of(type.dtype), .destination = buffer->second, .parts = {}};
   const std::vector<int64_t> to = constant_steps_of(type.shape);
   for (ir::ValueId operand : op.operands) {
     auto part = part_of(schedule, operand, to);

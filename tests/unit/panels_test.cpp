@@ -66,7 +66,7 @@ TEST(Panels, CoverEveryRowOfEveryPanelOnce) {
         for (int64_t rows : {0, 1, 3, 6, 7, 40})
           for (int64_t members : {1, 2, 5})
             for (bool backwards : {false, true}) {
-              const PanelProduct product{{3, units * 16, 1, unroll, 3, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+              const PanelProduct product{{3, units * 16, 1, unroll, 3, 0}, 4, 192, multiply, nullptr, 0, nullptr, 0};
               const int64_t panels = (units + unroll - 1) / unroll;
               const PanelStage stage{6, chunk, units, panels, unroll, std::max<int64_t>(2, unroll), 1, 0, 1, &product};
               const Seen seen = run(stage, 5, 5 + rows, members, backwards);
@@ -84,7 +84,7 @@ TEST(Panels, CoverTheRowsOfEveryStepOnce) {
     for (int64_t rows : {0, 1, 3, 8, 20})
       for (int64_t steps : {0, 1, 2, 7})
         for (bool backwards : {false, true}) {
-          const PanelProduct product{{3, 112, 1, 3, 3, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+          const PanelProduct product{{3, 112, 1, 3, 3, 0}, 4, 192, multiply, nullptr, 0, nullptr, 0};
           const PanelStage stage{6, chunk, 7, 3, 3, 3, 1, 0, 1, &product};
           const Seen seen = run(stage, 5, 5 + rows, 1, backwards, {steps, 40});
           EXPECT_LE(seen.most_rows, 6);
@@ -97,7 +97,7 @@ TEST(Panels, CoverTheRowsOfEveryStepOnce) {
 }
 
 TEST(Panels, MultiplyTheRowsOfAllStepsByAPanelBeforeTheNext) {
-  const PanelProduct product{{3, 64, 1, 1, 3, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+  const PanelProduct product{{3, 64, 1, 1, 3, 0}, 4, 192, multiply, nullptr, 0, nullptr, 0};
   const PanelStage stage{6, 18, 4, 2, 2, 2, 0, 0, 1, &product};
   const std::vector<int64_t> of_chunk{0, 0, 0, 0, 1, 1, 1, 1};  // two steps of two blocks
   std::vector<int64_t> of_all = of_chunk;
@@ -106,7 +106,7 @@ TEST(Panels, MultiplyTheRowsOfAllStepsByAPanelBeforeTheNext) {
 }
 
 TEST(Panels, OfWeightsThatAreReadByColumnsAsManyAsTilesHoldAreTakenAtOnce) {
-  const PanelProduct product{{3, 640, 1, 1, 640, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+  const PanelProduct product{{3, 640, 1, 1, 640, 0}, 4, 192, multiply, nullptr, 0, nullptr, 0};
   const PanelStage stage{6, 12, 40, 40, 1, 2, 1, 0, 1, &product};
   for (int64_t rows : {1, 2, 5, 30, 48, 49, 130})
     for (bool backwards : {false, true}) {
@@ -123,7 +123,7 @@ TEST(Panels, OfWeightsThatAreReadByColumnsAsManyAsTilesHoldAreTakenAtOnce) {
 }
 
 TEST(Panels, GoBackwards) {
-  const PanelProduct product{{3, 64, 1, 1, 3, 0}, 4, 192, multiply, nullptr, 0, nullptr};
+  const PanelProduct product{{3, 64, 1, 1, 3, 0}, 4, 192, multiply, nullptr, 0, nullptr, 0};
   const PanelStage stage{6, 0, 4, 4, 1, 2, 0, 0, 1, &product};
   EXPECT_EQ(run(stage, 0, 4, 1, false).panels, (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(run(stage, 0, 4, 1, true).panels, (std::vector<int64_t>{3, 2, 1, 0}));
