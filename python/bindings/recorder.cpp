@@ -10,7 +10,6 @@
 
 #include "bindings/bindings.h"
 #include "recorder/recording.h"
-#include "recorder/work.h"
 
 namespace py = pybind11;
 
@@ -114,19 +113,6 @@ bool are_alike(const py::list& first, const py::list& second) {
   return true;
 }
 
-/// Contiguous copies of what `view` shows of tensors; None stays.
-template <typename View>
-py::list copies(const py::list& leaves, const View& view) {
-  py::list copied;
-  for (const py::handle& leaf : leaves) {
-    if (leaf.is_none())
-      copied.append(py::none());
-    else
-      copied.append(py::cast(view(THPVariable_Unpack(leaf.ptr())).clone(at::MemoryFormat::Contiguous)));
-  }
-  return copied;
-}
-
 py::object failure(const Recording& recording) {
   if (!recording.failure()) return py::none();
   const auto& found = *recording.failure();
@@ -178,7 +164,6 @@ void init_recorder(py::module_& m) {
       .def_property_readonly("outside", [](const Recording& r) { return r.outside(); })
       .def_property_readonly("outside_sizes", &Recording::outside_sizes)
       .def_property_readonly("outputs", [](const Recording& r) { return r.outputs(); })
-      .def_property_readonly("is_little_work", &recorder::is_little_work)
       .def_property_readonly("failure", &failure);
   m.def("recording", []() { return Recording::current() != nullptr; }, "Whether this thread is within a recording.");
   m.def(
@@ -187,12 +172,6 @@ void init_recorder(py::module_& m) {
   m.def("are_plain",
         [](const std::vector<at::Tensor>& tensors) { return std::ranges::all_of(tensors, recorder::is_plain); });
   m.def("are_alike", &are_alike);
-  m.def("are_seen_by_none", &recorder::are_seen_by_none);
-  m.def("copies", [](const py::list& leaves) { return copies(leaves, [](const at::Tensor& t) { return t; }); });
-  m.def("copies_of_first",
-        [](const py::list& leaves) { return copies(leaves, [](const at::Tensor& t) { return t.select(0, 0); }); });
-  m.def("copies_as_first",
-        [](const py::list& leaves) { return copies(leaves, [](const at::Tensor& t) { return t.unsqueeze(0); }); });
   m.def("is_recorded", [](const at::Tensor& tensor) { return recorder::as_recording(tensor) != nullptr; });
   py::class_<Suspended>(m, "Suspended")
       .def(py::init<>())

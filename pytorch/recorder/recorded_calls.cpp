@@ -279,7 +279,6 @@ at::Tensor Recording::push_result(Call& call, const ResultShape& shape, int64_t 
   record_.fixed(static_cast<int64_t>(shape.dtype));
   record_.sizes({shape.sizes.data(), shape.sizes.size()});
   call.results.push_back(values_);
-  if (storage == values_) computed_ += c10::multiply_integers(shape.sizes);
   return make(shape.dtype, shape.sizes, shape.strides, storage);
 }
 

@@ -124,8 +124,6 @@ class Recording {
   const std::vector<c10::IValue>& arguments() const { return arguments_; }
   const std::vector<int64_t>& outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
-  /// How many numbers the operations have written into memory of their own.
-  int64_t computed() const { return computed_; }
   /// The number of a value: inputs and results count from 0; -1 - i is the i-th tensor from outside; nullopt for a
   /// tensor that stands for a number.
   std::optional<int64_t> id(const at::Tensor& tensor);
@@ -175,7 +173,7 @@ class Recording {
   std::vector<size_t> makers_;                       ///< by value: its operation
   std::vector<std::pair<int64_t, int64_t>> copies_;  ///< of show_as_view: the storages of base and copy, in order
   std::unordered_set<int64_t> stale_;                ///< storages of copies whose bases have changed
-  int64_t inputs_ = 0, values_ = 0, computed_ = 0;
+  int64_t inputs_ = 0, values_ = 0;
   uint64_t serial_;
   std::optional<Failure> failure_;
   Interceptor* interceptor_ = nullptr;

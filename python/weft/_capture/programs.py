@@ -98,23 +98,26 @@ def find(
     key: Any,
     functions: Sequence[Function],
     compose: Callable[[list[Traced]], Any],
+    runs: list[Run] | None = None,
 ) -> Found:
     """The program that `compose` makes of the functions' programs, or made before of functions that did the same.
 
-    `key`: what the program depends on besides what the functions do.
+    `key`: what the program depends on besides what the functions do. `runs`: theirs, where they have been run for this
+    call.
 
     Raises what record.record does, and UnsupportedError where there is no such program.
     """
-    if modes.is_tracing():
+    if runs is None and modes.is_tracing():
         with modes.without_tracing(), torch.enable_grad():  # a trace has gradients where it runs, not where it was made
             return find(what, key, functions, compose)
-    tensors = [leaf for function in functions for leaf in function.leaves if isinstance(leaf, Tensor)]
-    if not modes.is_recordable(tensors):
-        return _find_anew(functions, compose)
-    try:
-        runs = [record.record(function) for function in functions]
-    except UnrecordableError:
-        return _find_anew(functions, compose)
+    if runs is None:
+        tensors = [leaf for function in functions for leaf in function.leaves if isinstance(leaf, Tensor)]
+        if not modes.is_recordable(tensors):
+            return _find_anew(functions, compose)
+        try:
+            runs = [record.record(function) for function in functions]
+        except UnrecordableError:
+            return _find_anew(functions, compose)
     full_key = (what, key, *(run.recording.structure for run in runs))
     known = _cache.get(full_key)
     program = next((program for program in known if program.matches(runs)), None)
@@ -269,11 +272,14 @@ class _Cache:
         with self.lock:
             same = self._known.setdefault(key, [])
             same.insert(0, captured)
-            del same[self._SAME :]
+            if same[self._SAME :]:
+                del same[self._SAME :]
+                _C.forget_scans()
             self._known.move_to_end(key)
             programs = [program for same in self._known.values() for program in same]
             count, size = len(programs), sum(program.bytes for program in programs)
             while len(self._known) > 1 and (count > self.limit or size > self._BYTES):
+                _C.forget_scans()
                 _, dropped = self._known.popitem(last=False)
                 count, size = count - len(dropped), size - sum(program.bytes for program in dropped)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from weft import _C
 from weft._control.eval_frame import without_dynamo
 from weft._control.scan_call import C, Call, X, Y, run
 
@@ -49,8 +50,7 @@ def scan(
     Random numbers that the step draws (dropout, torch.rand_like, ...) follow torch.manual_seed: in eager mode they are
     the very numbers that the loop above draws.
 
-    What Weft can't compile runs as that loop, which `weft.stats()` counts and a warning tells once. A single step that
-    computes little (T = 1) runs as it is: PyTorch is done before its program would be found.
+    What Weft can't compile runs as that loop, which `weft.stats()` counts and a warning tells once.
 
     Raises:
         ValueError: T is 0, xs have different lengths or no such dim, there are neither xs nor a length; the carry
@@ -80,4 +80,9 @@ def scan_as(
 
         return under_dynamo.scan(what, step, init, xs, length, reverse, dim, body=body)
     with without_dynamo():
-        return run(Call.of(what, step, init, xs, length, reverse, dim, body=body, user=user))
+        found = _C.scan_again(step, init, xs, length, reverse, dim) if user is None else None
+        if type(found) is tuple:
+            return found
+        call = Call.of(what, step, init, xs, length, reverse, dim, body=body, user=user)
+        call.run_before = found
+        return run(call)

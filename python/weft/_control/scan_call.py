@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -15,9 +16,8 @@ from weft import _C
 from weft._base import notes, trees
 from weft._base.errors import FailedError
 from weft._capture import modes, programs
-from weft._capture.runs import Function
+from weft._capture.runs import Function, Run, under_way
 from weft._capture.traced import Traced
-from weft._control import single_steps
 from weft._control.carries import checked_carry, tensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -25,7 +25,6 @@ C = TypeVar("C")
 X = TypeVar("X")
 Y = TypeVar("Y")
 SomeCall = TypeVar("SomeCall", bound="Call")
-Found = TypeVar("Found")
 
 
 #: The code of steps that change their carry or x in place, which autograd forbids for leaves: they are given copies.
@@ -33,12 +32,9 @@ _given_copies: set[Any] = set()
 
 
 def run(call: Call) -> tuple[Any, Any]:
-    """As a program; as a loop where there is no such program, or Weft is switched off; as its only step where PyTorch
-    has run that before its program is found."""
+    """As a program; as a loop where there is no such program, or Weft is switched off."""
     if not _C.active():
         return call.loop()
-    if call.length == 1 and single_steps.are_little(call.users, call.given(), call.recorded):
-        return call.only_step()
     return programs.or_else(call.what, call.run, call.loop)
 
 
@@ -58,6 +54,7 @@ class Call:
     body: str = "the step"  #: what messages call the step
     user: Callable[..., Any] | None = None  #: the user's function, where the step is made of it
     gives_copies: bool = False  #: whether the recorded step gets copies of its inputs, which are leaves to autograd
+    run_before: Run | None = None  #: the step's, where it has been run for this call (_C.scan_again)
 
     @classmethod
     def of(
@@ -107,17 +104,6 @@ class Call:
         assert ys_spec is not None
         return carry, self.placed(ys, ys_spec)
 
-    def only_step(self) -> tuple[Any, Any]:
-        """The same where there is but one step. As with a program, the step may change its carry and its x in place,
-        and the results have memory of their own."""
-        given = _C.copies(self.carry)
-        carry = trees.unflatten(given, self.carry_spec)
-        x = trees.unflatten(_C.copies_of_first(self.xs), self.xs_spec)
-        with notes.on_errors(f"the step of {self.what}", carry=carry, x=x):
-            leaves, ys, ys_spec = self.checked_step(carry, x)
-        last = trees.unflatten(_C.copies(leaves), self.carry_spec)
-        return last, self.placed(_C.copies_as_first(ys), ys_spec)
-
     def placed(self, ys: list[Tensor | None], spec: pytree.TreeSpec) -> Any:
         """The ys [T, ...] as the caller gets them, the time where it is in the xs. As in PyTorch's scan it is the
         first dim of a y that has too few dims for that."""
@@ -156,17 +142,31 @@ class Call:
         ((ys_spec, ys_none),) = found.extra
         last = [None if leaf is None else next(results) for leaf in self.carry]
         ys = [None if is_none else next(results) for is_none in ys_none]
-        return trees.unflatten(last, self.carry_spec), self.placed(ys, ys_spec)
+        placed = self.placed(ys, ys_spec)
+        self._know(found, placed)
+        return trees.unflatten(last, self.carry_spec), placed
+
+    def _know(self, found: programs.Found, ys: Any) -> None:
+        """From here on _C.scan_again finds the program by itself, where it is of a usual kind."""
+        (made,) = found.runs
+        is_usual = type(self) is Call and self.user is None and not self.dim and not self.gives_copies
+        if is_usual and isinstance(found.program.text, str) and not found.program.noise and isinstance(made, Run):
+            (pattern,), (constants,) = found.program.templates, found.program.constants
+            counts = _count(self.carry), _count(self.xs)
+            _C.know_scan(self.step, pattern, found.program.text, constants, self.reverse, *counts, ys)
 
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))
+        before = None if self.run_before is None else [self.run_before]
         return self.recorded(
-            lambda function: programs.find(self.what, key, [function], lambda traces: self._compose_of(traces[0]))
+            lambda function: programs.find(
+                self.what, key, [function], lambda traces: self._compose_of(traces[0]), before
+            )
         )
 
-    def recorded(self, find: Callable[[Function], Found]) -> Found:
+    def recorded(self, find: Callable[[Function], programs.Found]) -> programs.Found:
         """What `find` finds by recording the step: with copies of its inputs, where it changes them in place."""
-        code = single_steps.code_of(self.users)
+        code = _code_of(self.users)
         self.gives_copies = torch.is_grad_enabled() and code in _given_copies
         try:
             return find(self.function())
@@ -199,9 +199,6 @@ class Call:
         """The function that the user has written."""
         return self.user or self.step
 
-    def given(self) -> list[Tensor]:
-        return [leaf for leaf in (*self.carry, *self.xs) if leaf is not None]
-
     def order(self) -> Sequence[int]:
         """The steps, the first taken first."""
         return range(self.length - 1, -1, -1) if self.reverse else range(self.length)
@@ -216,6 +213,22 @@ class Call:
     def _compose(self, step: str, carries: int, xs: int) -> Any:
         """The program, or what else `_results` is to find."""
         return _C.scan_program(step, carries, xs, self.reverse)
+
+
+def _code_of(step: Any) -> Any:
+    """What tells steps apart where a mistake only costs time."""
+    while isinstance(step, functools.partial):
+        step = step.func
+    return getattr(step, "__code__", type(step))
+
+
+def _described(ys: Any) -> tuple[pytree.TreeSpec, list[bool]]:
+    """What a Run's `extra` says of the ys."""
+    leaves, spec = trees.flatten(ys)
+    return spec, [leaf is None for leaf in leaves]
+
+
+_C.set_scans_python(under_way, Run, _described, torch.nn.Module)
 
 
 def only_steps(length: int) -> Tensor:

@@ -1,0 +1,366 @@
+// Scans whose program was found before (weft._control.scan_call): from the step to its results without Python's
+// detours, which take longer than a short scan. As there the step is run once on tensors that hold nothing, and a
+// program is taken only if it is word for word that of what the step did. All that is unusual is left to Python.
+
+#include <ATen/autocast_mode.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "bindings/bindings.h"
+#include "operator/call.h"
+#include "operator/program_table.h"
+#include "override/state.h"
+#include "recorder/recording.h"
+#include "recorder/surroundings.h"
+
+namespace py = pybind11;
+
+namespace weft::bindings {
+
+namespace {
+
+using recorder::Recording;
+using recorder::Template;
+
+/// A tree of tuples, lists and dicts with names: its tensors, and its structure, such as "(*[*N]{3:key*})", with N for
+/// None.
+struct Tree {
+  std::string structure;
+  std::vector<at::Tensor> leaves;
+  bool has_none = false;
+
+  /// False for other trees.
+  bool flatten(PyObject* tree) {
+    if (tree == Py_None) return has_none = true, structure += 'N', true;
+    if (THPVariable_Check(tree)) {
+      structure += '*';
+      leaves.push_back(THPVariable_Unpack(tree));
+      return true;
+    }
+    if (PyDict_CheckExact(tree)) return flatten_dict(tree);
+    const bool is_tuple = PyTuple_CheckExact(tree);
+    if (!is_tuple && !PyList_CheckExact(tree)) return false;
+    structure += is_tuple ? '(' : '[';
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(tree); ++i)
+      if (!flatten(PySequence_Fast_GET_ITEM(tree, i))) return false;
+    structure += is_tuple ? ')' : ']';
+    return true;
+  }
+
+ private:
+  bool flatten_dict(PyObject* tree) {
+    structure += '{';
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t place = 0; PyDict_Next(tree, &place, &key, &value) != 0;) {
+      Py_ssize_t size = 0;
+      const char* name = PyUnicode_CheckExact(key) ? PyUnicode_AsUTF8AndSize(key, &size) : nullptr;
+      if (name == nullptr) return PyErr_Clear(), false;
+      structure += std::to_string(size) + ':';
+      structure.append(name, static_cast<size_t>(size));
+      if (!flatten(value)) return false;
+    }
+    structure += '}';
+    return true;
+  }
+};
+
+/// The tree of a structure and tensors, both of which move on behind it.
+py::object unflatten(const char*& structure, const at::Tensor*& leaf) {
+  const char kind = *structure++;
+  if (kind == 'N') return py::none();
+  if (kind == '*') return py::reinterpret_steal<py::object>(THPVariable_Wrap(*leaf++));
+  if (kind == '{') {
+    py::dict items;
+    while (*structure != '}') {
+      char* name = nullptr;
+      const auto size = std::strtol(structure, &name, 10);
+      structure = ++name + size;
+      const py::str key(name, static_cast<size_t>(size));
+      items[key] = unflatten(structure, leaf);
+    }
+    ++structure;
+    return items;
+  }
+  py::list items;
+  while (*structure != ')' && *structure != ']') items.append(unflatten(structure, leaf));
+  ++structure;
+  return kind == '[' ? py::object(items) : py::object(py::tuple(items));
+}
+
+py::object unflatten(const std::string& structure, const at::Tensor* leaf) {
+  const char* rest = structure.c_str();
+  return unflatten(rest, leaf);
+}
+
+struct KnownScan {
+  py::object holder;  ///< of `pattern`
+  const Template* pattern;
+  torch_operator::ProgramRef program;
+  std::vector<at::Tensor> constants;  ///< inputs that belong to the program
+  bool reverse;
+  size_t carries, xs;
+  std::string ys;  ///< their structure
+};
+
+/// Scans of steps of one code. What tells steps apart so matters to the time alone.
+struct KnownStep {
+  static constexpr size_t kMost = 8;
+  static constexpr int kMostFailures = 8;
+
+  py::object code;
+  std::vector<std::shared_ptr<const KnownScan>> scans;  ///< the latest first
+  int failures = 0;  ///< runs of the step that had to be left to Python, and the step run again there
+};
+
+/// What weft._capture has of Python's.
+struct Python {
+  py::object under_way;  ///< `run` is the Run that this thread is recording
+  py::object run_type;
+  py::object describe_ys;  ///< what a Run's `extra` says of the ys
+  py::object module_type;  ///< torch.nn.Module
+  py::object module_call;  ///< its __call__, where torch.fx doesn't watch it
+};
+
+constexpr size_t kMostSteps = 512;
+
+// Never freed: at exit Python is gone before them.
+auto& known_steps = *new std::unordered_map<PyObject*, KnownStep>;
+Python* python = nullptr;
+
+/// A function's code; the type of any other step. Borrowed.
+PyObject* code_of(PyObject* step) {
+  if (PyMethod_Check(step)) step = PyMethod_GET_FUNCTION(step);
+  return PyFunction_Check(step) ? PyFunction_GET_CODE(step) : reinterpret_cast<PyObject*>(Py_TYPE(step));
+}
+
+/// The variables of the functions around a step that these share with it; null for one without a value.
+std::vector<py::object> variables_of(PyObject* step) {
+  const auto closure = py::reinterpret_steal<py::object>(PyObject_GetAttrString(step, "__closure__"));
+  if (!closure) PyErr_Clear();
+  std::vector<py::object> found;
+  if (!closure || !PyTuple_Check(closure.ptr())) return found;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure.ptr()); ++i)
+    found.push_back(py::reinterpret_steal<py::object>(PyCell_Get(PyTuple_GET_ITEM(closure.ptr(), i))));
+  return found;
+}
+
+/// Within, what is done is recorded, for weft._capture too.
+class Recorded {
+ public:
+  Recorded(Recording& recording, const py::object& run) : recording_(recording) {
+    python->under_way.attr("run") = run;
+    recording_.enter();
+  }
+  ~Recorded() {
+    recording_.leave();
+    if (PyObject_SetAttrString(python->under_way.ptr(), "run", Py_None) != 0) PyErr_Clear();
+  }
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+
+ private:
+  Recording& recording_;
+};
+
+/// A call whose arguments are of the usual kind.
+struct ScanCall {
+  Tree carry, xs;
+  int64_t length = 0;
+
+  /// Whether it is, and nothing in this thread wants to see what the step does.
+  bool take(const py::object& init, const py::object& given, const py::object& steps) {
+    if (!carry.flatten(init.ptr()) || !xs.flatten(given.ptr()) || carry.has_none) return false;
+    if (given.is_none() != xs.leaves.empty() || (xs.has_none && !given.is_none())) return false;
+    if (!steps.is_none() && !PyLong_CheckExact(steps.ptr())) return false;
+    if (steps.is_none() && given.is_none()) return false;
+    if (at::autocast::is_autocast_enabled(at::kCPU) ||
+        !py::object(python->module_type.attr("__call__")).is(python->module_call) ||
+        !recorder::are_seen_by_none(carry.leaves) || !recorder::are_seen_by_none(xs.leaves))
+      return false;
+    if (!xs.leaves.empty() && xs.leaves[0].dim() == 0) return false;
+    length = steps.is_none() ? xs.leaves[0].size(0) : steps.cast<int64_t>();
+    return length > 0 &&
+           std::ranges::all_of(xs.leaves, [&](const at::Tensor& x) { return x.dim() > 0 && x.size(0) == length; });
+  }
+
+  /// The arguments of the step, which hold nothing.
+  std::pair<py::object, py::object> step_arguments(Recording& recording) const {
+    const bool needs_gradient = at::GradMode::is_enabled();
+    auto like = [&](const std::vector<at::Tensor>& tensors, size_t first_dim) {
+      std::vector<at::Tensor> made;
+      for (const at::Tensor& tensor : tensors)
+        made.push_back(recording.input(tensor.scalar_type(), tensor.sizes().slice(first_dim),
+                                       needs_gradient && at::isFloatingType(tensor.scalar_type())));
+      return made;
+    };
+    const std::vector<at::Tensor> first = like(carry.leaves, 0), x = like(xs.leaves, 1);
+    return {unflatten(carry.structure, first.data()), unflatten(xs.structure, x.data())};
+  }
+
+  /// What the program takes.
+  std::vector<at::Tensor> inputs(const KnownScan& scan, const Recording& recording) const {
+    std::vector<at::Tensor> all = carry.leaves;
+    all.insert(all.end(), xs.leaves.begin(), xs.leaves.end());
+    if (xs.leaves.empty()) all.push_back(at::empty({length, 0}, at::kFloat));  // as only_steps() of scan_call.py
+    all.insert(all.end(), recording.outside().begin(), recording.outside().end());
+    for (double number : scan.pattern->free_numbers(recording.record()))
+      all.push_back(at::scalar_tensor(number, at::kDouble));
+    all.insert(all.end(), scan.constants.begin(), scan.constants.end());
+    return all;
+  }
+};
+
+/// One run of a step, and the structure of its ys. False where the step did what Python has to see.
+struct StepRun {
+  Recording* recording;
+  py::object run;  ///< holds it
+  Tree ys;
+
+  StepRun() {
+    auto made = std::make_unique<Recording>();
+    recording = made.get();
+    run = python->run_type(py::cast(std::move(made)), py::none(), false, py::list());
+  }
+
+  bool of(const ScanCall& call, const py::object& step) {
+    const std::vector<py::object> before = variables_of(step.ptr());
+    py::object result;
+    {
+      const auto [carry, x] = call.step_arguments(*recording);
+      const Recorded recorded(*recording, run);
+      result = step(carry, x);
+      const bool is_pair = PyTuple_CheckExact(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) == 2;
+      if (!is_pair || !finish(call, result)) return false;
+    }
+    if (recording->failure()) return false;
+    const std::vector<py::object> after = variables_of(step.ptr());
+    if (!std::ranges::equal(before, after, [](const py::object& a, const py::object& b) { return a.is(b); }))
+      return false;
+    run.attr("extra") = python->describe_ys(py::handle(PyTuple_GET_ITEM(result.ptr(), 1)));
+    return true;
+  }
+
+ private:
+  bool finish(const ScanCall& call, const py::object& result) {
+    Tree carry;
+    if (!carry.flatten(PyTuple_GET_ITEM(result.ptr(), 0)) || !ys.flatten(PyTuple_GET_ITEM(result.ptr(), 1)))
+      return false;
+    const bool is_alike =
+        carry.structure == call.carry.structure &&
+        std::ranges::equal(carry.leaves, call.carry.leaves, [](const at::Tensor& a, const at::Tensor& b) {
+          return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes();
+        });
+    if (!is_alike) return false;
+    std::vector<at::Tensor> outputs = std::move(carry.leaves);
+    outputs.insert(outputs.end(), ys.leaves.begin(), ys.leaves.end());
+    recording->finish(outputs);
+    ys.leaves.clear();
+    return true;
+  }
+};
+
+/// The run of the step; nothing where Python has to see what it does.
+std::optional<StepRun> run_step(const ScanCall& call, const py::object& step) {
+  try {
+    StepRun run;
+    if (run.of(call, step)) return run;
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+  } catch (const std::exception&) {  // the recording's, which Python explains
+  }
+  return std::nullopt;
+}
+
+/// The program for what the step did; null where there is none. What was known before the step may be forgotten.
+std::shared_ptr<const KnownScan> find_scan(const py::object& code, const ScanCall& call, bool reverse,
+                                           const StepRun& run) {
+  const auto known = known_steps.find(code.ptr());
+  if (known == known_steps.end()) return nullptr;
+  const auto found = std::ranges::find_if(known->second.scans, [&](const auto& scan) {
+    return scan->reverse == reverse && scan->carries == call.carry.leaves.size() && scan->xs == call.xs.leaves.size() &&
+           scan->ys == run.ys.structure && scan->pattern->matches(run.recording->record());
+  });
+  return found == known->second.scans.end() ? nullptr : *found;
+}
+
+void count_failure(const py::object& code) {
+  if (const auto known = known_steps.find(code.ptr()); known != known_steps.end()) ++known->second.failures;
+}
+
+/// (last carry, ys) by a program that was found before; the Run of the step where there is none; None where Python has
+/// to see all of the call.
+py::object scan_again(const py::object& step, const py::object& init, const py::object& xs, const py::object& length,
+                      const py::object& reverse, const py::object& dim) {
+  const auto found = known_steps.find(code_of(step.ptr()));
+  if (found == known_steps.end() || found->second.failures >= KnownStep::kMostFailures) return py::none();
+  if (!PyBool_Check(reverse.ptr()) || !PyLong_CheckExact(dim.ptr()) || dim.cast<int64_t>() != 0 ||
+      !override_kernels::active())
+    return py::none();
+  ScanCall call;
+  if (!call.take(init, xs, length)) return py::none();
+  const py::object code = found->second.code;
+  const std::optional<StepRun> run = run_step(call, step);
+  if (!run) return count_failure(code), py::none();
+  const auto scan = find_scan(code, call, reverse.is(py::bool_(true)), *run);
+  if (scan == nullptr) return run->run;
+  // From here on the run can't be made a program of.
+  if (run->recording->leaks() > 0) return count_failure(code), py::none();
+  const std::vector<at::Tensor> inputs = call.inputs(*scan, *run->recording);
+  std::vector<at::Tensor> results;
+  {
+    const py::gil_scoped_release released;
+    results = torch_operator::call(scan->program->text(), inputs);
+  }
+  return py::make_tuple(unflatten(call.carry.structure, results.data()),
+                        unflatten(run->ys.structure, results.data() + call.carry.leaves.size()));
+}
+
+/// Of programs that are no longer kept. What it frees may come back here.
+void forget_scans() { std::exchange(known_steps, {}); }
+
+/// Keeps what scan_again() finds again: a program for scans of steps that do what `pattern` says. `ys`: a y, or ys.
+void know_scan(const py::object& step, const py::object& pattern, const std::string& text,
+               const std::vector<at::Tensor>& constants, bool reverse, size_t carries, size_t xs,
+               const py::object& ys) {
+  Tree tree;
+  if (!tree.flatten(ys.ptr())) return;
+  if (known_steps.size() >= kMostSteps) forget_scans();
+  const auto code = py::reinterpret_borrow<py::object>(code_of(step.ptr()));
+  KnownStep& known = known_steps[code.ptr()];
+  known.code = code;
+  auto is_it = [&](const auto& scan) { return scan->holder.is(pattern) && scan->ys == tree.structure; };
+  if (std::ranges::any_of(known.scans, is_it)) return;
+  if (known.scans.size() == KnownStep::kMost) known.scans.pop_back();
+  known.scans.insert(known.scans.begin(),
+                     std::make_shared<const KnownScan>(KnownScan{pattern, pattern.cast<const Template*>(),
+                                                                 torch_operator::find_program(text), constants, reverse,
+                                                                 carries, xs, tree.structure}));
+}
+
+}  // namespace
+
+void init_known_scans(py::module_& m) {
+  m.def("scan_again", torch::wrap_pybind_function(&scan_again), py::arg("step"), py::arg("init"), py::arg("xs"),
+        py::arg("length"), py::arg("reverse"), py::arg("dim"));
+  m.def("know_scan", &know_scan, py::arg("step"), py::arg("pattern"), py::arg("text"), py::arg("constants"),
+        py::arg("reverse"), py::arg("carries"), py::arg("xs"), py::arg("ys"));
+  m.def("forget_scans", &forget_scans);
+  m.def(
+      "set_scans_python",
+      [](py::object under_way, py::object run_type, py::object describe_ys, py::object module_type) {
+        py::object call = module_type.attr("__call__");
+        python = new Python{std::move(under_way), std::move(run_type), std::move(describe_ys), std::move(module_type),
+                            std::move(call)};
+      },
+      py::arg("under_way"), py::arg("run_type"), py::arg("describe_ys"), py::arg("module_type"));
+}
+
+}  // namespace weft::bindings

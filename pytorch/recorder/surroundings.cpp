@@ -1,0 +1,23 @@
+#include "recorder/surroundings.h"
+
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <algorithm>
+
+#include "recorder/recording.h"
+#include "recorder/recording_tensor.h"
+
+namespace weft::recorder {
+
+bool are_seen_by_none(const std::vector<at::Tensor>& tensors) {
+  if (Recording::current() != nullptr || c10::impl::TorchDispatchModeTLS::any_modes_set() ||
+      at::impl::PythonTorchFunctionTLS::stack_len() > 0)
+    return false;
+  for (auto key : {c10::DispatchKey::Tracer, c10::DispatchKey::FuncTorchDynamicLayerFrontMode})
+    if (c10::impl::tls_is_dispatch_key_included(key)) return false;
+  return std::ranges::all_of(tensors, [](const at::Tensor& t) { return t.device().is_cpu() && is_plain(t); });
+}
+
+}  // namespace weft::recorder
