@@ -9,12 +9,14 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/tensor_tree.h"
 #include "operator/call.h"
 #include "operator/program_table.h"
 #include "override/state.h"
@@ -29,76 +31,6 @@ namespace {
 
 using recorder::Recording;
 using recorder::Template;
-
-/// A tree of tuples, lists and dicts with names: its tensors, and its structure, such as "(*[*N]{3:key*})", with N for
-/// None.
-struct Tree {
-  std::string structure;
-  std::vector<at::Tensor> leaves;
-  bool has_none = false;
-
-  /// False for other trees.
-  bool flatten(PyObject* tree) {
-    if (tree == Py_None) return has_none = true, structure += 'N', true;
-    if (THPVariable_Check(tree)) {
-      structure += '*';
-      leaves.push_back(THPVariable_Unpack(tree));
-      return true;
-    }
-    if (PyDict_CheckExact(tree)) return flatten_dict(tree);
-    const bool is_tuple = PyTuple_CheckExact(tree);
-    if (!is_tuple && !PyList_CheckExact(tree)) return false;
-    structure += is_tuple ? '(' : '[';
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(tree); ++i)
-      if (!flatten(PySequence_Fast_GET_ITEM(tree, i))) return false;
-    structure += is_tuple ? ')' : ']';
-    return true;
-  }
-
- private:
-  bool flatten_dict(PyObject* tree) {
-    structure += '{';
-    PyObject *key = nullptr, *value = nullptr;
-    for (Py_ssize_t place = 0; PyDict_Next(tree, &place, &key, &value) != 0;) {
-      Py_ssize_t size = 0;
-      const char* name = PyUnicode_CheckExact(key) ? PyUnicode_AsUTF8AndSize(key, &size) : nullptr;
-      if (name == nullptr) return PyErr_Clear(), false;
-      structure += std::to_string(size) + ':';
-      structure.append(name, static_cast<size_t>(size));
-      if (!flatten(value)) return false;
-    }
-    structure += '}';
-    return true;
-  }
-};
-
-/// The tree of a structure and tensors, both of which move on behind it.
-py::object unflatten(const char*& structure, const at::Tensor*& leaf) {
-  const char kind = *structure++;
-  if (kind == 'N') return py::none();
-  if (kind == '*') return py::reinterpret_steal<py::object>(THPVariable_Wrap(*leaf++));
-  if (kind == '{') {
-    py::dict items;
-    while (*structure != '}') {
-      char* name = nullptr;
-      const auto size = std::strtol(structure, &name, 10);
-      structure = ++name + size;
-      const py::str key(name, static_cast<size_t>(size));
-      items[key] = unflatten(structure, leaf);
-    }
-    ++structure;
-    return items;
-  }
-  py::list items;
-  while (*structure != ')' && *structure != ']') items.append(unflatten(structure, leaf));
-  ++structure;
-  return kind == '[' ? py::object(items) : py::object(py::tuple(items));
-}
-
-py::object unflatten(const std::string& structure, const at::Tensor* leaf) {
-  const char* rest = structure.c_str();
-  return unflatten(rest, leaf);
-}
 
 struct KnownScan {
   py::object holder;  ///< of `pattern`
@@ -141,6 +73,14 @@ PyObject* code_of(PyObject* step) {
   return PyFunction_Check(step) ? PyFunction_GET_CODE(step) : reinterpret_cast<PyObject*>(Py_TYPE(step));
 }
 
+/// Nothing for what is no int, and for one of more than 64 bits.
+std::optional<int64_t> integer(const py::object& object) {
+  if (!PyLong_CheckExact(object.ptr())) return std::nullopt;
+  int is_larger = 0;
+  const auto value = static_cast<int64_t>(PyLong_AsLongLongAndOverflow(object.ptr(), &is_larger));
+  return is_larger != 0 ? std::nullopt : std::optional(value);
+}
+
 /// The variables of the functions around a step that these share with it; null for one without a value.
 std::vector<py::object> variables_of(PyObject* step) {
   const auto closure = py::reinterpret_steal<py::object>(PyObject_GetAttrString(step, "__closure__"));
@@ -172,21 +112,21 @@ class Recorded {
 
 /// A call whose arguments are of the usual kind.
 struct ScanCall {
-  Tree carry, xs;
+  TensorTree carry, xs;
   int64_t length = 0;
 
   /// Whether it is, and nothing in this thread wants to see what the step does.
   bool take(const py::object& init, const py::object& given, const py::object& steps) {
+    const std::optional<int64_t> count = integer(steps);
     if (!carry.flatten(init.ptr()) || !xs.flatten(given.ptr()) || carry.has_none) return false;
     if (given.is_none() != xs.leaves.empty() || (xs.has_none && !given.is_none())) return false;
-    if (!steps.is_none() && !PyLong_CheckExact(steps.ptr())) return false;
-    if (steps.is_none() && given.is_none()) return false;
+    if (steps.is_none() ? given.is_none() : !count) return false;
     if (at::autocast::is_autocast_enabled(at::kCPU) ||
         !py::object(python->module_type.attr("__call__")).is(python->module_call) ||
         !recorder::are_seen_by_none(carry.leaves) || !recorder::are_seen_by_none(xs.leaves))
       return false;
     if (!xs.leaves.empty() && xs.leaves[0].dim() == 0) return false;
-    length = steps.is_none() ? xs.leaves[0].size(0) : steps.cast<int64_t>();
+    length = steps.is_none() ? xs.leaves[0].size(0) : *count;
     return length > 0 &&
            std::ranges::all_of(xs.leaves, [&](const at::Tensor& x) { return x.dim() > 0 && x.size(0) == length; });
   }
@@ -222,7 +162,7 @@ struct ScanCall {
 struct StepRun {
   Recording* recording;
   py::object run;  ///< holds it
-  Tree ys;
+  TensorTree ys;
 
   StepRun() {
     auto made = std::make_unique<Recording>();
@@ -244,13 +184,19 @@ struct StepRun {
     const std::vector<py::object> after = variables_of(step.ptr());
     if (!std::ranges::equal(before, after, [](const py::object& a, const py::object& b) { return a.is(b); }))
       return false;
-    run.attr("extra") = python->describe_ys(py::handle(PyTuple_GET_ITEM(result.ptr(), 1)));
     return true;
+  }
+
+  /// The Run, for Python to make a program of.
+  py::object described() const {
+    const std::vector<at::Tensor> any(ys.structure.size(), at::empty({0}));
+    run.attr("extra") = python->describe_ys(unflatten(ys.structure, any.data()));
+    return run;
   }
 
  private:
   bool finish(const ScanCall& call, const py::object& result) {
-    Tree carry;
+    TensorTree carry;
     if (!carry.flatten(PyTuple_GET_ITEM(result.ptr(), 0)) || !ys.flatten(PyTuple_GET_ITEM(result.ptr(), 1)))
       return false;
     const bool is_alike =
@@ -301,16 +247,14 @@ py::object scan_again(const py::object& step, const py::object& init, const py::
                       const py::object& reverse, const py::object& dim) {
   const auto found = known_steps.find(code_of(step.ptr()));
   if (found == known_steps.end() || found->second.failures >= KnownStep::kMostFailures) return py::none();
-  if (!PyBool_Check(reverse.ptr()) || !PyLong_CheckExact(dim.ptr()) || dim.cast<int64_t>() != 0 ||
-      !override_kernels::active())
-    return py::none();
+  if (!PyBool_Check(reverse.ptr()) || integer(dim) != 0 || !override_kernels::active()) return py::none();
   ScanCall call;
   if (!call.take(init, xs, length)) return py::none();
   const py::object code = found->second.code;
   const std::optional<StepRun> run = run_step(call, step);
   if (!run) return count_failure(code), py::none();
   const auto scan = find_scan(code, call, reverse.is(py::bool_(true)), *run);
-  if (scan == nullptr) return run->run;
+  if (scan == nullptr) return run->described();
   // From here on the run can't be made a program of.
   if (run->recording->leaks() > 0) return count_failure(code), py::none();
   const std::vector<at::Tensor> inputs = call.inputs(*scan, *run->recording);
@@ -330,7 +274,7 @@ void forget_scans() { std::exchange(known_steps, {}); }
 void know_scan(const py::object& step, const py::object& pattern, const std::string& text,
                const std::vector<at::Tensor>& constants, bool reverse, size_t carries, size_t xs,
                const py::object& ys) {
-  Tree tree;
+  TensorTree tree;
   if (!tree.flatten(ys.ptr())) return;
   if (known_steps.size() >= kMostSteps) forget_scans();
   const auto code = py::reinterpret_borrow<py::object>(code_of(step.ptr()));

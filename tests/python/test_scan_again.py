@@ -116,6 +116,23 @@ def test_dicts_are_their_names_in_their_order(monkeypatch: pytest.MonkeyPatch) -
         assert_same(weft.scan(by_number, other, xs), python_loop(by_number, other, xs))
 
 
+def test_trees_of_many_levels() -> None:
+    def deep(carry: Any, x: Tensor) -> Any:
+        return carry, [carry, x]
+
+    init: Any = H
+    for _ in range(40):
+        init = [init]
+        weft.scan(deep, init, xs_of(2))
+    last, _ = weft.scan(deep, init, xs_of(2))
+    assert_same(last, init)
+    weft.scan(tanh, H, xs_of(2))
+    endless: Any = [H]
+    endless.append(endless)
+    with pytest.raises(RecursionError):
+        weft.scan(tanh, endless, xs_of(2))
+
+
 def test_without_xs(monkeypatch: pytest.MonkeyPatch) -> None:
     start = torch.tensor([1, 2])
     for length in (3, 1, 4):
@@ -349,6 +366,7 @@ def test_arguments_that_are_wrong() -> None:
         ((H, xs_of(2)[:0]), ValueError, "at least one step"),
         (("h", xs_of(2)), TypeError, "must be a tensor"),
         ((H, xs_of(2), 2.0), TypeError, "length must be an integer"),
+        ((H, xs_of(2), 2**70), ValueError, "has 2 steps, but length is"),
         ((H, xs_of(2), None, 1), TypeError, "reverse must be True or False"),
     ):
         with pytest.raises(error, match=message):

@@ -75,7 +75,7 @@ def _codes(function: Function) -> tuple[Any, ...]:
 def _record(function: Function, view: View | None, indices: ByTensors | None = None) -> Run:
     autograd_function.install(record)
     recording = _C.StepRecording()
-    run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [])
+    run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [], indices is not None)
     arguments = _inputs(function, recording, view)
     if function.spec is not None:
         arguments = pytree.tree_unflatten(arguments, function.spec)

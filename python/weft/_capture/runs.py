@@ -40,6 +40,7 @@ class Run:
     extra: Any
     transformed: bool  #: whether transforms of torch.func are at work
     backwards: list[Backward]  #: of the torch.autograd.Functions that it called
+    by_tensors: bool = False  #: whether it indexes by tensors that hold nothing (weft._capture.indexing)
 
 
 @dataclasses.dataclass

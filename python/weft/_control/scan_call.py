@@ -150,7 +150,8 @@ class Call:
         """From here on _C.scan_again finds the program by itself, where it is of a usual kind."""
         (made,) = found.runs
         is_usual = type(self) is Call and self.user is None and not self.dim and not self.gives_copies
-        if is_usual and isinstance(found.program.text, str) and not found.program.noise and isinstance(made, Run):
+        is_usual = is_usual and isinstance(made, Run) and not made.by_tensors
+        if is_usual and isinstance(found.program.text, str) and not found.program.noise:
             (pattern,), (constants,) = found.program.templates, found.program.constants
             counts = _count(self.carry), _count(self.xs)
             _C.know_scan(self.step, pattern, found.program.text, constants, self.reverse, *counts, ys)

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+namespace weft::bindings {
+
+/// A tree of tuples, lists and dicts with names: its tensors, and its structure, such as "(*[*N]{3:key*})", with N for
+/// None.
+struct TensorTree {
+  std::string structure;
+  std::vector<at::Tensor> leaves;
+  bool has_none = false;
+
+  /// False for other trees, and for one of many levels, such as a list that is in itself.
+  bool flatten(PyObject* tree);
+
+ private:
+  bool flatten_dict(PyObject* tree);
+
+  int level_ = 0;
+};
+
+/// The tree of a structure and as many tensors as it has.
+pybind11::object unflatten(const std::string& structure, const at::Tensor* leaves);
+
+}  // namespace weft::bindings
