@@ -74,9 +74,9 @@ build:  ## compile everything, and make `import weft` and the command `weft` wor
 	@$(MAKE) -j2 setup engine
 	@scripts/build.sh $(BUILD) all
 
-.PHONY: setup setup-run setup-bench compile-setup
+.PHONY: setup setup-test setup-run setup-bench compile-setup
 setup: setup-test
-setup-%: compile-setup
+setup-test setup-run setup-bench: setup-%: compile-setup
 	@scripts/setup.sh $*
 compile-setup:
 	@scripts/setup.sh compile
