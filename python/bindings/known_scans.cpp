@@ -81,14 +81,18 @@ std::optional<int64_t> integer(const py::object& object) {
   return is_larger != 0 ? std::nullopt : std::optional(value);
 }
 
-/// The variables of the functions around a step that these share with it; null for one without a value.
+/// The variables of the functions around a step that these share with it; None for one without a value.
 std::vector<py::object> variables_of(PyObject* step) {
   const auto closure = py::reinterpret_steal<py::object>(PyObject_GetAttrString(step, "__closure__"));
   if (!closure) PyErr_Clear();
   std::vector<py::object> found;
   if (!closure || !PyTuple_Check(closure.ptr())) return found;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure.ptr()); ++i)
-    found.push_back(py::reinterpret_steal<py::object>(PyCell_Get(PyTuple_GET_ITEM(closure.ptr(), i))));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure.ptr()); ++i) {
+    PyObject* cell = PyTuple_GET_ITEM(closure.ptr(), i);
+    if (!PyCell_Check(cell)) continue;
+    auto value = py::reinterpret_steal<py::object>(PyCell_Get(cell));
+    found.push_back(value ? std::move(value) : py::object(py::none()));
+  }
   return found;
 }
 
@@ -136,9 +140,7 @@ struct ScanCall {
     const bool needs_gradient = at::GradMode::is_enabled();
     auto like = [&](const std::vector<at::Tensor>& tensors, size_t first_dim) {
       std::vector<at::Tensor> made;
-      for (const at::Tensor& tensor : tensors)
-        made.push_back(recording.input(tensor.scalar_type(), tensor.sizes().slice(first_dim),
-                                       needs_gradient && at::isFloatingType(tensor.scalar_type())));
+      for (const at::Tensor& tensor : tensors) made.push_back(recording.input_like(tensor, first_dim, needs_gradient));
       return made;
     };
     const std::vector<at::Tensor> first = like(carry.leaves, 0), x = like(xs.leaves, 1);
@@ -182,9 +184,7 @@ struct StepRun {
     }
     if (recording->failure()) return false;
     const std::vector<py::object> after = variables_of(step.ptr());
-    if (!std::ranges::equal(before, after, [](const py::object& a, const py::object& b) { return a.is(b); }))
-      return false;
-    return true;
+    return std::ranges::equal(before, after, [](const py::object& a, const py::object& b) { return a.is(b); });
   }
 
   /// The Run, for Python to make a program of.
@@ -199,12 +199,9 @@ struct StepRun {
     TensorTree carry;
     if (!carry.flatten(PyTuple_GET_ITEM(result.ptr(), 0)) || !ys.flatten(PyTuple_GET_ITEM(result.ptr(), 1)))
       return false;
-    const bool is_alike =
-        carry.structure == call.carry.structure &&
-        std::ranges::equal(carry.leaves, call.carry.leaves, [](const at::Tensor& a, const at::Tensor& b) {
-          return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes();
-        });
-    if (!is_alike) return false;
+    if (carry.structure != call.carry.structure ||
+        !std::ranges::equal(carry.leaves, call.carry.leaves, recorder::is_like))
+      return false;
     std::vector<at::Tensor> outputs = std::move(carry.leaves);
     outputs.insert(outputs.end(), ys.leaves.begin(), ys.leaves.end());
     recording->finish(outputs);
@@ -297,6 +294,7 @@ void init_known_scans(py::module_& m) {
   m.def("know_scan", &know_scan, py::arg("step"), py::arg("pattern"), py::arg("text"), py::arg("constants"),
         py::arg("reverse"), py::arg("carries"), py::arg("xs"), py::arg("ys"));
   m.def("forget_scans", &forget_scans);
+  m.def("variables_of", [](py::handle step) { return variables_of(step.ptr()); });
   m.def(
       "set_scans_python",
       [](py::object under_way, py::object run_type, py::object describe_ys, py::object module_type) {

@@ -94,8 +94,7 @@ py::list inputs_like(Recording& recording, const py::list& leaves, const py::dic
     const at::Tensor& like = THPVariable_Unpack(leaf.ptr());
     py::int_ place(i);
     size_t first_dim = first_dims.contains(place) ? first_dims[place].cast<size_t>() : 0;
-    inputs.append(recording.input(like.scalar_type(), like.sizes().slice(first_dim),
-                                  needs_gradient && at::isFloatingType(like.scalar_type())));
+    inputs.append(recording.input_like(like, first_dim, needs_gradient));
   }
   return inputs;
 }
@@ -106,9 +105,7 @@ bool are_alike(const py::list& first, const py::list& second) {
   for (size_t i = 0; i < first.size(); ++i) {
     py::object a = first[i], b = second[i];
     if (!THPVariable_Check(a.ptr()) || !THPVariable_Check(b.ptr())) return false;
-    const at::Tensor& one = THPVariable_Unpack(a.ptr());
-    const at::Tensor& other = THPVariable_Unpack(b.ptr());
-    if (one.scalar_type() != other.scalar_type() || one.sym_sizes() != other.sym_sizes()) return false;
+    if (!recorder::is_like(THPVariable_Unpack(a.ptr()), THPVariable_Unpack(b.ptr()))) return false;
   }
   return true;
 }

@@ -102,6 +102,11 @@ at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool re
   return tensor;
 }
 
+at::Tensor Recording::input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient) {
+  const at::ScalarType dtype = like.scalar_type();
+  return input(dtype, like.sizes().slice(first_dim), needs_gradient && at::isFloatingType(dtype));
+}
+
 RecordingTensor* Recording::own(const at::Tensor& tensor) const {
   auto* found = as_recording(tensor);
   return found != nullptr && found->recording == serial_ && !found->stands_for.defined() ? found : nullptr;

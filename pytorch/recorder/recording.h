@@ -77,6 +77,8 @@ class Recording {
 
   /// A tensor that the function is given.
   at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad);
+  /// One like a tensor, of its sizes from `first_dim` on; `needs_gradient`: if it is floating.
+  at::Tensor input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient);
   /// A stand-in of other sizes, which the function sees in place of a tensor from outside.
   at::Tensor stand_in(const at::Tensor& tensor, at::IntArrayRef sizes);
   /// Completes the record with the function's outputs, as id() numbers them.

@@ -70,6 +70,10 @@ bool is_plain(const at::Tensor& tensor) {
          as_recording(tensor) == nullptr;
 }
 
+bool is_like(const at::Tensor& one, const at::Tensor& other) {
+  return one.scalar_type() == other.scalar_type() && one.sym_sizes() == other.sym_sizes();
+}
+
 RecordingTensor* as_recording(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
   if (!impl->key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) return nullptr;

@@ -29,6 +29,9 @@ struct RecordingTensor : c10::TensorImpl {
 /// Whether the tensor's numbers can be read: it is no subclass with operations of its own and no transform's wrapper.
 bool is_plain(const at::Tensor& tensor);
 
+/// Whether they have the same dtype and sizes.
+bool is_like(const at::Tensor& one, const at::Tensor& other);
+
 /// The tensor as a recording tensor; nullptr if it is none.
 RecordingTensor* as_recording(const at::Tensor& tensor);
 

@@ -278,8 +278,9 @@ class _Cache:
             self._known.move_to_end(key)
             programs = [program for same in self._known.values() for program in same]
             count, size = len(programs), sum(program.bytes for program in programs)
-            while len(self._known) > 1 and (count > self.limit or size > self._BYTES):
+            if count > self.limit or size > self._BYTES:
                 _C.forget_scans()
+            while len(self._known) > 1 and (count > self.limit or size > self._BYTES):
                 _, dropped = self._known.popitem(last=False)
                 count, size = count - len(dropped), size - sum(program.bytes for program in dropped)
 

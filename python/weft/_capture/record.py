@@ -118,14 +118,7 @@ def _inputs(function: Function, recording: _C.StepRecording, view: View | None) 
 
 def _variables(function: Function) -> list[Any]:
     """The variables of the functions around the user's that these share with them."""
-    found = []
-    for user in function.users:
-        for cell in getattr(user, "__closure__", None) or ():
-            try:
-                found.append(cell.cell_contents)
-            except ValueError:  # not assigned yet
-                found.append(None)
-    return found
+    return [variable for user in function.users for variable in _C.variables_of(user)]
 
 
 class _Substitute(TorchFunctionMode):
