@@ -51,9 +51,10 @@ inline constexpr int64_t kWakeWork = 1 << 16;
 /// training 49 and 9; LSTM B64 T64 H256, forward, 59 and 65.)
 inline constexpr int64_t kSliceWork = 1 << 29;
 
-/// Weights that no core's own cache holds take as long to read as so many rows take to multiply by them: four bytes a
-/// multiply-add at 25 a nanosecond are 100 GB/s, a core reads about 25.
-inline constexpr int64_t kRowsWhileStreaming = 4;
+/// Weights that no core's own cache holds arrive while as many rows as this are multiplied by them at least: a window
+/// of a thread's fewer rows would wait for them. (Rows that take as long as the weights' arrival differ from processor
+/// to processor: rows_while_streaming in runtime/kernels.h.)
+inline constexpr int64_t kLeastRowsOfWindow = 4;
 
 /// Weights that a core's own cache holds take as long to read as so many further rows take to multiply by them. (A Xeon
 /// with AVX-512 and 2 MiB of such cache, one thread, GRU and LSTM of 128 and 256 units: a step of B rows takes as long

@@ -198,4 +198,8 @@ enum class ByteProducts : uint8_t {
 };
 ByteProducts byte_products(Isa isa);
 
+/// Weights that no core's own cache holds take as long to read as so many rows take to multiply by them: four bytes by
+/// what a core reads from the cache that it shares, over the time of a multiply-add.
+int64_t rows_while_streaming(Isa isa);
+
 }  // namespace weft::runtime

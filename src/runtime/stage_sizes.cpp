@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "base/target.h"
 #include "runtime/cores.h"
+#include "runtime/kernels.h"
 #include "runtime/window.h"
 
 namespace weft::runtime {
@@ -40,10 +41,11 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   auto work = [&](const std::vector<DimExpr>& terms) { return static_cast<double>(estimate(terms, symbols)); };
   const double product = work(scan.step.products) / all;  // of one row
   const double split = work(scan.step.split), replicated = work(scan.step.replicated);
+  const auto streaming = static_cast<double>(rows_while_streaming(active_isa()));
   // In the time of one row. Weights that don't stay there are read while rows are computed.
   auto rows_worth = [&](double rows, int64_t weight_bytes) {
     const double done = (rows + reading) / (1 + reading);
-    return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, double{target::kRowsWhileStreaming});
+    return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, streaming);
   };
   const int64_t weights = scan.step.weight_bytes;
   // By rows each thread packs all weights.

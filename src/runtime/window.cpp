@@ -39,7 +39,7 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   int64_t steps = std::max(cache / 4 / bytes, steps_of(target::kRowsOfWindow));
   // Weights that are not in the cache are read again for each window, instead of the stacks' being written and read.
   if (weights > cache / 2 && weights > 2 * steps * bytes) {
-    if (rows < target::kRowsWhileStreaming || weights > shared_cache_bytes() / 4) return 0;
+    if (rows < target::kLeastRowsOfWindow || weights > shared_cache_bytes() / 4) return 0;
     steps = std::max(steps, steps_of(target::kRowsBehindWeights));
     if (steps * bytes > cache / 2) return 0;
   }
