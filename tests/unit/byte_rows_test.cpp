@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "runtime/guarded_memory.h"
 #include "runtime/isa_tables.h"
 #include "runtime/kernels.h"
 
@@ -24,6 +26,19 @@ struct Problem {
   int64_t rows, k, n, groups, width;
 
   int64_t panels() const { return (n + width - 1) / width; }
+};
+
+/// Memory behind them faults.
+class Weights {
+ public:
+  explicit Weights(int64_t count) : memory_(count, GuardedMemory::Side::kEnd) {}
+  int8_t& operator[](int64_t i) { return data()[i]; }
+  const int8_t& operator[](int64_t i) const { return data()[i]; }
+  int8_t* data() { return reinterpret_cast<int8_t*>(memory_.data()); }
+  const int8_t* data() const { return reinterpret_cast<const int8_t*>(memory_.data()); }
+
+ private:
+  GuardedMemory memory_;
 };
 
 class ByteRowsTest : public testing::TestWithParam<Case> {
@@ -45,16 +60,16 @@ class ByteRowsTest : public testing::TestWithParam<Case> {
     return {rows, between(0, 3) ? between(0, 200) : between(1000, 2100), between(1, 70), between(1, 4),
             16 * between(1, 4)};
   }
-  std::vector<int8_t> weights(const Problem& p) {
-    std::vector<int8_t> all(static_cast<size_t>(p.groups * p.n * p.k));
-    for (int8_t& each : all) each = static_cast<int8_t>(between(-128, 127));
+  Weights weights(const Problem& p) {
+    Weights all(p.groups * p.n * p.k);
+    for (int64_t i = 0; i < p.groups * p.n * p.k; ++i) all[i] = static_cast<int8_t>(between(-128, 127));
     return all;
   }
 
   /// The kernel's c, [panels][rows][groups * width], in one call or in one a panel.
   template <typename T>
   std::vector<T> product(ByteRowsKernel kernel, const Problem& p, const std::vector<T>& a, int64_t lda,
-                         const std::vector<int8_t>& w, bool at_once) {
+                         const Weights& w, bool at_once) {
     const int64_t step = p.rows * p.groups * p.width;
     std::vector<T> c(static_cast<size_t>(p.panels() * step) + 1);
     for (int64_t panel = 0; panel < p.panels(); panel += at_once ? p.panels() : 1)
@@ -84,11 +99,11 @@ TEST_P(ByteRowsTest, RealsAgreeWithTheDefinition) {
     const float size = std::exp(20 * real());
     for (float& x : a) x = size * real();
     if (trial % 3 == 0) std::fill(a.begin(), a.begin() + static_cast<int64_t>(a.size()) / 2, 0.0F);
-    const std::vector<int8_t> w = weights(p);
+    const Weights w = weights(p);
     each<float>(p, product<float>(table().f32, p, a, lda, w, trial % 2 == 0), [&](float c, int64_t r, int64_t row) {
       double sum = 0, most = 0, all = 0;
       for (int64_t i = 0; i < p.k; ++i) {
-        const double x = a[static_cast<size_t>(r * lda + i)], y = w[static_cast<size_t>(row * p.k + i)];
+        const double x = a[static_cast<size_t>(r * lda + i)], y = w[row * p.k + i];
         sum += x * y;
         most = std::max(most, std::abs(x));
         all += std::abs(y);
@@ -105,12 +120,12 @@ TEST_P(ByteRowsTest, IntegersAreExact) {
     const int64_t most[] = {127, 255, 32700, 40000, std::numeric_limits<int32_t>::max()};
     const int64_t bound = most[between(0, 4)];
     for (int32_t& x : a) x = static_cast<int32_t>(between(-bound - (between(0, 9) == 0 ? 1 : 0), bound));
-    const std::vector<int8_t> w = weights(p);
+    const Weights w = weights(p);
     each<int32_t>(p, product<int32_t>(table().i32, p, a, p.k, w, true), [&](int32_t c, int64_t r, int64_t row) {
       uint32_t sum = 0;
       for (int64_t i = 0; i < p.k; ++i)
         sum += static_cast<uint32_t>(a[static_cast<size_t>(r * p.k + i)]) *
-               static_cast<uint32_t>(int32_t{w[static_cast<size_t>(row * p.k + i)]});
+               static_cast<uint32_t>(int32_t{w[row * p.k + i]});
       ASSERT_EQ(static_cast<uint32_t>(c), sum) << "bound " << bound << " k " << p.k;
     });
   }
@@ -123,8 +138,9 @@ TEST_P(ByteRowsTest, NumbersThatNoFixedPointHolds) {
   a[3] = infinity;
   a[static_cast<size_t>(p.k + 60)] = std::numeric_limits<float>::quiet_NaN();
   for (int64_t i = 0; i < p.k; ++i) a[static_cast<size_t>(2 * p.k + i)] = 1e-37F;
-  std::vector<int8_t> w(static_cast<size_t>(p.n * p.k), 2);
-  w[static_cast<size_t>(p.k + 3)] = -1;
+  Weights w(p.n * p.k);
+  std::fill_n(w.data(), p.n * p.k, int8_t{2});
+  w[p.k + 3] = -1;
   const std::vector<float> c = product<float>(table().f32, p, a, p.k, w, true);
   EXPECT_EQ(c[0], infinity);
   EXPECT_EQ(c[1], -infinity);
@@ -137,7 +153,7 @@ TEST_P(ByteRowsTest, GiveARowTheSameBitsWhateverTheRowsBesideIt) {
   const Problem p{11, 1300, 40, 2, 16};
   std::vector<float> a(static_cast<size_t>(p.rows * p.k));
   for (float& x : a) x = real();
-  const std::vector<int8_t> w = weights(p);
+  const Weights w = weights(p);
   const std::vector<float> all = product<float>(table().f32, p, a, p.k, w, true);
   for (int64_t rows : {1, 2, 3, 5, 10}) {
     Problem some = p;

@@ -60,10 +60,12 @@ struct Case {
   }
 };
 
-/// Numbers in [-1, 1] of a type, each a half's, with NaNs everywhere else; of i8 their multiples of 1/127.
+/// Numbers in [-1, 1] of a type, each a half's, with NaNs everywhere else; of i8 their multiples of 1/127. Memory
+/// behind them faults.
 class Numbers {
  public:
-  Numbers(DType dtype, int64_t count) : dtype_(dtype), bytes_(static_cast<size_t>(count * size_of(dtype) + 64)) {
+  Numbers(DType dtype, int64_t count)
+      : dtype_(dtype), memory_(count * size_of(dtype), runtime::GuardedMemory::Side::kEnd, size_of(dtype)) {
     for (int64_t i = 0; i < count; ++i) set(i, std::numeric_limits<double>::quiet_NaN());
   }
   void set(int64_t i, double x) {
@@ -84,8 +86,8 @@ class Numbers {
     if (dtype_ == DType::kI8) return static_cast<double>(read<int8_t>(i));
     return static_cast<double>(std::bit_cast<float>(uint32_t{read<uint16_t>(i)} << 16));
   }
-  void* at(int64_t i) { return bytes_.data() + i * size_of(dtype_); }
-  const void* at(int64_t i) const { return bytes_.data() + i * size_of(dtype_); }
+  void* at(int64_t i) { return memory_.data() + i * size_of(dtype_); }
+  const void* at(int64_t i) const { return memory_.data() + i * size_of(dtype_); }
 
  private:
   template <typename T>
@@ -96,7 +98,7 @@ class Numbers {
   }
 
   DType dtype_;
-  std::vector<std::byte> bytes_;
+  runtime::GuardedMemory memory_;
 };
 
 class UnpackedTest : public ::testing::TestWithParam<Case> {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/kernels.h"
+#include "runtime/simd/first.h"
 #include "runtime/simd/vector.h"
 
 namespace weft::runtime {
@@ -65,9 +66,8 @@ struct DigitKind {
     return __builtin_convertvector(*reinterpret_cast<const Bytes*>(w), Weights);
   }
   [[gnu::always_inline]] static Weights first_weights(const int8_t* w, int64_t count) {
-    int8_t bytes[kStep] = {};
-    for (int64_t i = 0; i < count; ++i) bytes[i] = w[i];
-    return weights(bytes);
+    using AlignedBytes __attribute__((vector_size(kStep))) = int8_t;
+    return __builtin_convertvector(first_of<AlignedBytes>(w, count), Weights);
   }
   [[gnu::always_inline]] static Weights digits(const Digit* d) { return *reinterpret_cast<const Weights*>(d); }
   [[gnu::always_inline]] static Sums add(Sums sums, Weights weights, Weights digits) {

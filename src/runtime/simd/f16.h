@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/simd/first.h"
 #include "runtime/simd/vector.h"
 
 namespace weft::runtime {
@@ -70,14 +71,7 @@ using WordLanes __attribute__((vector_size(kVectorBytes))) = uint32_t;
 
 /// The first `count` lanes, zeros in the others, whose memory is not touched.
 [[gnu::always_inline]] inline Vector<float> load_first(const F16* p, int64_t count) {
-#if defined(__AVX512F__)
-  const auto mask = static_cast<__mmask16>((1U << count) - 1);
-  return floats_of(reinterpret_cast<F16Lanes>(_mm256_maskz_loadu_epi16(mask, p)));
-#else
-  F16Lanes halves{};
-  for (int64_t i = 0; i < count; ++i) halves[i] = p[i].bits;
-  return floats_of(halves);
-#endif
+  return floats_of(first_of<F16Lanes>(p, count));
 }
 
 // One element as what kernels compute with.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/simd/first.h"
 #include "runtime/simd/vector.h"
 
 namespace weft::runtime {
@@ -37,9 +38,7 @@ using ByteLanes __attribute__((vector_size(kBytesOfLanes))) = int8_t;
 
 /// The first `count` lanes, zeros in the others, whose memory is not touched.
 [[gnu::always_inline]] inline Vector<float> load_first(const I8* p, int64_t count) {
-  ByteLanes bytes{};
-  for (int64_t i = 0; i < count; ++i) bytes[i] = p[i].value;
-  return floats_of(bytes);
+  return floats_of(first_of<ByteLanes>(p, count));
 }
 
 [[gnu::always_inline]] inline float value_of(I8 x) { return x.value; }

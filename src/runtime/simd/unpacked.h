@@ -100,11 +100,14 @@ template <typename Kind, int R, int J, typename Ahead>
     }
   }
   if (i == k) return;
+  decltype(Kind::left(a)) x[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) x[r] = Kind::left_first(a + r * lda + i, k - i);
 #pragma GCC unroll 16
   for (int j = 0; j < J; ++j) {
     const auto y = Kind::right_first(b[j] + i, k - i);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) Kind::add(sums[r][j], Kind::left_first(a + r * lda + i, k - i), y);
+    for (int r = 0; r < R; ++r) Kind::add(sums[r][j], x[r], y);
   }
 }
 

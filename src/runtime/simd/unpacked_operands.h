@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/kernels.h"
+#include "runtime/simd/first.h"
 #include "runtime/simd/pack.h"
 #include "runtime/simd/tile.h"
 #include "runtime/simd/vector.h"
@@ -22,13 +23,7 @@ using WideBits __attribute__((vector_size(kVectorBytes))) = uint32_t;
   return widen(*reinterpret_cast<const UnalignedHalves*>(p));
 }
 [[gnu::always_inline]] inline Vector<float> load_wide_first(const uint16_t* p, int64_t count) {
-#if defined(__AVX512F__)
-  return widen(reinterpret_cast<HalfVector>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1U << count) - 1), p)));
-#else
-  HalfVector v{};
-  for (int64_t i = 0; i < count; ++i) v[i] = p[i];
-  return widen(v);
-#endif
+  return widen(first_of<HalfVector>(p, count));
 }
 
 /// Weights of the sums' type, or of Source, which become it. A kind says how operands are read: `kSteps` steps of a dot
@@ -64,9 +59,7 @@ struct EvenOdd {
   return split(*reinterpret_cast<const Unaligned*>(p));
 }
 [[gnu::always_inline]] inline EvenOdd load_split_first(const uint16_t* p, int64_t count) {
-  uint16_t halves[kVectorBytes / 2] = {};
-  for (int64_t i = 0; i < count; ++i) halves[i] = p[i];
-  return load_split(halves);
+  return split(first_of<WideBits>(p, count));
 }
 
 template <int... Lane>
@@ -117,7 +110,7 @@ struct HalfOperands : HalfColumns {
 #if defined(__AVX512BF16__)
   [[gnu::always_inline]] static __m512i left(const uint16_t* p) { return _mm512_loadu_si512(p); }
   [[gnu::always_inline]] static __m512i left_first(const uint16_t* p, int64_t count) {
-    return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((uint64_t{1} << count) - 1), p);
+    return first_of<__m512i>(p, count);
   }
   [[gnu::always_inline]] static __m512i right(const uint16_t* p) { return left(p); }
   [[gnu::always_inline]] static __m512i right_first(const uint16_t* p, int64_t count) { return left_first(p, count); }
