@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "bindings/bindings.h"
+#include "engine/compile_ahead.h"
 #include "engine/engine.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
@@ -78,6 +79,9 @@ void init_programs(py::module_& m) {
   m.def(
       "trim_arena", [] { runtime::process_arena().trim(); }, py::call_guard<py::gil_scoped_release>(),
       "Gives memory that the engine keeps and nobody uses back to the system.");
+  // Before the process destroys what LLVM has, which threads may be using.
+  py::module_::import("atexit").attr("register")(
+      py::cpp_function(&engine::end_compilations_ahead, py::call_guard<py::gil_scoped_release>()));
   m.def("flops", &torch_operator::flops, py::arg("text"), py::arg("sizes"));
 }
 

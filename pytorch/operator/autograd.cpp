@@ -178,6 +178,11 @@ Tensors call_without_derivative(const CallProgram& program, at::TensorList input
   return results;
 }
 
+/// The backward is compiled while the forward is, and runs, where PyTorch may use more threads than this one.
+void compile_ahead(const CallProgram& backward) {
+  if (at::get_num_threads() > 1) backward.compile_ahead();
+}
+
 Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
   const CallProgram& program = *ref;
   auto symbols = program.signature().bind_symbolic(inputs);  // first of all: the errors name the input
@@ -193,6 +198,7 @@ Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
     return call_without_derivative(program, inputs, error.what());
   }
   const Derivative& derivative = *found;
+  compile_ahead(*derivative.backward);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   Tensors results;
   {

@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
+#include "runtime/cores.h"
 
 namespace weft::torch_operator {
 
@@ -49,9 +50,19 @@ class ProgramTable {
     Dropped dropped;
     std::lock_guard lock(mutex);
     if (!program.executable_) program.executable_ = std::move(executable);
+    dropped.ahead.push_back(std::exchange(program.ahead_, nullptr));
     auto kept = program.executable_;
     drop_executables(dropped);
     return kept;
+  }
+
+  /// Keeps it for the program's first use, if there was none in between.
+  void begun(const CallProgram& program, std::shared_ptr<engine::CompilationAhead> ahead) {
+    Dropped dropped;
+    std::lock_guard lock(mutex);
+    if (program.executable_) return dropped.ahead.push_back(std::move(ahead));
+    program.ahead_ = std::move(ahead);
+    drop_executables(dropped);
   }
 
   KeptPrograms kept() const {
@@ -68,10 +79,11 @@ class ProgramTable {
   struct Dropped {
     std::vector<ProgramRef> programs;
     std::vector<std::shared_ptr<const engine::Executable>> executables;
+    std::vector<std::shared_ptr<engine::CompilationAhead>> ahead;
   };
   using Aged = std::vector<std::pair<int64_t, const CallProgram*>>;
 
-  static bool is_compiled(const CallProgram& program) { return program.executable_ != nullptr; }
+  static bool is_compiled(const CallProgram& program) { return program.executable_ || program.ahead_; }
 
   /// The least recently used of them beyond the limit, and an eighth of it more, so that it isn't reached again soon.
   static void keep_oldest(Aged& programs) {
@@ -88,8 +100,10 @@ class ProgramTable {
       if (is_compiled(*program))
         compiled.emplace_back(program->last_use_.load(std::memory_order_relaxed), program.get());
     keep_oldest(compiled);
-    for (const auto& [_, program] : compiled)
+    for (const auto& [_, program] : compiled) {
       dropped.executables.push_back(std::exchange(program->executable_, nullptr));
+      dropped.ahead.push_back(std::exchange(program->ahead_, nullptr));
+    }
   }
 
   /// Frees programs beyond the limit that are not compiled and that nobody else keeps. Their derivatives, which they
@@ -174,12 +188,27 @@ CallProgram::CallProgram(std::string text, ir::Program program)
     : text_(std::move(text)), program_(std::move(program)), signature_(program_) {}
 
 std::shared_ptr<const engine::Executable> CallProgram::executable() const {
+  std::shared_ptr<engine::CompilationAhead> ahead;
   {
     std::lock_guard lock(lookup_mutex());
     if (executable_) return executable_;
+    ahead = ahead_;
   }
+  if (ahead)
+    if (auto compiled = ahead->take()) return all_programs.compiled(*this, std::move(compiled));
   // Two threads may compile it at once; the first to finish is kept.
   return all_programs.compiled(*this, engine::compile(program_));
+}
+
+void CallProgram::compile_ahead() const {
+  if (was_asked_for_ahead_.load(std::memory_order_relaxed)) return;
+  if (was_asked_for_ahead_.exchange(true, std::memory_order_relaxed) || runtime::usable_cores() < 2) return;
+  {
+    std::lock_guard lock(lookup_mutex());
+    if (executable_) return;
+  }
+  ProgramTable::touch(*this);
+  if (auto ahead = engine::CompilationAhead::begin(program_)) all_programs.begun(*this, std::move(ahead));
 }
 
 const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const {

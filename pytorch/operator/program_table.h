@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/compile_ahead.h"
 #include "engine/engine.h"
 #include "operator/signature.h"
 #include "passes/differentiation/vjp.h"
@@ -41,6 +42,9 @@ class CallProgram {
   const Signature& signature() const { return signature_; }
   /// Compiled at the first use. At most Settings::executables are kept, of the most recently used programs.
   std::shared_ptr<const engine::Executable> executable() const;
+  /// Has a thread of its own compile it, where a core is to be had for that, so that the first use waits for less. Does
+  /// so once.
+  void compile_ahead() const;
   /// Derived at the first use of each `wanted`: for each input, whether its gradient is asked for.
   const Derivative& derivative(const std::vector<bool>& wanted) const;
   /// The program of passes::vjp_of_primals.
@@ -58,6 +62,8 @@ class CallProgram {
   ir::Program program_;
   Signature signature_;
   mutable std::shared_ptr<const engine::Executable> executable_;  ///< under lookup_mutex()
+  mutable std::shared_ptr<engine::CompilationAhead> ahead_;       ///< the same; null as soon as there is an executable
+  mutable std::atomic<bool> was_asked_for_ahead_{false};
   mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
   mutable Derived of_primals_, of_tangents_;

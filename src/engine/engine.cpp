@@ -64,15 +64,19 @@ void Executable::run(std::span<const runtime::TensorRef> inputs, std::span<const
 }
 
 std::shared_ptr<const Executable> compile(ir::Program program) {
-  auto start = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   NativeResult result = native(std::move(program));
-  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  std::lock_guard lock(state.mutex);
-  ++state.counted.compiled;
-  state.counted.object_cache_hits += result.from_cache;
-  state.counted.instructions += result.instructions;
-  state.counted.compile_seconds += seconds.count();
+  count(result, start);
   return std::move(result.executable);
+}
+
+void count(const NativeResult& compiled, std::chrono::steady_clock::time_point start) {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const std::lock_guard lock(state.mutex);
+  ++state.counted.compiled;
+  state.counted.object_cache_hits += compiled.from_cache;
+  state.counted.instructions += compiled.instructions;
+  state.counted.compile_seconds += seconds.count();
 }
 
 std::shared_ptr<const Executable> compile(std::string_view text) { return compile(ir::parse(text)); }

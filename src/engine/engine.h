@@ -50,7 +50,7 @@ struct Stats {
   int64_t compiled = 0;
   int64_t object_cache_hits = 0;  ///< taken from the disk instead of compiled
   int64_t instructions = 0;       ///< LLVM instructions compiled
-  double compile_seconds = 0;
+  double compile_seconds = 0;     ///< that calls waited for programs
   std::map<std::string, int64_t> fallbacks;
 };
 Stats stats();

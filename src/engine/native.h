@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "engine/engine.h"
@@ -15,5 +16,8 @@ struct NativeResult {
 
 /// Runs the compile pipeline on a copy of the program, generates machine code and plans buffers.
 NativeResult native(ir::Program program);
+
+/// Counts in stats() a program that a call has waited for since `start`.
+void count(const NativeResult& compiled, std::chrono::steady_clock::time_point start);
 
 }  // namespace weft::engine

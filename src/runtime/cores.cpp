@@ -21,13 +21,26 @@ std::string first_line(const std::filesystem::path& path) {
   return line;
 }
 
-int64_t affinity_cores() {
-  for (int cpus = 1024; cpus <= 1 << 16; cpus *= 4) {  // the kernel refuses a mask smaller than its own
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus), [](cpu_set_t* p) { CPU_FREE(p); });
-    const size_t bytes = CPU_ALLOC_SIZE(cpus);
-    if (set && sched_getaffinity(0, bytes, set.get()) == 0) return std::max(CPU_COUNT_S(bytes, set.get()), 1);
+/// The cores that the calling thread may run on.
+struct Affinity {
+  size_t bytes = 0;
+  std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set{nullptr, [](cpu_set_t* p) { CPU_FREE(p); }};
+
+  /// Null where the system doesn't say.
+  Affinity() {
+    for (int cpus = 1024; cpus <= 1 << 16; cpus *= 4) {  // the kernel refuses a mask smaller than its own
+      set.reset(CPU_ALLOC(cpus));
+      bytes = CPU_ALLOC_SIZE(cpus);
+      if (set && sched_getaffinity(0, bytes, set.get()) == 0) return;
+    }
+    set.reset();
   }
-  return std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+  int64_t count() const { return CPU_COUNT_S(bytes, set.get()); }
+};
+
+int64_t affinity_cores() {
+  const Affinity affinity;
+  return std::max<int64_t>(affinity.set ? affinity.count() : std::thread::hardware_concurrency(), 1);
 }
 
 std::optional<int64_t> quota_at(const std::filesystem::path& folder) {
@@ -55,6 +68,18 @@ std::optional<int64_t> process_quota_cores() {
 }
 
 }  // namespace
+
+int current_core() { return sched_getcpu(); }
+
+void leave_core(int core) {
+  const Affinity affinity;
+  if (!affinity.set || core < 0 || !CPU_ISSET_S(core, affinity.bytes, affinity.set.get()) || affinity.count() < 2)
+    return;
+  CPU_CLR_S(core, affinity.bytes, affinity.set.get());
+  sched_setaffinity(0, affinity.bytes, affinity.set.get());
+  CPU_SET_S(core, affinity.bytes, affinity.set.get());
+  sched_setaffinity(0, affinity.bytes, affinity.set.get());
+}
 
 std::optional<int64_t> quota_cores(std::string_view cpu_max) {
   std::istringstream stream{std::string(cpu_max)};

@@ -10,6 +10,14 @@ namespace weft::runtime {
 /// The cores this process may use: those of its affinity mask, and no more than its control group's quota pays for.
 int64_t usable_cores();
 
+/// The core that the calling thread is on; -1 where the system doesn't say.
+int current_core();
+
+/// Moves the calling thread to another core, if it is on this one and may run on others. A new thread begins on the
+/// core of the thread that made it, and where that one goes on Linux takes up to 10 ms to move one of them, which is as
+/// long as it takes to compile a small program.
+void leave_core(int core);
+
 /// Bytes of the cache that is a core's own (L2); 1 MiB where the system doesn't say.
 int64_t private_cache_bytes();
 

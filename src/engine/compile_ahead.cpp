@@ -1,0 +1,98 @@
+#include "engine/compile_ahead.h"
+
+#include <chrono>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/fork.h"
+#include "engine/native.h"
+#include "runtime/cores.h"
+
+namespace weft::engine {
+namespace {
+
+struct Worker {
+  std::thread thread;
+  std::shared_ptr<const std::atomic<bool>> has_left;
+};
+
+/// Those whose threads have not been joined. Not for children of a fork, where the threads are gone and the lock may be
+/// held for ever. Never destroyed.
+struct Workers {
+  std::mutex mutex;
+  std::vector<Worker> all;
+  bool are_ended = false;
+
+  /// Under the lock.
+  void join_those_who_left() {
+    std::erase_if(all, [](Worker& worker) {
+      const bool left = worker.has_left->load(std::memory_order_acquire);
+      if (left) worker.thread.join();
+      return left;
+    });
+  }
+};
+
+Workers& workers = *new Workers;
+
+}  // namespace
+
+std::shared_ptr<CompilationAhead> CompilationAhead::begin(ir::Program program) {
+  if (in_forked_child()) return nullptr;
+  const std::lock_guard lock(workers.mutex);
+  if (workers.are_ended) return nullptr;
+  workers.join_those_who_left();
+  auto ahead = std::make_shared<CompilationAhead>();
+  auto has_left = std::make_shared<std::atomic<bool>>(false);
+  workers.all.push_back({{}, has_left});
+  try {
+    workers.all.back().thread =
+        std::thread([ahead, has_left, core = runtime::current_core(), program = std::move(program)]() mutable {
+          runtime::leave_core(core);
+          ahead->compile(std::move(program));
+          ahead.reset();
+          has_left->store(true, std::memory_order_release);
+        });
+  } catch (const std::system_error&) {
+    workers.all.pop_back();
+    return nullptr;
+  }
+  return ahead;
+}
+
+void CompilationAhead::compile(ir::Program program) {
+  try {
+    result_ = std::make_shared<const NativeResult>(native(std::move(program)));
+  } catch (const std::exception&) {
+    // take() says so.
+  }
+  is_done_.store(true, std::memory_order_release);
+  is_done_.notify_all();
+}
+
+std::shared_ptr<const Executable> CompilationAhead::take() {
+  const auto start = std::chrono::steady_clock::now();
+  if (!is_done_.load(std::memory_order_acquire)) {
+    if (in_forked_child()) return nullptr;
+    is_done_.wait(false, std::memory_order_acquire);
+  }
+  if (!result_) return nullptr;
+  if (!is_counted_.exchange(true, std::memory_order_relaxed)) count(*result_, start);
+  return result_->executable;
+}
+
+void end_compilations_ahead() {
+  if (in_forked_child()) return;
+  std::vector<Worker> begun;
+  {
+    const std::lock_guard lock(workers.mutex);
+    workers.are_ended = true;
+    begun = std::exchange(workers.all, {});
+  }
+  for (Worker& worker : begun) worker.thread.join();
+}
+
+}  // namespace weft::engine
