@@ -92,7 +92,7 @@ llvm::orc::SymbolMap runtime_symbols(LLJIT& jit) {
 
 std::unique_ptr<LLJIT> make_session() {
   llvm::orc::JITTargetMachineBuilder builder{llvm::Triple(llvm::sys::getProcessTriple())};
-  target_machine(target_of(runtime::active_isa()));  // initialises LLVM's targets
+  machine_of(target_of(runtime::active_isa()));  // initialises LLVM's targets
   auto made = unwrap(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
   auto process =
       unwrap(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(made->getDataLayout().getGlobalPrefix()));

@@ -42,7 +42,7 @@ void write(const std::string& path, const std::string& text) { std::ofstream(pat
 
 Object compile(llvm::Module& module, const std::string& dump) {
   Object object;
-  auto machine = target_machine(target_of(runtime::active_isa()));
+  const Machine machine = machine_of(target_of(runtime::active_isa()));
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
   if (!dump.empty()) write(dump + ".ll", text_of(module));
@@ -65,10 +65,10 @@ Object compile(llvm::Module& module, const std::string& dump) {
 /// The key of the object cache. It contains the module, so that a change of code generation never meets an old object;
 /// as bitcode, since LLVM takes six times as long to write its text.
 std::string cache_key(const llvm::Module& module) {
-  Target target = target_of(runtime::active_isa());
-  return fmt::format("weft {} llvm {} pipeline {} without {}, {} level {} fusion {} cpu {} features {}\n{}",
+  const Target& target = target_of(runtime::active_isa());
+  return fmt::format("weft {} llvm {} pipeline {} without {}, {}, {} level {} fusion {} cpu {} features {}\n{}",
                      WEFT_VERSION, LLVM_VERSION_STRING, kOptions.pipeline, kOptions.without,
-                     kOptions.without_in_few_registers, static_cast<int>(kOptions.level),
+                     kOptions.without_for_others, kOptions.without_in_few_registers, static_cast<int>(kOptions.level),
                      static_cast<int>(kOptions.fusion), target.cpu, target.features, bitcode_of(module));
 }
 

@@ -16,9 +16,14 @@
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 
+#include <array>
+#include <atomic>
+#include <map>
 #include <mutex>
+#include <vector>
 
 #include "base/error.h"
+#include "base/fork.h"
 
 namespace weft::jit {
 namespace {
@@ -44,13 +49,14 @@ class PassFilter : public llvm::legacy::PassManagerBase {
  public:
   explicit PassFilter(llvm::legacy::PassManagerBase& passes) : passes_(passes) {
     llvm::StringRef(kOptions.without).split(without_, ',');
+    llvm::StringRef(kOptions.without_for_others).split(without_, ',');
     if (runtime::vector_isa(runtime::active_isa()) != runtime::Isa::kAvx512)
       llvm::StringRef(kOptions.without_in_few_registers).split(without_, ',');
   }
 
   void add(llvm::Pass* pass) override {
     const llvm::PassInfo* info = llvm::PassRegistry::getPassRegistry()->getPassInfo(pass->getPassID());
-    if (info && llvm::is_contained(without_, info->getPassArgument()))
+    if (llvm::is_contained(without_, info ? info->getPassArgument() : pass->getPassName()))
       delete pass;
     else
       passes_.add(pass);
@@ -61,10 +67,8 @@ class PassFilter : public llvm::legacy::PassManagerBase {
   llvm::SmallVector<llvm::StringRef> without_;
 };
 
-}  // namespace
-
-Target target_of(runtime::Isa isa) {
-  switch (runtime::vector_isa(isa)) {
+Target new_target(runtime::Isa isa) {
+  switch (isa) {
     case runtime::Isa::kAvx512:
       return {llvm::sys::getHostCPUName().str(), host_features()};
     case runtime::Isa::kAvx2:
@@ -77,7 +81,7 @@ Target target_of(runtime::Isa isa) {
   internal_error("unknown ISA");
 }
 
-std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target) {
+std::unique_ptr<llvm::TargetMachine> new_machine(const Target& target) {
   initialise_llvm();
   std::string triple = llvm::sys::getProcessTriple(), error;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -88,6 +92,45 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target) {
       triple, target.cpu, target.features, options, llvm::Reloc::PIC_, std::nullopt, kOptions.level, true));
   check(machine != nullptr, "weft: LLVM cannot generate code for {} ({})", triple, target.cpu);
   return machine;
+}
+
+// Never destroyed: programs may be compiled while the process exits.
+
+/// By ISA, once each is asked for.
+auto& targets = *new std::array<std::atomic<const Target*>, runtime::kIsas>;
+
+std::mutex& machines_mutex = hold_across_fork(*new std::mutex, LockRank::kMachines);
+/// As many of a target as were in use at once.
+auto& idle_machines = *new std::map<const Target*, std::vector<std::unique_ptr<llvm::TargetMachine>>>;
+
+}  // namespace
+
+const Target& target_of(runtime::Isa isa) {
+  isa = runtime::vector_isa(isa);
+  std::atomic<const Target*>& known = targets.at(static_cast<size_t>(isa));
+  const Target* target = known.load(std::memory_order_acquire);
+  if (target != nullptr) return *target;
+  auto made = std::make_unique<const Target>(new_target(isa));
+  if (known.compare_exchange_strong(target, made.get(), std::memory_order_acq_rel)) target = made.release();
+  return *target;
+}
+
+Machine machine_of(const Target& target) {
+  {
+    const std::lock_guard lock(machines_mutex);
+    auto& idle = idle_machines[&target];
+    if (!idle.empty()) {
+      Machine machine(idle.back().release(), {&target});
+      idle.pop_back();
+      return machine;
+    }
+  }
+  return Machine(new_machine(target).release(), {&target});
+}
+
+void KeepMachine::operator()(llvm::TargetMachine* machine) const {
+  const std::lock_guard lock(machines_mutex);
+  idle_machines[target].emplace_back(machine);
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine) {

@@ -15,7 +15,7 @@ namespace weft::jit {
 struct Target {
   std::string cpu, features;
 };
-Target target_of(runtime::Isa isa);
+const Target& target_of(runtime::Isa isa);
 
 /// Everything beside the module and the target that machine code depends on: a part of the object cache's key.
 struct Options {
@@ -29,6 +29,17 @@ struct Options {
       "consthoist,stack-coloring,localstackalloc,lrshrink,shrink-wrap,postra-machine-sink,machine-latecleanup,"
       "x86-optimize-LEAs,x86-avoid-SFB,break-false-deps,regallocscoringpass,tilepreconfig,tileconfig,lowertilecopy,"
       "removeredundantdebugvalues,livedebugvalues,stackmap-liveness,machine-sanmd,stack-frame-layout";
+  /// And those for what isn't emitted here, or asked for: tiles, integers and conversions of more than 128 bits,
+  /// garbage collection, exceptions, profiles, vector libraries, guards against speculation. Code is the same without
+  /// them, and a small module takes a tenth less to compile. By argument, or by name where a pass has no argument.
+  const char* without_for_others =
+      "lower-amx-intrinsics,lower-amx-type,expand-large-div-rem,expand-large-fp-convert,mergeicmps,expand-memcmp,"
+      "gc-lowering,shadow-stack-gc-lowering,gc-analysis,replace-with-veclib,partially-inline-libcalls,expandvp,"
+      "post-inline-ee-instrument,tlshoist,interleaved-access,x86-partial-reduction,indirectbr-expand,dwarf-eh-prepare,"
+      "callbrprepare,safe-stack,canon-freeze,x86-slh,x86-lvi-load,x86-lvi-ret,x86-seses,x86-return-thunks,kcfi,"
+      "fixup-statepoint-caller-saved,fentry-insert,xray-instrumentation,patchable-function,funclet-layout,"
+      "pseudo-probe-inserter,unpack-mi-bundles,X86 Windows Fixup Buffer Security Check,X86 Indirect Branch Tracking,"
+      "X86 Indirect Thunks,X86 Atom pad short functions,X86 Discriminate Memory Operands,X86 Insert Cache Prefetches";
   /// And where there are 16 vector registers: constants that were moved out of a loop would be spilled again, and read
   /// from memory in the loop. The 32 of AVX-512 hold them. (By llvm-mca for Zen 4, a vector of an LSTM of 64 units
   /// takes 81 cycles with them, 105 without.)
@@ -38,7 +49,16 @@ struct Options {
 };
 inline constexpr Options kOptions;
 
-std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target);
+/// Keeps a machine for the next module of its target.
+struct KeepMachine {
+  const Target* target;
+  void operator()(llvm::TargetMachine* machine) const;
+};
+using Machine = std::unique_ptr<llvm::TargetMachine, KeepMachine>;
+
+/// A machine for one module at a time: one that a module has been compiled by, since a new one takes a millisecond to
+/// get to know its CPU, or else new. `target`: of target_of. User's error with LLVM's words when it has none.
+Machine machine_of(const Target& target);
 
 /// Runs the short pipeline before code generation: early CSE and loop-invariant code motion only (an instruction costs
 /// some 30 us, most of it in code generation).

@@ -87,6 +87,27 @@ class ObjectCache : public testing::Test {
   int64_t bytes_before_ = settings().cache_bytes;
 };
 
+std::string bytes_of(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// What LLVM knows of the target is kept from module to module (jit::machine_of).
+TEST_F(ObjectCache, AModuleHasTheSameCodeWhateverWasCompiledBefore) {
+  const std::string text = "program @first(%x: f32[N]) { %a = tanh %x : f32[N] return %a }";
+  std::string first;
+  for (int turn = 0; turn < 3; ++turn) {
+    fresh_folder();
+    engine::compile(text);
+    ASSERT_EQ(files().size(), 1U);
+    const std::string bytes = bytes_of(files()[0]);
+    if (turn == 0) first = bytes;
+    EXPECT_EQ(bytes, first);
+    for (const char* other : {"exp", "sigmoid", "sqrt", "log"})
+      engine::compile(fmt::format("program @other(%x: f64[N, M]) {{ %a = {} %x : f64[N, M] return %a }}", other));
+  }
+}
+
 TEST_F(ObjectCache, IsUsedAgainAndPrivate) {
   EXPECT_FALSE(compile_from_disk());
   ASSERT_EQ(files().size(), 1u);

@@ -93,8 +93,8 @@ def stats() -> Stats:
     """Counters since `reset_stats()`, else since the process began; `print(weft.stats())` shows them as a text.
 
     `compiled`: programs made ready; `object_cache_hits`: how many of these were taken from the disk;
-    `compile_seconds`, which calls waited for them; `calls`: calls of programs; `fallbacks`: how often something ran elsewhere than in Weft's machine
-    code, by reason; `extern`: by op, calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, and
+    `compile_seconds`, which calls waited for them; `calls`: calls of programs; `fallbacks`: how often something ran
+    elsewhere than in Weft's machine code, by reason; `extern`: by op, calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, and
     calls of ATen's operators from inside programs; `contended`: calls that ran on one thread, or whose threads split
     the rows of a batch rather than its columns, since other programs used the cores (docs/execution.md). `captured`:
     how many programs of steps are kept now, the most that are (WEFT_CAPTURED, 512), the bytes that their records and
