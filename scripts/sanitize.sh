@@ -27,8 +27,9 @@ common="symbolize=1${symbolizer:+:external_symbolizer_path=$symbolizer}"
 # Memory beyond all bounds is refused, as without a sanitizer.
 export ASAN_OPTIONS="$common:allocator_may_return_null=1:detect_stack_use_after_return=0"
 export UBSAN_OPTIONS="$common:print_stacktrace=1"
-# Tests that fork do so while other threads run.
+# Tests that fork do so while other threads run, or have ended and wait to be joined, which a child can't do.
 export TSAN_OPTIONS="$common:halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:allocator_may_return_null=1"
+TSAN_OPTIONS+=":report_thread_leaks=0"
 export WEFT_CACHE=0
 run=()
 # ThreadSanitizer wants memory where it lies without randomisation; not every container lets it be switched off.

@@ -26,8 +26,8 @@ enum class LockRank {
   kLookup,    ///< programs by text, derivatives, warnings given (pytorch/operator, pytorch/override)
   kEngine,    ///< statistics
   kCompiler,  ///< LLVM at work on modules, in any number of threads (ForkGate)
-  kMachines,  ///< what LLVM knows of the targets, kept from module to module
   kLinker,    ///< the session that machine code is linked, looked up and freed in
+  kMachines,  ///< what LLVM knows of the targets, kept from module to module
   kLayouts,   ///< of buffers, kept from call to call
   kArena,     ///< memory, kept from call to call
 };
