@@ -92,13 +92,14 @@ _start: dict[str, Any] = {}
 def stats() -> Stats:
     """Counters since `reset_stats()`, else since the process began; `print(weft.stats())` shows them as a text.
 
-    `compiled`: programs made ready; `object_cache_hits`: how many of these were taken from the disk;
-    `compile_seconds`, which calls waited for them; `calls`: calls of programs; `fallbacks`: how often something ran
-    elsewhere than in Weft's machine code, by reason; `extern`: by op, calls left to ATen in graphs compiled by `torch.compile(backend="weft")`, and
-    calls of ATen's operators from inside programs; `contended`: calls that ran on one thread, or whose threads split
-    the rows of a batch rather than its columns, since other programs used the cores (docs/execution.md). `captured`:
-    how many programs of steps are kept now, the most that are (WEFT_CAPTURED, 512), the bytes that their records and
-    texts take (64 MB at most), and how many compiled programs are kept in all (WEFT_EXECUTABLES, 1024, at most).
+    `compiled`: programs made ready; `object_cache_hits`: how many of these were taken from the disk; `compile_seconds`,
+    which calls waited for them; `calls`: calls of programs; `fallbacks`: how often something ran elsewhere than in
+    Weft's machine code, by reason; `extern`: by op, calls left to ATen in graphs compiled by
+    `torch.compile(backend="weft")`, and calls of ATen's operators from inside programs; `contended`: calls that ran on
+    one thread, or whose threads split the rows of a batch rather than its columns, since other programs used the cores
+    (docs/execution.md). `captured`: how many programs of steps are kept now, the most that are (WEFT_CAPTURED, 512),
+    the bytes that their records and texts take (64 MB at most), and how many compiled programs are kept in all
+    (WEFT_EXECUTABLES, 1024, at most).
 
     `backend`, of `torch.compile(backend="weft")`: `frames`, graphs taken from Dynamo; `graphs` compiled of them
     (forward, backward, inference); in these `calls` of programs, and `regions`, calls that ATen ops have joined;
