@@ -27,7 +27,7 @@ enum class LockRank {
   kEngine,    ///< statistics
   kCompiler,  ///< LLVM at work on modules, in any number of threads (ForkGate)
   kLinker,    ///< the session that machine code is linked, looked up and freed in
-  kMachines,  ///< what LLVM knows of the targets, kept from module to module
+  kMachines,  ///< targets and what LLVM knows of them, kept from module to module
   kLayouts,   ///< of buffers, kept from call to call
   kArena,     ///< memory, kept from call to call
 };

@@ -47,17 +47,15 @@ std::shared_ptr<CompilationAhead> CompilationAhead::begin(ir::Program program) {
   workers.join_those_who_left();
   auto ahead = std::make_shared<CompilationAhead>();
   auto has_left = std::make_shared<std::atomic<bool>>(false);
-  workers.all.push_back({{}, has_left});
+  workers.all.reserve(workers.all.size() + 1);  // nothing fails once the thread runs
   try {
-    workers.all.back().thread =
-        std::thread([ahead, has_left, core = runtime::current_core(), program = std::move(program)]() mutable {
-          runtime::leave_core(core);
-          ahead->compile(std::move(program));
-          ahead.reset();
-          has_left->store(true, std::memory_order_release);
-        });
+    std::thread thread(runtime::on_another_core([ahead, has_left, program = std::move(program)]() mutable {
+      ahead->compile(std::move(program));
+      ahead.reset();
+      has_left->store(true, std::memory_order_release);
+    }));
+    workers.all.push_back({std::move(thread), std::move(has_left)});
   } catch (const std::system_error&) {
-    workers.all.pop_back();
     return nullptr;
   }
   return ahead;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <system_error>
 #include <thread>
@@ -98,11 +99,7 @@ void in_threads(size_t count, const Each& each) {
   const size_t most = in_forked_child() ? 1 : std::min(count, static_cast<size_t>(runtime::usable_cores()));
   std::vector<std::jthread> threads;
   try {
-    while (threads.size() + 1 < most)
-      threads.emplace_back([&work, core = runtime::current_core()] {
-        runtime::leave_core(core);
-        work();
-      });
+    while (threads.size() + 1 < most) threads.emplace_back(runtime::on_another_core(std::ref(work)));
   } catch (const std::system_error&) {
     // No more threads: those that are there do the work.
   }

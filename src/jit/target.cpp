@@ -16,8 +16,6 @@
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 
-#include <array>
-#include <atomic>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -96,10 +94,8 @@ std::unique_ptr<llvm::TargetMachine> new_machine(const Target& target) {
 
 // Never destroyed: programs may be compiled while the process exits.
 
-/// By ISA, once each is asked for.
-auto& targets = *new std::array<std::atomic<const Target*>, runtime::kIsas>;
-
-std::mutex& machines_mutex = hold_across_fork(*new std::mutex, LockRank::kMachines);
+std::mutex& machines_mutex = hold_across_fork(*new std::mutex, LockRank::kMachines);  // of both
+auto& targets = *new std::map<runtime::Isa, const Target>;
 /// As many of a target as were in use at once.
 auto& idle_machines = *new std::map<const Target*, std::vector<std::unique_ptr<llvm::TargetMachine>>>;
 
@@ -107,12 +103,9 @@ auto& idle_machines = *new std::map<const Target*, std::vector<std::unique_ptr<l
 
 const Target& target_of(runtime::Isa isa) {
   isa = runtime::vector_isa(isa);
-  std::atomic<const Target*>& known = targets.at(static_cast<size_t>(isa));
-  const Target* target = known.load(std::memory_order_acquire);
-  if (target != nullptr) return *target;
-  auto made = std::make_unique<const Target>(new_target(isa));
-  if (known.compare_exchange_strong(target, made.get(), std::memory_order_acq_rel)) target = made.release();
-  return *target;
+  const std::lock_guard lock(machines_mutex);
+  const auto known = targets.find(isa);
+  return known != targets.end() ? known->second : targets.emplace(isa, new_target(isa)).first->second;
 }
 
 Machine machine_of(const Target& target) {

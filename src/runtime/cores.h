@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace weft::runtime {
 
@@ -13,10 +14,19 @@ int64_t usable_cores();
 /// The core that the calling thread is on; -1 where the system doesn't say.
 int current_core();
 
-/// Moves the calling thread to another core, if it is on this one and may run on others. A new thread begins on the
-/// core of the thread that made it, and where that one goes on Linux takes up to 10 ms to move one of them, which is as
-/// long as it takes to compile a small program.
+/// Moves the calling thread to another core, if it is on this one and may run on others.
 void leave_core(int core);
+
+/// `body` for a thread that the calling one makes: it leaves this one's core first. A new thread begins on the core of
+/// the thread that made it, and where that one goes on Linux takes up to 10 ms to move one of them, which is as long as
+/// it takes to compile a small program.
+template <typename Body>
+auto on_another_core(Body body) {
+  return [core = current_core(), body = std::move(body)]() mutable {
+    leave_core(core);
+    body();
+  };
+}
 
 /// Bytes of the cache that is a core's own (L2); 1 MiB where the system doesn't say.
 int64_t private_cache_bytes();

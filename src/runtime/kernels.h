@@ -12,7 +12,6 @@ namespace weft::runtime {
 /// AVX-512 and the tile unit, which multiplies bf16; kAmxEmulated, for tests, is the processor's other best set and the
 /// tile unit in C++.
 enum class Isa : uint8_t { kGeneric, kAvx2, kAvx512, kAmx, kAmxEmulated };
-inline constexpr size_t kIsas = 5;
 
 std::string_view name_of(Isa isa);
 

@@ -6,20 +6,20 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
+from threads_cases import threads
 from torch import nn
 
 import weft
 
 
 @pytest.fixture
-def two_threads() -> object:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+def two_threads() -> Iterator[None]:
+    with threads(2):
+        yield
 
 
 def gradients(module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
@@ -53,14 +53,14 @@ def test_many_threads_want_it_at_once() -> None:
             given = torch.ones_like(y)
             found.append(list(torch.autograd.grad(y, list(module.parameters()), given, retain_graph=True)))
 
-        threads = [threading.Thread(target=backward) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        callers = [threading.Thread(target=backward) for _ in range(6)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
         with weft.disabled():
             expected = gradients(module, x)
-        assert len(found) == len(threads)
+        assert len(found) == len(callers)
         for each in found:
             torch.testing.assert_close(each, expected)
 

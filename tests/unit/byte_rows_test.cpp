@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/guarded_memory.h"
+#include "elements.h"
 #include "runtime/isa_tables.h"
 #include "runtime/kernels.h"
 
@@ -28,20 +28,9 @@ struct Problem {
   int64_t panels() const { return (n + width - 1) / width; }
 };
 
-/// Memory behind them faults.
-class Weights {
- public:
-  explicit Weights(int64_t count) : memory_(count, GuardedMemory::Side::kEnd) {}
-  int8_t& operator[](int64_t i) { return data()[i]; }
-  const int8_t& operator[](int64_t i) const { return data()[i]; }
-  int8_t* data() { return reinterpret_cast<int8_t*>(memory_.data()); }
-  const int8_t* data() const { return reinterpret_cast<const int8_t*>(memory_.data()); }
+using Weights = weft::testing::Elements<int8_t>;
 
- private:
-  GuardedMemory memory_;
-};
-
-class ByteRowsTest : public testing::TestWithParam<Case> {
+class ByteRowsTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!supports(GetParam().isa)) GTEST_SKIP() << "this CPU lacks " << name_of(GetParam().isa);
@@ -168,8 +157,8 @@ TEST_P(ByteRowsTest, GiveARowTheSameBitsWhateverTheRowsBesideIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ByteRowsTest,
-                         testing::Values(Case{Isa::kGeneric}, Case{Isa::kAvx2}, Case{Isa::kAvx512},
-                                         Case{Isa::kAvx512, true}),
+                         ::testing::Values(Case{Isa::kGeneric}, Case{Isa::kAvx2}, Case{Isa::kAvx512},
+                                           Case{Isa::kAvx512, true}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.isa)) + (test.param.without_bytes ? "_words" : "");
                          });

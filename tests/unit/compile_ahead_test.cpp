@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "adding.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "engine/engine.h"
@@ -15,29 +16,17 @@
 namespace weft::engine {
 namespace {
 
+using testing::adds;
 using testing::in_child;
 
-/// y = x + number, as no other program has it.
-ir::Program adding(int64_t number) {
-  return ir::parse(
-      fmt::format("program @ahead(%x: f32[N]) {{ %c = constant {{value = {}.0}} : f32[] "
-                  "%k = broadcast %c {{dims = []}} : f32[N] %y = add %x, %k : f32[N] return %y }}",
-                  number));
-}
-
-bool adds(const Executable& executable, int64_t number) {
-  std::vector<float> x(3, 1), y(3);
-  std::vector<int64_t> sizes{3};
-  runtime::TensorRef in{x.data(), DType::kF32, sizes}, out{y.data(), DType::kF32, sizes};
-  executable.run({&in, 1}, {&out, 1}, runtime::own_team(1));
-  return y == std::vector<float>(3, static_cast<float>(number + 1));
-}
+/// A program of the number's own.
+ir::Program program(int64_t number) { return ir::parse(testing::adding(number)); }
 
 /// At the end, since from then on none begins.
 class EndsThem : public ::testing::Environment {
   void TearDown() override {
     end_compilations_ahead();
-    EXPECT_EQ(CompilationAhead::begin(adding(0)), nullptr);
+    EXPECT_EQ(CompilationAhead::begin(program(0)), nullptr);
   }
 };
 [[maybe_unused]] const auto* const kEnd = ::testing::AddGlobalTestEnvironment(new EndsThem);
@@ -54,14 +43,14 @@ TEST_F(CompileAhead, AllWhoTakeItGetTheSameAndItIsCountedOnce) {
   constexpr int kThreads = 12;
   for (int64_t number = 0; number < 40; ++number) {
     const int64_t before = stats().compiled;
-    const auto ahead = CompilationAhead::begin(adding(number));
+    const auto ahead = CompilationAhead::begin(program(number));
     ASSERT_NE(ahead, nullptr);
     std::vector<std::shared_ptr<const Executable>> taken(kThreads);
     {
       std::vector<std::jthread> threads;
       for (auto& each : taken) threads.emplace_back([&] { each = ahead->take(); });
     }
-    ASSERT_TRUE(taken[0] && adds(*taken[0], number));
+    ASSERT_TRUE(taken[0] && adds(*taken[0], number, 3));
     for (const auto& each : taken) ASSERT_EQ(each, taken[0]);
     ASSERT_EQ(stats().compiled, before + 1);
   }
@@ -70,7 +59,7 @@ TEST_F(CompileAhead, AllWhoTakeItGetTheSameAndItIsCountedOnce) {
 TEST_F(CompileAhead, WhatIsNeverTakenIsNotCounted) {
   const int64_t before = stats().compiled;
   std::vector<std::shared_ptr<CompilationAhead>> begun;
-  for (int64_t number = 100; number < 110; ++number) begun.push_back(CompilationAhead::begin(adding(number)));
+  for (int64_t number = 100; number < 110; ++number) begun.push_back(CompilationAhead::begin(program(number)));
   begun[3]->take();
   EXPECT_EQ(stats().compiled, before + 1);
   for (const auto& each : begun) each->take();  // before settings change
@@ -79,24 +68,24 @@ TEST_F(CompileAhead, WhatIsNeverTakenIsNotCounted) {
 
 TEST_F(CompileAhead, OneThatFailsIsNull) {
   mutable_settings().isa = "mmx";  // no program compiles
-  EXPECT_THROW(compile(adding(200)), Error);
+  EXPECT_THROW(compile(program(200)), Error);
   const int64_t before = stats().compiled;
-  EXPECT_EQ(CompilationAhead::begin(adding(200))->take(), nullptr);
+  EXPECT_EQ(CompilationAhead::begin(program(200))->take(), nullptr);
   EXPECT_EQ(stats().compiled, before);
 }
 
 TEST_F(CompileAhead, AChildTakesWhatIsThereAndBeginsNone) {
   for (int64_t number = 300; number < 360; ++number) {
-    const auto ahead = CompilationAhead::begin(adding(number));
+    const auto ahead = CompilationAhead::begin(program(number));
     std::this_thread::sleep_for(std::chrono::microseconds(250 * (number % 40)));
     ASSERT_EQ(in_child([&] {
-                if (CompilationAhead::begin(adding(number)) != nullptr) return 2;
+                if (CompilationAhead::begin(program(number)) != nullptr) return 2;
                 auto taken = ahead->take();
-                if (taken == nullptr) taken = compile(adding(number));
-                return adds(*taken, number) ? 1 : 0;
+                if (taken == nullptr) taken = compile(program(number));
+                return adds(*taken, number, 3) ? 1 : 0;
               }),
               1);
-    ASSERT_TRUE(adds(*ahead->take(), number));
+    ASSERT_TRUE(adds(*ahead->take(), number, 3));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/settings.h"
+#include "elements.h"
 #include "interpreter/interpreter.h"
 #include "interpreter/numeric.h"
 #include "ir/parser.h"
@@ -27,19 +28,9 @@ using interpreter::Half;
 using runtime::GuardedMemory;
 using runtime::Isa;
 using runtime::PackArgs;
+using testing::Elements;
 
 float widened(uint16_t bits) { return interpreter::load(Half{bits}); }
-
-/// Elements at the end of memory behind which is none.
-template <typename T>
-struct Elements {
-  GuardedMemory memory;
-
-  explicit Elements(int64_t count)
-      : memory(std::max<int64_t>(1, count) * int64_t{sizeof(T)}, GuardedMemory::Side::kEnd, alignof(T)) {}
-  T* data() { return reinterpret_cast<T*>(memory.data()); }
-  T& operator[](int64_t i) { return data()[i]; }
-};
 
 class F16Test : public ::testing::TestWithParam<Isa> {
  protected:

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "adding.h"
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "engine/native.h"
@@ -18,26 +19,11 @@
 namespace weft {
 namespace {
 
+using testing::adding;
+using testing::adds;
 using testing::in_child;
 
 constexpr int kForks = 120;
-
-/// y = x + number, as no other program has it.
-std::string text_of(int64_t number) {
-  return fmt::format(
-      "program @p(%x: f32[N]) {{ %c = constant {{value = {}.0}} : f32[] %k = broadcast %c {{dims = []}} : f32[N] "
-      "%y = add %x, %k : f32[N] return %y }}",
-      number);
-}
-
-/// Whether N numbers come out as they should.
-bool runs(const engine::Executable& executable, int64_t number, int64_t size) {
-  std::vector<float> x(static_cast<size_t>(size), 1), y(x.size());
-  std::vector<int64_t> sizes{size};
-  runtime::TensorRef in{x.data(), DType::kF32, sizes}, out{y.data(), DType::kF32, sizes};
-  executable.run({&in, 1}, {&out, 1}, runtime::own_team(2));
-  return y == std::vector<float>(x.size(), static_cast<float>(number + 1));
-}
 
 /// Threads that call the functions again and again, each with the number of the call.
 class Busy {
@@ -67,17 +53,17 @@ class ForkTest : public ::testing::Test {
 };
 
 TEST_F(ForkTest, ChildLaysOutSizesNotSeen) {
-  auto executable = engine::compile(text_of(1));
-  auto sizes = [&](int64_t call) { EXPECT_TRUE(runs(*executable, 1, 1 + call % 1000)); };
+  auto executable = engine::compile(adding(1));
+  auto sizes = [&](int64_t call) { EXPECT_TRUE(adds(*executable, 1, 1 + call % 1000)); };
   const Busy busy({sizes, sizes});
   for (int i = 0; i < kForks; ++i)
-    ASSERT_EQ(in_child([&] { return runs(*executable, 1, 2000 + i) && runs(*executable, 1, 1 + i) ? 1 : 0; }), 1);
+    ASSERT_EQ(in_child([&] { return adds(*executable, 1, 2000 + i) && adds(*executable, 1, 1 + i) ? 1 : 0; }), 1);
 }
 
 TEST_F(ForkTest, ChildCompilesRunsAndFrees) {
   auto fresh = [](int64_t number) {
-    auto executable = engine::native(ir::parse(text_of(number))).executable;
-    return runs(*executable, number, 3);
+    auto executable = engine::native(ir::parse(adding(number))).executable;
+    return adds(*executable, number, 3);
   };
   auto compile = [&](int64_t call) {
     EXPECT_TRUE(fresh(call));
@@ -88,24 +74,22 @@ TEST_F(ForkTest, ChildCompilesRunsAndFrees) {
 }
 
 TEST_F(ForkTest, ChildFindsProgramsAndFreesThoseOfItsParent) {
-  auto known = [](int64_t call) { EXPECT_TRUE(runs(*engine::compile(text_of(call % 8)), call % 8, 4)); };
+  auto known = [](int64_t call) { EXPECT_TRUE(adds(*engine::compile(adding(call % 8)), call % 8, 4)); };
   auto count = [](int64_t) { engine::count_fallback("fork test"); };
-  auto of_parent = engine::native(ir::parse(text_of(10))).executable;
+  auto of_parent = engine::native(ir::parse(adding(10))).executable;
   const Busy busy({known, count});
   for (int i = 0; i < kForks; ++i)
     ASSERT_EQ(in_child([&] {
                 of_parent.reset();
-                return runs(*engine::compile(text_of(i % 8)), i % 8, 5) && engine::stats().compiled > 0 ? 1 : 0;
+                return adds(*engine::compile(adding(i % 8)), i % 8, 5) && engine::stats().compiled > 0 ? 1 : 0;
               }),
               1);
 }
 
 TEST_F(ForkTest, GrandchildrenToo) {
-  auto compile = [](int64_t call) { engine::native(ir::parse(text_of(call))); };
+  auto compile = [](int64_t call) { engine::native(ir::parse(adding(call))); };
   const Busy busy({compile});
-  auto compiles = [](int64_t number) {
-    return runs(*engine::native(ir::parse(text_of(number))).executable, number, 2);
-  };
+  auto compiles = [](int64_t number) { return adds(*engine::native(ir::parse(adding(number))).executable, number, 2); };
   for (int i = 0; i < 10; ++i)
     ASSERT_EQ(in_child([&] {
                 EXPECT_TRUE(in_forked_child());

@@ -57,8 +57,9 @@ template <typename V, typename Element>
   {
     static_assert(sizeof(V) <= 16);
     uint64_t words[2] = {};
-    if (size > 8) __builtin_memcpy(&words[0], bytes, 8);
-    words[size > 8] = first_bytes(bytes + (size > 8 ? 8 : 0), size > 8 ? size - 8 : size);
+    const int64_t whole = size > 8 ? 1 : 0;
+    if (whole > 0) __builtin_memcpy(words, bytes, 8);
+    words[whole] = first_bytes(bytes + 8 * whole, size - 8 * whole);
     V v;
     __builtin_memcpy(&v, words, sizeof(v));
     return v;
