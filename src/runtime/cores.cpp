@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <locale>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 
 namespace weft::runtime {
@@ -100,16 +102,30 @@ std::optional<int64_t> group_quota_cores(const std::filesystem::path& root, std:
   }
 }
 
+std::optional<int64_t> described_cache_bytes(const std::filesystem::path& folder, int level) {
+  for (int i = 0;; ++i) {
+    const std::filesystem::path index = folder / ("index" + std::to_string(i));
+    const std::string its_level = first_line(index / "level"), size = first_line(index / "size");
+    if (its_level.empty()) return std::nullopt;
+    if (its_level != std::to_string(level) || first_line(index / "type") == "Instruction") continue;
+    int64_t kilobytes = 0;
+    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), kilobytes);
+    if (error == std::errc() && std::string_view(end) == "K" && kilobytes > 0) return kilobytes * 1024;
+  }
+}
+
 namespace {
 
-int64_t cache_bytes(int name, int64_t otherwise) {
+/// The C library reads the L3 of a whole socket from some processors of AMD, of which a core has a twelfth.
+int64_t cache_bytes(int level, int name, int64_t otherwise) {
+  if (const auto described = described_cache_bytes("/sys/devices/system/cpu/cpu0/cache", level)) return *described;
   const int64_t bytes = ::sysconf(name);
   return bytes > 0 ? bytes : otherwise;
 }
 
 /// Read once, at load: on a virtual machine the question takes the time of a step.
-const int64_t kPrivateCacheBytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, int64_t{1} << 20);
-const int64_t kSharedCacheBytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, int64_t{8} << 20);
+const int64_t kPrivateCacheBytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, int64_t{1} << 20);
+const int64_t kSharedCacheBytes = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE, int64_t{8} << 20);
 
 }  // namespace
 

@@ -190,6 +190,32 @@ TEST(CoresTest, QuotaIsReadAlikeInEveryLocale) {
   std::locale::global(before);
 }
 
+TEST(CoresTest, CachesAreAsTheKernelDescribesThem) {
+  const std::filesystem::path folder = ::testing::TempDir() + "weft_caches_test";
+  auto describe = [&](int index, const char* level, const char* type, const char* size) {
+    const std::filesystem::path at = folder / ("index" + std::to_string(index));
+    std::filesystem::create_directories(at);
+    std::ofstream(at / "level") << level << "\n";
+    std::ofstream(at / "type") << type << "\n";
+    std::ofstream(at / "size") << size << "\n";
+  };
+  EXPECT_EQ(described_cache_bytes(folder, 2), std::nullopt);
+  describe(0, "1", "Data", "48K");
+  describe(1, "1", "Instruction", "32K");
+  describe(2, "2", "Instruction", "512K");
+  describe(3, "2", "Unified", "1024K");
+  describe(4, "3", "Unified", "32768K");
+  EXPECT_EQ(described_cache_bytes(folder, 1), int64_t{48} << 10);
+  EXPECT_EQ(described_cache_bytes(folder, 2), int64_t{1} << 20);
+  EXPECT_EQ(described_cache_bytes(folder, 3), int64_t{32} << 20);
+  EXPECT_EQ(described_cache_bytes(folder, 4), std::nullopt);
+  for (const char* size : {"", "0K", "-1K", "32M", "many", "99999999999999999999K"}) {
+    describe(4, "3", "Unified", size);
+    EXPECT_EQ(described_cache_bytes(folder, 3), std::nullopt) << size;
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(CoresTest, LeastQuotaOfTheGroupsAboveCounts) {
   const std::filesystem::path root = ::testing::TempDir() + "weft_cores_test";
   std::filesystem::create_directories(root / "a/b");

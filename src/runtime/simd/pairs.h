@@ -210,7 +210,7 @@ template <typename Kind, int Units, typename Ahead>
 }
 
 template <typename Kind, int Units, typename Ahead>
-void many_pairs(const PairsArgs<Kind>& args, int64_t blocks, Ahead ahead) {
+void many_pairs(const PairsArgs<Kind>& args, int64_t blocks, Ahead& ahead) {
   for_parts(args, ceil_div(args.units, Units), blocks, 2 * kPartSteps,
             [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
               part_of_pairs<Kind, Units>(args, p, k0, steps, onto, blocks, ahead);
@@ -223,7 +223,7 @@ void many_pairs(const PairsArgs<Kind>& args) {
   const int64_t blocks = ceil_div(args.rows, kShape.rows);
   const int64_t calls = ceil_div(args.units, Units) * (Units * kRegistersPerUnit / kShape.strip) * blocks;
   with_run_ahead(args.ahead, args.lines, calls * (args.k / 2),
-                 [&](auto ahead) { many_pairs<Kind, Units>(args, blocks, ahead); });
+                 [&](auto& ahead) { many_pairs<Kind, Units>(args, blocks, ahead); });
 }
 
 template <typename Kind, int Units>

@@ -86,16 +86,25 @@ struct RunAhead {
   }
 };
 
-/// Calls body(ahead) with what asks for `lines` lines in `steps` steps; if that is too many, for a part of them.
+/// Calls body(ahead) with what asks for `lines` lines in `steps` steps; if that is too many, for a part of them. The
+/// body takes a reference, and hands on references: a copy on the stack is written by halves and read at once, so that
+/// its load has to wait until each store before it has left the core, and what comes next waits with it. (Zen 5, one
+/// thread, LSTM B145 T32 H252 both ways, forward: a twelfth of the time.)
 template <typename Body>
 [[gnu::always_inline]] inline void with_run_ahead(const void* from, int64_t lines, int64_t steps, const Body& body) {
-  if (lines == 0 || steps == 0) return body(NothingAhead());
+  if (lines == 0 || steps == 0) {
+    NothingAhead nothing;
+    return body(nothing);
+  }
   const auto at = reinterpret_cast<uintptr_t>(from);
   const int64_t step = ceil_div(lines * target::kCacheLine, steps);
-  if (step <= target::kCacheLine)
-    body(RunAhead<1>{at, LineClock(step)});
-  else
-    body(RunAhead<2>{at, LineClock(smaller(ceil_div(step, 2), target::kCacheLine))});
+  if (step <= target::kCacheLine) {
+    RunAhead<1> run{at, LineClock(step)};
+    body(run);
+  } else {
+    RunAhead<2> run{at, LineClock(smaller(ceil_div(step, 2), target::kCacheLine))};
+    body(run);
+  }
 }
 
 /// The rows of a matrix, asked for a line at a time.
@@ -371,7 +380,7 @@ template <typename Args, typename Body>
 }
 
 template <typename T, int Units, typename Ahead>
-void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead ahead) {
+void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead& ahead) {
   for_parts(args, ceil_div(args.units, Units), blocks, kPartSteps,
             [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
               part_of_panel<T, Units>(args, p, k0, steps, onto, blocks, ahead);
@@ -383,7 +392,7 @@ void many_rows(const PanelsArgs<T>& args) {
   constexpr BlockShape kShape = block_shape(Units);
   const int64_t blocks = ceil_div(args.rows, kShape.rows);
   const int64_t calls = ceil_div(args.units, Units) * (Units * kRegistersPerUnit / kShape.strip) * blocks;
-  with_run_ahead(args.ahead, args.lines, calls * args.k, [&](auto ahead) { many_rows<T, Units>(args, blocks, ahead); });
+  with_run_ahead(args.ahead, args.lines, calls * args.k, [&](auto& ahead) { many_rows<T, Units>(args, blocks, ahead); });
 }
 
 /// Operands of no steps may have no memory. Nothing is read from them, but their addresses are still incremented, which

@@ -174,7 +174,7 @@ template <typename Kind, int Rows, typename Ahead>
 // ---- the product
 
 template <typename Kind, typename Ahead>
-void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead ahead) {
+void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead& ahead) {
   constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
   const int64_t k = args.layout.k, steps = steps_of_dots<Kind>(k), ldc = args.ldc();
   for (int64_t group = 0; group < args.layout.groups; ++group)
@@ -213,11 +213,15 @@ void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weig
       layout};
   if (!layout.transposed) return parts_of_columns(args);
   const int64_t steps = units * layout.groups * ceil_div(rows, kMostRowsOfDots) * (layout.k / Kind::kSteps) * 4;
-  if (lines == 0 || steps == 0) return dots_of_groups(args, NothingAhead());
+  if (lines == 0 || steps == 0) {
+    NothingAhead nothing;
+    return dots_of_groups(args, nothing);
+  }
   // Not with_run_ahead(), which asks for two lines a step where steps of part of a vector leave slightly too few: that
   // is slower, and half a megabyte more code.
   const int64_t bytes = smaller(ceil_div(lines * target::kCacheLine, steps), target::kCacheLine);
-  dots_of_groups(args, RunAhead<1>{reinterpret_cast<uintptr_t>(ahead), LineClock(bytes)});
+  RunAhead<1> run{reinterpret_cast<uintptr_t>(ahead), LineClock(bytes)};
+  dots_of_groups(args, run);
 }
 
 }  // namespace
