@@ -57,6 +57,9 @@ class PairsTest : public testing::TestWithParam<Case> {
   const PairKernels& table() const {
 #if defined(__x86_64__)
     if (GetParam().without_product) return kAvx512Pairs;
+#if defined(__linux__)
+    if (trapped_) return TrappedTiles::kernels();
+#endif
     // Where pair_kernels() has others for this CPU.
     if (GetParam().isa == Isa::kAvx512 && has_bf16_instructions()) return kAvx512Bf16Pairs;
 #endif

@@ -177,7 +177,8 @@ TEST(TileKernels, TheUnitGivesTheBitsOfItsEmulation) {
     if (!TrappedTiles::are_possible()) GTEST_SKIP() << "this CPU lacks avx512bf16";
     trapped.emplace();
   }
-  const PairKernels &unit = pair_kernels(Isa::kAmx), &emulated = pair_kernels(Isa::kAmxEmulated);
+  const PairKernels& unit = trapped ? TrappedTiles::kernels() : pair_kernels(Isa::kAmx);
+  const PairKernels& emulated = pair_kernels(Isa::kAmxEmulated);
   Halves halves(false);
   for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
     for (int64_t rows : {1, 2, 15, 16, 17, 33, 64})

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/isa_tables.h"
 #include "runtime/simd/emulated_amx_unit.h"
 
 namespace weft::runtime {
@@ -113,6 +114,10 @@ class TrappedTiles {
     sigaction(SIGILL, &action, &before_);
   }
   ~TrappedTiles() { sigaction(SIGILL, &before_, nullptr); }
+  /// What runs under it. Not by pair_kernels(), after which each parallel region of this process would release tiles: an
+  /// illegal instruction once nothing traps it any more.
+  static const PairKernels& kernels() { return kAmxPairs; }
+
   TrappedTiles(const TrappedTiles&) = delete;
   TrappedTiles& operator=(const TrappedTiles&) = delete;
 
