@@ -34,8 +34,8 @@ int64_t private_cache_bytes();
 /// Bytes of the cache that a core shares with others (L3), as large as the system says; 8 MiB where it doesn't.
 int64_t shared_cache_bytes();
 
-/// Bytes of a core's unified cache of a level, as the kernel describes it in `folder` (/sys/devices/system/cpu/cpu0/cache);
-/// empty when it doesn't.
+/// Bytes of a core's unified cache of a level, as the kernel describes it in `folder`
+/// (/sys/devices/system/cpu/cpu0/cache); empty when it doesn't.
 std::optional<int64_t> described_cache_bytes(const std::filesystem::path& folder, int level);
 
 /// The quota of `cpu.max` ("200000 100000", "max 100000") in cores, rounded up; empty when there is none.

@@ -114,8 +114,8 @@ class TrappedTiles {
     sigaction(SIGILL, &action, &before_);
   }
   ~TrappedTiles() { sigaction(SIGILL, &before_, nullptr); }
-  /// What runs under it. Not by pair_kernels(), after which each parallel region of this process would release tiles: an
-  /// illegal instruction once nothing traps it any more.
+  /// What runs under it. Not by pair_kernels(), after which each parallel region of this process would release tiles:
+  /// an illegal instruction once nothing traps it any more.
   static const PairKernels& kernels() { return kAmxPairs; }
 
   TrappedTiles(const TrappedTiles&) = delete;

@@ -392,7 +392,8 @@ void many_rows(const PanelsArgs<T>& args) {
   constexpr BlockShape kShape = block_shape(Units);
   const int64_t blocks = ceil_div(args.rows, kShape.rows);
   const int64_t calls = ceil_div(args.units, Units) * (Units * kRegistersPerUnit / kShape.strip) * blocks;
-  with_run_ahead(args.ahead, args.lines, calls * args.k, [&](auto& ahead) { many_rows<T, Units>(args, blocks, ahead); });
+  with_run_ahead(args.ahead, args.lines, calls * args.k,
+                 [&](auto& ahead) { many_rows<T, Units>(args, blocks, ahead); });
 }
 
 /// Operands of no steps may have no memory. Nothing is read from them, but their addresses are still incremented, which
