@@ -13,6 +13,7 @@ inline constexpr int64_t kFewRows = 4;              ///< with fewer rows than th
 inline constexpr int64_t kPanelsTogether = 4;       ///< ... this many panels at once
 inline constexpr int64_t kBytePanelsTogether = 16;  ///< with weights of 8 bits so many by kFewRows rows: each call
                                                     ///< writes the left operand in digits anew
+inline constexpr int64_t kRowsOfOneBlock = 8;       ///< so few by panels are one block, though a tile may have fewer
 inline constexpr int64_t kRowsOfColumns = 48;  ///< of a block by weights that are read by columns where they lie, ...
 inline constexpr int64_t kMostColumnPanels = 16;  ///< ... and panels: their rows are read in long runs
 inline constexpr int64_t kRowsOfTiles = 192;      ///< of a product there is memory for so many, of all its panels

@@ -172,7 +172,7 @@ TEST_P(PairsTest, GiveARowTheSameBitsWhateverTheRowsBesideIt) {
       auto width = static_cast<size_t>(p.n);
       std::vector<float> all(static_cast<size_t>(p.rows) * width), some(all);
       kernel(vectors)(p.rows, k, a.data(), k, panels.data(), 5, all.data(), p.n, p.width(), 0);
-      for (int64_t rows : {1, 2, 3, 5, 17}) {
+      for (int64_t rows : {1, 2, 3, 5, 7, 8, 17}) {
         kernel(vectors)(rows, k, a.data(), k, panels.data(), 5, some.data(), p.n, p.width(), 0);
         ASSERT_EQ(std::memcmp(all.data(), some.data(), static_cast<size_t>(rows) * width * sizeof(float)), 0) << rows;
       }

@@ -189,10 +189,9 @@ void few_pairs(const PairsArgs<Kind>& args, int64_t first) {
 constexpr BlockShape pairs_shape(int units) { return kVectorBytes == 32 ? BlockShape{2, 6} : block_shape(units); }
 
 /// part_of_panel() of tile.h for pairs; k0 is even.
-template <typename Kind, int Units, typename Ahead>
+template <typename Kind, int Units, BlockShape kShape, typename Ahead>
 [[gnu::always_inline]] inline void part_of_pairs(const PairsArgs<Kind>& args, int64_t p, int64_t k0, int64_t steps,
                                                  Onto onto, int64_t blocks, Ahead& ahead) {
-  constexpr BlockShape kShape = pairs_shape(Units);
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
   const uint32_t* part = args.panels + p * args.panel_size + k0 / 2 * kWidth;
   for_strips<float, Units, kShape.strip>(args.units - p * Units, [&]<int Strip>(int64_t column) {
@@ -209,25 +208,26 @@ template <typename Kind, int Units, typename Ahead>
   });
 }
 
-template <typename Kind, int Units, typename Ahead>
+template <typename Kind, int Units, BlockShape kShape, typename Ahead>
 void many_pairs(const PairsArgs<Kind>& args, int64_t blocks, Ahead& ahead) {
   for_parts(args, ceil_div(args.units, Units), blocks, 2 * kPartSteps,
             [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
-              part_of_pairs<Kind, Units>(args, p, k0, steps, onto, blocks, ahead);
+              part_of_pairs<Kind, Units, kShape>(args, p, k0, steps, onto, blocks, ahead);
             });
 }
 
-template <typename Kind, int Units>
+template <typename Kind, int Units, BlockShape kShape = pairs_shape(Units)>
 void many_pairs(const PairsArgs<Kind>& args) {
-  constexpr BlockShape kShape = pairs_shape(Units);
   const int64_t blocks = ceil_div(args.rows, kShape.rows);
   const int64_t calls = ceil_div(args.units, Units) * (Units * kRegistersPerUnit / kShape.strip) * blocks;
   with_run_ahead(args.ahead, args.lines, calls * (args.k / 2),
-                 [&](auto& ahead) { many_pairs<Kind, Units>(args, blocks, ahead); });
+                 [&](auto& ahead) { many_pairs<Kind, Units, kShape>(args, blocks, ahead); });
 }
 
 template <typename Kind, int Units>
 void pairs_panels(const PairsArgs<Kind>& args) {
+  if constexpr (is_for_eight_rows(Units, kEightRows.rows))
+    if (is_for_eight_rows(Units, args.rows)) return many_pairs<Kind, Units, kEightRows>(args);
   if (args.rows > kFewRows) many_pairs<Kind, Units>(args);
   if (args.rows == 1) few_pairs<Kind, Units, 1, few_rows_shape(Units, 1).panels>(args, 0);
   if (args.rows == 2) few_pairs<Kind, Units, 2, few_rows_shape(Units, 2).panels>(args, 0);

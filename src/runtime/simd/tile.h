@@ -23,6 +23,15 @@ constexpr BlockShape block_shape(int units) {
   return {2, 4};
 }
 
+/// Panels of 4 units by 7 or 8 rows: two strips, each by all rows. Two blocks of 4 rows read every line twice, and
+/// while panels come from beyond L2 take as long as five rows each. (Zen 5, one thread, us a step of an LSTM of 531
+/// units, whose weights come from L3: 6 rows 70, 8 rows 106 by two blocks, 12 rows 128.)
+constexpr BlockShape kEightRows{2, 8};
+
+constexpr bool is_for_eight_rows(int units, int64_t rows) {
+  return kVectorBytes == 64 && units == 4 && rows > block_shape(4).rows && rows <= kEightRows.rows;
+}
+
 /// Where element (row r, step k) of the left operand lies: at a[r * row_step + k * k_step].
 template <typename T>
 struct LeftOperand {
@@ -334,7 +343,7 @@ constexpr int64_t kPartSteps = 512;
 /// Calls body<registers side by side>(first column) for the strips of the first `units` units of a panel of Units.
 template <typename T, int Units, int Strip, typename Body>
 [[gnu::always_inline]] inline void for_strips(int64_t units, const Body& body) {
-  if constexpr (kVectorBytes != 64) {
+  if constexpr (kVectorBytes != 64 || Strip < Units) {
     for (int64_t column = 0; column < smaller(units, Units) * Simd<T>::kUnitLanes; column += Strip * Simd<T>::kLanes)
       body.template operator()<Strip>(column);
   } else if (units >= Units) {
@@ -346,10 +355,9 @@ template <typename T, int Units, int Strip, typename Body>
 
 /// The steps k0..k0+steps-1 of a panel, by all rows. Rows are cut into blocks of nearly the same size: 9 rows are 5 and
 /// 4, not 8 and a slow 1.
-template <typename T, int Units, typename Ahead>
+template <typename T, int Units, BlockShape kShape, typename Ahead>
 [[gnu::always_inline]] inline void part_of_panel(const PanelsArgs<T>& args, int64_t p, int64_t k0, int64_t steps,
                                                  Onto onto, int64_t blocks, Ahead& ahead) {
-  constexpr BlockShape kShape = block_shape(Units);
   constexpr int64_t kWidth = Units * Simd<T>::kUnitLanes;
   const T* part = args.panels + (p * args.k + k0) * kWidth;
   for_strips<T, Units, kShape.strip>(args.units - p * Units, [&]<int Strip>(int64_t column) {
@@ -379,21 +387,20 @@ template <typename Args, typename Body>
     }
 }
 
-template <typename T, int Units, typename Ahead>
+template <typename T, int Units, BlockShape kShape, typename Ahead>
 void many_rows(const PanelsArgs<T>& args, int64_t blocks, Ahead& ahead) {
   for_parts(args, ceil_div(args.units, Units), blocks, kPartSteps,
             [&](int64_t p, int64_t k0, int64_t steps, Onto onto) {
-              part_of_panel<T, Units>(args, p, k0, steps, onto, blocks, ahead);
+              part_of_panel<T, Units, kShape>(args, p, k0, steps, onto, blocks, ahead);
             });
 }
 
-template <typename T, int Units>
+template <typename T, int Units, BlockShape kShape = block_shape(Units)>
 void many_rows(const PanelsArgs<T>& args) {
-  constexpr BlockShape kShape = block_shape(Units);
   const int64_t blocks = ceil_div(args.rows, kShape.rows);
   const int64_t calls = ceil_div(args.units, Units) * (Units * kRegistersPerUnit / kShape.strip) * blocks;
   with_run_ahead(args.ahead, args.lines, calls * args.k,
-                 [&](auto& ahead) { many_rows<T, Units>(args, blocks, ahead); });
+                 [&](auto& ahead) { many_rows<T, Units, kShape>(args, blocks, ahead); });
 }
 
 /// Operands of no steps may have no memory. Nothing is read from them, but their addresses are still incremented, which
@@ -427,7 +434,9 @@ void tile_units(int64_t rows, int64_t k, const void* a, int64_t lda, const void*
                            accumulate,
                            ahead,
                            lines};
-  if (rows > kFewRows) {
+  if (is_for_eight_rows(Units, rows)) {
+    if constexpr (is_for_eight_rows(Units, kEightRows.rows)) many_rows<T, Units, kEightRows>(args);
+  } else if (rows > kFewRows) {
     many_rows<T, Units>(args);
   } else if (rows > 0) {
     few_rows<T, Units>(args);
