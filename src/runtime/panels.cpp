@@ -104,8 +104,8 @@ class PanelLoop {
   Blocks blocks_of(int64_t rows) const {
     int64_t most = stage_.tile_rows;
     if (reads_columns_ && !stage_.has_bytes && !packs_) most = std::max(most, kRowsOfColumns);
-    if (!reads_rows_ && !stage_.has_bytes) most = std::max(most, rows <= kRowsOfOneBlock ? rows : 0);
-    if (rows <= most) return {1, rows, 0};
+    const bool are_one_block = rows <= kRowsOfOneBlock && !reads_rows_ && !stage_.has_bytes;
+    if (rows <= most || are_one_block) return {1, rows, 0};
     if (reads_rows_) {  // each few rows go over all weights again
       const int64_t at_once = target::rows_of_dots(vector_isa(active_isa()) == Isa::kAvx512);
       most = std::max(most / at_once * at_once, std::min(most, at_once));

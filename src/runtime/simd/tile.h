@@ -434,9 +434,9 @@ void tile_units(int64_t rows, int64_t k, const void* a, int64_t lda, const void*
                            accumulate,
                            ahead,
                            lines};
-  if (is_for_eight_rows(Units, rows)) {
-    if constexpr (is_for_eight_rows(Units, kEightRows.rows)) many_rows<T, Units, kEightRows>(args);
-  } else if (rows > kFewRows) {
+  if constexpr (is_for_eight_rows(Units, kEightRows.rows))
+    if (is_for_eight_rows(Units, rows)) return many_rows<T, Units, kEightRows>(args);
+  if (rows > kFewRows) {
     many_rows<T, Units>(args);
   } else if (rows > 0) {
     few_rows<T, Units>(args);
