@@ -411,6 +411,7 @@ class Planner {
       if (windowed == windowed_.end() || schedule_.body.stages[windowed->second].ops[0] != &scan) continue;
       runtime::StagePlan::Window& window = plan.windows.emplace_back();
       window.stage = stage.index;
+      window.column_shares = column_shares(stage);
       for (const Op* op : stage.ops) {
         if (const auto tile = schedule_.rules.tile(*op)) window.weight_bytes += tile->weight_bytes;
         for (ValueId value : op->results)

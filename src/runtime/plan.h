@@ -149,11 +149,13 @@ struct StagePlan {
     std::vector<int64_t> buffers;  ///< that it stores: stacks over the scan's length
     std::vector<int64_t> reads;    ///< the buffers that it reads, within the scan as late as the scan's last step
     int64_t weight_bytes = 0;      ///< of its products
+    int64_t column_shares = 1;     ///< as StagePlan::column_shares, of the stage
 
     bool operator==(const Window&) const = default;
     static constexpr auto fields() {
       return std::tuple{Field{"stage", &Window::stage}, Field{"buffers", &Window::buffers},
-                        Field{"reads", &Window::reads}, Field{"weight_bytes", &Window::weight_bytes}};
+                        Field{"reads", &Window::reads}, Field{"weight_bytes", &Window::weight_bytes},
+                        Field{"column_shares", &Window::column_shares}};
     }
   };
   std::vector<Window> windows;

@@ -36,6 +36,11 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
   }
 }
 
+/// The first in memory of the times of a scan's steps step..end-1.
+int64_t first_time(const StagePlan& scan, int64_t length, int64_t step, int64_t end) {
+  return scan.reverse ? length - end : step;
+}
+
 }  // namespace
 
 void Run::run(Team& team, std::span<void*> buffers) {
@@ -298,14 +303,21 @@ bool Run::should_part(Nanoseconds all, Nanoseconds waited, int64_t members, int6
 
 void Run::run_by_columns(const StagePlan& scan, Member& member) {
   constexpr int64_t kFirstSteps = 1, kMostSteps = 64;  // without a look at the waits
-  const int64_t length = sizes_of(scan).length, rows = scan.splits_rows ? sizes_of(scan).rows : 0;
+  const StageSizes& sizes = sizes_of(scan);
+  const int64_t length = sizes.length, rows = scan.splits_rows ? sizes.rows : 0;
+  const int64_t window = sizes.window > 0 ? sizes.window : length;
   const bool in_parts = scan.step.barriers > 0 && scan.batch_sizes < 0;  // a ragged scan can't
   int64_t steps = in_parts ? kFirstSteps : length, looks = 0;
   for (int64_t step = 0, end = 0; step < length; step = end) {
-    end = std::min(step + steps, length);
+    const int64_t from = step / window * window, until = std::min(from + window, length);
+    if (step == from) fill_window(scan, from, until, member);
+    end = std::min(step + steps, until);
     const auto begin = Clock::now();
     const Nanoseconds waited = waited_here();
+    const int64_t time = first_time(scan, length, from, until);
+    move_stacks(scan, -time, member.buffers);
     function_of(scan)(member.buffers, dims_, member.barrier, 0, rows, member.thread, member.threads, step, end);
+    move_stacks(scan, time, member.buffers);
     if (should_part(Clock::now() - begin, waited_here() - waited, member.threads, ++looks)) part(member);
     if (end == length) return;
     member.barrier->arrive_and_wait();
@@ -333,18 +345,9 @@ void Run::run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t
                      const Member& member) {
   const StageSizes& sizes = sizes_of(scan);
   void** buffers = member.buffers;
-  const std::span<const StagePlan::Window> windows(scan.windows.data(), sizes.window > 0 ? scan.windows.size() : 0);
-  const int64_t time = scan.reverse ? sizes.length - end : step;  // the first in memory
-  const int64_t until = time + end - step;
-  // Stages and steps find a stack's slice by its time. The window holds those from `time` on.
-  auto move_stacks = [&](int64_t times) {
-    for (const StagePlan::Window& window : windows)
-      for (int64_t buffer : window.buffers)
-        buffers[buffer] = reinterpret_cast<void*>(reinterpret_cast<intptr_t>(buffers[buffer]) +
-                                                  times * step_bytes(plan_, buffer, symbols_, sizes.length));
-  };
-  move_stacks(-time);
-  for (const StagePlan::Window& window : windows) {
+  const int64_t time = first_time(scan, sizes.length, step, end), until = time + end - step;
+  move_stacks(scan, -time, buffers);
+  for (const StagePlan::Window& window : windows_of(scan)) {
     const StageFunction function = code_.functions[static_cast<size_t>(window.stage)];
     const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / sizes.length;  // of all
     const int64_t of_row = rows / sizes.rows;
@@ -359,7 +362,38 @@ void Run::run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t
       for (int64_t t = time; t < until; ++t) run(t * rows + first * of_row, t * rows + last * of_row);
   }
   function_of(scan)(buffers, dims_, nullptr, first, last, 0, 1, step, end);
-  move_stacks(time);
+  move_stacks(scan, time, buffers);
+}
+
+void Run::fill_window(const StagePlan& scan, int64_t step, int64_t end, const Member& member) {
+  const std::span<const StagePlan::Window> windows = windows_of(scan);
+  if (windows.empty()) return;
+  if (settings().delays) delay();
+  const int64_t length = sizes_of(scan).length, time = first_time(scan, length, step, end);
+  move_stacks(scan, -time, member.buffers);
+  for (const StagePlan::Window& window : windows) {
+    const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / length;  // of a step
+    const bool by_columns = window.column_shares >= member.threads;
+    const int64_t all = (end - step) * rows;
+    const Share share = by_columns ? Share{0, all} : share_of(all, 1, member.thread, member.threads);
+    if (share.first < share.last)
+      code_.functions[static_cast<size_t>(window.stage)](member.buffers, dims_, nullptr, time * rows + share.first,
+                                                         time * rows + share.last, by_columns ? member.thread : 0,
+                                                         by_columns ? member.threads : 1, 0, 1);
+  }
+  move_stacks(scan, time, member.buffers);
+  member.barrier->arrive_and_wait();
+}
+
+std::span<const StagePlan::Window> Run::windows_of(const StagePlan& scan) const {
+  return {scan.windows.data(), sizes_of(scan).window > 0 ? scan.windows.size() : 0};
+}
+
+void Run::move_stacks(const StagePlan& scan, int64_t times, void** buffers) const {
+  for (const StagePlan::Window& window : windows_of(scan))
+    for (int64_t buffer : window.buffers)
+      buffers[buffer] = reinterpret_cast<void*>(reinterpret_cast<intptr_t>(buffers[buffer]) +
+                                                times * step_bytes(plan_, buffer, symbols_, sizes_of(scan).length));
 }
 
 std::span<const int64_t> Run::batch_sizes(const StagePlan& stage, const Member& member) const {

@@ -79,6 +79,14 @@ class Run {
   void run_by_columns(const StagePlan& scan, Member& member);
   /// The steps from `step` on of a scan whose rows the members split, a window of steps at a time where it has these.
   void run_by_rows(const StagePlan& scan, int64_t step, const Member& member);
+  /// The stages that a scan runs in windows, if it has some, for its steps step..end-1, by members that share its
+  /// columns: all of them have to arrive before one reads what these stages store.
+  void fill_window(const StagePlan& scan, int64_t step, int64_t end, const Member& member);
+  /// None if it doesn't run them.
+  std::span<const StagePlan::Window> windows_of(const StagePlan& scan) const;
+  /// Stages and steps find a stack's slice by its time: moves the stacks of a scan's windows by so many times. Those of
+  /// a window that holds the times from t on are moved by -t.
+  void move_stacks(const StagePlan& scan, int64_t times, void** buffers) const;
   /// The steps step..end-1 of a scan, after the stages that it windows for these.
   void run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t step, int64_t end, const Member& member);
   void run_call(const StagePlan& stage, const Member& member);

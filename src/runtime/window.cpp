@@ -20,18 +20,21 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
                      const std::vector<int64_t>& symbols, int64_t threads) {
   const StageSizes& own = sizes[static_cast<size_t>(scan.index)];
   const int64_t wanted = settings().window;
-  if (scan.windows.empty() || own.length < 2 || own.rows == 0 || own.sharers > 1 || wanted == 0) return 0;
+  const bool by_columns = own.sharers > 1;
+  if (scan.windows.empty() || own.length < 2 || own.rows == 0 || wanted == 0) return 0;
+  if (by_columns && scan.step.barriers == 0) return 0;  // nothing else makes its members wait for each other
   if (wanted > 0) return std::min(wanted, own.length);
-  // Each thread runs the windows of its own rows.
-  const int64_t members = std::min(threads, own.rows), rows = own.rows / members;
-  if (members > 1 && rows < kFewRows) return 0;  // of several steps they don't lie side by side: a block has no more
-  int64_t bytes = 0, weights = 0;                // of a step's rows of one thread
+  // Each thread runs the windows of its own rows, or shares those of all.
+  const int64_t members = std::min(threads, by_columns ? own.sharers : own.rows);
+  const int64_t rows = by_columns ? own.rows : own.rows / members;
+  if (rows < own.rows && rows < kFewRows) return 0;  // of several steps they don't lie side by side: no larger blocks
+  int64_t bytes = 0, all_weights = 0;                // of a step, the bytes one thread's
   for (const StagePlan::Window& window : scan.windows) {
     for (int64_t buffer : window.buffers) bytes += step_bytes(plan, buffer, symbols, own.length) / members;
-    weights += window.weight_bytes;
+    all_weights += window.weight_bytes;
     if (sizes[static_cast<size_t>(window.stage)].packs) return 0;  // they would pack for each window
   }
-  const int64_t cache = private_cache_bytes();
+  const int64_t cache = private_cache_bytes(), weights = by_columns ? all_weights / members : all_weights;
   if (bytes == 0 || bytes * own.length <= cache / 2) return 0;
   // A step that is too large for the core's own cache goes through the shared one at least, and not through memory.
   if (bytes > cache && (rows < target::kRowsOfWindow || bytes > shared_cache_bytes() / 4)) return 0;
@@ -39,7 +42,7 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   int64_t steps = std::max(cache / 4 / bytes, steps_of(target::kRowsOfWindow));
   // Weights that are not in the cache are read again for each window, instead of the stacks' being written and read.
   if (weights > cache / 2 && weights > 2 * steps * bytes) {
-    if (rows < target::kLeastRowsOfWindow || weights > shared_cache_bytes() / 4) return 0;
+    if (rows < target::kLeastRowsOfWindow || all_weights > shared_cache_bytes() / 4) return 0;
     steps = std::max(steps, steps_of(target::kRowsBehindWeights));
     if (steps * bytes > cache / 2) return 0;
   }
@@ -56,7 +59,7 @@ std::vector<PlacesOfMembers> window_buffers(const Plan& plan, const std::vector<
       for (int64_t buffer : window.buffers)
         all.push_back({.buffer = buffer,
                        .bytes = padded(own.window * step_bytes(plan, buffer, symbols, own.length)),
-                       .count = std::min<int64_t>(threads, 2)});
+                       .count = own.sharers > 1 ? 1 : std::min<int64_t>(threads, 2)});
   }
   return all;
 }

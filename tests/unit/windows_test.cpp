@@ -145,6 +145,86 @@ TEST_P(Windows, GiveTheResultsOfTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(All, Windows, ::testing::ValuesIn(kPrograms),
                          [](const auto& test) { return test.param.name; });
 
+/// Scans whose columns threads share: one with a product in its windows, whose columns are shared too, one backwards
+/// with sums of rows in them.
+const Program kSharedPrograms[] = {
+    {"a_product", 1, R"(program @p(%h0: f32[B,200], %x: f32[T,B,9], %v: f32[200,9], %w: f32[200,200]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,200]
+       %small = constant {value = 0.03} : f32[]
+       %hT, %ys = scan length T carry(%h = %h0) xs(%at = %a) {
+         %p = matmul %h, %w {transpose_b = true} : f32[B,200]
+         %c = broadcast %small {dims = []} : f32[B,200]
+         %r = mul %p, %c : f32[B,200]
+         %b = add %r, %at : f32[B,200]
+         %n = tanh %b : f32[B,200]
+         yield carry(%n) ys(%n)
+       } : f32[B,200], f32[T,B,200]
+       return %ys, %hT })"},
+    {"sums_of_rows_backwards", 1, R"(program @p(%h0: f32[B,200], %x: f32[T,B,9], %v: f32[200,9], %w: f32[200,200]) {
+       %a = matmul %x, %v {transpose_b = true} : f32[T,B,200]
+       %s = reduce_sum %a {dims = [2]} : f32[T,B]
+       %t = broadcast %s {dims = [0, 1]} : f32[T,B,200]
+       %d = sub %a, %t : f32[T,B,200]
+       %small = constant {value = 0.03} : f32[]
+       %hT, %ys = scan reverse length T carry(%h = %h0) xs(%dt = %d) {
+         %p = matmul %h, %w {transpose_b = true} : f32[B,200]
+         %c = broadcast %small {dims = []} : f32[B,200]
+         %r = mul %p, %c : f32[B,200]
+         %b = add %r, %dt : f32[B,200]
+         %n = tanh %b : f32[B,200]
+         yield carry(%n) ys(%n)
+       } : f32[B,200], f32[T,B,200]
+       return %ys, %hT })"},
+};
+
+class SharedWindows : public ::testing::TestWithParam<Program> {
+ protected:
+  ~SharedWindows() override {
+    mutable_settings().window = mutable_settings().contention = -1;
+    mutable_settings().share_all = mutable_settings().guard = mutable_settings().delays = false;
+  }
+};
+
+TEST_P(SharedWindows, AreOfScansThatThreadsShare) {
+  mutable_settings().share_all = true;
+  mutable_settings().window = 3;
+  const testing::Lowered lowered(GetParam().text);
+  const runtime::Plan& plan = lowered.schedule.plan;
+  const std::vector<int64_t> values = runtime::values_of(plan, {5, 40});
+  const auto sizes = runtime::stage_sizes(plan, values, runtime::packs_of_products(plan, values), 3);
+  auto scan = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kScan, &runtime::StagePlan::kind);
+  EXPECT_EQ(std::ssize(scan->windows), GetParam().windows);
+  EXPECT_EQ(sizes[static_cast<size_t>(scan->index)].sharers, 3);
+  EXPECT_EQ(sizes[static_cast<size_t>(scan->index)].window, 3);
+}
+
+// The same bits, wherever members part from each other, also within a window.
+TEST_P(SharedWindows, GiveTheResultsOfOneThread) {
+  const ir::Program program = ir::parse(GetParam().text);
+  for (auto [batch, length] : {std::pair{1, 40}, {5, 23}, {7, 1}, {3, 8}}) {
+    const ir::Bindings bindings{{"T", length}, {"B", batch}};
+    const std::vector<interpreter::Array> inputs = testing::random_inputs(program, bindings, 3);
+    mutable_settings().window = 0;
+    mutable_settings().share_all = mutable_settings().guard = mutable_settings().delays = false;
+    const auto expected = testing::run_native(GetParam().text, inputs, bindings, runtime::own_team(1));
+    EXPECT_LE(testing::difference(expected, interpreter::evaluate(program, inputs)), 1e-5);
+    mutable_settings().share_all = true;
+    for (int64_t window : {1, 2, 5, 16})
+      for (int64_t parted : {0, 1, 2, 3, 5}) {  // at this look
+        mutable_settings().window = window;
+        mutable_settings().contention = parted == 0 ? 0 : 1 + parted;
+        mutable_settings().guard = window == 5;
+        mutable_settings().delays = window == 2;
+        const auto found = testing::run_native(GetParam().text, inputs, bindings, runtime::own_team(3));
+        EXPECT_EQ(testing::difference(found, expected), 0)
+            << "T " << length << ", B " << batch << ", window " << window << ", parted at look " << parted;
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SharedWindows, ::testing::ValuesIn(kSharedPrograms),
+                         [](const auto& test) { return test.param.name; });
+
 /// Of the program's scan, and the bytes of its stack.
 std::pair<int64_t, int64_t> window_of(int64_t length, int64_t batch, int64_t threads,
                                       const std::string& text = kPrograms[0].text) {
@@ -203,6 +283,20 @@ TEST(WindowSteps, HaveRowsWhileWhichLargeWeightsArrive) {
   const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
   EXPECT_GE(window_of(length, 16, 1, text).first * 16, target::kRowsBehindWeights);
   EXPECT_EQ(window_of(length, 1, 1, text).first, 0) << "each step waits for its own weights";
+}
+
+TEST(WindowSteps, OfSharedColumnsReadAPartOfTheWeights) {
+  const int64_t cache = runtime::private_cache_bytes(), shared = runtime::shared_cache_bytes();
+  int64_t units = 256;
+  while (units * units * 4 <= cache) units += 128;  // a thread's half is more than half a cache
+  if (units * units * 4 > shared / 4) GTEST_SKIP() << "an unusual pair of caches";
+  const int64_t length = 4 * cache / (units * 4);
+  const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
+  mutable_settings().share_all = true;
+  EXPECT_GE(window_of(length, 6, 2, text).first * 6, target::kRowsBehindWeights);
+  EXPECT_EQ(window_of(length, 1, 2, text).first, 0) << "each step waits for its own weights";
+  EXPECT_EQ(window_of(length, 1, 3, text).first > 0, units * units * 4 / 3 <= cache / 2);
+  mutable_settings().share_all = false;
 }
 
 }  // namespace
