@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/cores.h"
 #include "runtime/team.h"
 
 namespace {
@@ -117,9 +118,9 @@ double barrier_seconds(weft::runtime::Team& team) {
   return best;
 }
 
-int64_t cache_bytes(int name, int64_t fallback) {
-  long bytes = sysconf(name);
-  return bytes > 0 ? bytes : fallback;
+int64_t first_level_bytes() {
+  const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+  return bytes > 0 ? bytes : 32 << 10;
 }
 
 }  // namespace
@@ -127,12 +128,10 @@ int64_t cache_bytes(int name, int64_t fallback) {
 /// calibrate [THREADS]: the figures are per core with THREADS threads at work (default: all).
 int main(int argc, char** argv) {
   auto& team = weft::runtime::own_team(argc > 1 ? std::atoll(argv[1]) : 0);
-  int64_t l1 = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
-  int64_t l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
-  int64_t l3 = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 16 << 20);
+  const int64_t l1 = first_level_bytes(), l2 = weft::runtime::private_cache_bytes();
+  const int64_t l3 = weft::runtime::shared_cache_bytes();
   // Each buffer half as large as its level, so that it fits beside what else is there. L3 is shared, in a virtual
-  // machine with strangers, and its size as told is then the whole socket's: a few megabytes past L2 are what weights
-  // take.
+  // machine with strangers: a few megabytes past L2 are what weights take.
   int64_t third = std::max(2 * l2, std::min<int64_t>(l3 / (2 * team.size()), 6 << 20));
   fmt::print("{{\"threads\": {}, \"vector_bytes\": {},\n", team.size(), kVectorBytes);
   fmt::print(" \"fma_f32_flops\": {:.4g}, \"fma_f64_flops\": {:.4g},\n",
