@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/division.h"
 #include "planning/in_place.h"
 #include "planning/last_step.h"
 #include "planning/merge_dims.h"
@@ -438,7 +439,8 @@ class Planner {
       plan.step.crossing.push_back(
           schedule_.expression(bounded_product(ir::Dim(size_of(type.dtype)), bounded_count(type.shape))));
     }
-    for (const Stage& stage : scan.block.stages)
+    for (const Stage& stage : scan.block.stages) {
+      if (stage.unroll > 0 && splits_columns(stage)) set_units(stage, plan.step);
       for (const Op* op : stage.ops) {
         WorkCounter work(schedule_);
         work.count(*op);
@@ -447,6 +449,15 @@ class Planner {
         auto& terms = !splits_columns(stage) ? plan.step.replicated : tile ? plan.step.products : plan.step.split;
         for (runtime::DimExpr& term : work.take()) terms.push_back(std::move(term));
       }
+    }
+  }
+
+  /// StepWork::units and grain, of the stage with the fewest shares of those with products.
+  static void set_units(const Stage& stage, runtime::StepWork& step) {
+    const int64_t units = ceil_div(stage.domain.back().constant(), stage.lanes), grain = column_grain(stage);
+    if (step.grain > 0 && ceil_div(step.units, step.grain) <= ceil_div(units, grain)) return;
+    step.units = units;
+    step.grain = grain;
   }
 
   bool is_batched(const Op& scan) const { return schedule_.rules.decision(scan).batched; }

@@ -9,6 +9,7 @@
 #include "base/target.h"
 #include "runtime/cores.h"
 #include "runtime/kernels.h"
+#include "runtime/share.h"
 #include "runtime/window.h"
 
 namespace weft::runtime {
@@ -24,6 +25,17 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
   int64_t stages = 0;
   for (const auto& region : control.regions) stages += static_cast<int64_t>(region.size());
   sizes.one_member = estimate(control.work, symbols) < target::kBarrierWork * stages;
+}
+
+/// The part of a step's shared columns that the member with the most of them has.
+double largest_part(const StepWork& step, int64_t threads) {
+  if (step.units == 0) return 1 / static_cast<double>(threads);
+  int64_t most = 0;
+  for (int64_t thread = 0; thread < threads; ++thread) {
+    const Share share = share_of(step.units, step.grain, thread, threads);
+    most = std::max(most, share.last - share.first);
+  }
+  return static_cast<double>(most) / static_cast<double>(step.units);
 }
 
 /// What a step of a scan costs, in multiply-adds: if the threads split the rows (where these depend on each other, one
@@ -42,10 +54,14 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   const double product = work(scan.step.products) / all;  // of one row
   const double split = work(scan.step.split), replicated = work(scan.step.replicated);
   const auto streaming = static_cast<double>(rows_while_streaming(active_isa()));
-  // In the time of one row. Weights that don't stay there are read while rows are computed.
+  // In the time of one row. Weights that don't stay there arrive while rows are computed, which takes the longer of
+  // both and a part of the other, the more the less they differ. Of weights a little larger than the cache, a part does
+  // stay.
+  const double cache = static_cast<double>(private_cache_bytes()) * 3 / 4;
   auto rows_worth = [&](double rows, int64_t weight_bytes) {
-    const double done = (rows + reading) / (1 + reading);
-    return weight_bytes <= private_cache_bytes() / 4 * 3 ? done : std::max(done, streaming);
+    const double done = (rows + reading) / (1 + reading), bytes = static_cast<double>(weight_bytes);
+    const double arriving = bytes <= cache ? 0 : streaming * std::min(1.0, 2 * (1 - cache / bytes));
+    return std::cbrt(done * done * done + arriving * arriving * arriving);
   };
   const int64_t weights = scan.step.weight_bytes;
   // By rows each thread packs all weights.
@@ -55,7 +71,8 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   };
   // Of each value a member has written its own part.
   const double exchange = work(scan.step.crossing) * (1 - 1 / count) * double{target::kWorkPerCrossingByte};
-  const double by_columns = (product * (rows_worth(all, weights / threads) + packing) + split) / count + replicated +
+  const double part = largest_part(scan.step, threads);
+  const double by_columns = (product * (rows_worth(all, weights / threads) + packing) + split) * part + replicated +
                             double{target::kBarrierWork} * static_cast<double>(scan.step.barriers) + exchange;
   return {by_rows(mine), by_columns, by_rows(all)};
 }

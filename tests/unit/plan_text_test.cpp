@@ -33,7 +33,7 @@ Plan everything() {
   plan.buffers[2].storage = Storage::kStep;
   StagePlan scan;
   scan.kind = StagePlan::Kind::kScan;
-  scan.step = {{rows}, {rows, rows}, {}, 4096, 2, {rows}};
+  scan.step = {{rows}, {rows, rows}, {}, 4096, 33, 2, 2, {rows}};
   scan.carry_copies = {{1, 2}, {3, 4}};
   scan.side_by_side = {{1, 3}, {0, 2}, {}, {{1, 0}}};
   scan.splits_rows = false;

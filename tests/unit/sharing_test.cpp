@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "lowered.h"
 #include "programs.h"
+#include "runtime/cores.h"
 #include "runtime/stage_sizes.h"
 #include "shared_steps.h"
 
@@ -100,6 +101,23 @@ TEST(SharingTest, RowsAreSharedWhereTheCarryTakesLongerToPassOn) {
   // By rows a thread has 4 of 7, and 104 of 207: half a row more than its share either time.
   EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 7), (std::pair<int64_t, int64_t>{7168, 2}));
   EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 207), (std::pair<int64_t, int64_t>{207 * 1024, 1}));
+}
+
+int64_t sharers_of(int64_t units, int64_t batch) {
+  return crossing_and_sharers(testing::replaced(scan_of(kProduct), "256", std::to_string(units)), batch).second;
+}
+
+TEST(SharingTest, RowsAreSharedWhereColumnsAreOddInNumber) {
+  if (runtime::private_cache_bytes() < 512 << 10) GTEST_SKIP() << "the weights don't stay in the core's own cache";
+  EXPECT_EQ(sharers_of(320, 7), 2);  // 10 vectors each, of 4 and 3 rows
+  EXPECT_EQ(sharers_of(272, 7), 1);  // 8 and 9
+}
+
+TEST(SharingTest, ColumnsAreSharedWhereEachThreadWouldReadAllOfManyWeights) {
+  int64_t units = 256;
+  while (units * units * 4 < 4 * runtime::private_cache_bytes()) units *= 2;
+  EXPECT_EQ(sharers_of(units, 12), 2);
+  EXPECT_EQ(sharers_of(units, 400), 1) << "the products take longer than the weights";
 }
 
 /// Whether the threads share the columns of the product of so many rows, or the rows.
