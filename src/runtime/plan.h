@@ -68,10 +68,10 @@ struct StepWork {
   std::vector<DimExpr> split;       ///< of other ops whose columns can be shared
   std::vector<DimExpr> replicated;  ///< of ops that each member does for itself when columns are shared
   int64_t weight_bytes = 0;         ///< bytes of weights that the products read
-  int64_t units = 0, grain = 0;   ///< columns of the product that is shared least evenly, in vectors, and of these ...
-                                  ///< ... how many one member has as a whole; 0: nothing is known
-  int64_t barriers = 0;           ///< the number of barriers when columns are shared
-  std::vector<DimExpr> crossing;  ///< bytes of the values of which each member then reads what others have written
+  int64_t units = 0;                ///< columns, in vectors, of the product that is shared least evenly; 0: not known
+  int64_t grain = 0;                ///< so many of these one member has as a whole
+  int64_t barriers = 0;             ///< the number of barriers when columns are shared
+  std::vector<DimExpr> crossing;    ///< bytes of the values of which each member then reads what others have written
 
   bool operator==(const StepWork&) const = default;
   static constexpr auto fields() {
