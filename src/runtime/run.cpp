@@ -260,21 +260,22 @@ void Run::copy(int64_t from, int64_t to, const Member& member) const {
 }
 
 void Run::run_rows(const StagePlan& stage, const Member& member) {
-  const int64_t rows = sizes_of(stage).rows;
-  auto run = [&](int64_t first, int64_t last, int64_t unit, int64_t units) {
-    function_of(stage)(member.buffers, dims_, nullptr, first, last, unit, units, 0, 1);
+  const StageSizes& sizes = sizes_of(stage);
+  const int64_t units = sizes.by_columns ? std::min(member.threads, stage.column_shares) : 1;
+  run_part(function_of(stage), {0, sizes.rows}, units, stage.row_block, member);
+}
+
+void Run::run_part(StageFunction function, const Share& rows, int64_t units, int64_t block,
+                   const Member& member) const {
+  auto run = [&](int64_t first, int64_t last, int64_t unit) {
+    if (first < last) function(member.buffers, dims_, nullptr, first, last, unit, units, 0, 1);
   };
-  if (member.threads == 1) {
-    if (rows > 0) run(0, rows, 0, 1);
+  if (units > 1) {
+    if (member.thread < units) run(rows.first, rows.last, member.thread);
     return;
   }
-  if (sizes_of(stage).by_columns) {
-    int64_t units = std::min(member.threads, stage.column_shares);
-    if (member.thread < units) run(0, rows, member.thread, units);
-    return;
-  }
-  Share range = rows_of(rows, stage.row_block, member.thread, member.threads);
-  if (range.first < range.last) run(range.first, range.last, 0, 1);
+  const Share share = rows_of(rows.last - rows.first, block, member.thread, member.threads);
+  run(rows.first + share.first, rows.first + share.last, 0);
 }
 
 void Run::run_scan(const StagePlan& stage, Member& member) {
@@ -373,13 +374,9 @@ void Run::fill_window(const StagePlan& scan, int64_t step, int64_t end, const Me
   move_stacks(scan, -time, member.buffers);
   for (const StagePlan::Window& window : windows) {
     const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / length;  // of a step
-    const bool by_columns = window.column_shares >= member.threads;
-    const int64_t all = (end - step) * rows;
-    const Share share = by_columns ? Share{0, all} : share_of(all, 1, member.thread, member.threads);
-    if (share.first < share.last)
-      code_.functions[static_cast<size_t>(window.stage)](member.buffers, dims_, nullptr, time * rows + share.first,
-                                                         time * rows + share.last, by_columns ? member.thread : 0,
-                                                         by_columns ? member.threads : 1, 0, 1);
+    const int64_t units = window.column_shares >= member.threads ? member.threads : 1;
+    run_part(code_.functions[static_cast<size_t>(window.stage)], {time * rows, (time + end - step) * rows}, units, 1,
+             member);
   }
   move_stacks(scan, time, member.buffers);
   member.barrier->arrive_and_wait();

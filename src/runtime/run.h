@@ -11,6 +11,7 @@
 #include "base/target.h"
 #include "runtime/contention.h"
 #include "runtime/plan.h"
+#include "runtime/share.h"
 #include "runtime/stage_sizes.h"
 #include "runtime/team.h"
 #include "runtime/window.h"
@@ -73,6 +74,9 @@ class Run {
   bool finish_stage(Member& member);
 
   void run_rows(const StagePlan& stage, const Member& member);
+  /// The member's part of some rows of a stage: of their columns if `units` members share these, else, with 1, of the
+  /// rows, in multiples of `block` where there are many.
+  void run_part(StageFunction function, const Share& rows, int64_t units, int64_t block, const Member& member) const;
   void run_scan(const StagePlan& stage, Member& member);
   /// Runs a scan whose members share its columns. If they wait longer than that gains, they split the rows of the other
   /// steps, as in later scans of this run.

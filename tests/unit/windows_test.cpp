@@ -111,8 +111,8 @@ std::ostream& operator<<(std::ostream& out, const Program& program) { return out
 class Windows : public ::testing::TestWithParam<Program> {
  protected:
   ~Windows() override {
-    mutable_settings().window = -1;
-    mutable_settings().share_all = mutable_settings().guard = false;
+    mutable_settings().window = mutable_settings().contention = -1;
+    mutable_settings().share_all = mutable_settings().guard = mutable_settings().delays = false;
   }
 };
 
@@ -177,13 +177,7 @@ const Program kSharedPrograms[] = {
        return %ys, %hT })"},
 };
 
-class SharedWindows : public ::testing::TestWithParam<Program> {
- protected:
-  ~SharedWindows() override {
-    mutable_settings().window = mutable_settings().contention = -1;
-    mutable_settings().share_all = mutable_settings().guard = mutable_settings().delays = false;
-  }
-};
+class SharedWindows : public Windows {};
 
 TEST_P(SharedWindows, AreOfScansThatThreadsShare) {
   mutable_settings().share_all = true;
