@@ -125,6 +125,10 @@ inline constexpr int64_t kRowsOfWindow = 16;
 /// and 41.3, B64 T64 H512 164 and 159.)
 inline constexpr int64_t kRowsBehindWeights = 64;
 
+/// The same of weights that the shared cache may not keep from window to window, as the scan's own weights go through
+/// it too: they come from memory, beside the stacks that without windows would.
+inline constexpr int64_t kRowsBehindMemory = 384;
+
 /// Of weights of 8 bits, steps of no more rows than this wait for the weights: there the bytes themselves are read,
 /// where the processor multiplies them at all fast, and not panels of f32 (runtime/packs.h).
 inline constexpr int64_t kMostRowsOfBytes = 2;

@@ -10,6 +10,12 @@
 #include "runtime/stage_sizes.h"
 
 namespace weft::runtime {
+namespace {
+
+/// Of a member's rows in one step, next to those of the next member: what a prefetcher takes of these is little then.
+constexpr int64_t kBytesApart = 1 << 16;
+
+}  // namespace
 
 int64_t step_bytes(const Plan& plan, int64_t buffer, const std::vector<int64_t>& symbols, int64_t length) {
   const BufferPlan& stack = plan.buffers[static_cast<size_t>(buffer)];
@@ -42,9 +48,13 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   int64_t steps = std::max(cache / 4 / bytes, steps_of(target::kRowsOfWindow));
   // Weights that are not in the cache are read again for each window, instead of the stacks' being written and read.
   if (weights > cache / 2 && weights > 2 * steps * bytes) {
-    if (rows < target::kLeastRowsOfWindow || all_weights > shared_cache_bytes() / 4) return 0;
-    steps = std::max(steps, steps_of(target::kRowsBehindWeights));
-    if (steps * bytes > cache / 2) return 0;
+    const int64_t shared = shared_cache_bytes();
+    const bool from_memory = all_weights > shared / 4;
+    if (rows < target::kLeastRowsOfWindow) return 0;
+    if (from_memory && (all_weights > shared / 2 || bytes * members * own.length <= shared)) return 0;
+    steps = std::max(steps, steps_of(from_memory ? target::kRowsBehindMemory : target::kRowsBehindWeights));
+    if (steps * bytes > (from_memory ? shared / 2 / members : cache / 2)) return 0;
+    if (from_memory && steps > own.length / 2) return 0;
   }
   return steps < own.length ? steps : 0;
 }
@@ -55,11 +65,13 @@ std::vector<PlacesOfMembers> window_buffers(const Plan& plan, const std::vector<
   for (const StagePlan& scan : plan.stages) {
     const StageSizes& own = sizes[static_cast<size_t>(scan.index)];
     if (own.window == 0) continue;
+    const int64_t members = own.sharers > 1 ? 1 : std::min(threads, own.rows);
     for (const StagePlan::Window& window : scan.windows)
-      for (int64_t buffer : window.buffers)
-        all.push_back({.buffer = buffer,
-                       .bytes = padded(own.window * step_bytes(plan, buffer, symbols, own.length)),
-                       .count = own.sharers > 1 ? 1 : std::min<int64_t>(threads, 2)});
+      for (int64_t buffer : window.buffers) {
+        const int64_t step = step_bytes(plan, buffer, symbols, own.length);
+        const bool are_close = members > 1 && step / members < kBytesApart;
+        all.push_back({.buffer = buffer, .bytes = padded(own.window * step), .count = are_close ? 2 : 1});
+      }
   }
   return all;
 }

@@ -219,9 +219,12 @@ TEST_P(SharedWindows, GiveTheResultsOfOneThread) {
 INSTANTIATE_TEST_SUITE_P(All, SharedWindows, ::testing::ValuesIn(kSharedPrograms),
                          [](const auto& test) { return test.param.name; });
 
-/// Of the program's scan, and the bytes of its stack.
-std::pair<int64_t, int64_t> window_of(int64_t length, int64_t batch, int64_t threads,
-                                      const std::string& text = kPrograms[0].text) {
+/// Of the program's scan, and the memory of its stack.
+struct WindowOfScan {
+  int64_t steps = 0, bytes = 0, places = 1;
+};
+
+WindowOfScan window_of(int64_t length, int64_t batch, int64_t threads, const std::string& text = kPrograms[0].text) {
   const testing::Lowered lowered(text);
   const runtime::Plan& plan = lowered.schedule.plan;
   const std::vector<int64_t> values = runtime::values_of(plan, {batch, length});
@@ -229,32 +232,33 @@ std::pair<int64_t, int64_t> window_of(int64_t length, int64_t batch, int64_t thr
   auto scan = std::ranges::find(plan.stages, runtime::StagePlan::Kind::kScan, &runtime::StagePlan::kind);
   const auto buffers = runtime::window_buffers(plan, sizes, values, threads);
   const auto whole = plan.buffers[static_cast<size_t>(scan->windows[0].buffers[0])].elements.evaluate(values) * 4;
-  return {sizes[static_cast<size_t>(scan->index)].window, buffers.empty() ? whole : buffers[0].bytes};
+  const runtime::PlacesOfMembers places = buffers.empty() ? runtime::PlacesOfMembers{.bytes = whole} : buffers[0];
+  return {sizes[static_cast<size_t>(scan->index)].window, places.bytes, places.count};
 }
 
 TEST(WindowSteps, AreAllWhereTheStackFitsTheCache) {
-  EXPECT_EQ(window_of(10, 4, 1).first, 0);
-  EXPECT_EQ(window_of(10, 4, 1).second, 10 * 4 * 20 * 4);
+  EXPECT_EQ(window_of(10, 4, 1).steps, 0);
+  EXPECT_EQ(window_of(10, 4, 1).bytes, 10 * 4 * 20 * 4);
 }
 
 TEST(WindowSteps, FillAPartOfTheCacheElsewhere) {
   const int64_t cache = runtime::private_cache_bytes();
   const int64_t rows = cache / (20 * 4);
-  const auto [steps, bytes] = window_of(rows, 10, 1);
+  const auto [steps, bytes, places] = window_of(rows, 10, 1);
   EXPECT_GT(steps, 1);
   EXPECT_LE(bytes, cache / 2);
-  EXPECT_GT(window_of(rows, 1, 1).first, 1);
-  EXPECT_GT(window_of(rows, 128, 2).first, 0);
-  EXPECT_GT(window_of(rows, 8, 2).first, 1);
-  EXPECT_EQ(window_of(rows, 7, 2).first, 0) << "a thread's rows of a step are too few for a block";
+  EXPECT_GT(window_of(rows, 1, 1).steps, 1);
+  EXPECT_GT(window_of(rows, 128, 2).steps, 0);
+  EXPECT_GT(window_of(rows, 8, 2).steps, 1);
+  EXPECT_EQ(window_of(rows, 7, 2).steps, 0) << "a thread's rows of a step are too few for a block";
 }
 
 TEST(WindowSteps, AreOneWhereAStepIsLargerThanTheCache) {
   const int64_t cache = runtime::private_cache_bytes(), shared = runtime::shared_cache_bytes();
   const int64_t rows = cache / (20 * 4) + 1000;
   if (rows * 20 * 4 > shared / 4) GTEST_SKIP() << "an unusual pair of caches";
-  EXPECT_EQ(window_of(10, rows, 1).first, 1);
-  EXPECT_EQ(window_of(10, shared / (20 * 4), 1).first, 0) << "it leaves the shared cache too";
+  EXPECT_EQ(window_of(10, rows, 1).steps, 1);
+  EXPECT_EQ(window_of(10, shared / (20 * 4), 1).steps, 0) << "it leaves the shared cache too";
 }
 
 /// A plain recurrence of H units, of as many inputs.
@@ -275,8 +279,8 @@ TEST(WindowSteps, HaveRowsWhileWhichLargeWeightsArrive) {
   if (units * units * 4 <= cache / 2 || units * units * 4 > shared / 4) GTEST_SKIP() << "an unusual pair of caches";
   const int64_t length = 4 * cache / (units * 4);
   const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
-  EXPECT_GE(window_of(length, 16, 1, text).first * 16, target::kRowsBehindWeights);
-  EXPECT_EQ(window_of(length, 1, 1, text).first, 0) << "each step waits for its own weights";
+  EXPECT_GE(window_of(length, 16, 1, text).steps * 16, target::kRowsBehindWeights);
+  EXPECT_EQ(window_of(length, 1, 1, text).steps, 0) << "each step waits for its own weights";
 }
 
 TEST(WindowSteps, OfSharedColumnsReadAPartOfTheWeights) {
@@ -287,10 +291,31 @@ TEST(WindowSteps, OfSharedColumnsReadAPartOfTheWeights) {
   const int64_t length = 4 * cache / (units * 4);
   const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
   mutable_settings().share_all = true;
-  EXPECT_GE(window_of(length, 6, 2, text).first * 6, target::kRowsBehindWeights);
-  EXPECT_EQ(window_of(length, 1, 2, text).first, 0) << "each step waits for its own weights";
-  EXPECT_EQ(window_of(length, 1, 3, text).first > 0, units * units * 4 / 3 <= cache / 2);
+  EXPECT_GE(window_of(length, 6, 2, text).steps * 6, target::kRowsBehindWeights);
+  EXPECT_EQ(window_of(length, 1, 2, text).steps, 0) << "each step waits for its own weights";
+  EXPECT_EQ(window_of(length, 1, 3, text).steps > 0, units * units * 4 / 3 <= cache / 2);
   mutable_settings().share_all = false;
+}
+
+TEST(WindowSteps, OfWeightsFromMemoryHaveRowsBehindThem) {
+  const int64_t shared = runtime::shared_cache_bytes(), rows = 64;
+  int64_t units = 512;
+  while (units * units * 4 <= shared / 4) units += 128;
+  if (units * units * 4 > shared / 2) GTEST_SKIP() << "an unusual shared cache";
+  const int64_t whole = shared / (2 * rows * units * 4);  // steps whose stack fits the shared cache
+  const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
+  const WindowOfScan found = window_of(3 * whole, 2 * rows, 2, text);
+  EXPECT_GE(found.steps * rows, target::kRowsBehindMemory);
+  EXPECT_LE(found.bytes, shared / 2);
+  EXPECT_EQ(window_of(whole - 1, 2 * rows, 2, text).steps, 0);
+  EXPECT_EQ(window_of(3 * whole, 2, 2, text).steps, 0) << "each step waits for its own weights";
+}
+
+TEST(WindowSteps, MembersWithFewBytesOfAStepHaveTheirOwnPlaces) {
+  const int64_t rows = 1 << 10, length = 2 * runtime::private_cache_bytes() / (rows * 40);  // rows of 80 bytes
+  EXPECT_EQ(window_of(length, rows, 2).places, 2);
+  EXPECT_EQ(window_of(length, 4 * rows, 2).places, 1);
+  EXPECT_EQ(window_of(length, rows, 1).places, 1) << "there is one member";
 }
 
 }  // namespace
