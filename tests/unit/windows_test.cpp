@@ -142,6 +142,20 @@ TEST_P(Windows, GiveTheResultsOfTheInterpreter) {
     }
 }
 
+// Members with 64 KB of a step and more have one place for their windows, in which they are at different steps.
+TEST_P(Windows, OfMembersWithManyRowsLieInOnePlace) {
+  const ir::Bindings bindings{{"T", 7}, {"B", 2700}};
+  const std::vector<interpreter::Array> inputs = testing::random_inputs(ir::parse(GetParam().text), bindings, 3);
+  mutable_settings().window = 0;
+  const auto expected = testing::run_native(GetParam().text, inputs, bindings, runtime::own_team(1));
+  mutable_settings().window = 2;
+  mutable_settings().share_all = mutable_settings().delays = true;
+  for (int64_t threads : {2, 3}) {
+    const auto found = testing::run_native(GetParam().text, inputs, bindings, runtime::own_team(threads));
+    EXPECT_EQ(testing::difference(found, expected), 0) << threads << " threads";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Windows, ::testing::ValuesIn(kPrograms),
                          [](const auto& test) { return test.param.name; });
 
