@@ -50,11 +50,12 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   if (weights > cache / 2 && weights > 2 * steps * bytes) {
     const int64_t shared = shared_cache_bytes();
     const bool from_memory = all_weights > shared / 4;
-    if (rows < target::kLeastRowsOfWindow) return 0;
-    if (from_memory && (all_weights > shared / 2 || bytes * members * own.length <= shared)) return 0;
+    const int64_t least = from_memory ? target::kRowsOfWindow : target::kLeastRowsOfWindow;
+    const int64_t room = from_memory ? shared / 2 / members : cache / 2;
     steps = std::max(steps, steps_of(from_memory ? target::kRowsBehindMemory : target::kRowsBehindWeights));
-    if (steps * bytes > (from_memory ? shared / 2 / members : cache / 2)) return 0;
-    if (from_memory && steps > own.length / 2) return 0;
+    if (rows < least || steps * bytes > room) return 0;
+    const bool stacks_fit = bytes * members * own.length <= shared;
+    if (from_memory && (all_weights > shared / 2 || stacks_fit || steps > own.length / 2)) return 0;
   }
   return steps < own.length ? steps : 0;
 }

@@ -27,12 +27,13 @@ struct PlacesOfMembers {
 /// stages' weights once a window, which must be less than what they save, or arrive from the shared cache while a
 /// window of enough rows multiplies. (Scans of fewer rows than hide that at each step have no such windows: what they
 /// wait for are their own weights, which the stages' would push out of the core's cache.) Threads that share a scan's
-/// columns share those of its windows, so each reads its part of the weights. Stacks that would go through memory give
-/// way to windows of many rows also where the weights may come from there: that takes as long, and less memory. (Zen 5,
-/// B128 T32 H1024 and B32 T100 H1024, one thread and two: 0.97 to 1.02 of the time, 76 to 80 % of the memory.) (Two
-/// threads of a Zen 5, forward: LSTM B11 T213 I2 H531 17.0 ms without windows, 13.8 with them; LSTM B12 T512 I128 H256
-/// both ways 27.6 and 23.6; GRU B1 T2048 I32 H256 5.8 and 5.3.) `sizes`: of all stages before the scan, by index, and
-/// of the scan itself, all that doesn't depend on windows.
+/// columns share those of its windows, so each reads its part of the weights. (Two threads of a Zen 5, forward: LSTM
+/// B11 T213 I2 H531 17.0 ms without windows, 13.8 with them; LSTM B12 T512 I128 H256 both ways 27.6 and 23.6; GRU B1
+/// T2048 I32 H256 5.8 and 5.3.) Stacks that would go through memory give way to windows of many rows also where the
+/// weights may come from there: that takes as long, and less memory. (Zen 5, B128 T32 H1024 and B32 T100 H1024, one
+/// thread and two: 0.97 to 1.02 of the time, 76 to 80 % of the memory. Steps of fewer rows than 16 wait for the scan's
+/// own weights: LSTM H1024, B4 T1024 on two threads and B8 T512 on one, 3 % more time; they have no such windows.)
+/// `sizes`: of all stages before the scan, by index, and of the scan itself, all that doesn't depend on windows.
 int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<StageSizes>& sizes,
                      const std::vector<int64_t>& symbols, int64_t threads);
 

@@ -258,9 +258,9 @@ TEST(WindowSteps, AreAllWhereTheStackFitsTheCache) {
 TEST(WindowSteps, FillAPartOfTheCacheElsewhere) {
   const int64_t cache = runtime::private_cache_bytes();
   const int64_t rows = cache / (20 * 4);
-  const auto [steps, bytes, places] = window_of(rows, 10, 1);
-  EXPECT_GT(steps, 1);
-  EXPECT_LE(bytes, cache / 2);
+  const WindowOfScan found = window_of(rows, 10, 1);
+  EXPECT_GT(found.steps, 1);
+  EXPECT_LE(found.bytes, cache / 2);
   EXPECT_GT(window_of(rows, 1, 1).steps, 1);
   EXPECT_GT(window_of(rows, 128, 2).steps, 0);
   EXPECT_GT(window_of(rows, 8, 2).steps, 1);
@@ -323,6 +323,8 @@ TEST(WindowSteps, OfWeightsFromMemoryHaveRowsBehindThem) {
   EXPECT_LE(found.bytes, shared / 2);
   EXPECT_EQ(window_of(whole - 1, 2 * rows, 2, text).steps, 0);
   EXPECT_EQ(window_of(3 * whole, 2, 2, text).steps, 0) << "each step waits for its own weights";
+  EXPECT_EQ(window_of(8 * 3 * whole, 15, 1, text).steps, 0) << "the same";
+  EXPECT_GT(window_of(8 * 3 * whole, 16, 1, text).steps, 0);
 }
 
 TEST(WindowSteps, MembersWithFewBytesOfAStepHaveTheirOwnPlaces) {
