@@ -40,7 +40,7 @@ void init_capture(py::module_& m) {
       .def(
           "custom_vjp",
           [](Region& region, const std::string& vjp, const std::vector<Value>& inputs,
-             const std::vector<Value>& values) { return region.custom_vjp(vjp, inputs, values); },
+             const std::vector<Value>& values) { return region.custom_vjp({vjp}, inputs, values); },
           py::arg("vjp"), py::arg("inputs"), py::arg("values"))
       .def("type", &Region::type, py::arg("value"))
       .def(

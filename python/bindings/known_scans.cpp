@@ -140,7 +140,8 @@ struct ScanCall {
     const bool needs_gradient = at::GradMode::is_enabled();
     auto like = [&](const std::vector<at::Tensor>& tensors, size_t first_dim) {
       std::vector<at::Tensor> made;
-      for (const at::Tensor& tensor : tensors) made.push_back(recording.input_like(tensor, first_dim, needs_gradient));
+      for (const at::Tensor& tensor : tensors)
+        made.push_back(recording.input_like(tensor, first_dim, needs_gradient, first_dim == 0));
       return made;
     };
     const std::vector<at::Tensor> first = like(carry.leaves, 0), x = like(xs.leaves, 1);
@@ -204,11 +205,13 @@ struct StepRun {
       return false;
     std::vector<at::Tensor> outputs = std::move(carry.leaves);
     outputs.insert(outputs.end(), ys.leaves.begin(), ys.leaves.end());
-    recording->finish(outputs);
+    recording->finish(outputs, call.carry.leaves.size());
     ys.leaves.clear();
     return true;
   }
 };
+
+bool is_dual(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 
 /// The run of the step; nothing where Python has to see what it does.
 std::optional<StepRun> run_step(const ScanCall& call, const py::object& step) {
@@ -252,9 +255,16 @@ py::object scan_again(const py::object& step, const py::object& init, const py::
   if (!run) return count_failure(code), py::none();
   const auto scan = find_scan(code, call, reverse.is(py::bool_(true)), *run);
   if (scan == nullptr) return run->described();
+  const bool stops_gradients = run->recording->stops_gradients();
   // From here on the run can't be made a program of.
+  const py::list backwards = run->run.attr("backwards");
+  if (!backwards.empty()) backwards.attr("clear")();
   if (run->recording->leaks() > 0) return count_failure(code), py::none();
   const std::vector<at::Tensor> inputs = call.inputs(*scan, *run->recording);
+  // In forward mode torch.no_grad stops nothing, and a captured tensor has a gradient that the record doesn't show.
+  if (std::ranges::any_of(run->recording->outside(), is_dual) ||
+      (stops_gradients && std::ranges::any_of(inputs, is_dual)))
+    return count_failure(code), py::none();
   std::vector<at::Tensor> results;
   {
     const py::gil_scoped_release released;

@@ -97,6 +97,9 @@ py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFi
 py::handle mismatch, needs_functional;
 
 py::object unsupported_error() { return py::module_::import("weft._base.errors").attr("UnsupportedError"); }
+py::object unproven_gradient_error() {
+  return py::module_::import("weft._base.errors").attr("UnprovenGradientError");
+}
 
 }  // namespace
 
@@ -132,6 +135,11 @@ void init_lowering(py::module_& m) {
       PyErr_SetString(mismatch.ptr(), "what it does depends on sizes");
     } catch (const lowering::NeedsFunctionalError& needs) {
       PyErr_SetString(needs_functional.ptr(), needs.what());
+    } catch (const lowering::UnprovenGradientError& unproven) {
+      const py::object error = unproven_gradient_error()(unproven.what());
+      const bool is_known = unproven.operation != lowering::UnprovenGradientError::kNoOperation;
+      error.attr("operation") = is_known ? py::object(py::int_(unproven.operation)) : py::object(py::none());
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
     } catch (const recorder::UnsupportedError& unsupported) {
       PyErr_SetString(unsupported_error().ptr(), unsupported.what());
     }

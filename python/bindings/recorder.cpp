@@ -2,11 +2,15 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/python_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <memory>
+#include <string_view>
+#include <typeinfo>
 
 #include "bindings/bindings.h"
 #include "recorder/recording.h"
@@ -17,73 +21,14 @@ namespace weft::bindings {
 
 namespace {
 
-using recorder::Operation;
-using recorder::Record;
 using recorder::Recording;
 using recorder::SizeFit;
 using recorder::Template;
 
-/// An argument for Python: a tensor as ("value", number), any other as Python's object. `numbers`: the free numbers by
-/// their place in the record; an operation's arguments take them in order and become ("number", which, value).
-class Spelling {
- public:
-  Spelling(Recording& recording, const Operation& operation, const std::vector<size_t>& free)
-      : recording_(recording), word_(operation.first_word), end_(operation.end_word), free_(free) {}
-
-  py::object operator()(const c10::IValue& value) {
-    if (value.isTensor()) return tensor(value.toTensor());
-    if (value.isDouble()) return number(value.toDouble());
-    if (value.isTensorList() || (value.isList() && !value.isIntList() && !value.isSymIntList())) {
-      py::list list;
-      for (const c10::IValue& item : value.toListRef()) list.append((*this)(item));
-      return list;
-    }
-    return torch::jit::toPyObject(value);
-  }
-
- private:
-  py::object tensor(const at::Tensor& tensor) {
-    if (!tensor.defined()) return py::none();
-    if (auto id = recording_.id(tensor)) return py::make_tuple("value", *id);
-    if (tensor.scalar_type() == at::kDouble) return number(*tensor.const_data_ptr<double>());
-    if (tensor.scalar_type() == at::kBool) return py::bool_(*tensor.const_data_ptr<bool>());
-    return py::int_(*tensor.const_data_ptr<int64_t>());
-  }
-
-  py::object number(double value) {
-    while (word_ < end_ && recording_.record().kinds()[word_] != Record::Kind::kNumber) ++word_;
-    for (size_t i = 0; i < free_.size(); ++i) {
-      if (free_[i] == word_) return ++word_, py::object(py::make_tuple("number", i, value));
-    }
-    ++word_;
-    return py::float_(value);
-  }
-
-  Recording& recording_;
-  size_t word_, end_;
-  const std::vector<size_t>& free_;
-};
-
-/// (operator's name, arguments, grad mode, results' numbers, payload), in order.
-py::list operations(Recording& recording, const std::vector<size_t>& free) {
-  py::list list;
-  for (const Operation& operation : recording.operations()) {
-    size_t count = operation.op ? operation.op->schema().arguments().size() : 2;
-    Spelling spell(recording, operation, free);
-    py::list arguments;
-    for (size_t i = 0; i < count; ++i) arguments.append(spell(recording.arguments()[operation.arguments + i]));
-    py::object name = py::none();
-    if (operation.op) {
-      const auto& full = operation.op->operator_name();
-      name = py::make_tuple(full.name, full.overload_name.empty() ? "default" : full.overload_name);
-    }
-    list.append(py::make_tuple(name, arguments, operation.grad_mode, operation.results, operation.payload));
-  }
-  return list;
-}
-
 /// The leaves, with inputs in the place of tensors. `first_dims`: by place, from which dim on an input has a tensor's.
-py::list inputs_like(Recording& recording, const py::list& leaves, const py::dict& first_dims, bool needs_gradient) {
+/// The first `carries` leaves are what a step before has computed.
+py::list inputs_like(Recording& recording, const py::list& leaves, const py::dict& first_dims, bool needs_gradient,
+                     size_t carries) {
   py::list inputs;
   for (size_t i = 0; i < leaves.size(); ++i) {
     py::object leaf = leaves[i];
@@ -94,7 +39,7 @@ py::list inputs_like(Recording& recording, const py::list& leaves, const py::dic
     const at::Tensor& like = THPVariable_Unpack(leaf.ptr());
     py::int_ place(i);
     size_t first_dim = first_dims.contains(place) ? first_dims[place].cast<size_t>() : 0;
-    inputs.append(recording.input_like(like, first_dim, needs_gradient));
+    inputs.append(recording.input_like(like, first_dim, needs_gradient, i < carries));
   }
   return inputs;
 }
@@ -108,6 +53,78 @@ bool are_alike(const py::list& first, const py::list& second) {
     if (!recorder::is_like(THPVariable_Unpack(a.ptr()), THPVariable_Unpack(b.ptr()))) return false;
   }
   return true;
+}
+
+/// The functions of a hook of Python's. The classes are not exported, so they are told by their names.
+std::vector<py::object> functions_of(PyObject* dict) {
+  std::vector<py::object> functions;
+  for (auto item : py::reinterpret_borrow<py::dict>(dict))
+    functions.push_back(py::reinterpret_borrow<py::object>(item.second));
+  PyDict_Clear(dict);  // a function that keeps the tensor that keeps it would live until Python looks for such circles
+  return functions;
+}
+
+template <typename PythonHook, typename Hook>
+PythonHook* as_python_hook(Hook& hook, std::string_view name) {
+  return std::string_view(typeid(hook).name()).find(name) == std::string_view::npos ? nullptr
+                                                                                    : static_cast<PythonHook*>(&hook);
+}
+
+/// Takes away the hooks on nodes that the gradients of the outputs get through: (node, output, whether they take a tuple,
+/// functions, the gradient's dtype, its sizes, the node as Python has it or the input that it is of), in the order in
+/// which they are called.
+py::list take_hooks(Recording& recording, const std::vector<at::Tensor>& outputs) {
+  using namespace torch::autograd;
+  py::list found;
+  for (const auto& node : recording.nodes_with_hooks(outputs)) {
+    const auto add = [&](size_t output, bool takes_tuple, PyObject* dict) {
+      const auto use = recording.use_of(node, static_cast<uint32_t>(output));
+      const auto& like = node->input_metadata(output);
+      std::vector<int64_t> sizes;
+      for (const auto& size : like.shape_as_dim_vector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
+      const int64_t input = recording.graph().is_source(node.get()) ? recording.graph().inputs().at(output) : -1;
+      py::object shown = input < 0 ? py::reinterpret_steal<py::object>(functionToPyObject(node)) : py::int_(input);
+      found.append(py::make_tuple(use.node, use.output, takes_tuple, functions_of(dict), like.dtype().toScalarType(),
+                                  sizes, shown));
+    };
+    for (const auto& hook : node->tensor_pre_hooks()) {
+      auto* known = as_python_hook<PyFunctionTensorPreHook>(*hook, "PyFunctionTensorPreHook");
+      if (known == nullptr) throw recorder::UnsupportedError("a hook on a gradient that is not Python's");
+      add(known->value_idx, false, known->dict);
+    }
+    for (const auto& hook : node->pre_hooks()) {
+      auto* known = as_python_hook<PyFunctionPreHook>(*hook, "PyFunctionPreHook");
+      if (known == nullptr) throw recorder::UnsupportedError("a hook on a gradient that is not Python's");
+      if (node->num_inputs() != 1)
+        throw recorder::UnsupportedError("a hook on the gradients of several results (grad_fn.register_prehook)");
+      add(0, true, known->dict);
+    }
+    if (!node->post_hooks().empty())
+      throw recorder::UnsupportedError("a hook on the gradients that a node gives (grad_fn.register_hook)");
+    node->tensor_pre_hooks().clear();
+    node->pre_hooks().clear();
+  }
+  return found;
+}
+
+/// A function that may be freed by a thread that doesn't hold the GIL.
+std::shared_ptr<py::function> kept(py::function function) {
+  return {new py::function(std::move(function)), [](py::function* held) {
+            const py::gil_scoped_acquire gil;
+            delete held;  // NOLINT: the shared pointer's
+          }};
+}
+
+/// A Function's backward for DerivedNode.
+recorder::DerivedNode::Backward backward_with(py::function function) {
+  return [kept = kept(std::move(function))](const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                const std::vector<at::Tensor>& cotangents) {
+    const py::gil_scoped_acquire gil;
+    std::vector<at::Tensor> given;
+    for (const py::handle found : (*kept)(inputs, values, cotangents))
+      given.push_back(found.is_none() ? at::Tensor() : found.cast<at::Tensor>());
+    return given;
+  };
 }
 
 py::object failure(const Recording& recording) {
@@ -137,25 +154,49 @@ void init_recorder(py::module_& m) {
       .def("leave", &Recording::leave)
       .def(
           "input",
-          [](Recording& recording, const at::ScalarType& dtype, const std::vector<int64_t>& sizes, bool requires_grad) {
-            return recording.input(dtype, sizes, requires_grad);
-          },
-          py::arg("dtype"), py::arg("sizes"), py::arg("requires_grad"))
-      .def("inputs_like", &inputs_like, py::arg("leaves"), py::arg("first_dims"), py::arg("needs_gradient"))
+          [](Recording& recording, const at::ScalarType& dtype, const std::vector<int64_t>& sizes, bool requires_grad,
+             bool has_history) { return recording.input(dtype, sizes, requires_grad, has_history); },
+          py::arg("dtype"), py::arg("sizes"), py::arg("requires_grad"), py::arg("has_history"))
+      .def("inputs_like", &inputs_like, py::arg("leaves"), py::arg("first_dims"), py::arg("needs_gradient"),
+           py::arg("carries"))
       .def(
           "stand_in",
           [](Recording& recording, const at::Tensor& tensor, const std::vector<int64_t>& sizes) {
             return recording.stand_in(tensor, sizes);
           },
           py::arg("tensor"), py::arg("sizes"))
-      .def("finish", &Recording::finish, py::arg("outputs"))
-      .def("derived", [](Recording& recording, const std::vector<at::Tensor>& inputs,
-                         const std::vector<at::Tensor>& values, const Recording& part,
-                         size_t payload) { return recording.derived(inputs, values, part.record(), payload); })
+      .def("finish", &Recording::finish, py::arg("outputs"), py::arg("carries"))
+      .def(
+          "derived",
+          [](Recording& recording, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+             const Recording& part, size_t payload, py::function backward) {
+            return recording.derived(inputs, values, part.record(), payload, backward_with(std::move(backward)));
+          },
+          py::arg("inputs"), py::arg("values"), py::arg("part"), py::arg("payload"), py::arg("backward"))
+      .def(
+          "look_at",
+          [](Recording& recording, size_t operation, py::function look) {
+            recording.look_at(operation, [look = kept(std::move(look))] {
+              const py::gil_scoped_acquire gil;
+              (*look)();
+            });
+          },
+          py::arg("operation"), py::arg("look"))
+      .def("take_hooks", &take_hooks, py::arg("outputs"))
+      .def(
+          "hooked",
+          [](Recording& recording, int32_t node, uint32_t output, const std::vector<at::Tensor>& inputs,
+             const Recording& part, size_t payload, bool derivable) {
+            recording.hooked({node, output}, inputs, part.record(), payload, derivable);
+          },
+          py::arg("node"), py::arg("output"), py::arg("inputs"), py::arg("part"), py::arg("payload"),
+          py::arg("derivable"))
+      .def("changes", [](const Recording& recording,
+                         int64_t value) { return recording.is_changed_from(0, value); }, py::arg("value"))
+      .def_property_readonly("stops_gradients", &Recording::stops_gradients)
       .def("leaks", &Recording::leaks)
       .def("kept", &Recording::kept)
       .def("id", &Recording::id, py::arg("tensor"))
-      .def("operations", &operations, py::arg("free_numbers") = std::vector<size_t>{})
       .def_property_readonly("structure", [](const Recording& r) { return r.record().structure(); })
       .def_property_readonly("words", [](const Recording& r) { return r.record().words(); })
       .def_property_readonly("outside", [](const Recording& r) { return r.outside(); })
@@ -163,6 +204,17 @@ void init_recorder(py::module_& m) {
       .def_property_readonly("outputs", [](const Recording& r) { return r.outputs(); })
       .def_property_readonly("failure", &failure);
   m.def("recording", []() { return Recording::current() != nullptr; }, "Whether this thread is within a recording.");
+  m.def(
+      "refuse_backward",
+      [](const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, bool accumulates) {
+        Recording::current()->refuse_backward(outputs, inputs, accumulates);
+      },
+      py::arg("outputs"), py::arg("inputs"), py::arg("accumulates"),
+      "Raises UnsupportedError where a backward within the function that is recorded can't be.");
+  m.def(
+      "is_from_outside", [](const at::Tensor& tensor) { return Recording::current()->is_from_outside(tensor); },
+      "Whether the function that is recorded has not made the tensor.");
+  m.def("is_dual", [](const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); });
   m.def(
       "is_plain", &recorder::is_plain,
       "Whether the tensor's numbers can be read here: no subclass with operations of its own, no transform's wrapper.");

@@ -49,8 +49,11 @@ std::vector<Value> Region::external(std::string call, std::string vjp, std::span
   return values;
 }
 
-std::vector<Value> Region::custom_vjp(std::string vjp, std::span<const Value> inputs, std::span<const Value> values) {
-  ir::Attrs attrs{{"vjp", std::move(vjp)}, {"inputs", static_cast<int64_t>(inputs.size())}};
+std::vector<Value> Region::custom_vjp(OwnDerivative derivative, std::span<const Value> inputs,
+                                      std::span<const Value> values) {
+  ir::Attrs attrs{{"vjp", std::move(derivative.vjp)}, {"inputs", static_cast<int64_t>(inputs.size())}};
+  if (derivative.linear) attrs.emplace("linear", true);
+  if (derivative.hook) attrs.emplace("hook", true);
   ir::Op op{ir::OpCode::kCustomVjp, {}, {}, std::move(attrs), {}};
   for (Value input : inputs) op.operands.push_back(input.id);
   for (Value value : values) op.operands.push_back(value.id);
@@ -58,6 +61,12 @@ std::vector<Value> Region::custom_vjp(std::string vjp, std::span<const Value> in
   ir::Builder builder(program_, program_.body);
   for (ir::ValueId id : builder.append(std::move(op)).results) results.push_back({id});
   return results;
+}
+
+Value Region::refusing(Value value, std::string message) {
+  ir::Attrs attrs{{"refuses", std::move(message)}, {"inputs", int64_t{1}}};
+  ir::Builder builder(program_, program_.body);
+  return {builder.append({ir::OpCode::kCustomVjp, {value.id, value.id}, {}, std::move(attrs), {}}).results[0]};
 }
 
 std::string Region::finish(std::span<const Value> outputs) {

@@ -43,8 +43,16 @@ class Region {
   /// program of its derivative, or empty.
   std::vector<Value> external(std::string call, std::string vjp, std::span<const Value> operands,
                               const std::vector<ir::Type>& results);
-  /// The op `custom_vjp` (docs/ir.md): the values, with `vjp` as their derivative by the inputs.
-  std::vector<Value> custom_vjp(std::string vjp, std::span<const Value> inputs, std::span<const Value> values);
+  /// What the op `custom_vjp` (docs/ir.md) says of its derivative.
+  struct OwnDerivative {
+    std::string vjp;
+    bool linear = false;  ///< in the cotangents
+    bool hook = false;    ///< the first input is the value itself
+  };
+  /// The op: the values, with a derivative by the inputs of their own.
+  std::vector<Value> custom_vjp(OwnDerivative derivative, std::span<const Value> inputs, std::span<const Value> values);
+  /// The value, of which a derivative by it is an error with this message.
+  Value refusing(Value value, std::string message);
   /// The program's text, verified.
   std::string finish(std::span<const Value> outputs);
 

@@ -69,7 +69,6 @@ std::tuple<Tensor, Tensor> std_mean(const Tensor& x, at::OptionalIntArrayRef dim
           reduced(of.mean, of.dims, keepdim, x.scalar_type())};
 }
 
-/// Only the first result has a derivative, as in PyTorch.
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef shape, const OptionalTensor& weight,
                                               const OptionalTensor& bias, double eps) {
   Dims dims;
@@ -80,7 +79,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, at::IntArrayRef s
   Tensor y = centred * rstd;
   if (weight) y = y * *weight;
   if (bias) y = y + *bias;
-  return {y, mean.detach(), rstd.detach()};
+  return {y, mean, rstd};
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,

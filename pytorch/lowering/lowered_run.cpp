@@ -9,14 +9,19 @@
 
 #include "capture/aten_ops.h"
 #include "decompose/decompose.h"
+#include "ir/parser.h"
 #include "lowering/draws.h"
 #include "lowering/extern_text.h"
 #include "lowering/free_numbers.h"
+#include "lowering/stop_gradient.h"
+#include "passes/differentiation/own_derivatives.h"
+#include "recorder/aside.h"
 
 namespace weft::lowering {
 
 using c10::IValue;
 using c10::OperatorHandle;
+using recorder::GradientUse;
 using recorder::Operation;
 using recorder::Record;
 using recorder::Recording;
@@ -32,17 +37,13 @@ std::string printed_name(const c10::OperatorName& name) {
 
 namespace {
 
-/// Makes the tensor need a gradient without being a leaf, which the function may not change in place.
-void require_gradient(const at::Tensor& tensor) {
-  auto node = c10::make_intrusive<torch::autograd::Error>("weft internal error: the derivative of a recorded input",
-                                                          torch::autograd::edge_list());
-  node->add_input_metadata(tensor);
-  torch::autograd::impl::set_gradient_edge(tensor, torch::autograd::Edge(node, 0));
-}
-
-bool is_transformed(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kWrappers({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
-  return tensor.key_set().has_any(kWrappers);
+/// Whether PyTorch's derivative of the operation by its input takes into account that this argument is a function of the
+/// input too, and so asks nobody for the argument's own derivative (derivatives.yaml: not_implemented beside a formula).
+/// Where the operation is made of others, the derivative has to get there by the argument.
+bool is_hidden(std::string_view op, std::string_view argument) {
+  if (op == "aten.native_layer_norm_backward.default") return argument == "mean" || argument == "rstd";
+  if (op == "aten.native_batch_norm_backward.default") return argument == "save_mean" || argument == "save_invstd";
+  return op == "aten.batch_norm_backward.default" && (argument == "save_mean" || argument == "save_var");
 }
 
 /// Which of the free numbers an operation's arguments are, taken in order.
@@ -122,7 +123,11 @@ std::vector<at::Tensor> tensors_of(const Stack& stack) {
 }
 
 LoweredRun::LoweredRun(Recording& source, std::vector<size_t> free, bool functional, Callbacks callbacks)
-    : source_(source), free_(std::move(free)), functional_(functional), callbacks_(std::move(callbacks)) {
+    : source_(source),
+      free_(std::move(free)),
+      functional_(functional),
+      callbacks_(std::move(callbacks)),
+      match_(source, flat_, free_.empty()) {
   flat_.set_interceptor(this);
   add_inputs();
   try {
@@ -149,18 +154,17 @@ void LoweredRun::rethrow(std::exception_ptr error) {
 
 void LoweredRun::add_inputs() {
   for (const auto& [dtype, sizes] : source_.input_types()) {
-    at::Tensor tensor = flat_.input(dtype, sizes, false);
-    if (at::isFloatingType(dtype)) require_gradient(tensor);
+    at::Tensor tensor = flat_.input(dtype, sizes, at::isFloatingType(dtype));
     if (tensor.requires_grad()) requires_gradient_.insert(*flat_.id(tensor));
+    varied_.insert(source_.storage(static_cast<int64_t>(values_.size())));
     values_.push_back(wrapped(tensor));
   }
   inputs_ = flat_.inputs();
   auto sizes = source_.outside_sizes();
   for (size_t i = 0; i < sizes.size(); ++i) {
     const at::Tensor& outside = source_.outside()[i];
-    bool is_wanted = at::isFloatingType(outside.scalar_type()) && (outside.requires_grad() || is_transformed(outside));
-    at::Tensor tensor = flat_.input(outside.scalar_type(), sizes[i], is_wanted);
-    if (is_wanted) requires_gradient_.insert(*flat_.id(tensor));
+    at::Tensor tensor = flat_.input(outside.scalar_type(), sizes[i], source_.shown(i).requires_grad());
+    if (tensor.requires_grad()) requires_gradient_.insert(*flat_.id(tensor));
     captured_.push_back(wrapped(tensor));
   }
   for (size_t i = 0; i < free_.size(); ++i) captured_.push_back(wrapped(flat_.input(at::kDouble, {}, false)));
@@ -169,25 +173,33 @@ void LoweredRun::add_inputs() {
 // ---- the run's operations
 
 void LoweredRun::replay() {
-  for (const Operation& operation : source_.operations()) replay(operation);
+  for (const Operation& operation : source_.operations()) {
+    replay(operation);
+    ++operation_;
+  }
   // Within the derivative of a torch.autograd.Function a number would stay what it is now.
   if (taken_.size() < free_.size())
     throw recorder::UnsupportedError("a number that differs from call to call, in a derivative");
   std::vector<at::Tensor> outputs;
-  for (int64_t id : source_.outputs()) outputs.push_back(unwrapped(value(id)));
-  flat_.finish(outputs);
+  for (size_t i = 0; i < source_.outputs().size(); ++i)
+    outputs.push_back(unwrapped(with_gradient(source_.outputs()[i], source_.output_uses()[i])));
+  match_.prove();
+  flat_.finish(outputs, flat_.inputs());
 }
 
 void LoweredRun::replay(const Operation& operation) {
   at::AutoGradMode grad_mode(operation.grad_mode);
+  next_use_ = operation.first_use;
   if (!operation.op) return replay_derived(operation);
   std::string name = printed_name(operation.op->operator_name());
   FreeNumbers number_of(source_.record(), operation, free_);
   Stack stack;
   std::vector<bool> are_free;
-  const size_t count = operation.op->schema().arguments().size();
-  for (size_t i = 0; i < count; ++i) {
+  is_varied_ = false;
+  const auto& parameters = operation.op->schema().arguments();
+  for (size_t i = 0; i < parameters.size(); ++i) {
     const IValue& argument = source_.arguments()[operation.arguments + i];
+    role_ = role_of(*operation.op, i);
     auto number = number_of(argument);
     are_free.push_back(number.has_value());
     if (number) taken_.insert(*number);
@@ -199,34 +211,150 @@ void LoweredRun::replay(const Operation& operation) {
   } else if (!call_with_tensors(*operation.op, name, stack, are_free)) {
     throw recorder::UnsupportedError(name + " of a number that differs from call to call");
   }
-  std::vector<at::Tensor> results = tensors_of(stack);
+  const std::vector<at::Tensor> results = tensors_of(stack);
   for (size_t i = 0; i < std::min(results.size(), operation.results.size()); ++i)
     keep(operation.results[i], results[i]);
+  role_ = Role::kRead;
 }
 
 void LoweredRun::replay_derived(const Operation& operation) {
-  std::vector<at::Tensor> lists[2], like;
-  for (size_t i = 0; i < 2; ++i) {
-    for (const at::Tensor& tensor : source_.arguments()[operation.arguments + i].toTensorVector())
-      lists[i].push_back(unwrapped(value(*source_.id(tensor))));
+  std::vector<at::Tensor> inputs, values;
+  is_varied_ = false;
+  for (const at::Tensor& tensor : source_.arguments()[operation.arguments].toTensorVector())
+    inputs.push_back(read(*source_.id(tensor)));
+  for (const at::Tensor& tensor : source_.arguments()[operation.arguments + 1].toTensorVector())
+    values.push_back(unwrapped(value(*source_.id(tensor))));
+  std::string text = derivative(operation.payload, inputs, values);
+  const std::vector<at::Tensor> results = derived(inputs, values, std::move(text));
+  for (size_t i = 0; i < results.size(); ++i) keep(operation.results[i], results[i]);
+}
+
+/// The program of a derivative that the run recorded.
+std::string LoweredRun::derivative(size_t payload, const std::vector<at::Tensor>& inputs,
+                                   const std::vector<at::Tensor>& values) {
+  const recorder::Paused paused;
+  std::vector<at::Tensor> like;
+  for (const auto* list : {&inputs, &values})
+    for (const at::Tensor& tensor : *list) like.push_back(at::empty(tensor.sizes(), tensor.scalar_type()));
+  std::string text = callbacks_.derivative(payload, like);
+  const ir::Program program = ir::parse(text);
+  std::vector<bool> zero(program.body.args.size(), false);
+  std::fill(zero.begin() + static_cast<std::ptrdiff_t>(like.size()), zero.end(), true);
+  if (!passes::vanishes(program, zero))
+    throw UnprovenGradientError("a derivative of its own that isn't seen to be zero where the gradient is", operation_);
+  return text;
+}
+
+/// The values, with a derivative by the inputs of their own; wrapped, as the inputs are.
+std::vector<at::Tensor> LoweredRun::derived(const std::vector<at::Tensor>& inputs,
+                                            const std::vector<at::Tensor>& values, std::string vjp, bool is_hook) {
+  std::vector<at::Tensor> bare;
+  for (const at::Tensor& input : inputs) bare.push_back(unwrapped(input));
+  std::vector<at::Tensor> results = flat_.derived(bare, values, std::move(vjp), is_hook);
+  if (!functional_) return results;
+  for (at::Tensor& result : results) result = wrapped(result);
+  Recording::set_history(results, inputs, {});
+  return results;
+}
+
+// ---- gradients
+
+LoweredRun::Role LoweredRun::role_of(const OperatorHandle& op, size_t argument) {
+  const c10::Argument& parameter = op.schema().arguments()[argument];
+  const std::string name = printed_name(op.operator_name());
+  if (is_hidden(name, parameter.name())) return Role::kHidden;
+  if (parameter.alias_info() == nullptr) return Role::kRead;
+  if (!parameter.alias_info()->isWrite()) return Role::kShown;
+  constexpr std::array kWhole = {"aten.copy_.default", "aten.zero_.default", "aten.fill_.Scalar", "aten.fill_.Tensor"};
+  return std::ranges::find(kWhole, name) == kWhole.end() ? Role::kChanged : Role::kOverwritten;
+}
+
+/// The value as the operation that is replayed reads its next tensor.
+at::Tensor LoweredRun::read(int64_t id) {
+  if (at::GradMode::is_enabled()) return with_gradient(id, source_.uses().at(next_use_++));
+  is_varied_ |= id < 0 || varied_.contains(source_.storage(id));
+  return value(id);
+}
+
+/// The value, with a gradient that goes where that of the recorded tensor went.
+at::Tensor LoweredRun::with_gradient(int64_t id, const GradientUse& use) {
+  at::Tensor tensor = value(id);
+  if (use.requires_gradient()) is_varied_ = true;
+  if (id < 0) return tensor;  // whether it requires a gradient is its owner's to say
+  if (!use.requires_gradient()) return without_gradient(id, tensor);
+  const auto* node = source_.graph().node(use.node);
+  if (source_.graph().is_own_leaf(node)) return leaf(id, use);
+  if (!tensor.requires_grad()) {
+    const auto* error = recorder::as_error(node);
+    if (error == nullptr) match_.fail(*node, operation_);
+    return refusing(id, use, *error);
   }
-  Recording* paused = Recording::suspend();
-  std::string text;
-  try {
-    for (const auto& list : lists) {
-      for (const at::Tensor& tensor : list) like.push_back(at::empty(tensor.sizes(), tensor.scalar_type()));
-    }
-    text = callbacks_.derivative(operation.payload, like);
-  } catch (...) {
-    Recording::resume(paused);
-    throw;
+  if (const auto* known = match_.find(use)) {
+    if (!(torch::autograd::impl::gradient_edge(tensor) == *known)) match_.fail(*node, operation_);
+    return tensor;
   }
-  Recording::resume(paused);
-  std::vector<at::Tensor> results = flat_.derived(lists[0], lists[1], std::move(text));
-  for (size_t i = 0; i < results.size(); ++i) {
-    require_gradient(results[i]);
-    keep(operation.results[i], results[i]);
+  const auto behind = torch::autograd::impl::gradient_edge(tensor);
+  const auto hook = std::ranges::find(source_.hooks(), use, &recorder::Hook::of);
+  if (hook != source_.hooks().end()) {
+    tensor = with_hook(id, *hook);
+    keep(id, tensor);
   }
+  match_.bind(use, torch::autograd::impl::gradient_edge(tensor), behind, operation_);
+  return tensor;
+}
+
+/// The value, for an operation that read it without a gradient. To autograd it may have none as it is, though the
+/// operations that it is made of here have derivatives.
+at::Tensor LoweredRun::without_gradient(int64_t id, const at::Tensor& tensor) {
+  if (!at::isFloatingType(tensor.scalar_type()) || !varied_.contains(source_.storage(id))) return tensor;
+  if (role_ == Role::kRead) return stop_gradient(tensor);
+  is_varied_ = true;
+  if (role_ == Role::kHidden) return tensor;
+  const at::Tensor same = tensor.requires_grad() ? tensor.detach() : tensor;
+  if (role_ == Role::kChanged) {
+    const at::AutoGradMode no_grad(false);
+    same.copy_(stop_gradient(same));
+  }
+  return same;
+}
+
+/// The value, of which a derivative is an error. Gradients that get to the value itself end there.
+at::Tensor LoweredRun::refusing(int64_t id, const GradientUse& use, const torch::autograd::Error& error) {
+  at::Tensor& refusing = leaves_[use];
+  if (refusing.defined()) return refusing;
+  if (source_.is_changed_from(operation_, id))
+    throw UnprovenGradientError("a value without a derivative that is changed in place later", operation_);
+  refusing = wrapped(flat_.refusing(unwrapped(value(id)), error.msg));
+  const auto edge = torch::autograd::impl::gradient_edge(refusing);
+  match_.bind(use, edge, edge, operation_);
+  return refusing;
+}
+
+/// A leaf that the function made itself, of the memory of the value.
+at::Tensor LoweredRun::leaf(int64_t id, const GradientUse& use) {
+  at::Tensor& leaf = leaves_[use];
+  if (leaf.defined()) return leaf;
+  if (source_.is_changed_from(operation_, id))
+    throw UnprovenGradientError("a leaf that is changed in place later", operation_);
+  leaf = stop_gradient(value(id)).requires_grad_();
+  return leaf;
+}
+
+/// The value, with what the hook does for its derivative.
+at::Tensor LoweredRun::with_hook(int64_t id, const recorder::Hook& hook) {
+  if (source_.is_changed_from(operation_, id))
+    throw UnprovenGradientError("a hook on the gradient of a value that is changed in place later", operation_);
+  std::vector<at::Tensor> inputs{value(id)};
+  for (int64_t read : hook.inputs) {
+    if (read >= static_cast<int64_t>(values_.size()) || (read >= 0 && !values_[static_cast<size_t>(read)].defined()))
+      throw UnprovenGradientError("a hook that reads what is computed later", operation_);
+    inputs.push_back(value(read));
+  }
+  const std::vector<at::Tensor> values{unwrapped(inputs[0])};
+  std::string text = derivative(hook.payload, inputs, values);
+  const at::Tensor result = derived(inputs, values, std::move(text), /*is_hook=*/true)[0];
+  flat_.last_operation().derivable = hook.derivable;
+  return result;
 }
 
 IValue LoweredRun::given(const IValue& argument) {
@@ -234,7 +362,7 @@ IValue LoweredRun::given(const IValue& argument) {
     const at::Tensor& tensor = argument.toTensor();
     if (!tensor.defined()) return argument;
     auto id = source_.id(tensor);
-    return id ? IValue(value(*id)) : argument;
+    return id ? IValue(read(*id)) : argument;
   }
   if (argument.isTensorList()) {
     std::vector<at::Tensor> tensors;
@@ -258,13 +386,17 @@ void LoweredRun::keep(int64_t id, const at::Tensor& tensor) {
   if (id < 0 || !tensor.defined()) return;
   if (values_.size() <= static_cast<size_t>(id)) values_.resize(static_cast<size_t>(id) + 1);
   values_[static_cast<size_t>(id)] = wrapped(tensor);
+  if (is_varied_) varied_.insert(source_.storage(id));
   auto number = flat_.id(unwrapped(tensor));
   if (tensor.requires_grad() && number) requires_gradient_.insert(*number);
 }
 
 at::Tensor LoweredRun::wrapped(const at::Tensor& tensor) const {
   if (!functional_ || functionalization::isFunctionalTensor(tensor)) return tensor;
-  return functionalization::to_functional_tensor(tensor);
+  at::Tensor wrapper = functionalization::to_functional_tensor(tensor);
+  if (tensor.requires_grad())
+    torch::autograd::impl::set_gradient_edge(wrapper, torch::autograd::impl::gradient_edge(tensor));
+  return wrapper;
 }
 
 at::Tensor LoweredRun::unwrapped(const at::Tensor& tensor) const {
@@ -277,7 +409,12 @@ at::Tensor LoweredRun::unwrapped(const at::Tensor& tensor) const {
 
 bool LoweredRun::intercept(const OperatorHandle& op, Stack& stack) {
   std::string name = printed_name(op.operator_name());
-  if (name == "weft.call.default") return false;
+  if (name == "weft.call.default" || name == "weft.stop_gradient.default") return false;
+  if (name == "aten.detach.default" && !decomposing_.empty()) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    stack.back() = stop_gradient(stack.back().toTensor());
+    return true;
+  }
   if (op.hasTag(at::Tag::nondeterministic_seeded)) return draw(op, stack);
   if (op.schema().is_mutable()) {
     in_place(op, stack);
@@ -285,6 +422,9 @@ bool LoweredRun::intercept(const OperatorHandle& op, Stack& stack) {
   }
   return !capture::knows_aten(name) && decompose(op, stack);
 }
+
+/// Where gradients end the replay says itself. Within what an operation is made of, its maker does.
+bool LoweredRun::has_gradients() const { return decomposing_.empty() || at::GradMode::is_enabled(); }
 
 /// Random numbers are drawn before the program is run.
 bool LoweredRun::draw(const OperatorHandle& op, Stack& stack) {
@@ -372,15 +512,10 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
 /// about the others.
 void LoweredRun::check_first(const OperatorHandle& op, at::ArrayRef<IValue> arguments, Stack& results) {
   if (op.operator_name().name.starts_with("prims::")) return;  // whose Meta kernels say less still
-  Recording* paused = Recording::suspend();
-  recorder::ResultShapes shapes;
-  try {
-    shapes = recorder::compute_shapes(op, arguments);
-  } catch (...) {
-    Recording::resume(paused);
-    throw;
-  }
-  Recording::resume(paused);
+  const auto shapes = [&] {
+    const recorder::Paused paused;
+    return recorder::compute_shapes(op, arguments);
+  }();
   std::vector<at::Tensor> tensors = tensors_of(results);
   if (tensors.empty() || !tensors[0].defined() || shapes.results.empty() || shapes.results[0].empty()) return;
   const auto& expected = shapes.results[0][0];

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lowering/gradient_match.h"
 #include "recorder/recording.h"
 
 namespace weft::lowering {
@@ -28,6 +30,9 @@ struct Callbacks {
 
 /// Replays a recorded run in operations that a program has. An operation that the IR lacks is decomposed
 /// (pytorch/decompose, then PyTorch's own decompositions). An operation in place becomes its variant out of place.
+///
+/// The replay has the gradients of the record. A value that an operation read without a gradient goes through
+/// weft::stop_gradient, one on which there is a hook has the hook for its derivative, and GradientMatch proves the rest.
 class LoweredRun : private recorder::Interceptor {
  public:
   /// `free`: the numbers of the run that become inputs (as double[]), by their words in its record. `functional`:
@@ -45,7 +50,12 @@ class LoweredRun : private recorder::Interceptor {
   bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
 
  private:
+  /// What the operation does with the argument that it reads next: nothing but read it; show it, change it; or take
+  /// it into account where it derives by another argument.
+  enum class Role { kRead, kShown, kChanged, kOverwritten, kHidden };
+
   bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
+  bool has_gradients() const override;
   bool draw(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   void in_place(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   bool decompose(const c10::OperatorHandle& op, torch::jit::Stack& stack);
@@ -55,6 +65,16 @@ class LoweredRun : private recorder::Interceptor {
   void replay();
   void replay(const recorder::Operation& operation);
   void replay_derived(const recorder::Operation& operation);
+  static Role role_of(const c10::OperatorHandle& op, size_t argument);
+  at::Tensor read(int64_t id);
+  at::Tensor without_gradient(int64_t id, const at::Tensor& tensor);
+  at::Tensor leaf(int64_t id, const recorder::GradientUse& use);
+  at::Tensor refusing(int64_t id, const recorder::GradientUse& use, const torch::autograd::Error& error);
+  at::Tensor with_gradient(int64_t id, const recorder::GradientUse& use);
+  at::Tensor with_hook(int64_t id, const recorder::Hook& hook);
+  std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                  std::string vjp, bool is_hook = false);
+  std::string derivative(size_t payload, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values);
   [[noreturn]] void rethrow(std::exception_ptr error);
   c10::IValue given(const c10::IValue& argument);
   at::Tensor value(int64_t id) const;
@@ -67,6 +87,13 @@ class LoweredRun : private recorder::Interceptor {
   bool functional_, needs_functional_ = false;
   Callbacks callbacks_;
   recorder::Recording flat_;
+  GradientMatch match_;
+  size_t operation_ = 0;                                ///< the one that is replayed,
+  size_t next_use_ = 0;                                 ///< and which of the source's uses its next tensor is
+  Role role_ = Role::kRead;
+  bool is_varied_ = false;                              ///< the operation has read something that a program derives
+  std::set<int64_t> varied_;                            ///< the source's storages that hold such values
+  std::map<recorder::GradientUse, at::Tensor> leaves_;  ///< that the function made itself, and errors, by edge
   std::vector<at::Tensor> values_;    ///< of the source's values
   std::vector<at::Tensor> captured_;  ///< of its tensors from outside, then of the free numbers
   std::set<size_t> taken_;            ///< free numbers that an operation has read

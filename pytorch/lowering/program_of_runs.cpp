@@ -9,8 +9,10 @@
 #include "base/error.h"
 #include "capture/region.h"
 #include "ir/inline.h"
+#include "ir/parser.h"
 #include "lowering/extern_text.h"
 #include "operator/signature.h"
+#include "passes/differentiation/own_derivatives.h"
 
 namespace weft::lowering {
 
@@ -37,6 +39,14 @@ void collect(const IValue& argument, std::vector<at::Tensor>& tensors) {
 at::ArrayRef<IValue> arguments_of(const Recording& run, const Operation& operation) {
   size_t count = operation.op ? operation.op->schema().arguments().size() : 2;
   return at::ArrayRef<IValue>(run.arguments().data() + operation.arguments, count);
+}
+
+/// Whether a derivative's program is linear in its cotangents, which come last.
+bool is_linear(const std::string& vjp, size_t first_cotangent) {
+  const ir::Program program = ir::parse(vjp);
+  std::vector<bool> cotangents(program.body.args.size(), false);
+  std::fill(cotangents.begin() + static_cast<std::ptrdiff_t>(first_cotangent), cotangents.end(), true);
+  return passes::is_linear(program, cotangents);
 }
 
 std::string name_of(const Operation& operation) {
@@ -257,13 +267,19 @@ void Writer::write(const Operation& a, const Operation& b) {
     for (size_t i = 0; i < 2; ++i) {
       for (int64_t id : ids(one(), arguments_of(one(), a)[i])) lists[i].push_back(values_.at(id));
     }
-    results = region_.custom_vjp(a.vjp, lists[0], lists[1]);
+    if (a.refuses)
+      results = {region_.refusing(lists[1][0], a.vjp)};
+    else
+      results = region_.custom_vjp(
+          {a.vjp, a.derivable && is_linear(a.vjp, lists[0].size() + lists[1].size()), a.is_hook}, lists[0], lists[1]);
   } else if (name_of(a) == "weft.call.default") {
     auto arguments = arguments_of(one(), a);
     if (arguments[0].toStringRef() != arguments_of(two(), b)[0].toStringRef()) throw Mismatch();
     std::vector<Value> inputs;
     for (int64_t id : ids(one(), arguments[1])) inputs.push_back(values_.at(id));
     results = region_.inline_program(arguments[0].toStringRef(), inputs);
+  } else if (name_of(a) == "aten.detach.default") {
+    results = {values_.at(ids(one(), arguments_of(one(), a))[0])};
   } else {
     results = aten(a, b);
   }
@@ -271,7 +287,7 @@ void Writer::write(const Operation& a, const Operation& b) {
   for (int64_t id : a.results) {
     if (id < 0) continue;
     Value value = results.at(next++);
-    if (!a.grad_mode && is_floating(region_.type(value).dtype) && name_of(a) != "aten.detach.default")
+    if (!a.grad_mode && is_floating(region_.type(value).dtype))
       value = region_.aten("weft.stop_gradient", {value}, type(id));
     values_[id] = value;
   }
@@ -280,7 +296,7 @@ void Writer::write(const Operation& a, const Operation& b) {
 std::vector<Value> Writer::aten(const Operation& a, const Operation& b) {
   if (a.results.size() == 1) {
     std::string name = name_of(a);
-    if (name == "aten.detach.default") name = "weft.stop_gradient";
+    if (name == "weft.stop_gradient.default") name = "weft.stop_gradient";
     std::vector<Argument> arguments;
     auto given = arguments_of(one(), a), others = arguments_of(two(), b);
     for (size_t i = 0; i < given.size(); ++i)

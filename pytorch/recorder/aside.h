@@ -24,4 +24,16 @@ class Aside {
   Recording* recording_ = Recording::suspend();
 };
 
+/// While it lives, nothing is recorded in this thread.
+class Paused {
+ public:
+  Paused() = default;
+  ~Paused() { Recording::resume(recording_); }
+  Paused(const Paused&) = delete;
+  Paused& operator=(const Paused&) = delete;
+
+ private:
+  Recording* recording_ = Recording::suspend();
+};
+
 }  // namespace weft::recorder

@@ -51,6 +51,7 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   const Traits& traits = traits_of(op);
   const size_t count = op.schema().arguments().size();
   if (traits.reads_values && !has_known_shape(op, torch::jit::last(stack, count))) return run_now(op, stack);
+  if (operations_.size() == looked_at_ && look_) std::exchange(look_, {})();
   if (traits.is_lift && own(stack.back().toTensor()) == nullptr) return;
   // torch.tensor fills memory by itself.
   if (op.schema().name() == "aten::empty" && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) {
@@ -61,7 +62,8 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   call.key.reserve(kUsualKey);
   call.key.insert(call.key.end(), {traits.name, default_dtype()});
   refuse_mutation(call);
-  Operation operation{op, arguments_.size(), record_.words().size(), 0, at::GradMode::is_enabled(), {}};
+  const bool grad_mode = interceptor_ == nullptr ? at::GradMode::is_enabled() : interceptor_->has_gradients();
+  Operation operation{op, arguments_.size(), record_.words().size(), 0, grad_mode, {}, uses_.size()};
   record_.fixed(traits.name << 1 | static_cast<int64_t>(operation.grad_mode));
   for (const c10::IValue& argument : call.arguments) write(call, argument);
   for (const c10::IValue& argument : call.arguments) {
@@ -92,11 +94,11 @@ void Recording::refuse_mutation(Call& call) {
       if (value != nullptr && value->storage >= 0) {
         // It changes the value but not its derivative, which no operation out of place does.
         bool is_seen = at::GradMode::is_enabled() && tensor.requires_grad();
-        if (!is_seen && requires_gradient(value->storage))
+        if ((!is_seen && requires_gradient(value->storage)) || (value->is_data && may_be_saved(value->storage)))
           throw UnsupportedError("a change in place that autograd doesn't see");
         if (std::ranges::find(copies_, value->storage, &std::pair<int64_t, int64_t>::second) != copies_.end())
           throw UnsupportedError("a change in place of a view whose place depends on values");
-        changed_.insert(value->storage);
+        changed_[value->storage] = operations_.size();
         call.written.push_back(value->storage);
         continue;
       }
@@ -114,6 +116,29 @@ bool Recording::requires_gradient(int64_t storage) const {
     return tensor.defined() && static_cast<RecordingTensor*>(tensor.get())->storage == storage &&
            tensor->requires_grad();
   });
+}
+
+/// Whether autograd may have saved a tensor in this memory for a derivative.
+bool Recording::may_be_saved(int64_t storage) const {
+  return std::ranges::any_of(operations_, [&](const Operation& operation) {
+    if (!operation.grad_mode) return false;
+    const size_t count = operation.op ? operation.op->schema().arguments().size() : 2;
+    for (size_t i = 0; i < count; ++i) {
+      const c10::IValue& argument = arguments_[operation.arguments + i];
+      std::vector<at::Tensor> read;
+      if (argument.isTensor()) read.push_back(argument.toTensor());
+      if (argument.isTensorList()) read = argument.toTensorVector();
+      for (const at::Tensor& tensor : read)
+        if (auto* value = tensor.defined() ? own(tensor) : nullptr; value != nullptr && value->storage == storage)
+          return true;
+    }
+    return false;
+  });
+}
+
+bool Recording::is_changed_from(size_t operation, int64_t value) const {
+  const auto last = changed_.find(storage(value));
+  return last != changed_.end() && last->second >= operation;
 }
 
 void Recording::show_as_view(const at::Tensor& base, const at::Tensor& copy) {
@@ -143,6 +168,15 @@ void Recording::write_number(Call& call, const at::Tensor& number) {
   }
 }
 
+/// Writes where the gradient of a tensor goes that is read. One from outside is known by its index.
+void Recording::write_use(const at::Tensor& tensor, RecordingTensor* value) {
+  if (value != nullptr)
+    uses_.push_back(graph_.use(tensor, *value));
+  else
+    uses_.push_back({tensor.requires_grad() ? GradientUse::kOutside : GradientUse::kNone, 0});
+  record_.fixed(uses_.back().word());
+}
+
 void Recording::write_tensor(Call& call, const at::Tensor& tensor) {
   if (!tensor.defined()) {
     record_.fixed(kUndefined);
@@ -156,6 +190,7 @@ void Recording::write_tensor(Call& call, const at::Tensor& tensor) {
   call.key.insert(call.key.end(), {kOwn, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
   call.key.insert(call.key.end(), tensor.sizes().begin(), tensor.sizes().end());
   call.key.insert(call.key.end(), tensor.strides().begin(), tensor.strides().end());
+  if (at::GradMode::is_enabled()) write_use(tensor, value);
   if (value != nullptr) {
     record_.fixed(value->id);
     return;
@@ -283,8 +318,8 @@ at::Tensor Recording::push_result(Call& call, const ResultShape& shape, int64_t 
 }
 
 std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-                                           const Record& part, size_t payload) {
-  Operation operation{std::nullopt, arguments_.size(), record_.words().size(), 0, true, {}, payload};
+                                           const Record& part, size_t payload, DerivedNode::Backward backward) {
+  Operation operation{std::nullopt, arguments_.size(), record_.words().size(), 0, true, {}, uses_.size(), payload};
   record_.fixed(kDerived);
   for (const auto* list : {&inputs, &values}) {
     record_.fixed(static_cast<int64_t>(list->size()));
@@ -292,6 +327,7 @@ std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs
       auto number = id(tensor);
       if (!number) throw UnsupportedError("a torch.autograd.Function of a number");
       record_.fixed(*number);
+      if (list == &inputs) write_use(tensor, own(tensor));
     }
     arguments_.push_back(interceptor_ == nullptr ? c10::IValue(*list) : as_it_is(*list));
   }
@@ -303,13 +339,15 @@ std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs
     results.push_back(make(value.scalar_type(), value.sizes(), dense_strides(value.sizes()), values_));
   }
   operations_.push_back(std::move(operation));
+  set_history(results, inputs, std::move(backward));
   return results;
 }
 
 std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-                                           std::string vjp) {
-  auto results = derived(inputs, values, Record(), 0);
+                                           std::string vjp, bool is_hook) {
+  auto results = derived(inputs, values, Record(), 0, {});
   operations_.back().vjp = std::move(vjp);
+  operations_.back().is_hook = is_hook;
   return results;
 }
 

@@ -26,6 +26,8 @@ void include_keys(bool included) {
   auto keys = c10::impl::tls_local_dispatch_key_set();
   keys.included_ = included ? keys.included_ | kIncluded
                             : (keys.included_ - kIncluded).remove_backend(c10::BackendComponent::PrivateUse1Bit);
+  // Within a copy that has passed autograd (traits.cpp) factories go where they go else.
+  if (!included) keys.excluded_ = keys.excluded_.remove(c10::DispatchKey::BackendSelect);
   c10::impl::_force_tls_local_dispatch_key_set(keys);
 }
 
@@ -71,13 +73,17 @@ void Recording::leave() {
 
 Recording* Recording::suspend() {
   Recording* recording = std::exchange(current_recording, nullptr);
-  if (recording != nullptr) include_keys(false);
+  if (recording == nullptr) return nullptr;
+  recording->leaves_out_select_ = c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::BackendSelect);
+  include_keys(false);
   return recording;
 }
 
 void Recording::resume(Recording* recording) {
   current_recording = recording;
-  if (recording != nullptr) include_keys(true);
+  if (recording == nullptr) return;
+  include_keys(true);
+  c10::impl::tls_set_dispatch_key_excluded(c10::DispatchKey::BackendSelect, recording->leaves_out_select_);
 }
 
 // ---- values
@@ -89,22 +95,25 @@ at::Tensor Recording::make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntA
     ++sharers_[storage];
   }
   made_.emplace_back(tensor.getIntrusivePtr());
+  storages_.push_back(storage);
   return tensor;
 }
 
 /// input_types() reads this again.
-at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad) {
+at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad, bool has_history) {
   auto tensor = make(dtype, sizes, dense_strides(sizes), values_);
+  have_history_.push_back(has_history);
+  if (requires_grad) graph_.add_input(tensor, inputs_);
   ++inputs_;
-  if (requires_grad) tensor.set_requires_grad(true);
   record_.fixed(static_cast<int64_t>(dtype) << 1 | static_cast<int64_t>(requires_grad));
   record_.sizes({sizes.data(), sizes.size()});
   return tensor;
 }
 
-at::Tensor Recording::input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient) {
+at::Tensor Recording::input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient, bool is_carry) {
   const at::ScalarType dtype = like.scalar_type();
-  return input(dtype, like.sizes().slice(first_dim), needs_gradient && at::isFloatingType(dtype));
+  return input(dtype, like.sizes().slice(first_dim), needs_gradient && at::isFloatingType(dtype),
+               is_carry || like.requires_grad() || is_wrapper(like));
 }
 
 RecordingTensor* Recording::own(const at::Tensor& tensor) const {
@@ -118,7 +127,10 @@ at::Tensor Recording::stand_in(const at::Tensor& tensor, at::IntArrayRef sizes) 
     auto made =
         at::detail::make_tensor<RecordingTensor>(tensor.scalar_type(), sizes, dense_strides(sizes), serial_, -1, -1);
     as_recording(made)->stands_for = tensor;
-    if (tensor.requires_grad()) made.set_requires_grad(true);
+    // Whether a transform asks for its gradient the transform knows; a tangent is asked for where there is one.
+    const bool is_varied = is_wrapper(tensor) || tensor._fw_grad(/*level=*/0).defined();
+    const bool may_require = is_varied && at::isFloatingType(tensor.scalar_type()) && at::GradMode::is_enabled();
+    if (tensor.requires_grad() || may_require) made.set_requires_grad(true);
     found = std::move(made);
   }
   return found;
@@ -166,24 +178,34 @@ std::vector<std::vector<int64_t>> Recording::outside_sizes() const {
   return sizes;
 }
 
-void Recording::finish(const std::vector<at::Tensor>& outputs) {
+at::Tensor Recording::shown(size_t outside) const {
+  const auto found = stand_ins_.find(outside_[outside].unsafeGetTensorImpl());
+  return found == stand_ins_.end() ? outside_[outside] : found->second;
+}
+
+void Recording::finish(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) try {
+  walk(outputs);
+  refuse_changed_inputs(outputs, carries);
   record_.fixed(kOutputs);
   for (const at::Tensor& output : outputs) {
-    try {
-      if (auto* value = own(output)) refuse_stale(*value);
-    } catch (const UnsupportedError& error) {
-      failure_ = {Failure::kUnsupported, error.what(), {}};
-      throw;
-    }
+    auto* value = own(output);
+    if (value != nullptr) refuse_stale(*value);
     auto number = id(output);
     TORCH_CHECK(number.has_value(), "weft internal error: an output that is a number");
     outputs_.push_back(*number);
     record_.fixed(*number);
+    output_uses_.push_back(value != nullptr ? graph_.use(output, *value) : GradientUse());
+    record_.fixed(output_uses_.back().word());
   }
+  graph_.write(record_);
+} catch (const UnsupportedError& error) {
+  failure_ = {Failure::kUnsupported, error.what(), {}};
+  throw;
 }
 
 size_t Recording::leaks() {
   arguments_.clear();
+  graph_.clear();
   return std::count_if(made_.begin(), made_.end(), [](const auto& tensor) { return !tensor.expired(); });
 }
 

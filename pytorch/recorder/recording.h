@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "operator/aten.h"
+#include "recorder/gradient_graph.h"
 #include "recorder/record.h"
 #include "recorder/recording_tensor.h"
 #include "recorder/result_shapes.h"
@@ -43,8 +45,20 @@ struct Operation {
   size_t first_word, end_word;            ///< its words in the record
   bool grad_mode;
   std::vector<int64_t> results;  ///< ids; of an argument that was changed in place its own, -1 of what is no tensor
+  size_t first_use;              ///< of its tensors, where they begin among Recording::uses(); only in grad mode
   size_t payload = 0;            ///< of `derived`: which
-  std::string vjp = {};          ///< of `derived`: the derivative's program, where it is known
+  std::string vjp = {};          ///< of `derived`: the derivative's program, where it is known,
+  bool refuses = false;          ///< or the message of the error that a derivative is;
+  bool is_hook = false;          ///< and that of a hook on the first input,
+  bool derivable = true;         ///< of which there may be another derivative
+};
+
+/// What a hook on a value inside the function does to its gradient, as `derived` has the backward of a Function.
+struct Hook {
+  GradientUse of;
+  std::vector<int64_t> inputs;  ///< what it reads beside the gradient: ids
+  size_t payload;
+  bool derivable;  ///< false if autograd gives a second derivative of the value's own operation to the hook too
 };
 
 /// Sees every operation before it is recorded.
@@ -54,6 +68,8 @@ class Interceptor {
   /// Either replaces the operation's arguments on the stack by its results, as its kernel does, or returns false to
   /// have it recorded as it is.
   virtual bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
+  /// Whether gradients get through an operation that is recorded now.
+  virtual bool has_gradients() const = 0;
 };
 
 /// A recording of Python code that runs on tensors without data, which write down the operations on them.
@@ -75,27 +91,57 @@ class Recording {
   static Recording* suspend();
   static void resume(Recording* recording);
 
-  /// A tensor that the function is given.
-  at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad);
-  /// One like a tensor, of its sizes from `first_dim` on; `needs_gradient`: if it is floating.
-  at::Tensor input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient);
+  /// A tensor that the function is given. `has_history`: what the caller gives may depend on tensors from outside that
+  /// require a gradient.
+  at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad, bool has_history = true);
+  /// One like a tensor, of its sizes from `first_dim` on; `needs_gradient`: if it is floating. `is_carry`: a step before
+  /// may have computed it.
+  at::Tensor input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient, bool is_carry = false);
   /// A stand-in of other sizes, which the function sees in place of a tensor from outside.
   at::Tensor stand_in(const at::Tensor& tensor, at::IntArrayRef sizes);
-  /// Completes the record with the function's outputs, as id() numbers them.
-  void finish(const std::vector<at::Tensor>& outputs);
-  /// The outputs of a torch.autograd.Function: equal to `values`, with the derivative that `part` records.
+  /// Completes the record with the function's outputs, as id() numbers them. The first of them are the next values of
+  /// the first `carries` inputs. Throws UnsupportedError for hooks that `hooked` hasn't told of, and for what the function
+  /// did to its arguments that a caller would see.
+  ///
+  /// `carries`: none where the function is called with tensors of the caller's own, instead of with carries and slices.
+  void finish(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries = std::nullopt);
+  /// The outputs of a torch.autograd.Function: equal to `values`, with the derivative that `part` records, and that
+  /// `backward` computes for a backward within the function.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-                                  const Record& part, size_t payload);
+                                  const Record& part, size_t payload, DerivedNode::Backward backward);
+  /// The nodes with hooks that a gradient of the outputs gets through.
+  std::vector<c10::intrusive_ptr<Node>> nodes_with_hooks(const std::vector<at::Tensor>& outputs);
+  /// Tells what the hooks on an output of a node do, which `part` records; `inputs`: what they read beside the gradient.
+  void hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part, size_t payload,
+              bool derivable);
+  GradientUse use_of(const c10::intrusive_ptr<Node>& node, uint32_t output) { return {graph_.add(node), output}; }
+  /// Throws UnsupportedError where a backward from `outputs` within the function would not do what it does outside of a
+  /// recording: reach beyond the function's arguments, or add to .grad of a tensor from outside.
+  void refuse_backward(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, bool accumulates);
+  /// Whether the tensor is one from outside, or the stand-in for one.
+  bool is_from_outside(const at::Tensor& tensor) const { return own(tensor) == nullptr; }
 
   /// The same in a run that is being lowered, where the derivative is a program.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-                                  std::string vjp);
+                                  std::string vjp, bool is_hook = false);
+
+  Operation& last_operation() { return operations_.back(); }
+  /// The tensor, with an error in the place of a derivative.
+  at::Tensor refusing(const at::Tensor& tensor, const std::string& message);
+
+  /// Gives results of `derived` the node that says how their gradients reach the inputs. `derived` itself does so for
+  /// the tensors that it returns.
+  static void set_history(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& inputs,
+                          DerivedNode::Backward backward);
 
   /// Says that `copy`, just made, stands for a view of `base` whose place depends on values. The function is refused
   /// where that would show: where it changes the copy, or reads the copy after a change of the base.
   void show_as_view(const at::Tensor& base, const at::Tensor& copy);
 
   // ---- for runs that are being lowered
+
+  /// Calls `look` when the function is about to do its operation of this number.
+  void look_at(size_t operation, std::function<void()> look) { looked_at_ = operation, look_ = std::move(look); }
 
   void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
   /// The tensor that a value was when it was made; only with an interceptor.
@@ -125,7 +171,19 @@ class Recording {
   const std::vector<Operation>& operations() const { return operations_; }
   const std::vector<c10::IValue>& arguments() const { return arguments_; }
   const std::vector<int64_t>& outputs() const { return outputs_; }
+  const std::vector<GradientUse>& uses() const { return uses_; }
+  const std::vector<GradientUse>& output_uses() const { return output_uses_; }
+  const std::vector<Hook>& hooks() const { return hooks_; }
+  /// Whether an operation ran without grad mode.
+  bool stops_gradients() const;
+  const GradientGraph& graph() const { return graph_; }
+  /// Equal for values that share memory.
+  int64_t storage(int64_t value) const { return storages_.at(static_cast<size_t>(value)); }
+  /// Whether the value's memory is changed by that operation or by one behind it.
+  bool is_changed_from(size_t operation, int64_t value) const;
   int64_t inputs() const { return inputs_; }
+  /// A tensor from outside as the function sees it.
+  at::Tensor shown(size_t outside) const;
   /// The number of a value: inputs and results count from 0; -1 - i is the i-th tensor from outside; nullopt for a
   /// tensor that stands for a number.
   std::optional<int64_t> id(const at::Tensor& tensor);
@@ -153,8 +211,12 @@ class Recording {
   void refuse_mutation(Call& call);
   void refuse_stale(const RecordingTensor& value) const;
   bool requires_gradient(int64_t storage) const;
+  bool may_be_saved(int64_t storage) const;
+  void walk(const std::vector<at::Tensor>& outputs);
+  void refuse_changed_inputs(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const;
   void write(Call& call, const c10::IValue& argument);
   void write_tensor(Call& call, const at::Tensor& tensor);
+  void write_use(const at::Tensor& tensor, RecordingTensor* value);
   void write_number(Call& call, const at::Tensor& number);
   void push_results(Call& call, torch::jit::Stack& stack);
   std::shared_ptr<const ResultShapes> shapes_of(const Call& call);
@@ -170,8 +232,14 @@ class Recording {
   std::vector<at::Tensor> outside_;
   std::unordered_map<const c10::TensorImpl*, int64_t> outside_index_;
   std::vector<int64_t> outputs_;
+  std::vector<GradientUse> uses_;         ///< of the tensors that operations in grad mode read, in order
+  std::vector<GradientUse> output_uses_;  ///< of the outputs
+  std::vector<Hook> hooks_;
+  GradientGraph graph_;
+  std::vector<int64_t> storages_;        ///< by value
+  std::vector<bool> have_history_;       ///< by input
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made_;
-  std::unordered_set<int64_t> changed_;              ///< storages that something was written to
+  std::unordered_map<int64_t, size_t> changed_;      ///< storages that something was written to, and by which operation
   std::vector<size_t> makers_;                       ///< by value: its operation
   std::vector<std::pair<int64_t, int64_t>> copies_;  ///< of show_as_view: the storages of base and copy, in order
   std::unordered_set<int64_t> stale_;                ///< storages of copies whose bases have changed
@@ -179,10 +247,13 @@ class Recording {
   uint64_t serial_;
   std::optional<Failure> failure_;
   Interceptor* interceptor_ = nullptr;
+  size_t looked_at_ = SIZE_MAX;
+  std::function<void()> look_;
   std::vector<Meta> metas_;                   ///< by value
   std::unordered_map<int64_t, int> sharers_;  ///< by storage: how many values were made in it
   Recording* before_ = nullptr;
   bool entered_ = false, saw_hooks_ = false;
+  bool leaves_out_select_ = false;  ///< while it is suspended: whether BackendSelect was left out
 };
 
 }  // namespace weft::recorder

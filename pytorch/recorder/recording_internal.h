@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <vector>
 
 #include "recorder/recording.h"
@@ -13,9 +15,12 @@ void include_keys(bool included);
 /// While it lives, this thread's operations are not recorded.
 struct NotRecorded {
   NotRecorded() { include_keys(false); }
-  ~NotRecorded() { include_keys(true); }
+  ~NotRecorded() { c10::impl::_force_tls_local_dispatch_key_set(before_); }
   NotRecorded(const NotRecorded&) = delete;
   NotRecorded& operator=(const NotRecorded&) = delete;
+
+ private:
+  c10::impl::LocalDispatchKeySet before_ = c10::impl::tls_local_dispatch_key_set();
 };
 
 std::vector<int64_t> dense_strides(at::IntArrayRef sizes);
@@ -30,7 +35,7 @@ bool is_wrapper(const at::Tensor& tensor);
 constexpr size_t kNoMaker = SIZE_MAX;
 
 /// Codes of entries in a record that are no operations; operations have positive numbers.
-enum Part : int64_t { kDerived = -1, kOutputs = -2 };
+enum Part : int64_t { kDerived = -1, kOutputs = -2, kHook = -3 };
 
 /// An operation that is being recorded.
 struct Recording::Call {

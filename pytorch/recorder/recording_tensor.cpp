@@ -7,10 +7,6 @@ namespace weft::recorder {
 
 namespace {
 
-/// Found at load (base/fork.h).
-const auto& detach = *new auto(
-    c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "").typed<at::Tensor(const at::Tensor&)>());
-
 constexpr c10::DispatchKeySet kKeys({c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1,
                                      c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
 constexpr c10::DispatchKeySet kInferenceKeys({c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutocastCPU});
@@ -38,23 +34,19 @@ c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(
   auto copy = c10::make_intrusive<RecordingTensor>(c10::typeMetaToScalarType(dtype()), sizes(), strides(), recording,
                                                    id, storage);
   copy->stands_for = stands_for;
+  copy->is_data = is_data;
   if (!copy->is_inference()) copy->set_version_counter(version_counter);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
 }
 
-/// With a version counter of its own: Tensor.data, which autograd doesn't follow, as it doesn't follow detach().
+/// With a version counter of its own: for Tensor.data and for a result that autograd has saved. The same value too: what
+/// tells it from the tensor is where its gradient goes (GradientUse).
 c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
                                                                              bool allow_tensor_metadata_change) const {
-  if (Recording::current() == nullptr) {
-    return shallow_copy_and_detach(static_cast<const c10::VariableVersion&>(version_counter),
-                                   allow_tensor_metadata_change);
-  }
-  auto self = c10::intrusive_ptr<TensorImpl>::reclaim_copy(const_cast<RecordingTensor*>(this));
-  at::AutoDispatchBelowADInplaceOrView below;
-  auto copy = detach.call(at::Tensor(std::move(self))).unsafeReleaseIntrusivePtr();
-  if (!copy->is_inference()) copy->set_version_counter(std::move(version_counter));
-  copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
+  auto copy = shallow_copy_and_detach(static_cast<const c10::VariableVersion&>(version_counter),
+                                      allow_tensor_metadata_change);
+  static_cast<RecordingTensor*>(copy.get())->is_data = true;
   return copy;
 }
 

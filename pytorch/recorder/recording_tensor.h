@@ -2,6 +2,10 @@
 
 #include "operator/aten.h"
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace weft::recorder {
 
 /// A tensor without data that stands for a value of a recording. It says that it is a dense tensor on the CPU, so that
@@ -24,6 +28,10 @@ struct RecordingTensor : c10::TensorImpl {
   at::Tensor stands_for;
   uint64_t recording;  ///< its serial number
   int64_t id, storage;
+  /// A copy that autograd made of it, which counts changes in place for itself: Tensor.data, a saved result.
+  bool is_data = false;
+  const torch::autograd::Node* node = nullptr;  ///< that autograd had for it when it was read last,
+  int32_t node_number = 0;                      ///< and that node's number (gradient_graph.h)
 };
 
 /// Whether the tensor's numbers can be read: it is no subclass with operations of its own and no transform's wrapper.

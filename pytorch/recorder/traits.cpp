@@ -1,5 +1,7 @@
 #include "recorder/traits.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -123,6 +125,17 @@ void boxed(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* sta
   recording->call(op, *stack);
 }
 
+/// A factory, or a copy that may go elsewhere. One of a tensor passes autograd first, which stands below this key, and
+/// then leaves out BackendSelect.
+void boxed_above_all(const OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  const bool takes_tensor = std::ranges::any_of(
+      arguments, [](const c10::IValue& argument) { return argument.isTensor() && argument.toTensor().defined(); });
+  if (!takes_tensor) return boxed(op, keys, stack);
+  const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKeySet({kAboveAll, DispatchKey::BackendSelect}));
+  op.callBoxed(stack);
+}
+
 torch::Library& library(const std::string& space, DispatchKey key) {
   auto& found = shared.libraries[space + "/" + c10::toString(key)];
   if (found == nullptr) found = std::make_unique<torch::Library>(torch::Library::IMPL, space, key, __FILE__, __LINE__);
@@ -140,7 +153,7 @@ void add_kernels(const OperatorHandle& op) {
     library(space, DispatchKey::PrivateUse1).impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed>());
   }
   if (!is_composite && op.hasKernelForDispatchKey(DispatchKey::BackendSelect)) {
-    library(space, kAboveAll).impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed>());
+    library(space, kAboveAll).impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed_above_all>());
   }
 }
 

@@ -154,8 +154,10 @@ std::vector<Type> external(const RuleInput& in) {
 }
 
 std::vector<Type> custom_vjp(const RuleInput& in) {
-  in.allow({"inputs", "vjp"});
-  required<std::string>(in, "vjp", "a text");
+  in.allow({"inputs", "vjp", "refuses", "linear", "hook"});
+  const bool refuses = in.op.has("refuses");
+  check(refuses != in.op.has("vjp"), "custom_vjp: takes either 'vjp' or 'refuses'");
+  required<std::string>(in, refuses ? "refuses" : "vjp", "a text");
   const int64_t inputs = in.integer("inputs");
   const auto operands = static_cast<int64_t>(in.op.operands.size());
   check(inputs >= 0 && inputs < operands, "custom_vjp: {} inputs, but {} operands", inputs, operands);

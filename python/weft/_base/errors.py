@@ -9,6 +9,15 @@ class UnsupportedError(Exception):
     """A program can't express it; what it is stands in the message."""
 
 
+class UnprovenGradientError(UnsupportedError):
+    """The derivative of a program isn't shown to be the function's.
+
+    `operation`: the index of the recorded operation near which that is, if there is one.
+    """
+
+    operation: int | None = None
+
+
 class UnrecordableError(Exception):
     """The function does what a recording can't hold."""
 

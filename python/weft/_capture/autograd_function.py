@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
+from torch.nn.modules._functions import BackwardHookFunction
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from weft import _C
@@ -38,6 +42,8 @@ def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
     """Its forward's operations are recorded as they come; then, as one operation that changes nothing but the
     derivative, what its backward does."""
     run = under_way.run
+    if cls is BackwardHookFunction:
+        raise UnsupportedError("a hook on the backward of a module (register_full_backward_hook)")
     context, results = _forward(cls, args, kwargs)
     outputs = results if isinstance(results, tuple) else (results,)
     differentiable = _differentiable(context, outputs)
@@ -45,35 +51,81 @@ def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
     if not torch.is_grad_enabled() or not differentiable or not any(x.is_floating_point() for x in inputs):
         return results
     backward = _backward(cls, args, kwargs, outputs, differentiable)
-    outputs_from = len(inputs)
+    what = f"the backward of {cls.__name__}"
+    part, reads = record_backward(record, run, cls.__name__, what, backward, inputs, differentiable)
+    are_floating = [x.is_floating_point() for x in inputs] + [False] * len(reads)
+    count = len(inputs)
 
-    def function(like: list[Tensor]) -> Function:  # keeps none of this call's tensors
-        return _as_function(cls, backward, [*like, *like[outputs_from:]])
+    def again(inputs: list[Tensor], ys: list[Tensor], cotangents: list[Tensor]) -> list[Tensor | None]:
+        found = iter(backward(inputs[:count], ys, cotangents))
+        return [next(found) if is_floating else None for is_floating in are_floating]
 
-    part = record(function([*inputs, *differentiable]))
-    if part.recording.outside:
-        raise UnsupportedError(
-            f"the torch.autograd.Function {cls.__name__}, whose backward reads more than its forward's"
-        )
-    run.backwards.append(Backward(cls.__name__, function, part))
-    fresh = run.recording.derived(inputs, differentiable, part.recording, len(run.backwards) - 1)
-    if any(x.requires_grad for x in inputs):
-        fresh = [y.requires_grad_() for y in fresh]
+    given = [*inputs, *reads]
+    fresh = run.recording.derived(given, differentiable, part.recording, len(run.backwards) - 1, again)
     replaced = dict(zip(map(id, differentiable), fresh, strict=True))
     outputs = tuple(replaced.get(id(y), y) for y in outputs)
     return outputs if isinstance(results, tuple) else outputs[0]
 
 
-def _as_function(cls: Any, backward: Any, leaves: list[Tensor]) -> Function:
-    inputs = len(leaves) - 2 * backward.outputs
-    ends = (inputs, inputs + backward.outputs)
+def record_backward(
+    record: Record,
+    run: Run,
+    name: str,
+    what: str,
+    backward: Callable[[list[Tensor], list[Tensor], list[Tensor]], list[Tensor]],
+    inputs: Sequence[Tensor],
+    values: Sequence[Tensor],
+) -> tuple[Run, list[Tensor]]:
+    """Records a derivative beside the function: `backward` of inputs, values and cotangents. What it reads beside these
+    becomes an input too, without a gradient: the tensors that are returned."""
 
-    def flat(*tensors: Tensor) -> tuple[list[Tensor], None]:
-        first, second, third = tensors[: ends[0]], tensors[ends[0] : ends[1]], tensors[ends[1] :]
-        return backward(list(first), list(second), list(third)), None
+    first = len(inputs)
 
-    what = f"the backward of {cls.__name__}"
-    return Function(flat, list(leaves), pytree.tree_structure(tuple(leaves)), what)
+    def function(like: Sequence[Tensor], reads: Sequence[Tensor] = ()) -> Function:  # keeps none of this call's tensors
+        last = first + len(reads)
+
+        def flat(*given: Tensor) -> tuple[list[Tensor], None]:
+            count = (len(given) - last) // 2
+            ys, cotangents = list(given[last : last + count]), list(given[last + count :])
+            with _InPlaceOf(reads, given[first:last]) if reads else contextlib.nullcontext():
+                found = backward(list(given[:first]), ys, cotangents)
+            return [*found, *(torch.zeros_like(x) for x in given[first:last] if x.is_floating_point())], None
+
+        leaves = [*like, *like[last:]]
+        return Function(flat, leaves, pytree.tree_structure(tuple(leaves)), what)
+
+    part = record(function([*inputs, *values]))
+    reads = list(part.recording.outside)
+    if reads:
+        part = record(function([*inputs, *reads, *values], reads))
+        if part.recording.outside:
+            raise UnsupportedError(f"{what}, which reads a tensor that is hidden in an object")
+    run.backwards.append(Backward(name, functools.partial(_of_reads, function, reads), part))
+    return part, reads
+
+
+def _of_reads(function: Callable[..., Function], reads: list[Tensor], like: list[Tensor]) -> Function:
+    return function(like, reads)
+
+
+class _InPlaceOf(TorchFunctionMode):
+    """Shows other tensors in the place of some."""
+
+    def __init__(self, tensors: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.others = {id(tensor): other for tensor, other in zip(tensors, others, strict=True)}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*self._shown(args), **self._shown(kwargs or {}))
+
+    def _shown(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            return self.others.get(id(argument), argument)
+        if type(argument) in (list, tuple):
+            return type(argument)(self._shown(item) for item in argument)
+        if type(argument) is dict:
+            return {key: self._shown(value) for key, value in argument.items()}
+        return argument
 
 
 def _differentiable(context: _Context, outputs: tuple[Any, ...]) -> list[Tensor]:
@@ -120,7 +172,6 @@ def _backward(cls: Any, args: Any, kwargs: Any, outputs: tuple[Any, ...], differ
         pairs = [(x, g) for x, g in zip(again, found, strict=False) if isinstance(x, Tensor) and x.is_floating_point()]
         return [torch.zeros_like(x) if g is None else g.to(x.dtype).expand(x.shape) for x, g in pairs]
 
-    backward.outputs = len(differentiable)  # type: ignore[attr-defined]
     return backward
 
 

@@ -36,6 +36,11 @@ def is_transformed(tensor: Tensor) -> bool:
     return is_plain(unwrapped(tensor))
 
 
+def in_forward_mode() -> bool:
+    """Whether tensors in this thread may have tangents (torch.autograd.forward_ad, torch.func.jvp)."""
+    return bool(torch.autograd.forward_ad._current_level >= 0)
+
+
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Within, no mode and no transform of the caller's is active, and his random numbers stay what they are."""

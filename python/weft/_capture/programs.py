@@ -23,6 +23,7 @@ from weft._base.errors import (
     FailedError,
     LeakError,
     SideEffectError,
+    UnprovenGradientError,
     UnrecordableError,
     UnsupportedError,
     raise_if_internal,
@@ -110,6 +111,9 @@ def find(
     if runs is None and modes.is_tracing():
         with modes.without_tracing(), torch.enable_grad():  # a trace has gradients where it runs, not where it was made
             return find(what, key, functions, compose)
+    if modes.in_forward_mode() and not torch.is_grad_enabled():
+        with torch.enable_grad():  # a tangent passes where a gradient doesn't
+            return find(what, key, functions, compose)
     if runs is None:
         tensors = [leaf for function in functions for leaf in function.leaves if isinstance(leaf, Tensor)]
         if not modes.is_recordable(tensors):
@@ -125,6 +129,7 @@ def find(
         program = _capture(functions, runs, known, compose)
         _cache.put(full_key, program)
     for function, run in zip(functions, runs, strict=True):
+        run.backwards.clear()
         record.refuse_leaks(function, run)
     if isinstance(program.text, UnsupportedError):
         raise UnsupportedError(*program.text.args)
@@ -180,7 +185,7 @@ def _capture(
             refused = UnsupportedError(f"{error.__context__ or error}: changes a tensor in place")
         except Exception as error:  # the function itself has run; what it did is more than a program can hold
             raise_if_internal(error)
-            refused = error
+            refused = _located(error, functions)
     templates = [_C.Template(run.recording, run.recording, None, _C.SizeFit([], [], False)) for run in runs]
     return Captured(
         UnsupportedError(str(refused) or type(refused).__name__),
@@ -189,6 +194,14 @@ def _capture(
         templates,
         [[] for _ in runs],
     )
+
+
+def _located(error: Exception, functions: Sequence[Function]) -> Exception:
+    """An error that knows which operation it is about, with its line."""
+    if not isinstance(error, UnprovenGradientError) or error.operation is None or len(functions) != 1:
+        return error
+    place = record.place_of(functions[0], error.operation)
+    return UnsupportedError(f"{error} {place}".rstrip())
 
 
 def _all_dims(_: int, tensor: Tensor) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ from weft._base.errors import (
     UnrecordableError,
     UnsupportedError,
 )
-from weft._capture import autograd_function, modes
+from weft._capture import autograd_calls, autograd_function, autograd_hooks, modes
 from weft._capture.indexing import ByTensors
 from weft._capture.names import line_of, name_of
 from weft._capture.runs import Function, Run, View, under_way
@@ -72,29 +72,56 @@ def _codes(function: Function) -> tuple[Any, ...]:
     return tuple(getattr(user, "__code__", type(user)) for user in function.users)
 
 
-def _record(function: Function, view: View | None, indices: ByTensors | None = None) -> Run:
+def place_of(function: Function, operation: int) -> str:
+    """The line of the user's code that does the operation of this number; empty where that isn't found."""
+    found = [""]
+
+    def look() -> None:
+        frame = users_code.innermost(sys._getframe(1))
+        if frame is not None:
+            found[0] = _described(traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+
+    with contextlib.suppress(Exception), randomness_kept():
+        _record(function, None, ByTensors() if _codes(function) in _indexed_by_tensors else None, (operation, look))
+    return found[0]
+
+
+def _record(
+    function: Function,
+    view: View | None,
+    indices: ByTensors | None = None,
+    watched: tuple[int, Callable[[], None]] | None = None,
+) -> Run:
     autograd_function.install(record)
+    autograd_calls.install()
     recording = _C.StepRecording()
+    if watched is not None:
+        recording.look_at(*watched)
     run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [], indices is not None)
+    forward_mode = modes.in_forward_mode()
     arguments = _inputs(function, recording, view)
     if function.spec is not None:
         arguments = pytree.tree_unflatten(arguments, function.spec)
     variables = _variables(function)
     try:
         with _Aside(run, indices):
-            if view is not None or run.transformed:
+            if view is not None or run.transformed or forward_mode:
                 with _Substitute(recording, view.captured if view is not None else _transformed_sizes) as substitute:
                     outputs, run.extra = function.fn(*arguments)
                 outputs = substitute.lift(outputs)
             else:
                 outputs, run.extra = function.fn(*arguments)
-            recording.finish(outputs)
+            carries = _count(function)
+            autograd_hooks.record_hooks(record, run, outputs, carries)
+            recording.finish(outputs, carries)
     except Exception as error:
         raise _explained(function, recording, error) from (
             error if recording.failure is None and _READS not in str(error) else None
         )
     if recording.failure is not None:  # the function took the error for its own
         raise _explained(function, recording, None)
+    if forward_mode and recording.stops_gradients:
+        raise UnsupportedError("torch.no_grad in forward mode, in which it stops nothing")
     if any(map(operator.is_not, _variables(function), variables)):
         raise SideEffectError(
             f"{function.what} has a side effect: it changes a variable that it reads from outside; "
@@ -105,15 +132,28 @@ def _record(function: Function, view: View | None, indices: ByTensors | None = N
 
 def _inputs(function: Function, recording: _C.StepRecording, view: View | None) -> list[Any]:
     needs_gradient = torch.is_grad_enabled()
+    carries = function.carries or 0
     if view is None:
-        return recording.inputs_like(function.leaves, function.first_dims, needs_gradient)
+        return recording.inputs_like(function.leaves, function.first_dims, needs_gradient, carries)
     sizes = iter(view.sizes)
     return [
-        recording.input(leaf.dtype, next(sizes), needs_gradient and leaf.dtype.is_floating_point)
+        recording.input(
+            leaf.dtype,
+            next(sizes),
+            needs_gradient and leaf.dtype.is_floating_point,
+            i < carries or leaf.requires_grad or modes.is_transformed(leaf),
+        )
         if isinstance(leaf, Tensor)
         else view.number(leaf)
-        for leaf in function.leaves
+        for i, leaf in enumerate(function.leaves)
     ]
+
+
+def _count(function: Function) -> int | None:
+    """How many inputs are carries."""
+    if function.carries is None:
+        return None
+    return sum(isinstance(leaf, Tensor) for leaf in function.leaves[: function.carries])
 
 
 def _variables(function: Function) -> list[Any]:
@@ -151,8 +191,8 @@ class _Substitute(TorchFunctionMode):
 
 
 def _transformed_sizes(tensor: Tensor) -> Sequence[int] | None:
-    """Tensors of torch.func's transforms are shown as plain ones."""
-    return tensor.shape if modes.is_transformed(tensor) else None
+    """Tensors of torch.func's transforms, and those with a tangent, are shown as plain ones."""
+    return tensor.shape if modes.is_transformed(tensor) or _C.is_dual(tensor) else None
 
 
 @contextlib.contextmanager
@@ -304,5 +344,9 @@ def place(error: BaseException) -> str:
     """Where in the user's own code an error came from."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if users_code.is_users(frame.filename):
-            return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"
+            return _described(frame)
     return ""
+
+
+def _described(frame: traceback.FrameSummary) -> str:
+    return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"

@@ -30,6 +30,9 @@ class Function:
     #: from the shapes of the first tensor leaves to those of the last, which can't have others
     follow: Callable[[list[list[int]]], list[list[int]]] | None = None
     first_dims: dict[int, int] = dataclasses.field(default_factory=dict)  #: leaves of which only dims from there on are
+    #: how many of the leaves are carries, whose next values its first results are; None: its arguments are tensors of
+    #: the caller's own, not carries and slices
+    carries: int | None = None
 
 
 @dataclasses.dataclass
@@ -39,15 +42,15 @@ class Run:
     recording: _C.StepRecording
     extra: Any
     transformed: bool  #: whether transforms of torch.func are at work
-    backwards: list[Backward]  #: of the torch.autograd.Functions that it called
+    backwards: list[Backward]  #: of the torch.autograd.Functions that it called, and of hooks; until there is a program
     by_tensors: bool = False  #: whether it indexes by tensors that hold nothing (weft._capture.indexing)
 
 
 @dataclasses.dataclass
 class Backward:
-    """A torch.autograd.Function's backward, recorded beside its forward."""
+    """What a torch.autograd.Function's backward, or a hook on a gradient, does, recorded beside the function."""
 
-    name: str  #: the Function's
+    name: str
     function: Callable[[list[Tensor]], Function]  #: of tensors like the inputs and the differentiable outputs
     run: Run
 

@@ -260,6 +260,7 @@ class _Tracer:
         del lowered
         for run in runs:
             if run is not self.at_hand:  # of which the caller asks, and for which this run's tensors may be kept now
+                run.backwards.clear()
                 record.refuse_leaks(self.function, run, has_own_sizes=self.at_hand is None)
         traced = Traced(text, [Noise(*one) for one in noise], captured, real.extra, len(constants), sizes)
         return traced, template

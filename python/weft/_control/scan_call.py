@@ -193,7 +193,8 @@ class Call:
 
         first_dims = {carries + i: 1 for i in range(len(self.xs))}
         what = f"{self.what}: {self.body}"
-        return Function(body, [*self.carry, *self.xs], None, what, (self.users,), first_dims=first_dims)
+        leaves = [*self.carry, *self.xs]
+        return Function(body, leaves, None, what, (self.users,), first_dims=first_dims, carries=carries)
 
     @property
     def users(self) -> Callable[..., Any]:

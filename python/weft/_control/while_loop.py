@@ -115,8 +115,8 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
 
     arguments = pytree.TreeSpec(tuple, None, [spec])
     functions = [
-        Function(tested, leaves, arguments, f"{_WHAT}: the condition", (cond,)),
-        Function(step, leaves, arguments, f"{_WHAT}: the body", (body,)),
+        Function(tested, leaves, arguments, f"{_WHAT}: the condition", (cond,), carries=0),
+        Function(step, leaves, arguments, f"{_WHAT}: the body", (body,), carries=len(leaves)),
     ]
     found = programs.find(_WHAT, max_steps is None, functions, compose)
     if max_steps is None:

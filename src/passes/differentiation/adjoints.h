@@ -29,6 +29,13 @@ class Adjoints {
   ir::ValueId cotangent_or_zero(ir::ValueId value);
   /// Adds to the value's cotangent; nothing when it is not wanted or `cotangent` is kNoValue.
   void accumulate(ir::ValueId value, ir::ValueId cotangent);
+  /// A derivative that reads the result of its own op reads `value` in its place, which is equal: the result behind a
+  /// hook, so that what a second derivative gives the result goes through the hook too.
+  void show(ir::ValueId result, ir::ValueId value) { shown_.insert_or_assign(result, value); }
+  ir::ValueId shown(ir::ValueId result) const {
+    const auto found = shown_.find(result);
+    return found == shown_.end() ? result : found->second;
+  }
   /// All values that have a cotangent, in the order in which they first got one.
   const std::vector<ir::ValueId>& reached() const { return reached_; }
 
@@ -42,6 +49,7 @@ class Adjoints {
   Keep keep_;
   std::unordered_map<ir::ValueId, ir::ValueId> cotangents_;
   std::vector<ir::ValueId> reached_;
+  std::unordered_map<ir::ValueId, ir::ValueId> shown_;
 };
 
 /// Adds to `varied` the values of the block that depend, differentiably, on values that are in it.

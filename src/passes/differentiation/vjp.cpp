@@ -7,6 +7,7 @@
 
 #include "passes/differentiation/adjoints.h"
 #include "passes/pass_runner.h"
+#include "passes/rewrite.h"
 
 namespace weft::passes {
 namespace {
@@ -77,6 +78,32 @@ void add_symbols(const Program& program, const ir::Block& block, std::set<std::s
       if (const auto* dim = std::get_if<ir::Dim>(&attr)) dim->add_symbols(symbols);
     for (const ir::Block& region : op.regions) add_symbols(program, region, symbols);
   }
+}
+
+/// In a program that a derivative was made in, of which another is asked for: a derivative of the user's that isn't
+/// linear (a gradient clipped by a hook) would have to see the sum of what both programs give its value, and sees them
+/// apart.
+void refuse_another(ir::Block& block) {
+  for (Op& op : block.ops) {
+    for (ir::Block& region : op.regions) refuse_another(region);
+    if (is_repeatable(op)) continue;
+    op.attrs = {{"inputs", op.attr<int64_t>("inputs")},
+                {"refuses",
+                 "weft: the second derivative through a hook on a gradient, or a torch.autograd.Function, whose result "
+                 "isn't linear in the gradient is not known; a plain loop in the place of weft.scan has it"}};
+  }
+}
+
+/// Hooks do nothing in forward mode.
+void drop_hooks(ir::Block& block, Substitution& replaced) {
+  const auto is_hook = [](const Op& op) {
+    return op.code == ir::OpCode::kCustomVjp && op.attr_or<bool>("hook", false);
+  };
+  for (Op& op : block.ops) {
+    for (ir::Block& region : op.regions) drop_hooks(region, replaced);
+    if (is_hook(op)) replaced.set(op.results[0], op.operands[0]);
+  }
+  std::erase_if(block.ops, is_hook);
 }
 
 /// All symbols in the sizes of the program's values.
@@ -253,6 +280,7 @@ Program vjp_of_primals(const Program& program, const std::vector<bool>& wanted) 
   auto& results = result.body.results;
   results.erase(results.begin(), results.begin() + static_cast<int64_t>(program.body.results.size()));
   result.name = program.name + "_vjp";
+  refuse_another(result.body);
   tidy(result);
   return result;
 }
@@ -264,7 +292,11 @@ Program value_and_vjp(const Program& program, const std::vector<bool>& wanted) {
   return result;
 }
 
-Program jvp_of_primals(const Program& program, const std::vector<bool>& varied) {
+Program jvp_of_primals(const Program& original, const std::vector<bool>& varied) {
+  Program program = original;
+  Substitution without_hooks;
+  drop_hooks(program.body, without_hooks);
+  substitute(program.body, without_hooks);
   const size_t inputs = program.body.args.size(), outputs = program.body.results.size();
   std::vector<bool> cotangents(inputs + outputs, false);
   for (size_t i = 0; i < outputs; ++i)

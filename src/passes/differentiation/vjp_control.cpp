@@ -88,7 +88,7 @@ void apply_derivative(Adjoints& adjoints, const Op& op, std::vector<ValueId> inp
   auto is_real = [&](ValueId v) { return is_floating(program.type(v).dtype); };
   std::vector<ValueId> floating;
   std::ranges::copy_if(inputs, std::back_inserter(floating), is_real);
-  inputs.insert(inputs.end(), op.results.begin(), op.results.end());
+  for (ValueId result : op.results) inputs.push_back(adjoints.shown(result));
   for (ValueId result : op.results)
     if (is_real(result)) inputs.push_back(adjoints.cotangent_or_zero(result));
   const Program derivative = ir::parse(op.attr<std::string>("vjp"));
@@ -112,7 +112,9 @@ void external(Adjoints& adjoints, Op& op) {
 }
 
 void custom_vjp(Adjoints& adjoints, Op& op) {
+  if (op.has("refuses")) user_error("{}", op.attr<std::string>("refuses"));
   const int64_t inputs = op.attr<int64_t>("inputs");
+  if (op.attr_or<bool>("hook", false)) adjoints.show(op.operands[0], adjoints.shown(op.results[0]));
   apply_derivative(adjoints, op, {op.operands.begin(), op.operands.begin() + inputs}, "its values");
 }
 

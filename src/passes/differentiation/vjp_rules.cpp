@@ -24,6 +24,8 @@ struct Rule1 {
 
   Rule1(Adjoints& a, Op& o) : adjoints(a), op(o), b(a.builder()), ct(a.cotangent(o.results[0])), y(o.results[0]) {}
   ValueId x(size_t i = 0) const { return op.operands[i]; }
+  /// The result, where autograd too saves it for the derivative.
+  ValueId saved() const { return adjoints.shown(op.results[0]); }
   bool wants(size_t i) const { return adjoints.wants(x(i)); }
   void give(size_t i, ValueId cotangent) const { adjoints.accumulate(x(i), cotangent); }
   Type type(ValueId v) const { return b.type(v); }
@@ -69,12 +71,14 @@ void abs(Adjoints& adjoints, Op& op) {
 
 void exp(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  r.give(0, r.b.mul(r.ct, r.y));
+  const ValueId y = r.saved();
+  r.give(0, r.b.mul(r.ct, y));
 }
 
 void expm1(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  r.give(0, r.b.mul(r.ct, r.b.add(r.y, r.like(1, r.y))));
+  const ValueId y = r.saved();
+  r.give(0, r.b.mul(r.ct, r.b.add(y, r.like(1, y))));
 }
 
 void log(Adjoints& adjoints, Op& op) {
@@ -99,24 +103,28 @@ void log1p(Adjoints& adjoints, Op& op) {
 
 void sqrt(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  r.give(0, r.b.div(r.ct, r.b.mul(r.y, r.like(2, r.y))));
+  const ValueId y = r.saved();
+  r.give(0, r.b.div(r.ct, r.b.mul(y, r.like(2, y))));
 }
 
 /// -1/2 x^(-3/2)
 void rsqrt(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  ValueId cube = r.b.mul(r.b.mul(r.y, r.y), r.y);
-  r.give(0, r.b.mul(r.b.mul(r.ct, r.like(-0.5, r.y)), cube));
+  const ValueId y = r.saved();
+  ValueId cube = r.b.mul(r.b.mul(y, y), y);
+  r.give(0, r.b.mul(r.b.mul(r.ct, r.like(-0.5, y)), cube));
 }
 
 void tanh(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  r.give(0, r.b.mul(r.ct, r.b.sub(r.like(1, r.y), r.b.mul(r.y, r.y))));
+  const ValueId y = r.saved();
+  r.give(0, r.b.mul(r.ct, r.b.sub(r.like(1, y), r.b.mul(y, y))));
 }
 
 void sigmoid(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  r.give(0, r.b.mul(r.ct, r.b.mul(r.b.sub(r.like(1, r.y), r.y), r.y)));
+  const ValueId y = r.saved();
+  r.give(0, r.b.mul(r.ct, r.b.mul(r.b.sub(r.like(1, y), y), y)));
 }
 
 /// As PyTorch: the cotangent passes unless the result is <= 0 (so it passes where the result is NaN).

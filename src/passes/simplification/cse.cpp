@@ -45,6 +45,10 @@ class Cse {
         ops.push_back(std::move(op));
         continue;
       }
+      if (!is_repeatable(op)) {
+        ops.push_back(std::move(op));
+        continue;
+      }
       size_t hash = hash_of(op);
       if (const Op* first = find(hash, op)) {
         for (size_t i = 0; i < op.results.size(); ++i) replaced_.set(op.results[i], first->results[i]);

@@ -1,0 +1,70 @@
+"""Calls by which a function asks something of autograd that leaves no operation behind."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weft import _C
+from weft._base.errors import UnsupportedError
+
+_installed = False
+
+
+def install() -> None:
+    """From here on these calls are looked at, within a recording."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    backward = _watched(torch.autograd.graph._engine_run_backward, _look_at_backward)
+    torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = backward
+    for name in ("register_hook", "register_post_accumulate_grad_hook"):
+        setattr(Tensor, name, _watched(getattr(Tensor, name), _look_at_hook))
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    hooks.__enter__ = _watched(hooks.__enter__, _look_at_saved)  # type: ignore[method-assign]
+    saved = torch._C._autograd.SavedTensor
+    saved.register_hooks = _watched(saved.register_hooks, _look_at_saved)
+
+
+def _watched(function: Callable[..., Any], look: Callable[..., None]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        if _C.recording():
+            look(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return watched
+
+
+def _look_at_backward(
+    outputs: Any,
+    grad_tensors: Any = None,
+    keep_graph: Any = None,
+    create_graph: Any = None,
+    inputs: Any = (),
+    *_: Any,
+    accumulate_grad: bool = False,
+    **__: Any,
+) -> None:
+    tensors = [output for output in outputs if isinstance(output, Tensor)]
+    wanted = [x for x in inputs or () if isinstance(x, Tensor)]
+    _C.refuse_backward(tensors, wanted, accumulate_grad)
+
+
+def _look_at_hook(tensor: Any, *_: Any, **__: Any) -> None:
+    if _C.is_from_outside(tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise UnsupportedError("a hook on the gradient of a tensor from outside")
+
+
+def _look_at_saved(hooks: Any, *_: Any, **__: Any) -> None:
+    from torch.utils import checkpoint
+
+    # These give back what they were given.
+    same = (checkpoint._checkpoint_hook, checkpoint._recomputation_hook, torch.autograd.graph.save_on_cpu)
+    if not isinstance(hooks, same):
+        raise UnsupportedError("hooks on what autograd saves (saved_tensors_hooks)")

@@ -1,0 +1,269 @@
+#include "passes/differentiation/own_derivatives.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+namespace weft::passes {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::OpCode;
+using ir::ValueId;
+
+/// What is known of a value if the named inputs are zero.
+struct Known {
+  std::optional<double> all;  ///< the number that every element is
+  bool depends = false;       ///< on those inputs: where its number isn't known it may be anything, infinite too
+
+  bool is_zero() const { return all == 0; }
+  /// A finite number, of which nothing else is known.
+  bool is_free() const { return !all && !depends; }
+  bool is_finite() const { return is_free() || (all && std::isfinite(*all)); }
+};
+
+std::optional<double> unary(OpCode code, double x) {
+  switch (code) {
+    case OpCode::kCopy:
+    case OpCode::kStopGradient:
+    case OpCode::kCast:
+      return x;
+    case OpCode::kNeg:
+      return -x;
+    case OpCode::kAbs:
+      return std::abs(x);
+    case OpCode::kSign:
+      return (x > 0) - (x < 0);
+    case OpCode::kExp:
+      return std::exp(x);
+    case OpCode::kExpm1:
+      return std::expm1(x);
+    case OpCode::kLog1p:
+      return std::log1p(x);
+    case OpCode::kSqrt:
+      return std::sqrt(x);
+    case OpCode::kTanh:
+      return std::tanh(x);
+    case OpCode::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case OpCode::kRelu:
+      return std::max(x, 0.0);
+    case OpCode::kSin:
+      return std::sin(x);
+    case OpCode::kCos:
+      return std::cos(x);
+    case OpCode::kErf:
+      return std::erf(x);
+    case OpCode::kNot:
+      return x == 0;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<double> binary(OpCode code, double a, double b) {
+  switch (code) {
+    case OpCode::kAdd:
+      return a + b;
+    case OpCode::kSub:
+      return a - b;
+    case OpCode::kMul:
+      return a * b;
+    case OpCode::kDiv:
+      return a / b;
+    case OpCode::kPow:
+      return std::pow(a, b);
+    case OpCode::kMaximum:
+      return std::max(a, b);
+    case OpCode::kMinimum:
+      return std::min(a, b);
+    case OpCode::kEq:
+      return a == b;
+    case OpCode::kNe:
+      return a != b;
+    case OpCode::kLt:
+      return a < b;
+    case OpCode::kLe:
+      return a <= b;
+    case OpCode::kGt:
+      return a > b;
+    case OpCode::kGe:
+      return a >= b;
+    case OpCode::kAnd:
+      return a != 0 && b != 0;
+    case OpCode::kOr:
+      return a != 0 || b != 0;
+    default:
+      return std::nullopt;
+  }
+}
+
+double constant(const Op& op) {
+  const ir::Attr& value = op.attrs.at("value");
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag;
+  if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
+  return std::get<double>(value);
+}
+
+class Analysis {
+ public:
+  explicit Analysis(const ir::Program& program) : program_(program) {}
+
+  bool run(const std::vector<bool>& zero) {
+    const Block& body = program_.body;
+    for (size_t i = 0; i < body.args.size(); ++i)
+      if (zero.at(i)) known_[body.args[i]] = {0.0, true};
+    for (const Op& op : body.ops) {
+      const Known found = known(op);
+      for (ValueId result : op.results) known_[result] = found;
+      if (op.code == OpCode::kCustomVjp)
+        for (size_t i = 0; i < op.results.size(); ++i) known_[op.results[i]] = value_of(op, i);
+    }
+    return std::ranges::all_of(body.results, [&](ValueId result) {
+      return !is_floating(program_.type(result).dtype) || known_[result].is_zero();
+    });
+  }
+
+ private:
+  const Known& operand(const Op& op, size_t i) { return known_[op.operands.at(i)]; }
+  /// The values of a custom_vjp are its last operands.
+  Known value_of(const Op& op, size_t result) {
+    return operand(op, op.operands.size() - op.results.size() + result);
+  }
+
+  Known known(const Op& op) {
+    std::vector<Known> operands;
+    for (ValueId each : op.operands) operands.push_back(known_[each]);
+    const bool depends = std::ranges::any_of(operands, &Known::depends);
+    // What a region captures is not among the operands.
+    return {number(op, operands), depends || !op.regions.empty()};
+  }
+
+  /// The number that every element of the result is, where that is known.
+  static std::optional<double> number(const Op& op, const std::vector<Known>& operands) {
+    const auto is_same = [&] {
+      return !operands.empty() && std::ranges::all_of(operands, [&](const Known& each) {
+        return each.all && each.all == operands[0].all;
+      });
+    };
+    switch (op.code) {
+      case OpCode::kConstant:
+        return constant(op);
+      case OpCode::kSelect:
+        if (operands[0].all) return operands[*operands[0].all != 0 ? 1 : 2].all;
+        return operands[1].all == operands[2].all ? operands[1].all : std::nullopt;
+      case OpCode::kBroadcast:
+      case OpCode::kReshape:
+      case OpCode::kTranspose:
+      case OpCode::kSlice:
+      case OpCode::kReverse:
+      case OpCode::kGather:
+      case OpCode::kDynamicSlice:
+      case OpCode::kReduceMax:
+        return operands[0].all;
+      case OpCode::kConcat:
+        return is_same() ? operands[0].all : std::nullopt;
+      case OpCode::kPad:
+      case OpCode::kReduceSum:
+        return operands[0].is_zero() ? std::optional(0.0) : std::nullopt;
+      case OpCode::kScatterAdd:
+        return operands[1].is_zero() ? std::optional(0.0) : std::nullopt;
+      case OpCode::kDynamicUpdate:
+        return operands[0].is_zero() && operands[1].is_zero() ? std::optional(0.0) : std::nullopt;
+      case OpCode::kMul:
+      case OpCode::kMatmul:
+      case OpCode::kOuter:
+      case OpCode::kBatchMatmul:
+        if ((operands[0].is_zero() && operands[1].is_finite()) || (operands[1].is_zero() && operands[0].is_finite()))
+          return 0.0;
+        break;
+      case OpCode::kDiv:
+        if (operands[0].is_zero() && operands[1].is_free()) return 0.0;
+        break;
+      default:
+        break;
+    }
+    if (operands.size() == 1 && operands[0].all) return unary(op.code, *operands[0].all);
+    if (operands.size() == 2 && operands[0].all && operands[1].all)
+      return binary(op.code, *operands[0].all, *operands[1].all);
+    return std::nullopt;
+  }
+
+  const ir::Program& program_;
+  std::unordered_map<ValueId, Known> known_;
+};
+
+/// How a value depends on the named inputs.
+enum class Kind : uint8_t { kZero, kFixed, kLinear, kOther };
+
+Kind worst(const std::vector<Kind>& kinds) {
+  return kinds.empty() ? Kind::kFixed : *std::ranges::max_element(kinds);
+}
+
+/// Of operands all of which it is linear in: a sum with a fixed number isn't.
+Kind linear_in_all(const std::vector<Kind>& kinds) {
+  const bool is_mixed = std::ranges::count(kinds, Kind::kFixed) > 0 && std::ranges::count(kinds, Kind::kLinear) > 0;
+  return is_mixed ? Kind::kOther : worst(kinds);
+}
+
+/// Of operands of which only this one may depend on the inputs.
+Kind linear_in(const std::vector<Kind>& kinds, size_t operand) {
+  for (size_t i = 0; i < kinds.size(); ++i)
+    if (i != operand && kinds[i] > Kind::kFixed) return Kind::kOther;
+  return worst(kinds);
+}
+
+Kind kind_of(const ir::Program& program, const Op& op, const std::vector<Kind>& kinds) {
+  if (!op.regions.empty()) return Kind::kOther;
+  if (op.code == OpCode::kConstant) return constant(op) == 0 ? Kind::kZero : Kind::kFixed;
+  if (worst(kinds) <= Kind::kFixed) return Kind::kFixed;
+  switch (op.code) {
+    case OpCode::kCopy:
+    case OpCode::kStopGradient:
+    case OpCode::kReduceSum:
+      return kinds[0];
+    case OpCode::kCast:
+      return is_floating(program.type(op.results[0]).dtype) ? kinds[0] : Kind::kOther;
+    case OpCode::kMul:
+    case OpCode::kMatmul:
+    case OpCode::kOuter:
+    case OpCode::kBatchMatmul:
+      return kinds[0] > Kind::kFixed ? linear_in(kinds, 0) : linear_in(kinds, 1);
+    case OpCode::kDiv:
+    case OpCode::kGather:
+    case OpCode::kDynamicSlice:
+      return linear_in(kinds, 0);
+    case OpCode::kScatterAdd:
+      return linear_in(kinds, 1);
+    case OpCode::kSelect:
+      return kinds[0] > Kind::kFixed ? Kind::kOther : linear_in_all({kinds[1], kinds[2]});
+    default:
+      return ir::traits_of(op.code).is_linear ? linear_in_all(kinds) : Kind::kOther;
+  }
+}
+
+}  // namespace
+
+bool is_linear(const ir::Program& program, const std::vector<bool>& in) {
+  std::unordered_map<ValueId, Kind> kinds;
+  for (size_t i = 0; i < program.body.args.size(); ++i)
+    kinds[program.body.args[i]] = in.at(i) ? Kind::kLinear : Kind::kFixed;
+  for (const Op& op : program.body.ops) {
+    std::vector<Kind> operands;
+    for (ValueId each : op.operands) operands.push_back(kinds.at(each));
+    const Kind kind = kind_of(program, op, operands);
+    for (size_t i = 0; i < op.results.size(); ++i)
+      kinds[op.results[i]] =
+          op.code == OpCode::kCustomVjp ? operands[operands.size() - op.results.size() + i] : kind;
+  }
+  return std::ranges::all_of(program.body.results, [&](ValueId result) {
+    return !is_floating(program.type(result).dtype) || kinds.at(result) == Kind::kLinear ||
+           kinds.at(result) == Kind::kZero;
+  });
+}
+
+bool vanishes(const ir::Program& program, const std::vector<bool>& zero) { return Analysis(program).run(zero); }
+
+}  // namespace weft::passes
