@@ -32,6 +32,11 @@ int64_t megabytes(const char* name, int64_t fallback) {
   return value.empty() ? fallback : std::clamp<int64_t>(std::atoll(value.c_str()), 0, int64_t{1} << 32) << 20;
 }
 
+/// In bytes; 0 where it isn't set.
+int64_t kilobytes(const char* name) {
+  return std::clamp<int64_t>(std::atoll(variable(name).c_str()), 0, int64_t{1} << 32) << 10;
+}
+
 int64_t not_negative(const char* name, int64_t fallback) {
   std::string value = variable(name);
   return value.empty() ? fallback : std::max<int64_t>(std::atoll(value.c_str()), 0);
@@ -70,6 +75,9 @@ Settings read() {
   s.disabled = split(variable("WEFT_DISABLE"));
   s.dump = variable("WEFT_DUMP");
   s.isa = variable("WEFT_ISA");
+  s.core = variable("WEFT_CORE");
+  s.private_cache_bytes = kilobytes("WEFT_PRIVATE_CACHE_KB");
+  s.shared_cache_bytes = kilobytes("WEFT_SHARED_CACHE_KB");
   s.cache_dir = cache_directory();
   s.arena_bytes = megabytes("WEFT_ARENA_MB", s.arena_bytes);
   s.cache_bytes = megabytes("WEFT_CACHE_MB", s.cache_bytes);

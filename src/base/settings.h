@@ -15,6 +15,11 @@ struct Settings {
   std::string dump;                        ///< WEFT_DUMP=dir: every stage of every program is written there.
   std::string isa;                         ///< WEFT_ISA=amx|avx512|avx2|generic: forced instead of detected; for tests
                                            ///< amx_emulated, which any CPU runs.
+  std::string core;                        ///< WEFT_CORE=intel|zen1|zen5|other: whose costs choices are made by,
+                                           ///< instead of this CPU's (runtime/cores.h).
+  int64_t private_cache_bytes = 0;         ///< WEFT_PRIVATE_CACHE_KB=512: a core's own cache, as choices take it; 0: as
+                                           ///< the system says.
+  int64_t shared_cache_bytes = 0;          ///< WEFT_SHARED_CACHE_KB=32768: the same of the cache that cores share.
   std::string cache_dir;                   ///< $XDG_CACHE_HOME/weft or ~/.cache/weft; empty with WEFT_CACHE=0.
   int64_t cache_bytes = int64_t{1} << 29;  ///< WEFT_CACHE_MB=512: objects kept there; those read last stay.
   int64_t arena_bytes = int64_t{1} << 30;  ///< WEFT_ARENA_MB=1024: unused memory kept for the next call.

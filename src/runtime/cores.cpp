@@ -1,5 +1,8 @@
 #include "runtime/cores.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <sched.h>
 #include <unistd.h>
 
@@ -12,6 +15,9 @@
 #include <string>
 #include <system_error>
 #include <thread>
+
+#include "base/error.h"
+#include "base/settings.h"
 
 namespace weft::runtime {
 namespace {
@@ -123,15 +129,46 @@ int64_t cache_bytes(int level, int name, int64_t otherwise) {
   return bytes > 0 ? bytes : otherwise;
 }
 
+/// AMD's family 0x19 is Zen 3 and 4, 0x1a Zen 5 (AMD64 Architecture Programmer's Manual, vol. 3, CPUID 1).
+CoreKind kind_of_this_cpu() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_is("intel")) return CoreKind::kIntel;
+  if (__builtin_cpu_is("znver1")) return CoreKind::kZen1;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return CoreKind::kOther;
+  const unsigned base = a >> 8 & 0xf, family = base == 0xf ? base + (a >> 20 & 0xff) : base;
+  if (family >= 0x1a) return CoreKind::kZen5;
+#endif
+  return CoreKind::kOther;
+}
+
 /// Read once, at load: on a virtual machine the question takes the time of a step.
 const int64_t kPrivateCacheBytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, int64_t{1} << 20);
 const int64_t kSharedCacheBytes = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE, int64_t{8} << 20);
+const CoreKind kKindOfThisCpu = kind_of_this_cpu();
 
 }  // namespace
 
-int64_t private_cache_bytes() { return kPrivateCacheBytes; }
+int64_t private_cache_bytes() {
+  const int64_t wanted = settings().private_cache_bytes;
+  return wanted > 0 ? wanted : kPrivateCacheBytes;
+}
 
-int64_t shared_cache_bytes() { return kSharedCacheBytes; }
+int64_t shared_cache_bytes() {
+  const int64_t wanted = settings().shared_cache_bytes;
+  return wanted > 0 ? wanted : kSharedCacheBytes;
+}
+
+CoreKind core_kind() {
+  const std::string& wanted = settings().core;
+  if (wanted.empty()) return kKindOfThisCpu;
+  if (wanted == "intel") return CoreKind::kIntel;
+  if (wanted == "zen1") return CoreKind::kZen1;
+  if (wanted == "zen5") return CoreKind::kZen5;
+  check(wanted == "other", "WEFT_CORE={}: unknown core; known are intel, zen1, zen5, other", wanted);
+  return CoreKind::kOther;
+}
 
 int64_t usable_cores() {
   const int64_t cores = affinity_cores();

@@ -28,10 +28,22 @@ auto on_another_core(Body body) {
   };
 }
 
-/// Bytes of the cache that is a core's own (L2); 1 MiB where the system doesn't say.
+/// What the costs of choices differ by among processors with the same instructions.
+enum class CoreKind : uint8_t {
+  kIntel,
+  kZen1,
+  kZen5,  ///< and later ones of AMD
+  kOther  ///< Zen 2 to 4 among them
+};
+
+/// This CPU's, or the one WEFT_CORE names (user's error if the name is unknown).
+CoreKind core_kind();
+
+/// Bytes of the cache that is a core's own (L2); 1 MiB where the system doesn't say. Or as WEFT_PRIVATE_CACHE_KB says.
 int64_t private_cache_bytes();
 
-/// Bytes of the cache that a core shares with others (L3), as large as the system says; 8 MiB where it doesn't.
+/// Bytes of the cache that a core shares with others (L3), as large as the system says; 8 MiB where it doesn't. Or as
+/// WEFT_SHARED_CACHE_KB says.
 int64_t shared_cache_bytes();
 
 /// Bytes of a core's unified cache of a level, as the kernel describes it in `folder`

@@ -1,8 +1,5 @@
 #include "runtime/kernels.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 #if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +10,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "runtime/announced_kernels.h"
+#include "runtime/cores.h"
 #include "runtime/isa_tables.h"
 
 namespace weft::runtime {
@@ -195,13 +193,7 @@ namespace {
 
 /// Whether products of bf16 are best left to the CPU's instruction for them. Intel's does half of what its f32 FMAs do
 /// (Granite Rapids: 122 GF/s, f32 245), so there pairs are widened to f32.
-bool multiplies_pairs_fast() {
-#if defined(__x86_64__)
-  return has_bf16_instructions() && !__builtin_cpu_is("intel");
-#else
-  return false;
-#endif
-}
+bool multiplies_pairs_fast() { return has_bf16_instructions() && core_kind() != CoreKind::kIntel; }
 
 const PairKernels& choose_pairs(Isa isa) {
   if (isa == Isa::kAmxEmulated) return pairs<kEmulatedAmxPairs>();
@@ -238,44 +230,24 @@ const ByteRowsKernels& byte_rows_kernels(Isa isa) {
 }
 
 ByteProducts byte_products(Isa isa) {
-#if defined(__x86_64__)
   isa = vector_isa(isa);
+#if defined(__x86_64__)
   __builtin_cpu_init();
   if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni")) return ByteProducts::kFaster;
-  if (isa == Isa::kAvx2 && __builtin_cpu_is("znver1")) return ByteProducts::kSlower;
 #endif
+  if (isa == Isa::kAvx2 && core_kind() == CoreKind::kZen1) return ByteProducts::kSlower;
   return ByteProducts::kFewRowsOnly;
 }
 
-#if defined(__x86_64__)
-namespace {
-
-/// 0x19 is Zen 3 and 4, 0x1a Zen 5; 0 of other makers (AMD64 Architecture Programmer's Manual, vol. 3, CPUID 1).
-unsigned family_of_amd() {
-  __builtin_cpu_init();
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return 0;
-  const unsigned family = a >> 8 & 0xf;
-  return family == 0xf ? family + (a >> 20 & 0xff) : family;
-}
-
-/// Read once, at load: on a virtual machine the question takes the time of a step.
-const unsigned kFamilyOfAmd = family_of_amd();
-
-}  // namespace
-#endif
-
 int64_t rows_while_streaming(Isa isa) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
+  const bool wide = vector_isa(isa) == Isa::kAvx512;
   // Cores on a mesh read 28 GB/s, at 85 to 120 multiply-adds a nanosecond with AVX-512. (Xeon without AMX, two threads,
   // forward, columns shared as by 12, not rows as by 4: LSTM B16 T20 H1024 29.7 and 37.7 ms, B22 T23 H754 23.4 and
   // 26.1. GRU B24 T20 H1024 takes 34.8 and 34.5: it shares columns from 16 on, 31.6.)
-  if (__builtin_cpu_is("intel")) return vector_isa(isa) == Isa::kAvx512 ? 12 : 6;
+  if (core_kind() == CoreKind::kIntel) return wide ? 12 : 6;
   // 131 multiply-adds a nanosecond, twice Zen 4's. (Zen 5, us a step by one thread, weights from L3, 1, 4, 6 and 12
   // rows: LSTM of 531 units f32 39, 59, 68 and 127, of 1020 units bfloat16 77, 113, 124 and 229.)
-  if (vector_isa(isa) == Isa::kAvx512 && kFamilyOfAmd >= 0x1a) return 7;
-#endif
+  if (wide && core_kind() == CoreKind::kZen5) return 7;
   return 4;  // four bytes a multiply-add at 25 to 60 a nanosecond are 100 to 240 GB/s; cores read 25 to 98 (Zen 1 to 4)
 }
 

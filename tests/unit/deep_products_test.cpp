@@ -10,16 +10,16 @@
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
 #include "lowered.h"
+#include "machine.h"
 #include "native_run.h"
 #include "random_program.h"
-#include "runtime/cores.h"
 #include "runtime/run.h"
 
 namespace weft {
 namespace {
 
-/// The depth of a product by 20 columns, in two units of f32, whose panel is too large, and odd.
-int64_t deep() { return runtime::private_cache_bytes() / 4 / (2 * target::kUnit) + 77; }
+/// The depth of a product by 20 columns, in two units of f32, whose panel is too large for such a cache, and odd.
+constexpr int64_t deep(int64_t private_cache) { return private_cache / 4 / (2 * target::kUnit) + 77; }
 
 /// One product of all rows, and one in each step of a loop. `weights`: f32 or bf16. Sums are scaled, or else what the
 /// first step rounds would be hundreds of times larger after the second, the more so the deeper the products are.
@@ -48,24 +48,35 @@ std::string program_of(const std::string& weights, int64_t depth) {
 
 class DeepProducts : public ::testing::TestWithParam<const char*> {
  protected:
-  DeepProducts() { mutable_settings().pack = "always"; }
+  DeepProducts() {
+    mutable_settings().pack = "always";
+    mutable_settings().private_cache_bytes = kPrivateCache;
+  }
   ~DeepProducts() override {
     mutable_settings().pack.clear();
     mutable_settings().share_all = false;
+    mutable_settings().private_cache_bytes = private_cache_;
   }
+
+  static constexpr int64_t kPrivateCache = 512 << 10;
+
+ private:
+  int64_t private_cache_ = settings().private_cache_bytes;
 };
 
 TEST_P(DeepProducts, GoOverPanelsInParts) {
-  const testing::Lowered lowered(program_of(GetParam(), 2 * deep()));
   auto most_rows = [](const planning::BlockSchedule& block) {
     return std::ranges::max(block.stages, {}, &planning::Stage::tile_rows).tile_rows;
   };
-  EXPECT_GE(most_rows(lowered.schedule.body), 90);
-  EXPECT_GE(most_rows(lowered.schedule.scans.begin()->second.block), 90);
+  testing::on_each_machine([&](const testing::Machine& machine) {
+    const testing::Lowered lowered(program_of(GetParam(), 2 * deep(machine.private_cache())));
+    EXPECT_GE(most_rows(lowered.schedule.body), 90);
+    EXPECT_GE(most_rows(lowered.schedule.scans.begin()->second.block), 90);
+  });
 }
 
 TEST_P(DeepProducts, GiveARowTheSameBitsOnAnyThreadsBesideAnyRows) {
-  const std::string text = program_of(GetParam(), 2 * deep());
+  const std::string text = program_of(GetParam(), 2 * deep(kPrivateCache));
   const ir::Program program = ir::parse(text);
   std::vector<std::vector<double>> first(2);  // row 0 of each result
   for (const int64_t batch : {1, 5, 13, 101}) {

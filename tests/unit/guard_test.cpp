@@ -44,6 +44,7 @@ class Guard : public ::testing::Test {
 };
 
 TEST_F(Guard, MemoryFaultsOnBothSides) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // threads of other tests' teams may be there
   for (auto side : {GuardedMemory::Side::kEnd, GuardedMemory::Side::kStart})
     for (int64_t bytes : {1, 100, 4096, 5000}) {
       GuardedMemory memory(bytes, side);

@@ -14,21 +14,20 @@ struct Lowered {
   ir::Program program;
   planning::Schedule schedule;
 
-  Lowered(ir::Program source, const planning::Target& target) : program(std::move(source)) {
+  Lowered(ir::Program source, const planning::Target& target) : program(std::move(source)) { lower_for(target); }
+  /// For this machine, or the one that settings name.
+  explicit Lowered(const std::string& text) : program(ir::parse(text)) { lower_for(cpu_); }
+  Lowered(const Lowered&) = delete;  // the schedule points into the program and to the target
+  Lowered& operator=(const Lowered&) = delete;
+
+ private:
+  planning::CpuTarget cpu_;
+
+  void lower_for(const planning::Target& target) {
     passes::PassRunner runner(program);
     runner.run(passes::compile_pipeline());
     runner.run(target.layout_passes());
     schedule = planning::lower(program, target);
-  }
-  /// For this machine.
-  explicit Lowered(const std::string& text) : Lowered(ir::parse(text), cpu()) {}
-  Lowered(const Lowered&) = delete;  // the schedule points into the program
-  Lowered& operator=(const Lowered&) = delete;
-
- private:
-  static const planning::Target& cpu() {
-    static const planning::CpuTarget target;
-    return target;
   }
 };
 

@@ -8,8 +8,8 @@
 
 #include "base/settings.h"
 #include "lowered.h"
+#include "machine.h"
 #include "programs.h"
-#include "runtime/cores.h"
 #include "runtime/stage_sizes.h"
 #include "shared_steps.h"
 
@@ -97,10 +97,12 @@ std::pair<int64_t, int64_t> crossing_and_sharers(const std::string& text, int64_
 TEST(SharingTest, OwnColumnsCrossNothing) { EXPECT_EQ(crossing_and_sharers(scan_of(kElementwise), 3).first, 0); }
 
 TEST(SharingTest, RowsAreSharedWhereTheCarryTakesLongerToPassOn) {
-  EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 1), (std::pair<int64_t, int64_t>{1024, 2}));
-  // By rows a thread has 4 of 7, and 104 of 207: half a row more than its share either time.
-  EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 7), (std::pair<int64_t, int64_t>{7168, 2}));
-  EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 207), (std::pair<int64_t, int64_t>{207 * 1024, 1}));
+  testing::on_each_machine([](const testing::Machine&) {
+    EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 1), (std::pair<int64_t, int64_t>{1024, 2}));
+    // By rows a thread has 4 of 7, and 104 of 207: half a row more than its share either time.
+    EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 7), (std::pair<int64_t, int64_t>{7168, 2}));
+    EXPECT_EQ(crossing_and_sharers(scan_of(kProduct), 207), (std::pair<int64_t, int64_t>{207 * 1024, 1}));
+  });
 }
 
 int64_t sharers_of(int64_t units, int64_t batch) {
@@ -108,16 +110,20 @@ int64_t sharers_of(int64_t units, int64_t batch) {
 }
 
 TEST(SharingTest, RowsAreSharedWhereColumnsAreOddInNumber) {
-  if (runtime::private_cache_bytes() < 512 << 10) GTEST_SKIP() << "the weights don't stay in the core's own cache";
-  EXPECT_EQ(sharers_of(320, 7), 2);  // 10 vectors each, of 4 and 3 rows
-  EXPECT_EQ(sharers_of(272, 7), 1);  // 8 and 9
+  testing::on_each_machine([](const testing::Machine& machine) {
+    if (machine.private_cache() < 512 << 10) return;  // the weights don't stay in the core's own cache
+    EXPECT_EQ(sharers_of(320, 7), 2);                 // 10 vectors each, of 4 and 3 rows
+    EXPECT_EQ(sharers_of(272, 7), 1);                 // 8 and 9
+  });
 }
 
 TEST(SharingTest, ColumnsAreSharedWhereEachThreadWouldReadAllOfManyWeights) {
-  int64_t units = 256;
-  while (units * units * 4 < 4 * runtime::private_cache_bytes()) units *= 2;
-  EXPECT_EQ(sharers_of(units, 12), 2);
-  EXPECT_EQ(sharers_of(units, 400), 1) << "the products take longer than the weights";
+  testing::on_each_machine([](const testing::Machine& machine) {
+    int64_t units = 256;
+    while (units * units * 4 < 4 * machine.private_cache()) units *= 2;
+    EXPECT_EQ(sharers_of(units, 12), 2);
+    EXPECT_EQ(sharers_of(units, 400), 1) << "the products take longer than the weights";
+  });
 }
 
 /// Whether the threads share the columns of the product of so many rows, or the rows.
@@ -133,13 +139,15 @@ bool shares_columns(int64_t rows, int64_t columns, int64_t threads) {
 }
 
 TEST(SharingTest, ColumnsAreSharedWhereWeightsTakeLongerThanRowsThatOneThreadHasMore) {
-  EXPECT_FALSE(shares_columns(1, 960, 1));
-  EXPECT_TRUE(shares_columns(1, 960, 2));
-  EXPECT_TRUE(shares_columns(16, 960, 2));      // of weights as they lie
-  EXPECT_TRUE(shares_columns(200, 960, 2));     // packed on the way
-  EXPECT_FALSE(shares_columns(200, 144, 2));    // of three panels one thread would have two
-  EXPECT_FALSE(shares_columns(16, 48, 2));      // one panel
-  EXPECT_FALSE(shares_columns(3000, 960, 64));  // more threads than shares
+  testing::on_each_machine([](const testing::Machine&) {
+    EXPECT_FALSE(shares_columns(1, 960, 1));
+    EXPECT_TRUE(shares_columns(1, 960, 2));
+    EXPECT_TRUE(shares_columns(16, 960, 2));      // of weights as they lie
+    EXPECT_TRUE(shares_columns(200, 960, 2));     // packed on the way
+    EXPECT_FALSE(shares_columns(200, 144, 2));    // of three panels one thread would have two
+    EXPECT_FALSE(shares_columns(16, 48, 2));      // one panel
+    EXPECT_FALSE(shares_columns(3000, 960, 64));  // more threads than shares
+  });
 }
 
 TEST(SharingTest, AProductOfAProductNeedsTwo) {

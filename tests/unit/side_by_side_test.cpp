@@ -14,12 +14,12 @@
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "lowered.h"
+#include "machine.h"
 #include "native_run.h"
 #include "passes/differentiation/vjp.h"
 #include "programs.h"
 #include "random_program.h"
 #include "runtime/arena_layout.h"
-#include "runtime/cores.h"
 #include "runtime/run.h"
 #include "wide_step.h"
 
@@ -475,19 +475,29 @@ std::string choice(int64_t units, int64_t length, int64_t batch, int64_t threads
 }
 
 TEST_F(SideBySide, IsChosenWhereItIsFaster) {
+  testing::on_each_machine([](const testing::Machine& machine) {
+    mutable_settings().side_by_side = -1;
+    EXPECT_EQ(choice(128, 100, 1, 2), "side by side: 0 1");
+    EXPECT_EQ(choice(128, 100, 4, 2), "side by side: 0 1") << "weights are read by one thread instead of both";
+    EXPECT_EQ(choice(128, 100, 1, 1), "");
+    EXPECT_EQ(choice(128, 100, 64, 2), "") << "each thread has half of the rows";
+    EXPECT_EQ(choice(128, 100, 64, 8), "") << "six threads would have nothing to do";
+    // Weights that no core's cache holds, but the caches of two.
+    const auto units = static_cast<int64_t>(std::sqrt(static_cast<double>(machine.private_cache()) * 5 / 4 / 4));
+    EXPECT_EQ(choice(units / 16 * 16, 100, 1, 2), "") << units;
+    mutable_settings().side_by_side = 0;
+    EXPECT_EQ(choice(128, 100, 1, 2), "");
+    mutable_settings().side_by_side = 1;
+    EXPECT_EQ(choice(128, 100, 64, 8), "side by side: 0 1");
+  });
+}
+
+TEST_F(SideBySide, IsChosenWhereTheCacheKeepsMostOfTheWeights) {
+  const testing::TakenFor taken({"", runtime::Isa::kGeneric, "other", 512, 32 << 10});
   mutable_settings().side_by_side = -1;
-  EXPECT_EQ(choice(128, 100, 1, 2), "side by side: 0 1");
-  EXPECT_EQ(choice(128, 100, 4, 2), "side by side: 0 1") << "weights are read by one thread instead of both";
-  EXPECT_EQ(choice(128, 100, 1, 1), "");
-  EXPECT_EQ(choice(128, 100, 64, 2), "") << "each thread has half of the rows";
-  EXPECT_EQ(choice(128, 100, 64, 8), "") << "six threads would have nothing to do";
-  // Weights that no core's cache holds, but the caches of two.
-  const auto units = static_cast<int64_t>(std::sqrt(static_cast<double>(runtime::private_cache_bytes()) / 4));
-  EXPECT_EQ(choice(units / 64 * 64, 100, 1, 2), "");
-  mutable_settings().side_by_side = 0;
-  EXPECT_EQ(choice(128, 100, 1, 2), "");
-  mutable_settings().side_by_side = 1;
-  EXPECT_EQ(choice(128, 100, 64, 8), "side by side: 0 1");
+  EXPECT_EQ(choice(304, 100, 1, 2), "side by side: 0 1");
+  EXPECT_EQ(choice(320, 100, 1, 2), "side by side: 0 1") << "400 KiB, of which it keeps 384";
+  EXPECT_EQ(choice(384, 100, 1, 2), "");
 }
 
 TEST(SideBySidePlan, WhatIsReadInWindowsOrLivesWithAGroupLivesAsLong) {

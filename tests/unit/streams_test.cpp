@@ -11,10 +11,10 @@
 #include "gradients.h"
 #include "interpreter/interpreter.h"
 #include "lowered.h"
+#include "machine.h"
 #include "native_run.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/cores.h"
 
 namespace weft {
 namespace {
@@ -133,19 +133,23 @@ INSTANTIATE_TEST_SUITE_P(All, Streams, ::testing::ValuesIn(kPrograms),
                          [](const auto& test) { return test.param.name; });
 
 TEST(StreamsPay, WhereManyStacksLeaveTheCoresCache) {
-  const int64_t own = runtime::private_cache_bytes(), shared = runtime::shared_cache_bytes();
-  EXPECT_EQ(weft_streams(own / 2, own / 2, 7, 0), 0);
-  EXPECT_EQ(weft_streams(own * 3, own * 3, 7, 0), 1);
-  EXPECT_EQ(weft_streams(own * 3 * 7, own * 3, 7, 0), 1) << "of seven threads";
-  EXPECT_EQ(weft_streams(own * 3 * 7, own / 2, 7, 0), 0) << "each thread's rows stay in its cache";
-  EXPECT_EQ(weft_streams(own * 3, own * 3, 2, 0), own * 3 > shared / 2 ? 1 : 0) << "few stacks, read at once maybe";
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t own = machine.private_cache(), shared = machine.shared_cache();
+    EXPECT_EQ(weft_streams(own / 2, own / 2, 7, 0), 0);
+    EXPECT_EQ(weft_streams(own * 3, own * 3, 7, 0), 1);
+    EXPECT_EQ(weft_streams(own * 3 * 7, own * 3, 7, 0), 1) << "of seven threads";
+    EXPECT_EQ(weft_streams(own * 3 * 7, own / 2, 7, 0), 0) << "each thread's rows stay in its cache";
+    EXPECT_EQ(weft_streams(own * 3, own * 3, 2, 0), own * 3 > shared / 2 ? 1 : 0) << "few stacks, read at once maybe";
+  });
 }
 
 TEST(StreamsPay, WhereStacksLeaveTheSharedCache) {
-  const int64_t bytes = runtime::private_cache_bytes() + runtime::shared_cache_bytes();
-  EXPECT_EQ(weft_streams(bytes, bytes, 1, 0), 1);
-  EXPECT_EQ(weft_streams(bytes, bytes, 1, 64 * 5), 1);
-  EXPECT_EQ(weft_streams(bytes, bytes, 1, 64 * 5 + 4), 0) << "not whole cache lines";
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t bytes = machine.private_cache() + machine.shared_cache();
+    EXPECT_EQ(weft_streams(bytes, bytes, 1, 0), 1);
+    EXPECT_EQ(weft_streams(bytes, bytes, 1, 64 * 5), 1);
+    EXPECT_EQ(weft_streams(bytes, bytes, 1, 64 * 5 + 4), 0) << "not whole cache lines";
+  });
 }
 
 TEST(StreamsPay, WhereTheSettingSaysSo) {

@@ -10,9 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
+#include "base/settings.h"
 #include "in_child.h"
 #include "runtime/cores.h"
 #include "runtime/denormals.h"
+#include "runtime/kernels.h"
 
 namespace weft::runtime {
 namespace {
@@ -214,6 +217,34 @@ TEST(CoresTest, CachesAreAsTheKernelDescribesThem) {
     EXPECT_EQ(described_cache_bytes(folder, 3), std::nullopt) << size;
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(CoresTest, SettingsSayWhatChoicesTakeTheMachineFor) {
+  const Settings before = settings();
+  mutable_settings().private_cache_bytes = 512 << 10;
+  mutable_settings().shared_cache_bytes = 32 << 20;
+  EXPECT_EQ(private_cache_bytes(), 512 << 10);
+  EXPECT_EQ(shared_cache_bytes(), 32 << 20);
+  auto rows = [](const char* core, Isa isa) {
+    mutable_settings().core = core;
+    return rows_while_streaming(isa);
+  };
+  EXPECT_EQ(rows("intel", Isa::kGeneric), 6);
+  EXPECT_EQ(rows("intel", Isa::kAvx512), 12);
+  EXPECT_EQ(rows("zen1", Isa::kAvx2), 4);
+  EXPECT_EQ(byte_products(Isa::kAvx2), ByteProducts::kSlower);
+  EXPECT_EQ(rows("zen5", Isa::kAvx2), 4);
+  EXPECT_EQ(byte_products(Isa::kAvx2), ByteProducts::kFewRowsOnly);
+  EXPECT_EQ(rows("zen5", Isa::kAvx512), 7);
+  EXPECT_EQ(rows("other", Isa::kAvx512), 4);
+  mutable_settings().core = "zen9";
+  try {
+    core_kind();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "WEFT_CORE=zen9: unknown core; known are intel, zen1, zen5, other");
+  }
+  mutable_settings() = before;
 }
 
 TEST(CoresTest, LeastQuotaOfTheGroupsAboveCounts) {

@@ -53,7 +53,7 @@ class ThreadSanitizerSees : public ThreadSanitizer, public ::testing::WithParamI
 
 TEST_P(ThreadSanitizerSees, TheRace) {
   if (!kThreadSanitizer) GTEST_SKIP() << "needs a build with WEFT_SANITIZE=thread";
-  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(race(GetParam().text), ::testing::ExitedWithCode(66), std::string("data race.*") + GetParam().report);
 }
 

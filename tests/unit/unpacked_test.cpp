@@ -17,6 +17,7 @@
 #include "interpreter/interpreter.h"
 #include "interpreter/numeric.h"
 #include "lowered.h"
+#include "machine.h"
 #include "native_run.h"
 #include "random_program.h"
 #include "runtime/guarded_memory.h"
@@ -370,13 +371,15 @@ class LeftOutOf : public ::testing::TestWithParam<Program> {
 };
 
 TEST_P(LeftOutOf, WherePackingIsNotWorthIt) {
-  const testing::Lowered lowered(GetParam().text);
-  const runtime::Plan& plan = lowered.schedule.plan;
-  ASSERT_EQ(plan.symbols, (std::vector<std::string>{"B", "T"}));
-  for (size_t i = 0; i < GetParam().rows.size(); ++i)
-    EXPECT_EQ(std::ssize(runtime::left_out_packs(plan, values_of(plan, {1, GetParam().rows[i]}))),
-              GetParam().left_out[i])
-        << GetParam().rows[i] << " rows";
+  testing::on_each_machine([](const testing::Machine&) {
+    const testing::Lowered lowered(GetParam().text);
+    const runtime::Plan& plan = lowered.schedule.plan;
+    ASSERT_EQ(plan.symbols, (std::vector<std::string>{"B", "T"}));
+    for (size_t i = 0; i < GetParam().rows.size(); ++i)
+      EXPECT_EQ(std::ssize(runtime::left_out_packs(plan, values_of(plan, {1, GetParam().rows[i]}))),
+                GetParam().left_out[i])
+          << GetParam().rows[i] << " rows";
+  });
 }
 
 TEST_P(LeftOutOf, ResultsAreThoseOfTheInterpreter) {
@@ -404,15 +407,17 @@ TEST_P(LeftOutOf, ResultsAreThoseOfTheInterpreter) {
 }
 
 TEST_P(LeftOutOf, OtherPacksAreOnTheWayWhereProductsGoOverThemOnceOrTwice) {
-  const testing::Lowered lowered(GetParam().text);
-  const runtime::Plan& plan = lowered.schedule.plan;
-  for (size_t i = 0; i < std::size(kSteps); ++i)
-    EXPECT_EQ(std::ssize(runtime::packs_on_the_way(plan, values_of(plan, {40, kSteps[i]}))), GetParam().on_the_way[i])
-        << kSteps[i] << " steps";
+  testing::on_each_machine([](const testing::Machine&) {
+    const testing::Lowered lowered(GetParam().text);
+    const runtime::Plan& plan = lowered.schedule.plan;
+    for (size_t i = 0; i < std::size(kSteps); ++i)
+      EXPECT_EQ(std::ssize(runtime::packs_on_the_way(plan, values_of(plan, {40, kSteps[i]}))), GetParam().on_the_way[i])
+          << kSteps[i] << " steps";
+  });
 }
 
 TEST(LeftOut, PacksOfProductsThatMayBeInWindowsAreNotOnTheWayOfManyRows) {
-  const testing::Lowered lowered(R"(program @p(%h0: f32[B,64], %x: f32[T,B,64], %w: f32[64,64], %u: f32[64,64]) {
+  const char* const text = R"(program @p(%h0: f32[B,64], %x: f32[T,B,64], %w: f32[64,64], %u: f32[64,64]) {
     %p = matmul %x, %w {transpose_b = true} : f32[T,B,64]
     %hT, %ys = scan length T carry(%h = %h0) xs(%pt = %p) {
       %a = matmul %h, %u {transpose_b = true} : f32[B,64]
@@ -420,20 +425,23 @@ TEST(LeftOut, PacksOfProductsThatMayBeInWindowsAreNotOnTheWayOfManyRows) {
       %n = tanh %b : f32[B,64]
       yield carry(%n) ys(%n)
     } : f32[B,64], f32[T,B,64]
-    return %ys, %hT })");
-  const runtime::Plan& plan = lowered.schedule.plan;
-  ASSERT_TRUE(std::ranges::any_of(plan.stages, [](const auto& stage) { return !stage.windows.empty(); }));
-  auto on_the_way = [&](int64_t rows, int64_t steps) {
-    return std::ssize(runtime::packs_on_the_way(plan, values_of(plan, {rows, steps})));
-  };
-  EXPECT_EQ(on_the_way(100, 1), 2);
-  EXPECT_EQ(on_the_way(100, 2), 2);
-  EXPECT_EQ(on_the_way(100, 3), 0);  // more than 256 rows, and the loop goes over its weights three times
-  EXPECT_EQ(on_the_way(50, 3), 1);
-  EXPECT_EQ(on_the_way(1000, 1), 2);
-  EXPECT_EQ(on_the_way(500, 2), 1);
-  EXPECT_EQ(on_the_way(1000, 2), 0);
-  EXPECT_EQ(on_the_way(2000, 1), 0);
+    return %ys, %hT })";
+  testing::on_each_machine([&](const testing::Machine&) {
+    const testing::Lowered lowered(text);
+    const runtime::Plan& plan = lowered.schedule.plan;
+    ASSERT_TRUE(std::ranges::any_of(plan.stages, [](const auto& stage) { return !stage.windows.empty(); }));
+    auto on_the_way = [&](int64_t rows, int64_t steps) {
+      return std::ssize(runtime::packs_on_the_way(plan, values_of(plan, {rows, steps})));
+    };
+    EXPECT_EQ(on_the_way(100, 1), 2);
+    EXPECT_EQ(on_the_way(100, 2), 2);
+    EXPECT_EQ(on_the_way(100, 3), 0);  // more than 256 rows, and the loop goes over its weights three times
+    EXPECT_EQ(on_the_way(50, 3), 1);
+    EXPECT_EQ(on_the_way(1000, 1), 2);
+    EXPECT_EQ(on_the_way(500, 2), 1);
+    EXPECT_EQ(on_the_way(1000, 2), 0);
+    EXPECT_EQ(on_the_way(2000, 1), 0);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LeftOutOf, ::testing::ValuesIn(kPrograms),

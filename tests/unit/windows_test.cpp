@@ -11,10 +11,10 @@
 #include "gradients.h"
 #include "interpreter/interpreter.h"
 #include "lowered.h"
+#include "machine.h"
 #include "native_run.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/cores.h"
 #include "runtime/run.h"
 #include "runtime/window.h"
 
@@ -251,28 +251,31 @@ WindowOfScan window_of(int64_t length, int64_t batch, int64_t threads, const std
 }
 
 TEST(WindowSteps, AreAllWhereTheStackFitsTheCache) {
-  EXPECT_EQ(window_of(10, 4, 1).steps, 0);
-  EXPECT_EQ(window_of(10, 4, 1).bytes, 10 * 4 * 20 * 4);
+  testing::on_each_machine([](const testing::Machine&) {
+    EXPECT_EQ(window_of(10, 4, 1).steps, 0);
+    EXPECT_EQ(window_of(10, 4, 1).bytes, 10 * 4 * 20 * 4);
+  });
 }
 
 TEST(WindowSteps, FillAPartOfTheCacheElsewhere) {
-  const int64_t cache = runtime::private_cache_bytes();
-  const int64_t rows = cache / (20 * 4);
-  const WindowOfScan found = window_of(rows, 10, 1);
-  EXPECT_GT(found.steps, 1);
-  EXPECT_LE(found.bytes, cache / 2);
-  EXPECT_GT(window_of(rows, 1, 1).steps, 1);
-  EXPECT_GT(window_of(rows, 128, 2).steps, 0);
-  EXPECT_GT(window_of(rows, 8, 2).steps, 1);
-  EXPECT_EQ(window_of(rows, 7, 2).steps, 0) << "a thread's rows of a step are too few for a block";
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t rows = machine.private_cache() / (20 * 4);
+    const WindowOfScan found = window_of(rows, 10, 1);
+    EXPECT_GT(found.steps, 1);
+    EXPECT_LE(found.bytes, machine.private_cache() / 2);
+    EXPECT_GT(window_of(rows, 1, 1).steps, 1);
+    EXPECT_GT(window_of(rows, 128, 2).steps, 0);
+    EXPECT_GT(window_of(rows, 8, 2).steps, 1);
+    EXPECT_EQ(window_of(rows, 7, 2).steps, 0) << "a thread's rows of a step are too few for a block";
+  });
 }
 
 TEST(WindowSteps, AreOneWhereAStepIsLargerThanTheCache) {
-  const int64_t cache = runtime::private_cache_bytes(), shared = runtime::shared_cache_bytes();
-  const int64_t rows = cache / (20 * 4) + 1000;
-  if (rows * 20 * 4 > shared / 4) GTEST_SKIP() << "an unusual pair of caches";
-  EXPECT_EQ(window_of(10, rows, 1).steps, 1);
-  EXPECT_EQ(window_of(10, shared / (20 * 4), 1).steps, 0) << "it leaves the shared cache too";
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t rows = machine.private_cache() / (20 * 4) + 1000;
+    EXPECT_EQ(window_of(10, rows, 1).steps, 1);
+    EXPECT_EQ(window_of(10, machine.shared_cache() / (20 * 4), 1).steps, 0) << "it leaves the shared cache too";
+  });
 }
 
 /// A plain recurrence of H units, of as many inputs.
@@ -287,51 +290,55 @@ const char* const kOfUnits = R"(program @p(%x: f32[T,B,H], %h0: f32[B,H], %w: f3
        return %hs })";
 
 TEST(WindowSteps, HaveRowsWhileWhichLargeWeightsArrive) {
-  const int64_t cache = runtime::private_cache_bytes(), shared = runtime::shared_cache_bytes();
-  int64_t units = 256;
-  while ((units + 128) * (units + 128) * 4 <= cache) units += 128;
-  if (units * units * 4 <= cache / 2 || units * units * 4 > shared / 4) GTEST_SKIP() << "an unusual pair of caches";
-  const int64_t length = 4 * cache / (units * 4);
-  const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
-  EXPECT_GE(window_of(length, 16, 1, text).steps * 16, target::kRowsBehindWeights);
-  EXPECT_EQ(window_of(length, 1, 1, text).steps, 0) << "each step waits for its own weights";
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t cache = machine.private_cache();
+    int64_t units = 256;
+    while ((units + 64) * (units + 64) * 4 <= cache) units += 64;
+    const int64_t length = 4 * cache / (units * 4);
+    const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
+    EXPECT_GE(window_of(length, 16, 1, text).steps * 16, target::kRowsBehindWeights);
+    EXPECT_EQ(window_of(length, 1, 1, text).steps, 0) << "each step waits for its own weights";
+  });
 }
 
 TEST(WindowSteps, OfSharedColumnsReadAPartOfTheWeights) {
-  const int64_t cache = runtime::private_cache_bytes(), shared = runtime::shared_cache_bytes();
-  int64_t units = 256;
-  while (units * units * 4 <= cache) units += 128;  // a thread's half is more than half a cache
-  if (units * units * 4 > shared / 4) GTEST_SKIP() << "an unusual pair of caches";
-  const int64_t length = 4 * cache / (units * 4);
-  const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
-  mutable_settings().share_all = true;
-  EXPECT_GE(window_of(length, 6, 2, text).steps * 6, target::kRowsBehindWeights);
-  EXPECT_EQ(window_of(length, 1, 2, text).steps, 0) << "each step waits for its own weights";
-  EXPECT_EQ(window_of(length, 1, 3, text).steps > 0, units * units * 4 / 3 <= cache / 2);
-  mutable_settings().share_all = false;
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t cache = machine.private_cache();
+    int64_t units = 256;
+    while (units * units * 4 <= cache) units += 128;  // a thread's half is more than half a cache
+    const int64_t length = 4 * cache / (units * 4);
+    const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
+    mutable_settings().share_all = true;
+    EXPECT_GE(window_of(length, 6, 2, text).steps * 6, target::kRowsBehindWeights);
+    EXPECT_EQ(window_of(length, 1, 2, text).steps, 0) << "each step waits for its own weights";
+    EXPECT_EQ(window_of(length, 1, 3, text).steps > 0, units * units * 4 / 3 <= cache / 2);
+  });
 }
 
 TEST(WindowSteps, OfWeightsFromMemoryHaveRowsBehindThem) {
-  const int64_t shared = runtime::shared_cache_bytes(), rows = 64;
-  int64_t units = 512;
-  while (units * units * 4 <= shared / 4) units += 128;
-  if (units * units * 4 > shared / 2) GTEST_SKIP() << "an unusual shared cache";
-  const int64_t whole = shared / (2 * rows * units * 4);  // steps whose stack fits the shared cache
-  const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
-  const WindowOfScan found = window_of(3 * whole, 2 * rows, 2, text);
-  EXPECT_GE(found.steps * rows, target::kRowsBehindMemory);
-  EXPECT_LE(found.bytes, shared / 2);
-  EXPECT_EQ(window_of(whole - 1, 2 * rows, 2, text).steps, 0);
-  EXPECT_EQ(window_of(3 * whole, 2, 2, text).steps, 0) << "each step waits for its own weights";
-  EXPECT_EQ(window_of(8 * 3 * whole, 15, 1, text).steps, 0) << "the same";
-  EXPECT_GT(window_of(8 * 3 * whole, 16, 1, text).steps, 0);
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t shared = machine.shared_cache(), rows = 64;
+    int64_t units = 512;
+    while (units * units * 4 <= shared / 4) units += 128;
+    const int64_t whole = shared / (2 * rows * units * 4);  // steps whose stack fits the shared cache
+    const std::string text = testing::replaced(kOfUnits, "H", std::to_string(units));
+    const WindowOfScan found = window_of(3 * whole, 2 * rows, 2, text);
+    EXPECT_GE(found.steps * rows, target::kRowsBehindMemory);
+    EXPECT_LE(found.bytes, shared / 2);
+    EXPECT_EQ(window_of(whole - 1, 2 * rows, 2, text).steps, 0);
+    EXPECT_EQ(window_of(3 * whole, 2, 2, text).steps, 0) << "each step waits for its own weights";
+    EXPECT_EQ(window_of(8 * 3 * whole, 15, 1, text).steps, 0) << "the same";
+    EXPECT_GT(window_of(8 * 3 * whole, 16, 1, text).steps, 0);
+  });
 }
 
 TEST(WindowSteps, MembersWithFewBytesOfAStepHaveTheirOwnPlaces) {
-  const int64_t rows = 1 << 10, length = 2 * runtime::private_cache_bytes() / (rows * 40);  // rows of 80 bytes
-  EXPECT_EQ(window_of(length, rows, 2).places, 2);
-  EXPECT_EQ(window_of(length, 4 * rows, 2).places, 1);
-  EXPECT_EQ(window_of(length, rows, 1).places, 1) << "there is one member";
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t rows = 1 << 10, length = 2 * machine.private_cache() / (rows * 40);  // rows of 80 bytes
+    EXPECT_EQ(window_of(length, rows, 2).places, 2);
+    EXPECT_EQ(window_of(length, 4 * rows, 2).places, 1);
+    EXPECT_EQ(window_of(length, rows, 1).places, 1) << "there is one member";
+  });
 }
 
 }  // namespace
