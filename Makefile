@@ -102,10 +102,11 @@ test-python:
 	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 .PHONY: nightly
-nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, all ops of PyTorch in a step, unit tests for tiny and for huge caches, sanitizers, an hour of fuzzing
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, all ops of PyTorch in a step, unit tests for tiny and for huge caches, sanitizers, an hour of fuzzing
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
 	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/test_threads.py
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/test_stale.py
+	@WEFT_RANDOM_GRADIENTS=4000 OMP_NUM_THREADS=1 python -m pytest tests/python/test_step_gradients.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/test_op_sweep.py tests/python/test_modules_db.py tests/python/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_FUZZ_FILES=500 python -m pytest verification/tests/python/test_formats_fuzz.py
 	@WEFT_RANDOM_STEPS=200 $(BUILD)/tests/weft_unit_tests --gtest_brief=1 --gtest_filter='*Threads*'

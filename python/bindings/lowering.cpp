@@ -97,9 +97,7 @@ py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFi
 py::handle mismatch, needs_functional;
 
 py::object unsupported_error() { return py::module_::import("weft._base.errors").attr("UnsupportedError"); }
-py::object unproven_gradient_error() {
-  return py::module_::import("weft._base.errors").attr("UnprovenGradientError");
-}
+py::object unproven_gradient_error() { return py::module_::import("weft._base.errors").attr("UnprovenGradientError"); }
 
 }  // namespace
 
@@ -158,6 +156,14 @@ void init_lowering(py::module_& m) {
         return decompose::find({name, overload == "default" ? "" : overload}) != nullptr;
       },
       py::arg("name"), py::arg("overload"), "Whether the operation is made of others by Weft's own functions.");
+  m.def(
+      "inject_gradient_fault",
+      [](const std::string& fault) {
+        lowering::inject(fault == "stops"   ? lowering::GradientFault::kStops
+                         : fault == "hooks" ? lowering::GradientFault::kHooks
+                                            : lowering::GradientFault::kNone);
+      },
+      py::arg("fault"), "For tests: programs without stops of gradients, or without hooks, from here on.");
   m.def("program_of_runs", &program_of_runs, py::arg("runs"), py::arg("sizes"), py::arg("derivative"),
         "What lowered runs of one function have in common, as a program.");
 }

@@ -70,9 +70,9 @@ PythonHook* as_python_hook(Hook& hook, std::string_view name) {
                                                                                     : static_cast<PythonHook*>(&hook);
 }
 
-/// Takes away the hooks on nodes that the gradients of the outputs get through: (node, output, whether they take a tuple,
-/// functions, the gradient's dtype, its sizes, the node as Python has it or the input that it is of), in the order in
-/// which they are called.
+/// Takes away the hooks on nodes that the gradients of the outputs get through: (node, output, whether they take a
+/// tuple, functions, the gradient's dtype, its sizes, the node as Python has it or the input that it is of), in the
+/// order in which they are called.
 py::list take_hooks(Recording& recording, const std::vector<at::Tensor>& outputs) {
   using namespace torch::autograd;
   py::list found;
@@ -117,14 +117,15 @@ std::shared_ptr<py::function> kept(py::function function) {
 
 /// A Function's backward for DerivedNode.
 recorder::DerivedNode::Backward backward_with(py::function function) {
-  return [kept = kept(std::move(function))](const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-                const std::vector<at::Tensor>& cotangents) {
-    const py::gil_scoped_acquire gil;
-    std::vector<at::Tensor> given;
-    for (const py::handle found : (*kept)(inputs, values, cotangents))
-      given.push_back(found.is_none() ? at::Tensor() : found.cast<at::Tensor>());
-    return given;
-  };
+  return
+      [kept = kept(std::move(function))](const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                         const std::vector<at::Tensor>& cotangents) {
+        const py::gil_scoped_acquire gil;
+        std::vector<at::Tensor> given;
+        for (const py::handle found : (*kept)(inputs, values, cotangents))
+          given.push_back(found.is_none() ? at::Tensor() : found.cast<at::Tensor>());
+        return given;
+      };
 }
 
 py::object failure(const Recording& recording) {
@@ -186,13 +187,13 @@ void init_recorder(py::module_& m) {
       .def(
           "hooked",
           [](Recording& recording, int32_t node, uint32_t output, const std::vector<at::Tensor>& inputs,
-             const Recording& part, size_t payload, bool derivable) {
-            recording.hooked({node, output}, inputs, part.record(), payload, derivable);
-          },
+             const Recording& part, size_t payload,
+             bool derivable) { recording.hooked({node, output}, inputs, part.record(), payload, derivable); },
           py::arg("node"), py::arg("output"), py::arg("inputs"), py::arg("part"), py::arg("payload"),
           py::arg("derivable"))
-      .def("changes", [](const Recording& recording,
-                         int64_t value) { return recording.is_changed_from(0, value); }, py::arg("value"))
+      .def(
+          "changes", [](const Recording& recording, int64_t value) { return recording.is_changed_from(0, value); },
+          py::arg("value"))
       .def_property_readonly("stops_gradients", &Recording::stops_gradients)
       .def("leaks", &Recording::leaks)
       .def("kept", &Recording::kept)

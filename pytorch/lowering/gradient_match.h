@@ -22,7 +22,8 @@ struct UnprovenGradientError : recorder::UnsupportedError {
 /// The replay calls the recorded operations and nothing else, so its graph is the one that these operations have: that
 /// of which the pass vjp makes the derivative. `bind` says which edge of the replay stands for an edge of the record;
 /// `prove` compares what lies behind them, node by node: the same kinds, the same edges, the same inputs and captured
-/// tensors at the ends. What leads to no input and to no captured tensor has no gradient, and is left out on both sides.
+/// tensors at the ends. What leads to no input and to no captured tensor has no gradient, and is left out on both
+/// sides.
 class GradientMatch {
  public:
   using Edge = torch::autograd::Edge;
@@ -34,8 +35,8 @@ class GradientMatch {
 
   /// The replay's edge for one of the record; null where there is none yet.
   const Edge* find(const recorder::GradientUse& use) const;
-  /// `edge` stands for it from here on. `behind`: the same, or where `edge` is that of a hook what lies behind the hook.
-  /// `operation`: the recorded one that was about to read it.
+  /// `edge` stands for it from here on. `behind`: the same, or where `edge` is that of a hook what lies behind the
+  /// hook. `operation`: the recorded one that was about to read it.
   void bind(const recorder::GradientUse& use, Edge edge, Edge behind, size_t operation);
   /// Throws for a node of the record that the replay has no counterpart of, where the operation reads its value.
   [[noreturn]] void fail(const Node& source, size_t operation) const;
@@ -58,7 +59,7 @@ class GradientMatch {
   bool same_kinds_;
   std::map<recorder::GradientUse, Bound> bound_;
   std::unordered_map<const Node*, const Node*> pairs_;
-  std::vector<std::pair<const Node*, const Node*>> open_;        ///< pairs to be compared
+  std::vector<std::pair<const Node*, const Node*>> open_;     ///< pairs to be compared
   std::unordered_map<const Node*, bool> is_live_, was_live_;  ///< nodes of the replay and of the record
 };
 

@@ -7,6 +7,10 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+
 #include "capture/aten_ops.h"
 #include "decompose/decompose.h"
 #include "ir/parser.h"
@@ -37,9 +41,11 @@ std::string printed_name(const c10::OperatorName& name) {
 
 namespace {
 
-/// Whether PyTorch's derivative of the operation by its input takes into account that this argument is a function of the
-/// input too, and so asks nobody for the argument's own derivative (derivatives.yaml: not_implemented beside a formula).
-/// Where the operation is made of others, the derivative has to get there by the argument.
+std::atomic<GradientFault> injected{GradientFault::kNone};
+
+/// Whether PyTorch's derivative of the operation by its input takes into account that this argument is a function of
+/// the input too, and so asks nobody for the argument's own derivative (derivatives.yaml: not_implemented beside a
+/// formula). Where the operation is made of others, the derivative has to get there by the argument.
 bool is_hidden(std::string_view op, std::string_view argument) {
   if (op == "aten.native_layer_norm_backward.default") return argument == "mean" || argument == "rstd";
   if (op == "aten.native_batch_norm_backward.default") return argument == "save_mean" || argument == "save_invstd";
@@ -109,6 +115,8 @@ at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
 }
 
 }  // namespace
+
+void inject(GradientFault fault) { injected = fault; }
 
 std::vector<at::Tensor> tensors_of(const Stack& stack) {
   std::vector<at::Tensor> tensors;
@@ -281,7 +289,7 @@ at::Tensor LoweredRun::with_gradient(int64_t id, const GradientUse& use) {
   at::Tensor tensor = value(id);
   if (use.requires_gradient()) is_varied_ = true;
   if (id < 0) return tensor;  // whether it requires a gradient is its owner's to say
-  if (!use.requires_gradient()) return without_gradient(id, tensor);
+  if (!use.requires_gradient()) return injected == GradientFault::kStops ? tensor : without_gradient(id, tensor);
   const auto* node = source_.graph().node(use.node);
   if (source_.graph().is_own_leaf(node)) return leaf(id, use);
   if (!tensor.requires_grad()) {
@@ -295,7 +303,7 @@ at::Tensor LoweredRun::with_gradient(int64_t id, const GradientUse& use) {
   }
   const auto behind = torch::autograd::impl::gradient_edge(tensor);
   const auto hook = std::ranges::find(source_.hooks(), use, &recorder::Hook::of);
-  if (hook != source_.hooks().end()) {
+  if (hook != source_.hooks().end() && injected != GradientFault::kHooks) {
     tensor = with_hook(id, *hook);
     keep(id, tensor);
   }

@@ -32,7 +32,8 @@ struct Callbacks {
 /// (pytorch/decompose, then PyTorch's own decompositions). An operation in place becomes its variant out of place.
 ///
 /// The replay has the gradients of the record. A value that an operation read without a gradient goes through
-/// weft::stop_gradient, one on which there is a hook has the hook for its derivative, and GradientMatch proves the rest.
+/// weft::stop_gradient, one on which there is a hook has the hook for its derivative, and GradientMatch proves the
+/// rest.
 class LoweredRun : private recorder::Interceptor {
  public:
   /// `free`: the numbers of the run that become inputs (as double[]), by their words in its record. `functional`:
@@ -88,19 +89,23 @@ class LoweredRun : private recorder::Interceptor {
   Callbacks callbacks_;
   recorder::Recording flat_;
   GradientMatch match_;
-  size_t operation_ = 0;                                ///< the one that is replayed,
-  size_t next_use_ = 0;                                 ///< and which of the source's uses its next tensor is
+  size_t operation_ = 0;  ///< the one that is replayed,
+  size_t next_use_ = 0;   ///< and which of the source's uses its next tensor is
   Role role_ = Role::kRead;
   bool is_varied_ = false;                              ///< the operation has read something that a program derives
   std::set<int64_t> varied_;                            ///< the source's storages that hold such values
   std::map<recorder::GradientUse, at::Tensor> leaves_;  ///< that the function made itself, and errors, by edge
-  std::vector<at::Tensor> values_;    ///< of the source's values
-  std::vector<at::Tensor> captured_;  ///< of its tensors from outside, then of the free numbers
-  std::set<size_t> taken_;            ///< free numbers that an operation has read
+  std::vector<at::Tensor> values_;                      ///< of the source's values
+  std::vector<at::Tensor> captured_;                    ///< of its tensors from outside, then of the free numbers
+  std::set<size_t> taken_;                              ///< free numbers that an operation has read
   std::set<int64_t> requires_gradient_;
   std::set<std::string> decomposing_;  ///< some of PyTorch's decompositions come back to what they decompose
   int64_t inputs_ = 0;
 };
+
+/// What a test has the replay leave out, to see that somebody notices: stops of gradients, or hooks.
+enum class GradientFault { kNone, kStops, kHooks };
+void inject(GradientFault fault);
 
 /// The tensors of results, a list's in a row; undefined for a result that is no tensor.
 std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack);

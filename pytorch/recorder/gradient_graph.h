@@ -108,7 +108,6 @@ class GradientGraph {
   void clear();
 
  private:
-
   c10::intrusive_ptr<SourceNode> source_;
   std::vector<int64_t> inputs_;
   std::vector<c10::intrusive_ptr<Node>> nodes_;

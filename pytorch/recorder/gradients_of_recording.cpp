@@ -51,8 +51,8 @@ std::vector<c10::intrusive_ptr<Node>> Recording::nodes_with_hooks(const std::vec
   return graph_.nodes_with_hooks();
 }
 
-void Recording::hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part,
-                       size_t payload, bool derivable) {
+void Recording::hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part, size_t payload,
+                       bool derivable) {
   Hook hook{of, {}, payload, derivable};
   record_.fixed(kHook);
   record_.fixed(static_cast<int64_t>(derivable));
@@ -74,6 +74,8 @@ void Recording::refuse_changed_inputs(const std::vector<at::Tensor>& outputs, st
   };
   for (size_t place = 0; place < graph_.inputs().size(); ++place) {
     const auto input = static_cast<size_t>(graph_.inputs()[place]);
+    if (!carries && is_changed_from(0, static_cast<int64_t>(input)))
+      throw UnsupportedError("it changes an argument in place");
     const auto tensor = made_[input].lock();
     if (tensor.defined() && !tensor->requires_grad() && (!carries || (input < *carries && is_returned_twice(input))))
       throw UnsupportedError("it detaches an argument in place");
@@ -94,9 +96,8 @@ void Recording::refuse_changed_inputs(const std::vector<at::Tensor>& outputs, st
 
 void Recording::refuse_backward(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                                 bool accumulates) {
-  const bool asks_outside = std::ranges::any_of(inputs, [&](const at::Tensor& t) {
-    return t.requires_grad() && own(t) == nullptr && !is_wrapper(t);
-  });
+  const bool asks_outside = std::ranges::any_of(
+      inputs, [&](const at::Tensor& t) { return t.requires_grad() && own(t) == nullptr && !is_wrapper(t); });
   if (!asks_outside && !accumulates) return;
   std::unordered_set<const Node*> seen;
   std::vector<Edge> way;

@@ -94,14 +94,14 @@ class Recording {
   /// A tensor that the function is given. `has_history`: what the caller gives may depend on tensors from outside that
   /// require a gradient.
   at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad, bool has_history = true);
-  /// One like a tensor, of its sizes from `first_dim` on; `needs_gradient`: if it is floating. `is_carry`: a step before
-  /// may have computed it.
+  /// One like a tensor, of its sizes from `first_dim` on; `needs_gradient`: if it is floating. `is_carry`: a step
+  /// before may have computed it.
   at::Tensor input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient, bool is_carry = false);
   /// A stand-in of other sizes, which the function sees in place of a tensor from outside.
   at::Tensor stand_in(const at::Tensor& tensor, at::IntArrayRef sizes);
   /// Completes the record with the function's outputs, as id() numbers them. The first of them are the next values of
-  /// the first `carries` inputs. Throws UnsupportedError for hooks that `hooked` hasn't told of, and for what the function
-  /// did to its arguments that a caller would see.
+  /// the first `carries` inputs. Throws UnsupportedError for hooks that `hooked` hasn't told of, and for what the
+  /// function did to its arguments that a caller would see.
   ///
   /// `carries`: none where the function is called with tensors of the caller's own, instead of with carries and slices.
   void finish(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries = std::nullopt);
@@ -111,7 +111,8 @@ class Recording {
                                   const Record& part, size_t payload, DerivedNode::Backward backward);
   /// The nodes with hooks that a gradient of the outputs gets through.
   std::vector<c10::intrusive_ptr<Node>> nodes_with_hooks(const std::vector<at::Tensor>& outputs);
-  /// Tells what the hooks on an output of a node do, which `part` records; `inputs`: what they read beside the gradient.
+  /// Tells what the hooks on an output of a node do, which `part` records; `inputs`: what they read beside the
+  /// gradient.
   void hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part, size_t payload,
               bool derivable);
   GradientUse use_of(const c10::intrusive_ptr<Node>& node, uint32_t output) { return {graph_.add(node), output}; }
@@ -236,8 +237,8 @@ class Recording {
   std::vector<GradientUse> output_uses_;  ///< of the outputs
   std::vector<Hook> hooks_;
   GradientGraph graph_;
-  std::vector<int64_t> storages_;        ///< by value
-  std::vector<bool> have_history_;       ///< by input
+  std::vector<int64_t> storages_;   ///< by value
+  std::vector<bool> have_history_;  ///< by input
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made_;
   std::unordered_map<int64_t, size_t> changed_;      ///< storages that something was written to, and by which operation
   std::vector<size_t> makers_;                       ///< by value: its operation

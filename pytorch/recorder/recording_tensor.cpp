@@ -40,12 +40,12 @@ c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(
   return copy;
 }
 
-/// With a version counter of its own: for Tensor.data and for a result that autograd has saved. The same value too: what
-/// tells it from the tensor is where its gradient goes (GradientUse).
+/// With a version counter of its own: for Tensor.data and for a result that autograd has saved. The same value too:
+/// what tells it from the tensor is where its gradient goes (GradientUse).
 c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
                                                                              bool allow_tensor_metadata_change) const {
-  auto copy = shallow_copy_and_detach(static_cast<const c10::VariableVersion&>(version_counter),
-                                      allow_tensor_metadata_change);
+  auto copy =
+      shallow_copy_and_detach(static_cast<const c10::VariableVersion&>(version_counter), allow_tensor_metadata_change);
   static_cast<RecordingTensor*>(copy.get())->is_data = true;
   return copy;
 }

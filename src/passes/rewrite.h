@@ -145,8 +145,8 @@ void substitute(ScanParts& scan, const Substitution& with);
 /// Removes the region's ops that nothing needs, and the xs that nothing reads then.
 void drop_dead_ops(ScanParts& scan);
 
-/// Whether two equal ops may become one, and one may become two. Not so for a derivative of the user's that isn't linear:
-/// of a sum of gradients it makes something else than of each.
+/// Whether two equal ops may become one, and one may become two. Not so for a derivative of the user's that isn't
+/// linear: of a sum of gradients it makes something else than of each.
 inline bool is_repeatable(const ir::Op& op) {
   return op.code != ir::OpCode::kCustomVjp || op.has("refuses") || op.attr_or<bool>("linear", false);
 }

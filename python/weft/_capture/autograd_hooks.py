@@ -44,9 +44,7 @@ def _saves(node: Any, output: int | None) -> bool:
     return any(hasattr(node, name) for name in names)
 
 
-def record_hooks(
-    record: Callable[[Function], Run], run: Run, outputs: list[Tensor], carries: int | None
-) -> None:
+def record_hooks(record: Callable[[Function], Run], run: Run, outputs: list[Tensor], carries: int | None) -> None:
     """Records what the hooks do that a gradient of the outputs gets through.
 
     Raises UnsupportedError for hooks that no program can have: with side effects, on a node's results.
@@ -124,7 +122,9 @@ def _side_effect(hook: Hook) -> str | None:
         if instruction is None:
             continue
         name = instruction.opname
-        if name.startswith(("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR", "DELETE_SUBSCR")):
+        if name.startswith(
+            ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR", "DELETE_SUBSCR")
+        ):
             return "changes a variable"
         if name.startswith("CALL") and following is not None and following.opname == "POP_TOP":
             return "calls a function for its side effects"

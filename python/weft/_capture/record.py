@@ -79,7 +79,9 @@ def place_of(function: Function, operation: int) -> str:
     def look() -> None:
         frame = users_code.innermost(sys._getframe(1))
         if frame is not None:
-            found[0] = _described(traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+            found[0] = _described(
+                traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            )
 
     with contextlib.suppress(Exception), randomness_kept():
         _record(function, None, ByTensors() if _codes(function) in _indexed_by_tensors else None, (operation, look))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +13,6 @@ from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base import notes, trees
-from weft._base.errors import FailedError
 from weft._capture import modes, programs
 from weft._capture.runs import Function, Run, under_way
 from weft._capture.traced import Traced
@@ -25,10 +23,6 @@ C = TypeVar("C")
 X = TypeVar("X")
 Y = TypeVar("Y")
 SomeCall = TypeVar("SomeCall", bound="Call")
-
-
-#: The code of steps that change their carry or x in place, which autograd forbids for leaves: they are given copies.
-_given_copies: set[Any] = set()
 
 
 def run(call: Call) -> tuple[Any, Any]:
@@ -53,7 +47,6 @@ class Call:
     dim: int  #: the time's, among those of the xs as they were given, and of the ys
     body: str = "the step"  #: what messages call the step
     user: Callable[..., Any] | None = None  #: the user's function, where the step is made of it
-    gives_copies: bool = False  #: whether the recorded step gets copies of its inputs, which are leaves to autograd
     run_before: Run | None = None  #: the step's, where it has been run for this call (_C.scan_again)
 
     @classmethod
@@ -149,7 +142,7 @@ class Call:
     def _know(self, found: programs.Found, ys: Any) -> None:
         """From here on _C.scan_again finds the program by itself, where it is of a usual kind."""
         (made,) = found.runs
-        is_usual = type(self) is Call and self.user is None and not self.dim and not self.gives_copies
+        is_usual = type(self) is Call and self.user is None and not self.dim
         is_usual = is_usual and isinstance(made, Run) and not made.by_tensors
         if is_usual and isinstance(found.program.text, str) and not found.program.noise:
             (pattern,), (constants,) = found.program.templates, found.program.constants
@@ -159,33 +152,14 @@ class Call:
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))
         before = None if self.run_before is None else [self.run_before]
-        return self.recorded(
-            lambda function: programs.find(
-                self.what, key, [function], lambda traces: self._compose_of(traces[0]), before
-            )
-        )
-
-    def recorded(self, find: Callable[[Function], programs.Found]) -> programs.Found:
-        """What `find` finds by recording the step: with copies of its inputs, where it changes them in place."""
-        code = _code_of(self.users)
-        self.gives_copies = torch.is_grad_enabled() and code in _given_copies
-        try:
-            return find(self.function())
-        except FailedError as error:
-            if self.gives_copies or "leaf Variable that requires grad" not in str(error):
-                raise
-        self.gives_copies = True
-        found = find(self.function())
-        _given_copies.add(code)
-        return found
+        compose = lambda traces: self._compose_of(traces[0])  # noqa: E731
+        return programs.find(self.what, key, [self.function()], compose, before)
 
     def function(self) -> Function:
         """The step, of the leaves of a carry and of one x."""
         carries = len(self.carry)
 
         def body(*leaves: Any) -> tuple[list[Tensor], Any]:
-            if self.gives_copies:
-                leaves = tuple([None if leaf is None else leaf.clone() for leaf in leaves])
             carry = trees.unflatten(leaves[:carries], self.carry_spec)
             x = trees.unflatten(leaves[carries:], self.xs_spec)
             after, ys, ys_spec = self.checked_step(carry, x)
@@ -215,13 +189,6 @@ class Call:
     def _compose(self, step: str, carries: int, xs: int) -> Any:
         """The program, or what else `_results` is to find."""
         return _C.scan_program(step, carries, xs, self.reverse)
-
-
-def _code_of(step: Any) -> Any:
-    """What tells steps apart where a mistake only costs time."""
-    while isinstance(step, functools.partial):
-        step = step.func
-    return getattr(step, "__code__", type(step))
 
 
 def _described(ys: Any) -> tuple[pytree.TreeSpec, list[bool]]:

@@ -129,9 +129,7 @@ class Analysis {
  private:
   const Known& operand(const Op& op, size_t i) { return known_[op.operands.at(i)]; }
   /// The values of a custom_vjp are its last operands.
-  Known value_of(const Op& op, size_t result) {
-    return operand(op, op.operands.size() - op.results.size() + result);
-  }
+  Known value_of(const Op& op, size_t result) { return operand(op, op.operands.size() - op.results.size() + result); }
 
   Known known(const Op& op) {
     std::vector<Known> operands;
@@ -144,9 +142,8 @@ class Analysis {
   /// The number that every element of the result is, where that is known.
   static std::optional<double> number(const Op& op, const std::vector<Known>& operands) {
     const auto is_same = [&] {
-      return !operands.empty() && std::ranges::all_of(operands, [&](const Known& each) {
-        return each.all && each.all == operands[0].all;
-      });
+      return !operands.empty() &&
+             std::ranges::all_of(operands, [&](const Known& each) { return each.all && each.all == operands[0].all; });
     };
     switch (op.code) {
       case OpCode::kConstant:
@@ -198,9 +195,7 @@ class Analysis {
 /// How a value depends on the named inputs.
 enum class Kind : uint8_t { kZero, kFixed, kLinear, kOther };
 
-Kind worst(const std::vector<Kind>& kinds) {
-  return kinds.empty() ? Kind::kFixed : *std::ranges::max_element(kinds);
-}
+Kind worst(const std::vector<Kind>& kinds) { return kinds.empty() ? Kind::kFixed : *std::ranges::max_element(kinds); }
 
 /// Of operands all of which it is linear in: a sum with a fixed number isn't.
 Kind linear_in_all(const std::vector<Kind>& kinds) {
@@ -255,8 +250,7 @@ bool is_linear(const ir::Program& program, const std::vector<bool>& in) {
     for (ValueId each : op.operands) operands.push_back(kinds.at(each));
     const Kind kind = kind_of(program, op, operands);
     for (size_t i = 0; i < op.results.size(); ++i)
-      kinds[op.results[i]] =
-          op.code == OpCode::kCustomVjp ? operands[operands.size() - op.results.size() + i] : kind;
+      kinds[op.results[i]] = op.code == OpCode::kCustomVjp ? operands[operands.size() - op.results.size() + i] : kind;
   }
   return std::ranges::all_of(program.body.results, [&](ValueId result) {
     return !is_floating(program.type(result).dtype) || kinds.at(result) == Kind::kLinear ||

@@ -1,0 +1,57 @@
+#include "passes/differentiation/own_derivatives.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "ir/parser.h"
+
+namespace weft::passes {
+namespace {
+
+/// A derivative (x, gradient) -> gradient, its last line giving %r.
+ir::Program derivative(const std::string& lines) {
+  return ir::parse("program @d(%x: f32[B], %g: f32[B]) {\n" + lines + "\n return %r }");
+}
+
+bool vanish(const std::string& lines) { return vanishes(derivative(lines), {false, true}); }
+bool linear(const std::string& lines) { return is_linear(derivative(lines), {false, true}); }
+
+TEST(OwnDerivatives, VanishWithTheGradient) {
+  EXPECT_TRUE(vanish("%r = mul %g, %x : f32[B]"));
+  EXPECT_TRUE(vanish("%r = div %g, %x : f32[B]"));
+  EXPECT_TRUE(vanish("%c = constant {value = 0.5} : f32[B] %r = minimum %g, %c : f32[B]"));
+  EXPECT_TRUE(vanish("%r = tanh %g : f32[B]"));
+  // A norm that can't be zero, since something is added to it.
+  EXPECT_TRUE(
+      vanish("%q = mul %g, %g : f32[B] %s = reduce_sum %q {dims = [0]} : f32[] %n = sqrt %s : f32[]"
+             "%e = constant {value = 1e-6} : f32[] %d = add %n, %e : f32[]"
+             "%w = broadcast %d {dims = []} : f32[B] %r = div %g, %w : f32[B]"));
+}
+
+TEST(OwnDerivatives, MayNotVanish) {
+  EXPECT_FALSE(vanish("%r = add %g, %x : f32[B]"));
+  EXPECT_FALSE(vanish("%c = constant {value = 0.5} : f32[B] %r = maximum %g, %c : f32[B]"));
+  EXPECT_FALSE(vanish("%r = exp %g : f32[B]"));
+  EXPECT_FALSE(vanish("%r = div %x, %g : f32[B]"));
+  EXPECT_FALSE(vanish("%r = div %g, %g : f32[B]")) << "0 / 0";
+  EXPECT_FALSE(vanish("%l = log %g : f32[B] %r = mul %g, %l : f32[B]")) << "0 times infinity";
+}
+
+TEST(OwnDerivatives, AreLinear) {
+  EXPECT_TRUE(linear("%r = mul %g, %x : f32[B]"));
+  EXPECT_TRUE(linear("%a = mul %x, %g : f32[B] %r = sub %a, %g : f32[B]"));
+  EXPECT_TRUE(linear("%z = constant {value = 0.0} : f32[B] %c = gt %x, %z : bool[B] %r = select %c, %g, %z : f32[B]"));
+  EXPECT_TRUE(linear("%s = reduce_sum %g {dims = [0]} : f32[] %r = broadcast %s {dims = []} : f32[B]"));
+}
+
+TEST(OwnDerivatives, AreNotLinear) {
+  EXPECT_FALSE(linear("%r = add %g, %x : f32[B]")) << "affine";
+  EXPECT_FALSE(linear("%r = mul %g, %g : f32[B]"));
+  EXPECT_FALSE(linear("%c = constant {value = 0.5} : f32[B] %r = minimum %g, %c : f32[B]"));
+  EXPECT_FALSE(linear("%r = div %x, %g : f32[B]"));
+  EXPECT_FALSE(linear("%z = constant {value = 0.0} : f32[B] %c = gt %g, %z : bool[B] %r = select %c, %g, %z : f32[B]"));
+}
+
+}  // namespace
+}  // namespace weft::passes
