@@ -6,9 +6,8 @@
 namespace weft::lowering {
 
 at::Tensor stop_gradient(const at::Tensor& tensor) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("weft::stop_gradient", "").typed<at::Tensor(const at::Tensor&)>();
-  return op.call(tensor);
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("weft::stop_gradient", "");
+  return op.typed<at::Tensor(const at::Tensor&)>().call(tensor);
 }
 
 namespace {
