@@ -191,9 +191,6 @@ void init_recorder(py::module_& m) {
              bool derivable) { recording.hooked({node, output}, inputs, part.record(), payload, derivable); },
           py::arg("node"), py::arg("output"), py::arg("inputs"), py::arg("part"), py::arg("payload"),
           py::arg("derivable"))
-      .def(
-          "changes", [](const Recording& recording, int64_t value) { return recording.is_changed_from(0, value); },
-          py::arg("value"))
       .def_property_readonly("stops_gradients", &Recording::stops_gradients)
       .def("leaks", &Recording::leaks)
       .def("kept", &Recording::kept)

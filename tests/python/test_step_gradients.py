@@ -321,7 +321,7 @@ SEEN: list[float] = []
     [
         (lambda g: SEEN.append(float(g.sum())) or g, "needs the value of a tensor"),
         (lambda g: None, "it returns nothing"),
-        (lambda g: g.clamp_(-0.1, 0.1), "changes the gradient in place"),
+        (lambda g: g.clamp_(-0.1, 0.1), "changes an argument in place"),
         (lambda g: g + 0.1, "isn't seen to be zero"),
         (lambda g: g * torch.rand(()), ""),
     ],

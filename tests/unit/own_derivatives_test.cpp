@@ -42,6 +42,7 @@ TEST(OwnDerivatives, AreLinear) {
   EXPECT_TRUE(linear("%r = mul %g, %x : f32[B]"));
   EXPECT_TRUE(linear("%a = mul %x, %g : f32[B] %r = sub %a, %g : f32[B]"));
   EXPECT_TRUE(linear("%z = constant {value = 0.0} : f32[B] %c = gt %x, %z : bool[B] %r = select %c, %g, %z : f32[B]"));
+  EXPECT_TRUE(linear("%z = constant {value = 0.0} : f32[] %r = broadcast %z {dims = []} : f32[B]")) << "nothing at all";
   EXPECT_TRUE(linear("%s = reduce_sum %g {dims = [0]} : f32[] %r = broadcast %s {dims = []} : f32[B]"));
 }
 

@@ -64,14 +64,9 @@ def record_hooks(record: Callable[[Function], Run], run: Run, outputs: list[Tens
         with _C.Suspended():
             value = torch.empty(sizes, dtype=dtype, device="meta")
         try:
-            part, reads = record_backward(
-                record, run, "a hook", what, _as_backward(hooks, takes_tuple), [value], [value]
-            )
+            part, reads = record_backward(record, run, what, what, _as_backward(hooks, takes_tuple), [value], [value])
         except Exception as error:
             raise UnsupportedError(f"{what}: {error}") from error
-        gradient = 2 + len(reads)
-        if part.recording.changes(gradient):
-            raise UnsupportedError(f"{what} that changes the gradient in place")
         run.recording.hooked(node, output, reads, part.recording, len(run.backwards) - 1, not is_saved)
 
 

@@ -213,6 +213,9 @@ Kind linear_in(const std::vector<Kind>& kinds, size_t operand) {
 Kind kind_of(const ir::Program& program, const Op& op, const std::vector<Kind>& kinds) {
   if (!op.regions.empty()) return Kind::kOther;
   if (op.code == OpCode::kConstant) return constant(op) == 0 ? Kind::kZero : Kind::kFixed;
+  const bool keeps_zero = op.code == OpCode::kCopy || op.code == OpCode::kStopGradient || op.code == OpCode::kCast ||
+                          ir::traits_of(op.code).is_linear;
+  if (!kinds.empty() && worst(kinds) == Kind::kZero && keeps_zero) return Kind::kZero;
   if (worst(kinds) <= Kind::kFixed) return Kind::kFixed;
   switch (op.code) {
     case OpCode::kCopy:

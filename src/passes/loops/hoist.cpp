@@ -117,8 +117,8 @@ class Hoist {
       auto varies = [&](ValueId v) { return depends(v) != Depends::kNothing; };
       bool stays =
           !AllSteps::is_possible(program_, op, parts_.ragged, varies, [&](ValueId v) { return is_captured(v); }) ||
-          !is_repeatable(op) || grows(program_, op) || (op.code == OpCode::kOuter && sums.contains(op.results[0]));
-      if (worst == Depends::kStep && stays) worst = Depends::kLoop;
+          grows(program_, op) || (op.code == OpCode::kOuter && sums.contains(op.results[0]));
+      if ((worst == Depends::kStep && stays) || !is_repeatable(op)) worst = Depends::kLoop;
       // In a ragged scan a sum over rows differs from step to step even if the rows don't: a step has its own number.
       if (parts_.ragged && worst == Depends::kNothing && !keeps_rows(program_, op, *parts_.ragged))
         worst = Depends::kLoop;
