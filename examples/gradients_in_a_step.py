@@ -64,7 +64,8 @@ def maml(tasks: int = 8, units: int = 16, inner: int = 10) -> Program:
 
     def loss(how: How) -> Tensor:
         start = first.expand(tasks, 1, units).clone(), second.expand(tasks, units, 1).clone()
-        return error(how(step, start, torch.full((inner,), 0.1, dtype=torch.float64))[0])
+        weights, _ = how(step, start, torch.full((inner,), 0.1, dtype=torch.float64))
+        return error(weights)
 
     return loss, [first, second]
 
@@ -81,13 +82,15 @@ def ttt_linear(batch: int = 4, width: int = 16, length: int = 40) -> Program:
 
         def reconstruction(model: Tensor) -> Tensor:
             found = torch.nn.functional.layer_norm((key[:, None] @ model)[:, 0], (width,))
-            return (found - value).square().mean(-1).sum()
+            missed: Tensor = found - value
+            return missed.square().mean(-1).sum()
 
         model = model - 0.1 * torch.func.grad(reconstruction)(model)
         return model, (query[:, None] @ model)[:, 0]
 
     def loss(how: How) -> Tensor:
-        return how(step, torch.zeros(batch, *shape, dtype=torch.float64), tokens)[1].square().mean()
+        ys: Tensor = how(step, torch.zeros(batch, *shape, dtype=torch.float64), tokens)[1]
+        return ys.square().mean()
 
     return loss, [keys, values, queries]
 
@@ -107,7 +110,8 @@ def kalman_filter(states: int = 3, length: int = 30) -> Program:
         return (mean + gain @ error, (unit - gain) @ spread), surprise
 
     def loss(how: How) -> Tensor:
-        return how(step, (torch.zeros(states, dtype=torch.float64), unit), seen)[1].mean()
+        surprises: Tensor = how(step, (torch.zeros(states, dtype=torch.float64), unit), seen)[1]
+        return surprises.mean()
 
     return loss, [turn, noise]
 
