@@ -170,7 +170,7 @@ struct StepRun {
   StepRun() {
     auto made = std::make_unique<Recording>();
     recording = made.get();
-    run = python->run_type(py::cast(std::move(made)), py::none(), false, py::list());
+    run = python->run_type(py::cast(std::move(made)), py::none(), false, backwards_);
   }
 
   bool of(const ScanCall& call, const py::object& step) {
@@ -188,6 +188,11 @@ struct StepRun {
     return std::ranges::equal(before, after, [](const py::object& a, const py::object& b) { return a.is(b); });
   }
 
+  /// Lets go of what only a new program needs.
+  void forget_backwards() const {
+    if (!backwards_.empty()) backwards_.attr("clear")();
+  }
+
   /// The Run, for Python to make a program of.
   py::object described() const {
     const std::vector<at::Tensor> any(ys.structure.size(), at::empty({0}));
@@ -196,6 +201,8 @@ struct StepRun {
   }
 
  private:
+  py::list backwards_;  ///< the Run's
+
   bool finish(const ScanCall& call, const py::object& result) {
     TensorTree carry;
     if (!carry.flatten(PyTuple_GET_ITEM(result.ptr(), 0)) || !ys.flatten(PyTuple_GET_ITEM(result.ptr(), 1)))
@@ -255,15 +262,13 @@ py::object scan_again(const py::object& step, const py::object& init, const py::
   if (!run) return count_failure(code), py::none();
   const auto scan = find_scan(code, call, reverse.is(py::bool_(true)), *run);
   if (scan == nullptr) return run->described();
-  const bool stops_gradients = run->recording->stops_gradients();
   // From here on the run can't be made a program of.
-  const py::list backwards = run->run.attr("backwards");
-  if (!backwards.empty()) backwards.attr("clear")();
+  run->forget_backwards();
   if (run->recording->leaks() > 0) return count_failure(code), py::none();
   const std::vector<at::Tensor> inputs = call.inputs(*scan, *run->recording);
   // In forward mode torch.no_grad stops nothing, and a captured tensor has a gradient that the record doesn't show.
-  if (std::ranges::any_of(run->recording->outside(), is_dual) ||
-      (stops_gradients && std::ranges::any_of(inputs, is_dual)))
+  if (std::ranges::any_of(inputs, is_dual) &&
+      (run->recording->stops_gradients() || std::ranges::any_of(run->recording->outside(), is_dual)))
     return count_failure(code), py::none();
   std::vector<at::Tensor> results;
   {

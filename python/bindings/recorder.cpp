@@ -166,7 +166,8 @@ void init_recorder(py::module_& m) {
             return recording.stand_in(tensor, sizes);
           },
           py::arg("tensor"), py::arg("sizes"))
-      .def("finish", &Recording::finish, py::arg("outputs"), py::arg("carries"))
+      .def("finish", py::overload_cast<const std::vector<at::Tensor>&, std::optional<size_t>>(&Recording::finish),
+           py::arg("outputs"), py::arg("carries"))
       .def(
           "derived",
           [](Recording& recording, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,

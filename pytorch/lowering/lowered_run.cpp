@@ -4,12 +4,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 
 #include "capture/aten_ops.h"
 #include "decompose/decompose.h"
@@ -25,7 +22,6 @@ namespace weft::lowering {
 
 using c10::IValue;
 using c10::OperatorHandle;
-using recorder::GradientUse;
 using recorder::Operation;
 using recorder::Record;
 using recorder::Recording;
@@ -40,17 +36,6 @@ std::string printed_name(const c10::OperatorName& name) {
 }
 
 namespace {
-
-std::atomic<GradientFault> injected{GradientFault::kNone};
-
-/// Whether PyTorch's derivative of the operation by its input takes into account that this argument is a function of
-/// the input too, and so asks nobody for the argument's own derivative (derivatives.yaml: not_implemented beside a
-/// formula). Where the operation is made of others, the derivative has to get there by the argument.
-bool is_hidden(std::string_view op, std::string_view argument) {
-  if (op == "aten.native_layer_norm_backward.default") return argument == "mean" || argument == "rstd";
-  if (op == "aten.native_batch_norm_backward.default") return argument == "save_mean" || argument == "save_invstd";
-  return op == "aten.batch_norm_backward.default" && (argument == "save_mean" || argument == "save_var");
-}
 
 /// Which of the free numbers an operation's arguments are, taken in order.
 class FreeNumbers {
@@ -115,8 +100,6 @@ at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
 }
 
 }  // namespace
-
-void inject(GradientFault fault) { injected = fault; }
 
 std::vector<at::Tensor> tensors_of(const Stack& stack) {
   std::vector<at::Tensor> tensors;
@@ -192,7 +175,7 @@ void LoweredRun::replay() {
   for (size_t i = 0; i < source_.outputs().size(); ++i)
     outputs.push_back(unwrapped(with_gradient(source_.outputs()[i], source_.output_uses()[i])));
   match_.prove();
-  flat_.finish(outputs, flat_.inputs());
+  flat_.finish(outputs);
 }
 
 void LoweredRun::replay(const Operation& operation) {
@@ -245,124 +228,21 @@ std::string LoweredRun::derivative(size_t payload, const std::vector<at::Tensor>
   for (const auto* list : {&inputs, &values})
     for (const at::Tensor& tensor : *list) like.push_back(at::empty(tensor.sizes(), tensor.scalar_type()));
   std::string text = callbacks_.derivative(payload, like);
-  const ir::Program program = ir::parse(text);
-  std::vector<bool> zero(program.body.args.size(), false);
-  std::fill(zero.begin() + static_cast<std::ptrdiff_t>(like.size()), zero.end(), true);
-  if (!passes::vanishes(program, zero))
+  if (!passes::vanishes(ir::parse(text), like.size()))
     throw UnprovenGradientError("a derivative of its own that isn't seen to be zero where the gradient is", operation_);
   return text;
 }
 
 /// The values, with a derivative by the inputs of their own; wrapped, as the inputs are.
 std::vector<at::Tensor> LoweredRun::derived(const std::vector<at::Tensor>& inputs,
-                                            const std::vector<at::Tensor>& values, std::string vjp, bool is_hook) {
+                                            const std::vector<at::Tensor>& values, std::string vjp) {
   std::vector<at::Tensor> bare;
   for (const at::Tensor& input : inputs) bare.push_back(unwrapped(input));
-  std::vector<at::Tensor> results = flat_.derived(bare, values, std::move(vjp), is_hook);
+  std::vector<at::Tensor> results = flat_.derived(bare, values, std::move(vjp));
   if (!functional_) return results;
   for (at::Tensor& result : results) result = wrapped(result);
   Recording::set_history(results, inputs, {});
   return results;
-}
-
-// ---- gradients
-
-LoweredRun::Role LoweredRun::role_of(const OperatorHandle& op, size_t argument) {
-  const c10::Argument& parameter = op.schema().arguments()[argument];
-  const std::string name = printed_name(op.operator_name());
-  if (is_hidden(name, parameter.name())) return Role::kHidden;
-  if (parameter.alias_info() == nullptr) return Role::kRead;
-  if (!parameter.alias_info()->isWrite()) return Role::kShown;
-  constexpr std::array kWhole = {"aten.copy_.default", "aten.zero_.default", "aten.fill_.Scalar", "aten.fill_.Tensor"};
-  return std::ranges::find(kWhole, name) == kWhole.end() ? Role::kChanged : Role::kOverwritten;
-}
-
-/// The value as the operation that is replayed reads its next tensor.
-at::Tensor LoweredRun::read(int64_t id) {
-  if (at::GradMode::is_enabled()) return with_gradient(id, source_.uses().at(next_use_++));
-  is_varied_ |= id < 0 || varied_.contains(source_.storage(id));
-  return value(id);
-}
-
-/// The value, with a gradient that goes where that of the recorded tensor went.
-at::Tensor LoweredRun::with_gradient(int64_t id, const GradientUse& use) {
-  at::Tensor tensor = value(id);
-  if (use.requires_gradient()) is_varied_ = true;
-  if (id < 0) return tensor;  // whether it requires a gradient is its owner's to say
-  if (!use.requires_gradient()) return injected == GradientFault::kStops ? tensor : without_gradient(id, tensor);
-  const auto* node = source_.graph().node(use.node);
-  if (source_.graph().is_own_leaf(node)) return leaf(id, use);
-  if (!tensor.requires_grad()) {
-    const auto* error = recorder::as_error(node);
-    if (error == nullptr) match_.fail(*node, operation_);
-    return refusing(id, use, *error);
-  }
-  if (const auto* known = match_.find(use)) {
-    if (!(torch::autograd::impl::gradient_edge(tensor) == *known)) match_.fail(*node, operation_);
-    return tensor;
-  }
-  const auto behind = torch::autograd::impl::gradient_edge(tensor);
-  const auto hook = std::ranges::find(source_.hooks(), use, &recorder::Hook::of);
-  if (hook != source_.hooks().end() && injected != GradientFault::kHooks) {
-    tensor = with_hook(id, *hook);
-    keep(id, tensor);
-  }
-  match_.bind(use, torch::autograd::impl::gradient_edge(tensor), behind, operation_);
-  return tensor;
-}
-
-/// The value, for an operation that read it without a gradient. To autograd it may have none as it is, though the
-/// operations that it is made of here have derivatives.
-at::Tensor LoweredRun::without_gradient(int64_t id, const at::Tensor& tensor) {
-  if (!at::isFloatingType(tensor.scalar_type()) || !varied_.contains(source_.storage(id))) return tensor;
-  if (role_ == Role::kRead) return stop_gradient(tensor);
-  is_varied_ = true;
-  if (role_ == Role::kHidden) return tensor;
-  const at::Tensor same = tensor.requires_grad() ? tensor.detach() : tensor;
-  if (role_ == Role::kChanged) {
-    const at::AutoGradMode no_grad(false);
-    same.copy_(stop_gradient(same));
-  }
-  return same;
-}
-
-/// The value, of which a derivative is an error. Gradients that get to the value itself end there.
-at::Tensor LoweredRun::refusing(int64_t id, const GradientUse& use, const torch::autograd::Error& error) {
-  at::Tensor& refusing = leaves_[use];
-  if (refusing.defined()) return refusing;
-  if (source_.is_changed_from(operation_, id))
-    throw UnprovenGradientError("a value without a derivative that is changed in place later", operation_);
-  refusing = wrapped(flat_.refusing(unwrapped(value(id)), error.msg));
-  const auto edge = torch::autograd::impl::gradient_edge(refusing);
-  match_.bind(use, edge, edge, operation_);
-  return refusing;
-}
-
-/// A leaf that the function made itself, of the memory of the value.
-at::Tensor LoweredRun::leaf(int64_t id, const GradientUse& use) {
-  at::Tensor& leaf = leaves_[use];
-  if (leaf.defined()) return leaf;
-  if (source_.is_changed_from(operation_, id))
-    throw UnprovenGradientError("a leaf that is changed in place later", operation_);
-  leaf = stop_gradient(value(id)).requires_grad_();
-  return leaf;
-}
-
-/// The value, with what the hook does for its derivative.
-at::Tensor LoweredRun::with_hook(int64_t id, const recorder::Hook& hook) {
-  if (source_.is_changed_from(operation_, id))
-    throw UnprovenGradientError("a hook on the gradient of a value that is changed in place later", operation_);
-  std::vector<at::Tensor> inputs{value(id)};
-  for (int64_t read : hook.inputs) {
-    if (read >= static_cast<int64_t>(values_.size()) || (read >= 0 && !values_[static_cast<size_t>(read)].defined()))
-      throw UnprovenGradientError("a hook that reads what is computed later", operation_);
-    inputs.push_back(value(read));
-  }
-  const std::vector<at::Tensor> values{unwrapped(inputs[0])};
-  std::string text = derivative(hook.payload, inputs, values);
-  const at::Tensor result = derived(inputs, values, std::move(text), /*is_hook=*/true)[0];
-  flat_.last_operation().derivable = hook.derivable;
-  return result;
 }
 
 IValue LoweredRun::given(const IValue& argument) {

@@ -74,7 +74,7 @@ class LoweredRun : private recorder::Interceptor {
   at::Tensor with_gradient(int64_t id, const recorder::GradientUse& use);
   at::Tensor with_hook(int64_t id, const recorder::Hook& hook);
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-                                  std::string vjp, bool is_hook = false);
+                                  std::string vjp);
   std::string derivative(size_t payload, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values);
   [[noreturn]] void rethrow(std::exception_ptr error);
   c10::IValue given(const c10::IValue& argument);

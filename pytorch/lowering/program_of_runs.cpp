@@ -41,14 +41,6 @@ at::ArrayRef<IValue> arguments_of(const Recording& run, const Operation& operati
   return at::ArrayRef<IValue>(run.arguments().data() + operation.arguments, count);
 }
 
-/// Whether a derivative's program is linear in its cotangents, which come last.
-bool is_linear(const std::string& vjp, size_t first_cotangent) {
-  const ir::Program program = ir::parse(vjp);
-  std::vector<bool> cotangents(program.body.args.size(), false);
-  std::fill(cotangents.begin() + static_cast<std::ptrdiff_t>(first_cotangent), cotangents.end(), true);
-  return passes::is_linear(program, cotangents);
-}
-
 std::string name_of(const Operation& operation) {
   return operation.op ? printed_name(operation.op->operator_name()) : "";
 }
@@ -267,11 +259,12 @@ void Writer::write(const Operation& a, const Operation& b) {
     for (size_t i = 0; i < 2; ++i) {
       for (int64_t id : ids(one(), arguments_of(one(), a)[i])) lists[i].push_back(values_.at(id));
     }
-    if (a.refuses)
+    if (a.refuses) {
       results = {region_.refusing(lists[1][0], a.vjp)};
-    else
-      results = region_.custom_vjp(
-          {a.vjp, a.derivable && is_linear(a.vjp, lists[0].size() + lists[1].size()), a.is_hook}, lists[0], lists[1]);
+    } else {  // the cotangents come last
+      const bool linear = a.derivable && passes::is_linear(ir::parse(a.vjp), lists[0].size() + lists[1].size());
+      results = region_.custom_vjp({a.vjp, linear, a.is_hook}, lists[0], lists[1]);
+    }
   } else if (name_of(a) == "weft.call.default") {
     auto arguments = arguments_of(one(), a);
     if (arguments[0].toStringRef() != arguments_of(two(), b)[0].toStringRef()) throw Mismatch();

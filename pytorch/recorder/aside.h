@@ -8,22 +8,6 @@
 
 namespace weft::recorder {
 
-/// While it lives, what the thread calls runs below autograd, autocast and the caller's modes, unseen by a recording.
-class Aside {
- public:
-  Aside() = default;
-  ~Aside() { Recording::resume(recording_); }
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
-
- private:
-  c10::impl::ForceDispatchKeyGuard keys_{
-      c10::default_included_set,
-      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset};
-  at::AutoGradMode no_grad_{false};
-  Recording* recording_ = Recording::suspend();
-};
-
 /// While it lives, nothing is recorded in this thread.
 class Paused {
  public:
@@ -34,6 +18,15 @@ class Paused {
 
  private:
   Recording* recording_ = Recording::suspend();
+};
+
+/// While it lives, what the thread calls runs below autograd, autocast and the caller's modes, unseen by a recording.
+class Aside {
+  c10::impl::ForceDispatchKeyGuard keys_{
+      c10::default_included_set,
+      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset};
+  at::AutoGradMode no_grad_{false};
+  Paused paused_;
 };
 
 }  // namespace weft::recorder

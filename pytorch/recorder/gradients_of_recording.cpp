@@ -66,8 +66,7 @@ void Recording::hooked(const GradientUse& of, const std::vector<at::Tensor>& inp
   hooks_.push_back(std::move(hook));
 }
 
-void Recording::refuse_changed_inputs(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const {
-  if (!graph_.nodes_with_hooks().empty()) throw UnsupportedError("a hook on a gradient");
+void Recording::refuse_effects_on_inputs(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const {
   // What a plain loop would show elsewhere: the carry is the very tensor that the step before has returned.
   const auto is_returned_twice = [&](size_t carry) {
     return std::ranges::count_if(outputs, [&](const at::Tensor& t) { return t.is_same(outputs[carry]); }) > 1;
@@ -80,6 +79,10 @@ void Recording::refuse_changed_inputs(const std::vector<at::Tensor>& outputs, st
     if (tensor.defined() && !tensor->requires_grad() && (!carries || (input < *carries && is_returned_twice(input))))
       throw UnsupportedError("it detaches an argument in place");
   }
+}
+
+/// In a plain loop a hook on the carry acts on all that is made of it, and so on what the step before has made too.
+void Recording::refuse_hooks_on_carries(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const {
   for (const Hook& hook : hooks_) {
     if (!graph_.is_source(graph_.node(hook.of.node))) continue;
     const auto input = static_cast<size_t>(graph_.inputs().at(hook.of.output));

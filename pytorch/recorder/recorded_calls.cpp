@@ -344,10 +344,9 @@ std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs
 }
 
 std::vector<at::Tensor> Recording::derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-                                           std::string vjp, bool is_hook) {
+                                           std::string vjp) {
   auto results = derived(inputs, values, Record(), 0, {});
   operations_.back().vjp = std::move(vjp);
-  operations_.back().is_hook = is_hook;
   return results;
 }
 

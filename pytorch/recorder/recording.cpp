@@ -185,15 +185,12 @@ at::Tensor Recording::shown(size_t outside) const {
 
 void Recording::finish(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) try {
   walk(outputs);
-  refuse_changed_inputs(outputs, carries);
-  record_.fixed(kOutputs);
+  if (!graph_.nodes_with_hooks().empty()) throw UnsupportedError("a hook on a gradient");
+  refuse_effects_on_inputs(outputs, carries);
+  refuse_hooks_on_carries(outputs, carries);
+  finish(outputs);
   for (const at::Tensor& output : outputs) {
     auto* value = own(output);
-    if (value != nullptr) refuse_stale(*value);
-    auto number = id(output);
-    TORCH_CHECK(number.has_value(), "weft internal error: an output that is a number");
-    outputs_.push_back(*number);
-    record_.fixed(*number);
     output_uses_.push_back(value != nullptr ? graph_.use(output, *value) : GradientUse());
     record_.fixed(output_uses_.back().word());
   }
@@ -201,6 +198,17 @@ void Recording::finish(const std::vector<at::Tensor>& outputs, std::optional<siz
 } catch (const UnsupportedError& error) {
   failure_ = {Failure::kUnsupported, error.what(), {}};
   throw;
+}
+
+void Recording::finish(const std::vector<at::Tensor>& outputs) {
+  record_.fixed(kOutputs);
+  for (const at::Tensor& output : outputs) {
+    if (auto* value = own(output)) refuse_stale(*value);
+    auto number = id(output);
+    TORCH_CHECK(number.has_value(), "weft internal error: an output that is a number");
+    outputs_.push_back(*number);
+    record_.fixed(*number);
+  }
 }
 
 size_t Recording::leaks() {

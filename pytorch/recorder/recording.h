@@ -48,9 +48,9 @@ struct Operation {
   size_t first_use;              ///< of its tensors, where they begin among Recording::uses(); only in grad mode
   size_t payload = 0;            ///< of `derived`: which
   std::string vjp = {};          ///< of `derived`: the derivative's program, where it is known,
-  bool refuses = false;          ///< or the message of the error that a derivative is;
-  bool is_hook = false;          ///< and that of a hook on the first input,
-  bool derivable = true;         ///< of which there may be another derivative
+  bool refuses = false;          ///< that is not a program but the message of the error that a derivative is
+  bool is_hook = false;          ///< of a hook on the first input
+  bool derivable = true;         ///< which may be derived again
 };
 
 /// What a hook on a value inside the function does to its gradient, as `derived` has the backward of a Function.
@@ -100,40 +100,28 @@ class Recording {
   /// A stand-in of other sizes, which the function sees in place of a tensor from outside.
   at::Tensor stand_in(const at::Tensor& tensor, at::IntArrayRef sizes);
   /// Completes the record with the function's outputs, as id() numbers them. The first of them are the next values of
-  /// the first `carries` inputs. Throws UnsupportedError for hooks that `hooked` hasn't told of, and for what the
+  /// the first `carries` inputs; `carries`: none where the function is called with tensors of the caller's own, instead
+  /// of with carries and slices. Throws UnsupportedError for hooks that `hooked` hasn't told of, and for what the
   /// function did to its arguments that a caller would see.
-  ///
-  /// `carries`: none where the function is called with tensors of the caller's own, instead of with carries and slices.
-  void finish(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries = std::nullopt);
+  void finish(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries);
   /// The outputs of a torch.autograd.Function: equal to `values`, with the derivative that `part` records, and that
   /// `backward` computes for a backward within the function.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   const Record& part, size_t payload, DerivedNode::Backward backward);
   /// The nodes with hooks that a gradient of the outputs gets through.
   std::vector<c10::intrusive_ptr<Node>> nodes_with_hooks(const std::vector<at::Tensor>& outputs);
+  GradientUse use_of(const c10::intrusive_ptr<Node>& node, uint32_t output) { return {graph_.add(node), output}; }
   /// Tells what the hooks on an output of a node do, which `part` records; `inputs`: what they read beside the
   /// gradient.
   void hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part, size_t payload,
               bool derivable);
-  GradientUse use_of(const c10::intrusive_ptr<Node>& node, uint32_t output) { return {graph_.add(node), output}; }
   /// Throws UnsupportedError where a backward from `outputs` within the function would not do what it does outside of a
   /// recording: reach beyond the function's arguments, or add to .grad of a tensor from outside.
   void refuse_backward(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, bool accumulates);
   /// Whether the tensor is one from outside, or the stand-in for one.
   bool is_from_outside(const at::Tensor& tensor) const { return own(tensor) == nullptr; }
-
-  /// The same in a run that is being lowered, where the derivative is a program.
-  std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
-                                  std::string vjp, bool is_hook = false);
-
-  Operation& last_operation() { return operations_.back(); }
-  /// The tensor, with an error in the place of a derivative.
-  at::Tensor refusing(const at::Tensor& tensor, const std::string& message);
-
-  /// Gives results of `derived` the node that says how their gradients reach the inputs. `derived` itself does so for
-  /// the tensors that it returns.
-  static void set_history(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& inputs,
-                          DerivedNode::Backward backward);
+  /// Calls `look` when the function is about to do its operation of this number.
+  void look_at(size_t operation, std::function<void()> look) { looked_at_ = operation, look_ = std::move(look); }
 
   /// Says that `copy`, just made, stands for a view of `base` whose place depends on values. The function is refused
   /// where that would show: where it changes the copy, or reads the copy after a change of the base.
@@ -141,8 +129,18 @@ class Recording {
 
   // ---- for runs that are being lowered
 
-  /// Calls `look` when the function is about to do its operation of this number.
-  void look_at(size_t operation, std::function<void()> look) { looked_at_ = operation, look_ = std::move(look); }
+  /// As `finish`; the record isn't asked for.
+  void finish(const std::vector<at::Tensor>& outputs);
+  /// As `derived` of a function, where the derivative is a program.
+  std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                  std::string vjp);
+  /// The tensor, with an error in the place of a derivative.
+  at::Tensor refusing(const at::Tensor& tensor, const std::string& message);
+  Operation& last_operation() { return operations_.back(); }
+  /// Gives results of `derived` the node that says how their gradients reach the inputs. `derived` itself does so for
+  /// the tensors that it returns.
+  static void set_history(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& inputs,
+                          DerivedNode::Backward backward);
 
   void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
   /// The tensor that a value was when it was made; only with an interceptor.
@@ -214,7 +212,8 @@ class Recording {
   bool requires_gradient(int64_t storage) const;
   bool may_be_saved(int64_t storage) const;
   void walk(const std::vector<at::Tensor>& outputs);
-  void refuse_changed_inputs(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const;
+  void refuse_effects_on_inputs(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const;
+  void refuse_hooks_on_carries(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const;
   void write(Call& call, const c10::IValue& argument);
   void write_tensor(Call& call, const at::Tensor& tensor);
   void write_use(const at::Tensor& tensor, RecordingTensor* value);

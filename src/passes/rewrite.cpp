@@ -97,6 +97,25 @@ ScanParts::ScanParts(Op&& scan) {
   ops = std::move(scan.regions[0].ops);
 }
 
+namespace {
+
+void replace_by_values(Block& block, bool (*which)(const Op&), Substitution& replaced) {
+  for (Op& op : block.ops) {
+    for (Block& region : op.regions) replace_by_values(region, which, replaced);
+    if (!which(op)) continue;
+    for (size_t i = 0; i < op.results.size(); ++i) replaced.set(op.results[i], value_of(op, i));
+  }
+  std::erase_if(block.ops, which);
+}
+
+}  // namespace
+
+void replace_by_values(Program& program, bool (*which)(const Op&)) {
+  Substitution replaced;
+  replace_by_values(program.body, which, replaced);
+  substitute(program.body, replaced);
+}
+
 void substitute(ScanParts& scan, const Substitution& with) {
   for (Op& op : scan.ops) substitute(op, with);
   for (ScanParts::Carry& carry : scan.carries) carry.out = with(carry.out);

@@ -145,6 +145,15 @@ void substitute(ScanParts& scan, const Substitution& with);
 /// Removes the region's ops that nothing needs, and the xs that nothing reads then.
 void drop_dead_ops(ScanParts& scan);
 
+/// The operand that a result of a stop_gradient or custom_vjp is equal to: of a custom_vjp, the values come last.
+inline ir::ValueId value_of(const ir::Op& op, size_t result) {
+  return op.operands.at(op.operands.size() - op.results.size() + result);
+}
+
+/// Removes the ops for which `which` holds, stop_gradients and custom_vjps, in regions too: their values take the place
+/// of their results.
+void replace_by_values(ir::Program& program, bool (*which)(const ir::Op&));
+
 /// Whether two equal ops may become one, and one may become two. Not so for a derivative of the user's that isn't
 /// linear: of a sum of gradients it makes something else than of each.
 inline bool is_repeatable(const ir::Op& op) {

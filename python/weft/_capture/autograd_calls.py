@@ -20,7 +20,6 @@ def install() -> None:
     global _installed
     if _installed:
         return
-    _installed = True
     backward = _watched(torch.autograd.graph._engine_run_backward, _look_at_backward)
     torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = backward
     for name in ("register_hook", "register_post_accumulate_grad_hook"):
@@ -29,6 +28,7 @@ def install() -> None:
     hooks.__enter__ = _watched(hooks.__enter__, _look_at_saved)  # type: ignore[method-assign]
     saved = torch._C._autograd.SavedTensor
     saved.register_hooks = _watched(saved.register_hooks, _look_at_saved)
+    _installed = True  # last: another thread must not record before all is watched
 
 
 def _watched(function: Callable[..., Any], look: Callable[..., None]) -> Callable[..., Any]:

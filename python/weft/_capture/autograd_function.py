@@ -12,11 +12,11 @@ from torch import Tensor
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
 from torch.nn.modules._functions import BackwardHookFunction
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base.errors import UnsupportedError
+from weft._capture import modes
 from weft._capture.runs import Backward, Function, Run, under_way
 
 Record = Callable[[Function], Run]
@@ -52,7 +52,7 @@ def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
         return results
     backward = _backward(cls, args, kwargs, outputs, differentiable)
     what = f"the backward of {cls.__name__}"
-    part, reads = record_backward(record, run, cls.__name__, what, backward, inputs, differentiable)
+    part, reads = record_backward(record, run, what, backward, inputs, differentiable)
     are_floating = [x.is_floating_point() for x in inputs] + [False] * len(reads)
     count = len(inputs)
 
@@ -70,7 +70,6 @@ def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
 def record_backward(
     record: Record,
     run: Run,
-    name: str,
     what: str,
     backward: Callable[[list[Tensor], list[Tensor], list[Tensor]], list[Tensor]],
     inputs: Sequence[Tensor],
@@ -87,7 +86,7 @@ def record_backward(
         def flat(*given: Tensor) -> tuple[list[Tensor], None]:
             count = (len(given) - last) // 2
             ys, cotangents = list(given[last : last + count]), list(given[last + count :])
-            with _InPlaceOf(reads, given[first:last]) if reads else contextlib.nullcontext():
+            with _in_place_of(reads, given[first:last]) if reads else contextlib.nullcontext():
                 found = backward(list(given[:first]), ys, cotangents)
             return [*found, *(torch.zeros_like(x) for x in given[first:last] if x.is_floating_point())], None
 
@@ -100,32 +99,13 @@ def record_backward(
         part = record(function([*inputs, *reads, *values], reads))
         if part.recording.outside:
             raise UnsupportedError(f"{what}, which reads a tensor that is hidden in an object")
-    run.backwards.append(Backward(name, functools.partial(_of_reads, function, reads), part))
+    run.backwards.append(Backward(what, functools.partial(function, reads=reads), part))
     return part, reads
 
 
-def _of_reads(function: Callable[..., Function], reads: list[Tensor], like: list[Tensor]) -> Function:
-    return function(like, reads)
-
-
-class _InPlaceOf(TorchFunctionMode):
-    """Shows other tensors in the place of some."""
-
-    def __init__(self, tensors: Sequence[Tensor], others: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.others = {id(tensor): other for tensor, other in zip(tensors, others, strict=True)}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*self._shown(args), **self._shown(kwargs or {}))
-
-    def _shown(self, argument: Any) -> Any:
-        if isinstance(argument, Tensor):
-            return self.others.get(id(argument), argument)
-        if type(argument) in (list, tuple):
-            return type(argument)(self._shown(item) for item in argument)
-        if type(argument) is dict:
-            return {key: self._shown(value) for key, value in argument.items()}
-        return argument
+def _in_place_of(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> modes.Substitution:
+    shown = {id(tensor): other for tensor, other in zip(tensors, others, strict=True)}
+    return modes.Substitution(lambda tensor: shown.get(id(tensor), tensor))
 
 
 def _differentiable(context: _Context, outputs: tuple[Any, ...]) -> list[Tensor]:

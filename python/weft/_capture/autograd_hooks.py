@@ -28,15 +28,14 @@ _READ_BEHIND_HOOKS = (
     "Expm1Backward0",
     "SqrtBackward0",
     "RsqrtBackward0",
-    "ReluBackward0",
     "WeftDerived",
 )
 
 
 def _saves(node: Any, output: int | None) -> bool:
-    """Whether the node keeps its operation's result, or that of its results. A hook on it then gets what a second
+    """Whether the node keeps its operation's result, or that one of its results: a hook on it then gets what a second
     derivative gives the saved result."""
-    if node is None or type(node).__name__ == "ReluBackward0":
+    if node is None or type(node).__name__ == "ReluBackward0":  # to whose result a second derivative gives nothing
         return False
     if type(node).__name__ == "WeftDerived":
         return True
@@ -64,7 +63,7 @@ def record_hooks(record: Callable[[Function], Run], run: Run, outputs: list[Tens
         with _C.Suspended():
             value = torch.empty(sizes, dtype=dtype, device="meta")
         try:
-            part, reads = record_backward(record, run, what, what, _as_backward(hooks, takes_tuple), [value], [value])
+            part, reads = record_backward(record, run, what, _as_backward(hooks, takes_tuple), [value], [value])
         except Exception as error:
             raise UnsupportedError(f"{what}: {error}") from error
         run.recording.hooked(node, output, reads, part.recording, len(run.backwards) - 1, not is_saved)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
 from weft import _C
@@ -34,6 +36,27 @@ def is_transformed(tensor: Tensor) -> bool:
     if not torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
         return False
     return is_plain(unwrapped(tensor))
+
+
+class Substitution(TorchFunctionMode):
+    """Shows PyTorch's functions other tensors in the place of some."""
+
+    def __init__(self, other: Callable[[Tensor], Tensor]) -> None:
+        """`other`: of a tensor; itself for one that is shown as it is."""
+        super().__init__()
+        self.other = other
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*self.lift(args), **self.lift(kwargs or {}))
+
+    def lift(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            return self.other(argument)
+        if type(argument) in (list, tuple):
+            return type(argument)(self.lift(item) for item in argument)
+        if type(argument) is dict:
+            return {key: self.lift(value) for key, value in argument.items()}
+        return argument
 
 
 def in_forward_mode() -> bool:

@@ -17,7 +17,6 @@ from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from weft import _C
@@ -163,26 +162,14 @@ def _variables(function: Function) -> list[Any]:
     return [variable for user in function.users for variable in _C.variables_of(user)]
 
 
-class _Substitute(TorchFunctionMode):
+class _Substitute(modes.Substitution):
     """Shows the function stand-ins for tensors from outside, in other sizes than they have."""
 
     def __init__(self, recording: _C.StepRecording, sizes: Callable[[Tensor], Sequence[int] | None]) -> None:
-        super().__init__()
+        super().__init__(self._stand_in)
         self.recording, self.sizes = recording, sizes
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*self.lift(args), **self.lift(kwargs or {}))
-
-    def lift(self, argument: Any) -> Any:
-        if isinstance(argument, Tensor):
-            return self._lift(argument)
-        if type(argument) in (list, tuple):
-            return type(argument)(self.lift(item) for item in argument)
-        if type(argument) is dict:
-            return {key: self.lift(value) for key, value in argument.items()}
-        return argument
-
-    def _lift(self, tensor: Tensor) -> Tensor:
+    def _stand_in(self, tensor: Tensor) -> Tensor:
         if _C.is_recorded(tensor):
             return tensor
         with torch._C.DisableTorchFunction():

@@ -50,7 +50,7 @@ class Run:
 class Backward:
     """What a torch.autograd.Function's backward, or a hook on a gradient, does, recorded beside the function."""
 
-    name: str
+    what: str
     function: Callable[[list[Tensor]], Function]  #: of tensors like the inputs and the differentiable outputs
     run: Run
 

@@ -317,7 +317,7 @@ def _backward_of(run: Run) -> Callable[[int, list[Tensor]], str]:
         backward = run.backwards[which]
         traced, template = of_run(backward.function(like), backward.run)
         if traced.noise or template.free or traced.constants:
-            raise UnsupportedError(f"the backward of {backward.name}, which has numbers of its own")
+            raise UnsupportedError(f"{backward.what}, which has numbers of its own")
         return traced.program
 
     return program

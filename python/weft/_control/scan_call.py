@@ -152,8 +152,7 @@ class Call:
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))
         before = None if self.run_before is None else [self.run_before]
-        compose = lambda traces: self._compose_of(traces[0])  # noqa: E731
-        return programs.find(self.what, key, [self.function()], compose, before)
+        return programs.find(self.what, key, [self.function()], lambda traces: self._compose_of(traces[0]), before)
 
     def function(self) -> Function:
         """The step, of the leaves of a carry and of one x."""

@@ -5,6 +5,9 @@
 #include <optional>
 #include <unordered_map>
 
+#include "passes/rewrite.h"
+#include "passes/simplification/folded.h"
+
 namespace weft::passes {
 namespace {
 
@@ -24,16 +27,12 @@ struct Known {
   bool is_finite() const { return is_free() || (all && std::isfinite(*all)); }
 };
 
-std::optional<double> unary(OpCode code, double x) {
+/// What an elementwise op makes of one number: near enough to tell what is zero and which of two is larger.
+std::optional<double> of_number(OpCode code, double x) {
   switch (code) {
     case OpCode::kCopy:
     case OpCode::kStopGradient:
-    case OpCode::kCast:
       return x;
-    case OpCode::kNeg:
-      return -x;
-    case OpCode::kAbs:
-      return std::abs(x);
     case OpCode::kSign:
       return (x > 0) - (x < 0);
     case OpCode::kExp:
@@ -42,8 +41,6 @@ std::optional<double> unary(OpCode code, double x) {
       return std::expm1(x);
     case OpCode::kLog1p:
       return std::log1p(x);
-    case OpCode::kSqrt:
-      return std::sqrt(x);
     case OpCode::kTanh:
       return std::tanh(x);
     case OpCode::kSigmoid:
@@ -59,44 +56,25 @@ std::optional<double> unary(OpCode code, double x) {
     case OpCode::kNot:
       return x == 0;
     default:
-      return std::nullopt;
+      return folded(code, x, x);
   }
 }
 
-std::optional<double> binary(OpCode code, double a, double b) {
+std::optional<double> of_numbers(OpCode code, double a, double b) {
+  if (const std::optional<bool> is_so = compared(code, a, b)) return *is_so;
   switch (code) {
-    case OpCode::kAdd:
-      return a + b;
-    case OpCode::kSub:
-      return a - b;
-    case OpCode::kMul:
-      return a * b;
-    case OpCode::kDiv:
-      return a / b;
     case OpCode::kPow:
       return std::pow(a, b);
     case OpCode::kMaximum:
       return std::max(a, b);
     case OpCode::kMinimum:
       return std::min(a, b);
-    case OpCode::kEq:
-      return a == b;
-    case OpCode::kNe:
-      return a != b;
-    case OpCode::kLt:
-      return a < b;
-    case OpCode::kLe:
-      return a <= b;
-    case OpCode::kGt:
-      return a > b;
-    case OpCode::kGe:
-      return a >= b;
     case OpCode::kAnd:
       return a != 0 && b != 0;
     case OpCode::kOr:
       return a != 0 || b != 0;
     default:
-      return std::nullopt;
+      return folded(code, a, b);
   }
 }
 
@@ -111,15 +89,14 @@ class Analysis {
  public:
   explicit Analysis(const ir::Program& program) : program_(program) {}
 
-  bool run(const std::vector<bool>& zero) {
+  bool run(size_t first_zero) {
     const Block& body = program_.body;
-    for (size_t i = 0; i < body.args.size(); ++i)
-      if (zero.at(i)) known_[body.args[i]] = {0.0, true};
+    for (size_t i = first_zero; i < body.args.size(); ++i) known_[body.args[i]] = {0.0, true};
     for (const Op& op : body.ops) {
       const Known found = known(op);
       for (ValueId result : op.results) known_[result] = found;
       if (op.code == OpCode::kCustomVjp)
-        for (size_t i = 0; i < op.results.size(); ++i) known_[op.results[i]] = value_of(op, i);
+        for (size_t i = 0; i < op.results.size(); ++i) known_[op.results[i]] = known_[value_of(op, i)];
     }
     return std::ranges::all_of(body.results, [&](ValueId result) {
       return !is_floating(program_.type(result).dtype) || known_[result].is_zero();
@@ -127,10 +104,6 @@ class Analysis {
   }
 
  private:
-  const Known& operand(const Op& op, size_t i) { return known_[op.operands.at(i)]; }
-  /// The values of a custom_vjp are its last operands.
-  Known value_of(const Op& op, size_t result) { return operand(op, op.operands.size() - op.results.size() + result); }
-
   Known known(const Op& op) {
     std::vector<Known> operands;
     for (ValueId each : op.operands) operands.push_back(known_[each]);
@@ -140,7 +113,7 @@ class Analysis {
   }
 
   /// The number that every element of the result is, where that is known.
-  static std::optional<double> number(const Op& op, const std::vector<Known>& operands) {
+  std::optional<double> number(const Op& op, const std::vector<Known>& operands) const {
     const auto is_same = [&] {
       return !operands.empty() &&
              std::ranges::all_of(operands, [&](const Known& each) { return each.all && each.all == operands[0].all; });
@@ -148,6 +121,10 @@ class Analysis {
     switch (op.code) {
       case OpCode::kConstant:
         return constant(op);
+      case OpCode::kCast:  // to integers and bool only what all types have stays what it is
+        if (is_floating(program_.type(op.results[0]).dtype) || operands[0].is_zero() || operands[0].all == 1)
+          return operands[0].all;
+        return std::nullopt;
       case OpCode::kSelect:
         if (operands[0].all) return operands[*operands[0].all != 0 ? 1 : 2].all;
         return operands[1].all == operands[2].all ? operands[1].all : std::nullopt;
@@ -182,9 +159,9 @@ class Analysis {
       default:
         break;
     }
-    if (operands.size() == 1 && operands[0].all) return unary(op.code, *operands[0].all);
+    if (operands.size() == 1 && operands[0].all) return of_number(op.code, *operands[0].all);
     if (operands.size() == 2 && operands[0].all && operands[1].all)
-      return binary(op.code, *operands[0].all, *operands[1].all);
+      return of_numbers(op.code, *operands[0].all, *operands[1].all);
     return std::nullopt;
   }
 
@@ -244,16 +221,16 @@ Kind kind_of(const ir::Program& program, const Op& op, const std::vector<Kind>& 
 
 }  // namespace
 
-bool is_linear(const ir::Program& program, const std::vector<bool>& in) {
+bool is_linear(const ir::Program& program, size_t first) {
   std::unordered_map<ValueId, Kind> kinds;
   for (size_t i = 0; i < program.body.args.size(); ++i)
-    kinds[program.body.args[i]] = in.at(i) ? Kind::kLinear : Kind::kFixed;
+    kinds[program.body.args[i]] = i >= first ? Kind::kLinear : Kind::kFixed;
   for (const Op& op : program.body.ops) {
     std::vector<Kind> operands;
     for (ValueId each : op.operands) operands.push_back(kinds.at(each));
     const Kind kind = kind_of(program, op, operands);
     for (size_t i = 0; i < op.results.size(); ++i)
-      kinds[op.results[i]] = op.code == OpCode::kCustomVjp ? operands[operands.size() - op.results.size() + i] : kind;
+      kinds[op.results[i]] = op.code == OpCode::kCustomVjp ? kinds.at(value_of(op, i)) : kind;
   }
   return std::ranges::all_of(program.body.results, [&](ValueId result) {
     return !is_floating(program.type(result).dtype) || kinds.at(result) == Kind::kLinear ||
@@ -261,6 +238,6 @@ bool is_linear(const ir::Program& program, const std::vector<bool>& in) {
   });
 }
 
-bool vanishes(const ir::Program& program, const std::vector<bool>& zero) { return Analysis(program).run(zero); }
+bool vanishes(const ir::Program& program, size_t first) { return Analysis(program).run(first); }
 
 }  // namespace weft::passes

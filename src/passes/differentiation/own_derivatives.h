@@ -1,15 +1,15 @@
 #pragma once
 
-#include <vector>
+#include <cstddef>
 
 #include "ir/program.h"
 
 namespace weft::passes {
 
-/// Whether all floating results of a program are zero if the inputs named by `zero` are, whatever finite numbers the
+/// Whether all floating results of a program are zero if its inputs from `first` on are, whatever finite numbers the
 /// others hold:
 ///
-///     program @clip(%x: f32[B], %g: f32[B]) {           // zero = {false, true}: yes
+///     program @clip(%x: f32[B], %g: f32[B]) {           // first = 1: yes
 ///       %low = constant {value = -1.0} : f32[B]
 ///       %high = constant {value = 1.0} : f32[B]
 ///       %a = maximum %g, %low : f32[B]
@@ -20,10 +20,10 @@ namespace weft::passes {
 ///
 /// False where that isn't seen. It is asked of derivatives that the user wrote: autograd doesn't run one where no
 /// gradient arrives, and a program runs it with a gradient of zero, which is the same only if it gives zero then.
-bool vanishes(const ir::Program& program, const std::vector<bool>& zero);
+bool vanishes(const ir::Program& program, size_t first);
 
-/// Whether all floating results of a program are linear in the inputs named by `in`: without a summand of their own. A
-/// derivative that is may be computed for a sum of gradients or for each of them, whichever comes out.
-bool is_linear(const ir::Program& program, const std::vector<bool>& in);
+/// Whether all floating results of a program are linear in its inputs from `first` on: without a summand of their own.
+/// A derivative that is may be computed for a sum of gradients or for each of them, whichever comes out.
+bool is_linear(const ir::Program& program, size_t first);
 
 }  // namespace weft::passes

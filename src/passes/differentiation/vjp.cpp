@@ -94,17 +94,7 @@ void refuse_another(ir::Block& block) {
   }
 }
 
-/// Hooks do nothing in forward mode.
-void drop_hooks(ir::Block& block, Substitution& replaced) {
-  const auto is_hook = [](const Op& op) {
-    return op.code == ir::OpCode::kCustomVjp && op.attr_or<bool>("hook", false);
-  };
-  for (Op& op : block.ops) {
-    for (ir::Block& region : op.regions) drop_hooks(region, replaced);
-    if (is_hook(op)) replaced.set(op.results[0], op.operands[0]);
-  }
-  std::erase_if(block.ops, is_hook);
-}
+bool is_hook(const Op& op) { return op.code == ir::OpCode::kCustomVjp && op.attr_or<bool>("hook", false); }
 
 /// All symbols in the sizes of the program's values.
 std::set<std::string> symbols_of(const Program& program) {
@@ -294,9 +284,7 @@ Program value_and_vjp(const Program& program, const std::vector<bool>& wanted) {
 
 Program jvp_of_primals(const Program& original, const std::vector<bool>& varied) {
   Program program = original;
-  Substitution without_hooks;
-  drop_hooks(program.body, without_hooks);
-  substitute(program.body, without_hooks);
+  replace_by_values(program, is_hook);  // which do nothing in forward mode
   const size_t inputs = program.body.args.size(), outputs = program.body.results.size();
   std::vector<bool> cotangents(inputs + outputs, false);
   for (size_t i = 0; i < outputs; ++i)

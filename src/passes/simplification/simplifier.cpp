@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "passes/simplification/folded.h"
+
 namespace weft::passes {
 
 using ir::Attrs;
@@ -129,47 +131,6 @@ std::optional<double> rounded(double value, DType dtype) {
   if (dtype == DType::kF64) return value;
   if (dtype == DType::kF32) return static_cast<double>(static_cast<float>(value));
   return std::nullopt;
-}
-
-/// Folds in double. For f32 the result is rounded once more, which gives the results of float arithmetic.
-std::optional<double> folded(OpCode code, double a, double b) {
-  switch (code) {
-    case OpCode::kNeg:
-      return -a;
-    case OpCode::kAbs:
-      return std::fabs(a);
-    case OpCode::kAdd:
-      return a + b;
-    case OpCode::kSub:
-      return a - b;
-    case OpCode::kMul:
-      return a * b;
-    case OpCode::kDiv:
-      return a / b;
-    case OpCode::kSqrt:
-      return std::sqrt(a);
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<bool> compared(OpCode code, double a, double b) {
-  switch (code) {
-    case OpCode::kEq:
-      return a == b;
-    case OpCode::kNe:
-      return a != b;
-    case OpCode::kLt:
-      return a < b;
-    case OpCode::kLe:
-      return a <= b;
-    case OpCode::kGt:
-      return a > b;
-    case OpCode::kGe:
-      return a >= b;
-    default:
-      return std::nullopt;
-  }
 }
 
 }  // namespace
