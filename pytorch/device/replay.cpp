@@ -128,7 +128,7 @@ struct Run {
   Run(const Batch& batch, const Sized* sized) {
     Entered entered(recording);
     Replay replay(batch, sized, recording);
-    recording.finish(replay.run());
+    recording.finish(replay.run(), std::nullopt);
   }
   Recording recording;
 };

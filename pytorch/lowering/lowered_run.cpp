@@ -175,7 +175,7 @@ void LoweredRun::replay() {
   for (size_t i = 0; i < source_.outputs().size(); ++i)
     outputs.push_back(unwrapped(with_gradient(source_.outputs()[i], source_.output_uses()[i])));
   match_.prove();
-  flat_.finish(outputs);
+  flat_.set_outputs(outputs);
 }
 
 void LoweredRun::replay(const Operation& operation) {

@@ -188,7 +188,7 @@ void Recording::finish(const std::vector<at::Tensor>& outputs, std::optional<siz
   if (!graph_.nodes_with_hooks().empty()) throw UnsupportedError("a hook on a gradient");
   refuse_effects_on_inputs(outputs, carries);
   refuse_hooks_on_carries(outputs, carries);
-  finish(outputs);
+  set_outputs(outputs);
   for (const at::Tensor& output : outputs) {
     auto* value = own(output);
     output_uses_.push_back(value != nullptr ? graph_.use(output, *value) : GradientUse());
@@ -200,7 +200,7 @@ void Recording::finish(const std::vector<at::Tensor>& outputs, std::optional<siz
   throw;
 }
 
-void Recording::finish(const std::vector<at::Tensor>& outputs) {
+void Recording::set_outputs(const std::vector<at::Tensor>& outputs) {
   record_.fixed(kOutputs);
   for (const at::Tensor& output : outputs) {
     if (auto* value = own(output)) refuse_stale(*value);
