@@ -24,7 +24,7 @@ ARROWS: dict[str, set[str]] = {
     "_device": {"_base"},
     "device": {"_base", "_capture", "_device"},
     "_stablehlo": {"_base", "_control"},
-    "compat": {"_capture", "_control", "device"},
+    "compat": {"_base", "_capture", "_control", "device"},
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},
     "verification": {"_base", "nn", "formats"},

@@ -37,6 +37,7 @@ tidy() {
 step "clang-format" format
 step "include directions" .venv/bin/python scripts/check_includes.py
 step "import directions" .venv/bin/python scripts/check_imports.py
+step "private names" .venv/bin/python scripts/check_private_names.py
 step "ruff check" .venv/bin/ruff check .
 step "ruff format" .venv/bin/ruff format --check -q .
 step "clang-tidy" tidy

@@ -14,12 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import fx
-from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import default_partition
-from torch.fx.graph import _BoxedCodeGen
 
+from weft._base.torch_private import BoxedCodeGen, OpOverload, aot_autograd, default_partition
 from weft._base.words import did_you_mean
 from weft._capture.stats import BackendStats, extern
 from weft._capture.stats import backend as stats
@@ -99,7 +96,7 @@ def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], 
     _count(graph)
     for watcher in watchers:
         watcher(graph)
-    graph.set_codegen(_BoxedCodeGen())
+    graph.set_codegen(BoxedCodeGen())
     graph_module.recompile()
     forward = graph_module.forward
 
@@ -113,7 +110,7 @@ def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], 
 def _count(graph: fx.Graph) -> None:
     stats.graphs += 1
     for node in graph.nodes:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        if node.op != "call_function" or not isinstance(node.target, OpOverload):
             continue
         if node.target.namespace == "weft":
             stats.calls += 1

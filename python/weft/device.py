@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from weft import _C
+from weft._base import torch_private
 
 _NAME = "weft"
 
@@ -34,13 +35,13 @@ def register() -> None:
     if is_registered():
         return
     if not has_place():
-        taken = torch._C._get_privateuse1_backend_name()
+        taken = torch_private.get_privateuse1_backend_name()
         raise RuntimeError(f"weft.device: PyTorch has one place for a device from outside, and {taken!r} has taken it")
     from weft._capture.decompositions import decompose
     from weft._device import collectives, modules, places, sharing, torch_module
 
     torch.utils.rename_privateuse1_backend(_NAME)
-    torch._register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
+    torch_private.register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     modules.register()
     sharing.register()
@@ -59,7 +60,7 @@ def is_registered() -> bool:
 
 def has_place() -> bool:
     """Whether no other package has taken PyTorch's place for a device from outside."""
-    return torch._C._get_privateuse1_backend_name() == "privateuseone"
+    return torch_private.get_privateuse1_backend_name() == "privateuseone"
 
 
 def register_beside_none() -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from weft import backend
+from weft._base.torch_private import OpOverload
 from weft._stablehlo.write import StableHLO, stablehlo
 from weft.explanation._records import Hlo, Program, Stage, Subject
 from weft.explanation._watch import CompiledGraph, tensors
@@ -40,7 +41,7 @@ class Programs:
 
     def _take(self, graph: fx.Graph) -> None:
         for node in graph.nodes:
-            if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "weft":
+            if not isinstance(node.target, OpOverload) or node.target.namespace != "weft":
                 continue
             values = [each.meta["val"] for part in node.args[1:] for each in part]
             sizes = tuple((tuple(int(size) for size in value.shape), value.dtype) for value in values)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from weft import device
+from weft._base.torch_private import pytree
 from weft.explanation._steps import Step, Variant, run_once, same
 from weft.explanation._watch import tensors
 
@@ -80,7 +81,7 @@ def _not_run(error: Exception) -> Lazy:
 
 def _moved(step: Step, to_device: Callable[[Any], Any]) -> Step:
     """A step on the device, of a copy of the module."""
-    args, kwargs = torch.utils._pytree.tree_map(to_device, (step.args, step.kwargs))
+    args, kwargs = pytree.tree_map(to_device, (step.args, step.kwargs))
     function: Callable[..., Any] = step.function
     owner = getattr(function, "__self__", None)
     if isinstance(function, nn.Module):

@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._dynamo import pgo
-from torch._inductor import config as inductor_config
-from torch.utils import _pytree as pytree
 
+from weft._base.torch_private import inductor_config, pytree, reset_code_state
 from weft.explanation import _C
 from weft.explanation._collect import Collected, collect
 from weft.explanation._records import Measured, Recompile, Subject
@@ -108,7 +106,7 @@ def _refusal(watch: Watch, watched: Watched, way: _Way, base: _Way, copies: Any,
 
 def _compile(watch: Watch, watched: Watched, way: _Way, copies: Any, backend: str | None = None) -> Any:
     """The results of the calls compiled anew, with nothing kept from before."""
-    pgo.reset_code_state()
+    reset_code_state()
     events = watch.events
     watch.events, watch.subject = [], watched.number
     try:

@@ -12,21 +12,9 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, TextIO
 
-from torch._logging._internal import _is_torch_handler
-
+from weft._base.torch_private import COMPILER, is_torch_handler
 from weft.explanation._records import Warned
 
-#: Whose words these are; `torch` itself is not among them: what its operations say they say without compiling too.
-_COMPILER = (
-    "torch._dynamo",
-    "torch._inductor",
-    "torch._functorch",
-    "torch._higher_order_ops",
-    "torch._subclasses",
-    "torch._logging",
-    "torch._guards",
-    "torch.fx",
-)
 _BETWEEN = ("warnings", "typing_extensions", "contextlib", __name__)  #: frames of those who only pass a warning on
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
@@ -116,14 +104,14 @@ class Said:
 
 
 def _is_compiler(module: str) -> bool:
-    return any(module == name or module.startswith(f"{name}.") for name in _COMPILER)
+    return any(module == name or module.startswith(f"{name}.") for name in COMPILER)
 
 
 def _is_console(handler: logging.Handler) -> bool:
     if not isinstance(handler, logging.StreamHandler) or isinstance(handler, logging.FileHandler):
         return False
     streams = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
-    return _is_torch_handler(handler) or any(handler.stream is stream for stream in streams)
+    return is_torch_handler(handler) or any(handler.stream is stream for stream in streams)
 
 
 def _who_warns() -> str:

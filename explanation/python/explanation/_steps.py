@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch._dynamo import config
 
+from weft._base.torch_private import TorchCompileInductorWrapper, TorchCompileWrapper, pytree
 from weft.explanation import _C
 from weft.explanation._code import Put, replaced, swapped
 from weft.explanation._records import Measured
@@ -108,10 +109,10 @@ def _backend_of_its_own(options: dict[str, Any]) -> Callable[..., Any]:
     more = dict(more) if isinstance(more, dict) else None
     dynamic = options.get("dynamic")
     if name == "inductor":
-        wrapper: Any = torch._TorchCompileInductorWrapper
+        wrapper = TorchCompileInductorWrapper
         chosen = wrapper(mode or (None if more else "default"), more, dynamic)
     else:
-        wrapper = torch._TorchCompileWrapper
+        wrapper = TorchCompileWrapper
         chosen = wrapper(name, mode, more, dynamic)
 
     def backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
@@ -193,14 +194,14 @@ def run_once(variant: Variant, step: Step) -> Any:
 
 def copy_of(result: Any) -> Any:
     """Values that a later step won't change."""
-    return torch.utils._pytree.tree_map(
+    return pytree.tree_map(
         lambda leaf: leaf.detach().to("cpu", copy=True) if isinstance(leaf, torch.Tensor) else copy.copy(leaf), result
     )
 
 
 def same(left: Any, right: Any) -> bool:
     """Whether two results are the same but for rounding."""
-    lefts, rights = torch.utils._pytree.tree_leaves(left), torch.utils._pytree.tree_leaves(right)
+    lefts, rights = pytree.tree_leaves(left), pytree.tree_leaves(right)
     if len(lefts) != len(rights):
         return False
     for a, b in zip(lefts, rights, strict=True):

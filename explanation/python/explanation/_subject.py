@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._inductor import metrics
 
+from weft._base.torch_private import inductor_metrics as metrics
 from weft.explanation import _C, _hlo, _lazy, _mending, _recompiling, _stages
 from weft.explanation._collect import BreakKey, Collected, collect, key_of
 from weft.explanation._mending import Mend, Workshop

@@ -34,7 +34,7 @@ def main(words: list[str]) -> int:
         model.train(options["train"])
     with torch.set_grad_enabled(options["train"]):
         results = explain(model, *args, **kwargs, **options, hlo=False).results
-        torch._dynamo.reset()
+        torch.compiler.reset()
         try:
             more = explain(
                 model, *args, **kwargs, **(options | {"backend": "weft", "seconds": 0.1, "rounds": 3, "hlo": False})

@@ -14,9 +14,8 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch._dynamo.output_graph import OutputGraph
-from torch._logging._internal import trace_log
 
+from weft._base.torch_private import OutputGraph, pytree, trace_log
 from weft.explanation._collect import is_library
 from weft.explanation._interrupts import Interrupts
 from weft.explanation._said import Said
@@ -240,10 +239,10 @@ def _kind(arguments: Arguments) -> Any:
             return tuple(leaf.shape), leaf.dtype, leaf.requires_grad
         return leaf if isinstance(leaf, (bool, int, float, str)) else type(leaf)
 
-    leaves, spec = torch.utils._pytree.tree_flatten(arguments)
+    leaves, spec = pytree.tree_flatten(arguments)
     return str(spec), tuple(map(of, leaves))
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
     """The tensors in a result, whatever it is made of."""
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

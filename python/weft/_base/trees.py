@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
+
+from weft._base.torch_private import pytree
 
 Leaf = Tensor | None
 _LEAF = pytree.treespec_leaf()

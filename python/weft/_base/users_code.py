@@ -9,6 +9,8 @@ import types
 
 import torch
 
+from weft._base.torch_private import ENGINE_FRAME
+
 #: How the names of files begin that aren't the user's.
 _OTHERS = (
     *(f"{path}/" for path in (*torch.__path__, os.path.dirname(os.path.dirname(__file__)))),
@@ -40,10 +42,9 @@ def calling() -> types.FrameType | None:
     found = innermost(sys._getframe(1))
     if found is not None:
         return found
-    engine = f"{torch.__path__[0]}/autograd/graph.py"
     waiting = [
         frame
         for frame in sys._current_frames().values()
-        if frame.f_code.co_name == "_engine_run_backward" and frame.f_code.co_filename == engine
+        if (frame.f_code.co_filename, frame.f_code.co_name) == ENGINE_FRAME
     ]
     return innermost(waiting[0]) if len(waiting) == 1 else None

@@ -7,11 +7,11 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base.dtypes import DTYPES
 from weft._base.errors import UnsupportedError, raise_if_internal
+from weft._base.torch_private import pytree
 from weft._capture import decompositions
 from weft._capture.trace import trace
 

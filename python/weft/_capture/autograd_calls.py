@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from weft import _C
+from weft._base import torch_private
 from weft._base.errors import UnsupportedError
 
 _installed = False
@@ -20,13 +21,12 @@ def install() -> None:
     global _installed
     if _installed:
         return
-    backward = _watched(torch.autograd.graph._engine_run_backward, _look_at_backward)
-    torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = backward
+    torch_private.replace_engine_run_backward(lambda backward: _watched(backward, _look_at_backward))
     for name in ("register_hook", "register_post_accumulate_grad_hook"):
         setattr(Tensor, name, _watched(getattr(Tensor, name), _look_at_hook))
     hooks = torch.autograd.graph.saved_tensors_hooks
     hooks.__enter__ = _watched(hooks.__enter__, _look_at_saved)  # type: ignore[method-assign]
-    saved = torch._C._autograd.SavedTensor
+    saved = torch_private.SavedTensor
     saved.register_hooks = _watched(saved.register_hooks, _look_at_saved)
     _installed = True  # last: another thread must not record before all is watched
 
@@ -57,14 +57,12 @@ def _look_at_backward(
 
 
 def _look_at_hook(tensor: Any, *_: Any, **__: Any) -> None:
-    if _C.is_from_outside(tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if _C.is_from_outside(tensor) and not torch_private.is_functorch_wrapped_tensor(tensor):
         raise UnsupportedError("a hook on the gradient of a tensor from outside")
 
 
 def _look_at_saved(hooks: Any, *_: Any, **__: Any) -> None:
-    from torch.utils import checkpoint
-
     # These give back what they were given.
-    same = (checkpoint._checkpoint_hook, checkpoint._recomputation_hook, torch.autograd.graph.save_on_cpu)
+    same = (*torch_private.hooks_of_checkpoints(), torch.autograd.graph.save_on_cpu)
     if not isinstance(hooks, same):
         raise UnsupportedError("hooks on what autograd saves (saved_tensors_hooks)")

@@ -9,13 +9,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
-from torch.autograd.function import _is_setup_context_defined, _SingleLevelFunction
-from torch.nn.modules._functions import BackwardHookFunction
-from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base.errors import UnsupportedError
+from weft._base.torch_private import (
+    BackwardHookFunction,
+    FrameAction,
+    FrameExecStrategy,
+    SingleLevelFunction,
+    is_setup_context_defined,
+    pytree,
+    set_code_exec_strategy,
+)
 from weft._capture import modes
 from weft._capture.runs import Backward, Function, Run, under_way
 
@@ -24,18 +29,18 @@ Record = Callable[[Function], Run]
 
 def install(record: Record) -> None:
     """From here on such functions' calls within a recording are recorded; `record` records their backward."""
-    if "apply" in _SingleLevelFunction.__dict__:
+    if "apply" in SingleLevelFunction.__dict__:
         return
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if _C.recording():
             return _recorded(record, cls, args, kwargs)
-        return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
+        return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 
     # Where Dynamo leaves a call to Python it would take up this frame by itself, and can't compile `super` in it.
-    skip = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT)
+    skip = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)
     set_code_exec_strategy(apply.__code__, skip)
-    _SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
+    SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
 
 
 def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
@@ -119,7 +124,7 @@ def _differentiable(context: _Context, outputs: tuple[Any, ...]) -> list[Tensor]
 def _forward(cls: Any, args: Any, kwargs: Any) -> tuple[_Context, Any]:
     context = _Context(tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args))
     with torch.no_grad():
-        if _is_setup_context_defined(cls.setup_context):
+        if is_setup_context_defined(cls.setup_context):
             results = cls.forward(*args, **kwargs)
             cls.setup_context(context, args, results)
         else:

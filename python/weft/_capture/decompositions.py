@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import _C
+from weft._base import torch_private
 
 
 def decompose(name: tuple[str, str], arguments: list[Any]) -> Any:
@@ -49,6 +50,4 @@ def _decomposition(op: Any) -> Callable[..., Any] | None:
 
 @functools.cache
 def _from_pytorch() -> dict[Any, Callable[..., Any]]:
-    from torch._decomp import core_aten_decompositions, decomposition_table
-
-    return {**decomposition_table, **core_aten_decompositions()}
+    return {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._device import DeviceContext
 
 from weft import _C
+from weft._base import torch_private
+from weft._base.torch_private import (
+    DeviceContext,
+    DispatchKey,
+    get_tracing_state,
+    get_unwrapped,
+    is_dispatch_key_included,
+    is_functional_tensor,
+    is_functorch_wrapped_tensor,
+    len_torch_dispatch_stack,
+    len_torch_function_stack,
+    peek_interpreter_stack,
+    pop_torch_function_stack,
+    push_on_torch_function_stack,
+    set_tracing_state,
+)
 
 is_plain = _C.is_plain
+in_forward_mode = torch_private.in_forward_mode
+modules_are_traced = torch_private.modules_are_traced
 
 
 def unwrapped(tensor: Tensor) -> Tensor:
     """What the wrappers of torch.func's transforms, which a function itself may use, hold."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
+    while is_functorch_wrapped_tensor(tensor):
+        tensor = get_unwrapped(tensor)
     return tensor
 
 
@@ -33,7 +49,7 @@ def is_recordable(tensors: Sequence[Tensor]) -> bool:
 
 def is_transformed(tensor: Tensor) -> bool:
     """Whether it is a plain tensor within torch.func's transforms, which see the program's call and not the step."""
-    if not torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
+    if not is_functorch_wrapped_tensor(tensor) or is_functional_tensor(tensor):
         return False
     return is_plain(unwrapped(tensor))
 
@@ -59,11 +75,6 @@ class Substitution(TorchFunctionMode):
         return argument
 
 
-def in_forward_mode() -> bool:
-    """Whether tensors in this thread may have tangents (torch.autograd.forward_ad, torch.func.jvp)."""
-    return bool(torch.autograd.forward_ad._current_level >= 0)
-
-
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Within, no mode and no transform of the caller's is active, and his random numbers stay what they are."""
@@ -71,13 +82,9 @@ def alone() -> Iterator[None]:
         if _C.recording():
             stack.enter_context(_C.Suspended())
         stack.enter_context(_C.WithoutSavedTensorHooks())
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-
-            stack.enter_context(temporarily_clear_interpreter_stack())
-        if torch._C._len_torch_dispatch_stack() or torch._C._dispatch_tls_is_dispatch_key_included(
-            torch._C.DispatchKey.PreDispatch
-        ):
+        if peek_interpreter_stack() is not None:
+            stack.enter_context(torch_private.temporarily_clear_interpreter_stack())
+        if len_torch_dispatch_stack() or is_dispatch_key_included(DispatchKey.PreDispatch):
             stack.enter_context(without_dispatch_modes())
         stack.enter_context(without_function_modes())
         stack.enter_context(without_traced_modules())
@@ -91,32 +98,24 @@ def alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_dispatch_modes() -> Iterator[None]:
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with _disable_current_modes():
+    with torch_private.disable_current_modes():
         yield
 
 
 @contextlib.contextmanager
 def without_function_modes() -> Iterator[None]:
     """A default device stays; outer traces', ours or export's, don't."""
-    popped = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+    popped = [pop_torch_function_stack() for _ in range(len_torch_function_stack())]
     for mode in reversed(popped):
         if isinstance(mode, DeviceContext):
-            torch._C._push_on_torch_function_stack(mode)
+            push_on_torch_function_stack(mode)
     try:
         yield
     finally:
-        for _ in range(torch._C._len_torch_function_stack()):
-            torch._C._pop_torch_function_stack()
+        for _ in range(len_torch_function_stack()):
+            pop_torch_function_stack()
         for mode in reversed(popped):
-            torch._C._push_on_torch_function_stack(mode)
-
-
-def modules_are_traced() -> bool:
-    """Whether torch.fx watches the calls of modules."""
-    traced = sys.modules.get("torch.fx._symbolic_trace")
-    return traced is not None and torch.nn.Module.__call__ is not traced._orig_module_call
+            push_on_torch_function_stack(mode)
 
 
 @contextlib.contextmanager
@@ -126,8 +125,7 @@ def without_traced_modules() -> Iterator[None]:
         yield
         return
     before = torch.nn.Module.__call__
-    traced = sys.modules["torch.fx._symbolic_trace"]
-    torch.nn.Module.__call__ = traced._orig_module_call
+    torch.nn.Module.__call__ = torch_private.untraced_module_call()
     try:
         yield
     finally:
@@ -136,18 +134,18 @@ def without_traced_modules() -> Iterator[None]:
 
 def is_tracing() -> bool:
     """Whether torch.jit.trace writes down what this thread does."""
-    return torch._C._get_tracing_state() is not None
+    return get_tracing_state() is not None
 
 
 @contextlib.contextmanager
 def without_tracing() -> Iterator[None]:
     """torch.jit.trace, of which a step's operations are no business, would write them down."""
-    before = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)
+    before = get_tracing_state()
+    set_tracing_state(None)
     try:
         yield
     finally:
-        torch._C._set_tracing_state(before)
+        set_tracing_state(before)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from weft._base.errors import (
     UnsupportedError,
     raise_if_internal,
 )
+from weft._base.torch_private import len_torch_dispatch_stack
 from weft._capture import modes, record, trace
 from weft._capture.runs import Function, Run
 from weft._capture.traced import Noise, Traced
@@ -241,7 +242,7 @@ def draw(
         return []
     lead = [] if steps is None and length is None else [length]
     stacks = [torch.empty([*lead, *one.shape(shapes)], dtype=one.dtype, device="cpu") for one in noise]
-    traced = _C.recording() or torch._C._len_torch_dispatch_stack() > 0
+    traced = _C.recording() or len_torch_dispatch_stack() > 0
     if not lead or traced or not all(map(modes.is_plain, inputs)):
         return [one.draw(stack) for stack, one in zip(stacks, noise, strict=True)]
     for t in steps() if steps is not None else ():

@@ -17,10 +17,9 @@ from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import _C
-from weft._base import trees, users_code
+from weft._base import torch_private, trees, users_code
 from weft._base.errors import (
     FailedError,
     LeakError,
@@ -29,6 +28,13 @@ from weft._base.errors import (
     SideEffectError,
     UnrecordableError,
     UnsupportedError,
+)
+from weft._base.torch_private import (
+    DisableTorchFunction,
+    len_torch_dispatch_stack,
+    len_torch_function_stack,
+    peek_interpreter_stack,
+    pytree,
 )
 from weft._capture import autograd_calls, autograd_function, autograd_hooks, modes
 from weft._capture.indexing import ByTensors
@@ -98,7 +104,7 @@ def _record(
     recording = _C.StepRecording()
     if watched is not None:
         recording.look_at(*watched)
-    run = Run(recording, None, torch._C._functorch.peek_interpreter_stack() is not None, [], indices is not None)
+    run = Run(recording, None, peek_interpreter_stack() is not None, [], indices is not None)
     forward_mode = modes.in_forward_mode()
     arguments = _inputs(function, recording, view)
     if function.spec is not None:
@@ -172,7 +178,7 @@ class _Substitute(modes.Substitution):
     def _stand_in(self, tensor: Tensor) -> Tensor:
         if _C.is_recorded(tensor):
             return tensor
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             if _C.is_recorded(modes.unwrapped(tensor)):  # in a transform that the function itself uses
                 return tensor
             sizes = self.sizes(tensor)
@@ -227,12 +233,10 @@ def _others(run: Run) -> list[Callable[[], Any]]:
     """What else is at work, each as a context without it."""
     found: list[Callable[[], Any]] = []
     if run.transformed:
-        from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-
-        found.append(temporarily_clear_interpreter_stack)
-    if torch._C._len_torch_dispatch_stack():
+        found.append(torch_private.temporarily_clear_interpreter_stack)
+    if len_torch_dispatch_stack():
         found.append(modes.without_dispatch_modes)
-    if torch._C._len_torch_function_stack():
+    if len_torch_function_stack():
         found.append(modes.without_function_modes)
     if torch.is_autocast_enabled("cpu"):
         found.append(modes.without_autocast_cache)
@@ -279,12 +283,12 @@ def _explained(function: Function, recording: _C.StepRecording, error: BaseExcep
 
 
 #: Files of PyTorch in which a user's own reading arrives: operators and methods of tensors.
-_METHODS = tuple(f"{path}/_tensor" for path in torch.__path__)
+_METHODS = torch_private.METHODS_FILES
 _PYTORCH = tuple(f"{path}/" for path in torch.__path__)
 
 
 #: Where PyTorch makes a tensor's text.
-_PRINTING = tuple(f"{path}/_tensor_str.py" for path in torch.__path__)
+_PRINTING = torch_private.PRINTING_FILES
 
 
 def _is_in(error: BaseException | None, files: tuple[str, ...]) -> TypeGuard[BaseException]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import _C
+from weft._base.torch_private import pytree
 
 under_way = threading.local()  #: `run`: the Run that this thread is recording
 

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base import fork
 from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, ReadsValueError, SideEffectError, UnrecordableError, UnsupportedError
+from weft._base.torch_private import is_fake, is_functional, pytree
 from weft._capture import decompositions, extern_derivatives, modes, record
 from weft._capture.runs import Function, Run, View
 from weft._capture.symbols import HINT, Key, Symbols
@@ -239,7 +238,7 @@ class _Tracer:
             return None  # the recording says what is wrong with it
         _check_supported(tensor)
         is_weight = isinstance(tensor, torch.nn.Parameter) or not shape
-        sizes = self._sizes(shape, () if is_weight or _is_fake(tensor) else (0,), symbols, index)
+        sizes = self._sizes(shape, () if is_weight or is_fake(tensor) else (0,), symbols, index)
         return None if is_plain and sizes == shape else sizes
 
     # ---- runs
@@ -336,14 +335,9 @@ def _dims(
     dynamic: Callable[[int, Tensor], Sequence[int]], index: int, tensor: Tensor, shape: Sequence[Any]
 ) -> list[int]:
     """Which dims of a tensor leaf may be symbols."""
-    if _is_fake(tensor) or not all(type(size) is int for size in shape):
+    if is_fake(tensor) or not all(type(size) is int for size in shape):
         return []
     return [dim for dim in dynamic(index, tensor) if dim < len(shape) and shape[dim] >= 2]
-
-
-def _is_fake(tensor: Tensor) -> bool:
-    fake = sys.modules.get("torch._subclasses.fake_tensor")
-    return fake is not None and isinstance(tensor, fake.FakeTensor)
 
 
 def _check_supported(tensor: Tensor) -> None:
@@ -359,5 +353,4 @@ def _check_supported(tensor: Tensor) -> None:
 
 def _is_traced(tensor: Tensor) -> bool:
     """Whether it is one of PyTorch's own subclasses that stand for tensors while these are traced."""
-    functional = sys.modules.get("torch._subclasses.functional_tensor")
-    return _is_fake(tensor) or (functional is not None and isinstance(tensor, functional.FunctionalTensor))
+    return is_fake(tensor) or is_functional(tensor)

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base import trees
+from weft._base.torch_private import pytree
 
 
 def checked_carry(what: str, spec: pytree.TreeSpec, before: Any, after: Any) -> list[Tensor | None]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base import trees
+from weft._base.torch_private import pytree
 
 #: Which tensor among the inputs gives its memory to which tensor among the results.
 Pairs = list[tuple[int, int]]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-import torch
-
-_set = torch._C._dynamo.eval_frame.set_eval_frame
+from weft._base.torch_private import set_eval_frame as _set
 
 
 class without_dynamo:  # noqa: N801

@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import _C
+from weft._base import torch_private
 from weft._base.errors import UnsupportedError
+from weft._base.torch_private import pytree
 from weft._capture import modes
 from weft._capture.trace import trace
 from weft._capture.traced import Traced
@@ -245,9 +246,6 @@ def _like_slice(x: Tensor) -> Tensor:
 
 
 def _fake(tensor: Tensor, shape: Sequence[Any]) -> Tensor:
-    from torch._guards import detect_fake_mode
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    mode = detect_fake_mode(tensor) or FakeTensorMode()
+    mode = torch_private.detect_fake_mode(tensor) or torch_private.FakeTensorMode()
     with modes.alone(), mode:
         return torch.empty(tuple(shape), dtype=tensor.dtype, device=tensor.device)

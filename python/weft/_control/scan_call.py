@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base import notes, trees
+from weft._base.torch_private import pytree
 from weft._capture import modes, programs
 from weft._capture.runs import Function, Run, under_way
 from weft._capture.traced import Traced

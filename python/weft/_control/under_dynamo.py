@@ -15,11 +15,11 @@ from types import ModuleType
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
-from torch._ops import HigherOrderOperator
 
 from weft import _C
+from weft._base import torch_private
+from weft._base.torch_private import HigherOrderOperator, pytree
 from weft._control.carries import checked_carry, condition, tensors
 from weft._control.scan_call import Call
 
@@ -35,7 +35,7 @@ class _FlatScan(HigherOrderOperator):
 
     def __call__(self, step: Callable[..., Any], init: list[Tensor], xs: list[Tensor]) -> Any:
         _C.report_fallback("weft.scan", "Dynamo can't trace its step")
-        return torch._dynamo.disable(_loop)(step, init, xs)
+        return torch.compiler.disable(_loop)(step, init, xs)
 
 
 _flat_scan = _FlatScan()
@@ -152,9 +152,7 @@ def _register(cls: type) -> None:
     if cls in pytree.SUPPORTED_NODES:
         return
     pytree.register_dataclass(cls)
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    output = InstructionTranslator.current_tx().output
+    output = torch_private.InstructionTranslator.current_tx().output
     output.side_effects.id_to_variable.pop(id(pytree.SUPPORTED_NODES), None)
     for source in [source for source in output.variable_tracker_cache if "SUPPORTED_NODES" in str(source.name)]:
         del output.variable_tracker_cache[source]
@@ -207,11 +205,10 @@ def _filled(tensors: Sequence[Tensor], leaves: Sequence[Any]) -> list[Any]:
     return [None if leaf is None else remaining.pop(0) for leaf in leaves]
 
 
-def install(higher_order_ops: ModuleType) -> None:
-    """Once torch._dynamo.variables.higher_order_ops, `higher_order_ops`, is imported: tells Dynamo of `_flat_scan`."""
-    dynamo: Any = higher_order_ops
+def install() -> None:
+    """Once torch._dynamo.variables.higher_order_ops is imported: tells Dynamo of `_flat_scan`."""
 
-    class FlatScanVariable(dynamo.TorchHigherOrderOperatorVariable):  # type: ignore[misc]
+    class FlatScanVariable(torch_private.TorchHigherOrderOperatorVariable):  # type: ignore[misc]
         """Unlike Dynamo's own for scan: the step's results may be of any structure and hold None and numbers, and
         tensors from outside may share memory."""
 
@@ -219,14 +216,16 @@ def install(higher_order_ops: ModuleType) -> None:
         _ALLOW_FALLBACK_TO_EAGER = True
 
         def _call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
-            from torch._higher_order_ops.utils import first_slice_copy
-
-            args, _ = dynamo.LazyVariableTracker.realize_all((args, kwargs))
-            step, init, xs = args[0], dynamo.unpack_iterable(tx, args[1]), dynamo.unpack_iterable(tx, args[2])
-            with dynamo.discard_graph_changes(tx):
+            args, _ = torch_private.LazyVariableTracker.realize_all((args, kwargs))
+            step, init, xs = (
+                args[0],
+                torch_private.unpack_iterable(tx, args[1]),
+                torch_private.unpack_iterable(tx, args[2]),
+            )
+            with torch_private.discard_graph_changes(tx):
                 carries = [tensor.call_method(tx, "clone", args=[], kwargs={}) for tensor in init]
-                slices = [dynamo._make_inlined(tx, first_slice_copy)(tensor) for tensor in xs]
-            (_, spec), graph, captured = dynamo.speculate_subgraph(
+                slices = [torch_private.make_inlined(tx, torch_private.first_slice_copy)(tensor) for tensor in xs]
+            (_, spec), graph, captured = torch_private.speculate_subgraph(
                 tx,
                 step,
                 carries + slices,
@@ -241,13 +240,13 @@ def install(higher_order_ops: ModuleType) -> None:
             body = torch.fx.GraphModule(dict(tx.output.nn_modules), graph)
             name = tx.output.install_subgraph("scan_combine_fn", body)
             operands = (
-                dynamo.make_attr(tx, name),
+                torch_private.make_attr(tx, name),
                 [tensor.as_proxy() for tensor in init],
                 [tensor.as_proxy() for tensor in xs],
                 list(captured.keys()),
             )
-            return dynamo._call_function_and_unflatten_output(
+            return torch_private.call_function_and_unflatten_output(
                 tx, torch.ops.higher_order.scan, operands, {}, None, spec, None
             )
 
-    dynamo._hop_name_to_variable_class["weft_flat_scan"] = FlatScanVariable
+    torch_private.hop_name_to_variable_class["weft_flat_scan"] = FlatScanVariable

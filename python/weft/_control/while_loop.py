@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import _C
 from weft._base import notes
 from weft._base.errors import UnsupportedError
+from weft._base.torch_private import pytree
 from weft._capture import programs
 from weft._capture.runs import Function
 from weft._capture.traced import Traced

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from weft._base import torch_private
 from weft._base.import_hooks import when_imported
 
 
@@ -17,7 +18,7 @@ def _choose_backend(distributed: ModuleType) -> None:
     init = config.__init__
 
     def init_without_the_device(self: Any, backend: Any) -> None:
-        if str(backend) == undefined and torch._C._get_accelerator().type == "weft":
+        if str(backend) == undefined and torch_private.get_accelerator().type == "weft":
             backend = f"cpu:{distributed.Backend.default_device_backend_map['cpu']}"
         init(self, backend)
 
@@ -34,9 +35,9 @@ def _choose_mesh(fully_shard: ModuleType) -> None:
     fully_shard.init_device_mesh = init_without_the_device
 
 
-def _refuse_older_fsdp(common: ModuleType) -> None:
+def _refuse_older_fsdp(_: ModuleType) -> None:
     """`FullyShardedDataParallel` doesn't work on the CPU alone, and says so."""
-    handle = common._FSDPDeviceHandle
+    handle = torch_private.FSDPDeviceHandle
     of_device = handle.from_device.__func__
 
     def of_other_device(cls: Any, device: torch.device) -> Any:
@@ -52,5 +53,5 @@ def _refuse_older_fsdp(common: ModuleType) -> None:
 
 def register() -> None:
     when_imported("torch.distributed.distributed_c10d", _choose_backend)
-    when_imported("torch.distributed.fsdp._fully_shard._fsdp_init", _choose_mesh)
-    when_imported("torch.distributed.fsdp._common_utils", _refuse_older_fsdp)
+    when_imported(torch_private.FULLY_SHARD_INIT, _choose_mesh)
+    when_imported(torch_private.FSDP_COMMON, _refuse_older_fsdp)

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
 
 from weft import _C
+from weft._base import torch_private
 from weft._base.errors import UnsupportedError, raise_if_internal
+from weft._base.torch_private import DispatchKey, TransformType
 from weft._control import higher_order
 
 Function = Callable[..., Any]
@@ -61,8 +62,6 @@ def _replace_kernels(
 
     `mend` makes the arguments such that PyTorch's kernel is right, where a call is left to it.
     """
-    from torch._C._functorch import TransformType
-    from torch._subclasses.functional_tensor import FunctionalTensorMode
 
     def asking_weft_first(original: Function, skipped: int, autograd: bool) -> Function:
         """`skipped`: how many arguments come before the operator's own."""
@@ -93,11 +92,11 @@ def _replace_kernels(
         table[key] = asking_weft_first(original or _no_rule(op, key), skipped, autograd)
         _undo.append(lambda: table.update({key: original}) if original else table.pop(key))
 
-    if (key := torch._C._parse_dispatch_key("TESTING_ONLY_GenericMode")) is not None:
+    if (key := torch_private.parse_dispatch_key("TESTING_ONLY_GenericMode")) is not None:
         op.fallthrough(key)  # by which a recording sees operations without tensors
     replace(op.py_kernels, DispatchKey.Autograd)
     replace(op.py_kernels, DispatchKey.CompositeExplicitAutograd, autograd=False)
-    replace(op.python_key_table, FunctionalTensorMode, skipped=1, autograd=False)
+    replace(op.python_key_table, torch_private.FunctionalTensorMode, skipped=1, autograd=False)
     for transform in (TransformType.Grad, TransformType.Jvp):  # for which PyTorch has nothing
         replace(op.functorch_table, transform, skipped=1)
     op._dispatch_cache.clear()

@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKey
 from torch.overrides import has_torch_function
 
 from weft import _C
+from weft._base import torch_private
+from weft._base.torch_private import DispatchKey
 
 OVERRIDDEN = ("gru", "lstm", "rnn_tanh", "rnn_relu")
 
@@ -31,9 +32,9 @@ def install(decompositions: ModuleType) -> None:
     """Once torch._decomp.decompositions is imported, which registers PyTorch's own."""
     for name in OVERRIDDEN:
         op = getattr(torch.ops.aten, name).input
-        original = torch._decomp.decomposition_table[op]
+        original = torch_private.decomposition_table[op]
         replacement = _asking_weft_first(name, original)
-        torch._decomp.decomposition_table[op] = replacement
+        torch_private.decomposition_table[op] = replacement
         for key, kernel in list(op.py_kernels.items()):
             if kernel is original:
                 op.py_kernels[key] = replacement

@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils._config_module import _UNSET_SENTINEL
 
 from weft import _C
-from weft._base import fork
+from weft._base import fork, torch_private
 from weft._base.import_hooks import when_imported
+from weft._base.torch_private import UNSET_SENTINEL
 from weft._patches import (
     flop_counter,
     higher_order_kernels,
@@ -97,7 +97,7 @@ def _allow_rnn(config: ModuleType) -> None:
 
 def _default(config: ModuleType, name: str) -> Any:
     entry = config._config[name]
-    return entry.default if entry.env_value_default is _UNSET_SENTINEL else entry.env_value_default
+    return entry.default if entry.env_value_default is UNSET_SENTINEL else entry.env_value_default
 
 
 def _set_default(config: ModuleType, name: str, value: Any) -> None:
@@ -118,10 +118,10 @@ def _mark_changed(config: ModuleType, name: str) -> None:
     config._mark_get_dict_dirty(name)
 
 
-def _name_to_dynamo(higher_order_ops: ModuleType) -> None:
+def _name_to_dynamo(_: ModuleType) -> None:
     from weft._control import under_dynamo
 
-    under_dynamo.install(higher_order_ops)
+    under_dynamo.install()
 
 
 def _forget_dispatch() -> None:
@@ -131,13 +131,12 @@ def _forget_dispatch() -> None:
         step = getattr(torch.ops.aten, f"{name}_cell")
         for op in (recurrence.input, recurrence.data, step.default):
             op._dispatch_cache.clear()
-    if (fake := sys.modules.get("torch._subclasses.fake_tensor")) is not None:
-        fake.FakeTensorMode.cache_clear()
+    torch_private.forget_fake_dispatch()
 
 
 when_imported("torch.utils.flop_counter", flop_counter.install)
-when_imported("torch._decomp.decompositions", rnn_decompositions.install)
-when_imported("torch._dynamo.variables.higher_order_ops", _name_to_dynamo)
+when_imported(torch_private.DECOMPOSITIONS, rnn_decompositions.install)
+when_imported(torch_private.DYNAMO_HIGHER_ORDER, _name_to_dynamo)
 when_imported("torch.export.exported_program", rnn_decompositions.keep_exported)
 if _C.enabled():  # WEFT=0 says no
     enable()

@@ -7,9 +7,7 @@ long as a third of the call of one step.
 
 from __future__ import annotations
 
-import torch
-import torch._VF
-
+from weft._base.torch_private import VF, VariableFunctions
 from weft._patches.rnn_decompositions import OVERRIDDEN
 
 NAMES = (*OVERRIDDEN, *(f"{name}_cell" for name in OVERRIDDEN))
@@ -17,13 +15,13 @@ NAMES = (*OVERRIDDEN, *(f"{name}_cell" for name in OVERRIDDEN))
 
 def enable() -> None:
     """The same objects that the look-up finds; an attribute that somebody else has put there stays."""
-    attributes = torch._VF.__dict__
+    attributes = VF.__dict__
     for name in NAMES:
-        attributes.setdefault(name, getattr(torch._C._VariableFunctions, name))
+        attributes.setdefault(name, getattr(VariableFunctions, name))
 
 
 def disable() -> None:
-    attributes = torch._VF.__dict__
+    attributes = VF.__dict__
     for name in NAMES:
-        if attributes.get(name) is getattr(torch._C._VariableFunctions, name):
+        if attributes.get(name) is getattr(VariableFunctions, name):
             del attributes[name]

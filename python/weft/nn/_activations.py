@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from weft._base import torch_private
+
 Activation = str | Callable[[Tensor], Tensor]
 
 #: What the engine computes itself.
@@ -130,10 +132,8 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """ATen's activations in terms of what the IR has. Those of PyTorch that overflow in the branch not taken, which
     would make the gradient NaN, are written anew."""
-    from torch._decomp import get_decompositions
-
     aten = torch.ops.aten
-    table = get_decompositions(
+    table = torch_private.get_decompositions(
         [
             aten.celu, aten.gelu, aten.hardsigmoid, aten.hardswish, aten.hardtanh, aten.leaky_relu, aten.mish,
             aten.relu6, aten.selu, aten.silu, aten.softshrink, aten.hardshrink, aten.threshold, aten.square,

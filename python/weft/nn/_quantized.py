@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from weft import _C
+from weft._base.torch_private import len_torch_function_stack
 from weft.nn._variant import Variant
 
 
@@ -31,7 +32,7 @@ def rows_as_int8(weight: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 def _operator(*tensors: Tensor) -> Callable[..., list[Tensor]]:
     """weft::_rnn_quantized, which C++ calls in half the time unless something in Python is to see the call."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_function_stack() > 0:
+    if torch.compiler.is_compiling() or len_torch_function_stack() > 0:
         return torch.ops.weft._rnn_quantized
     return _C.rnn_quantized if all(type(t) is Tensor for t in tensors) else torch.ops.weft._rnn_quantized
 

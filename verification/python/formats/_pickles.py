@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from weft._base.torch_private import REBUILD_TENSOR, REBUILDING
 from weft.formats._layers import FormatError
 
 _DEPTH = 16  # of tuples: a key of tuples that share their parts takes 2^depth steps to hash
@@ -36,13 +37,7 @@ _CALLS = {
     "torch.Size": range(2),
     "torch.device": range(1, 3),
     "_codecs.encode": range(1, 3),
-    "torch._utils._rebuild_parameter": range(3, 4),
-    "torch._utils._rebuild_parameter_with_state": range(4, 5),
-    "torch._tensor._rebuild_from_type_v2": range(4, 5),
-    "torch._utils._rebuild_tensor": range(4, 5),
-    "torch._utils._rebuild_tensor_v2": range(6, 8),
-    "torch._utils._rebuild_tensor_v3": range(7, 9),
-    "torch.serialization._get_layout": range(1, 2),
+    **REBUILDING,
 }
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _VALUES = (
@@ -175,7 +170,7 @@ class _Machine:
             raise FormatError(f"its pickle calls {called}, which {_STATE_DICT}")
         if not isinstance(arguments, tuple) or len(arguments) not in _CALLS[function.name]:
             raise FormatError(f"its pickle calls {function.name} with other arguments than PyTorch writes")
-        if function.name.startswith("torch._utils._rebuild_tensor"):
+        if function.name.startswith(REBUILD_TENSOR):
             _check_view(*arguments[:4])
         if function.name.endswith("_rebuild_from_type_v2") and arguments[0] not in map(_Global, _CALLS):
             raise FormatError("its pickle rebuilds a tensor by a function of its own")

@@ -9,6 +9,7 @@ from torch import fx
 
 from weft import _C
 from weft._base.errors import UnsupportedError, raise_if_internal
+from weft._base.torch_private import OpOverload
 from weft._capture.aten_nodes import Types, import_node, tensor_inputs
 
 CALL = torch.ops.weft.call.default
@@ -52,7 +53,7 @@ def is_output(node: fx.Node) -> bool:
 
 def is_expressible(node: fx.Node) -> bool:
     """Whether the IR has it: asked by importing the node alone."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     value = node.meta.get("val")
     if node.target.namespace != "aten" or not isinstance(value, torch.Tensor) or torch.is_complex(value):
@@ -72,7 +73,7 @@ def is_expressible(node: fx.Node) -> bool:
 def is_pure(node: fx.Node) -> bool:
     if node.op != "call_function":
         return node.op in ("placeholder", "get_attr", "output")
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return getattr(node.target, "__module__", "") in ("_operator", "math", "torch.sym")
     return not node.target._schema.is_mutable and torch.Tag.nondeterministic_seeded not in node.target.tags
 

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from weft._base.torch_private import OpOverload, OpOverloadPacket
+
 _FEWEST = 3  #: steps of a loop
 
 
@@ -45,7 +47,7 @@ def _has_effect(node: fx.Node) -> bool:
     """Whether the node may do more than compute its value."""
     if node.op not in ("call_function", "call_method"):
         return True
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, OpOverload):
         return node.target._schema.is_mutable
     if node.op == "call_function" and not _is_of_pytorch(node.target):
         return True
@@ -60,9 +62,7 @@ def _has_effect(node: fx.Node) -> bool:
 def _is_of_pytorch(function: Any) -> bool:
     """What else Dynamo leaves in a graph is the user's, and runs once a step."""
     module = getattr(function, "__module__", None) or ""
-    return module.split(".")[0] in ("torch", "_operator", "math", "") or isinstance(
-        function, torch._ops.OpOverloadPacket
-    )
+    return module.split(".")[0] in ("torch", "_operator", "math", "") or isinstance(function, OpOverloadPacket)
 
 
 def _changes_own(node: fx.Node) -> bool:
@@ -83,7 +83,7 @@ _VIEW_NAMES = {
 def _name(node: fx.Node) -> str:
     if isinstance(node.target, str):
         return node.target
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, OpOverload):
         return node.target._schema.name.split("::")[-1]
     return getattr(node.target, "__name__", "")
 
@@ -131,7 +131,7 @@ _DRAWS = re.compile("drop|rand|bernoulli|normal|multinomial|poisson|exponential|
 
 def _may_draw(node: fx.Node) -> bool:
     """Whether it may draw random numbers."""
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, OpOverload):
         return torch.Tag.nondeterministic_seeded in node.target.tags
     return _DRAWS.search(_name(node)) is not None
 

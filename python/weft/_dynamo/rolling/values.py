@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 from weft import _C
 from weft._base.dtypes import DTYPES
 from weft._base.errors import UnsupportedError, raise_if_internal
+from weft._base.torch_private import FakeTensor
 from weft._capture.aten_nodes import Types
 from weft._capture.traced import Noise
 

@@ -10,9 +10,9 @@ from typing import IO, Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from weft import device as weft_device
+from weft._base.torch_private import pytree
 from weft.compat.torch_xla import _steps
 from weft.compat.torch_xla._missing import missing
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from weft._base.torch_private import pytree
 from weft.compat.torch_xla._missing import missing
 from weft.compat.torch_xla.core import xla_model
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
+from weft._base.torch_private import pytree
 from weft._control.checkpoint_scan import checkpoint_scan
 from weft._control.scan import scan as _scan
 from weft._control.scan_call import Step
