@@ -5,8 +5,8 @@
 
 #include "bindings/bindings.h"
 #include "bindings/callbacks.h"
-#include "device/autograd_thread.h"
 #include "device/backend.h"
+#include "device/devices_in_use.h"
 #include "device/graph.h"
 #include "device/memory.h"
 #include "device/places.h"
@@ -72,8 +72,7 @@ void init_device(py::module_& m) {
   m.def("device_forget_ran_at_once", &device::forget_ran_at_once);
   m.def("device_memory", &memory);
   m.def("device_forget_peak", &device::forget_peak);
-  py::module_::import("atexit").attr("register")(
-      py::cpp_function(&device::wait_for_autograd, py::call_guard<py::gil_scoped_release>()));
+  m.def("devices_in_use", &device::devices_in_use, "1 once a tensor has been made on the device.");
 }
 
 }  // namespace weft::bindings

@@ -8,8 +8,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "device/autocast.h"
-#include "device/autograd_thread.h"
 #include "device/call.h"
+#include "device/devices_in_use.h"
 #include "device/generator.h"
 #include "device/recurrent.h"
 #include "device/run.h"

@@ -1,7 +1,7 @@
 #include "device/storage.h"
 
 #include "base/fork.h"
-#include "device/autograd_thread.h"
+#include "device/devices_in_use.h"
 #include "device/memory.h"
 #include "device/record.h"
 #include "device/run.h"
@@ -75,7 +75,7 @@ LazyStorage::LazyStorage(c10::SymInt bytes, c10::Allocator* allocator, bool resi
     : StorageImpl(use_byte_size_t(), std::move(bytes),
                   c10::DataPtr(this, nullptr, &c10::detail::deleteNothing, kDevice), allocator, resizable),
       sizes_{static_cast<int64_t>(nbytes())} {
-  serve_autograd();
+  use_device();
   all.add(*this);
 }
 

@@ -1,0 +1,30 @@
+"""Backwards of the device's tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from weft import _C
+from weft._base import torch_private
+
+
+def register() -> None:
+    """From here on a backward runs on the thread that asks for it once the device is in use: autograd's engine has no
+    thread for the device (pytorch/device/devices_in_use.h). Nothing is lost by that, since the device's operations are
+    recorded, and run when a result is read."""
+
+    def here(run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def run_here(*args: Any, **kwargs: Any) -> Any:
+            if not _C.devices_in_use():
+                return run(*args, **kwargs)
+            with torch.autograd.set_multithreading_enabled(False):
+                return run(*args, **kwargs)
+
+        return run_here
+
+    torch_private.replace_engine_run_backward(here)
