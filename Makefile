@@ -13,7 +13,15 @@ export JOBS
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS ?= ir_fuzz run_fuzz
 export PYTHON
-export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# TORCH=2.14.1 does all of it with that release of PyTorch, in an environment of its own; the build folder is the same.
+ifdef TORCH
+VENV := .venv-torch$(TORCH)
+export TORCH
+else
+VENV := .venv
+endif
+export VENV
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .PHONY: help
 help:  ## this list
@@ -55,6 +63,7 @@ wheel:  ## a wheel in dist/ that needs no compiler and no LLVM, tried where ther
 
 .PHONY: test-wheel
 test-wheel:
+	@scripts/setup.sh wheel
 	@python -m pytest tests/wheel
 
 # Each installs what it needs and no more, and says so first. Where nothing is compiled yet, what needs no PyTorch is
@@ -101,8 +110,21 @@ test-fuzz:
 test-python:
 	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal
 
+# What has found faults in new releases of PyTorch: what of a step autograd sees, what a program depends on, operators of
+# higher order, derivatives at ties and bounds, lists of autocast, Dynamo's records, the device.
+RELEASES := 2.13.0 2.14.1 2.15.0
+RELEASE_TESTS ?= $(addprefix tests/python/test_, torch_release.py torch_private.py own_functions.py stale.py scan.py \
+  scan_again.py scan_guards.py step_gradients.py higher_order.py step_elementwise.py derivative_points.py \
+  device_autocast.py backend.py device.py device_training.py processes.py override.py) explanation/tests/python
+
+.PHONY: test-release
+test-release:  ## with TORCH=2.14.1: what has found faults in new releases of PyTorch (RELEASE_TESTS= for all Python tests)
+	@$(MAKE) -j2 setup engine
+	@scripts/build.sh $(BUILD) package
+	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal $(RELEASE_TESTS)
+
 .PHONY: nightly
-nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, all ops of PyTorch in a step, unit tests for tiny and for huge caches, sanitizers, an hour of fuzzing
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, all ops of PyTorch in a step, unit tests for tiny and for huge caches, every Python test on every release of PyTorch, sanitizers, an hour of fuzzing
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
 	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/test_threads.py
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/test_stale.py
@@ -112,6 +134,7 @@ nightly: build  ## what is too long for every change: 2,000 random configuration
 	@WEFT_RANDOM_STEPS=200 $(BUILD)/tests/weft_unit_tests --gtest_brief=1 --gtest_filter='*Threads*'
 	@WEFT_CORE=zen1 WEFT_PRIVATE_CACHE_KB=64 WEFT_SHARED_CACHE_KB=512 $(BUILD)/tests/weft_unit_tests --gtest_brief=1
 	@WEFT_CORE=other WEFT_PRIVATE_CACHE_KB=65536 WEFT_SHARED_CACHE_KB=1048576 $(BUILD)/tests/weft_unit_tests --gtest_brief=1
+	@for release in $(RELEASES); do $(MAKE) test-release TORCH=$$release RELEASE_TESTS= || exit 1; done
 	@$(MAKE) sanitize FUZZ_SECONDS=1800
 
 .PHONY: fuzz

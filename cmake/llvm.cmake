@@ -1,5 +1,5 @@
 # LLVM and fmt: WEFT_LLVM and WEFT_FMT are what to link. Development links the system's shared libraries, which is quick;
-# a wheel (WEFT_STATIC_LLVM) has LLVM, zlib and zstd in weft/_C, and runs where none of them is installed.
+# a wheel (WEFT_STATIC_LLVM) has LLVM, zlib and zstd in libweft_engine.so, and runs where none of them is installed.
 set(ZLIB_USE_STATIC_LIBS ON)  # nothing but LLVM's archives needs it
 find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19)
 
@@ -26,7 +26,7 @@ if(WEFT_STATIC_LLVM)
   if(NOT missing)
     set(WEFT_LINKS_STATICALLY ON)
   elseif(WEFT_STATIC_LLVM STREQUAL "AUTO")
-    message(STATUS "weft/_C will need LLVM's shared library: there are no archives of ${missing}")
+    message(STATUS "weft will need LLVM's shared library: there are no archives of ${missing}")
   else()
     message(FATAL_ERROR "WEFT_STATIC_LLVM=${WEFT_STATIC_LLVM}: there are no archives of ${missing}. "
                         "Debian has them in llvm-19-dev, zlib1g-dev and libzstd-dev.")
@@ -39,8 +39,7 @@ if(WEFT_LINKS_STATICALLY)
   # Debian's LLVM names the shared zstd here, and Z3, which only a static analyser uses.
   set_target_properties(LLVMSupport PROPERTIES
     INTERFACE_LINK_LIBRARIES "rt;dl;m;ZLIB::ZLIB;zstd::libzstd_static;LLVMDemangle")
-  # What comes from archives stays inside: another LLVM in the process (jaxlib has one) never meets this one's symbols.
-  add_link_options(-Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed)
+  add_link_options(-Wl,--gc-sections -Wl,--as-needed)
   # The notices of what a wheel has in it go with it.
   foreach(package llvm-19-dev libfmt-dev zlib1g-dev libzstd-dev)
     install(FILES /usr/share/doc/${package}/copyright DESTINATION weft/licenses RENAME ${package}.txt OPTIONAL)

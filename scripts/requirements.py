@@ -1,10 +1,12 @@
 """Prints what pip has to install here beside what is there: the package's needs, and groups'.
 
 Usage: requirements.py GROUP...   (of pyproject.toml's optional-dependencies; `build` is what its build-system needs,
-`compile` alone goes without the package's needs)
+`compile` alone goes without the package's needs). TORCH in the environment says which of PyTorch's releases
+that the package is for.
 """
 
 import importlib.metadata
+import os
 import sys
 from pathlib import Path
 
@@ -30,6 +32,8 @@ def main() -> None:
     wanted = [] if sys.argv[1:] == ["compile"] else [*project["project"]["dependencies"]]
     for group in sys.argv[1:]:
         wanted += groups[group]
+    torch = f"torch=={os.environ['TORCH']}"
+    wanted = [torch if Requirement(line).name == "torch" else line for line in wanted]
     print("\n".join(line for line in dict.fromkeys(wanted) if not is_installed(line)))
 
 

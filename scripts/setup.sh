@@ -5,9 +5,12 @@
 # Usage: scripts/setup.sh compile|run|test|lint|bench|docs|wheel...
 #   WEFT_SKIP_PACKAGES=1  leaves Debian's packages to you
 #   PYTHON=python3.12     makes .venv with that Python
+#   VENV=.venv-2.14       another folder than .venv, and
+#   TORCH=2.14.1          another release of PyTorch than 2.13.0 in it
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=${PYTHON:-python3}
+python=${PYTHON:-python3} venv=${VENV:-.venv}
+export TORCH=${TORCH:-2.13.0}
 
 fail() {
   echo "setup: $*" >&2
@@ -67,18 +70,21 @@ install_packages() {
 
 make_environment() {
   local key stamp missing
-  stamp=.venv/.weft-$(echo "$*" | tr ' ' -)
-  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or newer is needed, $("$python" -V) was found"
+  stamp=$venv/.weft-$(echo "$*" | tr ' ' -)
+  "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' ||
+    fail "Python 3.10 to 3.13 is needed, $("$python" -V) was found"
+  "$python" -c 'import sys, sysconfig; sys.exit(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))' ||
+    fail "a Python with the GIL is needed, and $("$python" -V) was built without it"
   # A half-made environment, or one whose Python is gone, is made anew.
-  .venv/bin/python -c 'import pip' 2>/dev/null || { rm -rf .venv && "$python" -m venv .venv; }
-  key=$(cat pyproject.toml scripts/requirements.py scripts/setup.sh | sha256sum | cut -d' ' -f1)
+  "$venv/bin/python" -c 'import pip' 2>/dev/null || { rm -rf "$venv" && "$python" -m venv "$venv"; }
+  key=$(echo "$TORCH" | cat - pyproject.toml scripts/requirements.py scripts/setup.sh | sha256sum | cut -d' ' -f1)
   [ "$(cat "$stamp" 2>/dev/null)" != "$key" ] || return 0
-  missing=$(.venv/bin/python scripts/requirements.py "$@")
+  missing=$("$venv/bin/python" scripts/requirements.py "$@")
   if [ -n "$missing" ]; then
-    echo "setup: pip is about to install into .venv, with what they need:" $missing
+    echo "setup: pip is about to install into $venv, with what they need:" $missing
     case $missing in *torch*) echo "setup: PyTorch is large, this takes a while" ;; esac
-    echo "$missing" >.venv/requirements.txt
-    .venv/bin/python -m pip install -q --disable-pip-version-check -r .venv/requirements.txt ||
+    echo "$missing" >"$venv/requirements.txt"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$venv/requirements.txt" ||
       fail "pip could not install:" $missing
   fi
   echo "$key" >"$stamp"

@@ -1,6 +1,26 @@
+#include <fmt/format.h>
+#include <torch/headeronly/version.h>
+
 #include "bindings/bindings.h"
 
+namespace {
+
+namespace py = pybind11;
+
+/// Whoever comes here by another way than weft._base.torch_release may have another PyTorch loaded, whose tensors are
+/// laid out otherwise.
+void check_release() {
+  const std::string installed = py::str(py::module_::import("torch").attr("__version__"));
+  const std::string release = fmt::format("{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
+  if (!installed.starts_with(release + "."))
+    throw py::import_error(fmt::format(
+        "this extension module of weft is built for PyTorch {}, and PyTorch {} is installed", release, installed));
+}
+
+}  // namespace
+
 PYBIND11_MODULE(_C, m) {
+  check_release();
   m.doc() = "The compiled half of weft. Loading it registers weft::call and the kernels of aten::gru and its kin.";
   weft::bindings::init_capture(m);
   m.attr("__version__") = WEFT_VERSION;

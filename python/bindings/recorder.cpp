@@ -14,6 +14,7 @@
 
 #include "bindings/bindings.h"
 #include "recorder/recording.h"
+#include "recorder/surroundings.h"
 
 namespace py = pybind11;
 
@@ -203,6 +204,8 @@ void init_recorder(py::module_& m) {
       .def_property_readonly("outputs", [](const Recording& r) { return r.outputs(); })
       .def_property_readonly("failure", &failure);
   m.def("recording", []() { return Recording::current() != nullptr; }, "Whether this thread is within a recording.");
+  m.def("are_nodes_watched", &recorder::are_nodes_watched,
+        "Whether this thread shows each node of autograd's graph to somebody as it is made.");
   m.def(
       "refuse_backward",
       [](const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, bool accumulates) {

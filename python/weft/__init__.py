@@ -109,5 +109,5 @@ def __dir__() -> list[str]:
     return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
 
 
-device.register_beside_none()
+device.register_at_import()
 warn.of_unknown_variables()

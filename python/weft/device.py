@@ -15,6 +15,7 @@ then are not computed. The same steps the next time find their program again.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -64,11 +65,12 @@ def has_place() -> bool:
     return torch_private.get_privateuse1_backend_name() == "privateuseone"
 
 
-def register_beside_none() -> None:
-    """Registers the device where PyTorch has no accelerator, which the device would stand beside, and its place is
-    free. Elsewhere `register()` has to be called."""
+def register_at_import() -> None:
+    """Registers the device where its place is free and PyTorch was built without an accelerator, which the device would
+    stand beside. WEFT_DEVICE=1 says that it shall be registered in any case, WEFT_DEVICE=0 that it shall not."""
+    wanted = os.environ.get("WEFT_DEVICE")
     built_for = torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None)
-    if has_place() and not built_for:
+    if has_place() and wanted != "0" and (wanted == "1" or not built_for):
         register()
 
 

@@ -6,6 +6,8 @@
 #include <numbers>
 #include <optional>
 
+#include "torch_release.h"
+
 namespace weft::capture {
 
 using ir::OpCode;
@@ -102,8 +104,16 @@ namespace {
 ValueId bounded(const AtenCall& call, ValueId x, size_t bound, OpCode beyond) {
   if (bound >= call.arguments.size() || call.is_none(bound)) return x;
   ValueId limit = call.operand(bound);
+  const bool is_lower = beyond == OpCode::kLt, is_tensor = call.is_tensor(bound);
+  if (kSharesDerivativesOfEqual && is_floating(call.result.dtype)) {
+    if (is_tensor)
+      x = call.builder.select(call.binary(OpCode::kEq, x, limit),
+                              call.binary(is_lower ? OpCode::kMaximum : OpCode::kMinimum, x, limit), x);
+    else
+      beyond = is_lower ? OpCode::kLe : OpCode::kGe;
+  }
   ValueId is_beyond = call.binary(beyond, x, limit);
-  if (call.is_tensor(bound) && is_floating(call.result.dtype))
+  if (is_tensor && is_floating(call.result.dtype))
     is_beyond = call.binary(OpCode::kOr, is_beyond, call.binary(OpCode::kNe, limit, limit));
   return call.builder.select(is_beyond, limit, x);
 }

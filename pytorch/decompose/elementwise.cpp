@@ -3,6 +3,8 @@
 #include <ATen/ops/erfc.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/log1p.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rsub.h>
@@ -15,6 +17,7 @@
 
 #include "decompose/decompose.h"
 #include "decompose/parts.h"
+#include "torch_release.h"
 
 namespace weft::decompose {
 namespace {
@@ -39,9 +42,15 @@ Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight) {
   return at::where(w.abs().lt(0.5), s + w * (e - s), e - (e - s) * at::rsub(w, 1)).to(start.scalar_type());
 }
 
-Tensor fmax(const Tensor& a, const Tensor& b) { return at::where(a.ge(b).bitwise_or(b.ne(b)), a, b); }
+Tensor fmax(const Tensor& a, const Tensor& b) {
+  const Tensor larger = at::where(a.ge(b).bitwise_or(b.ne(b)), a, b);
+  return kSharesDerivativesOfEqual ? at::where(a.eq(b), at::maximum(a, b), larger) : larger;
+}
 
-Tensor fmin(const Tensor& a, const Tensor& b) { return at::where(a.le(b).bitwise_or(b.ne(b)), a, b); }
+Tensor fmin(const Tensor& a, const Tensor& b) {
+  const Tensor smaller = at::where(a.le(b).bitwise_or(b.ne(b)), a, b);
+  return kSharesDerivativesOfEqual ? at::where(a.eq(b), at::minimum(a, b), smaller) : smaller;
+}
 
 double largest(at::ScalarType dtype) {
   switch (dtype) {

@@ -5,6 +5,8 @@
 
 #include <ATen/autocast_mode.h>
 
+#include "torch_release.h"
+
 namespace weft::device {
 namespace {
 
@@ -32,6 +34,9 @@ void add_lists(torch::Library& m) {
   AT_FORALL_FP32_SET_OPT_DTYPE(FLOAT32_SET_DTYPE)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(FLOAT32_APPEND_DTYPE)
   AT_FORALL_PROMOTE(PROMOTE)
+#if WEFT_TORCH_AT_LEAST(14)
+  FLOAT32(linalg_matrix_sqrth)  // which the lists lack; CPU and CUDA have it beside them
+#endif
   m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
 }
 

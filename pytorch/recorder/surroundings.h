@@ -8,4 +8,8 @@ namespace weft::recorder {
 /// done.
 bool are_seen_by_none(const std::vector<at::Tensor>& tensors);
 
+/// Whether this thread shows each node of autograd's graph to somebody as it is made
+/// (torch.autograd.graph.node_creation_hook, since 2.14), who may then change the node's derivative.
+bool are_nodes_watched();
+
 }  // namespace weft::recorder

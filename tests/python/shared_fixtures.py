@@ -19,6 +19,8 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # Threads share work as if nobody else used the cores, though workers of pytest do: else what is tested were chance.
 os.environ.setdefault("WEFT_CONTENTION", "0")
+# Also on PyTorch's builds for CUDA, beside which the device isn't registered by itself.
+os.environ.setdefault("WEFT_DEVICE", "1")
 
 import torch
 

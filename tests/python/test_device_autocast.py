@@ -32,7 +32,8 @@ import weft
 
 def test_every_operator_of_pytorchs_list_for_cuda_is_in_wefts():
     cuda, ours = tables.registered("AutocastCUDA"), tables.registered("AutocastPrivateUse1")
-    assert cuda - ours == {"cudnn_convolution", "cudnn_convolution_transpose"}
+    of_cuda_builds = {"_cudnn_rnn"} if torch.version.cuda else set()
+    assert cuda - ours == {"cudnn_convolution", "cudnn_convolution_transpose"} | of_cuda_builds
     layers = {f"{name}.{form}" for name in ("gru", "lstm", "rnn_tanh", "rnn_relu") for form in ("input", "data")}
     assert ours - cuda == layers
     assert set(LISTS) <= ours
@@ -338,6 +339,7 @@ def test_an_unsupported_dtype_is_warned_about():
 # ---- the page
 
 
+@pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="the page has the operators of PyTorch 2.13")
 def test_the_tables_of_the_page_are_what_is_so():
     text = (ROOT / "docs" / "autocast.md").read_text()
     for name, made in tables.sections().items():

@@ -138,3 +138,122 @@ def test_dynamo_leaves_one_to_python_as_it_did_before() -> None:
     y.backward()
     assert y.item() == 16 and Watched.seen == [2.0] * 3
     assert x.grad is not None and x.grad.tolist() == [3.0] * 4
+
+
+KEPT = """
+import torch
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient / (1 + x.abs()) ** 2
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return 3 * tangent
+
+spike = Spike.apply  # and Weft comes later
+import weft
+
+def step(v, x):
+    v = 0.9 * v + x
+    s = spike(v - 0.5)
+    return v - s.detach(), s
+
+def loop(step, v, xs):
+    ys = []
+    for x in xs:
+        v, y = step(v, x)
+        ys.append(y)
+    return v, torch.stack(ys)
+
+def gradient(how, step):
+    torch.manual_seed(0)
+    v, xs = torch.randn(5, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    v, ys = how(step, v, xs)
+    return torch.autograd.grad((ys * torch.arange(5.0)).sum() + v.sum(), xs)[0]
+
+def tangent(how, step):
+    torch.manual_seed(0)
+    v, xs = torch.randn(5, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
+    with torch.autograd.forward_ad.dual_level(), torch.no_grad():
+        dual = torch.autograd.forward_ad.make_dual(xs, torch.ones_like(xs))
+        _, ys = how(step, v, dual)
+        found = torch.autograd.forward_ad.unpack_dual(ys).tangent
+        return torch.zeros_like(ys) if found is None else found
+"""
+
+
+def test_an_apply_that_was_kept_before_weft_was_imported(run_python: Any) -> None:
+    """Since PyTorch 2.14 it comes to nothing in Python but the Function's own: right, or PyTorch's loop that is
+    counted under its name."""
+    script = """
+torch.testing.assert_close(gradient(weft.scan, step), gradient(loop, step))
+compiled = torch.compile(lambda v, xs: weft.scan(step, v, xs), backend="weft")
+torch.testing.assert_close(gradient(lambda step, v, xs: compiled(v, xs), step), gradient(loop, step))
+print(weft.stats()["fallbacks"])
+"""
+    said = run_python(KEPT + script)
+    assert said.strip() == "{}" or "Spike, whose apply was kept before weft was imported" in said
+
+
+def test_an_apply_that_was_kept_has_its_own_tangent(run_python: Any) -> None:
+    script = """
+want = tangent(loop, step)
+try:
+    got = tangent(weft.scan, step)
+except (NotImplementedError, RuntimeError) as error:
+    print("refused:", error)
+else:
+    torch.testing.assert_close(got, want)
+"""
+    run_python(KEPT + script)
+
+
+@pytest.mark.parametrize("said", ["ctx.set_output_grad_dtype(torch.float64)", "ctx.input_grad_buffers", "ctx.name()"])
+def test_what_else_a_context_has_is_pytorchs(said: str, run_python: Any) -> None:
+    """What is new in a Function's context since 2.14 and 2.15 can't be left out: PyTorch's loop."""
+    script = f"""
+import torch, weft
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        {said if "set_" in said else "pass"}
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        {said if "set_" not in said else "pass"}
+        return 2 * gradient
+
+def step(h, x):
+    h = torch.tanh(Twice.apply(h) + x)
+    return h, h
+
+def loop(step, h, xs):
+    for x in xs:
+        h, _ = step(h, x)
+    return h, None
+
+def gradient(how):
+    torch.manual_seed(0)
+    xs = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    return torch.autograd.grad(how(step, torch.zeros(3, dtype=torch.float64), xs)[0].sum(), xs)[0]
+
+try:
+    want = gradient(loop)
+except (AttributeError, RuntimeError):
+    print("skip")
+else:
+    torch.testing.assert_close(gradient(weft.scan), want)
+    assert any({said.split("(")[0]!r} in reason for reason in weft.stats()["fallbacks"]), weft.stats()["fallbacks"]
+"""
+    if run_python(script).strip() == "skip":
+        pytest.skip("this release of PyTorch has no such thing")

@@ -17,10 +17,12 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTENSIONS = ["weft/_C.so", "weft/verification/_C.so", "weft/explanation/_C.so"]
+RELEASES = [f"weft/_C_torch{release.replace('.', '')}.so" for release in ("2.13", "2.14", "2.15")]
+EXTENSIONS = [*RELEASES, "weft/verification/_C.so", "weft/explanation/_C.so"]
+ENGINE = "weft/libweft_engine.so"
 #: What manylinux wheels may take from the system, and what PyTorch brings.
 ALLOWED = re.compile(
-    r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so\.\d|ld-linux-x86-64\.so\.2|lib(torch|torch_cpu|torch_python|c10)\.so"
+    r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so\.\d|ld-linux-x86-64\.so\.2|lib(torch|torch_cpu|torch_python|c10)\.so|libweft_engine\.so"
 )
 #: What the build machine has and the bare root must lack.
 ABSENT = [
@@ -86,7 +88,7 @@ assert stats["compiled"] >= 2 and stats["calls"] >= 120 and not stats["fallbacks
 """
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS)
+@pytest.mark.parametrize("extension", [*EXTENSIONS, ENGINE])
 def test_it_needs_the_systems_c_and_cxx_libraries_and_pytorch_alone(wheel: Path, extension: str) -> None:
     with zipfile.ZipFile(wheel) as archive, archive.open(extension) as file:
         dynamic = ELFFile(file).get_section_by_name(".dynamic")
@@ -109,6 +111,15 @@ def test_what_is_linked_into_it_stays_inside(wheel: Path, extension: str) -> Non
     names = set(exported(wheel, extension))
     assert "PyInit__C" in names
     assert not [name for name in names if re.search(r"llvm|LLVM|3fmt|ZSTD|inflate|_ZNSt18condition_variable", name)]
+
+
+def test_what_the_engine_shows_is_wefts_own(wheel: Path) -> None:
+    names = list(exported(wheel, ENGINE))
+    assert names and not [name for name in names if not re.match(r"_Z(TI|TS|TV|N|NK)(N)?4weft", name)]
+
+
+def test_it_is_small(wheel: Path) -> None:
+    assert wheel.stat().st_size < 30e6
 
 
 def test_its_tag_is_that_of_pytorchs_wheels(wheel: Path) -> None:

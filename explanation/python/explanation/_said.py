@@ -108,7 +108,7 @@ def _is_compiler(module: str) -> bool:
 
 
 def _is_console(handler: logging.Handler) -> bool:
-    if not isinstance(handler, logging.StreamHandler) or isinstance(handler, logging.FileHandler):
+    if isinstance(handler, logging.FileHandler) or not hasattr(handler, "stream"):  # PyTorch's is its own since 2.14
         return False
     streams = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
     return is_torch_handler(handler) or any(handler.stream is stream for stream in streams)

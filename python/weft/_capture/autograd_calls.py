@@ -13,6 +13,9 @@ from weft import _C
 from weft._base import torch_private
 from weft._base.errors import UnsupportedError
 
+#: Since PyTorch 2.14. Who is shown the nodes of a program sees others than those of the step.
+NODES_WATCHED = "a hook on the creation of autograd's nodes (torch.autograd.graph.node_creation_hook)"
+
 _installed = False
 
 
@@ -26,6 +29,8 @@ def install() -> None:
         setattr(Tensor, name, _watched(getattr(Tensor, name), _look_at_hook))
     hooks = torch.autograd.graph.saved_tensors_hooks
     hooks.__enter__ = _watched(hooks.__enter__, _look_at_saved)  # type: ignore[method-assign]
+    if nodes := getattr(torch.autograd.graph, "node_creation_hook", None):
+        nodes.__enter__ = _watched(nodes.__enter__, _refuse_watched_nodes)
     saved = torch_private.SavedTensor
     saved.register_hooks = _watched(saved.register_hooks, _look_at_saved)
     _installed = True  # last: another thread must not record before all is watched
@@ -66,3 +71,7 @@ def _look_at_saved(hooks: Any, *_: Any, **__: Any) -> None:
     same = (*torch_private.hooks_of_checkpoints(), torch.autograd.graph.save_on_cpu)
     if not isinstance(hooks, same):
         raise UnsupportedError("hooks on what autograd saves (saved_tensors_hooks)")
+
+
+def _refuse_watched_nodes(*_: Any) -> None:
+    raise UnsupportedError(NODES_WATCHED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from weft._base.torch_private import (
     FrameAction,
     FrameExecStrategy,
     SingleLevelFunction,
+    are_functorch_transforms_active,
     is_setup_context_defined,
     pytree,
     set_code_exec_strategy,
@@ -41,6 +43,33 @@ def install(record: Record) -> None:
     skip = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)
     set_code_exec_strategy(apply.__code__, skip)
     SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
+    native = torch.autograd.Function.__dict__["apply"]
+    if not isinstance(native, classmethod):  # up to 2.13 it is, Python's, and comes to the one above
+        _install_over(native, record, skip)
+
+
+def _install_over(native: Any, record: Record, skip: FrameExecStrategy) -> None:
+    """Since 2.14 `Function.apply` is C, which comes to no Python but the function's own."""
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if _C.recording() and not are_functorch_transforms_active():
+            if is_setup_context_defined(cls.setup_context):
+                bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+                bound.apply_defaults()
+                args, kwargs = bound.args, bound.kwargs
+            return _recorded(record, cls, args, kwargs)
+        return native.__get__(None, cls)(*args, **kwargs)
+
+    set_code_exec_strategy(apply.__code__, skip)
+    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment,method-assign]
+
+    def refuse_kept(self: Any) -> None:
+        """What was kept of `apply` before Weft was imported makes its context, and then calls the function's own."""
+        if _C.recording():
+            name = type(self).__name__.removesuffix("Backward")
+            raise UnsupportedError(f"the torch.autograd.Function {name}, whose apply was kept before weft was imported")
+
+    torch.autograd.function.BackwardCFunction.__init__ = refuse_kept  # type: ignore[method-assign]
 
 
 def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
@@ -183,3 +212,9 @@ class _Context:
 
     def set_materialize_grads(self, value: bool) -> None:
         self.materialise = value
+
+    def __getattr__(self, name: str) -> Any:
+        """What else PyTorch's own has, such as `set_output_grad_dtype` (2.14) and `input_grad_buffers` (2.15)."""
+        if hasattr(torch.autograd.function.BackwardCFunction, name):
+            raise UnsupportedError(f"ctx.{name} of a torch.autograd.Function")
+        raise AttributeError(f"{name!r}: nothing of this name was kept in the context of the torch.autograd.Function")

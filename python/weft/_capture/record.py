@@ -99,8 +99,9 @@ def _record(
     indices: ByTensors | None = None,
     watched: tuple[int, Callable[[], None]] | None = None,
 ) -> Run:
-    autograd_function.install(record)
     autograd_calls.install()
+    if _C.are_nodes_watched():
+        raise UnsupportedError(autograd_calls.NODES_WATCHED)
     recording = _C.StepRecording()
     if watched is not None:
         recording.look_at(*watched)
@@ -343,3 +344,7 @@ def place(error: BaseException) -> str:
 
 def _described(frame: traceback.FrameSummary) -> str:
     return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"
+
+
+# At import, since from 2.14 on what a user keeps of `apply` (`spike = Spike.apply`) has to come from here.
+autograd_function.install(record)

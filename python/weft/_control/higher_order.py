@@ -61,8 +61,16 @@ class Call:
         return self.step.results(torch.ops.weft.call(self.text, self.inputs))
 
 
-def scan(combine: Function, init: Sequence[Any], xs: Sequence[Any], additional_inputs: Sequence[Any]) -> Call:
+def scan(
+    combine: Function,
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    additional_inputs: Sequence[Any],
+    mutated_arg_indices: str = "",  # since 2.14
+) -> Call:
     """combine(*carries, *slices, *additional_inputs) -> (*carries, *ys)"""
+    if mutated_arg_indices:
+        raise UnsupportedError("a step that changes tensors in place")
     step = _trace(combine, [*map(_like, init), *map(_like_slice, xs), *map(_like, additional_inputs)])
     noise = step.noise(xs[0].shape[0])
     same = _tensors(additional_inputs)
@@ -70,9 +78,9 @@ def scan(combine: Function, init: Sequence[Any], xs: Sequence[Any], additional_i
     return Call(text, [*init, *xs, *noise, *same, *step.captured()], step)
 
 
-def map_impl(f: Function, xs: Sequence[Any], pos_args: Sequence[Any]) -> Call:
+def map_impl(f: Function, xs: Sequence[Any], pos_args: Sequence[Any], mutated_arg_indices: str = "") -> Call:
     """f(*slices, *pos_args) -> ys"""
-    return scan(f, [], xs, pos_args)
+    return scan(f, [], xs, pos_args, mutated_arg_indices)
 
 
 def associative_scan(combine: Function, xs: Sequence[Any], additional_inputs: Sequence[Any]) -> _Prefixes:

@@ -11,11 +11,12 @@
   `variable_functions`.
 - PyTorch's control flow operators (`torch._higher_order_ops.scan` and its kin) ask Weft first: `higher_order_kernels`.
 - Dynamo knows how to write a `weft.scan` as PyTorch's: `weft._control.under_dynamo`.
-- From the first recording on, `torch.autograd.Function.apply` asks whether one is under way:
-  `weft._capture.autograd_function`.
+- `torch.autograd.Function.apply` asks whether a recording is under way, and since PyTorch 2.14 so does the context that
+  a call makes: `weft._capture.autograd_function`. From the first recording on, backwards and hooks within it ask too:
+  `weft._capture.autograd_calls`.
 - Where PyTorch has no accelerator, the device `weft` takes its place for a device from outside (PrivateUse1), and
-  `torch.weft` is its module: `weft.device`. It starts no thread before a tensor is made there. `weft.disable()` leaves
-  it. torch.distributed, which would exchange tensors of the accelerator, passes it by: `weft._device.collectives`.
+  `torch.weft` is its module: `weft.device`. Once a tensor was made there, backwards run on the thread that asks for
+  them: `weft._device.backward`. `weft.disable()` leaves it. torch.distributed, which would exchange tensors of the accelerator, passes it by: `weft._device.collectives`.
 - `torch.ops.weft.call` has a rule for vmap and a formula for torch.utils.flop_counter.
 - `FlopCounterMode`, and `ExportedProgram.run_decompositions` where lengths are fixed, are wrapped: within them modules
   are PyTorch's, so that both give what they give without Weft.

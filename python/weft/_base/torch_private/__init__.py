@@ -79,6 +79,7 @@ is_dispatch_key_included = torch._C._dispatch_tls_is_dispatch_key_included
 peek_interpreter_stack = torch._C._functorch.peek_interpreter_stack
 is_functorch_wrapped_tensor = torch._C._functorch.is_functorch_wrapped_tensor
 get_unwrapped = torch._C._functorch.get_unwrapped
+are_functorch_transforms_active = torch._C._are_functorch_transforms_active
 is_functional_tensor = torch._is_functional_tensor
 get_tracing_state = torch._C._get_tracing_state
 set_tracing_state = torch._C._set_tracing_state
