@@ -195,9 +195,9 @@ def test_an_apply_that_was_kept_before_weft_was_imported(run_python: Any) -> Non
     counted under its name."""
     script = """
 torch.testing.assert_close(gradient(weft.scan, step), gradient(loop, step))
+print(weft.stats()["fallbacks"])
 compiled = torch.compile(lambda v, xs: weft.scan(step, v, xs), backend="weft")
 torch.testing.assert_close(gradient(lambda step, v, xs: compiled(v, xs), step), gradient(loop, step))
-print(weft.stats()["fallbacks"])
 """
     said = run_python(KEPT + script)
     assert said.strip() == "{}" or "Spike, whose apply was kept before weft was imported" in said
