@@ -6,8 +6,11 @@
 #include <numbers>
 #include <optional>
 
+#include "capture/aten_derivative.h"
+
 namespace weft::capture {
 
+using ir::Builder;
 using ir::OpCode;
 using ir::ValueId;
 
@@ -108,13 +111,65 @@ ValueId bounded(const AtenCall& call, ValueId x, size_t bound, OpCode beyond) {
   return call.builder.select(is_beyond, limit, x);
 }
 
+/// What clamp is given, of which a bound may be missing.
+struct Clamped {
+  ValueId x;
+  std::optional<ValueId> low, high;
+};
+
+/// As clamp_backward and clamp_backward_min_max: to x within the bounds, to a bound where x is beyond it. The masks are
+/// false where what they compare is NaN, and a lower bound that isn't below the upper one gets nothing.
+std::vector<ValueId> clamp_cotangents(Builder& b, const Clamped& given, ValueId cotangent) {
+  const auto& [x, low, high] = given;
+  const ValueId zero = b.constant(0, ir::Type(b.type(x)));
+  const auto where = [&](ValueId mask) { return b.select(mask, cotangent, zero); };
+  const auto joined = [&](OpCode code, std::optional<ValueId> a, ValueId c) { return a ? b.binary(code, *a, c) : c; };
+  std::optional<ValueId> inside, below, above;
+  if (low) {
+    inside = b.binary(OpCode::kGe, x, *low);
+    if (high) below = b.binary(OpCode::kLt, *low, *high);
+    below = joined(OpCode::kAnd, below, b.binary(OpCode::kLt, x, *low));
+  }
+  if (high) {
+    inside = joined(OpCode::kAnd, inside, b.binary(OpCode::kLe, x, *high));
+    if (low) above = b.binary(OpCode::kLt, *high, *low);
+    above = joined(OpCode::kOr, above, b.binary(OpCode::kGt, x, *high));
+  }
+  std::vector<ValueId> cotangents{where(*inside)};
+  if (below) cotangents.push_back(where(*below));
+  if (above) cotangents.push_back(where(*above));
+  return cotangents;
+}
+
+/// A clamped value with PyTorch's derivative. `low` and `high` are the bounds' arguments.
+ValueId with_clamp_derivative(const AtenCall& call, ValueId value, std::optional<size_t> low,
+                              std::optional<size_t> high) {
+  if (!is_floating(call.result.dtype)) return value;
+  const auto is_given = [&](std::optional<size_t> i) { return i && *i < call.arguments.size() && !call.is_none(*i); };
+  std::vector<ValueId> inputs{call.operand(0)};
+  for (const auto& bound : {low, high})
+    if (is_given(bound)) inputs.push_back(call.operand(*bound));
+  if (inputs.size() == 1) return value;
+  return with_derivative(call, inputs, value, [&](Builder& b, std::span<const ValueId> given, ValueId cotangent) {
+    Clamped clamped{given[0], {}, {}};
+    if (is_given(low)) clamped.low = given[1];
+    if (is_given(high)) clamped.high = given.back();
+    return clamp_cotangents(b, clamped, cotangent);
+  });
+}
+
 }  // namespace
 
 ValueId clamp(const AtenCall& call) {
-  return bounded(call, bounded(call, call.operand(0), 1, OpCode::kLt), 2, OpCode::kGt);
+  ValueId value = bounded(call, bounded(call, call.operand(0), 1, OpCode::kLt), 2, OpCode::kGt);
+  return with_clamp_derivative(call, value, 1, 2);
 }
-ValueId clamp_min(const AtenCall& call) { return bounded(call, call.operand(0), 1, OpCode::kLt); }
-ValueId clamp_max(const AtenCall& call) { return bounded(call, call.operand(0), 1, OpCode::kGt); }
+ValueId clamp_min(const AtenCall& call) {
+  return with_clamp_derivative(call, bounded(call, call.operand(0), 1, OpCode::kLt), 1, {});
+}
+ValueId clamp_max(const AtenCall& call) {
+  return with_clamp_derivative(call, bounded(call, call.operand(0), 1, OpCode::kGt), {}, 1);
+}
 
 /// For integers a xor b is (a | b) - (a & b).
 ValueId exclusive_or(const AtenCall& call) {
@@ -207,14 +262,25 @@ ValueId log_of_twice(const AtenCall& call, ValueId x, Near near) {
 
 }  // namespace
 
+namespace {
+
+/// 1/sqrt(1 - x^2), infinite at 1 and -1.
+ValueId slope_of_asin(Builder& b, ValueId x) {
+  const ValueId one = b.constant(1, ir::Type(b.type(x)));
+  return b.unary(OpCode::kRsqrt, b.add(b.mul(b.neg(x), x), one));
+}
+
+}  // namespace
+
 ValueId asin(const AtenCall& call) {
   ValueId x = call.operand(0);
-  return call.binary(OpCode::kAtan2, x, other_leg(call, x));
+  return with_slope(call, x, call.binary(OpCode::kAtan2, x, other_leg(call, x)), slope_of_asin);
 }
 
 ValueId acos(const AtenCall& call) {
   ValueId x = call.operand(0);
-  return call.binary(OpCode::kAtan2, other_leg(call, x), x);
+  return with_slope(call, x, call.binary(OpCode::kAtan2, other_leg(call, x), x),
+                    [](Builder& b, ValueId at) { return b.neg(slope_of_asin(b, at)); });
 }
 
 ValueId atan(const AtenCall& call) { return call.binary(OpCode::kAtan2, call.operand(0), call.constant(1.0)); }
@@ -247,10 +313,14 @@ ValueId asinh(const AtenCall& call) {
 
 /// log1p(t + sqrt(t (t + 2))) of t = x - 1.
 ValueId acosh(const AtenCall& call) {
-  return log_of_twice(call, call.operand(0), [&](ValueId x) {
+  ValueId given = call.operand(0);
+  ValueId value = log_of_twice(call, given, [&](ValueId x) {
     ValueId t = call.builder.sub(x, call.constant(1.0));
     ValueId square = call.builder.mul(t, call.builder.add(t, call.constant(2.0)));
     return call.unary(OpCode::kLog1p, call.builder.add(t, call.unary(OpCode::kSqrt, square)));
+  });
+  return with_slope(call, given, value, [](Builder& b, ValueId x) {
+    return b.unary(OpCode::kRsqrt, b.sub(b.mul(x, x), b.constant(1, ir::Type(b.type(x)))));
   });
 }
 

@@ -309,6 +309,7 @@ ValueId ordered(const AtenCall& call, ValueId x) {
 ValueId largest(const AtenCall& call, bool smallest) {
   ValueId x = ordered(call, call.tensor(0));
   if (smallest) x = reversed(call, x);
+  if (call.type(x).rank() == 0) x = call.builder.reshape(x, {ir::Dim(1)});  // a row, for the derivative at NaN
   x = reduce(call, OpCode::kReduceMax, x, reduced_dims(call, call.type(x).rank()));
   return call.cast(smallest ? reversed(call, x) : x, call.result.dtype);
 }

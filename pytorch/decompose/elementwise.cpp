@@ -72,12 +72,6 @@ Tensor round_decimals(const Tensor& x, int64_t decimals) {
   return decimals >= 0 ? (x * scale).round() / scale : (x / scale).round() * scale;
 }
 
-Tensor logit(const Tensor& given, std::optional<double> eps) {
-  Tensor x = floating(given);
-  if (eps) x = x.clamp(*eps, 1 - *eps);
-  return at::log(x / at::rsub(x, 1));
-}
-
 /// log Phi(x). Each branch gets 0 where it isn't taken: there erfcx overflows and log1p(-1) is infinite, and their
 /// derivatives multiplied by 0 would be NaN.
 Tensor log_ndtr(const Tensor& given) {
@@ -137,7 +131,6 @@ void add_elementwise(Table& table) {
   table.add("nan_to_num", "", nan_to_num);
   table.add("frac", "", frac);
   table.add("round", "decimals", round_decimals);
-  table.add("logit", "", logit);
   table.add("signbit", "", signbit);
   table.add("bernoulli", "", bernoulli);
   table.add("normal", "Tensor_Tensor", normal);
