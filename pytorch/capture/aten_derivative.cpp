@@ -53,4 +53,10 @@ ValueId with_slope(const AtenCall& call, ValueId x, ValueId value,
   return with_derivative(call, {x}, value, derivative);
 }
 
+ValueId as_if_it_were(const AtenCall& call, ValueId x, ValueId value) {
+  return with_derivative(call, {x}, value, [](ir::Builder&, std::span<const ValueId>, ValueId cotangent) {
+    return std::vector<ValueId>{cotangent};
+  });
+}
+
 }  // namespace weft::capture

@@ -22,4 +22,7 @@ ir::ValueId with_derivative(const AtenCall& call, const std::vector<ir::ValueId>
 ir::ValueId with_slope(const AtenCall& call, ir::ValueId x, ir::ValueId value,
                        const std::function<ir::ValueId(ir::Builder&, ir::ValueId x)>& slope);
 
+/// The value, whose cotangent goes to x as it is.
+ir::ValueId as_if_it_were(const AtenCall& call, ir::ValueId x, ir::ValueId value);
+
 }  // namespace weft::capture

@@ -16,8 +16,6 @@ namespace {
 
 using Inputs = std::span<const ValueId>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// The dtype that PyTorch's kernels compute in: they round once where the tensors are f16 or bf16.
 DType computed_in(DType dtype) { return is_half(dtype) ? DType::kF32 : dtype; }
 
@@ -76,7 +74,8 @@ ValueId entropy(const AtenCall& call) {
   Builder& b = call.builder;
   const ValueId x = wide_operand(call, 0), zero = like(b, 0, x);
   const ValueId product = b.mul(b.neg(x), b.unary(OpCode::kLog, x));
-  const ValueId below = b.select(b.binary(OpCode::kLt, x, zero), like(b, -kInfinity, x), product);
+  const ValueId below =
+      b.select(b.binary(OpCode::kLt, x, zero), like(b, -std::numeric_limits<double>::infinity(), x), product);
   const ValueId value = b.select(b.binary(OpCode::kEq, x, zero), zero, below);
   const auto slope = [](Builder& b, ValueId x) { return b.neg(b.add(b.unary(OpCode::kLog, x), like(b, 1, x))); };
   return call.cast(with_slope(call, x, value, slope), call.result.dtype);

@@ -32,7 +32,7 @@ SAMPLES = 20 if ALL else 3
 LEFT_OUT = (
     "empty", "rand", "bernoulli", "normal", "multinomial", "dropout", "rrelu", "uniform", "exponential", "cauchy",
     "geometric", "linalg", "svd", "qr", "eig", "lstsq", "lu", "cholesky", "pinverse", "inverse", "det", "logdet",
-    "slogdet", "solve", "ormqr", "geqrf", "matrix_exp", "as_strided", "sparse", "nested", "fractional",
+    "slogdet", "solve", "ormqr", "geqrf", "matrix_exp", "pca", "as_strided", "sparse", "nested", "fractional",
 )
 # fmt: on
 
@@ -47,6 +47,8 @@ OPS = [op for op in op_db if op.supports_autograd and not _is_left_out(op)]
 _LOOPS = "the loop over whole vectors takes another branch than the loop over what is left"
 _ANY_ZERO = "the formula is one or another by whether the whole tensor has a zero somewhere"
 _MEMORY_FORMAT = "which of several NaN is the largest depends on the memory format"
+_KERNEL = "one kernel makes a row of NaN zeros, another NaN"
+_ZEROS = "a factor that is 0 beside it is left out by some releases, and by some orders of a norm"
 _OUTSIDE = "a coordinate that is NaN becomes an index that may be outside of memory"
 NAN_IS_ARBITRARY = {
     "nn.functional.hardtanh": _LOOPS,
@@ -62,12 +64,19 @@ NAN_IS_ARBITRARY = {
     "nn.functional.max_pool1d": _MEMORY_FORMAT,
     "nn.functional.max_pool2d": _MEMORY_FORMAT,
     "nn.functional.max_pool3d": _MEMORY_FORMAT,
+    "max_pool2d_with_indices_backward": _MEMORY_FORMAT,
+    "nn.functional.adaptive_max_pool1d": _MEMORY_FORMAT,
+    "nn.functional.adaptive_max_pool2d": _MEMORY_FORMAT,
+    "nn.functional.adaptive_max_pool3d": _MEMORY_FORMAT,
+    "nn.functional.scaled_dot_product_attention": _KERNEL,
+    "copysign": _ZEROS,
+    "norm": _ZEROS,
     "nn.functional.grid_sample": _OUTSIDE,
     "grid_sampler_2d": _OUTSIDE,
     "grid_sampler_3d": _OUTSIDE,
 }
-#: Of the others PyTorch loses the gradient unless that of each arrives.
-FIRST_RESULT_ONLY = ("native_group_norm",)
+#: Of the others PyTorch has no gradient, or loses it unless that of each arrives.
+FIRST_RESULT_ONLY = ("native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit")
 
 
 def points(sample: Any, seed: int, has_nan: bool) -> Any:

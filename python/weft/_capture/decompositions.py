@@ -49,6 +49,34 @@ def _decomposition(op: Any) -> Callable[..., Any] | None:
 
 @functools.cache
 def _from_pytorch() -> dict[Any, Callable[..., Any]]:
+    import torch
     from torch._decomp import core_aten_decompositions, decomposition_table
 
-    return {**decomposition_table, **core_aten_decompositions()}
+    found = {**decomposition_table, **core_aten_decompositions()}
+    aten = torch.ops.aten
+    # Of equal elements they would share the gradient, where the operation gives it to the first.
+    for op in (aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default):
+        found.pop(op, None)
+    found[aten.grid_sampler_2d.default] = functools.partial(_grid_sampler, found[aten.grid_sampler_2d.default])
+    return found
+
+
+def _grid_sampler(
+    sample: Callable[..., Any], x: Any, grid: Any, interpolation: int, padding: int, align_corners: bool
+) -> Any:
+    """PyTorch's decomposition `sample`, with no gradient at the bounds that it clamps coordinates to, as in the
+    operation."""
+    import torch
+
+    zeros, reflection, bicubic = 0, 2, 2
+    if padding == zeros or interpolation == bicubic:
+        return sample(x, grid, interpolation, padding, align_corners)
+    inside = []
+    for i, size in enumerate((x.shape[3], x.shape[2])):
+        at = grid[..., i] * ((size - 1) / 2 if align_corners else size / 2) + (size - 1) / 2
+        low, span = (0.0, size - 1) if align_corners else (-0.5, size)
+        if padding == reflection:
+            way = torch.remainder(at - low, 2 * span)
+            at = torch.minimum(way, 2 * span - way) + low
+        inside.append((at > 0) & (at < size - 1))
+    return sample(x, torch.where(torch.stack(inside, -1), grid, grid.detach()), interpolation, padding, align_corners)
