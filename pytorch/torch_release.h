@@ -8,8 +8,10 @@
 
 namespace weft {
 
-/// Whether the derivative at a bound of clamp is zero (of a number) or shared (of a tensor), and fmax's and fmin's are
-/// shared between equal numbers. Before 2.14, x had all of it.
+/// Whether clamp at a bound has the derivative zero (a number) or half for each (a tensor), and fmax and fmin of equal
+/// numbers half for each. Before 2.14, x had all of it.
 constexpr bool kSharesDerivativesOfEqual = WEFT_TORCH_AT_LEAST(14);
+/// Whether fmax and fmin have the derivative one for both where one of them is NaN; else for the other alone.
+constexpr bool kSharesDerivativesOfNan = WEFT_TORCH_AT_LEAST(14) && !WEFT_TORCH_AT_LEAST(15);
 
 }  // namespace weft

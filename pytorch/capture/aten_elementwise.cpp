@@ -6,10 +6,12 @@
 #include <numbers>
 #include <optional>
 
+#include "capture/aten_derivative.h"
 #include "torch_release.h"
 
 namespace weft::capture {
 
+using ir::Builder;
 using ir::OpCode;
 using ir::ValueId;
 
@@ -104,27 +106,137 @@ namespace {
 ValueId bounded(const AtenCall& call, ValueId x, size_t bound, OpCode beyond) {
   if (bound >= call.arguments.size() || call.is_none(bound)) return x;
   ValueId limit = call.operand(bound);
-  const bool is_lower = beyond == OpCode::kLt, is_tensor = call.is_tensor(bound);
-  if (kSharesDerivativesOfEqual && is_floating(call.result.dtype)) {
-    if (is_tensor)
-      x = call.builder.select(call.binary(OpCode::kEq, x, limit),
-                              call.binary(is_lower ? OpCode::kMaximum : OpCode::kMinimum, x, limit), x);
-    else
-      beyond = is_lower ? OpCode::kLe : OpCode::kGe;
-  }
   ValueId is_beyond = call.binary(beyond, x, limit);
-  if (is_tensor && is_floating(call.result.dtype))
+  if (call.is_tensor(bound) && is_floating(call.result.dtype))
     is_beyond = call.binary(OpCode::kOr, is_beyond, call.binary(OpCode::kNe, limit, limit));
   return call.builder.select(is_beyond, limit, x);
+}
+
+/// What clamp is given, of which a bound may be missing.
+struct Clamped {
+  ValueId x;
+  std::optional<ValueId> low, high;
+  bool by_tensors;
+};
+
+/// What the cotangents of clamp are made of.
+struct ClampMasks {
+  Builder& b;
+  const Clamped& given;
+  ValueId cotangent, zero = b.constant(0, ir::Type(b.type(given.x)));
+
+  ValueId is(OpCode code, ValueId a, ValueId c) const { return b.binary(code, a, c); }
+  ValueId both(ValueId a, ValueId c) const { return b.binary(OpCode::kAnd, a, c); }
+  ValueId either(ValueId a, ValueId c) const { return b.binary(OpCode::kOr, a, c); }
+  ValueId no(ValueId a) const { return b.unary(OpCode::kNot, a); }
+  ValueId where(ValueId mask) const { return b.select(mask, cotangent, zero); }
+  ValueId half_where(ValueId mask, ValueId otherwise) const {
+    return b.select(mask, b.mul(cotangent, b.constant(0.5, ir::Type(b.type(given.x)))), otherwise);
+  }
+};
+
+/// As clamp_backward and clamp_backward_min_max up to 2.13, and for numbers since: to x within the bounds (since 2.14:
+/// strictly), to a bound where x is beyond it. The masks are false where what they compare is NaN, and a lower bound
+/// that isn't below the upper one gets nothing.
+std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {
+  const auto& [x, low, high, by_tensors] = m.given;
+  const auto joined = [&](std::optional<ValueId> a, ValueId c) { return a ? m.both(*a, c) : c; };
+  std::optional<ValueId> inside, below, above;
+  if (low) {
+    inside = m.is(kSharesDerivativesOfEqual ? OpCode::kGt : OpCode::kGe, x, *low);
+    if (high) below = m.is(OpCode::kLt, *low, *high);
+    below = joined(below, m.is(OpCode::kLt, x, *low));
+  }
+  if (high) {
+    inside = joined(inside, m.is(kSharesDerivativesOfEqual ? OpCode::kLt : OpCode::kLe, x, *high));
+    above = m.is(OpCode::kGt, x, *high);
+    if (low) above = m.either(m.is(OpCode::kLt, *high, *low), *above);
+  }
+  std::vector<ValueId> cotangents{m.where(*inside)};
+  if (below) cotangents.push_back(m.where(*below));
+  if (above) cotangents.push_back(m.where(*above));
+  return cotangents;
+}
+
+/// As of clamp.Tensor since 2.14: x and a bound that is equal to it have half each, unless the bounds are equal too. Of
+/// one bound this is maximum's or minimum's; x is not beyond a bound where either is NaN, and then is a bound not
+/// beyond x where there is one.
+std::vector<ValueId> shared_clamp_cotangents(const ClampMasks& m) {
+  const auto& [x, low, high, by_tensors] = m.given;
+  if (!low || !high) {
+    const ValueId bound = low ? *low : *high, is_tie = m.is(OpCode::kEq, x, bound);
+    const OpCode beyond = low ? OpCode::kLt : OpCode::kGt, within = low ? OpCode::kGt : OpCode::kLt;
+    return {m.half_where(is_tie, m.where(m.no(m.is(beyond, x, bound)))),
+            m.half_where(is_tie, m.where(m.no(m.is(within, x, bound))))};
+  }
+  const ValueId are_apart = m.is(OpCode::kLt, *low, *high), are_in_order = m.is(OpCode::kLe, *low, *high);
+  const ValueId is_below = m.is(OpCode::kLt, x, *low), is_above = m.is(OpCode::kGt, x, *high);
+  const ValueId is_low = m.both(m.is(OpCode::kEq, x, *low), are_apart);
+  const ValueId is_high = m.both(m.is(OpCode::kEq, x, *high), are_apart);
+  const ValueId above = m.either(m.both(is_above, are_in_order), m.is(OpCode::kGt, *low, *high));
+  return {m.half_where(m.either(is_low, is_high), m.where(m.no(m.either(is_below, is_above)))),
+          m.half_where(is_low, m.where(m.both(is_below, are_in_order))), m.half_where(is_high, m.where(above))};
+}
+
+/// A clamped value with PyTorch's derivative. `low` and `high` are the bounds' arguments.
+ValueId with_clamp_derivative(const AtenCall& call, ValueId value, std::optional<size_t> low,
+                              std::optional<size_t> high) {
+  if (!is_floating(call.result.dtype)) return value;
+  const auto is_given = [&](std::optional<size_t> i) { return i && *i < call.arguments.size() && !call.is_none(*i); };
+  std::vector<ValueId> inputs{call.operand(0)};
+  bool by_tensors = false;
+  for (const auto& bound : {low, high}) {
+    if (!is_given(bound)) continue;
+    inputs.push_back(call.operand(*bound));
+    by_tensors |= call.is_tensor(*bound);
+  }
+  if (inputs.size() == 1) return value;
+  return with_derivative(call, inputs, value, [&](Builder& b, std::span<const ValueId> given, ValueId cotangent) {
+    Clamped clamped{given[0], {}, {}, by_tensors};
+    if (is_given(low)) clamped.low = given[1];
+    if (is_given(high)) clamped.high = given.back();
+    const ClampMasks masks{b, clamped, cotangent};
+    return kSharesDerivativesOfEqual && by_tensors ? shared_clamp_cotangents(masks) : clamp_cotangents(masks);
+  });
+}
+
+/// The larger (`beyond`: kLt) or smaller (kGt) one, or the one that isn't NaN. x has the derivative of equal numbers up
+/// to 2.13; since, both have half of it. In 2.14 both have all of it where one is NaN.
+ValueId extreme(const AtenCall& call, OpCode beyond) {
+  const ValueId x = call.operand(0), y = call.operand(1);
+  const auto is_first = [&](Builder& b, ValueId x, ValueId y) {
+    const OpCode within = beyond == OpCode::kLt ? OpCode::kGe : OpCode::kLe;
+    return b.binary(OpCode::kOr, b.binary(within, x, y), b.binary(OpCode::kNe, y, y));
+  };
+  const ValueId value = call.builder.select(is_first(call.builder, x, y), x, y);
+  if (!is_floating(call.result.dtype)) return value;
+  return with_derivative(call, {x, y}, value, [&](Builder& b, std::span<const ValueId> given, ValueId cotangent) {
+    const Clamped clamped{given[0], beyond == OpCode::kLt ? std::optional(given[1]) : std::nullopt,
+                          beyond == OpCode::kLt ? std::nullopt : std::optional(given[1]), true};
+    const ClampMasks masks{b, clamped, cotangent};
+    if (kSharesDerivativesOfNan) return shared_clamp_cotangents(masks);
+    const ValueId first = is_first(b, given[0], given[1]);
+    const std::vector<ValueId> cotangents{masks.where(first), masks.where(masks.no(first))};
+    if (!kSharesDerivativesOfEqual) return cotangents;
+    const ValueId is_tie = masks.is(OpCode::kEq, given[0], given[1]);
+    return std::vector<ValueId>{masks.half_where(is_tie, cotangents[0]), masks.half_where(is_tie, cotangents[1])};
+  });
 }
 
 }  // namespace
 
 ValueId clamp(const AtenCall& call) {
-  return bounded(call, bounded(call, call.operand(0), 1, OpCode::kLt), 2, OpCode::kGt);
+  ValueId value = bounded(call, bounded(call, call.operand(0), 1, OpCode::kLt), 2, OpCode::kGt);
+  return with_clamp_derivative(call, value, 1, 2);
 }
-ValueId clamp_min(const AtenCall& call) { return bounded(call, call.operand(0), 1, OpCode::kLt); }
-ValueId clamp_max(const AtenCall& call) { return bounded(call, call.operand(0), 1, OpCode::kGt); }
+ValueId clamp_min(const AtenCall& call) {
+  return with_clamp_derivative(call, bounded(call, call.operand(0), 1, OpCode::kLt), 1, {});
+}
+ValueId clamp_max(const AtenCall& call) {
+  return with_clamp_derivative(call, bounded(call, call.operand(0), 1, OpCode::kGt), {}, 1);
+}
+ValueId fmax(const AtenCall& call) { return extreme(call, OpCode::kLt); }
+ValueId fmin(const AtenCall& call) { return extreme(call, OpCode::kGt); }
 
 /// For integers a xor b is (a | b) - (a & b).
 ValueId exclusive_or(const AtenCall& call) {
@@ -217,14 +329,25 @@ ValueId log_of_twice(const AtenCall& call, ValueId x, Near near) {
 
 }  // namespace
 
+namespace {
+
+/// 1/sqrt(1 - x^2), infinite at 1 and -1.
+ValueId slope_of_asin(Builder& b, ValueId x) {
+  const ValueId one = b.constant(1, ir::Type(b.type(x)));
+  return b.unary(OpCode::kRsqrt, b.add(b.mul(b.neg(x), x), one));
+}
+
+}  // namespace
+
 ValueId asin(const AtenCall& call) {
   ValueId x = call.operand(0);
-  return call.binary(OpCode::kAtan2, x, other_leg(call, x));
+  return with_slope(call, x, call.binary(OpCode::kAtan2, x, other_leg(call, x)), slope_of_asin);
 }
 
 ValueId acos(const AtenCall& call) {
   ValueId x = call.operand(0);
-  return call.binary(OpCode::kAtan2, other_leg(call, x), x);
+  return with_slope(call, x, call.binary(OpCode::kAtan2, other_leg(call, x), x),
+                    [](Builder& b, ValueId at) { return b.neg(slope_of_asin(b, at)); });
 }
 
 ValueId atan(const AtenCall& call) { return call.binary(OpCode::kAtan2, call.operand(0), call.constant(1.0)); }
@@ -257,10 +380,14 @@ ValueId asinh(const AtenCall& call) {
 
 /// log1p(t + sqrt(t (t + 2))) of t = x - 1.
 ValueId acosh(const AtenCall& call) {
-  return log_of_twice(call, call.operand(0), [&](ValueId x) {
+  ValueId given = call.operand(0);
+  ValueId value = log_of_twice(call, given, [&](ValueId x) {
     ValueId t = call.builder.sub(x, call.constant(1.0));
     ValueId square = call.builder.mul(t, call.builder.add(t, call.constant(2.0)));
     return call.unary(OpCode::kLog1p, call.builder.add(t, call.unary(OpCode::kSqrt, square)));
+  });
+  return with_slope(call, given, value, [](Builder& b, ValueId x) {
+    return b.unary(OpCode::kRsqrt, b.sub(b.mul(x, x), b.constant(1, ir::Type(b.type(x)))));
   });
 }
 

@@ -30,6 +30,8 @@ ir::ValueId square(const AtenCall& call);
 ir::ValueId clamp(const AtenCall& call);
 ir::ValueId clamp_min(const AtenCall& call);
 ir::ValueId clamp_max(const AtenCall& call);
+ir::ValueId fmax(const AtenCall& call);
+ir::ValueId fmin(const AtenCall& call);
 ir::ValueId exclusive_or(const AtenCall& call);
 ir::ValueId is_nan(const AtenCall& call);
 ir::ValueId is_inf(const AtenCall& call);

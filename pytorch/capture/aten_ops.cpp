@@ -7,6 +7,7 @@
 #include "capture/aten_elementwise.h"
 #include "capture/aten_index.h"
 #include "capture/aten_shapes.h"
+#include "capture/aten_special.h"
 
 namespace weft::capture {
 
@@ -251,6 +252,16 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.atan2.default", binary<OpCode::kAtan2>},
       {"aten.hypot.default", binary<OpCode::kHypot>},
       {"aten.logaddexp.default", binary<OpCode::kLogaddexp>},
+      {"aten.sinc.default", sinc},
+      {"aten.xlogy.Tensor", xlogy},
+      {"aten.xlogy.Scalar_Self", xlogy},
+      {"aten.xlogy.Scalar_Other", xlogy},
+      {"aten.special_xlog1py.default", xlog1py},
+      {"aten.special_xlog1py.self_scalar", xlog1py},
+      {"aten.special_xlog1py.other_scalar", xlog1py},
+      {"aten.special_entr.default", entropy},
+      {"aten.logit.default", logit},
+      {"aten.binary_cross_entropy.default", binary_cross_entropy},
       {"aten.isnan.default", is_nan},
       {"aten.isinf.default", is_inf},
       {"aten.sgn.default", unary<OpCode::kSign>},
@@ -259,6 +270,8 @@ const std::map<std::string_view, Handler>& table() {
       {"aten.logical_not.default", unary<OpCode::kNot>},
       {"aten.reciprocal.default", reciprocal},
       {"aten.silu.default", silu},
+      {"aten.fmax.default", fmax},
+      {"aten.fmin.default", fmin},
       {"aten.clamp.default", clamp},
       {"aten.clamp.Tensor", clamp},
       {"aten.clamp_min.default", clamp_min},

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "capture/aten_derivative.h"
 #include "capture/aten_index.h"
 
 namespace weft::capture {
@@ -306,10 +307,40 @@ ValueId ordered(const AtenCall& call, ValueId x) {
   return call.type(x).dtype == DType::kBool ? call.cast(x, DType::kI32) : x;
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// amax of one element, by which amax's derivative is 0/0 if it is NaN.
+ValueId alone(const AtenCall& call, ValueId x) {
+  return with_slope(call, x, x, [](ir::Builder& b, ValueId at) {
+    const auto like = [&](double value) { return b.constant(value, ir::Type(b.type(at))); };
+    return b.select(b.binary(OpCode::kEq, at, at), like(1), like(std::numeric_limits<double>::quiet_NaN()));
+  });
+}
+
+/// The maximum of all elements. Where it is NaN, as in PyTorch those that are share its gradient: of that they are
+/// taken to be infinite.
+ValueId largest_of_all(const AtenCall& call, ValueId x, const std::vector<int64_t>& dims) {
+  const ValueId value = reduce(call, OpCode::kReduceMax, x, dims);
+  const ValueId is_nan = call.binary(OpCode::kNe, x, x);
+  const ValueId shown = call.builder.select(is_nan, call.constant(kInfinity, x), x);
+  return as_if_it_were(call, reduce(call, OpCode::kReduceMax, as_if_it_were(call, x, shown), dims), value);
+}
+
 ValueId largest(const AtenCall& call, bool smallest) {
   ValueId x = ordered(call, call.tensor(0));
   if (smallest) x = reversed(call, x);
-  x = reduce(call, OpCode::kReduceMax, x, reduced_dims(call, call.type(x).rank()));
+  std::vector<int64_t> dims = reduced_dims(call, call.type(x).rank());
+  const ir::Shape& shape = call.type(x).shape;
+  const bool one_each =
+      std::ranges::all_of(dims, [&](int64_t dim) { return shape[static_cast<size_t>(dim)] == ir::Dim(1); });
+  const bool of_all = call.op == "aten.max.default" || call.op == "aten.min.default";
+  if (!is_floating(call.type(x).dtype) || (one_each && of_all)) {
+    x = reduce(call, OpCode::kReduceMax, x, std::move(dims));
+  } else if (one_each) {
+    x = alone(call, call.reshape(x, call.result.shape));
+  } else {
+    x = of_all ? largest_of_all(call, x, dims) : reduce(call, OpCode::kReduceMax, x, std::move(dims));
+  }
   return call.cast(smallest ? reversed(call, x) : x, call.result.dtype);
 }
 

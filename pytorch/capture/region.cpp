@@ -85,7 +85,7 @@ bool is_elementwise(std::string_view text) {
                                      std::ranges::find(same_everywhere, op.operands[0]) != same_everywhere.end();
     if (op.code == ir::OpCode::kConstant || broadcasts_constant) {
       same_everywhere.push_back(op.results[0]);
-    } else if (ir::info(op.code).op_class != ir::OpClass::kElementwise) {
+    } else if (op.code != ir::OpCode::kCustomVjp && ir::info(op.code).op_class != ir::OpClass::kElementwise) {
       return false;
     }
   }

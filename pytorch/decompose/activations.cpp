@@ -73,7 +73,7 @@ Tensor hardtanh(const Tensor& x, const at::Scalar& low, const at::Scalar& high) 
 }
 
 Tensor hardsigmoid(const Tensor& x) {
-  Tensor line = ((wide(x) + 3) / 6).to(x.scalar_type());
+  Tensor line = ((wide(gated(x.eq(x), x)) + 3) / 6).to(x.scalar_type());  // at NaN the derivative is 0
   return select(x.le(-3), 0.0, select(x.ge(3), 1.0, line));
 }
 

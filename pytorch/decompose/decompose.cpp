@@ -8,6 +8,7 @@ Table filled() {
   add_activations(table);
   add_batch_norm(table);
   add_elementwise(table);
+  add_losses(table);
   add_movement(table);
   add_products(table);
   add_reductions(table);

@@ -24,6 +24,7 @@ using Table = recorder::KernelTable;
 void add_activations(Table& table);
 void add_batch_norm(Table& table);
 void add_elementwise(Table& table);
+void add_losses(Table& table);
 void add_movement(Table& table);
 void add_products(Table& table);
 void add_reductions(Table& table);

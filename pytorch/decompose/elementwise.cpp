@@ -3,8 +3,6 @@
 #include <ATen/ops/erfc.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/log1p.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rsub.h>
@@ -17,7 +15,6 @@
 
 #include "decompose/decompose.h"
 #include "decompose/parts.h"
-#include "torch_release.h"
 
 namespace weft::decompose {
 namespace {
@@ -40,16 +37,6 @@ Tensor lerp_by_number(const Tensor& start, const Tensor& end, const at::Scalar& 
 Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight) {
   Tensor s = wide(start), e = wide(end), w = wide(weight);
   return at::where(w.abs().lt(0.5), s + w * (e - s), e - (e - s) * at::rsub(w, 1)).to(start.scalar_type());
-}
-
-Tensor fmax(const Tensor& a, const Tensor& b) {
-  const Tensor larger = at::where(a.ge(b).bitwise_or(b.ne(b)), a, b);
-  return kSharesDerivativesOfEqual ? at::where(a.eq(b), at::maximum(a, b), larger) : larger;
-}
-
-Tensor fmin(const Tensor& a, const Tensor& b) {
-  const Tensor smaller = at::where(a.le(b).bitwise_or(b.ne(b)), a, b);
-  return kSharesDerivativesOfEqual ? at::where(a.eq(b), at::minimum(a, b), smaller) : smaller;
 }
 
 double largest(at::ScalarType dtype) {
@@ -79,12 +66,6 @@ Tensor frac(const Tensor& x) { return x - x.trunc(); }
 Tensor round_decimals(const Tensor& x, int64_t decimals) {
   double scale = std::pow(10.0, std::abs(static_cast<double>(decimals)));
   return decimals >= 0 ? (x * scale).round() / scale : (x / scale).round() * scale;
-}
-
-Tensor logit(const Tensor& given, std::optional<double> eps) {
-  Tensor x = floating(given);
-  if (eps) x = x.clamp(*eps, 1 - *eps);
-  return at::log(x / at::rsub(x, 1));
 }
 
 /// log Phi(x). Each branch gets 0 where it isn't taken: there erfcx overflows and log1p(-1) is infinite, and their
@@ -141,12 +122,9 @@ void add_elementwise(Table& table) {
   table.add("addcdiv", "", addcdiv);
   table.add("lerp", "Scalar", lerp_by_number);
   table.add("lerp", "Tensor", lerp);
-  table.add("fmax", "", fmax);
-  table.add("fmin", "", fmin);
   table.add("nan_to_num", "", nan_to_num);
   table.add("frac", "", frac);
   table.add("round", "decimals", round_decimals);
-  table.add("logit", "", logit);
   table.add("signbit", "", signbit);
   table.add("bernoulli", "", bernoulli);
   table.add("normal", "Tensor_Tensor", normal);

@@ -17,6 +17,8 @@ Tensor number_like(const at::Scalar& number, const Tensor& like) {
   return at::full({}, number, at::TensorOptions().dtype(like.scalar_type()));
 }
 
+Tensor gated(const Tensor& passes, const Tensor& x) { return at::where(passes, x, x.detach()); }
+
 Tensor select(const Tensor& condition, const at::Scalar& x, const Tensor& y) {
   return at::where(condition, number_like(x, y), y);
 }

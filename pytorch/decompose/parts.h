@@ -21,6 +21,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// A number as a tensor of the dtype of the one beside it.
 Tensor number_like(const at::Scalar& number, const Tensor& like);
 
+/// x, with a gradient only where `passes`. It costs the forward nothing.
+Tensor gated(const Tensor& passes, const Tensor& x);
+
 /// torch.where whose numbers are of the dtype of the tensor beside them.
 Tensor select(const Tensor& condition, const at::Scalar& x, const Tensor& y);
 Tensor select(const Tensor& condition, const Tensor& x, const at::Scalar& y);

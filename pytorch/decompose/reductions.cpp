@@ -3,6 +3,7 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/argmin.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
@@ -11,7 +12,7 @@
 #include <ATen/ops/where.h>
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 #include "decompose/decompose.h"
 #include "decompose/parts.h"
@@ -112,6 +113,13 @@ Tensor power_norm(const Tensor& x, at::IntArrayRef dims, const at::Scalar& ord) 
   return select(zero, 0.0, select(zero, 1.0, powers).pow(1 / order));
 }
 
+/// The largest or smallest of the absolute values. Where it is NaN there is no gradient.
+Tensor extreme_norm(const Tensor& x, at::IntArrayRef dims, bool smallest) {
+  auto norm = [&](const Tensor& of) { return smallest ? of.abs().amin(dims, true) : of.abs().amax(dims, true); };
+  Tensor known = norm(x.detach());
+  return norm(gated(known.eq(known), x));
+}
+
 Tensor vector_norm(const Tensor& given, const at::Scalar& ord, at::OptionalIntArrayRef dim, bool keepdim,
                    std::optional<at::ScalarType> dtype) {
   auto result = dtype.value_or(given.scalar_type());
@@ -124,14 +132,24 @@ Tensor vector_norm(const Tensor& given, const at::Scalar& ord, at::OptionalIntAr
     norm = x.abs().sum(dims, true);
   } else if (order == 0) {
     norm = x.ne(0).to(x.scalar_type()).sum(dims, true);
-  } else if (order == kInfinity) {
-    norm = x.abs().amax(dims, true);
-  } else if (order == -kInfinity) {
-    norm = x.abs().amin(dims, true);
+  } else if (std::isinf(order)) {
+    norm = extreme_norm(x, dims, /*smallest=*/order < 0);
   } else {
     norm = power_norm(x, dims, ord);
   }
   return reduced(norm, dims, keepdim, result);
+}
+
+/// Slices along `dim`, scaled down to a norm of `largest` where theirs is larger. The factor has no gradient elsewhere,
+/// where the norm may be NaN.
+Tensor renorm(const Tensor& x, const at::Scalar& ord, int64_t dim, const at::Scalar& largest) {
+  Dims dims = dims_of(x, std::nullopt);
+  dims.erase(dims.begin() + at::maybe_wrap_dim(dim, x.dim()));
+  Tensor size = wide(x);
+  auto norm = [&](const Tensor& of) { return at::linalg_vector_norm(of, ord, dims, true); };
+  Tensor is_larger = norm(size.detach()).gt(largest);
+  Tensor factor = (norm(gated(is_larger, size)) + 1e-7).reciprocal() * largest;
+  return x * select(is_larger, factor, 1.0).to(x.scalar_type());
 }
 
 Tensor logsumexp(const Tensor& given, at::IntArrayRef dim, bool keepdim) {
@@ -202,6 +220,7 @@ void add_reductions(Table& table) {
   table.add("native_layer_norm", "", layer_norm);
   table.add("native_group_norm", "", group_norm);
   table.add("linalg_vector_norm", "", vector_norm);
+  table.add("renorm", "", renorm);
   table.add("logsumexp", "", logsumexp);
   table.add("max", "dim", extremum<false>);
   table.add("min", "dim", extremum<true>);

@@ -21,6 +21,14 @@ using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 namespace compiled = torch::dynamo::autograd;
 
+/// The backward where gradients of some outputs don't exist: what only they would reach isn't computed. A program with
+/// a loop takes zeros, since it would take long to compile once more.
+ProgramRef without(const ProgramRef& backward, const std::vector<bool>& absent) {
+  const bool has_loop =
+      std::ranges::any_of(backward->program().body.ops, [](const ir::Op& op) { return !op.regions.empty(); });
+  return has_loop ? backward : backward->without_cotangents(absent);
+}
+
 /// The state of a backward beside tensors and cotangents. It consists of plain values, which can pass through Python.
 struct Backward {
   ProgramRef program;
@@ -34,15 +42,18 @@ struct Backward {
   variable_list run(bool from_residuals, Tensors saved, const variable_list& gradients) const {
     const ProgramRef back = from_residuals ? derivative().backward : program->of_primals(wanted);
     size_t given = 0;
+    std::vector<bool> absent(saved.size(), false);
     for (const Signature::Tensor& output : program->signature().outputs()) {
       bool floating = is_floating(output.type.dtype);
       at::Tensor gradient = floating ? gradients[given++] : at::Tensor();
+      absent.push_back(floating && !gradient.defined());
       if (!gradient.defined()) {
         gradient = at::zeros_symint(Signature::sizes(output, symbols), at::dtype(output.dtype));
       }
       saved.push_back(std::move(gradient));
     }
-    auto results = call(back->text(), saved);
+    const bool has_absent = std::ranges::find(absent, true) != absent.end();
+    auto results = call((has_absent ? without(back, absent) : back)->text(), saved);
     variable_list by_input(wanted.size());
     for (size_t i = 0, result = 0; i < wanted.size(); ++i) {
       if (wanted[i]) by_input[i] = std::move(results[result++]);

@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
+#include "passes/differentiation/own_derivatives.h"
 #include "runtime/cores.h"
 
 namespace weft::torch_operator {
@@ -243,6 +244,10 @@ ProgramRef CallProgram::of_primals(const std::vector<bool>& wanted) const {
 
 ProgramRef CallProgram::of_tangents(const std::vector<bool>& varied) const {
   return derive(of_tangents_, varied, passes::jvp_of_primals);
+}
+
+ProgramRef CallProgram::without_cotangents(const std::vector<bool>& absent) const {
+  return derive(without_cotangents_, absent, passes::without_cotangents);
 }
 
 }  // namespace weft::torch_operator

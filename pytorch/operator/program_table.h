@@ -51,6 +51,8 @@ class CallProgram {
   ProgramRef of_primals(const std::vector<bool>& wanted) const;
   /// The program of passes::jvp_of_primals.
   ProgramRef of_tangents(const std::vector<bool>& varied) const;
+  /// The program of passes::without_cotangents.
+  ProgramRef without_cotangents(const std::vector<bool>& absent) const;
 
  private:
   friend class ProgramTable;
@@ -66,7 +68,7 @@ class CallProgram {
   mutable std::atomic<bool> was_asked_for_ahead_{false};
   mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
-  mutable Derived of_primals_, of_tangents_;
+  mutable Derived of_primals_, of_tangents_, without_cotangents_;
 };
 
 /// The program of that text: found by the text's address if it is that of a program, else by its contents, else parsed.

@@ -244,6 +244,24 @@ std::tuple<Tensor, Tensor, Tensor> native_group_norm(const Tensor& x, const std:
   return {contiguous(x.sizes(), x.options()), contiguous(statistics, options), contiguous(statistics, options)};
 }
 
+using FourTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+/// As the CPU's kernel, which PyTorch's Meta function takes for the one of another device. The sums of a fast path
+/// leave out which bag each index is in.
+FourTensors embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode, bool,
+                          const std::optional<Tensor>& scale, bool include_last_offset, int64_t padding_idx) {
+  constexpr int64_t kSum = 0, kMax = 2;
+  const bool is_scaled = scale && scale->defined();
+  const auto type = weight.scalar_type();
+  const bool is_fast = mode == kSum && padding_idx < 0 && weight.stride(1) == 1 &&
+                       !(is_scaled && scale->stride(0) != 1) &&
+                       (type == at::kFloat || type == at::kHalf || type == at::kBFloat16);
+  const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0), columns = weight.size(1);
+  const auto counts = [&](at::IntArrayRef sizes) { return contiguous(sizes, offsets.options()); };
+  return {contiguous({bags, columns}, weight.options()), counts({is_fast ? 0 : indices.size(0)}), counts({bags}),
+          mode == kMax ? counts({bags, columns}) : counts({bags})};
+}
+
 void add_structured(Table& table) {
   table.add("neg", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::neg));
   table.add("exp", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::exp));
@@ -403,6 +421,7 @@ const Table& table = *[] {
   all->add("logsumexp", "", logsumexp);
   all->add("native_group_norm", "", native_group_norm);
   all->add("native_layer_norm", "", native_layer_norm);
+  all->add("_embedding_bag", "", embedding_bag);
   return all;
 }();
 

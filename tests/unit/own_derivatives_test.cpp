@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ir/parser.h"
+#include "ir/printer.h"
 
 namespace weft::passes {
 namespace {
@@ -56,6 +57,19 @@ TEST(OwnDerivatives, AreNotLinear) {
   EXPECT_FALSE(linear("%c = constant {value = 0.5} : f32[B] %r = minimum %g, %c : f32[B]"));
   EXPECT_FALSE(linear("%r = div %x, %g : f32[B]"));
   EXPECT_FALSE(linear("%z = constant {value = 0.0} : f32[B] %c = gt %g, %z : bool[B] %r = select %c, %g, %z : f32[B]"));
+}
+
+TEST(OwnDerivatives, WithoutACotangent) {
+  ir::Program program = ir::parse(
+      "program @d(%x: f32[B], %g: f32[B], %h: f32[B]) { %a = div %g, %x : f32[B] %b = mul %a, %x : f32[B]"
+      "%c = mul %h, %x : f32[B] %r = add %b, %c : f32[B] return %a, %b, %r }");
+  program = without_cotangents(program, {false, true, false});
+  const std::string zero = "constant {value = 0.0} : f32[B]";
+  EXPECT_EQ(ir::print(program, true), ir::print(ir::parse("program @d(%x: f32[B], %g: f32[B], %h: f32[B]) { %z = " +
+                                                          zero + " %a = " + zero + " %b = " + zero +
+                                                          " %c = mul %h, %x : f32[B] %r = add %b, %c : f32[B]"
+                                                          " return %a, %b, %r }"),
+                                                true));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from weft import _C
 from weft._base import torch_private
 
@@ -35,8 +37,6 @@ def call(op: Any, function: Callable[..., Any], arguments: list[Any]) -> Any:
 
 @functools.cache
 def operator_of(name: str, overload: str) -> Any:
-    import torch
-
     space, base = name.split("::")
     return getattr(getattr(getattr(torch.ops, space), base), overload)
 
@@ -50,4 +50,31 @@ def _decomposition(op: Any) -> Callable[..., Any] | None:
 
 @functools.cache
 def _from_pytorch() -> dict[Any, Callable[..., Any]]:
-    return {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}
+    import torch
+
+    found = {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}
+    aten = torch.ops.aten
+    # Of equal elements they would share the gradient, where the operation gives it to the first.
+    for op in (aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default):
+        found.pop(op, None)
+    found[aten.grid_sampler_2d.default] = functools.partial(_grid_sampler, found[aten.grid_sampler_2d.default])
+    return found
+
+
+def _grid_sampler(
+    sample: Callable[..., Any], x: Any, grid: Any, interpolation: int, padding: int, align_corners: bool
+) -> Any:
+    """PyTorch's decomposition `sample`, with no gradient at the bounds that it clamps coordinates to, as in the
+    operation."""
+    zeros, reflection, bicubic = 0, 2, 2
+    if padding == zeros or interpolation == bicubic:
+        return sample(x, grid, interpolation, padding, align_corners)
+    inside = []
+    for i, size in enumerate((x.shape[3], x.shape[2])):
+        at = grid[..., i] * ((size - 1) / 2 if align_corners else size / 2) + (size - 1) / 2
+        low, span = (0.0, size - 1) if align_corners else (-0.5, size)
+        if padding == reflection:
+            way = torch.remainder(at - low, 2 * span)
+            at = torch.minimum(way, 2 * span - way) + low
+        inside.append((at > 0) & (at < size - 1))
+    return sample(x, torch.where(torch.stack(inside, -1), grid, grid.detach()), interpolation, padding, align_corners)

@@ -238,6 +238,31 @@ bool is_linear(const ir::Program& program, size_t first) {
   });
 }
 
+ir::Program without_cotangents(const ir::Program& given, const std::vector<bool>& absent) {
+  ir::Program program = given;
+  std::unordered_map<ValueId, Kind> kinds;
+  Substitution zeros;
+  std::vector<Op> ops;
+  for (size_t i = 0; i < program.body.args.size(); ++i) {
+    const ValueId arg = program.body.args[i];
+    kinds[arg] = absent[i] ? Kind::kLinear : Kind::kFixed;
+    if (!absent[i]) continue;
+    zeros.set(arg, program.new_value(ir::Type(program.type(arg))));
+    ops.push_back({OpCode::kConstant, {}, {zeros(arg)}, {{"value", 0.0}}, {}});
+  }
+  for (Op& op : program.body.ops) {
+    std::vector<Kind> operands;
+    for (ValueId each : op.operands) operands.push_back(kinds.at(each));
+    const Kind kind = kind_of(program, op, operands);
+    for (ValueId result : op.results) kinds[result] = kind;
+    if (kind == Kind::kLinear) op = {OpCode::kConstant, {}, std::move(op.results), {{"value", 0.0}}, {}};
+    ops.push_back(std::move(op));
+  }
+  program.body.ops = std::move(ops);
+  substitute(program.body, zeros);
+  return program;
+}
+
 bool vanishes(const ir::Program& program, size_t first) { return Analysis(program).run(first); }
 
 }  // namespace weft::passes

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "ir/program.h"
 
@@ -25,5 +26,10 @@ bool vanishes(const ir::Program& program, size_t first);
 /// Whether all floating results of a program are linear in its inputs from `first` on: without a summand of their own.
 /// A derivative that is may be computed for a sum of gradients or for each of them, whichever comes out.
 bool is_linear(const ir::Program& program, size_t first);
+
+/// The program where its inputs that are `absent` are zero. What is linear in these alone is zero, whatever it is
+/// multiplied by: a derivative at which another factor is infinite or NaN adds nothing where no gradient arrives, as in
+/// autograd, which doesn't compute it there. The inputs stay.
+ir::Program without_cotangents(const ir::Program& program, const std::vector<bool>& absent);
 
 }  // namespace weft::passes
