@@ -50,8 +50,6 @@ def _decomposition(op: Any) -> Callable[..., Any] | None:
 
 @functools.cache
 def _from_pytorch() -> dict[Any, Callable[..., Any]]:
-    import torch
-
     found = {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}
     aten = torch.ops.aten
     # Of equal elements they would share the gradient, where the operation gives it to the first.

@@ -16,7 +16,8 @@
   `weft._capture.autograd_calls`.
 - Where PyTorch has no accelerator, the device `weft` takes its place for a device from outside (PrivateUse1), and
   `torch.weft` is its module: `weft.device`. Once a tensor was made there, backwards run on the thread that asks for
-  them: `weft._device.backward`. `weft.disable()` leaves it. torch.distributed, which would exchange tensors of the accelerator, passes it by: `weft._device.collectives`.
+  them: `weft._device.backward`. `weft.disable()` leaves it. torch.distributed, which would exchange tensors of the
+  accelerator, passes it by: `weft._device.collectives`.
 - `torch.ops.weft.call` has a rule for vmap and a formula for torch.utils.flop_counter.
 - `FlopCounterMode`, and `ExportedProgram.run_decompositions` where lengths are fixed, are wrapped: within them modules
   are PyTorch's, so that both give what they give without Weft.
