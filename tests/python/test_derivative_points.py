@@ -69,6 +69,7 @@ NAN_IS_ARBITRARY = {
     "nn.functional.adaptive_max_pool2d": _MEMORY_FORMAT,
     "nn.functional.adaptive_max_pool3d": _MEMORY_FORMAT,
     "nn.functional.scaled_dot_product_attention": _KERNEL,
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu": _KERNEL,
     "copysign": _ZEROS,
     "norm": _ZEROS,
     "nn.functional.grid_sample": _OUTSIDE,
