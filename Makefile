@@ -115,7 +115,7 @@ test-python:
 RELEASES := 2.13.0 2.14.1 2.15.0
 RELEASE_TESTS ?= $(addprefix tests/python/test_, torch_release.py torch_private.py own_functions.py stale.py scan.py \
   scan_again.py scan_guards.py step_gradients.py higher_order.py step_elementwise.py derivative_points.py \
-  device_autocast.py backend.py device.py device_training.py processes.py override.py) explanation/tests/python
+  device_autocast.py backend.py device.py processes.py) explanation/tests/python
 
 .PHONY: test-release
 test-release:  ## with TORCH=2.14.1: what has found faults in new releases of PyTorch (RELEASE_TESTS= for all Python tests)
