@@ -216,7 +216,7 @@ ValueId extreme(const AtenCall& call, OpCode beyond) {
     const ClampMasks masks{b, clamped, cotangent};
     if (kSharesDerivativesOfNan) return shared_clamp_cotangents(masks);
     const ValueId first = is_first(b, given[0], given[1]);
-    const std::vector<ValueId> cotangents{masks.where(first), masks.where(masks.no(first))};
+    std::vector<ValueId> cotangents{masks.where(first), masks.where(masks.no(first))};
     if (!kSharesDerivativesOfEqual) return cotangents;
     const ValueId is_tie = masks.is(OpCode::kEq, given[0], given[1]);
     return std::vector<ValueId>{masks.half_where(is_tie, cotangents[0]), masks.half_where(is_tie, cotangents[1])};
