@@ -58,6 +58,9 @@ ELEMENTWISE = {
         "sgn",
         "square",
         "exp2",
+        "sinc",
+        "special_entr",
+        "logit",
     ]
 } | {
     "atan2": (lambda a, b: aten.atan2(a, b), [floats(3, 5), floats(5)]),
@@ -80,6 +83,23 @@ ELEMENTWISE = {
     "acosh of large": (lambda x: aten.acosh(x), [torch.tensor([1.0, 1.0001, 3.0, 1e20])]),
     "domain": (lambda x: (aten.asin(x), aten.acos(x), aten.atanh(x)), [torch.linspace(-1, 1, 9)]),
     "is inf of integers": (lambda x: (aten.isinf(x), aten.isnan(x)), [integers(7)]),
+    "logit, clamped": (lambda x: aten.logit(x, 0.1), [floats(3, 5)]),
+    "xlogy": (
+        lambda a, b: (aten.xlogy(a, b), aten.xlogy(a, 2.0), aten.xlogy(0, b), aten.xlogy(b, a * 0)),
+        [floats(3, 5), floats(5)],
+    ),
+    "xlog1py": (
+        lambda a, b: (aten.special_xlog1py(a, b), aten.special_xlog1py(a, 2.0), aten.special_xlog1py(0, b)),
+        [floats(3, 5), floats(5)],
+    ),
+    "binary_cross_entropy": (
+        lambda x, y, w: tuple(aten.binary_cross_entropy(x, y, weight, i) for weight in (None, w) for i in range(3)),
+        [numbers(3, 5).sigmoid(), numbers(3, 5).sin().abs(), numbers(5)],
+    ),
+    "binary_cross_entropy of one": (
+        lambda x, y: aten.binary_cross_entropy(x, y),
+        [torch.tensor(0.0), torch.tensor(1.0)],
+    ),
     "clamp to tensors": (lambda x, a, b: aten.clamp(x, a, b), [floats(3, 5), floats(5), floats(3, 1)]),
     "clamp_min": (lambda x, y: (aten.clamp_min(x, 0.1), aten.clamp_min(x, y)), [floats(3, 5), floats(5)]),
     "clamp_max": (lambda x, y: (aten.clamp_max(x, 0.1), aten.clamp_max(x, y)), [floats(3, 5), floats(5)]),
