@@ -100,6 +100,11 @@ ELEMENTWISE = {
         lambda x, y: aten.binary_cross_entropy(x, y),
         [torch.tensor(0.0), torch.tensor(1.0)],
     ),
+    "fmax": (
+        lambda x, y: (aten.fmax(x, y), aten.fmin(x, y)),
+        [floats(3, 5).masked_fill(MASK, float("nan")), floats(5)],
+    ),
+    "fmax of integers": (lambda x, y: (aten.fmax(x, y), aten.fmin(y, x)), [integers(3, 5), integers(5)]),
     "clamp to tensors": (lambda x, a, b: aten.clamp(x, a, b), [floats(3, 5), floats(5), floats(3, 1)]),
     "clamp_min": (lambda x, y: (aten.clamp_min(x, 0.1), aten.clamp_min(x, y)), [floats(3, 5), floats(5)]),
     "clamp_max": (lambda x, y: (aten.clamp_max(x, 0.1), aten.clamp_max(x, y)), [floats(3, 5), floats(5)]),
