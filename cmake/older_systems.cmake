@@ -21,7 +21,7 @@ set(weft_supplied arc4random fstat fstat64 fstatat lstat lstat64 mallinfo2 mknod
     _ZNSt15__exception_ptr13exception_ptr9_M_addrefEv _ZNSt15__exception_ptr13exception_ptr10_M_releaseEv
     _ZSt28__throw_bad_array_new_lengthv)
 # Members of this compiler's libstdc++ that came after GCC 8. What they need is older.
-set(weft_members condition_variable.o floating_from_chars.o futex.o memory_resource.o)
+set(weft_members condition_variable.o floating_from_chars.o fs_dir.o fs_ops.o fs_path.o futex.o memory_resource.o)
 
 # What target_link_libraries leaves to do for an extension module; nothing without WEFT_OLDER_SYSTEMS.
 function(weft_support_older_systems target)
