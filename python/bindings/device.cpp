@@ -72,7 +72,8 @@ void init_device(py::module_& m) {
   m.def("device_forget_ran_at_once", &device::forget_ran_at_once);
   m.def("device_memory", &memory);
   m.def("device_forget_peak", &device::forget_peak);
-  m.def("devices_in_use", &device::devices_in_use, "1 once a tensor has been made on the device.");
+  m.def("device_may_be_in_a_graph", &device::may_be_in_a_graph,
+        "Whether a backward may come to tensors of the device.");
 }
 
 }  // namespace weft::bindings

@@ -11,8 +11,14 @@
 namespace weft::device {
 namespace {
 
+enum class Use {
+  kNone,
+  kOfParent,  ///< by the process that this one was forked off: PyTorch makes a new engine, which asks again
+  kHere,
+};
+
 struct Devices {
-  std::atomic<int> in_use{0};
+  std::atomic<Use> use{Use::kNone};
   std::mutex mutex;
   Devices() { hold_across_fork(mutex, LockRank::kLookup); }
 };
@@ -20,19 +26,26 @@ struct Devices {
 /// Made at load (base/fork.h), never destroyed.
 Devices& devices = *new Devices();
 
-/// In a child of fork PyTorch makes a new engine, which asks again.
-[[maybe_unused]] const int kForksUnused = pthread_atfork(nullptr, nullptr, [] { devices.in_use = 0; });
+[[maybe_unused]] const int kForksAskAgain = pthread_atfork(nullptr, nullptr, [] {
+  if (devices.use == Use::kHere) devices.use = Use::kOfParent;
+});
 
 }  // namespace
 
-int devices_in_use() { return devices.in_use.load(std::memory_order_acquire); }
+int devices_in_use() { return devices.use.load(std::memory_order_acquire) == Use::kHere ? 1 : 0; }
 
 void use_device() {
   if (devices_in_use() > 0) return;
   std::lock_guard lock(devices.mutex);
   if (devices_in_use() > 0) return;
   torch::autograd::Engine::get_default_engine().initialize_device_threads_pool();
-  devices.in_use.store(1, std::memory_order_release);
+  devices.use.store(Use::kHere, std::memory_order_release);
+}
+
+bool may_be_in_a_graph() {
+  if (devices.use.load(std::memory_order_acquire) == Use::kNone) return false;
+  use_device();
+  return true;
 }
 
 }  // namespace weft::device

@@ -14,4 +14,7 @@ int devices_in_use();
 /// Says that a tensor of the device is made.
 void use_device();
 
+/// Whether a backward may come to tensors of the device: this process has made some, or the one that it was forked off.
+bool may_be_in_a_graph();
+
 }  // namespace weft::device

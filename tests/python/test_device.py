@@ -167,6 +167,32 @@ def test_ctrl_c_in_the_middle_of_a_step(run_python):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_backward_in_a_child_makes_no_tensor_first(run_python):
+    """The graph and the gradient that it starts with are the parent's, whose engine is another; a grandchild's too."""
+    script = """
+        import os, torch, weft
+        def backward(generations):
+            assert torch.autograd.grad(y, [x], [one], retain_graph=True)[0].tolist() == [2.0] * 3
+            if generations == 0:
+                os._exit(7)
+            child = os.fork()
+            if child == 0:
+                backward(generations - 1)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            assert status == 7, status
+            os._exit(7)
+        x = torch.ones(3, device="weft", requires_grad=True)
+        y, one = (2 * x).sum(), torch.ones((), device="weft")
+        weft.sync()
+        child = os.fork()
+        if child == 0:
+            backward(1)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert run_python(textwrap.dedent(script)).strip() == "7"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_fork_with_pending_operations(run_python):
     said = run_python(
         textwrap.dedent("""

@@ -20,7 +20,7 @@ def register() -> None:
     def here(run: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(run)
         def run_here(*args: Any, **kwargs: Any) -> Any:
-            if not _C.devices_in_use():
+            if not _C.device_may_be_in_a_graph():
                 return run(*args, **kwargs)
             with torch.autograd.set_multithreading_enabled(False):
                 return run(*args, **kwargs)
