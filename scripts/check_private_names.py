@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# Where packages of weft lie.
-ROOTS = {"python/weft": "weft", "verification/python": "weft", "explanation/python": "weft"}
+import check_imports
+
 PLACE = "weft._base.torch_private"
 #: Private by name only: PyTorch's documentation (docs.pytorch.org) has users write them.
 DOCUMENTED = (
@@ -63,13 +63,7 @@ def is_below(name: str, names: tuple[str, ...]) -> bool:
 
 
 def modules(root: Path) -> list[Module]:
-    found = []
-    for folder, package in ROOTS.items():
-        for file in sorted((root / folder).rglob("*.py")):
-            parts = (package, *file.relative_to(root / folder).with_suffix("").parts)
-            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found.append(Module(name, file, ast.parse(file.read_text())))
-    return found
+    return [Module(name, file, ast.parse(file.read_text())) for name, file in check_imports.modules(root).items()]
 
 
 def taken_apart(node: ast.expr) -> tuple[str, list[str]]:
