@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,10 +16,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
-from torch_op_db import op_db
+from torch_op_db import _as_it_is, name_of, op_db  # noqa: F401
 
 import weft
 
@@ -129,18 +127,6 @@ def outcome(f: Callable[..., Any], tensors: list[Tensor]) -> tuple[list[Tensor],
             found += torch.autograd.grad(result, inputs, ones, allow_unused=True, retain_graph=True)
     inputs = inputs * (len(found) // max(len(inputs), 1))
     return results, [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
-
-
-def name_of(op: OpInfo) -> str:
-    return op.full_name.replace(".", "_") + op.variant_test_name
-
-
-@pytest.fixture(autouse=True)
-def _as_it_is(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.mark.parametrize("op", OPS, ids=name_of)

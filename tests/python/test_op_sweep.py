@@ -8,7 +8,6 @@ which the hash of an op's name chooses; WEFT_SWEEP=all tries all samples of all 
 from __future__ import annotations
 
 import os
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,10 +15,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
-from torch_op_db import op_db
+from torch_op_db import _as_it_is, name_of, op_db  # noqa: F401
 
 import weft
 
@@ -117,19 +115,6 @@ def check_reasons(op: OpInfo) -> None:
         assert reason.split(":", 1)[-1].strip(), reason
         for word in ("internal error", "PrivateUse1", "MismatchError", "INTERNAL ASSERT", "NoneType"):
             assert word not in reason, f"{op.full_name}: {reason}"
-
-
-def name_of(op: OpInfo) -> str:
-    return op.full_name.replace(".", "_") + op.variant_test_name
-
-
-@pytest.fixture(autouse=True)
-def _as_it_is(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No warnings, and none of op_db's seeds before each call of an op that draws: a step does such a thing once."""
-    monkeypatch.setattr(common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.mark.parametrize("op", chosen(SHARE), ids=name_of)

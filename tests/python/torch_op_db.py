@@ -7,10 +7,28 @@ nine tenths where many modules are loaded.
 
 from __future__ import annotations
 
-from torch.testing._internal import common_utils
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from torch.testing._internal import common_methods_invocations, common_utils
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo import core
+from torch.testing._internal.opinfo.core import OpInfo
 
 common_utils.extract_test_fn = core.extract_test_fn = lambda: None
 
-__all__ = ["op_db"]
+__all__ = ["_as_it_is", "name_of", "op_db"]
+
+
+def name_of(op: OpInfo) -> str:
+    return op.full_name.replace(".", "_") + op.variant_test_name
+
+
+@pytest.fixture(autouse=True)
+def _as_it_is(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No warnings, and none of op_db's seeds before each call of an op that draws: a step does such a thing once."""
+    monkeypatch.setattr(common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
