@@ -19,6 +19,8 @@ ir::Type of_any_size(ir::Type type) {
 
 }  // namespace
 
+ValueId like(ir::Builder& b, double value, ValueId x) { return b.constant(value, ir::Type(b.type(x))); }
+
 ValueId with_derivative(const AtenCall& call, const std::vector<ValueId>& inputs, ValueId value,
                         const Derivative& derivative) {
   const ir::Type type = of_any_size(call.type(value));

@@ -8,6 +8,9 @@
 
 namespace weft::capture {
 
+/// The number, of the type of x.
+ir::ValueId like(ir::Builder& b, double value, ir::ValueId x);
+
 /// A cotangent for each input, from the inputs and the cotangent of the value.
 using Derivative =
     std::function<std::vector<ir::ValueId>(ir::Builder&, std::span<const ir::ValueId> inputs, ir::ValueId cotangent)>;

@@ -116,14 +116,13 @@ ValueId bounded(const AtenCall& call, ValueId x, size_t bound, OpCode beyond) {
 struct Clamped {
   ValueId x;
   std::optional<ValueId> low, high;
-  bool by_tensors;
 };
 
 /// What the cotangents of clamp are made of.
 struct ClampMasks {
   Builder& b;
   const Clamped& given;
-  ValueId cotangent, zero = b.constant(0, ir::Type(b.type(given.x)));
+  ValueId cotangent, zero = like(b, 0, given.x);
 
   ValueId is(OpCode code, ValueId a, ValueId c) const { return b.binary(code, a, c); }
   ValueId both(ValueId a, ValueId c) const { return b.binary(OpCode::kAnd, a, c); }
@@ -131,7 +130,7 @@ struct ClampMasks {
   ValueId no(ValueId a) const { return b.unary(OpCode::kNot, a); }
   ValueId where(ValueId mask) const { return b.select(mask, cotangent, zero); }
   ValueId half_where(ValueId mask, ValueId otherwise) const {
-    return b.select(mask, b.mul(cotangent, b.constant(0.5, ir::Type(b.type(given.x)))), otherwise);
+    return b.select(mask, b.mul(cotangent, like(b, 0.5, given.x)), otherwise);
   }
 };
 
@@ -139,7 +138,7 @@ struct ClampMasks {
 /// strictly), to a bound where x is beyond it. The masks are false where what they compare is NaN, and a lower bound
 /// that isn't below the upper one gets nothing.
 std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {
-  const auto& [x, low, high, by_tensors] = m.given;
+  const auto& [x, low, high] = m.given;
   const auto joined = [&](std::optional<ValueId> a, ValueId c) { return a ? m.both(*a, c) : c; };
   std::optional<ValueId> inside, below, above;
   if (low) {
@@ -162,7 +161,7 @@ std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {
 /// one bound this is maximum's or minimum's; x is not beyond a bound where either is NaN, and then is a bound not
 /// beyond x where there is one.
 std::vector<ValueId> shared_clamp_cotangents(const ClampMasks& m) {
-  const auto& [x, low, high, by_tensors] = m.given;
+  const auto& [x, low, high] = m.given;
   if (!low || !high) {
     const ValueId bound = low ? *low : *high, is_tie = m.is(OpCode::kEq, x, bound);
     const OpCode beyond = low ? OpCode::kLt : OpCode::kGt, within = low ? OpCode::kGt : OpCode::kLt;
@@ -192,7 +191,7 @@ ValueId with_clamp_derivative(const AtenCall& call, ValueId value, std::optional
   }
   if (inputs.size() == 1) return value;
   return with_derivative(call, inputs, value, [&](Builder& b, std::span<const ValueId> given, ValueId cotangent) {
-    Clamped clamped{given[0], {}, {}, by_tensors};
+    Clamped clamped{given[0], {}, {}};
     if (is_given(low)) clamped.low = given[1];
     if (is_given(high)) clamped.high = given.back();
     const ClampMasks masks{b, clamped, cotangent};
@@ -211,8 +210,8 @@ ValueId extreme(const AtenCall& call, OpCode beyond) {
   const ValueId value = call.builder.select(is_first(call.builder, x, y), x, y);
   if (!is_floating(call.result.dtype)) return value;
   return with_derivative(call, {x, y}, value, [&](Builder& b, std::span<const ValueId> given, ValueId cotangent) {
-    const Clamped clamped{given[0], beyond == OpCode::kLt ? std::optional(given[1]) : std::nullopt,
-                          beyond == OpCode::kLt ? std::nullopt : std::optional(given[1]), true};
+    Clamped clamped{given[0], {}, {}};
+    (beyond == OpCode::kLt ? clamped.low : clamped.high) = given[1];
     const ClampMasks masks{b, clamped, cotangent};
     if (kSharesDerivativesOfNan) return shared_clamp_cotangents(masks);
     const ValueId first = is_first(b, given[0], given[1]);
@@ -333,8 +332,7 @@ namespace {
 
 /// 1/sqrt(1 - x^2), infinite at 1 and -1.
 ValueId slope_of_asin(Builder& b, ValueId x) {
-  const ValueId one = b.constant(1, ir::Type(b.type(x)));
-  return b.unary(OpCode::kRsqrt, b.add(b.mul(b.neg(x), x), one));
+  return b.unary(OpCode::kRsqrt, b.add(b.mul(b.neg(x), x), like(b, 1, x)));
 }
 
 }  // namespace
@@ -386,9 +384,8 @@ ValueId acosh(const AtenCall& call) {
     ValueId square = call.builder.mul(t, call.builder.add(t, call.constant(2.0)));
     return call.unary(OpCode::kLog1p, call.builder.add(t, call.unary(OpCode::kSqrt, square)));
   });
-  return with_slope(call, given, value, [](Builder& b, ValueId x) {
-    return b.unary(OpCode::kRsqrt, b.sub(b.mul(x, x), b.constant(1, ir::Type(b.type(x)))));
-  });
+  return with_slope(call, given, value,
+                    [](Builder& b, ValueId x) { return b.unary(OpCode::kRsqrt, b.sub(b.mul(x, x), like(b, 1, x))); });
 }
 
 ValueId atanh(const AtenCall& call) {

@@ -312,8 +312,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// amax of one element, by which amax's derivative is 0/0 if it is NaN.
 ValueId alone(const AtenCall& call, ValueId x) {
   return with_slope(call, x, x, [](ir::Builder& b, ValueId at) {
-    const auto like = [&](double value) { return b.constant(value, ir::Type(b.type(at))); };
-    return b.select(b.binary(OpCode::kEq, at, at), like(1), like(std::numeric_limits<double>::quiet_NaN()));
+    const ValueId nan = like(b, std::numeric_limits<double>::quiet_NaN(), at);
+    return b.select(b.binary(OpCode::kEq, at, at), like(b, 1, at), nan);
   });
 }
 

@@ -21,8 +21,6 @@ DType computed_in(DType dtype) { return is_half(dtype) ? DType::kF32 : dtype; }
 
 ValueId wide_operand(const AtenCall& call, size_t i) { return call.operand(i, computed_in(call.result.dtype)); }
 
-ValueId like(Builder& b, double value, ValueId x) { return b.constant(value, ir::Type(b.type(x))); }
-
 ValueId is_both(Builder& b, ValueId a, ValueId c) { return b.binary(OpCode::kAnd, a, c); }
 
 ValueId one_less(Builder& b, ValueId x) { return b.sub(like(b, 1, x), x); }

@@ -42,18 +42,21 @@ struct Backward {
   variable_list run(bool from_residuals, Tensors saved, const variable_list& gradients) const {
     const ProgramRef back = from_residuals ? derivative().backward : program->of_primals(wanted);
     size_t given = 0;
-    std::vector<bool> absent(saved.size(), false);
+    const size_t inputs = saved.size() + program->signature().outputs().size();
+    std::vector<bool> absent;  // by input of the backward; empty where every gradient has arrived
     for (const Signature::Tensor& output : program->signature().outputs()) {
       bool floating = is_floating(output.type.dtype);
       at::Tensor gradient = floating ? gradients[given++] : at::Tensor();
-      absent.push_back(floating && !gradient.defined());
       if (!gradient.defined()) {
+        if (floating) {
+          absent.resize(inputs);
+          absent[saved.size()] = true;
+        }
         gradient = at::zeros_symint(Signature::sizes(output, symbols), at::dtype(output.dtype));
       }
       saved.push_back(std::move(gradient));
     }
-    const bool has_absent = std::ranges::find(absent, true) != absent.end();
-    auto results = call((has_absent ? without(back, absent) : back)->text(), saved);
+    auto results = call((absent.empty() ? back : without(back, absent))->text(), saved);
     variable_list by_input(wanted.size());
     for (size_t i = 0, result = 0; i < wanted.size(); ++i) {
       if (wanted[i]) by_input[i] = std::move(results[result++]);
