@@ -75,8 +75,13 @@ make_environment() {
     fail "Python 3.10 to 3.13 is needed, $("$python" -V) was found"
   "$python" -c 'import sys, sysconfig; sys.exit(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))' ||
     fail "a Python with the GIL is needed, and $("$python" -V) was built without it"
-  # A half-made environment, or one whose Python is gone, is made anew.
-  "$venv/bin/python" -c 'import pip' 2>/dev/null || { rm -rf "$venv" && "$python" -m venv "$venv"; }
+  # A half-made environment is made anew, and one whose Python is gone, or that was made in another folder: its programs
+  # name the Python that they run by its path.
+  if [ "$(cat "$venv/.weft-made-in" 2>/dev/null)" != "$PWD" ] || ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    echo "$PWD" >"$venv/.weft-made-in"
+  fi
   key=$(echo "$TORCH" | cat - pyproject.toml scripts/requirements.py scripts/setup.sh | sha256sum | cut -d' ' -f1)
   [ "$(cat "$stamp" 2>/dev/null)" != "$key" ] || return 0
   missing=$("$venv/bin/python" scripts/requirements.py "$@")
