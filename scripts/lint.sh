@@ -16,6 +16,13 @@ step() {
   fi
 }
 
+# What git is told to ignore is of one machine: build folders, environments, links to them.
+committed() {
+  local wrong
+  wrong=$(git ls-files --cached --ignored --exclude-standard)
+  [ -z "$wrong" ] || { echo "committed, but ignored by .gitignore: $wrong" && return 1; }
+}
+
 format() {
   git ls-files '*.cpp' '*.h' | xargs clang-format-19 --dry-run -Werror
 }
@@ -34,6 +41,7 @@ tidy() {
   git ls-files '*.cpp' ':!tests/fuzz' ':!scripts' | xargs .venv/bin/python scripts/tidy.py "$each"
 }
 
+step "committed files" committed
 step "clang-format" format
 step "include directions" .venv/bin/python scripts/check_includes.py
 step "import directions" .venv/bin/python scripts/check_imports.py
