@@ -10,6 +10,7 @@
 #include "lowering/extern_text.h"
 #include "lowering/lowered_run.h"
 #include "lowering/program_of_runs.h"
+#include "operator/extern_arguments.h"
 
 namespace py = pybind11;
 
@@ -17,7 +18,6 @@ namespace weft::bindings {
 
 namespace {
 
-using lowering::LoweredRun;
 using recorder::Recording;
 
 /// An argument as Python functions take it: a dtype, layout or memory format as Python's object, not as its number.
@@ -46,15 +46,19 @@ auto derivative_with(py::function function) {
   };
 }
 
-/// An argument for Python: a tensor as ("operand", number), any other as Python's object.
-py::object spelled(const lowering::ExternOperation& operation, const c10::IValue& value, const c10::TypePtr& type) {
+/// An argument for Python: a tensor as ("operand", number), a size that may vary as ("size", factor, [(operand, dim)]),
+/// any other as Python's object. `text`: the argument in the operation's call.
+py::object spelled(const lowering::ExternOperation& operation, const torch_operator::ExternArgument& text,
+                   const c10::IValue& value, const c10::TypePtr& type) {
+  if (!text.sizes.empty()) return py::make_tuple("size", text.integer, text.sizes);
   if (value.isTensor()) {
     if (!value.toTensor().defined()) return py::none();
     return py::make_tuple("operand", operation.operand(value.toTensor()));
   }
-  if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
+  if (value.isList()) {
     py::list list;
-    for (const c10::IValue& item : value.toListRef()) list.append(spelled(operation, item, type));
+    const c10::List<c10::IValue> items = value.toList();
+    for (size_t i = 0; i < items.size(); ++i) list.append(spelled(operation, text.items.at(i), items.get(i), type));
     return list;
   }
   return as_python(value, type);
@@ -72,8 +76,11 @@ py::list types_of(const std::vector<lowering::ExternOperation::Tensor>& tensors)
 lowering::ExternDerivative extern_derivative_with(const py::function& function) {
   return [&function](const lowering::ExternOperation& operation) {
     py::list arguments;
+    const std::vector<torch_operator::ExternArgument> texts =
+        torch_operator::parse_extern_call(operation.call).arguments;
     for (size_t i = 0; i < operation.arguments.size(); ++i)
-      arguments.append(spelled(operation, operation.arguments[i], operation.op.schema().arguments()[i].real_type()));
+      arguments.append(
+          spelled(operation, texts.at(i), operation.arguments[i], operation.op.schema().arguments()[i].real_type()));
     return function(operation.call, name_of(operation.op), arguments, types_of(operation.operands),
                     types_of(operation.results))
         .cast<std::string>();
@@ -81,9 +88,15 @@ lowering::ExternDerivative extern_derivative_with(const py::function& function) 
 }
 
 /// (text, [(method, arguments, dtype, [(factor, [(input, dim)])])], constants, sizes)
-py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFit& sizes,
-                          const py::function& derivative) {
-  auto program = lowering::program_of_runs(runs, sizes, extern_derivative_with(derivative));
+py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector<size_t>& free,
+                          const py::function& decompose, const std::vector<py::function>& derivatives,
+                          const recorder::SizeFit& sizes, const py::function& extern_derivative) {
+  std::vector<lowering::SourceRun> sources;
+  for (size_t i = 0; i < runs.size(); ++i)
+    sources.push_back({runs[i], free, {decompose_with(decompose), derivative_with(derivatives.at(i))}});
+  // A step's loop would call PyTorch for each of its steps: code for fewer sizes is faster.
+  const auto program =
+      lowering::program_of_runs(sources, sizes, extern_derivative_with(extern_derivative), lowering::Whole::kNever);
   py::list noise;
   for (const auto& one : program.noise) {
     py::list arguments;
@@ -93,8 +106,8 @@ py::tuple program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFi
   return py::make_tuple(program.text, noise, program.constants, program.sizes);
 }
 
-/// Classes of Python's, made with the module.
-py::handle mismatch, needs_functional;
+/// A class of Python's, made with the module.
+py::handle mismatch;
 
 py::object unsupported_error() { return py::module_::import("weft._base.errors").attr("UnsupportedError"); }
 py::object unproven_gradient_error() { return py::module_::import("weft._base.errors").attr("UnprovenGradientError"); }
@@ -125,14 +138,11 @@ decltype(lowering::Callbacks::decompose) decompose_with(py::function function) {
 
 void init_lowering(py::module_& m) {
   mismatch = py::exception<lowering::Mismatch>(m, "MismatchError").release();
-  needs_functional = py::exception<lowering::NeedsFunctionalError>(m, "NeedsFunctionalError").release();
   py::register_local_exception_translator([](std::exception_ptr error) {
     try {
       std::rethrow_exception(std::move(error));
     } catch (const lowering::Mismatch&) {
       PyErr_SetString(mismatch.ptr(), "what it does depends on sizes");
-    } catch (const lowering::NeedsFunctionalError& needs) {
-      PyErr_SetString(needs_functional.ptr(), needs.what());
     } catch (const lowering::UnprovenGradientError& unproven) {
       const py::object error = unproven_gradient_error()(unproven.what());
       const bool is_known = unproven.operation != lowering::UnprovenGradientError::kNoOperation;
@@ -142,14 +152,6 @@ void init_lowering(py::module_& m) {
       PyErr_SetString(unsupported_error().ptr(), unsupported.what());
     }
   });
-  py::class_<LoweredRun>(m, "LoweredRun", "A recorded run in operations that a program has.")
-      .def(py::init([](Recording& source, std::vector<size_t> free, bool functional, py::function decompose,
-                       py::function derivative) {
-             return std::make_unique<LoweredRun>(
-                 source, std::move(free), functional,
-                 lowering::Callbacks{decompose_with(std::move(decompose)), derivative_with(std::move(derivative))});
-           }),
-           py::arg("source"), py::arg("free"), py::arg("functional"), py::arg("decompose"), py::arg("derivative"));
   m.def(
       "decomposes",
       [](const std::string& name, const std::string& overload) {
@@ -164,8 +166,10 @@ void init_lowering(py::module_& m) {
                                             : lowering::GradientFault::kNone);
       },
       py::arg("fault"), "For tests: programs without stops of gradients, or without hooks, from here on.");
-  m.def("program_of_runs", &program_of_runs, py::arg("runs"), py::arg("sizes"), py::arg("derivative"),
-        "What lowered runs of one function have in common, as a program.");
+  m.def("program_of_runs", &program_of_runs, py::arg("runs"), py::arg("free"), py::arg("decompose"),
+        py::arg("derivatives"), py::arg("sizes"), py::arg("extern_derivative"),
+        "What recorded runs of one function have in common, as a program. `derivatives`: for each run, of the "
+        "derivatives that it recorded.");
 }
 
 }  // namespace weft::bindings

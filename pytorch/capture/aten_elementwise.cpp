@@ -39,7 +39,8 @@ MaybeDType combine(MaybeDType higher, MaybeDType lower) {
 
 DType number_dtype(const Argument& argument) {
   if (std::holds_alternative<bool>(argument)) return DType::kBool;
-  return std::holds_alternative<int64_t>(argument) ? DType::kI64 : DType::kF32;
+  const bool is_integer = std::holds_alternative<int64_t>(argument) || std::holds_alternative<ir::Dim>(argument);
+  return is_integer ? DType::kI64 : DType::kF32;
 }
 
 }  // namespace
@@ -48,7 +49,7 @@ DType promoted_dtype(const AtenCall& call) {
   MaybeDType with_dims, without_dims, number;
   for (size_t i = 0; i < 2; ++i) {
     if (!call.is_tensor(i)) {
-      call.number(i);  // must be one
+      if (!call.is_size(i)) call.number(i);  // must be one
       number = number ? promote(*number, number_dtype(call.arguments[i])) : number_dtype(call.arguments[i]);
       continue;
     }
@@ -79,8 +80,9 @@ ValueId integer_power(const AtenCall& call, ValueId x, int64_t n) {
 }  // namespace
 
 ValueId power(const AtenCall& call) {
-  double exponent = call.number(1);
   ValueId x = call.operand(0);
+  if (call.is_size(1) && is_floating(call.result.dtype)) return call.binary(OpCode::kPow, x, call.operand(1));
+  double exponent = call.number(1);
   if (exponent == 0.0) return call.constant(1.0);
   if (exponent == 1.0) return x;
   if (exponent == 2.0 || exponent == 3.0) return integer_power(call, x, static_cast<int64_t>(exponent));

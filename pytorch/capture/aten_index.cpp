@@ -420,16 +420,17 @@ ValueId select_scatter(const AtenCall& call) {
   int64_t dim = call.dim(2, call.type(x).rank());
   const Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   ValueId source = call.cast(call.tensor(1), call.result.dtype);
-  int64_t index = call.integer(3);
   Shape shape = call.type(x).shape;
   shape.erase(shape.begin() + dim);
   check_source(call, source, shape);
-  if (size.is_constant()) {
+  if (size.is_constant() || call.is_size(3)) {
+    Dim index = call.size_argument(3);
+    if (index.is_constant() && index.constant() < 0) index = index + size;
     shape.insert(shape.begin() + dim, Dim(1));
-    return with_range(call, x, dim, index < 0 ? index + size.constant() : index, 1, call.reshape(source, shape));
+    return with_range(call, x, dim, index, 1, call.reshape(source, shape));
   }
   shape.insert(shape.begin(), Dim(1));
-  return with_rows(call, x, dim, position(call, size, index), call.builder.reshape(source, shape));
+  return with_rows(call, x, dim, position(call, size, call.integer(3)), call.builder.reshape(source, shape));
 }
 
 /// (x, source, dim, start, end, step)

@@ -47,6 +47,7 @@ std::vector<ir::Dim> AtenCall::size_arguments(size_t i) const {
   return {numbers.begin(), numbers.end()};
 }
 bool AtenCall::is_tensor(size_t i) const { return std::holds_alternative<Value>(arguments.at(i)); }
+bool AtenCall::is_size(size_t i) const { return i < arguments.size() && std::holds_alternative<ir::Dim>(arguments[i]); }
 bool AtenCall::is_unknown(size_t i) const {
   return std::holds_alternative<Unknown>(arguments.at(i)) || std::holds_alternative<ir::Dim>(arguments.at(i));
 }
@@ -108,6 +109,7 @@ ValueId AtenCall::iota(const ir::Shape& shape, size_t dim, DType dtype) const {
 }
 
 ValueId AtenCall::operand(size_t i, DType dtype) const {
+  if (is_size(i)) return expand(size(size_argument(i), dtype), result.shape);
   if (!is_tensor(i)) return builder.constant(number(i), ir::Type{dtype, result.shape});
   return expand(cast(tensor(i), dtype), result.shape);
 }
@@ -133,20 +135,19 @@ ValueId binary(const AtenCall& call) {
   return call.builder.binary(of_dtype(Code, call.result.dtype), call.operand(0), call.operand(1));
 }
 
-/// a + alpha * b, or a - alpha * b; argument 2 is alpha.
+/// Argument 2 is alpha.
+ValueId times_alpha(const AtenCall& call, ValueId x) {
+  return !call.is_size(2) && call.number(2) == 1.0 ? x : call.builder.mul(x, call.operand(2));
+}
+
+/// a + alpha * b, or a - alpha * b.
 template <OpCode Code>
 ValueId scaled(const AtenCall& call) {
-  double alpha = call.number(2);
-  ValueId b = call.operand(1);
-  if (alpha != 1.0) b = call.builder.mul(b, call.constant(alpha));
-  return call.builder.binary(of_dtype(Code, call.result.dtype), call.operand(0), b);
+  return call.builder.binary(of_dtype(Code, call.result.dtype), call.operand(0), times_alpha(call, call.operand(1)));
 }
 
 ValueId reversed_sub(const AtenCall& call) {
-  double alpha = call.number(2);
-  ValueId a = call.operand(0);
-  if (alpha != 1.0) a = call.builder.mul(a, call.constant(alpha));
-  return call.builder.sub(call.operand(1), a);
+  return call.builder.sub(call.operand(1), times_alpha(call, call.operand(0)));
 }
 
 ValueId reciprocal(const AtenCall& call) { return call.builder.div(call.constant(1.0), call.operand(0)); }

@@ -30,6 +30,8 @@ struct AtenCall {
   std::string_view word(size_t i) const;
   bool is_tensor(size_t i) const;
   bool is_none(size_t i) const;
+  /// Whether it is a size, or a sum or quotient of sizes, that is known at the call.
+  bool is_size(size_t i) const;
   bool is_unknown(size_t i) const;
   /// A dim argument, counted from the front of `rank` dims.
   int64_t dim(size_t i, int64_t rank) const;
@@ -40,7 +42,7 @@ struct AtenCall {
   /// Broadcast as PyTorch does: trailing dims aligned, size 1 repeats.
   ir::ValueId expand(ir::ValueId value, const ir::Shape& shape) const;
   ir::ValueId reshape(ir::ValueId value, const ir::Shape& shape) const;
-  /// Argument i, a tensor or a number, in the result's shape and in `dtype`.
+  /// Argument i, a tensor, a number or a size, in the result's shape and in `dtype`.
   ir::ValueId operand(size_t i, DType dtype) const;
   ir::ValueId operand(size_t i) const { return operand(i, result.dtype); }
   ir::ValueId constant(double value) const { return builder.constant(value, result); }

@@ -129,8 +129,9 @@ ValueId every(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   return call.reshape(call.builder.slice(call.builder.reshape(x, shape), dim + 1, 0, 1), call.result.shape);
 }
 
-/// Of a dim that is no number. PyTorch clips the bounds, which can't be told from their expressions: the result's size
-/// says what they came to. A start that was clipped all the same makes a size negative, which is an error at the call.
+/// Of a dim that is no number, or with such bounds. PyTorch clips the bounds, which can't be told from their
+/// expressions: the result's size says what they came to. A start that was clipped all the same makes a size negative,
+/// which is an error at the call.
 ValueId slice_of_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   const ir::Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   const ir::Dim taken = call.result.shape[static_cast<size_t>(dim)];
@@ -155,7 +156,7 @@ ValueId slice(const AtenCall& call) {
   int64_t step = call.integer(4);
   if (shape == call.result.shape && step == 1) return x;
   const ir::Dim size = shape[static_cast<size_t>(dim)];
-  if (!size.is_constant()) return slice_of_symbolic(call, x, dim, step);
+  if (!size.is_constant() || call.is_size(2) || call.is_size(3)) return slice_of_symbolic(call, x, dim, step);
   const int64_t n = size.constant();
   auto clip = [n](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n); };
   int64_t start = call.is_none(2) ? 0 : clip(call.integer(2));
@@ -167,6 +168,10 @@ ValueId slice(const AtenCall& call) {
 ValueId select(const AtenCall& call) {
   ValueId x = call.tensor(0);
   int64_t dim = call.dim(1, call.type(x).rank());
+  if (call.is_size(2)) {
+    const ir::Dim at = call.size_argument(2);
+    return call.reshape(call.builder.slice(x, dim, at, at + ir::Dim(1)), call.result.shape);
+  }
   if (!call.type(x).shape[static_cast<size_t>(dim)].is_constant())
     return select_symbolic(call, x, dim, call.integer(2));
   int64_t size = constant_size(call, x, dim);
@@ -203,13 +208,13 @@ ValueId flip(const AtenCall& call) {
 }
 
 ValueId repeat(const AtenCall& call) {
-  const std::vector<int64_t>& times = call.integers(1);
+  const std::vector<ir::Dim> times = call.size_arguments(1);
   ir::Shape shape = call.type(call.tensor(0)).shape;
   size_t lead = times.size() - shape.size();
   ir::Shape repeated;
   std::vector<int64_t> dims;
   for (size_t i = 0; i < times.size(); ++i) {
-    if (times[i] != 1) repeated.emplace_back(times[i]);
+    if (times[i] != ir::Dim(1)) repeated.push_back(times[i]);
     if (i < lead) continue;
     dims.push_back(static_cast<int64_t>(repeated.size()));
     repeated.push_back(shape[i - lead]);
@@ -219,11 +224,22 @@ ValueId repeat(const AtenCall& call) {
 
 namespace {
 
-ValueId rolled(const AtenCall& call, ValueId x, int64_t dim, int64_t shift) {
-  int64_t size = constant_size(call, x, dim);
-  if (size == 0 || (shift = (shift % size + size) % size) == 0) return x;
+/// Where the first element goes of a dim of `size`. The remainder of a size or by one can't be told: as it stands,
+/// which is an error at the call where it isn't within the dim.
+ir::Dim place_of_first(const ir::Dim& size, const ir::Dim& shift) {
+  if (size.is_constant() && shift.is_constant()) {
+    const int64_t n = std::max<int64_t>(size.constant(), 1);
+    return (shift.constant() % n + n) % n;
+  }
+  return shift.is_constant() && shift.constant() < 0 ? size + shift : shift;
+}
+
+ValueId rolled(const AtenCall& call, ValueId x, int64_t dim, const ir::Dim& shift) {
+  const ir::Dim size = call.type(x).shape[static_cast<size_t>(dim)];
+  const ir::Dim place = place_of_first(size, shift);
+  if (place == ir::Dim(0) || place == size) return x;
   return call.builder.concat(
-      {call.builder.slice(x, dim, size - shift, size), call.builder.slice(x, dim, 0, size - shift)}, dim);
+      {call.builder.slice(x, dim, size - place, size), call.builder.slice(x, dim, 0, size - place)}, dim);
 }
 
 }  // namespace
@@ -231,7 +247,7 @@ ValueId rolled(const AtenCall& call, ValueId x, int64_t dim, int64_t shift) {
 /// (x, shifts, dims); without dims of all elements in a row.
 ValueId roll(const AtenCall& call) {
   ValueId x = call.tensor(0);
-  const std::vector<int64_t>& shifts = call.integers(1);
+  const std::vector<ir::Dim> shifts = call.size_arguments(1);
   const std::vector<int64_t>& dims = call.integers(2);
   if (dims.empty()) {
     ValueId row = call.reshape(x, {element_count(call.result.shape)});

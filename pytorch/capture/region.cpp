@@ -24,6 +24,8 @@ ir::Type make_type(std::string_view dtype, const std::vector<Size>& sizes) {
 
 Value Region::input(const ir::Type& type) { return {ir::Builder(program_, program_.body).input(type)}; }
 
+Value Region::zeros(const ir::Type& type) { return {ir::Builder(program_, program_.body).constant(0, type)}; }
+
 std::vector<Value> Region::inline_program(std::string_view text, std::span<const Value> inputs) {
   std::vector<ir::ValueId> ids;
   for (Value input : inputs) ids.push_back(input.id);

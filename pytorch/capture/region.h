@@ -35,6 +35,7 @@ ir::Type make_type(std::string_view dtype, const std::vector<Size>& sizes);
 class Region {
  public:
   Value input(const ir::Type& type);
+  Value zeros(const ir::Type& type);
   /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in their place.
   std::vector<Value> inline_program(std::string_view text, std::span<const Value> inputs);
   /// One ATen op with one result of type `result`, such as "aten.add.Tensor", all its arguments in the schema's order.

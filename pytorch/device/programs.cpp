@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <ranges>
 #include <unordered_map>
 
@@ -16,6 +17,7 @@
 #include "override/state.h"
 #include "passes/pass_runner.h"
 #include "recorder/recording.h"
+#include "recorder/sample_sizes.h"
 
 namespace weft::device {
 
@@ -38,7 +40,18 @@ struct Entry {
 };
 
 /// Bounds on what is kept.
-constexpr size_t kMostEntries = 256, kMostAlike = 8, kMostBytes = size_t{1} << 26;
+constexpr size_t kMostEntries = 256, kMostAlike = 8, kMostBytes = size_t{1} << 26, kMostAttempts = 1024;
+
+/// Attempts to widen records of one structure in the same sizes.
+struct Attempts {
+  int failed = 0, of_features = 0;
+
+  /// Whether one more is worth its time. What has had several values is no number of features.
+  bool are_worth_it(bool is_of_features) {
+    constexpr int kMostFailed = 2, kMostFeatures = 2;
+    return failed < kMostFailed && (!is_of_features || ++of_features > kMostFeatures);
+  }
+};
 
 /// Used under run_mutex().
 struct Programs {
@@ -47,6 +60,8 @@ struct Programs {
   int64_t compile_at = 2;
   Decompose decompose;
   ProgramCounts counts;
+  /// By structure, and the sizes that differ with their symbols.
+  std::map<std::pair<uint64_t, std::vector<std::pair<size_t, size_t>>>, Attempts> attempts;
 };
 
 /// Made at load (base/fork.h), never destroyed.
@@ -155,70 +170,83 @@ void compile_or_refuse(Entry& entry, const Batch& batch, const Record& record) {
   }
 }
 
-/// A symbol for each size of leaves that differs between two records.
-using Symbols = std::vector<std::pair<int64_t, int64_t>>;
+/// The sizes of leaves that differ between two records, and a symbol for each pair of values.
+struct Difference {
+  recorder::SampleSizes symbols;                 ///< each with its value in both
+  std::vector<std::pair<size_t, size_t>> words;  ///< each with its symbol
+  bool is_of_features = false;  ///< rather numbers of features than of rows or steps, for which code is faster
+};
 
-Symbols differing_sizes(const Entry& known, const Record& record) {
-  Symbols symbols;
+/// Whether it is the last dim of numbers with fewer than four dims.
+bool is_of_features(const Batch::LeafSize& size, const Batch& batch) {
+  const Value& leaf = *batch.leaves()[size.leaf];
+  const size_t rank = leaf.sizes.size();
+  return size.dim + 1 == rank && rank >= 2 && rank < 4 && at::isFloatingType(leaf.dtype);
+}
+
+Difference difference(const Entry& known, const Record& record, const Batch& batch) {
+  Difference found;
   for (const auto& size : known.leaf_sizes) {
     const std::pair pair(known.record.words()[size.word], record.words()[size.word]);
-    if (pair.first != pair.second && std::ranges::find(symbols, pair) == symbols.end()) symbols.push_back(pair);
+    if (pair.first == pair.second) continue;
+    const auto symbol = std::ranges::find(found.symbols, pair);
+    found.words.emplace_back(size.word, static_cast<size_t>(symbol - found.symbols.begin()));
+    if (symbol == found.symbols.end()) found.symbols.push_back(pair);
+    found.is_of_features |= is_of_features(size, batch);
   }
-  return symbols;
+  return found;
 }
-
-/// Whether a size differs that is rather a number of features: the last dim of numbers with fewer than four dims. Code
-/// for one number of these is faster.
-bool other_features(const Entry& known, const Record& record, const Batch& batch) {
-  return std::ranges::any_of(known.leaf_sizes, [&](const Batch::LeafSize& size) {
-    const Value& leaf = *batch.leaves()[size.leaf];
-    const size_t rank = leaf.sizes.size();
-    return known.record.words()[size.word] != record.words()[size.word] && size.dim + 1 == rank && rank >= 2 &&
-           rank < 4 && at::isFloatingType(leaf.dtype);
-  });
-}
-
-/// Values of symbols in two samples: an odd prime, and an even number, so that n // 2 shows; no two pairs equally far
-/// apart, so that n + 1 is of one symbol only.
-constexpr std::pair<int64_t, int64_t> kSamples[] = {{67, 134}, {71, 146}, {73, 158},  {79, 166},
-                                                    {83, 178}, {89, 194}, {101, 214}, {103, 226}};
 
 /// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which; samples
 /// of other sizes must bear it out, at which the operations are done again.
-std::optional<Entry> widened(const Entry& known, const Batch& batch, const Batch::Told& told) try {
-  if (other_features(known, told.record, batch)) return std::nullopt;
-  const Symbols symbols = differing_sizes(known, told.record);
-  if (known.record.kinds() != told.record.kinds() || symbols.empty() || symbols.size() > std::size(kSamples))
-    return std::nullopt;
-  SizeFit guess(symbols, {}, true);
-  const Template first(known.record, told.record, nullptr, guess);
+std::optional<Entry> widened_at(const Entry& known, const Batch& batch, const Batch::Told& told, const Template& guess,
+                                const recorder::SampleSizes& symbols, const recorder::SampleSizes& samples) try {
   std::vector<int64_t> values[2], at_hand;
   for (size_t i = 0; i < symbols.size(); ++i) {
-    values[0].push_back(kSamples[i].first);
-    values[1].push_back(kSamples[i].second);
+    values[0].push_back(samples[i].first);
+    values[1].push_back(samples[i].second);
     at_hand.push_back(symbols[i].second);
   }
-  const auto one = first.words(values[0]), two = first.words(values[1]);
+  const auto one = guess.words(values[0]), two = guess.words(values[1]);
   if (!one || !two) return std::nullopt;
-  SizeFit fit({kSamples, kSamples + symbols.size()}, at_hand, true);
+  SizeFit fit(samples, at_hand, true);
   Entry wider{Template(told.record.with_sizes(*one), told.record.with_sizes(*two), &told.record, fit), Record(), {}};
-  for (size_t word : first.free()) wider.pattern.free_number(word);
+  for (size_t word : guess.free()) wider.pattern.free_number(word);
   if (!wider.pattern.matches(told.record) || !wider.pattern.matches(known.record)) return std::nullopt;
-  const Samples samples{*one, *two, fit};
-  compile(wider, batch, told.record, &samples);
+  const Samples sampled{*one, *two, fit};
+  compile(wider, batch, told.record, &sampled);
   ++programs->counts.programs;
   return wider;
 } catch (...) {
   return std::nullopt;  // a program for each size
 }
 
-/// A new entry: for all sizes, if the batch is one that was seen before but for sizes.
+std::optional<Entry> widened(const Entry& known, const Batch& batch, const Batch::Told& told,
+                             const recorder::SampleSizes& symbols) try {
+  SizeFit fit(symbols, {}, true);
+  const Template guess(known.record, told.record, nullptr, fit);
+  for (const recorder::SampleSizes& samples : recorder::sample_choices(symbols))
+    if (auto wider = widened_at(known, batch, told, guess, symbols, samples)) return wider;
+  return std::nullopt;
+} catch (const Template::Mismatch&) {
+  return std::nullopt;
+}
+
+/// A new entry: for all sizes, if the batch is one that was seen before but for sizes. What failed isn't tried with
+/// each further size.
 Entry& new_entry(const Batch& batch, Batch::Told& told) {
-  auto [first, end] = programs->by_structure.equal_range(told.record.structure());
+  const uint64_t structure = told.record.structure();
+  if (programs->attempts.size() > kMostAttempts) programs->attempts.clear();
+  auto [first, end] = programs->by_structure.equal_range(structure);
   for (auto each = first; each != end; ++each) {
     const Entry& known = each->second->second;
-    if (known.leaf_sizes.empty() || known.is_refused) continue;
-    if (auto wider = widened(known, batch, told)) return remember(*std::move(wider));
+    if (known.leaf_sizes.empty() || known.is_refused || known.record.kinds() != told.record.kinds()) continue;
+    const Difference found = difference(known, told.record, batch);
+    if (found.symbols.empty()) continue;
+    Attempts& attempts = programs->attempts[{structure, found.words}];
+    if (!attempts.are_worth_it(found.is_of_features)) continue;
+    if (auto wider = widened(known, batch, told, found.symbols)) return remember(*std::move(wider));
+    ++attempts.failed;
   }
   Template pattern = exactly(told.record);
   return remember({std::move(pattern), std::move(told.record), std::move(told.leaf_sizes)});

@@ -133,19 +133,6 @@ struct Run {
   Recording recording;
 };
 
-lowering::RunsProgram lowered(const std::vector<std::unique_ptr<Run>>& runs, const std::vector<size_t>& free,
-                              const Decompose& decompose, bool functional, recorder::SizeFit& fit) {
-  std::vector<std::unique_ptr<lowering::LoweredRun>> lowered;
-  std::vector<lowering::LoweredRun*> pointers;
-  for (const auto& run : runs) {
-    Recording& recording = run->recording;
-    lowered.push_back(std::make_unique<lowering::LoweredRun>(recording, words_of(free, recording.record()), functional,
-                                                             lowering::Callbacks{decompose, nullptr}));
-    pointers.push_back(lowered.back().get());
-  }
-  return lowering::program_of_runs(pointers, fit, [](const lowering::ExternOperation&) { return std::string(); });
-}
-
 }  // namespace
 
 ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
@@ -159,14 +146,12 @@ ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& 
     }
   }
   runs.push_back(std::make_unique<Run>(batch, nullptr));
-  recorder::SizeFit none({}, {}, false);
-  recorder::SizeFit& fit = samples != nullptr ? samples->fit : none;
-  lowering::RunsProgram program;
-  try {
-    program = lowered(runs, free, decompose, false, fit);
-  } catch (const lowering::NeedsFunctionalError&) {
-    program = lowered(runs, free, decompose, true, fit);
-  }
+  std::vector<lowering::SourceRun> sources;
+  for (const auto& run : runs)
+    sources.push_back({&run->recording, words_of(free, run->recording.record()), {decompose, nullptr}});
+  lowering::RunsProgram program = lowering::program_of_runs(
+      sources, samples != nullptr ? samples->fit : recorder::SizeFit({}, {}, false),
+      [](const lowering::ExternOperation&) { return std::string(); }, lowering::Whole::kWhereSizesDecide);
   if (!program.noise.empty()) throw recorder::UnsupportedError("random numbers in a batch");
   return {std::move(program.text), std::move(program.constants)};
 }

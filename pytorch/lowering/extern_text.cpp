@@ -46,8 +46,9 @@ namespace {
 class Speller {
  public:
   Speller(const c10::OperatorHandle& op, recorder::SizeFit& sizes, const std::vector<ir::Shape>& operand_sizes,
-          const std::function<size_t(const at::Tensor&)>& operand_of)
-      : op_(op), sizes_(sizes), operand_sizes_(operand_sizes), operand_of_(operand_of) {}
+          const std::function<size_t(const at::Tensor&)>& operand_of,
+          const std::function<size_t(const ir::Dim&)>& carrier)
+      : op_(op), sizes_(sizes), operand_sizes_(operand_sizes), operand_of_(operand_of), carrier_(carrier) {}
 
   std::string operator()(const IValue& a, const IValue& b, const c10::TypePtr& type) {
     if (a.tagKind() != b.tagKind()) throw Mismatch();
@@ -114,16 +115,8 @@ class Speller {
   std::string size(const IValue& a, const IValue& b) {
     const ir::Dim found = size_of(sizes_, a.toInt(), b.toInt());
     if (found.is_constant()) return std::to_string(found.constant());
-    if (std::string known = place(found); !known.empty()) return known;
-    if (found.terms().size() > 1 || found.number() != 0) throw UnsupportedError("a size that is a sum");
-    const ir::Dim::Term& term = found.terms()[0];
-    std::vector<std::string> factors;
-    if (term.factor != 1) factors.push_back(std::to_string(term.factor));
-    for (const ir::Dim::Atom& atom : term.atoms) {
-      factors.push_back(atom.dividend ? "" : place(ir::Dim::symbol(atom.symbol)));
-      if (factors.back().empty()) throw UnsupportedError("a size that no tensor of the operation has");
-    }
-    return fmt::format("{}", fmt::join(factors, "*"));
+    std::string known = place(found);
+    return known.empty() ? fmt::format("size({}, 0)", carrier_(found)) : known;
   }
 
   /// An operand's size that is this one; empty if there is none.
@@ -150,6 +143,7 @@ class Speller {
   recorder::SizeFit& sizes_;
   const std::vector<ir::Shape>& operand_sizes_;
   const std::function<size_t(const at::Tensor&)>& operand_of_;
+  const std::function<size_t(const ir::Dim&)>& carrier_;
 };
 
 }  // namespace
@@ -157,8 +151,9 @@ class Speller {
 std::string extern_text(const c10::OperatorHandle& op, const std::vector<IValue>& arguments,
                         const std::vector<IValue>& others, recorder::SizeFit& sizes,
                         const std::vector<ir::Shape>& operand_sizes,
-                        const std::function<size_t(const at::Tensor&)>& operand_of) {
-  Speller spell(op, sizes, operand_sizes, operand_of);
+                        const std::function<size_t(const at::Tensor&)>& operand_of,
+                        const std::function<size_t(const ir::Dim&)>& carrier) {
+  Speller spell(op, sizes, operand_sizes, operand_of, carrier);
   std::vector<std::string> texts;
   for (size_t i = 0; i < arguments.size(); ++i)
     texts.push_back(spell(arguments[i], others[i], op.schema().arguments()[i].real_type()));

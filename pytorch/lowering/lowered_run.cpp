@@ -113,10 +113,11 @@ std::vector<at::Tensor> tensors_of(const Stack& stack) {
   return tensors;
 }
 
-LoweredRun::LoweredRun(Recording& source, std::vector<size_t> free, bool functional, Callbacks callbacks)
+LoweredRun::LoweredRun(Recording& source, std::vector<size_t> free, const Way& way, Callbacks callbacks)
     : source_(source),
       free_(std::move(free)),
-      functional_(functional),
+      functional_(way.functional),
+      whole_(way.whole),
       callbacks_(std::move(callbacks)),
       match_(source, flat_, free_.empty()) {
   flat_.set_interceptor(this);
@@ -308,7 +309,12 @@ bool LoweredRun::intercept(const OperatorHandle& op, Stack& stack) {
     in_place(op, stack);
     return true;
   }
-  return !capture::knows_aten(name) && decompose(op, stack);
+  return !capture::knows_aten(name) && !whole_.contains(name) && decompose(op, stack);
+}
+
+std::string LoweredRun::decomposed_at(size_t operation) const {
+  const auto found = std::ranges::upper_bound(decomposed_, operation, {}, &Decomposed::end);
+  return found != decomposed_.end() && found->first <= operation ? found->name : "";
 }
 
 /// Where gradients end the replay says itself. Within what an operation is made of, its maker does.
@@ -369,6 +375,7 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
   }
   Stack results = arguments;
   at::AutoDispatchBelowADInplaceOrView below;
+  const size_t first = flat_.operations().size();
   decomposing_.insert(name);
   if (const c10::KernelFunction* kernel = decompose::find(op.operator_name())) {
     kernel->callBoxed(op, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &results);
@@ -382,6 +389,7 @@ bool LoweredRun::decompose(const OperatorHandle& op, Stack& stack) {
   }
   decomposing_.erase(name);
   check_first(op, arguments, results);
+  if (decomposing_.empty()) decomposed_.push_back({name, first, flat_.operations().size()});
   // A result that is an argument itself is cloned, since autograd gives each result a history of its own.
   for (IValue& result : results) {
     if (!result.isTensor() || !result.toTensor().defined()) continue;

@@ -36,17 +36,24 @@ struct Callbacks {
 /// rest.
 class LoweredRun : private recorder::Interceptor {
  public:
-  /// `free`: the numbers of the run that become inputs (as double[]), by their words in its record. `functional`:
-  /// replays under functionalisation, which follows changes of views.
+  /// How operations are replayed.
+  struct Way {
+    bool functional = false;           ///< under functionalisation, which follows changes of views
+    std::set<std::string> whole = {};  ///< operations that stay whole, as PyTorch prints them, and run in PyTorch
+  };
+
+  /// `free`: the numbers of the run that become inputs (as double[]), by their words in its record.
   ///
   /// Throws NeedsFunctionalError; recorder::UnsupportedError for an operation that no program can express.
-  LoweredRun(recorder::Recording& source, std::vector<size_t> free, bool functional, Callbacks callbacks);
+  LoweredRun(recorder::Recording& source, std::vector<size_t> free, const Way& way, Callbacks callbacks);
 
   recorder::Recording& flat() { return flat_; }
   const recorder::Recording& flat() const { return flat_; }
   /// The first values are the run's inputs, then the tensors from outside, then the free numbers.
   int64_t inputs() const { return inputs_; }
   int64_t captured() const { return flat_.inputs() - inputs_; }
+  /// The operation that was decomposed into the one of this number, and others; empty where none was.
+  std::string decomposed_at(size_t operation) const;
   /// By value: whether autograd would ask for its derivative.
   bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
 
@@ -86,6 +93,7 @@ class LoweredRun : private recorder::Interceptor {
   recorder::Recording& source_;
   std::vector<size_t> free_;
   bool functional_, needs_functional_ = false;
+  std::set<std::string> whole_;
   Callbacks callbacks_;
   recorder::Recording flat_;
   GradientMatch match_;
@@ -100,6 +108,12 @@ class LoweredRun : private recorder::Interceptor {
   std::set<size_t> taken_;                              ///< free numbers that an operation has read
   std::set<int64_t> requires_gradient_;
   std::set<std::string> decomposing_;  ///< some of PyTorch's decompositions come back to what they decompose
+  /// What was decomposed, in order, each with the first of the operations that it was decomposed into, and their end.
+  struct Decomposed {
+    std::string name;
+    size_t first, end;
+  };
+  std::vector<Decomposed> decomposed_;
   int64_t inputs_ = 0;
 };
 

@@ -47,20 +47,25 @@ std::string name_of(const Operation& operation) {
 
 class Writer {
  public:
-  Writer(const std::vector<LoweredRun*>& runs, recorder::SizeFit& fit, const ExternDerivative& derivative)
+  Writer(const std::vector<std::unique_ptr<LoweredRun>>& runs, recorder::SizeFit& fit,
+         const ExternDerivative& derivative)
       : first_(*runs[0]),
         second_(*runs[std::min<size_t>(1, runs.size() - 1)]),
-        third_(runs.size() > 2 ? runs[2] : nullptr),
+        third_(runs.size() > 2 ? runs[2].get() : nullptr),
         fit_(fit),
         derivative_(derivative) {}
 
   RunsProgram write();
+  /// Where that has thrown: the decomposed operation at which it did; empty where it was at none.
+  const std::string& blamed() const { return blamed_; }
 
  private:
   Recording& one() { return first_.flat(); }
   Recording& two() { return second_.flat(); }
   void match();
+  bool is_same(size_t operation);
   void bear_out();
+  void blame(size_t operation);
   std::vector<int64_t> ids(Recording& run, at::ArrayRef<IValue> arguments);
   ir::Shape sizes(int64_t id);
   ir::Dim renamed(const ir::Dim& size);
@@ -84,6 +89,7 @@ class Writer {
   recorder::SizeFit& fit_;
   const ExternDerivative& derivative_;
   capture::Region region_;
+  std::string blamed_;
   RunsProgram program_;
   std::vector<std::pair<const Operation*, const Operation*>> kept_;  ///< of which something reads a result; draws
   std::map<int64_t, Value> values_;
@@ -107,8 +113,11 @@ RunsProgram Writer::write() {
   for (int64_t i = 0; i < first_.captured(); ++i) add_input(first_.inputs() + i);
   add_constants();
   for (auto [a, b] : kept_) {
-    if (!is_draw(name_of(*a))) write(*a, *b);
+    if (is_draw(name_of(*a))) continue;
+    blame(static_cast<size_t>(a - one().operations().data()));
+    write(*a, *b);
   }
+  blamed_.clear();
   std::vector<Value> outputs;
   for (int64_t id : one().outputs()) outputs.push_back(values_.at(id));
   for (int64_t i = 0; i < one().inputs(); ++i) {
@@ -132,32 +141,50 @@ RunsProgram Writer::write() {
 void Writer::match() {
   const auto& a = one().operations();
   const auto& b = two().operations();
-  if (a.size() != b.size() || one().outputs() != two().outputs()) throw Mismatch();
+  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    blame(i);
+    if (!is_same(i)) throw Mismatch();
+  }
+  blamed_.clear();
+  if (one().outputs() != two().outputs()) throw Mismatch();
   std::set<int64_t> needed(one().outputs().begin(), one().outputs().end());
   for (size_t i = a.size(); i-- > 0;) {
-    if (name_of(a[i]) != name_of(b[i]) || a[i].results != b[i].results || a[i].grad_mode != b[i].grad_mode ||
-        a[i].vjp != b[i].vjp)
-      throw Mismatch();
     bool is_read = std::ranges::any_of(a[i].results, [&](int64_t id) { return needed.contains(id); });
     if (is_draw(name_of(a[i]))) {
       kept_.emplace_back(&a[i], &b[i]);
     } else if (is_read) {
       kept_.emplace_back(&a[i], &b[i]);
       auto read = ids(one(), arguments_of(one(), a[i]));
+      blame(i);
       if (read != ids(two(), arguments_of(two(), b[i]))) throw Mismatch();
       needed.insert(read.begin(), read.end());
     }
   }
+  blamed_.clear();
   std::ranges::reverse(kept_);
+}
+
+bool Writer::is_same(size_t operation) {
+  if (operation >= std::min(one().operations().size(), two().operations().size())) return false;
+  const Operation &a = one().operations()[operation], &b = two().operations()[operation];
+  return name_of(a) == name_of(b) && a.results == b.results && a.grad_mode == b.grad_mode && a.vjp == b.vjp;
+}
+
+/// An error from here on is that of this operation.
+void Writer::blame(size_t operation) {
+  blamed_ = first_.decomposed_at(operation);
+  if (blamed_.empty()) blamed_ = second_.decomposed_at(operation);
 }
 
 /// Throws unless the run with the sizes at hand has the shapes that follow from the other two.
 void Writer::bear_out() {
   Recording& real = third_->flat();
-  if (real.operations().size() != one().operations().size() || real.metas().size() != one().metas().size())
-    throw Mismatch();
-  for (size_t i = 0; i < real.operations().size(); ++i) {
-    if (name_of(real.operations()[i]) != name_of(one().operations()[i])) throw Mismatch();
+  const size_t count = one().operations().size();
+  for (size_t i = 0; i < count; ++i) {
+    blame(i);
+    if (i >= real.operations().size() || name_of(real.operations()[i]) != name_of(one().operations()[i]) ||
+        real.operations()[i].results != one().operations()[i].results)
+      throw Mismatch();
     for (int64_t id : one().operations()[i].results) {
       if (id < 0) continue;
       auto expected = sizes(id);
@@ -168,6 +195,9 @@ void Writer::bear_out() {
       }
     }
   }
+  blame(count);
+  if (real.operations().size() != count) throw Mismatch();
+  blamed_.clear();
 }
 
 std::vector<int64_t> Writer::ids(Recording& run, at::ArrayRef<IValue> arguments) {
@@ -326,9 +356,15 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
   for (size_t i = 0; i < given.size() && is_checked(a); ++i) {
     if (a.op->schema().arguments()[i].name() == "check_errors") given[i] = others[i] = true;
   }
-  ExternOperation operation{
-      *a.op, extern_text(*a.op, given, others, fit_, operand_sizes, number_of), given, number_of, {}, {}};
+  ExternOperation operation{*a.op, {}, given, number_of, {}, {}};
   for (int64_t id : operands) operation.operands.push_back(described(id));
+  const std::function<size_t(const ir::Dim&)> carrier = [&](const ir::Dim& size) {
+    inputs.push_back(region_.zeros({DType::kI64, {renamed(size), 0}}));
+    operand_sizes.push_back({size, 0});
+    operation.operands.push_back({at::kLong, {fit_.in_first(size), 0}, {to_string(size), ""}, false});
+    return inputs.size() - 1;
+  };
+  operation.call = extern_text(*a.op, given, others, fit_, operand_sizes, number_of, carrier);
   std::vector<ir::Type> types;
   for (int64_t id : a.results) {
     if (id < 0) continue;
@@ -436,11 +472,45 @@ Argument Writer::list(const IValue& a, const IValue& b, const c10::Argument& par
 
 }  // namespace
 
-RunsProgram program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFit& sizes,
-                            const ExternDerivative& derivative) {
-  // Of what the function's operations are made of, no call's record tells.
-  sizes.stop_guessing();
-  return Writer(runs, sizes, derivative).write();
+namespace {
+
+std::vector<std::unique_ptr<LoweredRun>> lowered(const std::vector<SourceRun>& runs, LoweredRun::Way& way) {
+  std::vector<std::unique_ptr<LoweredRun>> found;
+  try {
+    for (const SourceRun& run : runs)
+      found.push_back(std::make_unique<LoweredRun>(*run.recording, run.free, way, run.callbacks));
+    return found;
+  } catch (const NeedsFunctionalError&) {
+    way.functional = true;
+  }
+  found.clear();
+  for (const SourceRun& run : runs)
+    found.push_back(std::make_unique<LoweredRun>(*run.recording, run.free, way, run.callbacks));
+  return found;
+}
+
+}  // namespace
+
+RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const recorder::SizeFit& sizes,
+                            const ExternDerivative& derivative, Whole whole) {
+  LoweredRun::Way way;
+  while (true) {
+    const std::vector<std::unique_ptr<LoweredRun>> all = lowered(runs, way);
+    recorder::SizeFit fit = sizes;
+    // Of what the function's operations are made of, no call's record tells.
+    fit.stop_guessing();
+    Writer writer(all, fit, derivative);
+    auto stays_whole = [&] {
+      return whole == Whole::kWhereSizesDecide && !writer.blamed().empty() && way.whole.insert(writer.blamed()).second;
+    };
+    try {
+      return writer.write();
+    } catch (const Mismatch&) {
+      if (!stays_whole()) throw;
+    } catch (const recorder::UnsupportedError&) {
+      if (!stays_whole()) throw;
+    }
+  }
 }
 
 }  // namespace weft::lowering

@@ -49,13 +49,24 @@ struct ExternOperation {
 /// there must be one.
 using ExternDerivative = std::function<std::string(const ExternOperation&)>;
 
-/// Generalises lowered runs of one function to a program. In two runs the sizes that may vary are different: an integer
-/// that is the same in both is a constant, one that differs is an expression of symbols (recorder/size_fit.h). `runs`:
-/// one run; two at samples; or these and a third at the sizes at hand, which must agree with the other two.
+/// A recorded run of a function.
+struct SourceRun {
+  recorder::Recording* recording;
+  std::vector<size_t> free;  ///< numbers that become inputs, by their words in the record
+  Callbacks callbacks;
+};
+
+/// What is done with an operation of which the decomposition depends on sizes.
+enum class Whole { kNever, kWhereSizesDecide };
+
+/// Generalises runs of one function to a program. In two runs the sizes that may vary are different: an integer that is
+/// the same in both is a constant, one that differs is an expression of symbols (recorder/size_fit.h). `runs`: one run;
+/// two at samples; or these and a third at the sizes at hand, which must agree with the other two. `whole`: an
+/// operation whose decompositions differ from run to run may be left to PyTorch.
 ///
 /// Throws Mismatch if the runs did different things; recorder::UnsupportedError for anything that no program can
 /// express.
-RunsProgram program_of_runs(const std::vector<LoweredRun*>& runs, recorder::SizeFit& sizes,
-                            const ExternDerivative& derivative);
+RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const recorder::SizeFit& sizes,
+                            const ExternDerivative& derivative, Whole whole);
 
 }  // namespace weft::lowering

@@ -32,6 +32,7 @@ class SizeFit {
 
   size_t count() const { return symbols_.size(); }
   bool has_third() const { return third_.size() == symbols_.size(); }
+  int64_t in_first(const ir::Dim& dim) const { return ir::evaluate(dim, first_); }
   /// The value in the third run.
   int64_t at_hand(const ir::Dim& dim) const { return ir::evaluate(dim, third_); }
   const std::vector<std::string>& symbols() const { return symbols_; }  ///< names, sorted

@@ -6,6 +6,7 @@ are traced into a program of their own, which the op brings along. That program 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,8 @@ def derivative(
     """The program of the operation's derivative: (operands, results, cotangents of the floating results) -> cotangents
     of the floating operands; empty if nothing asks for one.
 
-    `text` is the operation's call; among its `arguments` tensors are ("operand", which). `trace` is the tracer, in the
+    `text` is the operation's call; among its `arguments` tensors are ("operand", which), and sizes that may vary
+    ("size", factor, [(operand, dim)]). `trace` is the tracer, in the
     middle of whose work this is asked.
 
     Raises UnsupportedError where there is a derivative to be had that no program can express.
@@ -112,6 +114,8 @@ def _like(types: list[Type]) -> list[Tensor]:
 
 
 def _given(argument: Any, tensors: list[Tensor]) -> Any:
+    if type(argument) is tuple and argument[0] == "size":
+        return argument[1] * math.prod(tensors[operand].shape[dim] for operand, dim in argument[2])
     if type(argument) is tuple:
         return tensors[argument[1]]
     return [_given(item, tensors) for item in argument] if type(argument) is list else argument

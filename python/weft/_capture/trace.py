@@ -252,11 +252,16 @@ class _Tracer:
         real = self.at_hand or runs[-1]
         free = template.free_numbers(real.recording)
         with modes.alone(), torch.autocast("cpu", enabled=False):
-            lowered = self._lowered(runs, list(template.free))
             derivative = functools.partial(extern_derivatives.derivative, trace)
-            text, noise, constants, sizes = _C.program_of_runs(lowered, sizes_of_runs, derivative)
+            text, noise, constants, sizes = _C.program_of_runs(
+                [run.recording for run in runs],
+                list(template.free),
+                decompositions.decompose,
+                [_backward_of(run) for run in runs],
+                sizes_of_runs,
+                derivative,
+            )
             captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
-        del lowered
         for run in runs:
             if run is not self.at_hand:  # of which the caller asks, and for which this run's tensors may be kept now
                 run.backwards.clear()
@@ -293,18 +298,6 @@ class _Tracer:
         if not template.matches(runs[-1].recording):
             raise _C.MismatchError("what it does depends on sizes")
         return template
-
-    def _lowered(self, runs: list[Run], free: list[int]) -> list[_C.LoweredRun]:
-        def lower(functional: bool) -> list[_C.LoweredRun]:
-            return [
-                _C.LoweredRun(run.recording, free, functional, decompositions.decompose, _backward_of(run))
-                for run in runs
-            ]
-
-        try:
-            return lower(functional=False)
-        except _C.NeedsFunctionalError:
-            return lower(functional=True)
 
 
 def _backward_of(run: Run) -> Callable[[int, list[Tensor]], str]:

@@ -1,0 +1,76 @@
+#include "recorder/sample_sizes.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+namespace weft::recorder {
+
+namespace {
+
+constexpr std::pair<int64_t, int64_t> kLarge[] = {{67, 134}, {71, 146}, {73, 158},  {79, 166},
+                                                  {83, 178}, {89, 194}, {101, 214}, {103, 226}};
+
+bool is_odd_prime(int64_t number) {
+  if (number < 3 || number % 2 == 0) return false;
+  for (int64_t divisor = 3; divisor * divisor <= number; divisor += 2)
+    if (number % divisor == 0) return false;
+  return true;
+}
+
+/// Whether a pair can be told from those that other symbols have.
+bool is_apart(const std::pair<int64_t, int64_t>& pair, const SampleSizes& others) {
+  return std::ranges::none_of(others, [&](const auto& other) {
+    return pair.first == other.first || pair.second == other.second ||
+           pair.second - pair.first == other.second - other.first;
+  });
+}
+
+/// A pair within low < n < high, far apart; none where there is no room for one.
+std::optional<std::pair<int64_t, int64_t>> pair_between(int64_t low, int64_t high, const SampleSizes& others) {
+  constexpr int64_t kMostTried = 64;
+  for (int64_t first = low + 1; first < std::min(high, low + kMostTried); ++first) {
+    if (!is_odd_prime(first)) continue;
+    for (int64_t second = (high - 1) / 2 * 2; second > std::max(first, high - kMostTried); second -= 2)
+      if (is_apart({first, second}, others)) return std::pair(first, second);
+  }
+  return std::nullopt;
+}
+
+/// Samples between those that symbols have had, or not far from them.
+std::optional<SampleSizes> between(const SampleSizes& seen) {
+  constexpr int64_t kNear = 16;
+  SampleSizes samples;
+  for (const auto& [one, other] : seen) {
+    const auto [low, high] = std::minmax(one, other);
+    auto found = pair_between(low, high, samples);
+    if (!found) found = pair_between(std::max<int64_t>(2, low - kNear), high + kNear, samples);
+    if (!found) return std::nullopt;
+    samples.push_back(*found);
+  }
+  return samples;
+}
+
+/// Samples below those that symbols have had.
+std::optional<SampleSizes> below(const SampleSizes& seen) {
+  SampleSizes samples;
+  for (const auto& [one, other] : seen) {
+    const auto found = pair_between(2, std::min(one, other), samples);
+    if (!found) return std::nullopt;
+    samples.push_back(*found);
+  }
+  return samples;
+}
+
+}  // namespace
+
+std::vector<SampleSizes> sample_choices(const SampleSizes& seen) {
+  std::vector<SampleSizes> choices;
+  if (seen.size() > std::size(kLarge)) return choices;
+  if (auto samples = between(seen)) choices.push_back(*std::move(samples));
+  choices.emplace_back(kLarge, kLarge + seen.size());
+  if (auto samples = below(seen)) choices.push_back(*std::move(samples));
+  return choices;
+}
+
+}  // namespace weft::recorder
