@@ -23,6 +23,7 @@ py::dict device_stats() {
   py::dict result;
   result["programs"] = counts.programs;
   result["records"] = counts.records;
+  result["widenings"] = counts.widenings;
   result["kept"] = counts.kept;
   result["compiled_batches"] = counts.compiled_batches;
   result["plain_batches"] = counts.plain_batches;

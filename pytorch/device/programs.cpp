@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "capture/region.h"
 #include "device/interruption.h"
 #include "device/replay.h"
 #include "ir/parser.h"
@@ -222,11 +223,16 @@ std::optional<Entry> widened_at(const Entry& known, const Batch& batch, const Ba
 }
 
 std::optional<Entry> widened(const Entry& known, const Batch& batch, const Batch::Told& told,
-                             const recorder::SampleSizes& symbols) try {
-  SizeFit fit(symbols, {}, true);
+                             const Difference& found) try {
+  SizeFit fit(found.symbols, {}, true);
   const Template guess(known.record, told.record, nullptr, fit);
-  for (const recorder::SampleSizes& samples : recorder::sample_choices(symbols))
-    if (auto wider = widened_at(known, batch, told, guess, symbols, samples)) return wider;
+  for (const recorder::SampleSizes& samples : recorder::sample_choices(found.symbols)) {
+    auto wider = widened_at(known, batch, told, guess, found.symbols, samples);
+    if (!wider) continue;
+    // Weights of a constant size have kernels of their own.
+    if (found.is_of_features && capture::has_symbolic_weights(wider->program->text())) return std::nullopt;
+    return wider;
+  }
   return std::nullopt;
 } catch (const Template::Mismatch&) {
   return std::nullopt;
@@ -245,7 +251,8 @@ Entry& new_entry(const Batch& batch, Batch::Told& told) {
     if (found.symbols.empty()) continue;
     Attempts& attempts = programs->attempts[{structure, found.words}];
     if (!attempts.are_worth_it(found.is_of_features)) continue;
-    if (auto wider = widened(known, batch, told, found.symbols)) return remember(*std::move(wider));
+    ++programs->counts.widenings;
+    if (auto wider = widened(known, batch, told, found)) return remember(*std::move(wider));
     ++attempts.failed;
   }
   Template pattern = exactly(told.record);

@@ -31,8 +31,9 @@ void set_decompose(Decompose decompose);
 
 /// Since the process began.
 struct ProgramCounts {
-  int64_t programs = 0;  ///< compiled
-  int64_t records = 0;   ///< different ones
+  int64_t programs = 0;   ///< compiled
+  int64_t records = 0;    ///< different ones
+  int64_t widenings = 0;  ///< attempts at a program for all sizes of two records
   int64_t compiled_batches = 0, plain_batches = 0;
   int64_t kept = 0;
 };
