@@ -89,7 +89,7 @@ make_environment() {
     echo "setup: pip is about to install into $venv, with what they need:" $missing
     case $missing in *torch*) echo "setup: PyTorch is large, this takes a while" ;; esac
     echo "$missing" >"$venv/requirements.txt"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$venv/requirements.txt" ||
+    "$venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check -r "$venv/requirements.txt" ||
       fail "pip could not install:" $missing
   fi
   echo "$key" >"$stamp"

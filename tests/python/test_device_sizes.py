@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 import weft
 
@@ -39,7 +39,7 @@ PROGRAMS = {
     "a table's first rows": (lambda x, n, table: x + table[:n], TABLE),
     "and columns": (lambda x, n, square: (x @ x.mT) * square[:n, :n], SQUARE),
     "rows looked up": (lambda x, n, table: x + table[torch.arange(n, device=x.device)], TABLE),
-    "numbers": (lambda x, n, numbers: F.one_hot(numbers[:n] % FEATURES, FEATURES) * x, NUMBERS),
+    "numbers": (lambda x, n, numbers: functional.one_hot(numbers[:n] % FEATURES, FEATURES) * x, NUMBERS),
     "last": (lambda x, n: x[:, -1].sin()[:, None], None),
     "last of unbind": (lambda x, n: x.unbind(1)[-1].sin()[:, None], None),
     "gradient of last": (_gradient(lambda x, n: x[:, -1]), None),
@@ -50,7 +50,7 @@ PROGRAMS = {
     "std": (lambda x, n: x.std(1)[:, None], None),
     "by rows": (lambda x, n: x.sum(1, keepdim=True) / x.size(0), None),
     "repeat": (lambda x, n, table: x + table[0].repeat(x.size(0), n, 1), TABLE),
-    "pad to a length": (lambda x, n: F.pad(x, (0, 0, 0, LONGEST - n)), None),
+    "pad to a length": (lambda x, n: functional.pad(x, (0, 0, 0, LONGEST - n)), None),
     "into a buffer": (_filled, None),
     "cumsum": (lambda x, n: x.cumsum(1), None),
     "linspace": (lambda x, n: x * torch.linspace(0, 1, n, device=x.device)[:, None], None),
@@ -60,13 +60,13 @@ PROGRAMS = {
     "split": (lambda x, n: torch.cat(x.split([n - 2, 2], 1)[::-1], 1), None),
     "roll by half": (lambda x, n: x.roll(n // 2, 1), None),
     "triu by a size": (lambda x, n: (x @ x.mT).triu(n - 4), None),
-    "interpolate": (lambda x, n: F.interpolate(x.mT, size=20, mode="linear").mT, None),
-    "interpolate by a factor": (lambda x, n: F.interpolate(x.mT, scale_factor=2, mode="nearest").mT, None),
-    "adaptive pooling": (lambda x, n: F.adaptive_avg_pool1d(x.mT, 5).mT, None),
-    "gradient of max_pool1d": (_gradient(lambda x, n: F.max_pool1d(x.mT, 3)), None),
+    "interpolate": (lambda x, n: functional.interpolate(x.mT, size=20, mode="linear").mT, None),
+    "interpolate by a factor": (lambda x, n: functional.interpolate(x.mT, scale_factor=2, mode="nearest").mT, None),
+    "adaptive pooling": (lambda x, n: functional.adaptive_avg_pool1d(x.mT, 5).mT, None),
+    "gradient of max_pool1d": (_gradient(lambda x, n: functional.max_pool1d(x.mT, 3)), None),
     "gradient of unfold": (_gradient(lambda x, n: x.unfold(1, 3, 2)), None),
     "gradient of cumsum": (_gradient(lambda x, n: x.cumsum(1) / n), None),
-    "attention": (lambda x, n: F.scaled_dot_product_attention(x, x, x, is_causal=True), None),
+    "attention": (lambda x, n: functional.scaled_dot_product_attention(x, x, x, is_causal=True), None),
 }
 
 
@@ -111,7 +111,7 @@ PLACES = {
     "zeros": lambda x, k: torch.zeros(k, 2, device=x.device).sum() + x,
     "repeat": lambda x, k: x[:, :1].repeat(1, k, 1),
     "expand": lambda x, k: x[:, :1].expand(ROWS, k, FEATURES),
-    "pad": lambda x, k: F.pad(x, (0, 0, k, 0)),
+    "pad": lambda x, k: functional.pad(x, (0, 0, k, 0)),
     "tril": lambda x, k: (x @ x.mT).tril(k),
     "arange": lambda x, k: torch.arange(k, device=x.device).float(),
     "arange from": lambda x, k: torch.arange(k, k + 5, device=x.device).float(),

@@ -20,7 +20,7 @@ from torch.autograd import grad
 import weft
 
 ROOT = Path(__file__).resolve().parents[2]
-COUNT = int(os.environ.get("WEFT_RANDOM_GRADIENTS", "200"))
+COUNT = int(os.environ.get("WEFT_RANDOM_GRADIENTS", "120"))
 PARTS = 8
 F64 = torch.float64
 
