@@ -6,6 +6,7 @@ namespace weft::bindings {
 
 /// An area's functions in weft._C.
 void init_capture(pybind11::module_& m);
+void init_captured(pybind11::module_& m);
 void init_device(pybind11::module_& m);
 void init_known_scans(pybind11::module_& m);
 void init_lowering(pybind11::module_& m);

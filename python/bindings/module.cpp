@@ -28,6 +28,7 @@ PYBIND11_MODULE(_C, m) {
   weft::bindings::init_warnings(m);
   weft::bindings::init_programs(m);
   weft::bindings::init_recorder(m);
+  weft::bindings::init_captured(m);
   weft::bindings::init_known_scans(m);
   weft::bindings::init_lowering(m);
   weft::bindings::init_device(m);

@@ -238,11 +238,11 @@ void init_recorder(py::module_& m) {
   py::class_<SizeFit>(m, "SizeFit", "Sizes as expressions of symbols, by what they are in runs of other sizes.")
       .def(py::init<const std::vector<std::pair<int64_t, int64_t>>&, std::vector<int64_t>, bool>(), py::arg("samples"),
            py::arg("at_hand"), py::arg("guesses"));
-  py::class_<Template>(m, "Template")
+  py::class_<Template, std::shared_ptr<Template>>(m, "Template")
       .def(py::init([](const Recording& first, const Recording& second, const Recording* third,
-                       SizeFit& sizes) -> std::unique_ptr<Template> {
+                       SizeFit& sizes) -> std::shared_ptr<Template> {
              try {
-               return std::make_unique<Template>(first.record(), second.record(), third ? &third->record() : nullptr,
+               return std::make_shared<Template>(first.record(), second.record(), third ? &third->record() : nullptr,
                                                  sizes);
              } catch (const Template::Mismatch&) {
                return nullptr;

@@ -4,12 +4,11 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <list>
 #include <map>
 #include <ranges>
-#include <unordered_map>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "capture/region.h"
 #include "device/interruption.h"
 #include "device/replay.h"
@@ -17,6 +16,7 @@
 #include "ir/verifier.h"
 #include "override/state.h"
 #include "passes/pass_runner.h"
+#include "recorder/record_table.h"
 #include "recorder/recording.h"
 #include "recorder/sample_sizes.h"
 
@@ -30,8 +30,8 @@ using torch_operator::ProgramRef;
 namespace {
 
 /// Batches that did the same.
-struct Entry {
-  Template pattern;
+struct KnownBatch {
+  std::shared_ptr<Template> pattern;
   Record record;  ///< the first; for batches of other sizes to be compared with
   std::vector<Batch::LeafSize> leaf_sizes;
   int64_t seen = 0;
@@ -39,9 +39,6 @@ struct Entry {
   bool is_refused = false;                 ///< there is none
   std::vector<at::Tensor> constants = {};  ///< inputs that are the same at each call
 };
-
-/// Bounds on what is kept.
-constexpr size_t kMostEntries = 256, kMostAlike = 8, kMostBytes = size_t{1} << 26, kMostAttempts = 1024;
 
 /// Attempts to widen records of one structure in the same sizes.
 struct Attempts {
@@ -53,11 +50,13 @@ struct Attempts {
     return failed < kMostFailed && (!is_of_features || ++of_features > kMostFeatures);
   }
 };
+constexpr size_t kMostAttempts = 1024;
+
+using Table = recorder::RecordTable<KnownBatch>;
 
 /// Used under run_mutex().
 struct Programs {
-  std::list<std::pair<uint64_t, Entry>> entries;  ///< by Template::structure(); the last used first
-  std::unordered_multimap<uint64_t, std::list<std::pair<uint64_t, Entry>>::iterator> by_structure;
+  Table table{{static_cast<size_t>(settings().captured)}};
   int64_t compile_at = 2;
   Decompose decompose;
   ProgramCounts counts;
@@ -68,55 +67,31 @@ struct Programs {
 /// Made at load (base/fork.h), never destroyed.
 Programs* programs = new Programs();
 
-Template exactly(const Record& record) {
+std::shared_ptr<Template> exactly(const Record& record) {
   SizeFit none({}, {}, false);
-  return {record, record, nullptr, none};
+  return std::make_shared<Template>(record, record, nullptr, none);
 }
 
-size_t bytes_held_by(const Entry& entry) { return entry.pattern.bytes() + entry.record.bytes(); }
-
-void drop(std::list<std::pair<uint64_t, Entry>>::iterator entry) {
-  auto [each, end] = programs->by_structure.equal_range(entry->first);
-  while (each->second != entry) ++each;
-  programs->by_structure.erase(each);
-  programs->entries.erase(entry);
-}
-
-/// Drops the last used ones where there are too many, or too many of one structure.
-Entry& remember(Entry entry) {
-  const uint64_t structure = entry.pattern.structure();
-  auto last_of = [&](auto is_meant) {
-    return std::prev(std::ranges::find_if(programs->entries | std::views::reverse, is_meant).base());
-  };
-  while (programs->by_structure.count(structure) >= kMostAlike)
-    drop(last_of([&](const auto& each) { return each.first == structure; }));
-  size_t bytes = bytes_held_by(entry);
-  for (const auto& each : programs->entries) bytes += bytes_held_by(each.second);
-  while (!programs->entries.empty() && (programs->entries.size() >= kMostEntries || bytes > kMostBytes)) {
-    bytes -= bytes_held_by(programs->entries.back().second);
-    drop(std::prev(programs->entries.end()));
-  }
+KnownBatch& remember(KnownBatch known) {
   ++programs->counts.records;
-  programs->entries.emplace_front(structure, std::move(entry));
-  programs->by_structure.emplace(structure, programs->entries.begin());
-  return programs->entries.front().second;
+  const size_t bytes = known.pattern->bytes() + known.record.bytes();
+  const uint64_t structure = known.pattern->structure();
+  auto entry = std::make_shared<Table::Entry>(Table::Entry{structure, {known.pattern}, std::move(known), bytes});
+  static_cast<void>(programs->table.put(entry));
+  return entry->value;
 }
 
-/// The entry whose pattern the record is an instance of. One that it is but for numbers becomes such a pattern, in
-/// which these are free.
-Entry* entry_of(const Record& record) {
-  auto [first, end] = programs->by_structure.equal_range(record.structure());
-  for (auto each = first; each != end; ++each) {
-    if (!each->second->second.pattern.matches(record)) continue;
-    programs->entries.splice(programs->entries.begin(), programs->entries, each->second);
-    return &each->second->second;
-  }
-  for (auto each = first; each != end; ++each) {
-    Entry& known = each->second->second;
-    const auto numbers = known.pattern.differing_numbers(record);
+/// What is known of the record. If a known record differs in numbers only, adds a pattern with these as inputs.
+KnownBatch* known_of(const Record& record) {
+  const Record* const records[] = {&record};
+  if (auto found = programs->table.find(record.structure(), records, [](const auto&) { return true; }))
+    return &found->value;
+  for (const auto& entry : programs->table.alike(record.structure())) {
+    const KnownBatch& known = entry->value;
+    const auto numbers = known.pattern->differing_numbers(record);
     if (numbers.empty() || known.is_refused) continue;
-    Entry wider{known.pattern, known.record, known.leaf_sizes, known.seen, nullptr, false, {}};
-    for (size_t word : numbers) wider.pattern.free_number(word);
+    KnownBatch wider{std::make_shared<Template>(*known.pattern), known.record, known.leaf_sizes, known.seen};
+    for (size_t word : numbers) wider.pattern->free_number(word);
     return &remember(std::move(wider));
   }
   return nullptr;
@@ -144,9 +119,9 @@ ir::Program rolled(const std::string& text, const Batch& batch) {
   return program;
 }
 
-void compile(Entry& entry, const Batch& batch, const Record& record, const Samples* samples = nullptr) {
+void compile(KnownBatch& entry, const Batch& batch, const Record& record, const Samples* samples = nullptr) {
   ReplayedProgram made =
-      replayed_program(batch, ordinals_of(entry.pattern.free(), record), programs->decompose, samples);
+      replayed_program(batch, ordinals_of(entry.pattern->free(), record), programs->decompose, samples);
   entry.program = torch_operator::intern(rolled(made.text, batch));
   entry.constants = std::move(made.constants);
   entry.program->executable();
@@ -154,13 +129,13 @@ void compile(Entry& entry, const Batch& batch, const Record& record, const Sampl
   malloc_trim(0);
 }
 
-void refuse(Entry& entry, const std::string& reason) {
+void refuse(KnownBatch& entry, const std::string& reason) {
   entry.program = nullptr;
   entry.is_refused = true;
   override_kernels::report_fallback("device weft", reason);
 }
 
-void compile_or_refuse(Entry& entry, const Batch& batch, const Record& record) {
+void compile_or_refuse(KnownBatch& entry, const Batch& batch, const Record& record) {
   try {
     compile(entry, batch, record);
     ++programs->counts.programs;
@@ -185,7 +160,7 @@ bool is_of_features(const Batch::LeafSize& size, const Batch& batch) {
   return size.dim + 1 == rank && rank >= 2 && rank < 4 && at::isFloatingType(leaf.dtype);
 }
 
-Difference difference(const Entry& known, const Record& record, const Batch& batch) {
+Difference difference(const KnownBatch& known, const Record& record, const Batch& batch) {
   Difference found;
   for (const auto& size : known.leaf_sizes) {
     const std::pair pair(known.record.words()[size.word], record.words()[size.word]);
@@ -200,8 +175,9 @@ Difference difference(const Entry& known, const Record& record, const Batch& bat
 
 /// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which; samples
 /// of other sizes must bear it out, at which the operations are done again.
-std::optional<Entry> widened_at(const Entry& known, const Batch& batch, const Batch::Told& told, const Template& guess,
-                                const recorder::SampleSizes& symbols, const recorder::SampleSizes& samples) try {
+std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
+                                     const Template& guess, const recorder::SampleSizes& symbols,
+                                     const recorder::SampleSizes& samples) try {
   std::vector<int64_t> values[2], at_hand;
   for (size_t i = 0; i < symbols.size(); ++i) {
     values[0].push_back(samples[i].first);
@@ -211,9 +187,12 @@ std::optional<Entry> widened_at(const Entry& known, const Batch& batch, const Ba
   const auto one = guess.words(values[0]), two = guess.words(values[1]);
   if (!one || !two) return std::nullopt;
   SizeFit fit(samples, at_hand, true);
-  Entry wider{Template(told.record.with_sizes(*one), told.record.with_sizes(*two), &told.record, fit), Record(), {}};
-  for (size_t word : guess.free()) wider.pattern.free_number(word);
-  if (!wider.pattern.matches(told.record) || !wider.pattern.matches(known.record)) return std::nullopt;
+  KnownBatch wider{
+      std::make_shared<Template>(told.record.with_sizes(*one), told.record.with_sizes(*two), &told.record, fit),
+      Record(),
+      {}};
+  for (size_t word : guess.free()) wider.pattern->free_number(word);
+  if (!wider.pattern->matches(told.record) || !wider.pattern->matches(known.record)) return std::nullopt;
   const Samples sampled{*one, *two, fit};
   compile(wider, batch, told.record, &sampled);
   ++programs->counts.programs;
@@ -222,8 +201,8 @@ std::optional<Entry> widened_at(const Entry& known, const Batch& batch, const Ba
   return std::nullopt;  // a program for each size
 }
 
-std::optional<Entry> widened(const Entry& known, const Batch& batch, const Batch::Told& told,
-                             const Difference& found) try {
+std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
+                                  const Difference& found) try {
   SizeFit fit(found.symbols, {}, true);
   const Template guess(known.record, told.record, nullptr, fit);
   for (const recorder::SampleSizes& samples : recorder::sample_choices(found.symbols)) {
@@ -234,18 +213,17 @@ std::optional<Entry> widened(const Entry& known, const Batch& batch, const Batch
     return wider;
   }
   return std::nullopt;
-} catch (const Template::Mismatch&) {
+} catch (...) {
   return std::nullopt;
 }
 
 /// A new entry: for all sizes, if the batch is one that was seen before but for sizes. What failed isn't tried with
 /// each further size.
-Entry& new_entry(const Batch& batch, Batch::Told& told) {
+KnownBatch& new_entry(const Batch& batch, Batch::Told& told) {
   const uint64_t structure = told.record.structure();
   if (programs->attempts.size() > kMostAttempts) programs->attempts.clear();
-  auto [first, end] = programs->by_structure.equal_range(structure);
-  for (auto each = first; each != end; ++each) {
-    const Entry& known = each->second->second;
+  for (const auto& each : programs->table.alike(structure)) {
+    const KnownBatch& known = each->value;
     if (known.leaf_sizes.empty() || known.is_refused || known.record.kinds() != told.record.kinds()) continue;
     const Difference found = difference(known, told.record, batch);
     if (found.symbols.empty()) continue;
@@ -255,8 +233,7 @@ Entry& new_entry(const Batch& batch, Batch::Told& told) {
     if (auto wider = widened(known, batch, told, found)) return remember(*std::move(wider));
     ++attempts.failed;
   }
-  Template pattern = exactly(told.record);
-  return remember({std::move(pattern), std::move(told.record), std::move(told.leaf_sizes)});
+  return remember({exactly(told.record), std::move(told.record), std::move(told.leaf_sizes)});
 }
 
 }  // namespace
@@ -269,11 +246,11 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
     override_kernels::report_fallback("device weft", error.what());
     return std::nullopt;
   }
-  Entry* found = entry_of(told->record);
+  KnownBatch* found = known_of(told->record);
   const Record record = told->record;
   std::optional<InterruptionsWait> wait;
   if (found == nullptr || found->program == nullptr) wait.emplace();
-  Entry& entry = found != nullptr ? *found : new_entry(batch, *told);
+  KnownBatch& entry = found != nullptr ? *found : new_entry(batch, *told);
   ++entry.seen;
   if (entry.program == nullptr && !entry.is_refused && entry.seen >= programs->compile_at)
     compile_or_refuse(entry, batch, record);
@@ -284,7 +261,7 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
   ++programs->counts.compiled_batches;
   BatchProgram program{entry.program, {}};
   for (const ValueRef& leaf : batch.leaves()) program.inputs.push_back(leaf->tensor);
-  for (double number : entry.pattern.free_numbers(record))
+  for (double number : entry.pattern->free_numbers(record))
     program.inputs.push_back(at::scalar_tensor(number, at::kDouble));
   program.inputs.insert(program.inputs.end(), entry.constants.begin(), entry.constants.end());
   return program;
@@ -302,7 +279,7 @@ void set_decompose(Decompose decompose) { programs->decompose = std::move(decomp
 
 ProgramCounts program_counts() {
   ProgramCounts counts = programs->counts;
-  counts.kept = static_cast<int64_t>(programs->entries.size());
+  counts.kept = static_cast<int64_t>(programs->table.size());
   return counts;
 }
 

@@ -81,6 +81,7 @@ Settings read() {
   s.cache_dir = cache_directory();
   s.arena_bytes = megabytes("WEFT_ARENA_MB", s.arena_bytes);
   s.cache_bytes = megabytes("WEFT_CACHE_MB", s.cache_bytes);
+  s.captured = positive("WEFT_CAPTURED", s.captured);
   s.executables = positive("WEFT_EXECUTABLES", s.executables);
   s.share_all = is_on("WEFT_SHARE_ALL", false);
   s.pack = variable("WEFT_PACK");

@@ -23,6 +23,7 @@ struct Settings {
   std::string cache_dir;                   ///< $XDG_CACHE_HOME/weft or ~/.cache/weft; empty with WEFT_CACHE=0.
   int64_t cache_bytes = int64_t{1} << 29;  ///< WEFT_CACHE_MB=512: objects kept there; those read last stay.
   int64_t arena_bytes = int64_t{1} << 30;  ///< WEFT_ARENA_MB=1024: unused memory kept for the next call.
+  int64_t captured = 512;                  ///< WEFT_CAPTURED=512: programs kept of steps, and as many of the device.
   int64_t executables = 1024;              ///< WEFT_EXECUTABLES=1024: compiled programs kept; those run last stay.
   bool share_all = false;                  ///< WEFT_SHARE_ALL=1: threads share work that is too little to be worth it.
   std::string pack;                        ///< WEFT_PACK=always|never|way (runtime/packs.h); else what pays.

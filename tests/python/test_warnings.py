@@ -193,7 +193,7 @@ def test_no_variable_that_somebody_reads_warns(monkeypatch):
         for file in files
         for name in re.findall(r"(?:environ|getenv)\W[^\n]{0,9}?\"(WEFT_\w+)\"", file.read_text())
     }
-    assert {"WEFT_CAPTURED", "WEFT_RUN", "WEFT_RUN_STATS", "WEFT_SWEEP"} <= read
+    assert {"WEFT_RUN", "WEFT_RUN_STATS", "WEFT_SWEEP"} <= read
     for name in read:
         monkeypatch.setenv(name, "0")
     with warnings.catch_warnings():

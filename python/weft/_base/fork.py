@@ -14,7 +14,7 @@ class Lock(Protocol):
 
 
 #: By rank: a thread that holds one may take another only of a later rank. A fork takes them in this order.
-SWITCH, TRACE, PROGRAMS = range(3)
+SWITCH, TRACE = range(2)
 
 _locks: dict[int, Lock] = {}
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +15,6 @@ import torch
 from torch import Tensor
 
 from weft import _C
-from weft._base import fork
 from weft._base.errors import (
     FailedError,
     LeakError,
@@ -63,12 +59,6 @@ class Captured:
                 tensors += [torch.tensor(number, dtype=torch.float64, device="cpu") for number in numbers]
             tensors += constants
         return tensors
-
-    def matches(self, runs: Sequence[Run]) -> bool:
-        for template, extra, run in zip(self.templates, self.extra, runs, strict=True):
-            if extra != run.extra or not template.matches(run.recording):
-                return False
-        return True
 
     def differing_numbers(self, runs: Sequence[Run]) -> list[list[int]] | None:
         """Which numbers would have to be inputs for the program to be that of the runs; None: it isn't anyway."""
@@ -123,12 +113,12 @@ def find(
             runs = [record.record(function) for function in functions]
         except UnrecordableError:
             return _find_anew(functions, compose)
-    full_key = (what, key, *(run.recording.structure for run in runs))
-    known = _cache.get(full_key)
-    program = next((program for program in known if program.matches(runs)), None)
+    full_key, extra, recordings = (what, key), [run.extra for run in runs], [run.recording for run in runs]
+    program = _table.find(full_key, extra, recordings)
     if program is None:
-        program = _capture(functions, runs, known, compose)
-        _cache.put(full_key, program)
+        program = _capture(functions, runs, _table.alike(full_key, recordings), compose)
+        if _table.put(full_key, extra, recordings, program.templates, program, program.bytes):
+            _C.forget_scans()
     for function, run in zip(functions, runs, strict=True):
         run.backwards.clear()
         record.refuse_leaks(function, run)
@@ -254,62 +244,8 @@ def draw(
 def kept() -> dict[str, int]:
     """How many captured programs are kept, the most that are, the bytes that their records and texts take; and how many
     compiled programs are."""
-    programs = _cache.programs()
-    size = sum(program.bytes for program in programs)
-    return {"programs": len(programs), "most": _cache.limit, "bytes": size, "executables": _C.kept_programs()[1]}
+    most, executables = _table.most, _C.kept_programs()[1]
+    return {"programs": len(_table), "most": most, "bytes": _table.bytes, "executables": executables}
 
 
-class _Cache:
-    """Captured programs by key, those of other sizes beside each other; the least recently used go."""
-
-    _SAME = 8  #: programs of one key
-    _BYTES = 1 << 26
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.lock = threading.RLock()  # what a dropped key or program frees may come back here
-        self._known: OrderedDict[Any, list[Captured]] = OrderedDict()
-
-    def programs(self) -> list[Captured]:
-        with self.lock:
-            return [program for same in self._known.values() for program in same]
-
-    def get(self, key: Any) -> list[Captured]:
-        with self.lock:
-            found = self._known.get(key)
-            if found is None:
-                return []
-            self._known.move_to_end(key)
-            return list(found)
-
-    def put(self, key: Any, captured: Captured) -> None:
-        with self.lock:
-            same = self._known.setdefault(key, [])
-            same.insert(0, captured)
-            if same[self._SAME :]:
-                del same[self._SAME :]
-                _C.forget_scans()
-            self._known.move_to_end(key)
-            programs = [program for same in self._known.values() for program in same]
-            count, size = len(programs), sum(program.bytes for program in programs)
-            if count > self.limit or size > self._BYTES:
-                _C.forget_scans()
-            while len(self._known) > 1 and (count > self.limit or size > self._BYTES):
-                _, dropped = self._known.popitem(last=False)
-                count, size = count - len(dropped), size - sum(program.bytes for program in dropped)
-
-
-def _limit() -> int:
-    """The most programs that are kept.
-
-    Raises:
-        ValueError: WEFT_CAPTURED is no positive number.
-    """
-    text = os.environ.get("WEFT_CAPTURED", "512")
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"WEFT_CAPTURED must be a positive number of programs, but is {text!r}")
-    return int(text)
-
-
-_cache = _Cache(_limit())
-fork.hold_across_fork(_cache.lock, fork.PROGRAMS)
+_table = _C.CapturedTable()
