@@ -5,6 +5,7 @@
 #include <ATen/core/enum_tag.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -28,9 +29,18 @@ struct Prepared {
 };
 
 /// By text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
-auto& prepared_calls = *new std::unordered_map<std::string, std::unique_ptr<Prepared>>;
+auto& prepared_calls = *new std::unordered_map<std::string, std::shared_ptr<Prepared>>;
+constexpr size_t kMostPrepared = 4096;
 
-std::unique_ptr<Prepared> prepare(std::string_view text) {
+/// Of calls that are prepared no more, by name.
+auto& calls_before = *new std::map<std::string, int64_t>;
+
+void forget_prepared() {
+  for (const auto& [text, prepared] : prepared_calls) calls_before[prepared->name] += prepared->calls;
+  prepared_calls.clear();
+}
+
+std::shared_ptr<Prepared> prepare(std::string_view text) {
   ExternCall call = parse_extern_call(text);
   std::string_view name = extern_name(text);
   auto op = c10::Dispatcher::singleton().findSchema({call.name, call.overload});
@@ -40,18 +50,19 @@ std::unique_ptr<Prepared> prepare(std::string_view text) {
   check(!op->hasTag(at::Tag::nondeterministic_seeded), "extern: {} draws random numbers", name);
   check(schema.arguments().size() == call.arguments.size(), "extern: {} takes {} arguments, not {}", name,
         schema.arguments().size(), call.arguments.size());
-  return std::make_unique<Prepared>(std::string(name), *op, std::move(call.arguments), small_matrix_kernel(name));
+  return std::make_shared<Prepared>(std::string(name), *op, std::move(call.arguments), small_matrix_kernel(name));
 }
 
-Prepared& find(std::string_view text) {
+std::shared_ptr<Prepared> find(std::string_view text) {
   std::string key(text);
   {
     std::lock_guard lock(lookup_mutex());
-    if (auto found = prepared_calls.find(key); found != prepared_calls.end()) return *found->second;
+    if (auto found = prepared_calls.find(key); found != prepared_calls.end()) return found->second;
   }
-  std::unique_ptr<Prepared> fresh = prepare(text);
+  std::shared_ptr<Prepared> fresh = prepare(text);
   std::lock_guard lock(lookup_mutex());
-  return *prepared_calls.try_emplace(std::move(key), std::move(fresh)).first->second;
+  if (prepared_calls.size() >= kMostPrepared) forget_prepared();
+  return prepared_calls.try_emplace(std::move(key), std::move(fresh)).first->second;
 }
 
 at::Tensor tensor_of(const ExternTensor& tensor) {
@@ -75,7 +86,8 @@ std::vector<at::Tensor> results_of(const torch::jit::Stack& stack, const std::st
 
 /// Calls below autograd and autocast, which the program has passed already.
 void run_extern(std::string_view text, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
-  Prepared& call = find(text);
+  const std::shared_ptr<Prepared> prepared = find(text);
+  Prepared& call = *prepared;
   if (call.kernel != nullptr && call.kernel(call.arguments, operands, results)) return;
   ++call.calls;
   at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -108,8 +120,8 @@ const bool kRegistered = [] {
 }  // namespace
 
 std::map<std::string, int64_t> extern_calls_so_far() {
-  std::map<std::string, int64_t> calls;
   std::lock_guard lock(lookup_mutex());
+  std::map<std::string, int64_t> calls = calls_before;
   for (const auto& [text, prepared] : prepared_calls)
     if (prepared->calls > 0) calls[prepared->name] += prepared->calls;
   return calls;

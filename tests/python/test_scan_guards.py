@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import weft
+from weft import _C
 from weft._capture import programs, trace
 
 SCALE = 2.0

@@ -21,6 +21,7 @@ _MOST_DERIVATIVES = 2  #: how often an op can be differentiated: the derivative'
 
 _nesting = 0  # guarded by the lock of `trace`
 _derivatives: dict[tuple[Any, ...], str] = {}
+_MOST_KEPT = 1024
 
 #: dtype, sizes, their expressions or "" by dim, whether autograd would ask for its derivative
 Type = tuple[torch.dtype, list[int], list[str], bool]
@@ -47,6 +48,8 @@ def derivative(
     key = (text, _nesting, str(operands), str(results))
     if _nesting < _MOST_DERIVATIVES and key not in _derivatives:
         _nesting += 1
+        if len(_derivatives) >= _MOST_KEPT:
+            _derivatives.clear()
         try:
             _derivatives[key] = _traced(trace, operator_of(*name), arguments, operands, results)
         except (RuntimeError, UnsupportedError, NotImplementedError):

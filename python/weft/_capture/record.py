@@ -64,6 +64,8 @@ def record(function: Function, view: View | None = None) -> Run:
             if indices.used:
                 raise
         else:
+            if len(_indexed_by_tensors) >= _MOST_CODES:
+                _indexed_by_tensors.clear()
             _indexed_by_tensors.add(_codes(function))
             return run
         raise
@@ -71,6 +73,7 @@ def record(function: Function, view: View | None = None) -> Run:
 
 #: The code of functions that have to be run so.
 _indexed_by_tensors: set[Any] = set()
+_MOST_CODES = 1024
 
 
 def _codes(function: Function) -> tuple[Any, ...]:
