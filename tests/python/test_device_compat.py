@@ -112,26 +112,91 @@ def test_closures_in_another_thread():
     assert seen != [threading.get_ident()]
 
 
-def test_gradient_accumulation():
-    torch.manual_seed(0)
-    x, y, carried = torch.randn(3, 4, 5), torch.randn(3, 4, 2), torch.tensor(10)
+def accumulated_by_hand(model, step, x, y, carried):
+    """What PyTorch/XLA's own test compares with: plain PyTorch on the CPU, each loss divided by the number of slices."""
+    total = torch.zeros(())
+    for i in range(len(x)):
+        loss, carried = step(model, x[i], y[i], carried)
+        loss = loss / len(x)
+        loss.backward()
+        total += loss.detach()
+    return total, carried
 
-    def step(x, y, count):
+
+@pytest.mark.parametrize("device", ["cpu", "weft"])
+@pytest.mark.parametrize("slices", [1, 3])
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_gradient_accumulation(device, slices, has_gradients):
+    torch.manual_seed(0)
+    x, y, carried = torch.randn(slices, 4, 5), torch.randn(slices, 4, 2), torch.tensor(10)
+    models = nn.Linear(5, 2), nn.Linear(5, 2)
+    models[1].load_state_dict(models[0].state_dict())
+    models[1].to(device)
+    if has_gradients:
+        for model in models:
+            for p in model.parameters():
+                p.grad = torch.ones_like(p)
+
+    def step(model, x, y, count):
         return nn.functional.mse_loss(model(x), y), count + x.shape[0]
 
-    grads = {}
-    for device in ("cpu", "weft"):
-        torch.manual_seed(1)
-        model = nn.Linear(5, 2).to(device)
-        tensors = (x.to(device), y.to(device))
-        total, count = gradient_accumulation.gradient_accumulation(step, tensors, model, carried.to(device))
-        assert count.item() == 22
-        grads[device] = [total.cpu(), *(p.grad.cpu() for p in model.parameters())]
-    torch.testing.assert_close(grads["weft"], grads["cpu"])
-    with pytest.raises(ValueError, match="Element 1 of iterable_tensors has inconsistent first dimension"):
-        gradient_accumulation.gradient_accumulation(step, (x, y[:2]), model)
-    with pytest.raises(ValueError, match="cannot be empty"):
-        gradient_accumulation.gradient_accumulation(step, (), model)
+    expected = accumulated_by_hand(models[0], step, x, y, carried)
+    found = gradient_accumulation.gradient_accumulation(
+        lambda *args: step(models[1], *args), (x.to(device), y.to(device)), models[1], carried.to(device)
+    )
+    for got, wanted in zip(found, expected, strict=True):
+        close(got, wanted)
+        assert got.dtype == wanted.dtype and got.device.type == device
+    for got, wanted in zip(models[1].parameters(), models[0].parameters(), strict=True):
+        close(got.grad, wanted.grad)
+
+
+def test_gradient_accumulation_leaves_what_has_no_part_in_it():
+    model = nn.ModuleList([nn.Linear(2, 1), nn.Linear(2, 1)]).to("weft")
+    model[0].bias.requires_grad_(False)
+    seen = []
+
+    def step(x):
+        seen.append(model[0].weight.grad)
+        return model[0](x).sum()
+
+    for _ in range(2):
+        total = gradient_accumulation.gradient_accumulation(step, [torch.ones(3, 4, 2, device="weft")], model)
+        assert total.shape == ()
+    assert seen == [None] * 6
+    assert model[0].weight.grad.tolist() == [[8, 8]]
+    assert model[0].bias.grad is None and model[1].weight.grad is None
+
+
+@pytest.mark.parametrize("device", ["cpu", "weft"])
+@pytest.mark.parametrize("what", ["slice", "carried", "parameter"])
+def test_gradient_accumulation_refuses_steps_that_change_their_arguments(device, what):
+    model, x, count = nn.Linear(2, 1).to(device), torch.ones(3, 4, 2, device=device), torch.zeros((), device=device)
+
+    def step(x, count):
+        loss = model(x).sum()
+        with torch.no_grad():
+            {"slice": x, "carried": count, "parameter": model.bias}[what].add_(1)
+        return loss, count
+
+    message = {"slice": "argument 0", "carried": "argument 1", "parameter": "parameter 1 of the model"}[what]
+    with pytest.raises(AssertionError, match=f"train_step changes {message} in place"):
+        gradient_accumulation.gradient_accumulation(step, (x,), model, count)
+    assert count.item() == 0 and x.sum().item() == 24 and model.weight.grad is None
+
+
+def test_what_gradient_accumulation_refuses():
+    model, x = nn.Linear(5, 2), torch.randn(3, 4, 5)
+    for tensors, message in [
+        ((x, x[:2]), "Element 1 of iterable_tensors has inconsistent first dimension"),
+        ((), "cannot be empty"),
+        ((x, 1), "Element 1 of iterable_tensors is not a tensor"),
+        ((x[:0],), "Element 0 of iterable_tensors is empty"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            gradient_accumulation.gradient_accumulation(lambda *args: model(x).sum(), tensors, model)
+    with pytest.raises(ValueError, match="gives 0 carried tensors, and takes 1"):
+        gradient_accumulation.gradient_accumulation(lambda x, c: model(x).sum(), (x,), model, x)
 
 
 def test_optimizer_step_returns_what_the_optimizer_does():
@@ -146,7 +211,10 @@ def test_one_replica():
     x = torch.ones(2, device="weft")
     total = xm.all_reduce(xm.REDUCE_SUM, x)
     assert total is not x and total.tolist() == [1, 1]
-    assert xm.all_gather(x) is x
+    gathered = xm.all_gather(x)
+    assert gathered is not x and gathered.tolist() == [1, 1]
+    gathered += 1
+    assert x.tolist() == [1, 1]
     assert xm.mesh_reduce("loss", x, lambda values: sum(v.sum().item() for v in values)) == 2
     assert xm.rendezvous("tag", b"mine") == [b"mine"]
     got = []

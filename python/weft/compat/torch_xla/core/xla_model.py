@@ -149,8 +149,8 @@ def all_reduce(reduce_type: str, inputs: Any, scale: float = 1.0, groups: Any = 
 def all_gather(
     value: Tensor, dim: int = 0, groups: Any = None, output: Tensor | None = None, pin_layout: bool = True
 ) -> Tensor:
-    """Of one replica: `value`, or `output` with its values."""
-    return value if output is None else output.copy_(value)
+    """Of one replica: a copy of `value`, or `output` with its values."""
+    return value.clone() if output is None else output.copy_(value)
 
 
 def reduce_gradients(optimizer: torch.optim.Optimizer, groups: Any = None, pin_layout: bool = True) -> None:
