@@ -39,13 +39,14 @@ def register() -> None:
         taken = torch_private.get_privateuse1_backend_name()
         raise RuntimeError(f"weft.device: PyTorch has one place for a device from outside, and {taken!r} has taken it")
     from weft._capture.decompositions import decompose
-    from weft._device import backward, collectives, modules, places, sharing, torch_module
+    from weft._device import backward, collectives, modules, places, printing, sharing, torch_module
 
     torch.utils.rename_privateuse1_backend(_NAME)
     torch_private.register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     backward.register()
     modules.register()
+    printing.register()
     sharing.register()
     collectives.register()
     _C.device_register(decompose, places.find_place)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import re
 import textwrap
 import threading
@@ -96,6 +98,53 @@ def test_values():
             ask()
     with pytest.raises(TypeError, match=r"can't convert weft:0 device type tensor to numpy. Use Tensor.cpu\(\)"):
         x.numpy()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        repr,
+        "{}".format,
+        lambda x: f"{x.sum()} {x.sum():.2f}",
+        torch.Tensor.tolist,
+        lambda x: x.sum().item(),
+        lambda x: x.cpu().numpy(),
+        lambda x: x.numpy(force=True),
+        copy.deepcopy,
+        lambda x: pickle.loads(pickle.dumps(x)),
+        lambda x: copy.deepcopy(nn.Parameter(x)),
+        lambda x: repr(x.requires_grad_().mul(2)),
+        lambda x: repr(x[0, 0]),
+        lambda x: repr(x.to(torch.complex64)),
+        lambda x: repr(x.to_sparse()),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(1, 1), (200, 300)])
+def test_asking_for_values_is_one_run(ask, sizes):
+    """Formatting is the CPU's work: a lazy device that formats makes thousands of records of one print."""
+    x = torch.rand(sizes, device="weft")
+    ran = weft.device.stats()
+    ask(x)
+    now = weft.device.stats()
+    runs = sum(now[name] - ran[name] for name in ("compiled_batches", "plain_batches"))
+    assert runs <= 2
+
+
+def test_printing_is_the_cpus():
+    torch.manual_seed(0)
+    for x in (
+        torch.randn(3, 4),
+        torch.randn(200, 300),
+        torch.randn(1000) * 1e6,
+        torch.tensor(2.5),
+        torch.tensor([1.0, float("nan"), float("inf")]),
+        torch.randn(2, 3, dtype=torch.complex64),
+        torch.randn(4).conj(),
+        torch.arange(3),
+        torch.randn(2, 3).to_sparse(),
+    ):
+        got, expected = ("".join(repr(each).split()) for each in (x.to("weft"), x))  # lines break elsewhere
+        assert got.replace(",device='weft:0'", "") == expected
 
 
 def test_printing():

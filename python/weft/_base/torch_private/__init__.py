@@ -214,6 +214,12 @@ def replace_engine_run_backward(make: Callable[[Callable[..., Any]], Callable[..
     package.graph._engine_run_backward = package._engine_run_backward = make(package.graph._engine_run_backward)
 
 
+def replace_tensor_str(make: Callable[[Callable[..., str]], Callable[..., str]]) -> None:
+    """Puts what `make` makes of it in the place of the function that writes a tensor's numbers for `repr`."""
+    module: Any = torch._tensor_str
+    module._tensor_str = make(module._tensor_str)
+
+
 def hooks_of_checkpoints() -> tuple[type, ...]:
     """The hooks on saved tensors by which torch.utils.checkpoint works."""
     from torch.utils import checkpoint
