@@ -197,6 +197,13 @@ void init_recorder(py::module_& m) {
       .def("leaks", &Recording::leaks)
       .def("kept", &Recording::kept)
       .def("id", &Recording::id, py::arg("tensor"))
+      .def(
+          "is_changed",
+          [](Recording& recording, const at::Tensor& tensor) {
+            const auto id = recording.id(tensor);
+            return id && *id >= 0 && recording.is_changed_from(0, *id);
+          },
+          py::arg("tensor"), "Whether an operation has written to the memory of a tensor of the recording.")
       .def_property_readonly("structure", [](const Recording& r) { return r.record().structure(); })
       .def_property_readonly("words", [](const Recording& r) { return r.record().words(); })
       .def_property_readonly("outside", [](const Recording& r) { return r.outside(); })

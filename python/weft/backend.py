@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import fx
 
+from weft._base import warn
 from weft._base.torch_private import BoxedCodeGen, OpOverload, aot_autograd, default_partition
 from weft._base.words import did_you_mean
 from weft._capture.stats import BackendStats, extern
@@ -24,6 +25,7 @@ from weft._control import higher_order
 from weft._dynamo.regions import cleanup
 from weft._dynamo.regions.fuse import fuse_regions
 from weft._dynamo.rolling.buffers import replace_buffers
+from weft._dynamo.rolling.not_rolled import NotRolled
 from weft._dynamo.rolling.roll import roll
 
 __all__ = ["BackendStats", "stats", "weft"]
@@ -37,6 +39,8 @@ _OPTIONS = {
     "roll": bool,  #: whether loops that Dynamo unrolled become scans; True
 }
 
+
+_MOST_STEPS = 8  #: that stay written out without a warning
 
 watchers: list[Callable[[fx.Graph], None]] = []  #: told of each graph as it runs
 
@@ -58,7 +62,9 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
     try:
         if options.get("roll", True):
             replace_buffers(graph_module.graph)
-            stats.rolled += roll(graph_module.graph)
+            scans, left = roll(graph_module.graph)
+            stats.rolled += scans
+            _tell(left)
             graph_module.recompile()
         with higher_order.in_backend():
             return aot_autograd(
@@ -69,6 +75,19 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
             )(graph_module, example_inputs)
     finally:
         stats.seconds += time.perf_counter() - start
+
+
+def _tell(left: Sequence[NotRolled]) -> None:
+    """Counts the loops that stay written out, and warns of each that is long, at its line."""
+    for loop in left:
+        reasons = stats.not_rolled.setdefault(str(loop.place), {})
+        reasons[loop.reason] = reasons.get(loop.reason, 0) + loop.steps
+        if loop.steps > _MOST_STEPS:
+            text = (
+                f"weft: {loop.steps} like steps of a loop stay one after the other, since {loop.reason}; "
+                "they compute the same, but compile longer and run slower than a scan (docs/loops.md)"
+            )
+            warn.of_fallback_at(text, loop.place.file, loop.place.line)
 
 
 def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from weft._dynamo.rolling.roll import roll
 def fresh() -> Iterator[None]:
     torch._dynamo.reset()
     torch.manual_seed(0)
+    backend.stats.not_rolled.clear()
     yield
     torch._dynamo.reset()
 
@@ -67,6 +68,7 @@ def test_a_loop_is_a_scan_and_trains_as_in_eager_mode(body: Callable[[Any, Tenso
             optimiser.step()
         torch.testing.assert_close(inputs[1].grad, inputs[0].grad, rtol=1e-4, atol=1e-5)
     assert backend.stats.rolled > before
+    assert not backend.stats.not_rolled
     for (name, a), b in zip(rolled.named_parameters(), eager.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, msg=name)
 

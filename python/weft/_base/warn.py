@@ -34,6 +34,11 @@ def of_fallback(text: str) -> None:
     _warn(text, FallbackWarning, users_code.calling())
 
 
+def of_fallback_at(text: str, file: str, line: int) -> None:
+    """Warns at a line of the user's that isn't at work now."""
+    warnings.warn_explicit(text, FallbackWarning, file or _ELSEWHERE, line)
+
+
 def of_fallback_elsewhere(text: str) -> None:
     """Warns where no line of the user's is known."""
     _warn(text, FallbackWarning, None)

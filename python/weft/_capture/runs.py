@@ -46,6 +46,11 @@ class Run:
     by_tensors: bool = False  #: whether it indexes by tensors that hold nothing (weft._capture.indexing)
 
 
+def changed(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """Which of the tensors the function that is under way has written to, by what its operations' schemas say."""
+    return tuple(i for i, tensor in enumerate(tensors) if under_way.run.recording.is_changed(tensor))
+
+
 @dataclasses.dataclass
 class Backward:
     """What a torch.autograd.Function's backward, or a hook on a gradient, does, recorded beside the function."""

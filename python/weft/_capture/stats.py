@@ -22,6 +22,8 @@ class BackendStats:
     calls: int = 0  #: calls of Weft programs in them
     regions: int = 0  #: of these calls, those that ATen ops have joined
     rolled: int = 0  #: loops of Python that became scans
+    #: steps of loops that stay written out, by the line of the user's code and the reason
+    not_rolled: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0  #: AOTAutograd's time and the backend's own, without Dynamo's
 
 
@@ -66,7 +68,13 @@ class Stats(dict[str, Any]):
             for op, places in lazy["ran_at_once"].items()
             for place, count in places.items()
         }
+        left = {
+            f"{place}: {reason}": steps
+            for place, reasons in graphs["not_rolled"].items()
+            for reason, steps in reasons.items()
+        }
         for title, counts in (
+            ("steps of loops that stay one after the other", left),
             ("calls of ATen's operators", self["extern"]),
             ("operations that the device ran at once", at_once),
             ("ran elsewhere than in Weft's machine code", self["fallbacks"]),
@@ -82,7 +90,7 @@ class Stats(dict[str, Any]):
 
 
 #: Counts by names that come up as things happen, of which only those since then are shown.
-_BY_NAME = ("fallbacks", "extern", "ran_at_once")
+_BY_NAME = ("fallbacks", "extern", "ran_at_once", "not_rolled")
 #: What is there now, whatever happened before.
 _LEVELS = ("captured", "kept")
 
@@ -103,10 +111,11 @@ def stats() -> Stats:
 
     `backend`, of `torch.compile(backend="weft")`: `frames`, graphs taken from Dynamo; `graphs` compiled of them
     (forward, backward, inference); in these `calls` of programs, and `regions`, calls that ATen ops have joined;
-    `rolled`, loops of Python that became scans; `seconds`, without Dynamo's. `device`, of the lazy device: `programs`
-    that were compiled; `records`, how many different batches of operations were seen, and how many of these are `kept`;
-    `widenings`, attempts at one program for all sizes of two of them;
-    how many batches ran as a program (`compiled_batches`) and one by one (`plain_batches`); `ran_at_once`, operations
+    `rolled`, loops of Python that became scans; `not_rolled`, how many like steps of loops are left one after the
+    other, by the place in the user's code ("train.py:12") and the reason; `seconds`, without Dynamo's. `device`, of the
+    lazy device: `programs` that were compiled; `records`, how many different batches of operations were seen, and how
+    many of these are `kept`; `widenings`, attempts at one program for all sizes of two of them; how many batches ran as
+    a program (`compiled_batches`) and one by one (`plain_batches`); `ran_at_once`, operations
     whose result, or its shape, depends on values, so that they were not recorded but ran what was pending: how often,
     by operation and by the place in the user's code ("train.py:12"; "" where there is none, as in a backward).
     """

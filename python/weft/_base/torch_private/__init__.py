@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the types of what is in LAZY
     from torch._dynamo.output_graph import OutputGraph as OutputGraph
     from torch._dynamo.pgo import reset_code_state as reset_code_state
     from torch._dynamo.symbolic_convert import InstructionTranslator as InstructionTranslator
+    from torch._functorch.autograd_function import autograd_function_apply as autograd_function_apply
     from torch._functorch.partitioners import default_partition as default_partition
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as temporarily_clear_interpreter_stack
     from torch._guards import detect_fake_mode as detect_fake_mode
@@ -96,6 +97,9 @@ is_setup_context_defined: Callable[[Any], bool] = torch.autograd.function._is_se
 BackwardHookFunction = torch.nn.modules._functions.BackwardHookFunction
 SavedTensor: Any = torch._C._autograd.SavedTensor
 
+# What Dynamo's graphs switch autograd off and on with.
+set_grad_enabled = torch._C._set_grad_enabled
+
 # Where PyTorch's modules look for the functions of recurrent layers, and where these are.
 VF: Any = torch._VF
 VariableFunctions = torch._C._VariableFunctions
@@ -118,6 +122,8 @@ LAZY = {
     "aot_autograd": "torch._dynamo.backends.common:aot_autograd",
     "default_partition": "torch._functorch.partitioners:default_partition",
     "BoxedCodeGen": "torch.fx.graph:_BoxedCodeGen",
+    # What Dynamo makes of a torch.autograd.Function.
+    "autograd_function_apply": "torch._functorch.autograd_function:autograd_function_apply",
     # Tensors without data, and modes taken away for a while.
     "FakeTensor": "torch._subclasses.fake_tensor:FakeTensor",
     "FakeTensorMode": "torch._subclasses.fake_tensor:FakeTensorMode",

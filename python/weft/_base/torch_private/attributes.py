@@ -8,6 +8,7 @@ from __future__ import annotations
 ATTRIBUTES = (
     ("torch:Tensor", "_use_count"),
     ("torch:Tensor", "_version"),
+    ("torch:UntypedStorage", "_cdata"),
     ("torch.nn:Module", "_apply"),
     ("torch.nn:Module", "_buffers"),
     ("torch.nn:Module", "_modules"),

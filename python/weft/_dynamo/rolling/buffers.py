@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+
+from weft._dynamo.rolling.nodes import as_int
 
 _FRESH_FUNCTIONS = {
     torch.zeros, torch.ones, torch.empty, torch.full, torch.zeros_like, torch.ones_like, torch.empty_like,
@@ -52,9 +54,10 @@ def _row(index: Any, shape: torch.Size) -> _Row | None:
     if len(found) != 1 or any(item != slice(None) for dim, item in enumerate(items) if dim != found[0]):
         return None
     dim = found[0]
-    if dim >= len(shape) or type(shape[dim]) is not int or not -shape[dim] <= items[dim] < shape[dim]:
+    size = as_int(shape[dim]) if dim < len(shape) else None
+    if type(size) is not int or not -size <= items[dim] < size:
         return None
-    return _Row(dim, items[dim] % shape[dim])
+    return _Row(dim, items[dim] % size)
 
 
 @dataclasses.dataclass
@@ -102,7 +105,14 @@ def _fits(write: _Access, buffer: Tensor) -> bool:
     example = value.meta.get("example_value") if isinstance(value, fx.Node) else None
     assert write.row is not None
     shape = [*buffer.shape[: write.row.dim], *buffer.shape[write.row.dim + 1 :]]
-    return isinstance(example, Tensor) and example.dtype == buffer.dtype and list(example.shape) == shape
+    return isinstance(example, Tensor) and example.dtype == buffer.dtype and _same(example.shape, shape)
+
+
+def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether the sizes are equal whatever their symbols are; asks for no guard."""
+    return len(sizes) == len(others) and all(
+        str(as_int(size)) == str(as_int(other)) for size, other in zip(sizes, others, strict=True)
+    )
 
 
 def _is_changed(node: fx.Node) -> bool:
@@ -143,7 +153,7 @@ def _rewrite(graph: fx.Graph, buffer: fx.Node, accesses: list[_Access], dim: int
     at = accesses[last].node
     parts = []
     with graph.inserting_before(at):
-        for index in range(example.shape[dim]):
+        for index in range(as_int(example.shape[dim])):
             if index not in rows:
                 rows[index] = graph.call_method("select", (buffer, dim, index))
                 rows[index].meta["example_value"] = example.select(dim, index)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from weft._base.errors import UnsupportedError
+from weft._dynamo.rolling.nodes import as_int
 from weft._dynamo.rolling.values import Values
 
 
@@ -52,9 +53,9 @@ def _indexed(writer: Values, source: fx.Node, index: list[Any]) -> Any:
             value = writer.aten("aten.select.int", [value, dim, item], writer.type(tensor.dtype, sizes))
         else:
             if item.start is not None or item.stop is not None:
-                if not isinstance(sizes[dim], int):
+                full = as_int(sizes[dim])
+                if not isinstance(full, int):
                     raise UnsupportedError("a range of a symbolic size")
-                full = sizes[dim]
                 start, stop, _ = item.indices(full)
                 sizes[dim] = max(stop - start, 0)
                 if sizes[dim] != full:
@@ -137,3 +138,12 @@ DIRECT: dict[Any, Callable[[Values, fx.Node], Any]] = {
     torch.mul: _arithmetic("mul"),
     torch.div: _arithmetic("div"),
 }
+
+
+def direct(node: fx.Node) -> Callable[[Values, fx.Node], Any] | None:
+    return DIRECT.get(node.target if node.op == "call_function" else str(node.target))
+
+
+def is_direct(node: fx.Node) -> bool:
+    """Whether it is likely to be written at once."""
+    return direct(node) is not None

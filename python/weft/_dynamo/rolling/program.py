@@ -2,58 +2,57 @@
 
 from __future__ import annotations
 
-import math
-import operator
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from weft._base.errors import UnsupportedError, raise_if_internal
-from weft._capture.aten_nodes import Types
-from weft._capture.trace import trace
-from weft._capture.traced import Traced
-from weft._dynamo.rolling.direct import DIRECT
-from weft._dynamo.rolling.stretches import OUT_OF_PLACE, is_view
+from weft._dynamo.rolling.direct import direct
+from weft._dynamo.rolling.known import Kind, Known, call, on_tensors, program_of
+from weft._dynamo.rolling.memory import is_same_view
+from weft._dynamo.rolling.nodes import (
+    Source,
+    example_of,
+    is_grad_mode,
+    is_number,
+    key_of,
+    sources_of,
+    takes_output,
+)
 from weft._dynamo.rolling.values import Draw, Values
 
 
-class _Snippet:
-    """What a node's function is: a program of its tensor arguments."""
+@dataclasses.dataclass
+class Outputs:
+    """What is read of a program's nodes outside."""
 
-    def __init__(self, traced: Traced) -> None:
-        if traced.captured:
-            raise UnsupportedError("a tensor from nowhere")
-        self.text, self.noise = traced.program, traced.noise
-
-
-class Known:
-    """What was found out about the graph's functions and sizes."""
-
-    def __init__(self) -> None:
-        self.types = Types()
-        self.snippets: dict[Any, _Snippet | None] = {}
+    nodes: list[fx.Node]  #: whose values the program gives
+    kept: set[fx.Node]  #: views, which stay outside, since somebody may write to them or to what they are views of
+    same: dict[fx.Node, fx.Node]  #: nodes whose results are one of the outputs, or a tensor from outside
+    written: dict[fx.Node, fx.Node]  #: by tensor from outside that is written to: the node through which that is done
 
 
 class Writer(Values):
-    """Writes nodes one by one."""
+    """Writes nodes one by one.
+
+    A node that writes to a tensor gives that tensor another value from there on. Views that were taken before are taken
+    again when something reads them.
+    """
 
     def __init__(self, known: Known) -> None:
         super().__init__(known.types)
-        self.snippets = known.snippets
+        self.known, self.memory = known, known.memory
         self.members: dict[fx.Node, None] = {}
+        self.written: dict[fx.Node, fx.Node] = {}  #: by root: the tensor through which it was last written to
 
     def add(self, node: fx.Node) -> None:
-        example = node.meta.get("example_value")
-        if isinstance(example, int | float | bool | torch.SymInt | torch.Size) or example is None:
-            if example is None:
-                raise UnsupportedError("a node without an example")
-            return  # what it is, its readers see in its example
-        direct = DIRECT.get(node.target if node.op == "call_function" else str(node.target))
-        value = direct(self, node) if direct is not None else None
-        self.values[node] = self._traced(node) if value is None else value
-        self._check(node, example)
+        if is_number(node) or is_grad_mode(node):
+            return  # what it is, its readers see in its example; what it switches, Known has seen
+        if (value := self._value_of(node, is_first=True)) is not None:
+            self.values[node] = value
+            self._check(node, example_of(node))
         self.members[node] = None
 
     def _check(self, node: fx.Node, example: Any) -> None:
@@ -67,123 +66,149 @@ class Writer(Values):
             if str(self.type_of(each)) != str(self.region.type(value)):
                 raise UnsupportedError(f"{self.region.type(value)}, but the graph says {self.type_of(each)}")
 
-    # ---- any function
+    # ---- values
 
-    def _traced(self, node: fx.Node) -> Any:
-        if _takes_output(node):
+    def _value_of(self, node: fx.Node, *, is_first: bool) -> Any:
+        """None for a node without a result. `is_first`: it isn't taken again after its root was written to."""
+        if takes_output(node):
             return self.value(node.args[0])[node.args[1]]
-        sources = [n for n in node.all_input_nodes if isinstance(n.meta.get("example_value"), Tensor)]
-        values = [self.value(n) for n in sources]
-        key = self._key(node, sources)
-        if key not in self.snippets:
-            self.snippets[key] = self._snippet(node, sources)
-        snippet = self.snippets[key]
-        if snippet is None:
-            raise UnsupportedError("as before")
-        shapes = [n.meta["example_value"].shape for n in sources]
-        for noise in snippet.noise:
+        write = direct(node) if node not in self.known.without_grad else None
+        value = write(self, node) if write is not None else None
+        return value if value is not None else self._recorded(node, is_first=is_first)
+
+    def _read(self, node: fx.Node) -> Any:
+        root = self.memory.root(node)
+        if root in self.written:
+            return self._taken_again(root, node)
+        if self.memory.is_view_of_several(node):
+            return self._value_of(node, is_first=False)
+        return super()._read(node)
+
+    def _taken_again(self, root: fx.Node, node: fx.Node) -> Any:
+        """A view, of what its root is now."""
+        if node is root or is_same_view(root, node):
+            return self.value(root)
+        if self.known.kind(node).writes and not takes_output(node):
+            raise UnsupportedError("it reads a result of a change in place, which is changed again")
+        return self._value_of(node, is_first=False)
+
+    def _recorded(self, node: fx.Node, *, is_first: bool) -> Any:
+        kind, sources = self.known.kind(node), sources_of(node)
+        results = self._inlined(kind, sources)
+        count = len(results) - len(kind.writes)
+        if kind.writes and not is_first:
+            raise UnsupportedError("it reads a result of a change in place, which is changed again")
+        for place, value in zip(kind.writes, results[count:], strict=True):
+            self._write(node, sources[place], value)
+        if example_of(node) is None:
+            return None
+        return results[0] if isinstance(example_of(node), Tensor) else tuple(results[:count])
+
+    def _inlined(self, kind: Kind, sources: Sequence[Source]) -> list[Any]:
+        if kind.refusal:
+            raise UnsupportedError(kind.refusal)
+        values = [self.value(s.node) if s.index is None else self.value(s.node)[s.index] for s in sources]
+        shapes = [source.example.shape for source in sources]
+        for noise in kind.noise:
             shape = noise.shape(shapes)
             if not all(isinstance(size, int) for size in shape):
                 raise UnsupportedError("random numbers of a symbolic shape")
             values.append(self.region.input(self.type(noise.dtype, shape)))
             self.inputs.append(Draw(noise, shape))
         try:
-            results = self.region.inline_program(snippet.text, values)
+            return list(self.region.inline_program(kind.text, values))
         except RuntimeError as error:  # traced for sizes that happen to be those of now
             raise_if_internal(error)
             raise UnsupportedError(str(error)) from None
-        is_one = isinstance(node.meta["example_value"], Tensor)
-        return results[0] if is_one else tuple(results)
 
-    def _key(self, node: fx.Node, sources: list[fx.Node]) -> Any:
-        place = {n: i for i, n in enumerate(sources)}
+    # ---- changes in place
 
-        def key(argument: Any) -> Any:
-            if isinstance(argument, fx.Node):
-                if argument in place:
-                    return ("tensor", place[argument])
-                return ("number", str(argument.meta.get("example_value")))
-            if isinstance(argument, list | tuple):
-                return (type(argument).__name__, *map(key, argument))
-            if isinstance(argument, slice):
-                return ("slice", key(argument.start), key(argument.stop), key(argument.step))
-            return (type(argument).__name__, repr(argument))
+    def _write(self, by: fx.Node, source: Source, value: Any) -> None:
+        node = source.node
+        if source.index is not None:
+            raise UnsupportedError("it writes to one of several results of an operation")
+        root = self.memory.check_written(node)
+        if by in self.known.without_grad and example_of(root).requires_grad:
+            raise UnsupportedError("it writes within torch.no_grad to a tensor that requires a gradient")
+        if str(self.region.type(value)) != str(self.region.type(self.value(node))):
+            raise UnsupportedError("it changes a tensor's shape in place")
+        whole = value if node is root or is_same_view(root, node) else self._through(root, node, value)
+        for view in self.memory.views[root]:
+            self.values.pop(view, None)
+        self.values[root], self.values[node] = whole, value
+        self.written[root] = node
 
-        types = tuple(str(self.region.type(self.values[n])) for n in sources)
-        return node.op, node.target, key(node.args), tuple((k, key(v)) for k, v in node.kwargs.items()), types
+    def _through(self, root: fx.Node, node: fx.Node, value: Any) -> Any:
+        """The root, after what it has at the node was written."""
+        path = [each for each in self.memory.path(root, node) if not self._is_result_of_change(each)]
+        if any(len(sources_of(each)) != len(sources_of(each)[:1]) and not takes_output(each) for each in path):
+            raise UnsupportedError("it writes to a view whose place isn't known")
+        key = ("through", *(key_of(each, sources_of(each)) for each in path))
 
-    def _snippet(self, node: fx.Node, sources: list[fx.Node]) -> _Snippet | None:
-        place = {n: i for i, n in enumerate(sources)}
-        target = OUT_OF_PLACE.get(node.target, node.target) if node.op == "call_function" else node.target
+        def run(whole: Tensor, part: Tensor) -> Tensor:
+            whole = whole.clone()
+            value: Any = whole
+            for each in path:
+                value = call(each, lambda _, value=value: value) if takes_output(each) else self._on(each, value)
+            value.copy_(part)
+            return whole
 
-        def run(*tensors: Tensor) -> Any:
-            def given(n: fx.Node) -> Any:
-                if n in place:
-                    return tensors[place[n]]
-                return _number(n.meta.get("example_value"), sources, tensors)
+        kind = self.known.program(key, lambda: program_of(run, [example_of(root), example_of(node)]))
+        self.values[node] = value
+        (result,) = self._inlined(kind, [Source(root), Source(node)])
+        return result
 
-            args, kwargs = fx.map_arg((node.args, node.kwargs), given)
-            if node.op == "call_method":
-                return getattr(args[0], target)(*args[1:], **kwargs)
-            return target(*args, **kwargs)
+    def _on(self, node: fx.Node, tensor: Tensor) -> Any:
+        return on_tensors(node, sources_of(node), [tensor])
 
-        examples = [n.meta["example_value"] for n in sources]
-        if any(_elements(example) > _MOST_ELEMENTS for example in examples):
-            return None  # the function would be run on as many
-        try:
-            return _Snippet(trace(run, examples, what="a step", dynamic=lambda _, __: ()))
-        except UnsupportedError:
-            return None
-        except Exception as error:  # what the tracer can't do, whatever it is, stays a node of the graph
-            raise_if_internal(error)
-            return None
+    def _is_result_of_change(self, node: fx.Node) -> bool:
+        return not takes_output(node) and bool(self.known.kind(node).writes)
 
     # ---- the program
 
-    def outputs(self) -> list[fx.Node]:
-        """Members that others read. Views of what is outside stay there too, and are read there."""
-        outside: set[fx.Node] = set()
-        outputs = []
-        for node in self.members:
-            if is_view(node) and all(n not in self.members or n in outside for n in node.all_input_nodes):
-                outside.add(node)
-            elif any(user not in self.members for user in node.users):
-                outputs.append(node)
-        if any(isinstance(self.values[node], tuple) for node in outputs):
+    def outputs(self) -> Outputs:
+        """What others read of the members."""
+        found = Outputs([], set(), {}, {})
+        nodes: dict[fx.Node, None] = {}
+        for node in reversed(self.members):  # a view that is kept reads what it is a view of
+            if any(user not in self.members or user in found.kept for user in node.users):
+                self._add_output(node, found, nodes)
+        for root, node in self.written.items():
+            if root not in self.members:
+                nodes[root] = None
+                found.written[root] = self._target(root, node, found)
+        found.nodes = [node for node in (*self.members, *found.written) if node in nodes]
+        if any(isinstance(self.value(node), tuple) for node in found.nodes):
             raise UnsupportedError("several results")
-        return outputs
+        return found
 
-    def finish(self, outputs: list[fx.Node]) -> str:
-        return self.region.finish([self.values[node] for node in outputs])
+    def _add_output(self, node: fx.Node, found: Outputs, nodes: dict[fx.Node, None]) -> None:
+        root = self.memory.root(node)
+        if node is root:
+            nodes[node] = None
+        elif not self._is_result_of_change(node):
+            if node in self.known.without_grad:
+                raise UnsupportedError("a view made within torch.no_grad is read elsewhere")
+            found.kept.add(node)
+        elif is_same_view(root, node):
+            found.same[node] = root
+            if root in self.members:
+                nodes[root] = None
+        else:
+            raise UnsupportedError("a result of a change in place is read elsewhere")
 
+    def _target(self, root: fx.Node, node: fx.Node, found: Outputs) -> fx.Node:
+        """Through which the root gets its last value: itself, or a view of all of it that autograd doesn't see."""
+        example = example_of(root)
+        if not (example.requires_grad and example.is_leaf):
+            return root
+        raise UnsupportedError("it writes to a leaf that requires a gradient")
 
-_MOST_ELEMENTS = 1 << 27
+    def check_grad_mode(self) -> None:
+        """One call takes all members' place."""
+        are_off = [node in self.known.without_grad for node in self.members]
+        if are_off[-1] and not all(are_off):
+            raise UnsupportedError("it ends within torch.no_grad")
 
-
-def _elements(tensor: Tensor) -> int:
-    sizes = [size for size in tensor.shape if isinstance(size, int)]
-    return math.prod(sizes)
-
-
-def _takes_output(node: fx.Node) -> bool:
-    """Whether it takes one of several results."""
-    return (
-        node.target is operator.getitem
-        and isinstance(node.args[1], int)
-        and isinstance(node.args[0].meta.get("example_value"), list | tuple)
-    )
-
-
-def _number(example: Any, sources: list[fx.Node], tensors: Sequence[Tensor]) -> Any:
-    """A number of the graph; a symbolic one is a size of one of the tensors."""
-    if not isinstance(example, torch.SymInt):
-        if isinstance(example, Tensor) or example is None:
-            raise UnsupportedError("a value of another kind")
-        return example
-    if example.node.expr.is_number:
-        return int(example)
-    for source, tensor in zip(sources, tensors, strict=True):
-        for dim, size in enumerate(source.meta["example_value"].shape):
-            if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
-                return tensor.shape[dim]
-    raise UnsupportedError(f"the number {example}")
+    def finish(self, outputs: Sequence[fx.Node]) -> str:
+        return self.region.finish([self.value(node) for node in outputs])

@@ -10,21 +10,25 @@ from torch import fx
 
 from weft import _C
 from weft._base.errors import UnsupportedError
-from weft._dynamo.rolling.program import Known, Writer
-from weft._dynamo.rolling.stretches import repetitive, stretches
+from weft._dynamo.rolling.growing import join_at_once
+from weft._dynamo.rolling.known import Known
+from weft._dynamo.rolling.not_rolled import NotRolled, not_rolled
+from weft._dynamo.rolling.program import Outputs, Writer
+from weft._dynamo.rolling.stretches import stretches, without_refused
 from weft._dynamo.rolling.values import Draw
 
 CALL = torch.ops.weft.call.default
 
 
-def roll(graph: fx.Graph) -> int:
-    """Replaces unrolled loops by calls of programs with scans; returns how many scans there are."""
-    scans, known = 0, Known()
-    for stretch in stretches(graph):
+def roll(graph: fx.Graph) -> tuple[int, list[NotRolled]]:
+    """Replaces unrolled loops by calls of programs with scans; returns how many scans there are, and what is left."""
+    scans, known = 0, Known(graph)
+    join_at_once(graph, known)
+    for stretch in stretches(graph, known):
         scans += _roll_stretch(graph, stretch, known)
     if scans:
         graph.lint()
-    return scans
+    return scans, not_rolled(graph, known)
 
 
 def _roll_stretch(graph: fx.Graph, stretch: list[fx.Node], known: Known) -> int:
@@ -32,13 +36,19 @@ def _roll_stretch(graph: fx.Graph, stretch: list[fx.Node], known: Known) -> int:
     for index, node in enumerate(stretch):
         try:
             writer.add(node)
-        except UnsupportedError:
+        except UnsupportedError as error:
+            known.refused[node] = str(error)
             parts = (stretch[:index], stretch[index + 1 :])
-            return sum(_roll_stretch(graph, part, known) for nodes in parts for part in repetitive(nodes))
-    outputs = writer.outputs()
-    if not outputs:
+            return sum(_roll_stretch(graph, part, known) for nodes in parts for part in without_refused(nodes, known))
+    try:
+        outputs = writer.outputs()
+        writer.check_grad_mode()
+    except UnsupportedError as error:
+        known.refused[stretch[-1]] = str(error)
         return 0
-    before = writer.finish(outputs)
+    if not outputs.nodes:
+        return 0
+    before = writer.finish(outputs.nodes)
     after = _C.run_passes(before, ["roll"])
     scans = _count_scans(after) - _count_scans(before)
     if scans > 0:
@@ -50,32 +60,50 @@ def _count_scans(text: str) -> int:
     return len(re.findall(r"= scan ", text))
 
 
-def _replace(graph: fx.Graph, writer: Writer, outputs: list[fx.Node], text: str) -> None:
+def _replace(graph: fx.Graph, writer: Writer, outputs: Outputs, text: str) -> None:
     last = max(writer.members)
-    after: list[fx.Node] = []  # what reads the stretch's values before its last node is: sizes
-    moved = set(outputs)
-    node = min(writer.members)
-    while node is not last:
-        node = node.next
-        if node not in writer.members and any(n in moved for n in node.all_input_nodes):
-            after.append(node)
-            moved.add(node)
+    after = _behind(writer, outputs, last)
     with graph.inserting_after(last):
         call = graph.call_function(CALL, (text, []))
     with graph.inserting_before(call):
         call.args = (text, [_draw(graph, n) if isinstance(n, Draw) else n for n in writer.inputs])
+    gone = {node for node in writer.members if node not in outputs.kept}
     at = call
-    for index, node in enumerate(outputs):
+    results: dict[fx.Node, fx.Node] = {}
+    for index, node in enumerate(outputs.nodes):
         with graph.inserting_after(at):
-            at = graph.call_function(operator.getitem, (call, index))
+            at = results[node] = graph.call_function(operator.getitem, (call, index))
         at.meta = dict(node.meta)
-        node.replace_all_uses_with(at, delete_user_cb=lambda user: user not in writer.members)
+    for root in outputs.written:
+        with graph.inserting_after(at):
+            at = graph.call_method("copy_", (root, results[root]))
+        at.meta = dict(root.meta)
+    for node, result in results.items():
+        if node in gone:
+            node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in gone)
+    for node, root in outputs.same.items():
+        node.replace_all_uses_with(results.get(root, root), delete_user_cb=lambda user: user not in gone)
     for node in after:
         at.append(node)
         at = node
     for node in reversed(writer.members):
-        if not node.users:
+        if node in gone and not node.users:
             graph.erase_node(node)
+
+
+def _behind(writer: Writer, outputs: Outputs, last: fx.Node) -> list[fx.Node]:
+    """What reads the stretch's values before its last node is, and comes after the call then: sizes, views."""
+    found: list[fx.Node] = []
+    moved = {*outputs.nodes, *outputs.same} & set(writer.members)
+    node = min(writer.members)
+    while True:
+        is_inside = node in writer.members and node not in outputs.kept
+        if not is_inside and any(n in moved for n in node.all_input_nodes):
+            found.append(node)
+            moved.add(node)
+        if node is last:
+            return found
+        node = node.next
 
 
 def _draw(graph: fx.Graph, draw: Draw) -> fx.Node:

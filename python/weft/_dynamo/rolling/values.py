@@ -45,10 +45,14 @@ class Values:
 
     def value(self, node: fx.Node) -> Any:
         if node not in self.values:
-            type_ = self.type_of(node.meta.get("example_value"))
-            self.values[node] = self.region.input(type_)
-            self.inputs.append(node)
+            self.values[node] = self._read(node)
         return self.values[node]
+
+    def _read(self, node: fx.Node) -> Any:
+        """From outside."""
+        value = self.region.input(self.type_of(node.meta.get("example_value")))
+        self.inputs.append(node)
+        return value
 
     def aten(self, name: str, arguments: list[Any], type_: _C.Type) -> Any:
         try:

@@ -1,6 +1,6 @@
 """What a Python loop costs: as it is, under torch.compile(backend="weft") where it becomes a scan, and as weft.scan.
 
-Usage: loops.py [STEPS...]     prints a table, for the given numbers of steps (32 and 256); nothing here is asserted
+Usage: cost.py [STEPS...]     prints a table, for the given numbers of steps (32 and 256); nothing here is asserted
 """
 
 from __future__ import annotations

@@ -1,0 +1,209 @@
+"""What the nodes of Dynamo's graph do: each kind of node is recorded once, and says by the schemas of the operations
+that it comes to which tensors it writes to, which random numbers it draws and what its results are."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from weft._base.errors import UnsupportedError, raise_if_internal
+from weft._capture import runs
+from weft._capture.aten_nodes import Types
+from weft._capture.trace import trace
+from weft._capture.traced import Noise
+from weft._dynamo.rolling import functions
+from weft._dynamo.rolling.direct import is_direct
+from weft._dynamo.rolling.memory import Memory
+from weft._dynamo.rolling.nodes import (
+    Source,
+    attribute_of,
+    example_of,
+    is_grad_mode,
+    is_number,
+    is_users,
+    key_of,
+    name_of,
+    sources_of,
+    takes_output,
+)
+
+_MOST_ELEMENTS = 1 << 27  #: of a tensor that a function is run on
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What all nodes do that call one function in one way."""
+
+    text: str = ""  #: a program of the node's tensors: its results, then what the tensors are that it writes to
+    noise: tuple[Noise, ...] = ()  #: what the program takes beside the tensors
+    writes: tuple[int, ...] = ()  #: places of the tensors that it writes to
+    refusal: str = ""  #: why there is no program
+
+
+class Known:
+    """What was found out about the graph's functions and sizes."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.types = Types()
+        self.memory = Memory(graph)
+        self.without_grad = _without_grad(graph)
+        self.kinds: dict[Any, Kind] = {}
+        self.by_node: dict[fx.Node, Kind] = {}
+        self.refused: dict[fx.Node, str] = {}  #: nodes that are part of no program, and why
+
+    def kind(self, node: fx.Node) -> Kind:
+        if node not in self.by_node:
+            self.by_node[node] = self._kind(node)
+        return self.by_node[node]
+
+    def _kind(self, node: fx.Node) -> Kind:
+        if is_users(node):
+            return Kind(refusal=f"{name_of(node)} is a function of your own that Dynamo doesn't look into")
+        sources = sources_of(node)
+        try:
+            key = key_of(node, sources), node in self.without_grad
+        except UnsupportedError as error:
+            return Kind(refusal=str(error))
+        if key not in self.kinds:
+            self.kinds[key] = _recorded(node, sources, node not in self.without_grad)
+        return self.kinds[key]
+
+    def refusal(self, node: fx.Node) -> str:
+        """Why the node can't be part of a program, whatever is around it; empty if it can."""
+        if _only_computes(node) or is_grad_mode(node):
+            return ""
+        return self.kind(node).refusal
+
+    def may_draw(self, node: fx.Node) -> bool:
+        """Whether it may draw random numbers."""
+        return not _only_computes(node) and (bool(self.refusal(node)) or bool(self.kind(node).noise))
+
+    def may_write(self, node: fx.Node) -> bool:
+        """Whether it may change a tensor, or do anything else than compute its result."""
+        return not _only_computes(node) and (bool(self.refusal(node)) or bool(self.kind(node).writes))
+
+    def program(self, key: Any, make: Callable[[], Kind]) -> Kind:
+        """Of something that isn't one node's function."""
+        if key not in self.kinds:
+            self.kinds[key] = make()
+        return self.kinds[key]
+
+
+def _only_computes(node: fx.Node) -> bool:
+    """Whether that is known at a glance."""
+    return is_number(node) or takes_output(node) or is_direct(node)
+
+
+def _without_grad(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes for which the graph has switched autograd off."""
+    found, is_off = set(), False
+    for node in graph.nodes:
+        if is_grad_mode(node):
+            is_off = not node.args[0]
+        elif is_off:
+            found.add(node)
+    return found
+
+
+# ---- functions
+
+
+def call(node: fx.Node, value: Callable[[fx.Node], Any]) -> Any:
+    """The node's function, on `value` of the nodes that it reads."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), value)
+    if node.op == "call_method":
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    target = functions.apply if functions.is_function(node.target) else node.target
+    return target(*args, **kwargs)
+
+
+def on_tensors(node: fx.Node, sources: Sequence[Source], tensors: Sequence[Tensor]) -> Any:
+    """The node's function, on tensors in the place of its sources."""
+    shown: dict[fx.Node, Any] = {}
+    for source, tensor in zip(sources, tensors, strict=True):
+        if source.index is None:
+            shown[source.node] = tensor
+        else:
+            shown.setdefault(source.node, []).append(tensor)
+
+    def value(each: fx.Node) -> Any:
+        if each in shown:
+            return shown[each]
+        return attribute_of(each) if each.op == "get_attr" else _number(example_of(each), sources, tensors)
+
+    return call(node, value)
+
+
+def _number(example: Any, sources: Sequence[Source], tensors: Sequence[Tensor]) -> Any:
+    """A number of the graph; a symbolic one is a size of one of the tensors."""
+    if not isinstance(example, torch.SymInt):
+        if isinstance(example, list | tuple) and not isinstance(example, torch.Size):
+            return type(example)(_number(each, sources, tensors) for each in example)
+        if isinstance(example, Tensor) or example is None:
+            raise UnsupportedError("a value of another kind")
+        return example
+    if example.node.expr.is_number:
+        return int(example)
+    for source, tensor in zip(sources, tensors, strict=True):
+        for dim, size in enumerate(source.example.shape):
+            if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
+                return tensor.shape[dim]
+    raise UnsupportedError(f"the number {example}")
+
+
+def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:
+    """The program of a function that writes to none of its arguments."""
+    if any(_elements(example) > _MOST_ELEMENTS for example in examples):
+        return Kind(refusal="a tensor with too many elements")  # the function is run on as many
+    try:
+        traced = trace(run, examples, what="it", dynamic=lambda _, __: ())
+    except UnsupportedError as error:
+        return Kind(refusal=str(error))
+    except Exception as error:  # what the tracer can't do, whatever it is, stays a node of the graph
+        raise_if_internal(error)
+        return Kind(refusal=(str(error).splitlines() or [type(error).__name__])[0])
+    if traced.captured:
+        return Kind(refusal="it reads a tensor that the graph doesn't show")
+    return Kind(traced.program, tuple(traced.noise))
+
+
+def _recorded(node: fx.Node, sources: Sequence[Source], with_grad: bool) -> Kind:
+    """Where the function writes to arguments it is recorded again, with copies of these, which are results then."""
+    examples = [source.example for source in sources]
+    writes: tuple[int, ...] = ()
+
+    def run(*tensors: Tensor) -> Any:
+        nonlocal writes
+        if writes:
+            tensors = tuple(tensor.clone() if i in writes else tensor for i, tensor in enumerate(tensors))
+        with contextlib.nullcontext() if with_grad else torch.no_grad():
+            found = on_tensors(node, sources, tensors)
+        if writes:
+            return *tensors_of(found), *(tensors[i] for i in writes)
+        writes = runs.changed(tensors)
+        if writes:
+            raise UnsupportedError("it writes to an argument")
+        return found if found is not None else ()
+
+    kind = program_of(run, examples)
+    if writes:
+        kind = dataclasses.replace(program_of(run, examples), writes=writes)
+    elif not kind.refusal and (example_of(node) is None or name_of(node).endswith("_") != name_of(node).endswith("__")):
+        # What it is there for, no operation shows.
+        return Kind(refusal=f"{name_of(node)} does something other than computing")
+    return kind
+
+
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """A node's results."""
+    yield from value if isinstance(value, list | tuple) else () if value is None else (value,)
+
+
+def _elements(tensor: Tensor) -> int:
+    return math.prod(size for size in tensor.shape if isinstance(size, int))

@@ -1,0 +1,103 @@
+"""Which values of Dynamo's graph share memory. Its examples do where the graph's tensors will, strides included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from weft._base.errors import UnsupportedError
+from weft._dynamo.rolling.nodes import example_of
+
+
+class Memory:
+    """Of each tensor the *root*: the node that made the memory, or that brings it into the graph."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.storages: dict[fx.Node, int] = {}
+        self.roots: dict[fx.Node, fx.Node] = {}
+        self.views: dict[fx.Node, list[fx.Node]] = {}  #: by root
+        self._first: dict[int, list[fx.Node]] = {}  #: by storage: its roots
+        for node in graph.nodes:
+            if (storage := _storage(example_of(node))) is not None:
+                self.storages[node] = storage
+                self._add(node, storage)
+
+    def _add(self, node: fx.Node, storage: int) -> None:
+        parent = next((n for n in node.all_input_nodes if self.storages.get(n) == storage), None)
+        if parent is None and not isinstance(example_of(node), Tensor):
+            del self.storages[node]  # several new tensors: each is a root where it is taken
+        elif parent is None:
+            self._first.setdefault(storage, []).append(node)
+            self.roots[node] = node
+            self.views[node] = []
+        else:
+            self.roots[node] = self.roots[parent]
+            self.views[self.roots[node]].append(node)
+
+    def root(self, node: fx.Node) -> fx.Node:
+        """Itself for what has no memory that is known."""
+        return self.roots.get(node, node)
+
+    def is_view_of_several(self, node: fx.Node) -> bool:
+        """Whether it has several views of one tensor, as x.unbind(0) does."""
+        return node in self.storages and not isinstance(example_of(node), Tensor)
+
+    def check_written(self, node: fx.Node) -> fx.Node:
+        """The root of a tensor that is written to.
+
+        Raises:
+            UnsupportedError: who else sees that isn't known, or autograd would be told something else.
+        """
+        root = self.root(node)
+        if node not in self.storages or len(self._first[self.storages[node]]) > 1:
+            raise UnsupportedError("it writes to memory of which several tensors are views")
+        if _requires_grad(root) and not _requires_grad(node):
+            raise UnsupportedError("it writes to a tensor behind autograd's back")
+        return root
+
+    def parent(self, node: fx.Node) -> fx.Node | None:
+        """What the node is a view of."""
+        storage = self.storages[node]
+        return next((n for n in node.all_input_nodes if self.storages.get(n) == storage), None)
+
+    def path(self, root: fx.Node, node: fx.Node) -> list[fx.Node]:
+        """The views that lead from the root to the node, this included."""
+        found = []
+        while node is not root:
+            found.append(node)
+            parent = self.parent(node)
+            assert parent is not None
+            node = parent
+        return found[::-1]
+
+
+def is_same_view(a: fx.Node, b: fx.Node) -> bool:
+    """Whether two values that share memory are the same elements of it."""
+    one, other = example_of(a), example_of(b)
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return False
+    return (
+        list(map(str, one.shape)) == list(map(str, other.shape))
+        and list(map(str, one.stride())) == list(map(str, other.stride()))
+        and str(one.storage_offset()) == str(other.storage_offset())
+    )
+
+
+def _requires_grad(node: fx.Node) -> bool:
+    return any(tensor.requires_grad for tensor in _tensors(example_of(node)))
+
+
+def _tensors(example: Any) -> Iterator[Tensor]:
+    for each in example if isinstance(example, list | tuple) else [example]:
+        if isinstance(each, Tensor):
+            yield each
+
+
+def _storage(example: Any) -> int | None:
+    for tensor in _tensors(example):
+        if tensor.layout == torch.strided:
+            return int(tensor.untyped_storage()._cdata)
+    return None

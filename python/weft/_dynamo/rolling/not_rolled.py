@@ -1,0 +1,130 @@
+"""Loops that stay written out, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from torch import Tensor, fx
+
+from weft._base import users_code
+from weft._dynamo.rolling.known import Known
+from weft._dynamo.rolling.nodes import example_of, name_of
+from weft._dynamo.rolling.stretches import FEWEST, anchors_of, form_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A line of the user's; of an unknown one the file is empty."""
+
+    file: str = ""
+    line: int = 0
+    code: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.line}" if self.file else "no line of yours"
+
+
+@dataclasses.dataclass(frozen=True)
+class NotRolled:
+    """A loop whose steps are still in the graph one after the other."""
+
+    place: Place
+    steps: int
+    reason: str
+
+
+def not_rolled(graph: fx.Graph, known: Known) -> list[NotRolled]:
+    """The loops among the nodes that are left. Layers with weights of their own are none."""
+    nodes = [
+        node
+        for node in graph.nodes
+        if node.op in ("call_function", "call_method") and node.target is not operator.getitem
+    ]
+    found = []
+    for loop in _loops(nodes):
+        if not _has_own_weights(loop.nodes):
+            place, reason = _why(loop, known)
+            found.append(NotRolled(place, loop.steps, reason))
+    return found
+
+
+@dataclasses.dataclass
+class _Loop:
+    nodes: list[fx.Node]
+    anchors: list[int]  #: among these, where each step has the node of which there are most
+    steps: int
+
+
+def _loops(nodes: list[fx.Node]) -> Iterable[_Loop]:
+    """Stretches in which nodes do the same with the same values; those that overlap are one."""
+    _, anchors = anchors_of(nodes)
+    groups: dict[object, list[int]] = {}
+    for index in anchors:
+        shared = next((n for n in nodes[index].all_input_nodes if n.op in ("placeholder", "get_attr")), None)
+        groups.setdefault((form_of(nodes[index]), shared), []).append(index)
+    spans = sorted((group for group in groups.values() if len(group) >= FEWEST), key=lambda group: group[0])
+    joined: list[list[list[int]]] = []
+    for group in spans:
+        if joined and group[0] <= max(each[-1] for each in joined[-1]):
+            joined[-1].append(group)
+        else:
+            joined.append([group])
+    for together in joined:
+        first, last = min(group[0] for group in together), max(group[-1] for group in together)
+        most = max(together, key=len)
+        yield _Loop(nodes[first : last + 1], [index - first for index in most], len(most))
+
+
+def _has_own_weights(nodes: list[fx.Node]) -> bool:
+    """Whether nodes of one form read matrices that come into the graph, each another one: the layers of a network."""
+    forms = Counter(form_of(node) for node in nodes)
+    readers: Counter[fx.Node] = Counter()
+    for node in nodes:
+        readers.update(set(node.all_input_nodes))
+    own: Counter[object] = Counter()
+    for node in nodes:
+        for source in node.all_input_nodes:
+            example = example_of(source)
+            is_matrix = isinstance(example, Tensor) and example.dim() >= 2
+            if source.op in ("placeholder", "get_attr") and is_matrix and readers[source] == 1:
+                own[form_of(node)] += 1
+    return any(count >= FEWEST and 2 * count > forms[form] for form, count in own.items())
+
+
+def _why(loop: _Loop, known: Known) -> tuple[Place, str]:
+    refused = Counter(
+        (place_of(node), known.refused[node]) for node in loop.nodes if node in known.refused
+    ).most_common(1)
+    if refused:
+        (place, reason), _ = refused[0]
+        return place, reason
+    at = place_of(loop.nodes[loop.anchors[0]])
+    steps = [loop.nodes[i:j] for i, j in zip(loop.anchors[:-1], loop.anchors[1:], strict=True)]
+    forms = [tuple(map(form_of, step)) for step in steps]
+    usual = Counter(forms).most_common(1)[0][0]
+    for number, (step, form) in enumerate(zip(steps, forms, strict=True), 1):
+        if form != usual:
+            other = next(
+                (i for i, (a, b) in enumerate(zip(form, usual, strict=False)) if a != b), min(len(step) - 1, 0)
+            )
+            what = f"step {number} does something else than most: {name_of(step[other])}"
+            return place_of(step[other]), what
+    if len(usual) < FEWEST:
+        return at, "a scan of steps that do so little would not pay"
+    return at, "its steps do the same, but no order was found in what they read"
+
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+).*\n\s*(?P<code>.*)')
+
+
+def place_of(node: fx.Node) -> Place:
+    """The innermost line of the user's that made the node."""
+    found = Place()
+    for match in _FRAME.finditer(node.meta.get("stack_trace") or node.stack_trace or ""):
+        if users_code.is_users(match["file"]):
+            found = Place(match["file"], int(match["line"]), match["code"].strip())
+    return found
