@@ -1,8 +1,10 @@
 // Regions of ATen graphs as programs, for weft.backend.
 
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "bindings/program.h"
 #include "capture/aten_ops.h"
 #include "capture/compose.h"
 #include "capture/compose_control.h"
@@ -13,6 +15,24 @@
 namespace py = pybind11;
 
 namespace weft::bindings {
+
+namespace {
+
+using Composed = ir::Program (*)(ir::Program, ir::Program, int64_t, int64_t, int64_t);
+
+/// A function that makes one program of two, which share so many inputs and have captured others.
+void define_pair(py::module_& m, const char* name, Composed compose, const char* first, const char* second,
+                 const char* shared) {
+  m.def(
+      name,
+      [compose](const Program& one, const Program& other, int64_t count, int64_t by_one, int64_t by_other) {
+        return Program(compose(*one, *other, count, by_one, by_other));
+      },
+      py::arg(first), py::arg(second), py::arg(shared), py::arg(fmt::format("captured_by_{}", first).c_str()),
+      py::arg(fmt::format("captured_by_{}", second).c_str()));
+}
+
+}  // namespace
 
 void init_capture(py::module_& m) {
   using capture::Region;
@@ -27,10 +47,10 @@ void init_capture(py::module_& m) {
       .def("input", &Region::input, py::arg("type"))
       .def(
           "inline_program",
-          [](Region& region, const std::string& text, const std::vector<Value>& inputs) {
-            return region.inline_program(text, inputs);
+          [](Region& region, const Program& program, const std::vector<Value>& inputs) {
+            return region.inline_program(*program, inputs);
           },
-          py::arg("text"), py::arg("inputs"))
+          py::arg("program"), py::arg("inputs"))
       .def("aten", &Region::aten, py::arg("op"), py::arg("arguments"), py::arg("result"))
       .def(
           "external",
@@ -44,28 +64,41 @@ void init_capture(py::module_& m) {
           py::arg("vjp"), py::arg("inputs"), py::arg("values"))
       .def("type", &Region::type, py::arg("value"))
       .def(
-          "finish", [](Region& region, const std::vector<Value>& outputs) { return region.finish(outputs); },
+          "finish", [](Region& region, const std::vector<Value>& outputs) { return Program(region.finish(outputs)); },
           py::arg("outputs"));
   m.def("knows_aten", &capture::knows_aten, py::arg("op"));
-  m.def("scan_program", &capture::scan_program, py::arg("step"), py::arg("carries"), py::arg("xs"), py::arg("reverse"),
-        py::arg("same") = 0, py::arg("drawn") = 0);
-  m.def("checkpointed_scan_program", &capture::checkpointed_scan_program, py::arg("step"), py::arg("carries"),
-        py::arg("xs"), py::arg("reverse"));
-  for (auto [name, compose] : {std::pair("while_program", &capture::while_program),
-                               std::pair("bounded_while_program", &capture::bounded_while_program)})
-    m.def(name, compose, py::arg("condition"), py::arg("body"), py::arg("carries"), py::arg("captured_by_condition"),
-          py::arg("captured_by_body"));
-  m.def("cond_program", &capture::cond_program, py::arg("yes"), py::arg("no"), py::arg("operands"),
-        py::arg("captured_by_yes"), py::arg("captured_by_no"));
+  m.def(
+      "scan_program",
+      [](const Program& step, int64_t carries, int64_t xs, bool reverse, int64_t same, int64_t drawn) {
+        return Program(capture::scan_program(*step, carries, xs, reverse, same, drawn));
+      },
+      py::arg("step"), py::arg("carries"), py::arg("xs"), py::arg("reverse"), py::arg("same") = 0,
+      py::arg("drawn") = 0);
+  m.def(
+      "checkpointed_scan_program",
+      [](const Program& step, int64_t carries, int64_t xs, bool reverse) {
+        return Program(capture::checkpointed_scan_program(*step, carries, xs, reverse));
+      },
+      py::arg("step"), py::arg("carries"), py::arg("xs"), py::arg("reverse"));
+  define_pair(m, "while_program", &capture::while_program, "condition", "body", "carries");
+  define_pair(m, "bounded_while_program", &capture::bounded_while_program, "condition", "body", "carries");
+  define_pair(m, "cond_program", &capture::cond_program, "yes", "no", "operands");
   m.def(
       "partition",
       [](std::vector<std::vector<int64_t>> waits, std::vector<bool> is_member, std::vector<bool> is_call) {
         return capture::partition({std::move(waits), std::move(is_member), std::move(is_call)});
       },
       py::arg("waits"), py::arg("is_member"), py::arg("is_call"), py::call_guard<py::gil_scoped_release>());
-  m.def("is_elementwise", &capture::is_elementwise, py::arg("text"));
-  m.def("has_symbolic_weights", &capture::has_symbolic_weights, py::arg("text"));
-  m.def("keep_outputs", &capture::keep_outputs, py::arg("text"), py::arg("keep"));
+  m.def("is_elementwise", [](const Program& program) { return capture::is_elementwise(*program); }, py::arg("program"));
+  m.def(
+      "has_symbolic_weights", [](const Program& program) { return capture::has_symbolic_weights(*program); },
+      py::arg("program"));
+  m.def(
+      "keep_outputs",
+      [](const Program& program, const std::vector<bool>& keep) {
+        return Program(capture::keep_outputs(*program, keep));
+      },
+      py::arg("program"), py::arg("keep"));
 }
 
 }  // namespace weft::bindings

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/program.h"
 #include "bindings/tensor_tree.h"
 #include "operator/call.h"
 #include "operator/program_table.h"
@@ -273,7 +274,7 @@ py::object scan_again(const py::object& step, const py::object& init, const py::
   std::vector<at::Tensor> results;
   {
     const py::gil_scoped_release released;
-    results = torch_operator::call(scan->program->text(), inputs);
+    results = torch_operator::call(scan->program, inputs);
   }
   return py::make_tuple(unflatten(call.carry.structure, results.data()),
                         unflatten(run->ys.structure, results.data() + call.carry.leaves.size()));
@@ -283,7 +284,7 @@ py::object scan_again(const py::object& step, const py::object& init, const py::
 void forget_scans() { std::exchange(known_steps, {}); }
 
 /// Keeps what scan_again() finds again: a program for scans of steps that do what `pattern` says. `ys`: a y, or ys.
-void know_scan(const py::object& step, const py::object& pattern, const std::string& text,
+void know_scan(const py::object& step, const py::object& pattern, const Program& program,
                const std::vector<at::Tensor>& constants, bool reverse, size_t carries, size_t xs,
                const py::object& ys) {
   TensorTree tree;
@@ -295,10 +296,9 @@ void know_scan(const py::object& step, const py::object& pattern, const std::str
   auto is_it = [&](const auto& scan) { return scan->holder.is(pattern) && scan->ys == tree.structure; };
   if (std::ranges::any_of(known.scans, is_it)) return;
   if (known.scans.size() == KnownStep::kMost) known.scans.pop_back();
-  known.scans.insert(known.scans.begin(),
-                     std::make_shared<const KnownScan>(KnownScan{pattern, pattern.cast<const Template*>(),
-                                                                 torch_operator::find_program(text), constants, reverse,
-                                                                 carries, xs, tree.structure}));
+  known.scans.insert(known.scans.begin(), std::make_shared<const KnownScan>(
+                                              KnownScan{pattern, pattern.cast<const Template*>(), program.called(),
+                                                        constants, reverse, carries, xs, tree.structure}));
 }
 
 }  // namespace
@@ -306,7 +306,7 @@ void know_scan(const py::object& step, const py::object& pattern, const std::str
 void init_known_scans(py::module_& m) {
   m.def("scan_again", torch::wrap_pybind_function(&scan_again), py::arg("step"), py::arg("init"), py::arg("xs"),
         py::arg("length"), py::arg("reverse"), py::arg("dim"));
-  m.def("know_scan", &know_scan, py::arg("step"), py::arg("pattern"), py::arg("text"), py::arg("constants"),
+  m.def("know_scan", &know_scan, py::arg("step"), py::arg("pattern"), py::arg("program"), py::arg("constants"),
         py::arg("reverse"), py::arg("carries"), py::arg("xs"), py::arg("ys"));
   m.def("forget_scans", &forget_scans);
   m.def("variables_of", [](py::handle step) { return variables_of(step.ptr()); });

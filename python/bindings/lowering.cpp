@@ -6,6 +6,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/callbacks.h"
+#include "bindings/program.h"
 #include "decompose/decompose.h"
 #include "lowering/extern_text.h"
 #include "lowering/lowered_run.h"
@@ -38,11 +39,11 @@ py::tuple name_of(const c10::OperatorHandle& op) {
   return py::make_tuple(name.name, name.overload_name.empty() ? "default" : name.overload_name);
 }
 
-/// A function of (which, tensors) that gives a program's text.
+/// A function of (which, tensors) that gives a program.
 auto derivative_with(py::function function) {
   return [function](size_t payload, const std::vector<at::Tensor>& like) {
     py::gil_scoped_acquire gil;
-    return function(payload, like).cast<std::string>();
+    return function(payload, like).cast<const Program&>().called();
   };
 }
 
@@ -72,22 +73,22 @@ py::list types_of(const std::vector<lowering::ExternOperation::Tensor>& tensors)
 }
 
 /// A function of (call, name, arguments, operands, results), the last two as (dtype, sizes, their expressions or "",
-/// whether autograd would ask for its derivative), that gives a program's text.
+/// whether autograd would ask for its derivative), that gives a program, or None.
 lowering::ExternDerivative extern_derivative_with(const py::function& function) {
-  return [&function](const lowering::ExternOperation& operation) {
+  return [&function](const lowering::ExternOperation& operation) -> torch_operator::ProgramRef {
     py::list arguments;
     const std::vector<torch_operator::ExternArgument> texts =
         torch_operator::parse_extern_call(operation.call).arguments;
     for (size_t i = 0; i < operation.arguments.size(); ++i)
       arguments.append(
           spelled(operation, texts.at(i), operation.arguments[i], operation.op.schema().arguments()[i].real_type()));
-    return function(operation.call, name_of(operation.op), arguments, types_of(operation.operands),
-                    types_of(operation.results))
-        .cast<std::string>();
+    const py::object found = function(operation.call, name_of(operation.op), arguments, types_of(operation.operands),
+                                      types_of(operation.results));
+    return found.is_none() ? nullptr : found.cast<const Program&>().called();
   };
 }
 
-/// (text, [(method, arguments, dtype, [(factor, [(input, dim)])])], constants, sizes)
+/// (program, [(method, arguments, dtype, [(factor, [(input, dim)])])], constants, sizes)
 py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector<size_t>& free,
                           const py::function& decompose, const std::vector<py::function>& derivatives,
                           const recorder::SizeFit& sizes, const py::function& extern_derivative) {
@@ -95,7 +96,7 @@ py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector
   for (size_t i = 0; i < runs.size(); ++i)
     sources.push_back({runs[i], free, {decompose_with(decompose), derivative_with(derivatives.at(i))}});
   // A step's loop would call PyTorch for each of its steps: code for fewer sizes is faster.
-  const auto program =
+  auto program =
       lowering::program_of_runs(sources, sizes, extern_derivative_with(extern_derivative), lowering::Whole::kNever);
   py::list noise;
   for (const auto& one : program.noise) {
@@ -103,7 +104,7 @@ py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector
     for (const c10::IValue& argument : one.draw.arguments) arguments.append(torch::jit::toPyObject(argument));
     noise.append(py::make_tuple(one.draw.method, py::tuple(arguments), one.dtype, one.sizes));
   }
-  return py::make_tuple(program.text, noise, program.constants, program.sizes);
+  return py::make_tuple(Program(std::move(program.program)), noise, program.constants, program.sizes);
 }
 
 /// A class of Python's, made with the module.

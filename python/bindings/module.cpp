@@ -22,11 +22,11 @@ void check_release() {
 PYBIND11_MODULE(_C, m) {
   check_release();
   m.doc() = "The compiled half of weft. Loading it registers weft::call and the kernels of aten::gru and its kin.";
-  weft::bindings::init_capture(m);
   m.attr("__version__") = WEFT_VERSION;
+  weft::bindings::init_programs(m);
+  weft::bindings::init_capture(m);
   weft::bindings::init_override(m);
   weft::bindings::init_warnings(m);
-  weft::bindings::init_programs(m);
   weft::bindings::init_recorder(m);
   weft::bindings::init_captured(m);
   weft::bindings::init_known_scans(m);

@@ -1,4 +1,4 @@
-// Programs as text: what the passes make of one, its buffer plan, its flops.
+// Programs, and their texts: what the passes make of one, its buffer plan, its flops.
 
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "bindings/bindings.h"
+#include "bindings/program.h"
 #include "engine/compile_ahead.h"
 #include "engine/engine.h"
 #include "ir/parser.h"
@@ -23,35 +24,38 @@ namespace py = pybind11;
 namespace weft::bindings {
 namespace {
 
-std::string run_passes(const std::string& text, const std::vector<std::string>& names) {
-  ir::Program program = ir::parse(text);
+Program run_passes(const Program& source, const std::vector<std::string>& names) {
+  ir::Program program = *source;
   std::vector<std::string_view> views(names.begin(), names.end());
   passes::run_passes(program, views);
-  return ir::print(program);
-}
-
-py::dict vjp(const std::string& text, const std::vector<bool>& wanted) {
-  passes::Vjp split = passes::vjp(ir::parse(text), wanted);
-  py::dict result;
-  result["forward"] = ir::print(split.forward);
-  result["backward"] = ir::print(split.backward);
-  result["saved_inputs"] = split.saved_inputs;
-  result["saved_outputs"] = split.saved_outputs;
-  result["residuals"] = split.residuals;
-  return result;
+  return Program(std::move(program));
 }
 
 std::string plan(const std::string& text, const ir::Bindings& symbols) {
   return torch_operator::find_program(text)->executable()->plan(symbols);
 }
 
-/// The text with results stored in inputs' memory, pairs of input and result. RuntimeError if their types differ.
-std::string donate(const std::string& text, const std::vector<std::pair<size_t, size_t>>& pairs) {
-  ir::Program program = ir::parse(text);
+int64_t count(const ir::Block& block, ir::OpCode code) {
+  int64_t total = std::ranges::count(block.ops, code, &ir::Op::code);
+  for (const ir::Op& op : block.ops)
+    for (const ir::Block& region : op.regions) total += count(region, code);
+  return total;
+}
+
+/// How many ops of this name a program has, in its loops too.
+int64_t count_ops(const Program& program, std::string_view name) {
+  const auto code = ir::op_named(name);
+  check(code.has_value(), "no op is named '{}'", name);
+  return count((*program).body, *code);
+}
+
+/// The program with results stored in inputs' memory, pairs of input and result. RuntimeError if their types differ.
+Program donate(const Program& source, const std::vector<std::pair<size_t, size_t>>& pairs) {
+  ir::Program program = *source;
   for (auto [input, result] : pairs) program.donations.push_back({input, result});
   std::ranges::sort(program.donations, {}, &ir::Donation::result);
   ir::verify(program);
-  return ir::print(program);
+  return Program(std::move(program));
 }
 
 /// The pairs of such a text, by result.
@@ -69,11 +73,15 @@ void check_donated(const std::string& what, const std::vector<at::Tensor>& input
 }  // namespace
 
 void init_programs(py::module_& m) {
-  m.def("normalise", [](const std::string& text) { return ir::print(ir::parse(text)); }, py::arg("text"));
-  m.def("run_passes", &run_passes, py::arg("text"), py::arg("passes"));
-  m.def("vjp", &vjp, py::arg("text"), py::arg("wanted"));
+  py::class_<Program>(m, "Program", "A program, as it is passed on inside the process.")
+      .def(py::init<std::string_view>(), py::arg("text"))
+      .def_property_readonly(
+          "text", [](const Program& program) { return program.called()->text(); }, "As weft.call takes it.")
+      .def("__str__", [](const Program& program) { return program.called()->text(); })
+      .def("count", &count_ops, py::arg("op"), "How many ops of this name it has, in its loops too.");
+  m.def("run_passes", &run_passes, py::arg("program"), py::arg("passes"));
   m.def("plan", &plan, py::arg("text"), py::arg("symbols"), py::call_guard<py::gil_scoped_release>());
-  m.def("donate", &donate, py::arg("text"), py::arg("pairs"));
+  m.def("donate", &donate, py::arg("program"), py::arg("pairs"));
   m.def("donations", &donations, py::arg("text"));
   m.def("check_donated", &check_donated, py::arg("what"), py::arg("inputs"), py::arg("donated"));
   m.def(
@@ -82,7 +90,12 @@ void init_programs(py::module_& m) {
   // Before the process destroys what LLVM has, which threads may be using.
   py::module_::import("atexit").attr("register")(
       py::cpp_function(&engine::end_compilations_ahead, py::call_guard<py::gil_scoped_release>()));
-  m.def("flops", &torch_operator::flops, py::arg("text"), py::arg("sizes"));
+  m.def(
+      "flops",
+      [](std::string_view text, const std::vector<std::vector<int64_t>>& sizes) {
+        return torch_operator::flops(torch_operator::find_program(text)->program(), sizes);
+      },
+      py::arg("text"), py::arg("sizes"));
 }
 
 }  // namespace weft::bindings

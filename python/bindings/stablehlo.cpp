@@ -3,8 +3,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "bindings/program.h"
 #include "ir/binder.h"
-#include "ir/parser.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
 #include "stablehlo/write.h"
@@ -41,9 +41,9 @@ ir::Bindings bindings_of(const ir::Program& program, const std::optional<std::ve
 
 /// `wanted`: the inputs whose gradients are results too, given cotangents of all results. `optimise`: with the passes
 /// that suit all targets, which move work out of loops as XLA does not.
-std::string write_stablehlo(const std::string& text, const std::optional<std::vector<ir::Type>>& inputs,
+std::string write_stablehlo(const Program& source, const std::optional<std::vector<ir::Type>>& inputs,
                             const std::optional<std::vector<bool>>& wanted, bool optimise) {
-  ir::Program program = ir::parse(text);
+  ir::Program program = *source;
   const ir::Bindings bindings = bindings_of(program, inputs);
   if (wanted) program = passes::value_and_vjp(program, *wanted);
   if (optimise) passes::run_passes(program, passes::compile_pipeline());
@@ -62,8 +62,8 @@ py::list stablehlo_ops() {
 }  // namespace
 
 void init_stablehlo(py::module_& m) {
-  m.def("write_stablehlo", &write_stablehlo, py::arg("text"), py::arg("inputs"), py::arg("wanted"), py::arg("optimise"),
-        py::call_guard<py::gil_scoped_release>());
+  m.def("write_stablehlo", &write_stablehlo, py::arg("program"), py::arg("inputs"), py::arg("wanted"),
+        py::arg("optimise"), py::call_guard<py::gil_scoped_release>());
   m.def("stablehlo_ops", &stablehlo_ops,
         "Every op of the IR, and what it becomes in words; empty if it has no lowering.");
 }

@@ -4,8 +4,6 @@
 
 #include "ir/builder.h"
 #include "ir/inline.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
 #include "ir/verifier.h"
 
 namespace weft::capture {
@@ -29,8 +27,8 @@ ir::Dim fresh_symbol(const ir::Program& program, std::string name) {
 class StepProgram {
  public:
   /// Of the inputs behind the xs, `drawn` that stand behind `same` others are xs too.
-  StepProgram(std::string_view text, int64_t carries, int64_t xs, int64_t same = 0, int64_t drawn = 0)
-      : step_(ir::parse(text)), carries_(carries), xs_(xs) {
+  StepProgram(ir::Program step, int64_t carries, int64_t xs, int64_t same = 0, int64_t drawn = 0)
+      : step_(std::move(step)), carries_(carries), xs_(xs) {
     auto inputs = static_cast<int64_t>(step_.body.args.size());
     auto results = static_cast<int64_t>(step_.body.results.size());
     check(carries >= 0 && xs >= 0 && carries + xs <= inputs,
@@ -82,14 +80,14 @@ class StepProgram {
 
 }  // namespace
 
-std::string verified_text(const ir::Program& program) {
+ir::Program verified(ir::Program program) {
   ir::verify(program);
-  return ir::print(program, /*canonical=*/true);
+  for (ir::Value& value : program.values) value.name.clear();
+  return program;
 }
 
-std::string scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse, int64_t same,
-                         int64_t drawn) {
-  StepProgram step(text, carries, xs, same, drawn);
+ir::Program scan_program(ir::Program of, int64_t carries, int64_t xs, bool reverse, int64_t same, int64_t drawn) {
+  StepProgram step(std::move(of), carries, xs, same, drawn);
   ir::Program program;
   program.name = "scan";
   ir::Builder builder(program, program.body);
@@ -99,11 +97,11 @@ std::string scan_program(std::string_view text, int64_t carries, int64_t xs, boo
     return step.take(inner, now, slices);
   };
   builder.ret(builder.scan(step.inits(), step.stacks(), length, reverse, body));
-  return verified_text(program);
+  return verified(std::move(program));
 }
 
-std::string checkpointed_scan_program(std::string_view text, int64_t carries, int64_t xs, bool reverse) {
-  StepProgram step(text, carries, xs);
+ir::Program checkpointed_scan_program(ir::Program of, int64_t carries, int64_t xs, bool reverse) {
+  StepProgram step(std::move(of), carries, xs);
   ir::Program program;
   program.name = "checkpointed_scan";
   ir::Builder builder(program, program.body);
@@ -122,7 +120,7 @@ std::string checkpointed_scan_program(std::string_view text, int64_t carries, in
   };
   builder.ret(builder.scan(step.inits(), step.stacks(), chunks, reverse, chunk));
   program.body.ops.back().attrs.emplace(ir::kCheckpoint, true);
-  return verified_text(program);
+  return verified(std::move(program));
 }
 
 }  // namespace weft::capture

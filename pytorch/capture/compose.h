@@ -1,15 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "ir/program.h"
 
 namespace weft::capture {
 
-/// Verifies a program that was put together here, and gives its canonical text.
-std::string verified_text(const ir::Program& program);
+/// Verifies a program that was put together of others, and takes the names of its values away, so that equal programs
+/// print alike.
+ir::Program verified(ir::Program program);
 
 /// Makes the program that runs a step over a sequence.
 ///
@@ -22,12 +21,12 @@ std::string verified_text(const ir::Program& program);
 /// behind the other xs, as every x.
 ///
 /// User's error unless every next carry has its carry's type.
-std::string scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse, int64_t same = 0,
+ir::Program scan_program(ir::Program step, int64_t carries, int64_t xs, bool reverse, int64_t same = 0,
                          int64_t drawn = 0);
 
 /// scan_program for a sequence of N chunks of K steps: every x and y has two leading dims, [N, K, ...]. The backward
 /// keeps the carry before each chunk, and recomputes the steps of one chunk at a time. A step without xs gets an input
 /// f32[N,K,0].
-std::string checkpointed_scan_program(std::string_view step, int64_t carries, int64_t xs, bool reverse);
+ir::Program checkpointed_scan_program(ir::Program step, int64_t carries, int64_t xs, bool reverse);
 
 }  // namespace weft::capture

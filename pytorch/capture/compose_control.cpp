@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "capture/compose.h"
 #include "ir/inline.h"
-#include "ir/parser.h"
 
 namespace weft::capture {
 
@@ -27,9 +27,9 @@ void collect_symbols(const Program& program, std::set<std::string>& symbols) {
 /// Two programs that are inlined into one. Their first inputs, the shared ones, are the same values.
 class Pair {
  public:
-  Pair(std::string_view what, std::string_view first, std::string_view second, int64_t shared,
-       int64_t captured_by_first, int64_t captured_by_second)
-      : what_(what), programs_{ir::parse(first), ir::parse(second)}, shared_(static_cast<size_t>(shared)) {
+  Pair(std::string_view what, Program first, Program second, int64_t shared, int64_t captured_by_first,
+       int64_t captured_by_second)
+      : what_(what), programs_{std::move(first), std::move(second)}, shared_(static_cast<size_t>(shared)) {
     const int64_t captured[] = {captured_by_first, captured_by_second};
     for (size_t i = 0; i < 2; ++i)
       check(shared >= 0 && captured[i] >= 0 &&
@@ -106,9 +106,9 @@ class Pair {
 
 }  // namespace
 
-std::string while_program(std::string_view condition, std::string_view body, int64_t carries,
-                          int64_t captured_by_condition, int64_t captured_by_body) {
-  Pair parts("while_program", condition, body, carries, captured_by_condition, captured_by_body);
+ir::Program while_program(ir::Program condition, ir::Program body, int64_t carries, int64_t captured_by_condition,
+                          int64_t captured_by_body) {
+  Pair parts("while_program", std::move(condition), std::move(body), carries, captured_by_condition, captured_by_body);
   Program program;
   program.name = "while_loop";
   Builder builder(program, program.body);
@@ -118,12 +118,13 @@ std::string while_program(std::string_view condition, std::string_view body, int
     return [&parts, which](Builder& inner, std::span<const ValueId> now) { return parts.run(inner, which, now); };
   };
   builder.ret(builder.while_loop(inits, part(0), part(1)));
-  return verified_text(program);
+  return verified(std::move(program));
 }
 
-std::string bounded_while_program(std::string_view condition, std::string_view body, int64_t carries,
+ir::Program bounded_while_program(ir::Program condition, ir::Program body, int64_t carries,
                                   int64_t captured_by_condition, int64_t captured_by_body) {
-  Pair parts("bounded_while_program", condition, body, carries, captured_by_condition, captured_by_body);
+  Pair parts("bounded_while_program", std::move(condition), std::move(body), carries, captured_by_condition,
+             captured_by_body);
   Program program;
   program.name = "bounded_while_loop";
   Builder builder(program, program.body);
@@ -139,12 +140,12 @@ std::string bounded_while_program(std::string_view condition, std::string_view b
     return Builder::StepResults{inner.cond(holds[0], take, leave), {}};
   };
   builder.ret(builder.scan(inits, {steps}, length, /*reverse=*/false, step));
-  return verified_text(program);
+  return verified(std::move(program));
 }
 
-std::string cond_program(std::string_view yes, std::string_view no, int64_t operands, int64_t captured_by_yes,
+ir::Program cond_program(ir::Program yes, ir::Program no, int64_t operands, int64_t captured_by_yes,
                          int64_t captured_by_no) {
-  Pair parts("cond_program", yes, no, operands, captured_by_yes, captured_by_no);
+  Pair parts("cond_program", std::move(yes), std::move(no), operands, captured_by_yes, captured_by_no);
   Program program;
   program.name = "cond";
   Builder builder(program, program.body);
@@ -155,7 +156,7 @@ std::string cond_program(std::string_view yes, std::string_view no, int64_t oper
     return [&parts, &shared, which](Builder& inner) { return parts.run(inner, which, shared); };
   };
   builder.ret(builder.cond(predicate, branch(0), branch(1)));
-  return verified_text(program);
+  return verified(std::move(program));
 }
 
 }  // namespace weft::capture

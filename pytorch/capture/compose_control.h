@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
+
+#include "ir/program.h"
 
 namespace weft::capture {
 
@@ -11,18 +11,18 @@ namespace weft::capture {
 /// `condition` is a program (carries..., captured values...) -> bool[], `body` one (carries..., captured values...) ->
 /// (next carries...). The result is one (initial carries..., the condition's captured values..., the body's...) ->
 /// (last carries...). It has no gradients. User's error unless the carries have the same types in all of them.
-std::string while_program(std::string_view condition, std::string_view body, int64_t carries,
-                          int64_t captured_by_condition, int64_t captured_by_body);
+ir::Program while_program(ir::Program condition, ir::Program body, int64_t carries, int64_t captured_by_condition,
+                          int64_t captured_by_body);
 
 /// The same in at most T steps, T being bound by an input f32[T,0] behind the initial carries. It is a scan of T conds,
 /// so it has gradients. Once the condition has failed, the remaining steps change nothing.
-std::string bounded_while_program(std::string_view condition, std::string_view body, int64_t carries,
+ir::Program bounded_while_program(ir::Program condition, ir::Program body, int64_t carries,
                                   int64_t captured_by_condition, int64_t captured_by_body);
 
 /// Makes the program that runs one of two programs: (bool[], operands..., values that `yes` captures..., values that
 /// `no` captures...) -> (results...). `yes` and `no` are programs (operands..., captured values...) -> (results...)
 /// with the same types of results; `yes` runs if the predicate is true.
-std::string cond_program(std::string_view yes, std::string_view no, int64_t operands, int64_t captured_by_yes,
+ir::Program cond_program(ir::Program yes, ir::Program no, int64_t operands, int64_t captured_by_yes,
                          int64_t captured_by_no);
 
 }  // namespace weft::capture

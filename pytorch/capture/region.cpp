@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include "capture/aten_ops.h"
+#include "capture/compose.h"
 #include "ir/inline.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
-#include "ir/verifier.h"
 
 namespace weft::capture {
 
@@ -26,12 +24,12 @@ Value Region::input(const ir::Type& type) { return {ir::Builder(program_, progra
 
 Value Region::zeros(const ir::Type& type) { return {ir::Builder(program_, program_.body).constant(0, type)}; }
 
-std::vector<Value> Region::inline_program(std::string_view text, std::span<const Value> inputs) {
+std::vector<Value> Region::inline_program(const ir::Program& program, std::span<const Value> inputs) {
   std::vector<ir::ValueId> ids;
   for (Value input : inputs) ids.push_back(input.id);
   ir::Builder builder(program_, program_.body);
   std::vector<Value> results;
-  for (ir::ValueId id : ir::inline_program(builder, ir::parse(text), ids)) results.push_back({id});
+  for (ir::ValueId id : ir::inline_program(builder, program, ids)) results.push_back({id});
   return results;
 }
 
@@ -71,16 +69,14 @@ Value Region::refusing(Value value, std::string message) {
   return {builder.append({ir::OpCode::kCustomVjp, {value.id, value.id}, {}, std::move(attrs), {}}).results[0]};
 }
 
-std::string Region::finish(std::span<const Value> outputs) {
+ir::Program Region::finish(std::span<const Value> outputs) {
   program_.name = "region";
   program_.body.results.clear();
   for (Value value : outputs) program_.body.results.push_back(value.id);
-  ir::verify(program_);
-  return ir::print(program_, /*canonical=*/true);
+  return verified(std::move(program_));
 }
 
-bool is_elementwise(std::string_view text) {
-  ir::Program program = ir::parse(text);
+bool is_elementwise(const ir::Program& program) {
   std::vector<ir::ValueId> same_everywhere;
   for (const ir::Op& op : program.body.ops) {
     const bool broadcasts_constant = op.code == ir::OpCode::kBroadcast &&
@@ -107,13 +103,9 @@ bool has_symbolic_weights(const ir::Program& program, const ir::Block& block) {
 
 }  // namespace
 
-bool has_symbolic_weights(std::string_view text) {
-  const ir::Program program = ir::parse(text);
-  return has_symbolic_weights(program, program.body);
-}
+bool has_symbolic_weights(const ir::Program& program) { return has_symbolic_weights(program, program.body); }
 
-std::string keep_outputs(std::string_view text, const std::vector<bool>& keep) {
-  ir::Program program = ir::parse(text);
+ir::Program keep_outputs(ir::Program program, const std::vector<bool>& keep) {
   std::vector<ir::ValueId>& results = program.body.results;
   check(keep.size() == results.size(), "the program has {} outputs, not {}", results.size(), keep.size());
   std::vector<ir::ValueId> kept;
@@ -121,7 +113,7 @@ std::string keep_outputs(std::string_view text, const std::vector<bool>& keep) {
     if (keep[i]) kept.push_back(results[i]);
   results = std::move(kept);
   program.donations.clear();  // which go by the position of results, and which weft::call doesn't take up
-  return ir::print(program);
+  return program;
 }
 
 }  // namespace weft::capture

@@ -37,7 +37,7 @@ class Region {
   Value input(const ir::Type& type);
   Value zeros(const ir::Type& type);
   /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in their place.
-  std::vector<Value> inline_program(std::string_view text, std::span<const Value> inputs);
+  std::vector<Value> inline_program(const ir::Program& program, std::span<const Value> inputs);
   /// One ATen op with one result of type `result`, such as "aten.add.Tensor", all its arguments in the schema's order.
   Value aten(std::string_view op, const std::vector<Argument>& arguments, const ir::Type& result);
   /// The op `extern` (docs/ir.md), with results of these types. `call` is the operator with its arguments, `vjp` the
@@ -54,8 +54,8 @@ class Region {
   std::vector<Value> custom_vjp(OwnDerivative derivative, std::span<const Value> inputs, std::span<const Value> values);
   /// The value, of which a derivative by it is an error with this message.
   Value refusing(Value value, std::string message);
-  /// The program's text, verified.
-  std::string finish(std::span<const Value> outputs);
+  /// The program. The region is of no further use.
+  ir::Program finish(std::span<const Value> outputs);
 
   const ir::Type& type(Value value) const { return program_.type(value.id); }
 
@@ -64,12 +64,12 @@ class Region {
 };
 
 /// Whether each result's element is a function of the inputs' elements at the same place and of nothing else.
-bool is_elementwise(std::string_view text);
+bool is_elementwise(const ir::Program& program);
 
 /// Whether a product's second operand is a matrix whose sizes are not all numbers.
-bool has_symbolic_weights(std::string_view text);
+bool has_symbolic_weights(const ir::Program& program);
 
 /// The program with only those of its outputs for which keep[i] holds.
-std::string keep_outputs(std::string_view text, const std::vector<bool>& keep);
+ir::Program keep_outputs(ir::Program program, const std::vector<bool>& keep);
 
 }  // namespace weft::capture

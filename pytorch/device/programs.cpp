@@ -12,7 +12,6 @@
 #include "capture/region.h"
 #include "device/interruption.h"
 #include "device/replay.h"
-#include "ir/parser.h"
 #include "ir/verifier.h"
 #include "override/state.h"
 #include "passes/pass_runner.h"
@@ -110,8 +109,7 @@ std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& 
 
 /// Loops in Python, of which the recording has one step after the other, become scans. Outputs take the memory of
 /// leaves.
-ir::Program rolled(const std::string& text, const Batch& batch) {
-  ir::Program program = ir::parse(text);
+ir::Program rolled(ir::Program program, const Batch& batch) {
   constexpr std::string_view kPasses[] = {"drop_derivatives", "cse", "dce", "roll"};
   passes::run_passes(program, kPasses);
   program.donations = batch.donations();
@@ -122,7 +120,7 @@ ir::Program rolled(const std::string& text, const Batch& batch) {
 void compile(KnownBatch& entry, const Batch& batch, const Record& record, const Samples* samples = nullptr) {
   ReplayedProgram made =
       replayed_program(batch, ordinals_of(entry.pattern->free(), record), programs->decompose, samples);
-  entry.program = torch_operator::intern(rolled(made.text, batch));
+  entry.program = torch_operator::intern(rolled(std::move(made.program), batch));
   entry.constants = std::move(made.constants);
   entry.program->executable();
   // Running one by one has left the heap full of holes that the program, which has its own memory, won't fill.
@@ -209,7 +207,7 @@ std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, c
     auto wider = widened_at(known, batch, told, guess, found.symbols, samples);
     if (!wider) continue;
     // Weights of a constant size have kernels of their own.
-    if (found.is_of_features && capture::has_symbolic_weights(wider->program->text())) return std::nullopt;
+    if (found.is_of_features && capture::has_symbolic_weights(wider->program->program())) return std::nullopt;
     return wider;
   }
   return std::nullopt;

@@ -151,9 +151,9 @@ ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& 
     sources.push_back({&run->recording, words_of(free, run->recording.record()), {decompose, nullptr}});
   lowering::RunsProgram program = lowering::program_of_runs(
       sources, samples != nullptr ? samples->fit : recorder::SizeFit({}, {}, false),
-      [](const lowering::ExternOperation&) { return std::string(); }, lowering::Whole::kWhereSizesDecide);
+      [](const lowering::ExternOperation&) { return nullptr; }, lowering::Whole::kWhereSizesDecide);
   if (!program.noise.empty()) throw recorder::UnsupportedError("random numbers in a batch");
-  return {std::move(program.text), std::move(program.constants)};
+  return {std::move(program.program), std::move(program.constants)};
 }
 
 }  // namespace weft::device

@@ -6,7 +6,7 @@
 namespace weft::device {
 
 struct ReplayedProgram {
-  std::string text;  ///< its inputs: the batch's leaves, the free numbers as double[], then the constants
+  ir::Program program;  ///< its inputs: the batch's leaves, the free numbers as double[], then the constants
   std::vector<at::Tensor> constants;
 };
 

@@ -10,7 +10,6 @@
 
 #include "capture/aten_ops.h"
 #include "decompose/decompose.h"
-#include "ir/parser.h"
 #include "lowering/draws.h"
 #include "lowering/extern_text.h"
 #include "lowering/free_numbers.h"
@@ -216,22 +215,22 @@ void LoweredRun::replay_derived(const Operation& operation) {
     inputs.push_back(read(*source_.id(tensor)));
   for (const at::Tensor& tensor : source_.arguments()[operation.arguments + 1].toTensorVector())
     values.push_back(unwrapped(value(*source_.id(tensor))));
-  std::string text = derivative(operation.payload, inputs, values);
-  const std::vector<at::Tensor> results = derived(inputs, values, std::move(text));
+  const std::vector<at::Tensor> results =
+      derived(inputs, values, derivative(operation.payload, inputs, values)->text());
   for (size_t i = 0; i < results.size(); ++i) keep(operation.results[i], results[i]);
 }
 
 /// The program of a derivative that the run recorded.
-std::string LoweredRun::derivative(size_t payload, const std::vector<at::Tensor>& inputs,
-                                   const std::vector<at::Tensor>& values) {
+torch_operator::ProgramRef LoweredRun::derivative(size_t payload, const std::vector<at::Tensor>& inputs,
+                                                  const std::vector<at::Tensor>& values) {
   const recorder::Paused paused;
   std::vector<at::Tensor> like;
   for (const auto* list : {&inputs, &values})
     for (const at::Tensor& tensor : *list) like.push_back(at::empty(tensor.sizes(), tensor.scalar_type()));
-  std::string text = callbacks_.derivative(payload, like);
-  if (!passes::vanishes(ir::parse(text), like.size()))
+  torch_operator::ProgramRef program = callbacks_.derivative(payload, like);
+  if (!passes::vanishes(program->program(), like.size()))
     throw UnprovenGradientError("a derivative of its own that isn't seen to be zero where the gradient is", operation_);
-  return text;
+  return program;
 }
 
 /// The values, with a derivative by the inputs of their own; wrapped, as the inputs are.

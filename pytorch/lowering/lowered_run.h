@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lowering/gradient_match.h"
+#include "operator/program_table.h"
 #include "recorder/recording.h"
 
 namespace weft::lowering {
@@ -24,8 +25,8 @@ struct Callbacks {
   /// The operation's results by PyTorch's decompositions in Python, whose operations are recorded as they are called;
   /// nullopt if there is none.
   std::function<std::optional<torch::jit::Stack>(const c10::OperatorHandle&, const torch::jit::Stack&)> decompose;
-  /// The text of the program for a derivative that the run recorded: which, and tensors like its inputs and values.
-  std::function<std::string(size_t payload, const std::vector<at::Tensor>& like)> derivative;
+  /// The program for a derivative that the run recorded: which, and tensors like its inputs and values.
+  std::function<torch_operator::ProgramRef(size_t payload, const std::vector<at::Tensor>& like)> derivative;
 };
 
 /// Replays a recorded run in operations that a program has. An operation that the IR lacks is decomposed
@@ -82,7 +83,8 @@ class LoweredRun : private recorder::Interceptor {
   at::Tensor with_hook(int64_t id, const recorder::Hook& hook);
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   std::string vjp);
-  std::string derivative(size_t payload, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values);
+  torch_operator::ProgramRef derivative(size_t payload, const std::vector<at::Tensor>& inputs,
+                                        const std::vector<at::Tensor>& values);
   [[noreturn]] void rethrow(std::exception_ptr error);
   c10::IValue given(const c10::IValue& argument);
   at::Tensor value(int64_t id) const;

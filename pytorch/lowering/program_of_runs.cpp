@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "capture/region.h"
 #include "ir/inline.h"
-#include "ir/parser.h"
 #include "lowering/extern_text.h"
+#include "operator/program_table.h"
 #include "operator/signature.h"
 #include "passes/differentiation/own_derivatives.h"
 
@@ -132,7 +132,7 @@ RunsProgram Writer::write() {
   }
   for (const at::Tensor& constant : program_.constants)
     program_.sizes.emplace_back(constant.sizes().begin(), constant.sizes().end());
-  program_.text = region_.finish(outputs);
+  program_.program = region_.finish(outputs);
   return std::move(program_);
 }
 
@@ -292,15 +292,17 @@ void Writer::write(const Operation& a, const Operation& b) {
     if (a.refuses) {
       results = {region_.refusing(lists[1][0], a.vjp)};
     } else {  // the cotangents come last
-      const bool linear = a.derivable && passes::is_linear(ir::parse(a.vjp), lists[0].size() + lists[1].size());
+      const bool linear = a.derivable && passes::is_linear(torch_operator::find_program(a.vjp)->program(),
+                                                           lists[0].size() + lists[1].size());
       results = region_.custom_vjp({a.vjp, linear, a.is_hook}, lists[0], lists[1]);
     }
   } else if (name_of(a) == "weft.call.default") {
     auto arguments = arguments_of(one(), a);
-    if (arguments[0].toStringRef() != arguments_of(two(), b)[0].toStringRef()) throw Mismatch();
+    const std::string& text = arguments[0].toStringRef();
+    if (text != arguments_of(two(), b)[0].toStringRef()) throw Mismatch();
     std::vector<Value> inputs;
     for (int64_t id : ids(one(), arguments[1])) inputs.push_back(values_.at(id));
-    results = region_.inline_program(arguments[0].toStringRef(), inputs);
+    results = region_.inline_program(torch_operator::find_program(text)->program(), inputs);
   } else if (name_of(a) == "aten.detach.default") {
     results = {values_.at(ids(one(), arguments_of(one(), a))[0])};
   } else {
@@ -371,8 +373,8 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
     types.push_back(type(id));
     operation.results.push_back(described(id));
   }
-  std::string vjp = derivative_(operation);
-  return region_.external(operation.call, vjp, inputs, types);
+  const torch_operator::ProgramRef vjp = derivative_(operation);
+  return region_.external(operation.call, vjp ? vjp->text() : "", inputs, types);
 }
 
 ExternOperation::Tensor Writer::described(int64_t id) {

@@ -8,6 +8,7 @@
 #include "lowering/draws.h"
 #include "lowering/lowered_run.h"
 #include "lowering/sizes.h"
+#include "operator/program_table.h"
 
 namespace weft::lowering {
 
@@ -22,7 +23,7 @@ struct Noise {
 /// The program of a function. Its inputs are those of the function, then `noise`, then captured tensors, then
 /// `constants`.
 struct RunsProgram {
-  std::string text;
+  ir::Program program;
   std::vector<Noise> noise;
   std::vector<at::Tensor> constants;  ///< tensors of numbers that operations have made themselves
   /// For each input, captured tensor and constant, and each of its dims: a number, or an expression of symbols.
@@ -45,9 +46,9 @@ struct ExternOperation {
   std::vector<Tensor> operands, results;
 };
 
-/// Makes the text of the derivative's program; empty if no program can express it. Throws recorder::UnsupportedError if
-/// there must be one.
-using ExternDerivative = std::function<std::string(const ExternOperation&)>;
+/// Makes the derivative's program; null if no program can express it. Throws recorder::UnsupportedError if there must
+/// be one.
+using ExternDerivative = std::function<torch_operator::ProgramRef(const ExternOperation&)>;
 
 /// A recorded run of a function.
 struct SourceRun {

@@ -125,8 +125,7 @@ at::Tensor LoweredRun::with_hook(int64_t id, const recorder::Hook& hook) {
     inputs.push_back(value(read));
   }
   const std::vector<at::Tensor> values{unwrapped(inputs[0])};
-  std::string text = derivative(hook.payload, inputs, values);
-  const at::Tensor result = derived(inputs, values, std::move(text))[0];
+  const at::Tensor result = derived(inputs, values, derivative(hook.payload, inputs, values)->text())[0];
   Operation& operation = flat_.last_operation();
   operation.is_hook = true;
   operation.derivable = hook.derivable;

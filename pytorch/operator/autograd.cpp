@@ -56,7 +56,7 @@ struct Backward {
       }
       saved.push_back(std::move(gradient));
     }
-    auto results = call((absent.empty() ? back : without(back, absent))->text(), saved);
+    auto results = call(absent.empty() ? back : without(back, absent), saved);
     variable_list by_input(wanted.size());
     for (size_t i = 0, result = 0; i < wanted.size(); ++i) {
       if (wanted[i]) by_input[i] = std::move(results[result++]);
@@ -178,14 +178,14 @@ struct CallBackward : Node {
 };
 
 /// The node of a program without a derivative. The forward runs as usual; the backward throws the reason.
-Tensors call_without_derivative(const CallProgram& program, at::TensorList inputs, const std::string& reason) {
+Tensors call_without_derivative(const ProgramRef& program, at::TensorList inputs, const std::string& reason) {
   auto node = c10::make_intrusive<torch::autograd::Error>(reason, torch::autograd::collect_next_edges(inputs));
   Tensors results;
   {
     at::AutoDispatchBelowADInplaceOrView below;
-    results = call(program.text(), inputs);
+    results = call(program, inputs);
   }
-  const auto& types = program.signature().outputs();
+  const auto& types = program->signature().outputs();
   for (size_t i = 0; i < types.size(); ++i) {
     if (is_floating(types[i].type.dtype)) torch::autograd::set_history(results[i], node);
   }
@@ -209,7 +209,7 @@ Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
   try {
     found = &node->backward.derivative();
   } catch (const Error& error) {
-    return call_without_derivative(program, inputs, error.what());
+    return call_without_derivative(ref, inputs, error.what());
   }
   const Derivative& derivative = *found;
   compile_ahead(*derivative.backward);
@@ -217,7 +217,7 @@ Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
   Tensors results;
   {
     at::AutoDispatchBelowADInplaceOrView below;
-    results = call((derivative.forward ? *derivative.forward : program).text(), inputs);
+    results = call(derivative.forward ? derivative.forward : ref, inputs);
   }
   const auto& types = program.signature().outputs();
   for (size_t i = 0; i < types.size(); ++i) {
@@ -237,7 +237,8 @@ bool is_dual(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).def
 
 /// Forward mode: the results of the primals, with tangents from the program of passes::jvp_of_primals. Both calls are
 /// differentiable again.
-Tensors call_forward_mode(const CallProgram& program, at::TensorList inputs) {
+Tensors call_forward_mode(const ProgramRef& ref, at::TensorList inputs) {
+  const CallProgram& program = *ref;
   program.signature().bind_symbolic(inputs);  // first of all: the errors name the input
   Tensors primals, tangents;
   std::vector<bool> varied;
@@ -246,9 +247,9 @@ Tensors call_forward_mode(const CallProgram& program, at::TensorList inputs) {
     if (varied.back()) tangents.push_back(input._fw_grad(/*level=*/0));
     primals.push_back(is_dual(input) ? input._fw_primal(/*level=*/0) : input);
   }
-  Tensors results = call(program.text(), primals);
+  Tensors results = call(ref, primals);
   primals.insert(primals.end(), tangents.begin(), tangents.end());
-  Tensors derived = call(program.of_tangents(varied)->text(), primals);
+  Tensors derived = call(program.of_tangents(varied), primals);
   const auto& types = program.signature().outputs();
   for (size_t i = 0, next = 0; i < types.size(); ++i) {
     if (is_floating(types[i].type.dtype))
@@ -258,12 +259,13 @@ Tensors call_forward_mode(const CallProgram& program, at::TensorList inputs) {
 }
 
 Tensors call_autograd(std::string_view text, at::TensorList inputs) {
-  if (std::any_of(inputs.begin(), inputs.end(), is_dual)) return call_forward_mode(*find_program(text), inputs);
+  if (std::any_of(inputs.begin(), inputs.end(), is_dual)) return call_forward_mode(find_program(text), inputs);
   bool differentiate = at::GradMode::is_enabled() &&
                        std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& t) { return t.requires_grad(); });
   if (differentiate) return call_and_record(find_program(text), inputs);
+  const ProgramRef program = find_program(text);
   at::AutoDispatchBelowADInplaceOrView below;
-  return call(text, inputs);
+  return call(program, inputs);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 /// One call for each element of the mapped dims, which the views have in front.
-Tensors call_batched(std::string_view program, at::TensorList inputs) {
+Tensors call_batched(std::string_view text, at::TensorList inputs) {
+  const ProgramRef program = find_program(text);
   auto views = at::MultiBatchVmapTransform::logicalToPhysical(inputs);
   auto mapped = views[0].tensor().sizes().slice(0, views[0].numBatchDims()).vec();
   std::vector<Tensors> columns;

@@ -130,7 +130,10 @@ const auto& operator_handle = *new auto(c10::Dispatcher::singleton()
 
 }  // namespace
 
-Tensors call(std::string_view program, at::TensorList inputs) { return operator_handle.call(program, inputs); }
+Tensors call(const ProgramRef& program, at::TensorList inputs) {
+  const ProgramAtHand at_hand(program);
+  return operator_handle.call(program->text(), inputs);
+}
 
 }  // namespace weft::torch_operator
 

@@ -1,13 +1,13 @@
 #pragma once
 
 #include "operator/aten.h"
+#include "operator/program_table.h"
 
 namespace weft::torch_operator {
 
-/// weft::call through PyTorch's dispatcher: differentiable, traceable. Any thread, with or without the GIL.
-std::vector<at::Tensor> call(std::string_view program, at::TensorList inputs);
-
-class CallProgram;
+/// weft::call through PyTorch's dispatcher: differentiable, traceable. Any thread, with or without the GIL. The kernels
+/// that the dispatcher calls find the program again without a look-up.
+std::vector<at::Tensor> call(const ProgramRef& program, at::TensorList inputs);
 
 /// What becomes of inputs whose memory results of the program take (ir::Donation).
 enum class Donated : uint8_t {

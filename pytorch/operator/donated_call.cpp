@@ -130,7 +130,7 @@ Tensors call_functionalized(std::string_view text, at::TensorList donated, at::T
   at::AutoDispatchSkipFunctionalize below;
   if (!donated.empty() && !functional::isFunctionalTensor(at::ITensorListRef(donated)))
     return dispatch(text, old, read);
-  Tensors results = call(program->text(), in_order(*program, old, read));
+  Tensors results = call(program, in_order(*program, old, read));
   const std::vector<bool> is_donated = donated_inputs(*program);
   for (const ir::Donation& donation : program->program().donations) {
     const auto number = std::count(is_donated.begin(), is_donated.begin() + static_cast<int64_t>(donation.input), true);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ir/binder.h"
-#include "ir/parser.h"
 
 namespace weft::torch_operator {
 namespace {
@@ -53,8 +52,7 @@ int64_t count(const ir::Program& program, const ir::Block& block, const ir::Bind
 
 }  // namespace
 
-int64_t flops(const std::string& text, const std::vector<std::vector<int64_t>>& sizes) {
-  ir::Program program = ir::parse(text);
+int64_t flops(const ir::Program& program, const std::vector<std::vector<int64_t>>& sizes) {
   return count(program, program.body, ir::bind(program, sizes));
 }
 

@@ -35,7 +35,7 @@ class ProgramTable {
   }
 
   /// The program that is there, or this one.
-  ProgramRef insert(std::string text, ir::Program program) {
+  ProgramRef insert(std::string text, SharedProgram program) {
     auto fresh = std::make_shared<const CallProgram>(std::move(text), std::move(program));
     touch(*fresh);
     Dropped dropped;  // freed after the lock
@@ -161,15 +161,29 @@ ProgramRef find_recent(std::string_view text) {
   return program && program->text().size() == text.size() ? program : nullptr;
 }
 
+/// Of the innermost ProgramAtHand.
+thread_local const ProgramRef* at_hand = nullptr;
+
 }  // namespace
 
 std::mutex& lookup_mutex() { return mutex; }
 
+ProgramAtHand::ProgramAtHand(const ProgramRef& program) : before_(std::exchange(at_hand, &program)) {
+  ProgramTable::touch(*program);
+}
+
+ProgramAtHand::~ProgramAtHand() { at_hand = before_; }
+
 ProgramRef find_program(std::string_view text) {
+  if (at_hand != nullptr) {
+    const std::string& own = (*at_hand)->text();
+    if (own.data() == text.data() && own.size() == text.size()) return *at_hand;
+  }
   ProgramRef program = find_recent(text);
   if (!program) {
     program = all_programs.find(text);
-    if (!program) program = all_programs.insert(std::string(text), ir::parse(text));
+    if (!program)
+      program = all_programs.insert(std::string(text), std::make_shared<const ir::Program>(ir::parse(text)));
     const char* address = program->text().data();
     if (!recent_are_gone) recent.at(address) = {address, program};
   }
@@ -177,16 +191,18 @@ ProgramRef find_program(std::string_view text) {
   return program;
 }
 
-ProgramRef intern(ir::Program program) {
-  std::string text = ir::print(program);
+ProgramRef intern(ir::Program program) { return intern(std::make_shared<const ir::Program>(std::move(program))); }
+
+ProgramRef intern(SharedProgram program) {
+  std::string text = ir::print(*program);
   if (ProgramRef known = all_programs.find(text)) return known;
   return all_programs.insert(std::move(text), std::move(program));
 }
 
 KeptPrograms kept_programs() { return all_programs.kept(); }
 
-CallProgram::CallProgram(std::string text, ir::Program program)
-    : text_(std::move(text)), program_(std::move(program)), signature_(program_) {}
+CallProgram::CallProgram(std::string text, SharedProgram program)
+    : text_(std::move(text)), program_(std::move(program)), signature_(*program_) {}
 
 std::shared_ptr<const engine::Executable> CallProgram::executable() const {
   std::shared_ptr<engine::CompilationAhead> ahead;
@@ -198,7 +214,7 @@ std::shared_ptr<const engine::Executable> CallProgram::executable() const {
   if (ahead)
     if (auto compiled = ahead->take()) return all_programs.compiled(*this, std::move(compiled));
   // Two threads may compile it at once; the first to finish is kept.
-  return all_programs.compiled(*this, engine::compile(program_));
+  return all_programs.compiled(*this, engine::compile(*program_));
 }
 
 void CallProgram::compile_ahead() const {
@@ -209,7 +225,7 @@ void CallProgram::compile_ahead() const {
     if (executable_) return;
   }
   ProgramTable::touch(*this);
-  if (auto ahead = engine::CompilationAhead::begin(program_)) all_programs.begun(*this, std::move(ahead));
+  if (auto ahead = engine::CompilationAhead::begin(*program_)) all_programs.begun(*this, std::move(ahead));
 }
 
 const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const {
@@ -217,7 +233,7 @@ const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const
     std::lock_guard lock(lookup_mutex());
     if (auto found = derivatives_.find(wanted); found != derivatives_.end()) return *found->second;
   }
-  passes::Vjp vjp = passes::vjp(program_, wanted);
+  passes::Vjp vjp = passes::vjp(*program_, wanted);
   ProgramRef forward = intern(std::move(vjp.forward));
   if (forward->text() == text_) forward = nullptr;
   auto derived = std::make_unique<const Derivative>(Derivative{std::move(forward), intern(std::move(vjp.backward)),
@@ -233,7 +249,7 @@ ProgramRef CallProgram::derive(Derived& known, const std::vector<bool>& inputs,
     std::lock_guard lock(lookup_mutex());
     if (auto found = known.find(inputs); found != known.end()) return found->second;
   }
-  ProgramRef derived = intern(pass(program_, inputs));
+  ProgramRef derived = intern(pass(*program_, inputs));
   std::lock_guard lock(lookup_mutex());
   return known.try_emplace(inputs, std::move(derived)).first->second;
 }

@@ -15,6 +15,9 @@
 
 namespace weft::torch_operator {
 
+/// A program that is passed on inside the process, without a text.
+using SharedProgram = std::shared_ptr<const ir::Program>;
+
 class CallProgram;
 /// Whoever has one keeps the program.
 using ProgramRef = std::shared_ptr<const CallProgram>;
@@ -35,10 +38,11 @@ struct Derivative {
 /// lives the address of its text identifies it. All functions may be called from several threads at once.
 class CallProgram {
  public:
-  CallProgram(std::string text, ir::Program program);
+  CallProgram(std::string text, SharedProgram program);
 
   const std::string& text() const { return text_; }
-  const ir::Program& program() const { return program_; }
+  const ir::Program& program() const { return *program_; }
+  const SharedProgram& shared() const { return program_; }
   const Signature& signature() const { return signature_; }
   /// Compiled at the first use. At most Settings::executables are kept, of the most recently used programs.
   std::shared_ptr<const engine::Executable> executable() const;
@@ -61,7 +65,7 @@ class CallProgram {
                     ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const;
 
   std::string text_;
-  ir::Program program_;
+  SharedProgram program_;
   Signature signature_;
   mutable std::shared_ptr<const engine::Executable> executable_;  ///< under lookup_mutex()
   mutable std::shared_ptr<engine::CompilationAhead> ahead_;       ///< the same; null as soon as there is an executable
@@ -76,7 +80,20 @@ class CallProgram {
 /// used first.
 ProgramRef find_program(std::string_view text);
 
-/// As find_program, for a program that is there already.
+/// Within, this thread finds the program by its text's address first of all, as long as it asks for no other.
+class ProgramAtHand {
+ public:
+  explicit ProgramAtHand(const ProgramRef& program);
+  ~ProgramAtHand();
+  ProgramAtHand(const ProgramAtHand&) = delete;
+  ProgramAtHand& operator=(const ProgramAtHand&) = delete;
+
+ private:
+  const ProgramRef* before_;
+};
+
+/// As find_program, for a program that is there already, which is printed.
+ProgramRef intern(SharedProgram program);
 ProgramRef intern(ir::Program program);
 
 /// How many programs are kept, and how many of them are compiled.

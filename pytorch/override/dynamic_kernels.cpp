@@ -98,7 +98,7 @@ Tensors run_dynamic(DynamicConfig config, const Tensor& input, const Tensors& st
   Tensors inputs{input};
   inputs.insert(inputs.end(), states.begin(), states.end());
   inputs.insert(inputs.end(), weights.begin(), weights.end());
-  return torch_operator::call(dynamic_program_for(config)->text(), inputs);
+  return torch_operator::call(dynamic_program_for(config), inputs);
 }
 
 Tensors state_list(const c10::IValue& states) {

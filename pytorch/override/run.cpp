@@ -65,8 +65,7 @@ Tensors run_program(const RnnConfig& config, const LayerInputs& given, const App
     for (int64_t i = 0; i < config.layers * config.directions(); ++i) masks(more, i % config.directions());
     inputs.append(more);
   }
-  const torch_operator::ProgramRef program = program_for(config);
-  return torch_operator::call(program->text(), inputs);
+  return torch_operator::call(program_for(config), inputs);
 }
 
 Tensors run(RnnConfig config, const RnnCall& call) {

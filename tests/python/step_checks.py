@@ -18,10 +18,10 @@ def run(f, inputs):
     leaves, spec = pytree.tree_flatten(tuple(inputs))
     function = Function(lambda *given: (call(f, given), None), leaves, spec, "the step", (f,))
     found = programs.find("the step", None, [function], lambda traces: traces[0].program)
-    if found.program.noise:
+    if found.captured.noise:
         pytest.skip("draws random numbers")
     leaves = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return torch.ops.weft.call(found.program.text, [*leaves, *found.inputs])
+    return torch.ops.weft.call(found.captured.program.text, [*leaves, *found.inputs])
 
 
 def assert_step(f, *inputs, gradients=True, rtol=None, atol=None):

@@ -36,7 +36,7 @@ def start():
 @pytest.mark.parametrize("limit", [0.0, 3.0, 40.0])
 def test_a_while_loop(limit):
     h, w = start()
-    text = _C.while_program(BELOW, GROW, 2, 1, 1)
+    text = _C.while_program(_C.Program(BELOW), _C.Program(GROW), 2, 1, 1).text
     got, k = weft.call(text, [h, torch.tensor(0), torch.tensor(limit, dtype=F64), w])
     expected, count = grow(h, w, limit)
     torch.testing.assert_close(got, expected)
@@ -46,7 +46,7 @@ def test_a_while_loop(limit):
 @pytest.mark.parametrize("limit, most", [(0.0, 4), (3.0, 0), (3.0, 2), (40.0, 3), (40.0, 50)])
 def test_a_bounded_while_loop_and_its_gradients(limit, most):
     h, w = (t.requires_grad_() for t in start())
-    text = _C.bounded_while_program(BELOW, GROW, 2, 1, 1)
+    text = _C.bounded_while_program(_C.Program(BELOW), _C.Program(GROW), 2, 1, 1).text
 
     def run(h, w):
         return weft.call(text, [h, torch.tensor(0), torch.empty(most, 0), torch.tensor(limit, dtype=F64), w])[0]
@@ -58,7 +58,7 @@ def test_a_bounded_while_loop_and_its_gradients(limit, most):
 def test_a_condition_of_two_programs():
     one = "program @y(%x: f64[B,3], %w: f64[3,3]) { %y = matmul %x, %w : f64[B,3] return %y, %x }"
     other = "program @n(%x: f64[M,3], %v: f64[B]) { %s = sin %x : f64[M,3] return %s, %s }"  # its B is another one
-    text = _C.cond_program(one, other, 1, 1, 1)
+    text = _C.cond_program(_C.Program(one), _C.Program(other), 1, 1, 1).text
     x, w, v = torch.randn(2, 3, dtype=F64), torch.randn(3, 3, dtype=F64), torch.randn(5, dtype=F64)
     got = weft.call(text, [torch.tensor(True), x, w, v])
     torch.testing.assert_close(got, [x @ w, x])
@@ -71,17 +71,17 @@ def test_a_size_that_is_a_number_to_one_of_them():
     one = "program @y(%x: f64[B,3]) { %y = neg %x : f64[B,3] return %y }"
     other = "program @n(%x: f64[2,K]) { %y = sin %x : f64[2,K] return %y }"
     with pytest.raises(RuntimeError, match=r"cond_program: value 0 is f64\[B,3\] in one program and f64\[K\] in"):
-        _C.cond_program(one, other.replace("2,K", "K"), 1, 0, 0)
-    text = _C.cond_program(one, other, 1, 0, 0)
+        _C.cond_program(_C.Program(one), _C.Program(other.replace("2,K", "K")), 1, 0, 0)
+    text = _C.cond_program(_C.Program(one), _C.Program(other), 1, 0, 0).text
     x = torch.randn(2, 3, dtype=F64)
     torch.testing.assert_close(weft.call(text, [torch.tensor(False), x]), [torch.sin(x)])
 
 
 def test_parts_that_do_not_fit():
     with pytest.raises(RuntimeError, match="while_program: a program takes 3 inputs, not 2 and 0"):
-        _C.while_program(BELOW, GROW, 2, 0, 1)
+        _C.while_program(_C.Program(BELOW), _C.Program(GROW), 2, 0, 1)
     short = "program @b(%h: f64[N], %k: i64[]) { return %k, %h }"
     with pytest.raises(RuntimeError, match=r"while: carry 0 comes in as f64\[B\] but goes out as i64\[\]"):
-        _C.while_program(BELOW, short, 2, 1, 0)
+        _C.while_program(_C.Program(BELOW), _C.Program(short), 2, 1, 0)
     with pytest.raises(RuntimeError, match="cond: one region yields 2 values, the other 1"):
-        _C.cond_program(short, "program @n(%h: f64[N], %k: i64[]) { return %k }", 2, 0, 0)
+        _C.cond_program(_C.Program(short), _C.Program("program @n(%h: f64[N], %k: i64[]) { return %k }"), 2, 0, 0)

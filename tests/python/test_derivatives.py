@@ -244,7 +244,7 @@ def test_stop_gradient_is_detach():
     region = weft._C.Region()
     x = region.input(weft._C.Type("f64", [(1, ["B"]), (3, [])]))
     stopped = region.aten("weft.stop_gradient", [x], region.type(x))
-    text = region.finish([region.aten("aten.mul.Tensor", [x, stopped], region.type(x)), stopped])
+    text = region.finish([region.aten("aten.mul.Tensor", [x, stopped], region.type(x)), stopped]).text
     value = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     y, s = weft.call(text, [value])
     assert torch.equal(s, value) and torch.equal(y, value * value)

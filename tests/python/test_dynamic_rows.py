@@ -139,13 +139,13 @@ def test_ranges_are_slices() -> None:
         lambda x, p: x[:, p],
         lambda x, p: x[:, p.reshape(1)],
     ):
-        text = trace(f, (x, p), what="the step").program
+        text = trace(f, (x, p), what="the step").program.text
         assert "dynamic_slice" in text and "gather" not in text, text
     for f in (
         lambda x, p: x.index_copy(1, p.reshape(1), x[:, :1]),
         lambda x, p: _changed(x, lambda y: y.__setitem__((slice(None), p), x[:, 0])),
     ):
-        text = trace(f, (x, p), what="the step").program
+        text = trace(f, (x, p), what="the step").program.text
         assert "dynamic_update" in text and "scatter" not in text, text
 
 

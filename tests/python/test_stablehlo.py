@@ -82,7 +82,7 @@ BOUNDS = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 5e-6, torc
 def run_plainly(case: Case) -> list[Tensor]:
     """By XLA, as the program is written: no pass has simplified an op away."""
     types = [_C.Type(NAMES[tensor.dtype], [(size, ()) for size in tensor.shape]) for tensor in case.inputs]
-    text = _C.write_stablehlo(case.text, types or None, None, False)
+    text = _C.write_stablehlo(_C.Program(case.text), types or None, None, False)
     return Executable(text, "cpu")(case.inputs)
 
 

@@ -120,13 +120,13 @@ def test_indexing(name):
 def test_an_index_out_of_range_is_an_error():
     x = numbers((3, 5))
     for f in [lambda x, i: x.gather(1, i), lambda x, i: x[:, i[0]], lambda x, i: x[i[0] * 0, i[0]]]:
-        program = trace(f, (x, torch.tensor([[1]])), what="the step").program
+        program = trace(f, (x, torch.tensor([[1]])), what="the step").program.text
         torch.ops.weft.call(program, [x, torch.tensor([[4]])])
         for bad in (5, -6):
             with pytest.raises(RuntimeError, match="out of bounds"):
                 torch.ops.weft.call(program, [x, torch.tensor([[bad]])])
     i = integers((3,))
-    program = trace(lambda i, j: i // j, (i, i * 0 + 1), what="the step").program
+    program = trace(lambda i, j: i // j, (i, i * 0 + 1), what="the step").program.text
     with pytest.raises(RuntimeError, match="integer division by zero"):
         torch.ops.weft.call(program, [i, torch.tensor([1, 0, 1])])
 

@@ -91,17 +91,17 @@ def import_node(region: _C.Region, node: fx.Node, values: dict[fx.Node, _C.Value
         raise_if_internal(error)
         if not decompositions.is_made_of_others(node.target):
             raise
-    text, inputs = _made_of_others(node)
-    (result,) = region.inline_program(text, [values[n] for n in inputs])
+    program, inputs = _made_of_others(node)
+    (result,) = region.inline_program(program, [values[n] for n in inputs])
     return result
 
 
 #: By operation and its arguments' types: programs of operations that are made of others; None where there is none.
-_made: dict[Any, str | None] = {}
+_made: dict[Any, _C.Program | None] = {}
 _MOST_MADE = 4096
 
 
-def _made_of_others(node: fx.Node) -> tuple[str, list[fx.Node]]:
+def _made_of_others(node: fx.Node) -> tuple[_C.Program, list[fx.Node]]:
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     values = [leaf.meta["val"] if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
     inputs = [leaf for leaf in leaves if isinstance(leaf, fx.Node) and isinstance(leaf.meta["val"], torch.Tensor)]
@@ -110,10 +110,10 @@ def _made_of_others(node: fx.Node) -> tuple[str, list[fx.Node]]:
         if len(_made) >= _MOST_MADE:
             _made.clear()
         _made[key] = _trace_alone(node.target, values, spec)
-    text = _made[key]
-    if text is None:
+    program = _made[key]
+    if program is None:
         raise UnsupportedError(f"{node.target}")
-    return text, inputs
+    return program, inputs
 
 
 def _described(value: Any) -> Any:
@@ -122,7 +122,7 @@ def _described(value: Any) -> Any:
     return type(value), str(value)
 
 
-def _trace_alone(op: Any, values: list[Any], spec: pytree.TreeSpec) -> str | None:
+def _trace_alone(op: Any, values: list[Any], spec: pytree.TreeSpec) -> _C.Program | None:
     def run(*leaves: Any) -> Any:
         args, kwargs = pytree.tree_unflatten(list(leaves), spec)
         return op(*args, **kwargs)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft import _C
 from weft._base.errors import UnsupportedError
 from weft._capture.decompositions import call, operator_of
 from weft._capture.traced import Traced
@@ -20,7 +21,7 @@ from weft._capture.traced import Traced
 _MOST_DERIVATIVES = 2  #: how often an op can be differentiated: the derivative's derivative has none
 
 _nesting = 0  # guarded by the lock of `trace`
-_derivatives: dict[tuple[Any, ...], str] = {}
+_derivatives: dict[tuple[Any, ...], _C.Program | None] = {}
 _MOST_KEPT = 1024
 
 #: dtype, sizes, their expressions or "" by dim, whether autograd would ask for its derivative
@@ -34,9 +35,9 @@ def derivative(
     arguments: list[Any],
     operands: list[Type],
     results: list[Type],
-) -> str:
+) -> _C.Program | None:
     """The program of the operation's derivative: (operands, results, cotangents of the floating results) -> cotangents
-    of the floating operands; empty if nothing asks for one.
+    of the floating operands; None if nothing asks for one.
 
     `text` is the operation's call; among its `arguments` tensors are ("operand", which), and sizes that may vary
     ("size", factor, [(operand, dim)]). `trace` is the tracer, in the
@@ -53,18 +54,18 @@ def derivative(
         try:
             _derivatives[key] = _traced(trace, operator_of(*name), arguments, operands, results)
         except (RuntimeError, UnsupportedError, NotImplementedError):
-            _derivatives[key] = ""  # PyTorch has none, or one that no program can express
+            _derivatives[key] = None  # PyTorch has none, or one that no program can express
         finally:
             _nesting -= 1
-    found = _derivatives.get(key, "")
-    if not found and _nesting == 0 and any(requires_gradient for *_, requires_gradient in results):
+    found = _derivatives.get(key)
+    if found is None and _nesting == 0 and any(requires_gradient for *_, requires_gradient in results):
         raise UnsupportedError(f"{operator_of(*name)}: its derivative is not known")
     return found
 
 
 def _traced(
     trace: Callable[..., Traced], op: Any, arguments: list[Any], operands: list[Type], results: list[Type]
-) -> str:
+) -> _C.Program:
     floating = [result for result in results if result[0].is_floating_point]
     types = [*operands, *results, *floating]
 

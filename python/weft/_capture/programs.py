@@ -36,7 +36,7 @@ Shape = Sequence[Any]
 class Captured:
     """A program with all that is needed to call it again."""
 
-    text: Any  #: its text; or several, as whoever captures it likes; or why there is none
+    program: Any  #: a _C.Program; or several, as whoever captures it likes; or why there is none
     noise: list[Noise]
     extra: list[Any]  #: what the functions returned beside tensors
     templates: list[_C.Template]
@@ -44,8 +44,8 @@ class Captured:
 
     @functools.cached_property
     def bytes(self) -> int:
-        texts = self.text if isinstance(self.text, tuple) else (self.text,)
-        size = sum(len(text) for text in texts if isinstance(text, str))
+        programs = self.program if isinstance(self.program, tuple) else (self.program,)
+        size = sum(len(program.text) for program in programs if isinstance(program, _C.Program))
         size += sum(tensor.nbytes for tensors in self.constants for tensor in tensors)
         return size + sum(template.bytes for template in self.templates)
 
@@ -75,7 +75,7 @@ class Captured:
 class Found:
     """A program for one call."""
 
-    program: Captured
+    captured: Captured
     inputs: list[Tensor]  #: beside arguments and random numbers
     runs: list[Any]
 
@@ -122,8 +122,8 @@ def find(
     for function, run in zip(functions, runs, strict=True):
         run.backwards.clear()
         record.refuse_leaks(function, run)
-    if isinstance(program.text, UnsupportedError):
-        raise UnsupportedError(*program.text.args)
+    if isinstance(program.program, UnsupportedError):
+        raise UnsupportedError(*program.program.args)
     return Found(program, program.inputs(runs), runs)
 
 

@@ -253,7 +253,7 @@ class _Tracer:
         free = template.free_numbers(real.recording)
         with modes.alone(), torch.autocast("cpu", enabled=False):
             derivative = functools.partial(extern_derivatives.derivative, trace)
-            text, noise, constants, sizes = _C.program_of_runs(
+            program, noise, constants, sizes = _C.program_of_runs(
                 [run.recording for run in runs],
                 list(template.free),
                 decompositions.decompose,
@@ -266,7 +266,7 @@ class _Tracer:
             if run is not self.at_hand:  # of which the caller asks, and for which this run's tensors may be kept now
                 run.backwards.clear()
                 record.refuse_leaks(self.function, run, has_own_sizes=self.at_hand is None)
-        traced = Traced(text, [Noise(*one) for one in noise], captured, real.extra, len(constants), sizes)
+        traced = Traced(program, [Noise(*one) for one in noise], captured, real.extra, len(constants), sizes)
         return traced, template
 
     def _run(self, symbols: Symbols, index: int) -> Run:
@@ -300,12 +300,12 @@ class _Tracer:
         return template
 
 
-def _backward_of(run: Run) -> Callable[[int, list[Tensor]], str]:
+def _backward_of(run: Run) -> Callable[[int, list[Tensor]], _C.Program]:
     """The program of a torch.autograd.Function's backward, by the Function's index in the run and tensors like its
     inputs and differentiable outputs: (inputs..., differentiable outputs..., their cotangents...) -> cotangents of the
     floating inputs. It does the forward again, of which what the backward doesn't need falls away."""
 
-    def program(which: int, like: list[Tensor]) -> str:
+    def program(which: int, like: list[Tensor]) -> _C.Program:
         backward = run.backwards[which]
         traced, template = of_run(backward.function(like), backward.run)
         if traced.noise or template.free or traced.constants:

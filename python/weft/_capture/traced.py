@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft import _C
+
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
@@ -38,7 +40,7 @@ class Noise:
 class Traced:
     """A program whose inputs are the arguments' tensor leaves, in order, then `noise`, then `captured`."""
 
-    program: str
+    program: _C.Program
     noise: list[Noise]
     captured: list[Tensor]  #: outside tensors that the function reads
     extra: Any  #: what the function returned beside tensors; of `trace`, the structure of its result

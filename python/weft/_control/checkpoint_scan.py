@@ -52,7 +52,7 @@ def checkpoint_scan(
 class _Call(Call):
     every: int | None = None
 
-    def _compose(self, step: str, carries: int, xs: int) -> Any:
+    def _compose(self, step: _C.Program, carries: int, xs: int) -> Any:
         return (
             _C.checkpointed_scan_program(step, carries, xs, self.reverse),
             _C.scan_program(step, carries, xs, self.reverse),
@@ -68,15 +68,15 @@ class _Call(Call):
         xs = xs or [only_steps(self.length)]
         parts = [(chunked, 0, whole), (plain, whole, self.length)]
         stacks: list[list[Tensor]] = []
-        for text, first, last in reversed(parts) if self.reverse else parts:
+        for part, first, last in reversed(parts) if self.reverse else parts:
             if first == last:
                 continue
             slices = [x[first:last] for x in xs]
-            if text is chunked:
+            if part is chunked:
                 slices = [x.unflatten(0, (-1, every)) for x in slices]
-            results = torch.ops.weft.call(text, [*carry, *slices, *others])
+            results = torch.ops.weft.call(part.text, [*carry, *slices, *others])
             carry, ys = results[: len(carry)], results[len(carry) :]
-            stacks.append([y.flatten(0, 1) for y in ys] if text is chunked else ys)
+            stacks.append([y.flatten(0, 1) for y in ys] if part is chunked else ys)
         if self.reverse:
             stacks.reverse()
         return [*carry, *(ys[0] if len(ys) == 1 else torch.cat(ys) for ys in zip(*stacks, strict=True))]

@@ -53,12 +53,12 @@ def is_in_backend() -> bool:
 class Call:
     """A call of a program, and what the operator's results are made of: its outputs, and None."""
 
-    text: str
+    program: _C.Program
     inputs: list[Tensor]
     step: _Step
 
     def run(self) -> Any:
-        return self.step.results(torch.ops.weft.call(self.text, self.inputs))
+        return self.step.results(torch.ops.weft.call(self.program.text, self.inputs))
 
 
 def scan(
@@ -74,8 +74,8 @@ def scan(
     step = _trace(combine, [*map(_like, init), *map(_like_slice, xs), *map(_like, additional_inputs)])
     noise = step.noise(xs[0].shape[0])
     same = _tensors(additional_inputs)
-    text = _C.scan_program(step.traced.program, len(init), len(xs), False, len(same), len(noise))
-    return Call(text, [*init, *xs, *noise, *same, *step.captured()], step)
+    program = _C.scan_program(step.traced.program, len(init), len(xs), False, len(same), len(noise))
+    return Call(program, [*init, *xs, *noise, *same, *step.captured()], step)
 
 
 def map_impl(f: Function, xs: Sequence[Any], pos_args: Sequence[Any], mutated_arg_indices: str = "") -> Call:
@@ -115,8 +115,8 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[An
         raise UnsupportedError("branches whose results differ in structure")
     tensors, ours, theirs = _tensors(operands), yes.extra(), no.extra()
     programs = yes.traced.program, no.traced.program
-    text = _C.cond_program(*programs, len(tensors), len(ours), len(theirs))
-    return Call(text, [pred.reshape(()).to(torch.bool), *tensors, *ours, *theirs], yes)
+    program = _C.cond_program(*programs, len(tensors), len(ours), len(theirs))
+    return Call(program, [pred.reshape(()).to(torch.bool), *tensors, *ours, *theirs], yes)
 
 
 def while_loop(
@@ -140,8 +140,8 @@ def while_loop(
     additional = _tensors(additional_inputs)
     ours, theirs = [*additional, *condition.captured()], [*additional, *body.captured()]
     programs = condition.traced.program, body.traced.program
-    text = _C.while_program(*programs, len(carried_inputs), len(ours), len(theirs))
-    return Call(text, [*carried_inputs, *ours, *theirs], body)
+    program = _C.while_program(*programs, len(carried_inputs), len(ours), len(theirs))
+    return Call(program, [*carried_inputs, *ours, *theirs], body)
 
 
 def with_gradients(cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any) -> Any:

@@ -86,15 +86,15 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...]) -> Any:
     call = capture("weft.jit", fn, args, kwargs, donate)
     if call.pairs:
-        return call.result(call_pairs(call.program, call.inputs, call.pairs))
-    return call.result(torch.ops.weft.call(call.program, call.inputs))
+        return call.result(call_pairs(call.program.text, call.inputs, call.pairs))
+    return call.result(torch.ops.weft.call(call.program.text, call.inputs))
 
 
 @dataclasses.dataclass(frozen=True)
 class Capture:
     """A call of a function as a call of a program."""
 
-    program: str
+    program: _C.Program
     inputs: list[Tensor]  #: the arguments' tensors, random numbers, then what the function reads from outside
     pairs: Pairs  #: of arguments that are given up, and the results in their memory
     constants: list[tuple[Any] | None]  #: by leaf of the function's result: a constant, or None for a tensor
@@ -129,9 +129,9 @@ def capture(
     function = Function(flat, leaves, spec, f"{what}: the function", (fn,), _dynamic_dims, _more_dynamic_dims)
     found = programs.find("weft.jit", donate, [function], _program)
     shapes = [tensor.shape for tensor in tensors]
-    noise = programs.draw(found.program.noise, shapes, tensors, None, None)
+    noise = programs.draw(found.captured.noise, shapes, tensors, None, None)
     ((results_spec, constants, pairs),) = found.extra
-    return Capture(found.program.text, [*tensors, *noise, *found.inputs], pairs, constants, results_spec)
+    return Capture(found.captured.program, [*tensors, *noise, *found.inputs], pairs, constants, results_spec)
 
 
 def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
     return tuple(range(tensor.dim() if tensor.dim() > 3 else max(tensor.dim() - 1, 1)))
 
 
-def _program(traces: list[Traced]) -> str:
+def _program(traces: list[Traced]) -> _C.Program:
     pairs = traces[0].extra[2]
     return _C.donate(traces[0].program, pairs) if pairs else traces[0].program
 

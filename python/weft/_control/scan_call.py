@@ -128,10 +128,10 @@ class Call:
         carry = [leaf for leaf in self.carry if leaf is not None]
         xs = [leaf for leaf in self.xs if leaf is not None]
         found = self.find()
-        if found.program.noise:
+        if found.captured.noise:
             shapes: list[Any] = [t.shape for t in carry] + [t.shape[1:] for t in xs]
-            xs = xs + programs.draw(found.program.noise, shapes, carry + xs, self.order, self.length)
-        results = iter(self._results(found.program.text, carry, xs, found.inputs))
+            xs = xs + programs.draw(found.captured.noise, shapes, carry + xs, self.order, self.length)
+        results = iter(self._results(found.captured.program, carry, xs, found.inputs))
         ((ys_spec, ys_none),) = found.extra
         last = [None if leaf is None else next(results) for leaf in self.carry]
         ys = [None if is_none else next(results) for is_none in ys_none]
@@ -144,10 +144,11 @@ class Call:
         (made,) = found.runs
         is_usual = type(self) is Call and self.user is None and not self.dim
         is_usual = is_usual and isinstance(made, Run) and not made.by_tensors
-        if is_usual and isinstance(found.program.text, str) and not found.program.noise:
-            (pattern,), (constants,) = found.program.templates, found.program.constants
+        captured = found.captured
+        if is_usual and isinstance(captured.program, _C.Program) and not captured.noise:
+            (pattern,), (constants,) = captured.templates, captured.constants
             counts = _count(self.carry), _count(self.xs)
-            _C.know_scan(self.step, pattern, found.program.text, constants, self.reverse, *counts, ys)
+            _C.know_scan(self.step, pattern, captured.program, constants, self.reverse, *counts, ys)
 
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))
@@ -180,12 +181,12 @@ class Call:
 
     def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
         xs = xs or [only_steps(self.length)]
-        return torch.ops.weft.call(program, [*carry, *xs, *others])
+        return torch.ops.weft.call(program.text, [*carry, *xs, *others])
 
     def _compose_of(self, traced: Traced) -> Any:
         return self._compose(traced.program, _count(self.carry), _count(self.xs) + len(traced.noise))
 
-    def _compose(self, step: str, carries: int, xs: int) -> Any:
+    def _compose(self, step: _C.Program, carries: int, xs: int) -> Any:
         """The program, or what else `_results` is to find."""
         return _C.scan_program(step, carries, xs, self.reverse)
 

@@ -104,7 +104,7 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
             leaf for leaf in checked_carry(f"{_WHAT}: the body", spec, carry, body(carry)) if leaf is not None
         ], None
 
-    def compose(traces: list[Traced]) -> str:
+    def compose(traces: list[Traced]) -> _C.Program:
         if any(traced.noise for traced in traces):
             raise UnsupportedError("random numbers in a loop of as many steps as it takes")
         test, following = traces
@@ -120,8 +120,8 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
     ]
     found = programs.find(_WHAT, max_steps is None, functions, compose)
     if max_steps is None:
-        results = torch.ops.weft.call(found.program.text, [*given, *found.inputs])
+        results = torch.ops.weft.call(found.captured.program.text, [*given, *found.inputs])
     else:
-        results = torch.ops.weft.call(found.program.text, [*given, only_steps(max_steps), *found.inputs])
+        results = torch.ops.weft.call(found.captured.program.text, [*given, only_steps(max_steps), *found.inputs])
     following = iter(results)
     return pytree.tree_unflatten([None if leaf is None else next(following) for leaf in leaves], spec)

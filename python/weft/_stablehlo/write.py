@@ -63,25 +63,25 @@ def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, grad
             `gradients` where no input requires grad or there is no derivative.
     """
     if isinstance(program, str):
-        text, inputs = program, list(example)
+        made, inputs = _C.Program(program), list(example)
         for value in inputs:
             if not isinstance(value, Tensor):
                 raise TypeError(f"weft.stablehlo: the inputs of a program are tensors, not {type(value).__name__}")
             if value.dtype not in DTYPES:
                 raise TypeError(f"weft.stablehlo: a program has no inputs like a tensor of {value.dtype}")
     elif callable(program):
-        text, inputs = _captured(program, example)
+        made, inputs = _captured(program, example)
     else:
         raise TypeError(f"weft.stablehlo: takes a program's text, a module or a function, not {type(program).__name__}")
     wanted = [tensor.requires_grad for tensor in inputs] if gradients else None
     if wanted is not None and not any(wanted):
         raise RuntimeError("weft.stablehlo: gradients of what? No input requires grad")
     types = [_C.Type(DTYPES[tensor.dtype], [(size, ()) for size in tensor.shape]) for tensor in inputs]
-    written = _C.write_stablehlo(text, types or None, wanted, True)
+    written = _C.write_stablehlo(made, types or None, wanted, True)
     return StableHLO(written, inputs, [i for i, is_wanted in enumerate(wanted or ()) if is_wanted])
 
 
-def _captured(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, list[Tensor]]:
+def _captured(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[_C.Program, list[Tensor]]:
     try:
         call = capture("weft.stablehlo", function, arguments, {})
     except FailedError as failure:

@@ -123,10 +123,10 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
     (x,) = graph.find_nodes(op="placeholder")
     if result not in values or str(region.type(values[result])) != str(region.type(values[x])):
         raise refused(f"of a {dtype} tensor [B, H] it must return a {dtype} tensor [B, H]")
-    text = region.finish([values[result]])
-    if not _C.is_elementwise(text):
+    program = region.finish([values[result]])
+    if not _C.is_elementwise(program):
         raise refused("it isn't elementwise")
-    return text
+    return program.text
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:

@@ -53,7 +53,7 @@ def drop_unused_outputs(graph: fx.Graph) -> None:
         if not used or len({user.args[1] for user in used}) == count:
             continue
         indices = sorted({user.args[1] for user in used})
-        node.args = (_C.keep_outputs(text, [i in indices for i in range(count)]), inputs)
+        node.args = (_C.keep_outputs(_C.Program(text), [i in indices for i in range(count)]).text, inputs)
         if "val" in node.meta:
             node.meta["val"] = [node.meta["val"][i] for i in indices]
         for user in used:

@@ -24,7 +24,7 @@ class RegionProgram:
             if not is_output(node):
                 self._import(node)
         self.outputs = [node for node in members if self._is_read_outside(node)]
-        self.text = self.region.finish([self.values[node] for node in self.outputs])
+        self.text = self.region.finish([self.values[node] for node in self.outputs]).text
 
     def _is_read_outside(self, node: fx.Node) -> bool:
         """Whether it must be an output: views that are read outside stay there, and read it."""
@@ -66,7 +66,7 @@ class RegionProgram:
     def _import(self, node: fx.Node) -> None:
         if is_call(node):
             text, inputs = node.args
-            results = self.region.inline_program(text, [self._value(n) for n in inputs])
+            results = self.region.inline_program(_C.Program(text), [self._value(n) for n in inputs])
             for user in node.users:
                 self.values[user] = results[user.args[1]]
             return

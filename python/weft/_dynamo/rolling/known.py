@@ -40,7 +40,7 @@ _MOST_ELEMENTS = 1 << 27  #: of a tensor that a function is run on
 class Kind:
     """What all nodes do that call one function in one way."""
 
-    text: str = ""  #: a program of the node's tensors: its results, then what the tensors are that it writes to
+    program: Any = None  #: of the node's tensors: its results, then what the tensors are that it writes to
     noise: tuple[Noise, ...] = ()  #: what the program takes beside the tensors
     writes: tuple[int, ...] = ()  #: places of the tensors that it writes to
     refusal: str = ""  #: why there is no program

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
+from weft import _C
 from weft._base.errors import UnsupportedError, raise_if_internal
 from weft._dynamo.rolling.direct import direct
 from weft._dynamo.rolling.known import Kind, Known, call, on_tensors, program_of
@@ -116,7 +117,7 @@ class Writer(Values):
             values.append(self.region.input(self.type(noise.dtype, shape)))
             self.inputs.append(Draw(noise, shape))
         try:
-            return list(self.region.inline_program(kind.text, values))
+            return list(self.region.inline_program(kind.program, values))
         except RuntimeError as error:  # traced for sizes that happen to be those of now
             raise_if_internal(error)
             raise UnsupportedError(str(error)) from None
@@ -210,5 +211,5 @@ class Writer(Values):
         if are_off[-1] and not all(are_off):
             raise UnsupportedError("it ends within torch.no_grad")
 
-    def finish(self, outputs: Sequence[fx.Node]) -> str:
+    def finish(self, outputs: Sequence[fx.Node]) -> _C.Program:
         return self.region.finish([self.value(node) for node in outputs])

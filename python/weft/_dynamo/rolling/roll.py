@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 
 import torch
 from torch import fx
@@ -50,14 +49,10 @@ def _roll_stretch(graph: fx.Graph, stretch: list[fx.Node], known: Known) -> int:
         return 0
     before = writer.finish(outputs.nodes)
     after = _C.run_passes(before, ["roll"])
-    scans = _count_scans(after) - _count_scans(before)
+    scans = after.count("scan") - before.count("scan")
     if scans > 0:
-        _replace(graph, writer, outputs, after)
+        _replace(graph, writer, outputs, after.text)
     return max(scans, 0)
-
-
-def _count_scans(text: str) -> int:
-    return len(re.findall(r"= scan ", text))
 
 
 def _replace(graph: fx.Graph, writer: Writer, outputs: Outputs, text: str) -> None:
