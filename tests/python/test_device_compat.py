@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import re
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ import weft.compat.torch_xla.distributed.parallel_loader as pl
 import weft.compat.torch_xla.distributed.xla_multiprocessing as xmp
 import weft.compat.torch_xla.runtime as xr
 from weft.compat.torch_xla import amp
+from weft.compat.torch_xla._data import tensors_in
 from weft.compat.torch_xla.distributed import spmd
 from weft.compat.torch_xla.experimental import custom_kernel, gradient_accumulation
 from weft.compat.torch_xla.experimental.scan import scan
@@ -113,7 +117,7 @@ def test_closures_in_another_thread():
 
 
 def accumulated_by_hand(model, step, x, y, carried):
-    """What PyTorch/XLA's own test compares with: plain PyTorch on the CPU, each loss divided by the number of slices."""
+    """As in PyTorch/XLA's own test: plain PyTorch, each loss divided by the number of slices."""
     total = torch.zeros(())
     for i in range(len(x)):
         loss, carried = step(model, x[i], y[i], carried)
@@ -230,6 +234,107 @@ def test_save_is_for_the_cpu(tmp_path):
     assert loaded["epoch"] == 3
     assert loaded["model"]["weight"].device.type == "cpu"
     close(loaded["model"]["weight"], model.weight)
+
+
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+    names: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    x: torch.Tensor
+
+
+@dataclasses.dataclass(slots=True)
+class Slots:
+    x: torch.Tensor
+
+
+class Encoding(collections.UserDict):
+    """As transformers' BatchEncoding, whose tensors are in an attribute."""
+
+
+class Labelled(dict):
+    """With a tensor beside its items."""
+
+
+Pair = collections.namedtuple("Pair", ["x", "n"])
+
+
+def of_many_kinds():
+    x = torch.arange(6.0).view(2, 3)
+    labelled = Labelled(x=x)
+    labelled.label = x
+    return {
+        "tuple": (x, 1),
+        "list": [x, [x, None]],
+        "named tuple": Pair(x, 2),
+        "dict": {"x": x, 3: "three"},
+        "ordered": collections.OrderedDict(x=x),
+        "default": collections.defaultdict(list, x=x),
+        "encoding": Encoding(x=x),
+        "labelled": labelled,
+        "dataclass": Batch(x, ["a"]),
+        "frozen": Fixed(x),
+        "slots": Slots(x),
+        "object": types.SimpleNamespace(x=x, within=Batch(x, [])),
+        "packed": nn.utils.rnn.pack_sequence([x, x[:1]]),
+        "packed, sorted": nn.utils.rnn.pack_sequence([x[:1], x], enforce_sorted=False),
+        "set": {x},
+        "nothing": (None, 1, "a", print, nn.Linear, re),
+    }
+
+
+def kinds_of(data):
+    return [tensor.device.type for tensor in tensors_in(data)]
+
+
+@pytest.mark.parametrize("name", of_many_kinds())
+def test_data_of_many_kinds_is_sent_to_the_device_and_saved(name, tmp_path):
+    data = of_many_kinds()[name]
+    with_lengths = isinstance(data, nn.utils.rnn.PackedSequence)
+    for sent in (
+        xm.send_cpu_data_to_device(data, xm.xla_device()),
+        *pl.MpDeviceLoader([data], xm.xla_device()),
+    ):
+        assert type(sent) is type(data)
+        places = kinds_of(sent)
+        assert len(places) == len(kinds_of(data)) and places.count("cpu") == with_lengths
+        assert set(kinds_of(data)) <= {"cpu"}, "the loader's own data moved"
+        for got, wanted in zip(tensors_in(sent), tensors_in(data), strict=True):
+            close(got, wanted)
+        if name != "nothing":
+            xm.save(sent, tmp_path / "data.pt")
+            loaded = torch.load(tmp_path / "data.pt", weights_only=False)
+            assert type(loaded) is type(data) and set(kinds_of(loaded)) == {"cpu"}
+            for got, wanted in zip(tensors_in(loaded), tensors_in(data), strict=True):
+                close(got, wanted)
+
+
+def test_sent_data_keeps_what_is_shared_and_what_holds_itself():
+    x = torch.ones(2)
+    loop = [x, x]
+    loop.append(loop)
+    sent = xm.send_cpu_data_to_device(loop, "weft")
+    assert sent is not loop and sent[2] is sent and sent[0] is sent[1] and sent[0].is_weft and loop[0] is x
+    packed = xm.send_cpu_data_to_device(of_many_kinds()["packed, sorted"], "weft")
+    gru = nn.GRU(3, 2)
+    expected = gru(of_many_kinds()["packed, sorted"])[1]
+    close(gru.to("weft")(packed)[1], expected)
+    (only,) = xm.send_cpu_data_to_device(x, "weft")
+    assert only.is_weft
+
+
+def test_saved_modules_are_the_cpus(tmp_path):
+    model = nn.Sequential(nn.GRU(2, 3), nn.BatchNorm1d(3)).to("weft")
+    xm.save(model, tmp_path / "model.pt")
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert {each.device.type for each in (*loaded.parameters(), *loaded.buffers())} == {"cpu"}
+    assert all(isinstance(each, nn.Parameter) and each.requires_grad for each in loaded.parameters())
+    close(loaded[0](torch.ones(1, 1, 2))[0], model[0](torch.ones(1, 1, 2, device="weft"))[0])
+    assert all(each.is_weft for each in model.parameters())
 
 
 def test_seeds():
@@ -395,6 +500,40 @@ def test_layers_as_a_scan(device):
     for ours, theirs in zip(torch.autograd.grad(result.square().sum(), [x, *layers.parameters()]), wanted, strict=True):
         close(ours, theirs)
     assert scan_layers([], x) is x
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x, mask):
+        return torch.tanh(self.linear(x) * mask), mask
+
+
+@pytest.mark.parametrize("device", ["cpu", "weft"])
+@pytest.mark.parametrize("kind", [Masked, lambda: Swap()])
+def test_layers_of_several_arguments_as_a_scan(device, kind):
+    layers = nn.ModuleList(kind() for _ in range(3)).to(device)
+    x, mask = torch.randn(3, 6, device=device, requires_grad=True), torch.rand(6, device=device)
+    expected = x, mask
+    for layer in layers:
+        expected = layer(*expected)
+    result = scan_layers(layers, (x, mask))
+    assert isinstance(result, tuple)
+    for got, wanted in zip(result, expected, strict=True):
+        close(got, wanted)
+    inputs = [x, *layers.parameters()]
+    wanted = torch.autograd.grad(expected[0].square().sum(), inputs)
+    for got, each in zip(torch.autograd.grad(result[0].square().sum(), inputs), wanted, strict=True):
+        close(got, each)
+
+
+class Swap(nn.Module):
+    """Without parameters."""
+
+    def forward(self, x, mask):
+        return x * mask, mask
 
 
 def test_buffers_of_layers_change():

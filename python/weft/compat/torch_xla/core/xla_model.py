@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from weft import device as weft_device
-from weft._base.torch_private import pytree
 from weft.compat.torch_xla import _steps
+from weft.compat.torch_xla._data import with_tensors
 from weft.compat.torch_xla._missing import missing
 
 REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX = "sum", "mul", "and", "or", "min", "max"
@@ -35,9 +35,15 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
     return _steps.the_device()
 
 
-def get_xla_supported_devices(devkind: str | None = None, max_devices: int | None = None) -> list[str] | None:
-    """`["weft:0"]`; None for another `devkind` than CPU."""
-    return [str(_steps.the_device())][:max_devices] if devkind in (None, "CPU") else None
+def get_xla_supported_devices(devkind: str | int | None = None, max_devices: int | None = None) -> list[str] | None:
+    """`["weft:0"]`; None for another `devkind` than CPU. A number in its place is `max_devices`, as PyTorch/XLA has it
+    since it takes no kind."""
+    if isinstance(devkind, int):
+        devkind, max_devices = None, devkind
+    if devkind not in (None, "CPU"):
+        return None
+    devices = [str(_steps.the_device())]
+    return devices[:max_devices] if max_devices else devices
 
 
 def xla_real_devices(devices: Sequence[torch.device | str] | None = None) -> list[str]:
@@ -131,14 +137,20 @@ def master_print(*args: Any, fd: IO[str] | None = None, local: bool = False, flu
 
 
 def rendezvous(tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> list[bytes]:
-    """What all replicas bring: `[payload]`. The end of the step."""
+    """What all replicas bring: `[payload]`. The end of the step.
+
+    Raises:
+        TypeError: `payload` isn't bytes.
+    """
+    if not isinstance(payload, bytes):
+        raise TypeError(f"`payload` must be bytes, not {type(payload)}")
     mark_step()
     return [payload]
 
 
 def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
-    """`reduce_fn` of what all replicas have: `[data]`."""
-    return reduce_fn([pytree.tree_map(_to_cpu, data)])
+    """`reduce_fn` of what all replicas have: a list of `data` with its tensors on the CPU, as copies."""
+    return reduce_fn([with_tensors(data, lambda tensor: True, lambda tensor: tensor.detach().cpu().clone())])
 
 
 def all_reduce(reduce_type: str, inputs: Any, scale: float = 1.0, groups: Any = None, pin_layout: bool = True) -> Any:
@@ -175,17 +187,15 @@ get_stablehlo_bytecode = missing("get_stablehlo_bytecode", _PROGRAM)
 # ---- data
 
 
-def _to_cpu(leaf: Any) -> Any:
-    return leaf.cpu() if isinstance(leaf, Tensor) and is_xla_tensor(leaf) else leaf
-
-
 def save(data: Any, file_or_path: Any, master_only: bool = True, global_master: bool = False) -> None:
-    """torch.save of `data` with its tensors on the CPU."""
-    torch.save(pytree.tree_map(_to_cpu, data), file_or_path)
+    """torch.save of `data` with its tensors on the CPU, wherever in it they are: in lists and dicts of any kind, in
+    dataclasses and other objects."""
+    torch.save(with_tensors(data, is_xla_tensor, Tensor.cpu), file_or_path)
 
 
 def send_cpu_data_to_device(datas: Any, device: torch.device | str, input_sharding: Any = None) -> Any:
-    """The data with its CPU tensors on the device.
+    """The data with its CPU tensors on the device, wherever in it they are: in lists and dicts of any kind, in
+    dataclasses and other objects. The lengths of a PackedSequence stay on the CPU. A tensor gives a list of one.
 
     Raises:
         NotImplementedError: there is an `input_sharding`.
@@ -194,7 +204,7 @@ def send_cpu_data_to_device(datas: Any, device: torch.device | str, input_shardi
         missing("sharding", "leave input_sharding out")()
     if isinstance(datas, Tensor):
         datas = [datas]
-    return pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, datas)
+    return with_tensors(datas, lambda tensor: tensor.device.type == "cpu", lambda tensor: tensor.to(device))
 
 
 class RateTracker:

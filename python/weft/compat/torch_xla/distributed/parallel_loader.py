@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft._base.torch_private import pytree
+from weft.compat.torch_xla._data import tensors_in, with_tensors
 from weft.compat.torch_xla._missing import missing
 from weft.compat.torch_xla.core import xla_model
 
@@ -17,7 +17,8 @@ class MpDeviceLoader:
     """`loader`'s batches on `device`. Asking for the next ends the step (`mark_step`), as does the end.
 
     Args:
-        loader: gives pytrees of tensors: a DataLoader, say, whose workers load ahead.
+        loader: gives tensors, or any data with tensors in it (`send_cpu_data_to_device`): a DataLoader, say, whose
+            workers load ahead.
         device: `xla_device()`.
         batches_per_execution: how many batches are one step.
         fixed_batch_size: ends before a batch of another size than the first, along `batchdim`.
@@ -60,15 +61,17 @@ class MpDeviceLoader:
                     break
             if number % self._batches == 0:
                 xla_model.mark_step()
-            yield pytree.tree_map(self._moved, batch)
+            with torch.no_grad():
+                moved = with_tensors(batch, lambda tensor: tensor.device.type != self._device.type, self._moved)
+            yield moved
         xla_model.mark_step()
 
-    def _moved(self, leaf: Any) -> Any:
-        return leaf.to(self._device, non_blocking=True) if isinstance(leaf, Tensor) else leaf
+    def _moved(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._device, non_blocking=True)
 
     def _size(self, batch: Any) -> int | None:
-        sizes = [leaf.shape[self._batchdim] for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
-        return sizes[0] if sizes else None
+        first = next(tensors_in(batch), None)
+        return None if first is None else first.shape[self._batchdim]
 
 
 class ParallelLoader:

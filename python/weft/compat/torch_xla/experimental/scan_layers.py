@@ -14,7 +14,8 @@ from weft.compat.torch_xla.experimental.scan import scan
 def scan_layers(
     layers: Iterable[nn.Module], input_data: Any, partition_fn: Any = None, is_layer_pure: bool = False
 ) -> Any:
-    """`nn.Sequential(*layers)(input_data)` as one scan, whose step is compiled once for all of the layers.
+    """`nn.Sequential(*layers)(input_data)` as one scan, whose step is compiled once for all of the layers. A tuple is
+    the layers' arguments one by one, and what each of them returns.
 
     The layers have the same modules, and parameters and buffers of the same names, shapes and dtypes. Gradients reach
     each layer's own parameters, and each layer's buffers (running statistics) are changed as it changes them.
@@ -35,10 +36,13 @@ def scan_layers(
 
     def step(carry: Any, x: tuple[dict[str, Tensor], dict[str, Tensor]]) -> tuple[Any, Any]:
         changed = {name: buffer.clone() for name, buffer in x[1].items()}
-        return torch.func.functional_call(first, (x[0], changed), (carry,)), changed
+        arguments = carry if isinstance(carry, tuple) else (carry,)
+        return torch.func.functional_call(first, (x[0], changed), arguments), changed
 
     if not parameters and not buffers:
-        return nn.Sequential(*stack)(input_data)
+        for layer in stack:
+            input_data = layer(*input_data) if isinstance(input_data, tuple) else layer(input_data)
+        return input_data
     result, after = scan(step, input_data, (parameters, buffers), partition_fn, is_layer_pure)
     with torch.no_grad():
         for number, layer in enumerate(stack):

@@ -1,0 +1,105 @@
+"""Tensors within data of any kind: what a loader gives, what a program saves."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from weft._base.torch_private import pytree
+
+#: What has no tensors in it, or none that can be exchanged, though it has attributes.
+_OPAQUE = (type, types.ModuleType, types.FunctionType, types.MethodType, weakref.ref, torch.device, torch.dtype)
+
+
+def with_tensors(data: Any, moves: Callable[[Tensor], bool], move: Callable[[Tensor], Tensor]) -> Any:
+    """`data` with `move` of each tensor that `moves` in its place: in tuples, lists, sets and dicts and what is derived
+    of them, in dataclasses, in PackedSequence, whose lengths stay on the CPU, and in any object's attributes. What has
+    no tensor that moves is given back itself, other objects are copied. What stands in several places does so
+    afterwards."""
+    return _Exchange(moves, move).of(data)
+
+
+def tensors_in(data: Any) -> Iterator[Tensor]:
+    """The tensors in it, each once."""
+    return _tensors_in(data, set())
+
+
+def _tensors_in(value: Any, seen: set[int]) -> Iterator[Tensor]:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor):
+        yield value
+        return
+    if isinstance(value, dict):
+        parts: list[Any] = [*value.keys(), *value.values()]
+    else:
+        parts = list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
+    for each in (*parts, *(each for _, each in _attributes(value))):
+        yield from _tensors_in(each, seen)
+
+
+class _Exchange:
+    def __init__(self, moves: Callable[[Tensor], bool], move: Callable[[Tensor], Tensor]) -> None:
+        self.moves, self.move = moves, move
+        self.done: dict[int, Any] = {}  #: by the id of what was there before
+        self.kept: list[Any] = []  #: so that ids stay theirs
+
+    def of(self, value: Any) -> Any:
+        if id(value) in self.done:
+            return self.done[id(value)]
+        self.kept.append(value)
+        if isinstance(value, Tensor):
+            found: Any = self._tensor(value)
+        elif isinstance(value, PackedSequence):
+            found = PackedSequence(self.of(value.data), value.batch_sizes, *map(self.of, value[2:]))
+        elif isinstance(value, (tuple, set, frozenset)):
+            found = _rebuilt(value, [self.of(each) for each in value])
+        else:
+            return self._mutable(value)
+        self.done[id(value)] = found
+        return found
+
+    def _tensor(self, tensor: Tensor) -> Tensor:
+        if not self.moves(tensor):
+            return tensor
+        moved = self.move(tensor)
+        return nn.Parameter(moved.detach(), tensor.requires_grad) if isinstance(tensor, nn.Parameter) else moved
+
+    def _mutable(self, value: Any) -> Any:
+        """Copied before what is in it, which may hold itself."""
+        if not any(map(self.moves, tensors_in(value))):
+            self.done[id(value)] = value
+            return value
+        made = self.done[id(value)] = copy.copy(value)
+        if isinstance(value, list):
+            made[:] = [self.of(each) for each in value]
+        elif isinstance(value, dict):
+            made.clear()
+            made.update({self.of(key): self.of(each) for key, each in value.items()})
+        for name, each in _attributes(value):
+            object.__setattr__(made, name, self.of(each))
+        return made
+
+
+def _rebuilt(value: Any, items: list[Any]) -> Any:
+    if all(one is other for one, other in zip(items, value, strict=True)):
+        return value
+    return type(value)(*items) if pytree.is_namedtuple(value) else type(value)(items)
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, _OPAQUE):
+        return
+    names = dict.fromkeys(vars(value)) if hasattr(value, "__dict__") else {}
+    if dataclasses.is_dataclass(value):  # may have slots
+        names |= dict.fromkeys(field.name for field in dataclasses.fields(value))
+    yield from ((name, getattr(value, name)) for name in names if hasattr(value, name))
