@@ -28,29 +28,45 @@ _NAME = "weft"
 
 
 def register() -> None:
-    """Makes `torch.device("weft")` known to PyTorch; importing weft has done so unless PyTorch has an accelerator.
+    """Makes `torch.device("weft")` known to PyTorch, which importing weft has done unless PyTorch has an accelerator,
+    and makes it the machine's accelerator (`torch.accelerator`), which it else becomes with the first tensor made there.
 
     Raises:
         RuntimeError: another package has taken PyTorch's place for a device of somebody else's.
     """
+    _register()
+    torch.empty(0, device=_NAME)
+
+
+def _register() -> None:
     if is_registered():
         return
     if not has_place():
         taken = torch_private.get_privateuse1_backend_name()
         raise RuntimeError(f"weft.device: PyTorch has one place for a device from outside, and {taken!r} has taken it")
     from weft._capture.decompositions import decompose
-    from weft._device import backward, collectives, modules, places, printing, sharing, torch_module
+    from weft._device import (
+        accelerator,
+        backward,
+        collectives,
+        files,
+        modules,
+        places,
+        printing,
+        sharing,
+        torch_module,
+    )
 
+    in_place_of_another = accelerator.register()
     torch.utils.rename_privateuse1_backend(_NAME)
     torch_private.register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
-    backward.register()
-    modules.register()
-    printing.register()
-    sharing.register()
-    collectives.register()
+    for part in (backward, collectives, files, modules, printing, sharing):
+        part.register()
     _C.device_register(decompose, places.find_place)
     sys.modules[__name__].__dict__["_registered"] = True
+    if in_place_of_another:
+        torch.empty(0, device=_NAME)
 
 
 _registered = False
@@ -72,7 +88,7 @@ def register_at_import() -> None:
     wanted = os.environ.get("WEFT_DEVICE")
     built_for = torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None)
     if has_place() and wanted != "0" and (wanted == "1" or not built_for):
-        register()
+        _register()
 
 
 def sync(wait: bool = True) -> None:

@@ -6,6 +6,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
 
 #include "device/autocast.h"
 #include "device/call.h"
@@ -17,6 +18,10 @@
 
 namespace weft::device {
 namespace {
+
+/// PyTorch takes a device that is registered for the machine's accelerator. A program that uses no tensor of it must
+/// not get it unasked: it sees, in PyTorch's words, what it would without weft.
+void check_in_use() { TORCH_CHECK(devices_in_use() > 0, "Cannot access accelerator device when none is available."); }
 
 /// One device and one stream, on which everything comes in order.
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -33,7 +38,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
   c10::Stream getDefaultStream(c10::Device) const override { return getStream(kDevice); }
-  c10::Stream getNewStream(c10::Device, int) const override { return getStream(kDevice); }
+  /// For torch.Stream() without a device too, which is the CPU's until the device is in use.
+  c10::Stream getNewStream(c10::Device, int) const override {
+    return devices_in_use() > 0 ? getStream(kDevice) : c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kCPU));
+  }
   c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return getStream(kDevice); }
   c10::Stream exchangeStream(c10::Stream) const override { return getStream(kDevice); }
   c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(devices_in_use()); }
@@ -59,12 +67,21 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
   at::Generator getNewGenerator(c10::DeviceIndex) const override { return make_generator(); }
-  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    check_in_use();
+    return c10::GetCPUAllocator();
+  }
   c10::Device getDeviceFromPtr(void*) const override { return kDevice; }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     static_cast<LazyStorage&>(*storage.unsafeGetStorageImpl()).resize(bytes);
   }
 };
+
+/// The kernel of operations that were registered after the device, as a user's are, until all get the device's own.
+void call_new(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  recorder::register_kernels();
+  call(op, *stack);
+}
 
 /// Made at load (base/fork.h), never destroyed.
 Guard& guard = *new Guard();
@@ -81,6 +98,8 @@ void register_backend() {
   recorder::set_otherwise_not_dense(&call_not_dense);
   register_recurrent_modules();
   recorder::register_kernels();
+  auto& all = *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  all.fallback(torch::CppFunction::makeFromBoxedFunction<&call_new>());  // for good
   register_autocast();
 }
 

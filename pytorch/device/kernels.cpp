@@ -66,6 +66,15 @@ void make_zeros(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), {make_tensor(record_zeros(shape.dtype, shape.sizes))});
 }
 
+/// A fake tensor comes here where PyTorch's tracing tries an operation without a Meta kernel on zeros of its sizes;
+/// there is nothing else of it to read.
+void zeros_like_given(const Operator& op, Stack& stack) {
+  const at::Tensor self = torch::jit::last(stack, op.arguments())[0].toTensor();
+  if (!self.has_storage() || self.storage().device_type() != c10::DeviceType::Meta) return record_or_run_new(op, stack);
+  make_empty(op, stack);
+  stack.back().toTensor().zero_();
+}
+
 at::Tensor copy_into(const at::Tensor& self, const at::Tensor& source) {
   if (!is_on_device(self)) {
     at::Tensor(self).copy_(computed(read(source)));
@@ -248,6 +257,7 @@ const OwnKernels& own_kernels = *new OwnKernels{
     {"aten::_embedding_bag_backward.", embedding_bag_backward},
     {"aten::new_empty_strided.", make_empty},
     {"aten::_efficientzerotensor.", make_zeros},
+    {"aten::zeros_like.", zeros_like_given},
     {"aten::histc.", histc},
     {"aten::_to_copy.", converted},
     {"aten::copy_.", copy},

@@ -1,5 +1,8 @@
 #include "device/storage.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
+#include <unistd.h>
+
 #include "base/fork.h"
 #include "device/devices_in_use.h"
 #include "device/memory.h"
@@ -13,12 +16,40 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
+c10::CachingAllocator::Stat amount(int64_t current, int64_t peak) {
+  c10::CachingAllocator::Stat stat;
+  stat.current = current;
+  stat.peak = peak;
+  return stat;
+}
+
 /// Gives out no memory. An address that no other storage has keeps PyTorch from taking the tensor for one without data.
-struct Allocator final : c10::Allocator {
+/// What torch.accelerator asks about memory, it answers of the values that storages hold.
+struct Allocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t) override { return {nullptr, nullptr, &c10::detail::deleteNothing, kDevice}; }
   c10::DeleterFnPtr raw_deleter() const override { return &c10::detail::deleteNothing; }
   void copy_data(void*, const void*, size_t) const override {
     TORCH_CHECK(false, "weft internal error: memory of the device that has no bytes");
+  }
+  bool initialized() override { return devices_in_use() > 0; }
+  /// Memory that no value takes is free already.
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const MemoryCounts counts = memory_counts();
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    for (auto* kind : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes})
+      (*kind)[kAll] = amount(counts.bytes, counts.most_bytes);
+    return stats;
+  }
+  /// None is kept of what has been.
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex) override { forget_peak(); }
+  /// Of the machine.
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return {page * static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)), page * static_cast<size_t>(sysconf(_SC_PHYS_PAGES))};
   }
 };
 

@@ -118,11 +118,11 @@ def loaded(value, **options):
 @pytest.mark.parametrize(
     ("location", "device"),
     [
-        (None, "weft"),
+        (None, "cpu"),
         ("cpu", "cpu"),
         ("weft", "weft"),
         (torch.device("weft:0"), "weft"),
-        ({"weft:0": "cpu"}, "cpu"),
+        ({"cpu": "weft"}, "weft"),
         (lambda storage, place: storage, "cpu"),
     ],
 )
@@ -145,25 +145,29 @@ def test_files_from_the_cpu_and_whole_modules():
     assert loaded(torch.ones(3), map_location="weft").is_weft
     model, _ = trained()
     whole = loaded(model, weights_only=False)
+    assert torch.equal(whole[0].weight, model[0].weight.cpu()) and whole[0].weight.requires_grad
+    whole = loaded(model, weights_only=False, map_location="weft")
     assert torch.equal(whole[0].weight, model[0].weight) and whole[0].weight.is_weft
 
 
-@pytest.mark.parametrize("again", [loaded, copy.deepcopy])
+@pytest.mark.parametrize("again", [loaded, lambda x: loaded(x, map_location="weft"), copy.deepcopy])
 def test_views_stay_views(again):
     x = torch.arange(6.0, device="weft")
     y, part, turned = again([x, x[1:3], x.view(2, 3).t()])
-    assert y.is_weft and turned.stride() == (1, 3) and torch.equal(turned, x.view(2, 3).t())
+    assert y.is_weft == (again is not loaded)
+    x = x.to(y.device)
+    assert turned.stride() == (1, 3) and torch.equal(turned, x.view(2, 3).t())
     y[1] = 9
     assert part.tolist() == [9, 2] and x[1].item() == 1
 
 
 def test_pickled_tensors():
-    """Each with the whole of its storage, as on the CPU."""
+    """Each with the whole of its storage, as on the CPU, where it is afterwards."""
     x = torch.arange(6.0, device="weft")
     y, part, turned = pickle.loads(pickle.dumps([x, x[1:3], x.view(2, 3).t()]))
-    assert y.is_weft and part.tolist() == [1, 2] and turned.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert y.is_cpu and part.tolist() == [1, 2] and turned.tolist() == [[0, 3], [1, 4], [2, 5]]
     model = pickle.loads(pickle.dumps(nn.Linear(2, 3).to("weft")))
-    assert model.weight.is_weft and model.weight.requires_grad
+    assert model.weight.is_cpu and model.weight.requires_grad
 
 
 def test_the_old_file_format():
@@ -178,11 +182,6 @@ def test_a_file_where_weft_is_not_imported(tmp_path, run_python):
     torch.save(torch.ones(2, device="weft"), tmp_path / "x.pt")
     code = f"""
         import torch
-        try:
-            torch.load({str(tmp_path / "x.pt")!r})
-        except RuntimeError as error:
-            print(error)
-        print(torch.load({str(tmp_path / "x.pt")!r}, map_location="cpu").tolist())
+        print(torch.load({str(tmp_path / "x.pt")!r}).tolist())
     """
-    said = run_python(textwrap.dedent(code))
-    assert "tagged with weft:0" in said and "[1.0, 1.0]" in said
+    assert run_python(textwrap.dedent(code)).split() == ["[1.0,", "1.0]"]

@@ -220,6 +220,20 @@ def replace_engine_run_backward(make: Callable[[Callable[..., Any]], Callable[..
     package.graph._engine_run_backward = package._engine_run_backward = make(package.graph._engine_run_backward)
 
 
+def replace_accelerator_functions(make: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Puts what `make` makes of it, and of its name, in the place of each function by which Python asks PyTorch for the
+    machine's accelerator: `_get_accelerator`, and those of torch.accelerator, whose names begin with `_accelerator_`."""
+    for name in dir(torch._C):
+        if name == "_get_accelerator" or name.startswith("_accelerator_"):
+            setattr(torch._C, name, make(name, getattr(torch._C, name)))
+
+
+def replace_device_of_data_parallel(make: Callable[[Callable[[], str | None]], Callable[[], str | None]]) -> None:
+    """Puts what `make` makes of it in the place of the function by which nn.DataParallel finds its kind of device."""
+    module: Any = sys.modules["torch.nn.parallel.data_parallel"]  # whose name in the package is a function's
+    module._get_available_device_type = make(module._get_available_device_type)
+
+
 def replace_tensor_str(make: Callable[[Callable[..., str]], Callable[..., str]]) -> None:
     """Puts what `make` makes of it in the place of the function that writes a tensor's numbers for `repr`."""
     module: Any = torch._tensor_str
