@@ -29,7 +29,7 @@ _NAME = "weft"
 
 def register() -> None:
     """Makes `torch.device("weft")` known to PyTorch, which importing weft has done unless PyTorch has an accelerator,
-    and makes it the machine's accelerator (`torch.accelerator`), which it else becomes with the first tensor made there.
+    and makes it the machine's accelerator (`torch.accelerator`), which it else becomes with the first tensor there.
 
     Raises:
         RuntimeError: another package has taken PyTorch's place for a device of somebody else's.
@@ -50,6 +50,7 @@ def _register() -> None:
         backward,
         collectives,
         files,
+        inductor,
         modules,
         places,
         printing,
@@ -61,7 +62,7 @@ def _register() -> None:
     torch.utils.rename_privateuse1_backend(_NAME)
     torch_private.register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
-    for part in (backward, collectives, files, modules, printing, sharing):
+    for part in (backward, collectives, files, inductor, modules, printing, sharing):
         part.register()
     _C.device_register(decompose, places.find_place)
     sys.modules[__name__].__dict__["_registered"] = True

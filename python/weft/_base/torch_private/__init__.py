@@ -222,7 +222,7 @@ def replace_engine_run_backward(make: Callable[[Callable[..., Any]], Callable[..
 
 def replace_accelerator_functions(make: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
     """Puts what `make` makes of it, and of its name, in the place of each function by which Python asks PyTorch for the
-    machine's accelerator: `_get_accelerator`, and those of torch.accelerator, whose names begin with `_accelerator_`."""
+    machine's accelerator: `_get_accelerator`, and `_accelerator_...`, which are torch.accelerator's."""
     for name in dir(torch._C):
         if name == "_get_accelerator" or name.startswith("_accelerator_"):
             setattr(torch._C, name, make(name, getattr(torch._C, name)))
