@@ -5,6 +5,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/callbacks.h"
+#include "device/autocast.h"
 #include "device/backend.h"
 #include "device/devices_in_use.h"
 #include "device/graph.h"
@@ -65,6 +66,7 @@ void init_device(py::module_& m) {
       },
       py::arg("decompose"), py::arg("find_place"),
       "Makes the device known to PyTorch, whose name for it has been set.");
+  m.def("device_set_autocast_list", &device::set_autocast_list, py::arg("name"));
   m.def("device_sync", &device::sync, py::call_guard<py::gil_scoped_release>());
   m.def("device_compile_at", &device::set_compile_at, py::arg("sight"));
   m.def("device_longest_record", &device::set_longest_record, py::arg("operations"));

@@ -110,6 +110,18 @@ def stats() -> dict[str, Any]:
     return _C.device_stats() | {"ran_at_once": _C.device_ran_at_once()}
 
 
+def set_autocast_list(name: str) -> None:
+    """Has `torch.autocast("weft")` follow another of PyTorch's lists, in all threads: "cuda", the default; "cpu"; or
+    "xla", PyTorch/XLA's. docs/autocast.md has what differs. To be called before the program's first step.
+
+    Raises:
+        ValueError: `name` is something else.
+        RuntimeError: another package has taken PyTorch's place for a device of somebody else's.
+    """
+    _register()
+    _C.device_set_autocast_list(name)
+
+
 def memory_stats() -> dict[str, int]:
     """Memory of the device's tensors: `bytes` that values of storages take now, `most_bytes` that they took at any time
     since `reset_peak_memory_stats()`, how many `storages` there are, with a value or without, and how many operations

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <string_view>
+
 namespace weft::device {
 
-/// Makes torch.autocast("weft") work. Called with the rest of the device's registration only: PyTorch's place for
-/// autocast on a device from outside is another package's where the device itself is.
+/// Registers what torch.autocast("weft") does, once, with CUDA's list.
 void register_autocast();
+
+/// Has torch.autocast("weft") follow the list of "cuda", "cpu" or "xla" from here on, in all threads; none may be
+/// within an operation. Throws for another name.
+void set_autocast_list(std::string_view name);
 
 }  // namespace weft::device

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace weft::device {
+
+/// What autocast does to the arguments of an operation.
+enum class Casting : uint8_t {
+  kLower,    ///< to the lower precision that is asked for
+  kFloat,    ///< to float32
+  kPromote,  ///< to the widest type among them
+};
+
+/// Operations of ATen with their overloads, `conv2d.padding`, and what is done to their arguments.
+struct CastList {
+  std::span<const std::string_view> lower, to_float, promote;
+};
+
+/// PyTorch/XLA's list (torch_xla/csrc/autocast_mode.cpp).
+CastList cast_list_of_xla();
+
+/// The CPU's list stands in PyTorch's library only, which says what is in it, not what is done: `to_float` is empty, as
+/// everything else in it is cast to float32. A test compares each of its operations with the CPU's.
+CastList cast_list_of_cpu();
+
+}  // namespace weft::device
