@@ -173,6 +173,7 @@ if not TYPE_CHECKING:  # a checker that saw this would take any name
 
 # Modules that hooks wait for, by name: most programs never import them.
 DECOMPOSITIONS = "torch._decomp.decompositions"
+DYNAMO_OPENXLA = "torch._dynamo.backends.torchxla"
 DYNAMO_HIGHER_ORDER = "torch._dynamo.variables.higher_order_ops"
 FSDP_COMMON = "torch.distributed.fsdp._common_utils"
 FULLY_SHARD_INIT = "torch.distributed.fsdp._fully_shard._fsdp_init"

@@ -13,13 +13,18 @@ from typing import Any
 
 import torch
 
-from weft.compat.torch_xla import amp, core, debug, distributed, experimental, runtime
-from weft.compat.torch_xla._compile import compile, step
+from weft.compat.torch_xla import _openxla, amp, core, debug, distributed, experimental, runtime, stablehlo, utils
+from weft.compat.torch_xla import runtime as xr
+from weft.compat.torch_xla._compile import compile, set_custom_compile_options, step
 from weft.compat.torch_xla._steps import end_step, the_device
 from weft.compat.torch_xla.core import xla_model
+from weft.compat.torch_xla.core import xla_model as xm
 from weft.compat.torch_xla.distributed import xla_multiprocessing
+from weft.compat.torch_xla.distributed import xla_multiprocessing as xmp
+from weft.compat.torch_xla.stablehlo import save_as_stablehlo, save_torch_model_as_stablehlo
 
 __all__ = [
+    "__version__",
     "amp",
     "compile",
     "core",
@@ -33,9 +38,22 @@ __all__ = [
     "manual_seed",
     "real_devices",
     "runtime",
+    "save_as_stablehlo",
+    "save_torch_model_as_stablehlo",
+    "set_custom_compile_options",
+    "stablehlo",
     "step",
     "sync",
+    "utils",
+    "xm",
+    "xmp",
+    "xr",
 ]
+
+#: PyTorch's, as PyTorch/XLA's releases are numbered.
+__version__: str = str(torch.__version__).split("+")[0]
+
+_openxla.register()
 
 
 def device(index: int | None = None) -> torch.device:

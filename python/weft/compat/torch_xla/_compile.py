@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft import device as weft_device
+from weft.compat.torch_xla._missing import missing
 from weft.compat.torch_xla._steps import end_step
 
 
@@ -16,6 +17,7 @@ def compile(
     full_graph: bool = False,
     name: str | None = None,
     max_different_graphs: int | None = None,
+    custom_compile_options: dict[str, Any] | None = None,
 ) -> Any:
     """`f` with the end of a step before and after it, so that what it does is one program; without `f` a context for
     `with`, or a decorator.
@@ -33,14 +35,27 @@ def compile(
             the device meanwhile.
         name: taken, of no effect.
         max_different_graphs: the most different programs there may be.
+        custom_compile_options: none.
 
     Raises:
+        NotImplementedError: there are compile options.
         RuntimeError: when called, if there were several parts, or too many different programs.
     """
+    set_custom_compile_options(custom_compile_options or {})
     session = _Session(full_graph, max_different_graphs)
     if f is None:
         return _Within(session)
     return functools.update_wrapper(lambda *args, **kwargs: session.call(f, args, kwargs), f, updated=())
+
+
+def set_custom_compile_options(options: dict[str, Any]) -> None:
+    """Takes {}.
+
+    Raises:
+        NotImplementedError: there are options, which are XLA's.
+    """
+    if options:
+        missing("compiler with XLA's options", "leave them out; docs/debugging.md has the settings of weft")()
 
 
 def step() -> Any:

@@ -19,6 +19,18 @@ from weft._base.torch_private import pytree
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.MethodType, weakref.ref, torch.device, torch.dtype)
 
 
+class DataWrapper:
+    """What a program derives of it says itself which tensors are in it (`torch_xla.utils.utils.DataWrapper`)."""
+
+    def get_tensors(self) -> list[Tensor]:
+        """Those that may move."""
+        raise NotImplementedError("The method is missing an implementation")
+
+    def from_tensors(self, tensors: list[Tensor]) -> Any:
+        """What stands in the place of this object, given other tensors for those of `get_tensors()`."""
+        raise NotImplementedError("The method is missing an implementation")
+
+
 def with_tensors(data: Any, moves: Callable[[Tensor], bool], move: Callable[[Tensor], Tensor]) -> Any:
     """`data` with `move` of each tensor that `moves` in its place: in tuples, lists, sets and dicts and what is derived
     of them, in dataclasses, in PackedSequence, whose lengths stay on the CPU, and in any object's attributes. What has
@@ -38,6 +50,10 @@ def _tensors_in(value: Any, seen: set[int]) -> Iterator[Tensor]:
     seen.add(id(value))
     if isinstance(value, Tensor):
         yield value
+        return
+    if isinstance(value, DataWrapper):
+        for each in value.get_tensors():
+            yield from _tensors_in(each, seen)
         return
     if isinstance(value, dict):
         parts: list[Any] = [*value.keys(), *value.values()]
@@ -61,6 +77,8 @@ class _Exchange:
             found: Any = self._tensor(value)
         elif isinstance(value, PackedSequence):
             found = PackedSequence(self.of(value.data), value.batch_sizes, *map(self.of, value[2:]))
+        elif isinstance(value, DataWrapper):
+            found = value.from_tensors([self.of(each) for each in value.get_tensors()])
         elif isinstance(value, (tuple, set, frozenset)):
             found = _rebuilt(value, [self.of(each) for each in value])
         else:
@@ -72,7 +90,9 @@ class _Exchange:
         if not self.moves(tensor):
             return tensor
         moved = self.move(tensor)
-        return nn.Parameter(moved.detach(), tensor.requires_grad) if isinstance(tensor, nn.Parameter) else moved
+        if isinstance(tensor, nn.Parameter) and type(moved) is Tensor:
+            return nn.Parameter(moved.detach(), tensor.requires_grad)
+        return moved
 
     def _mutable(self, value: Any) -> Any:
         """Copied before what is in it, which may hold itself."""

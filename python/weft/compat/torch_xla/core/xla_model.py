@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 import torch
@@ -54,6 +55,10 @@ def xla_device_hw(device: torch.device | str) -> str:
     return "CPU"
 
 
+def xla_device_kind(device: torch.device | str | None = None) -> str:
+    return "cpu"
+
+
 def is_xla_tensor(tensor: Tensor) -> bool:
     """Whether it is on the device."""
     return tensor.device.type == "weft"
@@ -69,6 +74,17 @@ def get_memory_info(device: torch.device | str | None = None) -> dict[str, int]:
 def set_rng_state(seed: int, device: torch.device | str | None = None) -> None:
     """Seeds the device's generator, which is the CPU's."""
     torch.default_generator.manual_seed(seed)
+
+
+@contextlib.contextmanager
+def fork_rng(device: torch.device | str | None = None, enabled: bool = True) -> Iterator[None]:
+    """What is drawn within leaves the device's generator, which is the CPU's, as it was before."""
+    before = torch.get_rng_state() if enabled else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            torch.set_rng_state(before)
 
 
 get_rng_state = missing("get_rng_state, a state that is one number", "use torch.get_rng_state() and set_rng_state()")
@@ -146,6 +162,19 @@ def rendezvous(tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> 
         raise TypeError(f"`payload` must be bytes, not {type(payload)}")
     mark_step()
     return [payload]
+
+
+def xla_rendezvous(payload: bytes = b"", ordinals: Sequence[int] | None = None, tag: str | None = None) -> list[bytes]:
+    """As `rendezvous`."""
+    return rendezvous(tag or "", payload)
+
+
+def do_on_ordinals(target: Callable[..., Any], data: Any = (), ordinals: Iterable[int] = (0,)) -> Any:
+    """`target(*data)` with the tensors of `data` on the CPU if 0 is among `ordinals`, then the end of the step. Returns
+    what it returns, or None."""
+    result = target(*with_tensors(data, is_xla_tensor, Tensor.cpu)) if 0 in ordinals else None
+    rendezvous("torch_xla.core.xla_model.do_on_ordinals")
+    return result
 
 
 def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:

@@ -1,17 +1,29 @@
 """`torch_xla.experimental`."""
 
-from weft.compat.torch_xla._missing import missing
-from weft.compat.torch_xla.experimental import assume_pure, custom_kernel, gradient_accumulation, scan, scan_layers
+from weft.compat.torch_xla.experimental import (
+    assume_pure,
+    callback,
+    custom_kernel,
+    eager,
+    fori_loop,
+    gradient_accumulation,
+    gru,
+    scan,
+    scan_layers,
+)
+from weft.compat.torch_xla.experimental.eager import eager_mode, eager_mode_context, is_eager_mode
 
 __all__ = [
     "assume_pure",
+    "callback",
     "custom_kernel",
+    "eager",
     "eager_mode",
     "eager_mode_context",
+    "fori_loop",
     "gradient_accumulation",
+    "gru",
+    "is_eager_mode",
     "scan",
     "scan_layers",
 ]
-
-eager_mode = missing("eager mode", "drop the call, or compute on the CPU")
-eager_mode_context = missing("eager mode", "drop the call, or compute on the CPU")
