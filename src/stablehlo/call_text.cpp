@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/error.h"
 
@@ -61,6 +62,13 @@ bool CallText::flag(size_t i) const {
 }
 
 int64_t CallText::integer(size_t i) const { return number_of(argument(i)); }
+
+bool CallText::has_number(size_t i, double number) const {
+  const std::string text(argument(i));
+  char* end = nullptr;
+  const double found = std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0' && found == number;
+}
 
 Sizes CallText::integers(size_t i) const {
   const std::string_view text = argument(i);

@@ -24,6 +24,8 @@ class CallText {
   // Argument i. User's error, which has the call, where it is something else.
   bool flag(size_t i) const;
   int64_t integer(size_t i) const;
+  /// Whether it is that number, whole or not.
+  bool has_number(size_t i, double number) const;
   Sizes integers(size_t i) const;
   std::vector<bool> flags(size_t i) const;
   /// The number of an operand, or none for `None`.

@@ -6,7 +6,9 @@
 
 #include "stablehlo/call_text.h"
 #include "stablehlo/convolution.h"
+#include "stablehlo/distances.h"
 #include "stablehlo/lowerings.h"
+#include "stablehlo/pooling.h"
 
 namespace weft::stablehlo {
 namespace {
@@ -159,6 +161,110 @@ void sort_stable(const ExternSite& site) { sorted(site, site.call.integer(2), si
 /// (x, k, dim, largest, sorted)
 void topk(const ExternSite& site) { sorted(site, site.call.integer(2), site.call.flag(3), site.call.integer(1)); }
 
+/// Arguments from `first` on: kernel, stride, padding, ceil_mode, whether padding counts, divisor.
+AveragePooling pooling_of(const ExternSite& site, size_t first) {
+  AveragePooling pooling;
+  pooling.kernel = site.call.integers(first);
+  pooling.stride = site.call.integers(first + 1);
+  if (pooling.stride.empty()) pooling.stride = pooling.kernel;
+  pooling.padding = site.call.integers(first + 2);
+  pooling.counts_padding = site.call.flag(first + 4);
+  if (!site.call.text().ends_with("None)")) pooling.divisor = site.call.integer(first + 5);
+  return pooling;
+}
+
+/// Of windows that are all of one size, or an error.
+AveragePooling adaptive_pooling(const ExternSite& site, const Sizes& x, const Sizes& spatial) {
+  AveragePooling pooling{{}, {}, Sizes(spatial.size(), 0), true, {}};
+  const size_t first = x.size() - spatial.size();
+  for (size_t i = 0; i < spatial.size(); ++i) {
+    if (spatial[i] == 0 || x[first + i] % spatial[i] != 0) site.call.refuse("its windows differ in size");
+    pooling.kernel.push_back(x[first + i] / spatial[i]);
+  }
+  pooling.stride = pooling.kernel;
+  return pooling;
+}
+
+/// (x, kernel, stride, padding, ceil_mode, whether padding counts, divisor)
+void average(const ExternSite& site) {
+  const Tensor x = site.tensor(0);
+  const AveragePooling pooling = pooling_of(site, 1);
+  if (pooling.result_of(x.type.sizes) != site.site.writer.type(site.site.op.results[0]).sizes)
+    site.call.refuse("ceil_mode adds windows that are not whole");
+  site.done(0, average_pool(site.emit(), x, pooling));
+}
+
+/// (cotangent, x, kernel, stride, padding, ceil_mode, whether padding counts, divisor)
+void average_backward(const ExternSite& site) {
+  const Tensor dy = site.tensor(0), x = site.tensor(1);
+  const AveragePooling pooling = pooling_of(site, 2);
+  if (pooling.result_of(x.type.sizes) != dy.type.sizes) site.call.refuse("ceil_mode adds windows that are not whole");
+  site.done(0, average_pool_by_input(site.emit(), dy, x.type, pooling));
+}
+
+/// (x, sizes)
+void adaptive_average(const ExternSite& site) {
+  const Tensor x = site.tensor(0);
+  site.done(0, average_pool(site.emit(), x, adaptive_pooling(site, x.type.sizes, site.call.integers(1))));
+}
+
+/// (cotangent, x): of three spatial dims
+void adaptive_average_backward(const ExternSite& site) {
+  const Tensor dy = site.tensor(0), x = site.tensor(1);
+  const Sizes spatial(dy.type.sizes.end() - 3, dy.type.sizes.end());
+  site.done(0, average_pool_by_input(site.emit(), dy, x.type, adaptive_pooling(site, x.type.sizes, spatial)));
+}
+
+/// (x, dim, place)
+void select_copy(const ExternSite& site) {
+  const Tensor x = site.tensor(0);
+  int64_t dim = site.call.integer(1), place = site.call.integer(2);
+  if (dim < 0) dim += x.type.rank();
+  if (place < 0) place += x.type.sizes[static_cast<size_t>(dim)];
+  const Tensor part = site.emit().slice(x, dim, place, place + 1);
+  site.done(0, site.emit().reshape(part, site.site.writer.type(site.site.op.results[0]).sizes));
+}
+
+/// (x, dim, first, behind the last, step); first and last may be None or counted from the end
+void slice_copy(const ExternSite& site) {
+  const Tensor x = site.tensor(0);
+  const int64_t dim = site.call.integer(1) + (site.call.integer(1) < 0 ? x.type.rank() : 0);
+  const int64_t size = x.type.sizes[static_cast<size_t>(dim)], wanted_step = site.call.integer(4);
+  if (wanted_step != 1) site.call.refuse("it leaves out elements");
+  const auto place = [&](size_t argument) {
+    const int64_t given = site.call.integer(argument);
+    return std::clamp<int64_t>(given < 0 ? given + size : given, 0, size);
+  };
+  const int64_t first = place(2);
+  site.done(0, site.emit().slice(x, dim, first, std::max(first, place(3))));
+}
+
+/// Argument i, a power that there are distances of.
+int64_t power(const ExternSite& site, size_t i) {
+  for (const int64_t p : {1, 2})
+    if (site.call.has_number(i, static_cast<double>(p))) return p;
+  site.call.refuse("its distances are of a power that is neither 1 nor 2");
+}
+
+void check_one_batch(const ExternSite& site, const Tensor& a, const Tensor& b) {
+  if (a.type.rank() != b.type.rank() || !std::equal(a.type.sizes.begin(), a.type.sizes.end() - 2, b.type.sizes.begin()))
+    site.call.refuse("its operands are not one batch");
+}
+
+/// (a, b, p, mode)
+void cdist(const ExternSite& site) {
+  const Tensor a = site.tensor(0), b = site.tensor(1);
+  check_one_batch(site, a, b);
+  site.done(0, distances(site.emit(), a, b, power(site, 2)));
+}
+
+/// (cotangent, a, b, p, the distances)
+void cdist_backward(const ExternSite& site) {
+  const Tensor a = site.tensor(1), b = site.tensor(2);
+  check_one_batch(site, a, b);
+  site.done(0, distances_by_first(site.emit(), site.tensor(0), a, b, power(site, 3), site.tensor(4)));
+}
+
 struct ExternRow {
   std::string_view name;
   void (*lowering)(const ExternSite& site);
@@ -173,6 +279,16 @@ constexpr ExternRow kExternRows[] = {
     {"aten.sort.default", sort},
     {"aten.sort.stable", sort_stable},
     {"aten.topk.default", topk},
+    {"aten.avg_pool2d.default", average},
+    {"aten.avg_pool3d.default", average},
+    {"aten.avg_pool2d_backward.default", average_backward},
+    {"aten.avg_pool3d_backward.default", average_backward},
+    {"aten._adaptive_avg_pool3d.default", adaptive_average},
+    {"aten._adaptive_avg_pool3d_backward.default", adaptive_average_backward},
+    {"aten.select_copy.int", select_copy},
+    {"aten.slice_copy.Tensor", slice_copy},
+    {"aten._cdist_forward.default", cdist},
+    {"aten._cdist_backward.default", cdist_backward},
 };
 
 }  // namespace

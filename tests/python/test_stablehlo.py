@@ -14,6 +14,7 @@ import torch
 from rnn_cases import KINDS, make
 from stablehlo_cases import GROUPS, Case
 from torch import Tensor
+from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 import weft
@@ -164,6 +165,86 @@ def test_transposed_convolution(options: dict[str, Any]) -> None:
     torch.manual_seed(8)
     layer = torch.nn.ConvTranspose2d(6, 9, (3, 2), dtype=torch.float64, **options)
     check_module(layer, torch.randn(2, 6, 5, 4, dtype=torch.float64, requires_grad=True), bound=1e-12)
+
+
+POOLINGS = {
+    "whole windows": (functional.avg_pool2d, (2, 3, 8, 7), {"kernel_size": 2}),
+    "padded": (functional.avg_pool2d, (2, 3, 7, 8), {"kernel_size": (3, 2), "stride": (2, 1), "padding": 1}),
+    "padding left out": (
+        functional.avg_pool2d,
+        (1, 2, 5, 6),
+        {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False},
+    ),
+    "divisor": (functional.avg_pool2d, (1, 1, 5, 5), {"kernel_size": 3, "stride": 1, "divisor_override": 5}),
+    "no batch": (functional.avg_pool2d, (3, 4, 4), {"kernel_size": 2, "ceil_mode": True}),
+    "three dims": (functional.avg_pool3d, (2, 3, 4, 5, 6), {"kernel_size": 2, "padding": (1, 0, 1)}),
+    "adaptive": (functional.adaptive_avg_pool2d, (2, 3, 7, 8), {"output_size": (3, 4)}),
+    "adaptive, three dims": (functional.adaptive_avg_pool3d, (2, 3, 4, 6, 2), {"output_size": (2, 3, 1)}),
+}
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_average_pooling(name: str) -> None:
+    torch.manual_seed(8)
+    pool, sizes, options = POOLINGS[name]
+    x = torch.randn(sizes, dtype=torch.float64, requires_grad=True)
+    check_module(lambda x: pool(x * 2, **options), x, bound=1e-12)
+
+
+def test_average_pooling_of_a_short_type_sums_in_float32() -> None:
+    x = torch.randn(2, 3, 16, 16).bfloat16()
+    hlo = weft.stablehlo(lambda x: functional.avg_pool2d(x, 8), x)
+    (found,) = hlo.compile()(hlo.inputs)
+    torch.testing.assert_close(found, functional.avg_pool2d(x.float(), 8).bfloat16(), rtol=8e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("function", "sizes", "message"),
+    [
+        (lambda x: functional.avg_pool2d(x, 2, ceil_mode=True), (1, 1, 5, 5), "ceil_mode adds windows"),
+        (lambda x: functional.adaptive_avg_pool3d(x, 3), (1, 1, 4, 4, 4), "its windows differ in size"),
+        (lambda x: torch.cdist(x, x, p=3.0), (4, 3), "neither 1 nor 2"),
+        (lambda x: torch.ops.aten.slice_copy(x, 0, 0, 4, 2), (4, 3), "leaves out elements"),
+    ],
+)
+def test_calls_without_ops(function: Callable[..., Any], sizes: tuple[int, ...], message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        weft.stablehlo(function, torch.rand(sizes))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("sizes", [((5, 3), (4, 3)), ((2, 1, 3), (2, 4, 3)), ((2, 3, 4, 1), (2, 3, 2, 1))])
+def test_distances(p: float, sizes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    torch.manual_seed(9)
+    a, b = (torch.randn(each, dtype=torch.float64, requires_grad=True) for each in sizes)
+    mode = "donot_use_mm_for_euclid_dist"
+    check_module(lambda a, b: torch.cdist(a, b, p, compute_mode=mode), a, b, bound=1e-12)
+
+
+def test_distances_of_equal_rows() -> None:
+    x = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)
+    hlo = weft.stablehlo(lambda x: torch.cdist(x, torch.ones(3, 2, dtype=torch.float64)), x, gradients=True)
+    found = hlo.compile()([*hlo.inputs, torch.ones(3, 3, dtype=torch.float64)])
+    assert all(torch.equal(each, torch.zeros_like(each)) for each in found)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda x: torch.ops.aten.select_copy(x, 0, 1),
+        lambda x: torch.ops.aten.select_copy(x, -1, -2),
+        lambda x: torch.ops.aten.slice_copy(x, 1, 1, 3),
+        lambda x: torch.ops.aten.slice_copy(x, -1, -3, 100),
+        lambda x: torch.ops.aten.slice_copy(x, 0, 2, 1),
+        lambda x: torch.ops.aten.view_copy(x, [-1]),
+        lambda x: torch.ops.aten.permute_copy(x, [2, 0, 1]),
+    ],
+)
+def test_copies_of_views(copy: Callable[[Tensor], Tensor]) -> None:
+    x = torch.arange(24.0).view(2, 3, 4)
+    hlo = weft.stablehlo(lambda x: copy(x + 1), x)
+    (found,) = hlo.compile()(hlo.inputs)
+    torch.testing.assert_close(found, copy(x + 1), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("descending", [False, True])

@@ -1,0 +1,48 @@
+#include "stablehlo/distances.h"
+
+#include <numeric>
+
+namespace weft::stablehlo {
+namespace {
+
+/// The dims of [..., n, m, k] that a tensor of one dim less has: all but `without`, counted from the end.
+Sizes dims_but(int64_t rank, int64_t without) {
+  Sizes dims;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    if (dim != rank - without) dims.push_back(dim);
+  return dims;
+}
+
+/// Each row of a less each row of b, [..., n, m, k].
+Tensor differences(Emitter& emit, const Tensor& a, const Tensor& b) {
+  const int64_t rank = a.type.rank() + 1;
+  Sizes sizes = a.type.sizes;
+  sizes.insert(sizes.end() - 1, b.type.sizes[b.type.sizes.size() - 2]);
+  return emit.binary("subtract", emit.broadcast(a, sizes, dims_but(rank, 2)),
+                     emit.broadcast(b, sizes, dims_but(rank, 3)));
+}
+
+}  // namespace
+
+Tensor distances(Emitter& emit, const Tensor& a, const Tensor& b, int64_t p) {
+  const Tensor difference = differences(emit, a, b);
+  const Tensor terms = p == 1 ? emit.unary("abs", difference) : emit.binary("multiply", difference, difference);
+  const Tensor sums = emit.reduce("add", terms, emit.constant(0, {terms.type.dtype, {}}), {terms.type.rank() - 1});
+  return p == 1 ? sums : emit.unary("sqrt", sums);
+}
+
+Tensor distances_by_first(Emitter& emit, const Tensor& cotangent, const Tensor& a, const Tensor& b, int64_t p,
+                          const Tensor& found) {
+  const Tensor difference = differences(emit, a, b);
+  const int64_t rank = difference.type.rank();
+  const auto spread = [&](const Tensor& t) { return emit.broadcast(t, difference.type.sizes, dims_but(rank, 1)); };
+  Tensor slope = emit.unary("sign", difference);
+  if (p == 2) {
+    const Tensor length = spread(found), zero = emit.like(0, difference);
+    slope = emit.select(emit.compare("EQ", length, zero), zero, emit.binary("divide", difference, length));
+  }
+  const Tensor terms = emit.binary("multiply", slope, spread(cotangent));
+  return emit.reduce("add", terms, emit.constant(0, {terms.type.dtype, {}}), {rank - 2});
+}
+
+}  // namespace weft::stablehlo
