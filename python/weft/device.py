@@ -49,11 +49,10 @@ def _register() -> None:
         accelerator,
         backward,
         collectives,
-        files,
+        copies,
         inductor,
         modules,
         places,
-        printing,
         sharing,
         torch_module,
     )
@@ -62,7 +61,7 @@ def _register() -> None:
     torch.utils.rename_privateuse1_backend(_NAME)
     torch_private.register_device_module(_NAME, torch_module)  # type: ignore[no-untyped-call]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
-    for part in (backward, collectives, files, inductor, modules, printing, sharing):
+    for part in (backward, collectives, copies, inductor, modules, sharing):
         part.register()
     _C.device_register(decompose, places.find_place)
     sys.modules[__name__].__dict__["_registered"] = True

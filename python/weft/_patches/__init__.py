@@ -18,8 +18,8 @@
   `torch.weft` is its module: `weft.device`. Once a tensor was made there, backwards run on the thread that asks for
   them: `weft._device.backward`. `weft.disable()` leaves it. torch.distributed, which would exchange tensors of the
   accelerator, passes it by: `weft._device.collectives`. torch.accelerator has none until the device is in use, and
-  nn.DataParallel passes it by: `weft._device.accelerator`. Its tensors are printed (`weft._device.printing`) and saved
-  (`weft._device.files`) as the CPU's. Inductor refuses them: `weft._device.inductor`.
+  nn.DataParallel passes it by: `weft._device.accelerator`. Its tensors are printed and saved as the
+  CPU's: `weft._device.copies`. Inductor refuses them: `weft._device.inductor`.
 - `torch.ops.weft.call` has a rule for vmap and a formula for torch.utils.flop_counter.
 - `FlopCounterMode`, and `ExportedProgram.run_decompositions` where lengths are fixed, are wrapped: within them modules
   are PyTorch's, so that both give what they give without Weft.
