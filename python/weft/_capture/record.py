@@ -116,8 +116,9 @@ def _record(
     variables = _variables(function)
     try:
         with _Aside(run, indices):
-            if view is not None or run.transformed or forward_mode:
-                with _Substitute(recording, view.captured if view is not None else _transformed_sizes) as substitute:
+            sizes = _transformed_sizes if view is None else view.captured
+            if sizes is not None and (view is not None or run.transformed or forward_mode):
+                with _Substitute(recording, sizes) as substitute:
                     outputs, run.extra = function.fn(*arguments)
                 outputs = substitute.lift(outputs)
             else:

@@ -66,4 +66,5 @@ class View:
 
     sizes: list[list[int]]  #: of the tensors among its leaves
     number: Callable[[Any], Any]  #: for a leaf that is no tensor
-    captured: Callable[[Tensor], Sequence[int] | None]  #: sizes of a stand-in for a tensor from outside; None: itself
+    #: sizes of a stand-in for a tensor from outside, or None: itself; without the function, itself for each
+    captured: Callable[[Tensor], Sequence[int] | None] | None

@@ -241,6 +241,16 @@ class _Tracer:
         sizes = self._sizes(shape, () if is_weight or is_fake(tensor) else (0,), symbols, index)
         return None if is_plain and sizes == shape else sizes
 
+    def _captured(self, symbols: Symbols, index: int) -> Callable[[Tensor], list[int] | None] | None:
+        """`_captured_sizes`, if the run at hand has read a tensor that is shown in other sizes than its own."""
+
+        def sizes(tensor: Tensor) -> list[int] | None:
+            return self._captured_sizes(tensor, symbols, index)
+
+        if self.at_hand is None or self.at_hand.transformed or modes.in_forward_mode():
+            return sizes
+        return sizes if any(sizes(tensor) is not None for tensor in self.at_hand.recording.outside) else None
+
     # ---- runs
 
     def _trace(self, symbols: Symbols) -> tuple[Traced, _C.Template]:
@@ -276,7 +286,7 @@ class _Tracer:
         view = View(
             followed or [self._sizes(*each, symbols, index) for each in self._leaves()],
             lambda number: self._number(number, symbols, index),
-            lambda tensor: self._captured_sizes(tensor, symbols, index),
+            self._captured(symbols, index),
         )
         return record.record(self.function, view)
 
