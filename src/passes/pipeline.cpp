@@ -9,6 +9,7 @@
 #include "passes/loops/split_carries.h"
 #include "passes/pass_runner.h"
 #include "passes/rolling/roll.h"
+#include "passes/rolling/symbolic_lengths.h"
 #include "passes/simplification/canonicalise.h"
 #include "passes/simplification/cse.h"
 #include "passes/simplification/dce.h"
@@ -40,6 +41,7 @@ constexpr Pass kPasses[] = {
     {"merge_stacks", merge_stacks},
     {"drop_derivatives", drop_derivatives},
     {"roll", roll},
+    {"symbolic_lengths", symbolic_lengths},
 };
 
 constexpr std::string_view kPipeline[] = {

@@ -64,7 +64,7 @@ void must_succeed(std::string_view what, const std::string& before, Action actio
 
 void check_passes(weft::ir::Program program) {
   std::string before = weft::ir::print(program);
-  std::vector<std::string_view> names = {"roll"};
+  std::vector<std::string_view> names = {"roll", "symbolic_lengths"};
   std::ranges::copy(weft::passes::compile_pipeline(), std::back_inserter(names));
   for (std::string_view name : names)
     must_succeed(name, before, [&] {

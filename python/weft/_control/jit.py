@@ -22,6 +22,8 @@ from weft._control.eval_frame import without_dynamo
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Dims = Callable[[int, Tensor], Sequence[int]]  #: of a tensor among the arguments, the dims that may be symbols
+
 
 def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, R]:
     """`fn` as one program: its scans, what is before, between and behind them, compiled together. ::
@@ -34,8 +36,9 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
     Arguments and results are any pytrees; leaves that are no tensors are constants. `fn` is run once at every call, on
     tensors that hold nothing, and compiled anew where it did something else than before. Other sizes of a tensor's dims
     but the last (of four dims and more, of all) are the same program, and so are sizes that are sums and divisions of
-    these: a cache that grows, a convolution's image. Another size of a last dim compiles once more. What `fn` may do is
-    what a step of weft.scan may. It is differentiable like any function of PyTorch.
+    these: a cache that grows, a convolution's image. Another size of a last dim compiles once more. A loop in
+    `fn` over the steps of a tensor becomes a scan, which is one program for all lengths. What `fn` may do is what a
+    step of weft.scan may. It is differentiable like any function of PyTorch.
 
     `donate` names positional arguments whose memory the call may have for their new values, which `fn` returns first,
     in this order (of one argument alone, as its whole result). They are changed in place, nothing is allocated for
@@ -64,6 +67,8 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
     if len(set(given_up)) < len(given_up) or not all(type(i) is int and i >= 0 for i in given_up):
         raise TypeError(f"weft.jit: donate takes positions of arguments, each once, but got {donate!r}")
 
+    loops = Loops()
+
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if any(i >= len(args) for i in given_up):
             raise TypeError(f"weft.jit: argument {max(given_up)} is donated, but there are {len(args)} positional ones")
@@ -78,16 +83,43 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
         if torch.compiler.is_dynamo_compiling() or not _C.active():
             return plainly()
         with without_dynamo():
-            return programs.or_else("weft.jit", lambda: _run(fn, args, kwargs, given_up), plainly)
+            return programs.or_else("weft.jit", lambda: _run(fn, args, kwargs, given_up, loops), plainly)
 
     return functools.update_wrapper(call, fn) if hasattr(fn, "__name__") else call
 
 
-def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...]) -> Any:
-    call = capture("weft.jit", fn, args, kwargs, donate)
+def _run(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...], loops: Loops
+) -> Any:
+    call = capture("weft.jit", fn, args, kwargs, donate, loops)
     if call.pairs:
         return call.result(call_pairs(call.program.text, call.inputs, call.pairs))
     return call.result(torch.ops.weft.call(call.program.text, call.inputs))
+
+
+class Loops:
+    """What is known of the loops in a function's Python: which sizes say how many steps they take. Those can't be
+    symbols of a trace, in which another size is another number of operations; the passes make them symbols."""
+
+    def __init__(self) -> None:
+        self.lengths: dict[tuple[int, ...], set[tuple[int, int]]] = {}  #: (tensor, dim)s, by the tensors' ranks
+
+    def without(self, ranks: tuple[int, ...], dims: Dims) -> Dims:
+        """Of `dims` those that are no lengths."""
+        lengths = self.lengths.get(ranks, set())
+        return lambda i, tensor: tuple(dim for dim in dims(i, tensor) if (i, dim) not in lengths)
+
+    def rolled(self, ranks: tuple[int, ...], traced: Traced) -> _C.Program:
+        """The program, with a scan for each loop of which the trace has one step after the other."""
+        rolled = _C.run_passes(traced.program, ["roll"])
+        if rolled.count("scan") == traced.program.count("scan"):
+            return traced.program
+        sizes = enumerate(traced.sizes[: len(ranks)])
+        numbers = {
+            (i, dim) for i, shape in sizes for dim, size in enumerate(shape) if isinstance(size, int) and size > 1
+        }
+        self.lengths[ranks] = self.lengths.get(ranks, numbers) & numbers
+        return _C.run_passes(rolled, ["symbolic_lengths"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +139,12 @@ class Capture:
 
 
 def capture(
-    what: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...] = ()
+    what: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    donate: tuple[int, ...] = (),
+    loops: Loops | None = None,
 ) -> Capture:
     """`fn(*args, **kwargs)` as a call of a program, which is found again as weft.jit says. `what` begins messages.
 
@@ -126,8 +163,15 @@ def capture(
             pairs = Donated.of(donate, *trees.flatten((args, kwargs))).pairs(results, results_spec)
         return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants, pairs)
 
-    function = Function(flat, leaves, spec, f"{what}: the function", (fn,), _dynamic_dims, _more_dynamic_dims)
-    found = programs.find("weft.jit", donate, [function], _program)
+    known, ranks = loops or Loops(), tuple(tensor.dim() for tensor in tensors)
+    dims, more_dims = (known.without(ranks, each) for each in (_dynamic_dims, _more_dynamic_dims))
+
+    def compose(traces: list[Traced]) -> _C.Program:
+        program, pairs = known.rolled(ranks, traces[0]), traces[0].extra[2]
+        return _C.donate(program, pairs) if pairs else program
+
+    function = Function(flat, leaves, spec, f"{what}: the function", (fn,), dims, more_dims)
+    found = programs.find("weft.jit", donate, [function], compose)
     shapes = [tensor.shape for tensor in tensors]
     noise = programs.draw(found.captured.noise, shapes, tensors, None, None)
     ((results_spec, constants, pairs),) = found.extra
@@ -138,11 +182,6 @@ def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
     """All but the last, features for which code of their number is faster; of images (batch, channels, height, ...)
     all."""
     return tuple(range(tensor.dim() if tensor.dim() > 3 else max(tensor.dim() - 1, 1)))
-
-
-def _program(traces: list[Traced]) -> _C.Program:
-    pairs = traces[0].extra[2]
-    return _C.donate(traces[0].program, pairs) if pairs else traces[0].program
 
 
 def _dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:

@@ -1,0 +1,154 @@
+#include "passes/rolling/symbolic_lengths.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/verifier.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Block;
+using ir::Dim;
+using ir::Op;
+using ir::OpCode;
+using ir::Program;
+
+/// How much shorter than its sequence a loop may be: `roll` leaves a first and a last step that differ outside.
+constexpr int64_t kMostLeftOut = 2;
+constexpr int64_t kFewestSteps = 3;
+
+template <typename Visit>
+void for_each_op(Block& block, const Visit& visit) {
+  for (Op& op : block.ops) {
+    visit(op);
+    for (Block& region : op.regions) for_each_op(region, visit);
+  }
+}
+
+/// The lengths of loops through sequences that are numbers.
+std::set<int64_t> lengths_of(Program& program) {
+  std::set<int64_t> lengths;
+  for_each_op(program.body, [&](const Op& op) {
+    if (op.code != OpCode::kScan || op.has("rows")) return;
+    if (static_cast<int64_t>(op.operands.size()) == op.attr<int64_t>("carries")) return;
+    if (const auto length = op.attr<Dim>("length"); length.is_constant() && length.constant() >= kFewestSteps)
+      lengths.insert(length.constant());
+  });
+  return lengths;
+}
+
+/// Sizes of inputs that loops go through: not the last dim of several, which is one of features.
+std::vector<int64_t> candidates(Program& program) {
+  const std::set<int64_t> lengths = lengths_of(program);
+  std::vector<int64_t> found;
+  if (lengths.empty()) return found;
+  for (ir::ValueId input : program.body.args) {
+    const ir::Shape& shape = program.type(input).shape;
+    for (size_t dim = 0; dim < shape.size() && (dim == 0 || dim + 1 < shape.size()); ++dim) {
+      if (!shape[dim].is_constant()) continue;
+      const int64_t size = shape[dim].constant();
+      const auto length = lengths.lower_bound(size - kMostLeftOut);
+      if (length == lengths.end() || *length > size) continue;
+      if (std::ranges::find(found, size) == found.end()) found.push_back(size);
+    }
+  }
+  return found;
+}
+
+Dim fresh_symbol(const Program& program) {
+  std::set<std::string> taken;
+  for (const ir::Value& value : program.values)
+    for (const Dim& dim : value.type.shape) dim.add_symbols(taken);
+  std::string name = "T";
+  while (taken.contains(name)) name += "_";
+  return Dim::symbol(name);
+}
+
+/// Puts a symbol in the place of a number wherever that is a size.
+class LengthSymbol {
+ public:
+  /// `below`: sizes that are up to so much less are the symbol less as much.
+  LengthSymbol(int64_t size, int64_t below, Dim symbol) : size_(size), below_(below), symbol_(std::move(symbol)) {}
+
+  void run(Program& program) const {
+    for (ir::Value& value : program.values)
+      for (Dim& dim : value.type.shape) dim = of(dim, below_);
+    for_each_op(program.body, [&](Op& op) {
+      if (op.code == OpCode::kScan) op.attrs.find("length")->second = of(op.attr<Dim>("length"), kMostLeftOut);
+      if (op.code != OpCode::kSlice) return;
+      const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+      if (!program.type(op.operands[0]).shape[dim].mentions(symbol_.name())) return;
+      for (std::string_view name : {"start", "limit"})
+        op.attrs.find(name)->second = ir::as_attr(of(ir::size_attr(op, name), kMostLeftOut));
+    });
+  }
+
+ private:
+  Dim of(int64_t number, int64_t below) const {
+    const bool is_meant = number > 1 && number <= size_ && number >= size_ - below;
+    return is_meant ? symbol_ + Dim(number - size_) : Dim(number);
+  }
+
+  /// Factors of products of symbols are sizes too, as in [9*B].
+  Dim of(const Dim& dim, int64_t below) const {
+    Dim sum = of(dim.number(), below);
+    for (const Dim::Term& term : dim.terms()) {
+      if (std::ranges::any_of(term.atoms, [](const Dim::Atom& atom) { return atom.symbol.empty(); })) return dim;
+      Dim product = of(term.factor, below);
+      for (const Dim::Atom& atom : term.atoms) product = product * Dim::symbol(atom.symbol);
+      sum = sum + product;
+    }
+    return sum;
+  }
+
+  int64_t size_, below_;
+  Dim symbol_;
+};
+
+/// Whether an op has no use for a symbolic size: a product with weights, or one whose derivative is a text, in which
+/// the size is still a number.
+bool wants_numbers(Program& program, const Dim& symbol) {
+  bool found = false;
+  for_each_op(program.body, [&](const Op& op) {
+    auto is_symbolic = [&](ir::ValueId operand) {
+      return std::ranges::any_of(program.type(operand).shape,
+                                 [&](const Dim& dim) { return dim.mentions(symbol.name()); });
+    };
+    if (op.code == OpCode::kMatmul)
+      found = found || is_symbolic(op.operands[1]);
+    else if (op.has("vjp"))
+      found = found || std::ranges::any_of(op.operands, is_symbolic) || std::ranges::any_of(op.results, is_symbolic);
+  });
+  return found;
+}
+
+bool is_valid(const Program& program) {
+  try {
+    ir::verify(program);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void symbolic_lengths(Program& program) {
+  for (int64_t size : candidates(program)) {
+    const Dim symbol = fresh_symbol(program);
+    for (int64_t below : {int64_t{0}, kMostLeftOut}) {
+      Program general = program;
+      LengthSymbol(size, below, symbol).run(general);
+      if (!is_valid(general) || wants_numbers(general, symbol)) continue;
+      program = std::move(general);
+      break;
+    }
+  }
+}
+
+}  // namespace weft::passes
