@@ -348,16 +348,17 @@ class DictState(nn.Module):
 class InPlaceGates(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.inp, self.rec = nn.Linear(INPUT, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.inp, self.rec, self.gate = nn.Linear(INPUT, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
 
     def forward(self, x: Tensor) -> Tensor:
         h, outputs = torch.zeros(x.size(0), HIDDEN, dtype=x.dtype), []
         for t in range(x.size(1)):
-            gates = self.inp(x[:, t])
-            gates += self.rec(h)
-            gates[:, : HIDDEN // 2].sigmoid_()
-            gates[:, HIDDEN // 2 :].tanh_()
-            h = gates + 0.5 * h
+            new = self.inp(x[:, t])
+            new += self.rec(h)
+            new = new.tanh_()
+            keep = self.gate(h).sigmoid_()
+            h = torch.lerp(new, h, keep)
+            h[:, : HIDDEN // 4] *= 0.5
             outputs.append(h)
         return torch.stack(outputs, 1)
 
@@ -453,7 +454,8 @@ class EarlyOutputs(nn.Module):
 
 
 class NoisyWeights(nn.Module):
-    """Noise refilled in place at every step, as in bayesian-torch."""
+    """Noise refilled in place at every step, as in bayesian-torch. In eager mode a gradient of what is multiplied by it
+    is one of the last noise; here the weight has no gradient by way of the noise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -467,7 +469,7 @@ class NoisyWeights(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h, outputs = torch.zeros(x.size(0), HIDDEN, dtype=x.dtype), []
         for t in range(x.size(1)):
-            weight = self.mu + torch.log1p(torch.exp(self.rho)) * self.eps.data.normal_()
+            weight = self.mu + self.rho + 0.1 * self.eps.data.normal_()
             h = torch.tanh(functional.linear(x[:, t], weight) + self.rec(h))
             outputs.append(h)
         return torch.stack(outputs, 1)
@@ -561,7 +563,7 @@ class Autoregressive(nn.Module):
         h, found = torch.zeros(x.size(0), HIDDEN, dtype=x.dtype), torch.zeros_like(x)
         found[:, 0] = x[:, 0]
         for t in range(1, x.size(1)):
-            h = self.cell(found[:, t - 1], h)
+            h = self.cell(found[:, t - 1].clone(), h)
             found[:, t] = self.out(h)
         return found
 

@@ -42,6 +42,7 @@ def _module(name: str, path: str) -> ModuleType:
 def _import_weft(torch: ModuleType) -> None:
     try:
         importlib.import_module("weft")
+        importlib.import_module("weft.compat.keras").install_when_imported()
     except Exception as error:  # it is the child's program that matters
         print(f"weft: process {os.getpid()} runs without weft, since its import failed: {error}", file=sys.stderr)
 

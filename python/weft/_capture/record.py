@@ -326,16 +326,19 @@ def refuse_leaks(function: Function, run: Run, has_own_sizes: bool = True) -> No
     """
     if not run.recording.leaks():
         return
-    gc.collect()
-    if kept := run.recording.kept():
-        names = [(name_of(tensor, function.users), tensor) for tensor in kept]  # of what these are made of, too
-        name, tensor = next((pair for pair in names if pair[0]), ("", kept[0]))
-        where = f"as {name}{line_of(name, function.users)}" if name else "as by appending to a list"
-        described = trees.describe(tensor) if has_own_sizes else f"tensor ({str(tensor.dtype).removeprefix('torch.')})"
-        raise LeakError(
-            f"{function.what} has a side effect: a {described} that it computes is kept "
-            f"after it returns, {where}; return it as part of the result instead"
-        )
+    for generation in range(3):  # what the run has left in circles is young; a whole collection takes long
+        gc.collect(generation)
+        if not run.recording.kept():
+            return
+    kept = run.recording.kept()
+    names = [(name_of(tensor, function.users), tensor) for tensor in kept]  # of what these are made of, too
+    name, tensor = next((pair for pair in names if pair[0]), ("", kept[0]))
+    where = f"as {name}{line_of(name, function.users)}" if name else "as by appending to a list"
+    described = trees.describe(tensor) if has_own_sizes else f"tensor ({str(tensor.dtype).removeprefix('torch.')})"
+    raise LeakError(
+        f"{function.what} has a side effect: a {described} that it computes is kept "
+        f"after it returns, {where}; return it as part of the result instead"
+    )
 
 
 def place(error: BaseException) -> str:

@@ -115,9 +115,9 @@ def stats() -> Stats:
     other, by the place in the user's code ("train.py:12") and the reason; `seconds`, without Dynamo's. `device`, of the
     lazy device: `programs` that were compiled; `records`, how many different batches of operations were seen, and how
     many of these are `kept`; `widenings`, attempts at one program for all sizes of two of them; how many batches ran as
-    a program (`compiled_batches`) and one by one (`plain_batches`); `ran_at_once`, operations
-    whose result, or its shape, depends on values, so that they were not recorded but ran what was pending: how often,
-    by operation and by the place in the user's code ("train.py:12"; "" where there is none, as in a backward).
+    a program (`compiled_batches`) and one by one (`plain_batches`); `ran_at_once`, operations whose result, or its
+    shape, depends on values, so that they were not recorded but ran what was pending: how often, by operation and by
+    the place in the user's code ("train.py:12"; "" where there is none, as in a backward).
     """
     return Stats(since(totals(), _start))
 

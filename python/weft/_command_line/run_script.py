@@ -53,6 +53,7 @@ def _prepare(counts: bool, reaches_children: bool) -> None:
     """What becomes of the program's children, by environment variables that python/start/_weft_run.py heeds."""
     for name in ("WEFT_RUN", "WEFT_RUN_STATS"):
         os.environ.pop(name, None)
+    importlib.import_module("weft.compat.keras").install_when_imported()
     if reaches_children:
         os.environ["WEFT_RUN"] = "1"
         when_imported("multiprocessing.spawn", _import_weft_in_children)

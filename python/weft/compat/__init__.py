@@ -1,1 +1,1 @@
-"""Interfaces of other packages, on the device "weft"."""
+"""Interfaces of other packages: PyTorch/XLA's, on the device "weft"; what recurrent layers of Keras run on."""

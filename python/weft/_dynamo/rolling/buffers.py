@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from weft._dynamo.rolling.memory import Memory
 from weft._dynamo.rolling.nodes import as_int
 
 _FRESH_FUNCTIONS = {
@@ -23,9 +24,10 @@ _FRESH_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full"}
 def replace_buffers(graph: fx.Graph) -> None:
     """Replaces new tensors that are only written and read row by row, and then read as a whole, by stacks of rows."""
     setitems = [node for node in graph.nodes if node.target is operator.setitem]
+    memory = Memory(graph) if setitems else None
     for buffer in dict.fromkeys(node.args[0] for node in setitems):
-        if isinstance(buffer, fx.Node) and _is_fresh(buffer):
-            _replace(graph, buffer)
+        if memory is not None and isinstance(buffer, fx.Node) and _is_fresh(buffer):
+            _replace(graph, buffer, memory)
 
 
 def _is_fresh(node: fx.Node) -> bool:
@@ -77,7 +79,7 @@ def _accesses(buffer: fx.Node, shape: torch.Size) -> Iterator[_Access]:
             yield _Access(user, None, False)
 
 
-def _replace(graph: fx.Graph, buffer: fx.Node) -> None:
+def _replace(graph: fx.Graph, buffer: fx.Node, memory: Memory) -> None:
     example = buffer.meta.get("example_value")
     if not isinstance(example, Tensor) or buffer.kwargs.get("requires_grad"):
         return
@@ -94,7 +96,7 @@ def _replace(graph: fx.Graph, buffer: fx.Node) -> None:
         return
     if any(_row_is_written_later(access, accesses) for access in accesses[:last] if not access.is_write):
         return
-    if any(_is_changed(node) for access in writes for node in _bases(access.node.args[2])):
+    if any(_is_changed(node, access.node) for access in writes for node in _views(access.node.args[2], memory)):
         return  # what was written is what it was then
     _rewrite(graph, buffer, accesses, dim, last)
 
@@ -115,13 +117,13 @@ def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
     )
 
 
-def _is_changed(node: fx.Node) -> bool:
-    """Whether something writes to the value in place."""
+def _is_changed(node: fx.Node, since: fx.Node | None = None) -> bool:
+    """Whether something writes to the value in place, after `since` if that is given."""
     return any(
         user.target in _CHANGES
         or (user.op == "call_method" and user.target.endswith("_") and not user.target.endswith("__"))
         for user in node.users
-        if user.args and user.args[0] is node
+        if user.args and user.args[0] is node and (since is None or since < user)
     )
 
 
@@ -133,11 +135,10 @@ def _row_is_written_later(read: _Access, accesses: list[_Access]) -> bool:
     return any(write < user for write in later for user in read.node.users)
 
 
-def _bases(node: fx.Node) -> Iterator[fx.Node]:
-    """The node and what it may be a view of."""
-    while isinstance(node, fx.Node):
-        yield node
-        node = node.args[0] if node.args else None  # type: ignore[assignment]
+def _views(node: fx.Node, memory: Memory) -> list[fx.Node]:
+    """The node, what it is a view of, and the other views of that."""
+    root = memory.root(node)
+    return [node, root, *memory.views.get(root, ())]
 
 
 def _rewrite(graph: fx.Graph, buffer: fx.Node, accesses: list[_Access], dim: int, last: int) -> None:

@@ -121,11 +121,22 @@ def _embedding(writer: Values, node: fx.Node) -> Any:
     return writer.aten("aten.embedding.default", [table, index, -1, False, False], type_)
 
 
+def _constant(writer: Values, node: fx.Node) -> Any:
+    """torch.tensor(t)"""
+    number, example = node.args[0], node.meta.get("example_value")
+    if len(node.args) != 1 or type(number) not in (int, float) or not isinstance(example, Tensor):
+        return None
+    if node.kwargs.get("requires_grad"):
+        return None
+    return writer.aten("aten.full.default", [[], number], writer.type_of(example))
+
+
 #: By a node's target: of the writer and the node to its value, None where it has to be traced after all.
 DIRECT: dict[Any, Callable[[Values, fx.Node], Any]] = {
     operator.getitem: _getitem,
     torch.nn.functional.embedding: _embedding,
     torch.select: _select,
+    torch.tensor: _constant,
     torch.ops.aten.select.int: _select,
     torch.ops.aten.slice.Tensor: _slice,
     "select": _select,

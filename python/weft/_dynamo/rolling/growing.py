@@ -63,4 +63,3 @@ def _is_empty(part: fx.Node, dim: int, whole: Tensor) -> bool:
     """Whether the part adds nothing, not even a gradient."""
     example = example_of(part)
     return as_int(example.shape[dim]) == 0 and example.dtype == whole.dtype and not example.requires_grad
-

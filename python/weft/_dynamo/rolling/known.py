@@ -3,7 +3,6 @@ that it comes to which tensors it writes to, which random numbers it draws and w
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -178,22 +177,31 @@ def _recorded(node: fx.Node, sources: Sequence[Source], with_grad: bool) -> Kind
     examples = [source.example for source in sources]
     writes: tuple[int, ...] = ()
 
+    def results(found: Any, tensors: Sequence[Tensor]) -> Any:
+        return *tensors_of(found), *(tensors[i] for i in writes)
+
     def run(*tensors: Tensor) -> Any:
         nonlocal writes
+        if not with_grad:  # copies of all: a change that autograd doesn't see is refused where it could be seen
+            tensors = tuple(tensor.detach().clone() for tensor in tensors)
+            with torch.no_grad():
+                found = on_tensors(node, sources, tensors)
+            writes = runs.changed(tensors)
+            return results(found, tensors)
+        tensors = tuple(tensor.clone() if i in writes else tensor for i, tensor in enumerate(tensors))
+        found = on_tensors(node, sources, tensors)
         if writes:
-            tensors = tuple(tensor.clone() if i in writes else tensor for i, tensor in enumerate(tensors))
-        with contextlib.nullcontext() if with_grad else torch.no_grad():
-            found = on_tensors(node, sources, tensors)
-        if writes:
-            return *tensors_of(found), *(tensors[i] for i in writes)
+            return results(found, tensors)
         writes = runs.changed(tensors)
         if writes:
             raise UnsupportedError("it writes to an argument")
         return found if found is not None else ()
 
     kind = program_of(run, examples)
+    if writes and with_grad:
+        kind = program_of(run, examples)
     if writes:
-        kind = dataclasses.replace(program_of(run, examples), writes=writes)
+        kind = dataclasses.replace(kind, writes=writes)
     elif not kind.refusal and (example_of(node) is None or name_of(node).endswith("_") != name_of(node).endswith("__")):
         # What it is there for, no operation shows.
         return Kind(refusal=f"{name_of(node)} does something other than computing")

@@ -11,6 +11,7 @@ from weft import _C
 from weft._base.errors import UnsupportedError
 from weft._dynamo.rolling.growing import join_at_once
 from weft._dynamo.rolling.known import Known
+from weft._dynamo.rolling.nodes import example_of
 from weft._dynamo.rolling.not_rolled import NotRolled, not_rolled
 from weft._dynamo.rolling.program import Outputs, Writer
 from weft._dynamo.rolling.stretches import stretches, without_refused
@@ -63,16 +64,7 @@ def _replace(graph: fx.Graph, writer: Writer, outputs: Outputs, text: str) -> No
     with graph.inserting_before(call):
         call.args = (text, [_draw(graph, n) if isinstance(n, Draw) else n for n in writer.inputs])
     gone = {node for node in writer.members if node not in outputs.kept}
-    at = call
-    results: dict[fx.Node, fx.Node] = {}
-    for index, node in enumerate(outputs.nodes):
-        with graph.inserting_after(at):
-            at = results[node] = graph.call_function(operator.getitem, (call, index))
-        at.meta = dict(node.meta)
-    for root in outputs.written:
-        with graph.inserting_after(at):
-            at = graph.call_method("copy_", (root, results[root]))
-        at.meta = dict(root.meta)
+    results, at = _results(graph, call, writer, outputs)
     for node, result in results.items():
         if node in gone:
             node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in gone)
@@ -84,6 +76,27 @@ def _replace(graph: fx.Graph, writer: Writer, outputs: Outputs, text: str) -> No
     for node in reversed(writer.members):
         if node in gone and not node.users:
             graph.erase_node(node)
+
+
+def _results(
+    graph: fx.Graph, call: fx.Node, writer: Writer, outputs: Outputs
+) -> tuple[dict[fx.Node, fx.Node], fx.Node]:
+    """The call's outputs by the nodes that they are of, tensors from outside written to; and the last new node."""
+    has_grad = any(isinstance(n, fx.Node) and example_of(n).requires_grad for n in writer.inputs)
+    results, at = {}, call
+    for index, node in enumerate(outputs.nodes):
+        with graph.inserting_after(at):
+            at = results[node] = graph.call_function(operator.getitem, (call, index))
+        at.meta = dict(node.meta)
+        if has_grad and not example_of(node).requires_grad:  # a detached one, of a call that has a derivative
+            with graph.inserting_after(at):
+                at = results[node] = graph.call_method("detach", (at,))
+            at.meta = dict(node.meta)
+    for root in outputs.written:
+        with graph.inserting_after(at):
+            at = graph.call_method("copy_", (root, results[root]))
+        at.meta = dict(root.meta)
+    return results, at
 
 
 def _behind(writer: Writer, outputs: Outputs, last: fx.Node) -> list[fx.Node]:
