@@ -76,7 +76,14 @@ def _loops(nodes: list[fx.Node]) -> Iterable[_Loop]:
     for together in joined:
         first, last = min(group[0] for group in together), max(group[-1] for group in together)
         most = max(together, key=len)
-        yield _Loop(nodes[first : last + 1], [index - first for index in most], len(most))
+        yield _Loop(nodes[first : last + 1], [index - first for index in most], _count(nodes, nodes[most[0]]))
+
+
+def _count(nodes: list[fx.Node], anchor: fx.Node) -> int:
+    """How many nodes do what the anchor does with something that it reads; the first may read other things besides."""
+    form = form_of(anchor)
+    alike = [node for node in nodes if form_of(node) == form]
+    return max(sum(source in node.all_input_nodes for node in alike) for source in anchor.all_input_nodes)
 
 
 def _has_own_weights(nodes: list[fx.Node]) -> bool:
