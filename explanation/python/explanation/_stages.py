@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import backend
-from weft._capture.stats import stats
+from weft._capture.stats import since, stats
 from weft.explanation._lazy import Lazy
 from weft.explanation._records import Stage, Subject
 
@@ -30,6 +30,7 @@ def weft_counts(start: Counts) -> dict[str, Any]:
     for name in ("fallbacks", "extern"):
         changed = {key: count - before[name].get(key, 0) for key, count in now[name].items()}
         counts[name] = {key: count for key, count in changed.items() if count}
+    counts["not_rolled"] = since(now["backend"]["not_rolled"], before["backend"]["not_rolled"], by_name=True)
     for name in ("graphs", "calls", "regions", "rolled"):
         counts[f"backend_{name}"] = backend_now[name] - backend_before[name]
     return counts
@@ -87,3 +88,13 @@ def _why_weft(subject: Subject, programs: int | None) -> str:
     extern = sum(subject.weft["extern"].values())
     fallbacks = sum(subject.weft["fallbacks"].values())
     return f"{extern} calls of ATen's operators from graphs and programs, {fallbacks} fallbacks"
+
+
+def loops_left(weft: dict[str, Any]) -> list[str]:
+    """What is to be said of loops that the backend weft left as they are."""
+    return [
+        f"{steps} like steps of a loop stay one after the other ({place}: {reason}): with that line in "
+        "front of the loop or behind it the rest becomes one program (docs/loops.md)"
+        for place, reasons in weft.get("not_rolled", {}).items()
+        for reason, steps in reasons.items()
+    ]

@@ -118,6 +118,7 @@ class Investigation:
             if graph.ended_by is not None:
                 graph.ended_by = keys.index(key_of(found.breaks[graph.ended_by]))
         self.subject.weft = _stages.weft_counts(before)
+        self.subject.notes += _stages.loops_left(self.subject.weft)
         self._time_line(base, step)
         return base
 
