@@ -133,3 +133,31 @@ class TestErrors:
     def test_max_steps(self) -> None:
         with pytest.raises(ValueError, match="max_steps must be an integer that is not negative, but is -1"):
             weft.while_loop(lambda x: x.sum() > 0, lambda x: x, torch.ones(2), max_steps=-1)
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+@pytest.mark.parametrize("max_steps", [None, 5, 0])
+def test_a_body_that_changes_its_carry_leaves_the_callers(disabled: bool, max_steps: int | None) -> None:
+    given = torch.zeros(3)
+    with weft.disabled() if disabled else torch.no_grad():
+        last = weft.while_loop(lambda c: (c < 3).all(), lambda c: c.add_(1), given, max_steps=max_steps)
+    torch.testing.assert_close(last, torch.full((3,), 0.0 if max_steps == 0 else 3.0))
+    torch.testing.assert_close(given, torch.zeros(3))
+
+
+def test_a_body_that_changes_its_carry_leaves_the_callers_where_it_falls_back() -> None:
+    def body(c: Tensor) -> Tensor:
+        return c.add_(torch.rand(3) * 0 + 1)  # random numbers in an unbounded loop have no program
+
+    given = torch.zeros(3)
+    with pytest.warns(weft.FallbackWarning):
+        last = weft.while_loop(lambda c: (c < 3).all(), body, given)
+    torch.testing.assert_close(last, torch.full((3,), 3.0))
+    torch.testing.assert_close(given, torch.zeros(3))
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+@pytest.mark.parametrize("max_steps", [None, 5])
+def test_a_condition_that_changes_its_carry_is_refused(disabled: bool, max_steps: int | None) -> None:
+    with weft.disabled() if disabled else torch.no_grad(), pytest.raises(RuntimeError, match="the condition changes"):
+        weft.while_loop(lambda c: (c.add_(1) < 3).all(), lambda c: c + 0, torch.zeros(3), max_steps=max_steps)

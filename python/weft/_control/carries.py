@@ -10,6 +10,7 @@ from torch import Tensor
 
 from weft import _C
 from weft._base import trees
+from weft._base.errors import SideEffectError
 from weft._base.torch_private import pytree
 
 
@@ -63,8 +64,19 @@ def tensors(what: str, name: str, tree: Any) -> tuple[list[Tensor | None], pytre
 
 
 def condition(what: str, cond: Callable[[Any], Any], carry: Any) -> Tensor:
-    """What a loop's condition says of a carry."""
+    """What a loop's condition says of a carry, which it leaves as it is: a program would not have the change."""
+    versions = _versions(carry)
     result = trees.as_tensor(cond(carry), f"{what}: the condition")
+    if versions != _versions(carry):
+        raise SideEffectError(f"{what}: the condition changes its carry in place: do that in the body")
     if result is None or result.dtype != torch.bool or result.numel() != 1:
         raise TypeError(f"{what}: cond must return one bool, but returned {trees.describe(result)}")
     return result.reshape(())
+
+
+def _versions(carry: Any) -> list[int]:
+    """How often each leaf has been changed in place; nothing of tensors that don't count it."""
+    if torch.compiler.is_dynamo_compiling():
+        return []
+    leaves = trees.flatten(carry)[0]
+    return [leaf._version for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_inference()]

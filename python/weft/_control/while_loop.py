@@ -80,8 +80,9 @@ def _required(fn: Callable[..., Any]) -> int:
 
 
 def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
+    """What the call means, in plain PyTorch. As in a program, the body may change its carry in place."""
     leaves, spec = tensors(_WHAT, "carry", carry)
-    carry = pytree.tree_unflatten(leaves, spec)
+    carry = pytree.tree_unflatten([None if leaf is None else leaf.clone() for leaf in leaves], spec)
     steps = 0
     while max_steps is None or steps < max_steps:
         with notes.on_errors(f"step {steps} of {_WHAT}", carry=carry):
