@@ -283,3 +283,16 @@ def test_a_step_of_ones_own_reads_weights_of_8_bits() -> None:
             h, _ = step(h, xs[t])
             torch.testing.assert_close(ys[t], h, rtol=1e-5, atol=1e-5)
     assert not weft.stats()["fallbacks"]
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN, nn.GRUCell, nn.LSTMCell, nn.RNNCell])
+def test_weights_of_float64_need_a_carry(kind):
+    module = kind(3, 4).double()
+    with pytest.raises(ValueError, match=r"the module has weights of torch\.float64.*say which as carry="):
+        weft.quantize(module)
+    with pytest.raises(ValueError, match=r"'0' has weights of torch\.float64"):
+        weft.quantize(nn.Sequential(module))
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        found, wanted = weft.quantize(module, carry=torch.float32)(x), weft.quantize(module.float())(x)
+    torch.testing.assert_close(found, wanted)

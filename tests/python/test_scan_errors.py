@@ -157,3 +157,21 @@ class TestSideEffects:
 
         with pytest.raises(RuntimeError, match="has a side effect: it changes a variable"):
             weft.scan(step, H, X)
+
+
+@pytest.mark.parametrize("how", ["out", "requires_grad_", "resize_"])
+def test_the_reason_of_a_fallback_is_about_the_users_program(how):
+    """Nothing of the user's requires a gradient here; the tensors of the recording do."""
+
+    def step(h, x):
+        if how == "out":
+            return torch.add(h, x, out=torch.empty(3)), None
+        return (h.requires_grad_(False) if how == "requires_grad_" else h.resize_(3)) + x, None
+
+    xs = torch.rand(4, 3)
+    weft.reset_stats()
+    with pytest.warns(weft.FallbackWarning):
+        last, _ = weft.scan(step, torch.zeros(3), xs)
+    torch.testing.assert_close(last, xs.sum(0))
+    (reason,) = weft.stats()["fallbacks"]
+    assert "what autograd refuses for tensors with gradients" in reason and "(test_scan_errors.py:" in reason

@@ -138,7 +138,7 @@ def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> An
         error = failure.__cause__
     # An error of the user's is raised by PyTorch too, and in its words.
     result = plainly()
-    _C.report_fallback(what, str(error))
+    _C.report_fallback(what, str(error) if error is None else record.failure(error))
     return result
 
 

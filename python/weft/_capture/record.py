@@ -281,7 +281,7 @@ def _explained(function: Function, recording: _C.StepRecording, error: BaseExcep
             changed,
         )
     if kind == "unsupported":
-        return UnsupportedError(reason)
+        return UnsupportedError(reason if error is None else f"{reason} {place(error)}".rstrip())
     if kind == "unrecordable":
         return UnrecordableError(reason)
     return error if isinstance(error, UnsupportedError | SideEffectError) else FailedError(str(error))
@@ -347,6 +347,15 @@ def place(error: BaseException) -> str:
         if users_code.is_users(frame.filename):
             return _described(frame)
     return ""
+
+
+def failure(error: BaseException) -> str:
+    """Why a function fails in a program, though it doesn't where it runs, with the line. Autograd speaks of the tensors
+    that it fails on, which are a recording's: they require gradients where the user's may not."""
+    said = str(error)
+    if "requires_grad" in said or "require grad" in said or "requires grad" in said:
+        said = "what autograd refuses for tensors with gradients, which those of a program may have"
+    return f"{said} {place(error)}".rstrip()
 
 
 def _described(frame: traceback.FrameSummary) -> str:

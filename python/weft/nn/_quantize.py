@@ -51,7 +51,8 @@ def quantize(
 
     Raises:
         TypeError: `module` is no module.
-        ValueError: another dtype or carry, weights that aren't finite, or no module that can be quantized.
+        ValueError: another dtype or carry, weights of float64 and no carry, weights that aren't finite, or no module
+            that can be quantized.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"weft.quantize: expected a torch.nn.Module, got: {type(module).__name__}")
@@ -90,6 +91,12 @@ def _quantized(module: nn.Module, name: str, carry: torch.dtype | None) -> nn.Mo
         return None
     weights = module.weight_ih_l0 if isinstance(module, nn.RNNBase) else module.weight_ih
     assert isinstance(weights, torch.Tensor)
+    if carry is None and weights.dtype == torch.float64:
+        which = f"'{name}'" if name else "the module"
+        raise ValueError(
+            f"weft.quantize: {which} has weights of torch.float64, but weights of 8 bits "
+            "take inputs of torch.float32, bfloat16 or float16: say which as carry=, or take module.float()"
+        )
     used = carry or weights.dtype
     if isinstance(module, nn.RNNBase):
         return _LAYERS[kind](module, used)
