@@ -9,6 +9,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include "operator/borrowed_tensors.h"
+#include "override/composite_checks.h"
 #include "override/run.h"
 
 namespace weft::override_kernels {
@@ -51,17 +52,30 @@ Tensors step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_
   return try_run(call);
 }
 
+/// Before PyTorch's composite. Biases are added whole, and so checked.
+void check_step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_ih, const Tensor& w_hh) {
+  torch_operator::BorrowedTensors weights;
+  for (const Tensor* weight : {&w_ih, &w_hh}) weights.append(*weight);
+  const TensorList params = weights;
+  RnnCall call{.cell = cell, .input = input, .states = states, .params = params};
+  call.form = RnnConfig::Form::kStep;
+  check_before_composite(call);
+}
+
 template <Cell cell, auto fallback>
 Tensor step_of_one_state(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
                          const Bias& b_ih, const Bias& b_hh) {
   auto out = step(cell, input, hx, w_ih, w_hh, b_ih, b_hh);
-  return out.empty() ? fallback(input, hx, w_ih, w_hh, b_ih, b_hh) : std::move(out[0]);
+  if (!out.empty()) return std::move(out[0]);
+  check_step(cell, input, hx, w_ih, w_hh);
+  return fallback(input, hx, w_ih, w_hh, b_ih, b_hh);
 }
 
 std::tuple<Tensor, Tensor> lstm_cell(const Tensor& input, TensorList hx, const Tensor& w_ih, const Tensor& w_hh,
                                      const Bias& b_ih, const Bias& b_hh) {
   auto out = step(Cell::kLstm, input, hx, w_ih, w_hh, b_ih, b_hh);
   if (!out.empty()) return {std::move(out[0]), std::move(out[1])};
+  check_step(Cell::kLstm, input, hx, w_ih, w_hh);
   return composite::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh);
 }
 

@@ -9,6 +9,7 @@
 
 #include "operator/call.h"
 #include "operator/program_table.h"
+#include "override/composite_checks.h"
 #include "override/dynamic_program.h"
 #include "override/dynamic_weights.h"
 #include "override/state.h"
@@ -142,14 +143,21 @@ Tensors run_cell(Cell cell, at::ArrayRef<c10::IValue> arguments) {
 
 using Runner = Tensors (*)(Cell, at::ArrayRef<c10::IValue>);
 
+/// Before PyTorch's kernels.
+void check_call(Cell cell, RnnConfig::Form form, at::ArrayRef<c10::IValue> arguments) {
+  const Tensors states = state_list(arguments[1]);
+  check_dims_and_states(cell, form, arguments[0].toTensor(), states);
+}
+
 /// A kernel for BackendSelect.
-template <Cell cell, Runner runner>
+template <Cell cell, Runner runner, RnnConfig::Form form>
 void kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const size_t count = op.schema().arguments().size();
+  const auto arguments = at::ArrayRef<c10::IValue>(*stack).slice(stack->size() - count);
   Tensors results;
-  if (active() && !c10::impl::TorchDispatchModeTLS::any_modes_set())
-    results = runner(cell, at::ArrayRef<c10::IValue>(*stack).slice(stack->size() - count));
+  if (active() && !c10::impl::TorchDispatchModeTLS::any_modes_set()) results = runner(cell, arguments);
   if (results.empty()) {
+    check_call(cell, form, arguments);
     op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect),
                        stack);
     return;
@@ -160,7 +168,8 @@ void kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
 
 template <Cell cell, Runner runner>
 void implement(torch::Library& m, const char* name) {
-  m.impl(name, torch::CppFunction::makeFromBoxedFunction<&kernel<cell, runner>>());
+  constexpr auto form = runner == run_cell ? RnnConfig::Form::kStep : RnnConfig::Form::kPadded;
+  m.impl(name, torch::CppFunction::makeFromBoxedFunction<&kernel<cell, runner, form>>());
 }
 
 }  // namespace

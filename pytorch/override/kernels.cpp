@@ -1,6 +1,6 @@
 // Kernels of aten::gru, lstm, rnn_tanh and rnn_relu, on a padded tensor (`input`) and on packed rows (`data`), for CPU
 // and AutogradCPU. Calls that they don't cover run on PyTorch's composite. So do wrong calls, for which PyTorch has the
-// error messages.
+// error messages, but for those at which its composites end the process (composite_checks.h).
 
 #include <ATen/ops/gru_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/lstm_compositeimplicitautograd_dispatch.h>
@@ -8,6 +8,7 @@
 #include <ATen/ops/rnn_tanh_compositeimplicitautograd_dispatch.h>
 
 #include "base/error.h"
+#include "override/composite_checks.h"
 #include "override/run.h"
 #include "recorder/recording_tensor.h"
 
@@ -35,11 +36,50 @@ RnnCall packed(Cell cell, const Tensor& data, const Tensor& batch_sizes, TensorL
 using PaddedComposite = OneState (*)(const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool, bool);
 using PackedComposite = OneState (*)(const Tensor&, const Tensor&, const Tensor&, TensorList, bool, int64_t, double,
                                      bool, bool);
+using LstmPadded = TwoStates (*)(const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool, bool);
+using LstmPacked = TwoStates (*)(const Tensor&, const Tensor&, TensorList, TensorList, bool, int64_t, double, bool,
+                                 bool);
 namespace composite = at::compositeimplicitautograd;
-constexpr PaddedComposite kGruPadded = composite::gru, kRnnTanhPadded = composite::rnn_tanh,
-                          kRnnReluPadded = composite::rnn_relu;
-constexpr PackedComposite kGruPacked = composite::gru, kRnnTanhPacked = composite::rnn_tanh,
-                          kRnnReluPacked = composite::rnn_relu;
+
+/// PyTorch's composites, behind a check of what these don't check.
+template <Cell cell, PaddedComposite run>
+OneState checked_padded(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases, int64_t layers,
+                        double dropout, bool train, bool bidirectional, bool batch_first) {
+  check_before_composite(
+      padded(cell, input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first));
+  return run(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
+}
+
+template <Cell cell, PackedComposite run>
+OneState checked_packed(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, TensorList params,
+                        bool has_biases, int64_t layers, double dropout, bool train, bool bidirectional) {
+  check_before_composite(
+      packed(cell, data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional));
+  return run(data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional);
+}
+
+TwoStates checked_lstm(const Tensor& input, TensorList hx, TensorList params, bool has_biases, int64_t layers,
+                       double dropout, bool train, bool bidirectional, bool batch_first) {
+  check_before_composite(
+      padded(Cell::kLstm, input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first));
+  return composite::lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
+}
+
+TwoStates checked_lstm_packed(const Tensor& data, const Tensor& batch_sizes, TensorList hx, TensorList params,
+                              bool has_biases, int64_t layers, double dropout, bool train, bool bidirectional) {
+  check_before_composite(
+      packed(Cell::kLstm, data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional));
+  return composite::lstm(data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional);
+}
+
+constexpr PaddedComposite kGruPadded = checked_padded<Cell::kGru, composite::gru>,
+                          kRnnTanhPadded = checked_padded<Cell::kRnnTanh, composite::rnn_tanh>,
+                          kRnnReluPadded = checked_padded<Cell::kRnnRelu, composite::rnn_relu>;
+constexpr PackedComposite kGruPacked = checked_packed<Cell::kGru, composite::gru>,
+                          kRnnTanhPacked = checked_packed<Cell::kRnnTanh, composite::rnn_tanh>,
+                          kRnnReluPacked = checked_packed<Cell::kRnnRelu, composite::rnn_relu>;
+constexpr LstmPadded kLstmPadded = checked_lstm;
+constexpr LstmPacked kLstmPacked = checked_lstm_packed;
 
 template <Cell cell, auto fallback>
 OneState one_state(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases, int64_t layers,
@@ -62,7 +102,7 @@ TwoStates lstm(const Tensor& input, TensorList hx, TensorList params, bool has_b
   auto out =
       try_run(padded(Cell::kLstm, input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first));
   if (!out.empty()) return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
-  return composite::lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
+  return checked_lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
 }
 
 TwoStates lstm_packed(const Tensor& data, const Tensor& batch_sizes, TensorList hx, TensorList params, bool has_biases,
@@ -70,7 +110,7 @@ TwoStates lstm_packed(const Tensor& data, const Tensor& batch_sizes, TensorList 
   auto out =
       try_run(packed(Cell::kLstm, data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional));
   if (!out.empty()) return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
-  return composite::lstm(data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional);
+  return checked_lstm_packed(data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional);
 }
 
 void register_padded(torch::Library& m) {
@@ -117,11 +157,6 @@ Tensors try_rnn(std::string_view cell, const Tensor& input, TensorList states, T
 }  // namespace
 
 void register_on_device(torch::Library& m) {
-  using LstmPadded = TwoStates (*)(const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool, bool);
-  using LstmPacked =
-      TwoStates (*)(const Tensor&, const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool);
-  constexpr LstmPadded kLstmPadded = composite::lstm;
-  constexpr LstmPacked kLstmPacked = composite::lstm;
   m.impl("gru.input", TORCH_FN((OnDevice<one_state<Cell::kGru, kGruPadded>, kGruPadded>::call_or_record)));
   m.impl("lstm.input", TORCH_FN((OnDevice<lstm, kLstmPadded>::call_or_record)));
   m.impl("rnn_tanh.input",

@@ -210,16 +210,6 @@ bool params_fit(const RnnCall& call, const RnnConfig& config) {
   return true;
 }
 
-/// The batch sizes, if they can be read: those of an ordinary tensor, not of a tracer's.
-const int64_t* known_batch_sizes(const RnnCall& call) {
-  const Tensor& sizes = *call.batch_sizes;
-  constexpr c10::DispatchKeySet kWrappers({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
-                                           c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched});
-  if (sizes.key_set().has_any(kWrappers) || !sizes.is_cpu() || !sizes.has_storage() || !sizes.is_contiguous())
-    return nullptr;
-  return static_cast<const int64_t*>(sizes.const_data_ptr());
-}
-
 }  // namespace
 
 std::string unsupported(const RnnCall& call) {
@@ -255,6 +245,18 @@ std::optional<RnnConfig> configuration(const RnnCall& call) {
   if (!input_fits(call, config, batch) || !states_fit(call, config, batch) || !params_fit(call, config))
     return std::nullopt;
   return config;
+}
+
+bool may_be_traced(const Tensor& tensor) {
+  constexpr c10::DispatchKeySet kWrappers({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
+                                           c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched});
+  return tensor.key_set().has_any(kWrappers);
+}
+
+const int64_t* known_batch_sizes(const RnnCall& call) {
+  const Tensor& sizes = *call.batch_sizes;
+  if (may_be_traced(sizes) || !sizes.is_cpu() || !sizes.has_storage() || !sizes.is_contiguous()) return nullptr;
+  return static_cast<const int64_t*>(sizes.const_data_ptr());
 }
 
 bool is_uniform(const RnnCall& call) {

@@ -29,6 +29,12 @@ std::string unsupported(const RnnCall& call);
 /// but T, B and N are guarded on, so that a trace stays dynamic in these.
 std::optional<RnnConfig> configuration(const RnnCall& call);
 
+/// Whether a tensor stands for others: a tracer's, a tensor of a transform's. Its values can't be read.
+bool may_be_traced(const at::Tensor& tensor);
+
+/// The batch sizes of a packed call, if they can be read.
+const int64_t* known_batch_sizes(const RnnCall& call);
+
 /// Whether the batch sizes of a packed call are known (it is not being traced) and all equal, so that its rows are a
 /// dense [T,B,I].
 bool is_uniform(const RnnCall& call);
