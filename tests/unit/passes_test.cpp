@@ -142,7 +142,7 @@ TEST(Runner, NamesThePassesThereAre) {
   EXPECT_EQ(
       testing::error_of([] { passes::find_pass("fold"); }),
       "no pass named 'fold'; there are canonicalise, cse, dce, vjp, promote_sums, split_carries, reassociate, hoist, "
-      "push_slices, sink, merge_stacks, drop_derivatives, roll");
+      "push_slices, sink, merge_stacks, drop_derivatives, roll, symbolic_lengths");
 }
 
 }  // namespace

@@ -20,7 +20,10 @@ namespace {
 void set_sizes(Block& block, const ir::Bindings& bindings) {
   for (Op& op : block.ops) {
     for (auto& [name, attr] : op.attrs)
-      if (auto* dim = std::get_if<Dim>(&attr)) *dim = Dim(ir::evaluate(*dim, bindings));
+      if (const auto* dim = std::get_if<Dim>(&attr)) {
+        const Dim size(ir::evaluate(*dim, bindings));
+        attr = ir::is_bound(name) ? ir::as_attr(size) : ir::Attr(size);
+      }
     for (Block& region : op.regions) set_sizes(region, bindings);
   }
 }
