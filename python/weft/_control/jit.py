@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -97,6 +98,10 @@ def _run(
     return call.result(torch.ops.weft.call(call.program.text, call.inputs))
 
 
+#: A scan with a carry, in a program's text.
+_CARRIES = re.compile(r"= scan [^\n]*carry\(%")
+
+
 class Loops:
     """What is known of the loops in a function's Python: which sizes say how many steps they take. Those can't be
     symbols of a trace, in which another size is another number of operations; the passes make them symbols."""
@@ -110,9 +115,10 @@ class Loops:
         return lambda i, tensor: tuple(dim for dim in dims(i, tensor) if (i, dim) not in lengths)
 
     def rolled(self, ranks: tuple[int, ...], traced: Traced) -> _C.Program:
-        """The program, with a scan for each loop of which the trace has one step after the other."""
+        """The program, with a scan for each loop of which the trace has one step after the other. What is alike but
+        carries nothing on, as the projections to queries, keys and values, is no loop of somebody's."""
         rolled = _C.run_passes(traced.program, ["roll"])
-        if rolled.count("scan") == traced.program.count("scan"):
+        if rolled.count("scan") == traced.program.count("scan") or not _CARRIES.search(rolled.text):
             return traced.program
         sizes = enumerate(traced.sizes[: len(ranks)])
         numbers = {

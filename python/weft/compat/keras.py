@@ -179,10 +179,11 @@ def _masks(mask: Tensor | None, time_major: bool) -> Tensor | None:
 
 
 def _or(as_keras_does: Callable[[], Any], by_weft: Callable[[], Any]) -> Any:
-    """Keras's loop where a step can't be captured: it draws from Keras's generators, decides by values."""
+    """Keras's loop where a step can't be captured: it draws from Keras's generators, decides by values, gives states of
+    another dtype than they began with. An error of the user's own is raised by Keras's loop again."""
     try:
         return by_weft()
-    except (SideEffectError, ReadsValueError) as error:
+    except (SideEffectError, ReadsValueError, ValueError, TypeError) as error:
         _C.report_fallback("keras.layers.RNN", str(error).splitlines()[0])
         return as_keras_does()
 
