@@ -75,7 +75,13 @@ NAN_IS_ARBITRARY = {
     "grid_sampler_3d": _OUTSIDE,
 }
 #: Of the others PyTorch has no gradient, or loses it unless that of each arrives.
-FIRST_RESULT_ONLY = ("native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit")
+FIRST_RESULT_ONLY = (
+    "native_layer_norm",
+    "native_group_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu",
+)
 
 
 def points(sample: Any, seed: int, has_nan: bool) -> Any:
