@@ -168,8 +168,8 @@ void kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
 
 template <Cell cell, Runner runner>
 void implement(torch::Library& m, const char* name) {
-  constexpr auto form = runner == run_cell ? RnnConfig::Form::kStep : RnnConfig::Form::kPadded;
-  m.impl(name, torch::CppFunction::makeFromBoxedFunction<&kernel<cell, runner, form>>());
+  constexpr auto kForm = runner == run_cell ? RnnConfig::Form::kStep : RnnConfig::Form::kPadded;
+  m.impl(name, torch::CppFunction::makeFromBoxedFunction<&kernel<cell, runner, kForm>>());
 }
 
 }  // namespace
