@@ -69,17 +69,27 @@ class FreeNumbers {
   const std::vector<size_t>& free_;
 };
 
-/// The out-of-place variant of an operation in place, with the same arguments: add.Tensor of add_.Tensor.
+/// An operation of that name if its arguments are of the same types: pow.Scalar takes a tensor where pow_.Scalar takes
+/// a number.
+std::optional<OperatorHandle> with_arguments_of(const OperatorHandle& op, const c10::OperatorName& name) {
+  auto found = c10::Dispatcher::singleton().findSchema(name);
+  if (!found || found->schema().is_mutable() || found->schema().returns().size() != 1) return std::nullopt;
+  const auto &wanted = op.schema().arguments(), &given = found->schema().arguments();
+  const auto same = [](const auto& a, const auto& b) { return *a.type() == *b.type(); };
+  return std::ranges::equal(wanted, given, same) ? found : std::nullopt;
+}
+
+/// The out-of-place variant of an operation in place, with the same arguments: add.Tensor of add_.Tensor,
+/// pow.Tensor_Scalar of pow_.Scalar.
 std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
   c10::OperatorName name = op.operator_name();
   if (!name.name.ends_with('_')) return std::nullopt;
   name.name.pop_back();
   if (name.name == "aten::bernoulli" && name.overload_name == "float") name.overload_name = "p";
   if (name.name == "aten::normal") name.name = "aten::normal_functional";
-  auto found = c10::Dispatcher::singleton().findSchema(name);
-  if (!found || found->schema().is_mutable() || found->schema().returns().size() != 1) return std::nullopt;
-  if (found->schema().arguments().size() != op.schema().arguments().size()) return std::nullopt;
-  return found;
+  if (auto found = with_arguments_of(op, name)) return found;
+  name.overload_name = "Tensor_" + name.overload_name;
+  return with_arguments_of(op, name);
 }
 
 /// The tensor, or one of its values with these strides: those of a dense tensor whose dims are in another order.
@@ -337,7 +347,9 @@ bool LoweredRun::draw(const OperatorHandle& op, Stack& stack) {
     stack.emplace_back(mask.to(at::kBool));
     return true;
   }
-  if (decompose(op, stack)) return true;
+  // PyTorch's decompositions of these draw other numbers than its kernels do.
+  const bool draws_others = name == "aten.cauchy.default" || name == "aten.geometric.default";
+  if (!draws_others && decompose(op, stack)) return true;
   throw recorder::UnsupportedError(name + ": random numbers that can't be drawn ahead");
 }
 

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as fn
 from step_checks import assert_step, integers, numbers
 
+import weft
+
 SHAPES = [(4, 5), (3, 1), (0, 5), (7,), (), (2, 3, 17)]
 
 # Kinks, and where what is not chosen overflows.
@@ -208,3 +210,38 @@ def test_promotion():
         j = integers((5,), 1, 9, dtype)
         assert_step(lambda j: (j + 1, j * j, j - 3, j // 2, j % 3, j.long() + 1, j > 4, j.sum(), j.amax()), j)
         assert_step(lambda j: (j * 1.5, j & 3, ~j, torch.where(j > 3, j, 2), j.to(torch.float64)), j)
+
+
+@pytest.mark.parametrize("op", ["square_", "pow_", "pow_tensor"])
+def test_powers_in_place(op):
+    def step(h, x):
+        u = h * 0.5 + x
+        {
+            "square_": lambda: u.square_(),
+            "pow_": lambda: u.pow_(2),
+            "pow_tensor": lambda: u.pow_(x),
+        }[op]()
+        return h + u, u
+
+    h, xs = torch.ones(3), torch.rand(5, 3) + 1
+    with weft.disabled():
+        wanted = weft.scan(step, h, xs)
+    weft.reset_stats()
+    torch.testing.assert_close(weft.scan(step, h, xs), wanted)
+    assert not weft.stats()["fallbacks"]
+
+
+@pytest.mark.parametrize("draw", ["cauchy_", "geometric_", "normal_", "uniform_", "exponential_", "log_normal_"])
+def test_random_numbers_are_those_of_the_loop(draw):
+    """PyTorch's decompositions of some draw other numbers than its kernels."""
+
+    def step(h, x):
+        noise = getattr(torch.empty_like(x), draw)(*([0.4] if draw == "geometric_" else []))
+        return h + x * noise, noise
+
+    h, xs = torch.ones(3), torch.rand(5, 3)
+    torch.manual_seed(3)
+    with weft.disabled():
+        wanted = weft.scan(step, h, xs)
+    torch.manual_seed(3)
+    torch.testing.assert_close(weft.scan(step, h, xs), wanted)
