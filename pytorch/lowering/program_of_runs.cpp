@@ -476,19 +476,15 @@ Argument Writer::list(const IValue& a, const IValue& b, const c10::Argument& par
 
 namespace {
 
-std::vector<std::unique_ptr<LoweredRun>> lowered(const std::vector<SourceRun>& runs, LoweredRun::Way& way) {
+std::vector<std::unique_ptr<LoweredRun>> lowered(const std::vector<SourceRun>& runs, LoweredRun::Way& way) try {
   std::vector<std::unique_ptr<LoweredRun>> found;
-  try {
-    for (const SourceRun& run : runs)
-      found.push_back(std::make_unique<LoweredRun>(*run.recording, run.free, way, run.callbacks));
-    return found;
-  } catch (const NeedsFunctionalError&) {
-    way.functional = true;
-  }
-  found.clear();
   for (const SourceRun& run : runs)
     found.push_back(std::make_unique<LoweredRun>(*run.recording, run.free, way, run.callbacks));
   return found;
+} catch (const NeedsFunctionalError&) {
+  if (way.functional) throw;
+  way.functional = true;
+  return lowered(runs, way);
 }
 
 }  // namespace

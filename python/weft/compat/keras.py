@@ -215,9 +215,7 @@ def _lstm(own: ModuleType) -> Callable[..., Any]:
                 inputs, initial_state_h, initial_state_c, mask, kernel, recurrent_kernel, bias, activation,
                 recurrent_activation, return_sequences, go_backwards, unroll, batch_first,
             )  # fmt: skip
-        kernel, recurrent, bias = (
-            None if w is None else own.convert_to_tensor(w) for w in (kernel, recurrent_kernel, bias)
-        )
+        kernel, recurrent, bias = _tensors(own, kernel, recurrent_kernel, bias)
         projected = _projected(own, inputs, kernel, bias, go_backwards, batch_first)
 
         def step(carry: tuple[Tensor, Tensor], x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
@@ -257,9 +255,7 @@ def _gru(own: ModuleType) -> Callable[..., Any]:
                 inputs, initial_state, mask, kernel, recurrent_kernel, bias, activation, recurrent_activation,
                 return_sequences, go_backwards, unroll, reset_after,
             )  # fmt: skip
-        kernel, recurrent, bias = (
-            None if w is None else own.convert_to_tensor(w) for w in (kernel, recurrent_kernel, bias)
-        )
+        kernel, recurrent, bias = _tensors(own, kernel, recurrent_kernel, bias)
         projected = _projected(own, inputs, kernel, None if bias is None else bias[0], go_backwards, True)
 
         def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -275,6 +271,11 @@ def _gru(own: ModuleType) -> Callable[..., Any]:
         return h, _outputs(h, hs, return_sequences, True), [h]
 
     return gru
+
+
+def _tensors(own: ModuleType, *weights: Any) -> list[Any]:
+    """Keras's variables as tensors; None for one that is missing."""
+    return [None if weight is None else own.convert_to_tensor(weight) for weight in weights]
 
 
 def _is_ours(own: ModuleType, mask: Any, inputs: Any, batch_first: bool) -> bool:
