@@ -4,7 +4,7 @@
 
 #include "device/called_program.h"
 #include "device/operators.h"
-#include "recorder/recording.h"
+#include "recorder/argument_words.h"
 
 namespace weft::device {
 
@@ -119,7 +119,7 @@ const Value* Batch::failed() const {
 
 namespace {
 
-enum Word : int64_t { kNone, kOperand, kNumberTensor, kInt, kBool, kDouble, kInts, kText, kList, kOther };
+using recorder::kList, recorder::kNone, recorder::kOperand;
 enum Part : int64_t { kOutputs = -1, kDonations = -2 };
 
 /// Goes through a batch in the order in which its record tells of it. `Words` takes each word in turn.
@@ -150,7 +150,7 @@ class Walk {
       } else if (node.op->slots[i] == Slot::kProgram) {
         words_.fixed(called_program(node.arguments[i]).number);
       } else {
-        tell(node.arguments[i]);
+        recorder::spell(node.arguments[i], words_);
       }
     }
     for (const auto& result : *node.results) {
@@ -176,7 +176,7 @@ class Walk {
       words_.fixed(kOperand);
       return tell(*node.operands[static_cast<size_t>(argument.toInt())]);
     }
-    if (argument.isTensor()) return tell_number(argument.toTensor());
+    if (argument.isTensor()) return recorder::spell_number(argument.toTensor(), words_);
     if (argument.isNone()) return words_.fixed(kNone);
     words_.fixed(kList);
     const auto list = argument.toIntVector();
@@ -187,43 +187,23 @@ class Walk {
     }
   }
 
-  void tell_number(const at::Tensor& number) {
-    words_.fixed(kNumberTensor);
-    words_.fixed(static_cast<int64_t>(number.scalar_type()));
-    if (number.scalar_type() == at::kDouble) return words_.number(*number.const_data_ptr<double>());
-    if (number.scalar_type() == at::kLong) return words_.number_size(*number.const_data_ptr<int64_t>());
-    if (number.scalar_type() == at::kBool) return words_.fixed(static_cast<int64_t>(*number.const_data_ptr<bool>()));
-    throw recorder::UnsupportedError("a number of " + c10::str(number.scalar_type()));
-  }
-
-  void tell(const IValue& value) {
-    if (value.isNone()) return words_.fixed(kNone);
-    if (value.isBool()) return words_.fixed(kBool), words_.fixed(static_cast<int64_t>(value.toBool()));
-    if (value.isInt()) return words_.fixed(kInt), words_.size(value.toInt());
-    if (value.isDouble()) return words_.fixed(kDouble), words_.number(value.toDouble());
-    if (value.isIntList()) {
-      words_.fixed(kInts);
-      return words_.sizes(value.toIntVector());
-    }
-    if (value.isString()) return words_.fixed(kText), words_.text(value.toStringRef());
-    if (value.isDevice()) return words_.fixed(kOther);  // the CPU
-    if (value.isList()) {
-      const auto list = value.toListRef();
-      words_.fixed(kList);
-      words_.fixed(static_cast<int64_t>(list.size()));
-      for (const IValue& item : list) tell(item);
-      return;
-    }
-    throw recorder::UnsupportedError("an argument of type " + value.tagKind());
-  }
-
   const Batch& batch_;
   Words& words_;
   std::vector<bool> is_told_;  ///< by leaf: its type
 };
 
+/// Of what Node keeps as the number of an operand, or not at all.
+struct NoTensors {
+  static void tensor(const at::Tensor& /*tensor*/) {
+    throw std::logic_error("weft internal error: a tensor in a node");
+  }
+  static void other(const IValue& argument) {
+    throw recorder::UnsupportedError("an argument of type " + argument.tagKind());
+  }
+};
+
 /// Writes the words down.
-class RecordWriter {
+class RecordWriter : public NoTensors {
  public:
   explicit RecordWriter(Record& record) : record_(record) {}
 
@@ -233,10 +213,10 @@ class RecordWriter {
   void begin_argument(const IValue&) {}
   void fixed(int64_t word) { record_.fixed(word); }
   void size(int64_t size) { record_.size(size); }
-  void number_size(int64_t size) { record_.size(size); }
+  void wrapped_size(int64_t number) { record_.size(number); }
   void number(double number) { record_.number(number); }
-  void text(const std::string& text) { record_.text(text); }
-  void sizes(const std::vector<int64_t>& sizes) { record_.sizes(sizes); }
+  void text(std::string_view text) { record_.text(text); }
+  void sizes(at::IntArrayRef sizes) { record_.sizes(sizes); }
   void result(std::span<const int64_t> sizes) { record_.sizes(sizes); }
   void leaf(size_t leaf, std::span<const int64_t> sizes) {
     for (size_t i = 0; i < sizes.size(); ++i) leaf_sizes.push_back({record_.words().size() + 1 + i, leaf, i});
@@ -248,7 +228,7 @@ class RecordWriter {
 };
 
 /// Reads the sizes of the batch from the words of another record.
-class SizeReader {
+class SizeReader : public NoTensors {
  public:
   SizeReader(const std::vector<int64_t>& words, Sized& sized) : words_(words), sized_(sized) {}
 
@@ -260,10 +240,13 @@ class SizeReader {
   void begin_argument(const IValue& argument) { sized_.arguments.back().push_back(argument); }
   void fixed(int64_t) { ++at_; }
   void size(int64_t) { sized_.arguments.back().back() = words_.at(at_++); }
-  void number_size(int64_t) { sized_.arguments.back().back() = wrapped(words_.at(at_++)); }
+  void wrapped_size(int64_t) { sized_.arguments.back().back() = wrapped(words_.at(at_++)); }
   void number(double) { ++at_; }
-  void text(const std::string& text) { at_ += 1 + (text.size() + sizeof(int64_t) - 1) / sizeof(int64_t); }
-  void sizes(const std::vector<int64_t>& like) { sized_.arguments.back().back() = read(like.size()).vec(); }
+  void text(std::string_view text) {
+    ++at_;
+    recorder::spell_text(text, [this](int64_t) { ++at_; });
+  }
+  void sizes(at::IntArrayRef like) { sized_.arguments.back().back() = read(like.size()).vec(); }
   void result(std::span<const int64_t> like) { add(sized_.results.back(), like.size()); }
   void leaf(size_t leaf, std::span<const int64_t> like) {
     if (sized_.leaves.size() <= leaf) sized_.leaves.resize(leaf + 1);

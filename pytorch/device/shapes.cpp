@@ -10,6 +10,7 @@
 #include "device/arguments.h"
 #include "device/called_program.h"
 #include "device/interruption.h"
+#include "recorder/argument_words.h"
 #include "recorder/aside.h"
 #include "recorder/recording_internal.h"
 
@@ -21,80 +22,27 @@ using torch::jit::Stack;
 
 namespace {
 
-enum KeyWord : int64_t {
-  kKeyNone,
-  kKeyTensor,
-  kKeyWrapped,
-  kKeyInt,
-  kKeyBool,
-  kKeyDouble,
-  kKeyText,
-  kKeyDevice,
-  kKeyList
-};
-
 /// The operation with its arguments' types, under which shapes are found again.
-class Key {
- public:
-  Key(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) : op_(op), words_(words) {
-    words_.clear();
-    // The recorder's keys of the same operation have no such word.
-    words_.insert(words_.end(), {-op.traits.name, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      if (op.slots[i] == Operator::Slot::kProgram) {
-        pair(kKeyText, called_program(called_program(arguments[i].toStringView())).number);
-      } else {
-        add(arguments[i]);
-      }
+recorder::ShapeKey key_of(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) {
+  words.clear();
+  // The recorder's keys of the same operation have no such word.
+  recorder::ShapeKey key(words, -op.traits.name, !op.is_made_of_numbers);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (op.slots[i] == Operator::Slot::kProgram) {
+      key.fixed(called_program(called_program(arguments[i].toStringView())).number);
+    } else {
+      recorder::spell(arguments[i], key);
     }
   }
+  return key;
+}
 
-  bool is_complete() const { return is_complete_; }
-
-  /// Where the tensor lies, which a view of it depends on.
-  void add_place(const at::Tensor& tensor) {
-    words_.insert(words_.end(), {tensor.storage_offset(), static_cast<int64_t>(tensor.storage().nbytes()),
-                                 (tensor.is_conj() ? 1 : 0) + (tensor.is_neg() ? 2 : 0)});
-  }
-
- private:
-  void add(const at::Tensor& tensor) {
-    if (!tensor.defined()) return words_.push_back(kKeyNone);
-    words_.insert(words_.end(), {is_number(tensor) ? kKeyWrapped : kKeyTensor,
-                                 static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
-    words_.insert(words_.end(), tensor.sizes().begin(), tensor.sizes().end());
-    words_.insert(words_.end(), tensor.strides().begin(), tensor.strides().end());
-  }
-
-  void add(const IValue& argument) {
-    if (argument.isTensor()) return add(argument.toTensor());
-    if (argument.isNone()) return words_.push_back(kKeyNone);
-    if (argument.isBool()) return pair(kKeyBool, static_cast<int64_t>(argument.toBool()));
-    if (argument.isInt()) return pair(kKeyInt, argument.toInt());
-    if (argument.isSymInt()) return pair(kKeyInt, argument.toSymInt().guard_int(__FILE__, __LINE__));
-    if (argument.isDevice()) return words_.push_back(kKeyDevice);
-    if (argument.isDouble()) {
-      words_.push_back(kKeyDouble);
-      if (op_.is_made_of_numbers) words_.push_back(std::bit_cast<int64_t>(argument.toDouble()));
-      return;
-    }
-    if (argument.isList()) {
-      const auto list = argument.toListRef();
-      pair(kKeyList, static_cast<int64_t>(list.size()));
-      for (const IValue& item : list) add(item);
-      return;
-    }
-    if (!argument.isString()) return static_cast<void>(is_complete_ = false);
-    pair(kKeyText, static_cast<int64_t>(argument.toStringRef().size()));
-    for (const char letter : argument.toStringRef()) words_.push_back(letter);
-  }
-
-  void pair(int64_t tag, int64_t word) { words_.insert(words_.end(), {tag, word}); }
-
-  const Operator& op_;
-  std::vector<int64_t>& words_;
-  bool is_complete_ = true;
-};
+/// Where the tensor lies, which a view of it depends on.
+void add_place(recorder::ShapeKey& key, const at::Tensor& tensor) {
+  key.fixed(tensor.storage_offset());
+  key.fixed(static_cast<int64_t>(tensor.storage().nbytes()));
+  key.fixed((tensor.is_conj() ? 1 : 0) + (tensor.is_neg() ? 2 : 0));
+}
 
 IValue filled_like(const IValue& argument, int value) {
   if (argument.isTensor()) {
@@ -223,7 +171,7 @@ ResultShapes computed_shapes(const Operator& op, at::ArrayRef<IValue> arguments)
 
 std::shared_ptr<const ResultShapes> shapes_of(const Operator& op, at::ArrayRef<IValue> arguments) {
   thread_local std::vector<int64_t> words;
-  const Key key(op, arguments, words);
+  const recorder::ShapeKey key = key_of(op, arguments, words);
   if (!key.is_complete()) return std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
   if (auto found = recorder::known_shapes(words)) return found;
   const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
@@ -283,9 +231,9 @@ constexpr size_t kMostViews = 1U << 12U;
 std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<IValue> arguments, size_t base) {
   thread_local std::vector<int64_t> words;
   thread_local std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ViewShapes>, recorder::WordsHash> known;
-  Key key(op, arguments, words);
+  recorder::ShapeKey key = key_of(op, arguments, words);
   if (!key.is_complete()) return compute_views(op, arguments);
-  key.add_place(arguments[base].toTensor());
+  add_place(key, arguments[base].toTensor());
   if (auto found = known.find(words); found != known.end()) return found->second;
   const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
   auto views = compute_views(op, arguments);

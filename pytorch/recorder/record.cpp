@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <set>
 
 namespace weft::recorder {
@@ -20,11 +19,7 @@ void Record::number(double number) { push(std::bit_cast<int64_t>(number), Kind::
 
 void Record::text(std::string_view text) {
   fixed(static_cast<int64_t>(text.size()));
-  for (size_t at = 0; at < text.size(); at += sizeof(int64_t)) {
-    int64_t word = 0;
-    std::memcpy(&word, text.data() + at, std::min(sizeof(word), text.size() - at));
-    fixed(word);
-  }
+  spell_text(text, [this](int64_t word) { fixed(word); });
 }
 
 void Record::append(const Record& part) {

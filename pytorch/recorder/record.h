@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,6 +13,16 @@
 #include "recorder/size_fit.h"
 
 namespace weft::recorder {
+
+/// A text as words, its length aside.
+template <typename Take>
+void spell_text(std::string_view text, Take take) {
+  for (size_t at = 0; at < text.size(); at += sizeof(int64_t)) {
+    int64_t word = 0;
+    std::memcpy(&word, text.data() + at, std::min(sizeof(word), text.size() - at));
+    take(word);
+  }
+}
 
 /// The record of a run of a function, a sequence of words: the types of its inputs; each operation with its attributes,
 /// the values that it read and the types of its results; and the values that the function returned. Two runs with equal

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "recorder/argument_words.h"
 #include "recorder/recording_internal.h"
 
 namespace weft::recorder {
@@ -9,12 +10,6 @@ namespace {
 
 /// Words in most keys.
 constexpr size_t kUsualKey = 32;
-
-/// The state other than the arguments' types on which the results' types depend.
-int64_t default_dtype() { return static_cast<int64_t>(c10::get_default_dtype_as_scalartype()); }
-
-/// Codes of arguments in a record.
-enum Tag : int64_t { kNone, kUndefined, kOwn, kOutside, kWrapped, kInt, kBool, kDouble, kInts, kText, kDevice, kList };
 
 /// The shape of x[i] is known if i are integers. If i is a mask, its values must be known.
 bool has_known_shape(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
@@ -28,6 +23,44 @@ bool has_known_shape(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> ar
 }
 
 }  // namespace
+
+/// Writes arguments into the record, and into the key of the results' types.
+class Recording::ArgumentWriter {
+ public:
+  ArgumentWriter(Recording& recording, Call& call)
+      : recording_(recording), call_(call), key_(call.words, call.traits.name, call.traits.takes_tensors) {}
+
+  void fixed(int64_t word) { both(&Record::fixed, &ShapeKey::fixed, word); }
+  void size(int64_t size) { both(&Record::size, &ShapeKey::size, size); }
+  void wrapped_size(int64_t number) { both(&Record::size, &ShapeKey::wrapped_size, number); }
+  void number(double number) { both(&Record::number, &ShapeKey::number, number); }
+  void sizes(at::IntArrayRef sizes) {
+    recording_.record_.sizes(sizes);
+    key_.sizes(sizes);
+  }
+  void text(std::string_view text) { both(&Record::text, &ShapeKey::text, text); }
+  void tensor(const at::Tensor& tensor) {
+    if (!tensor.defined()) return fixed(kUndefined);
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && recording_.own(tensor) == nullptr)
+      return spell_number(tensor, *this);
+    key_.tensor(tensor);
+    recording_.write_tensor(tensor);
+  }
+  void other(const c10::IValue& argument) {
+    throw UnsupportedError(call_.op.schema().name() + " with a " + argument.tagKind());
+  }
+
+ private:
+  template <typename Word>
+  void both(void (Record::*in_record)(Word), void (ShapeKey::*in_key)(Word), Word word) {
+    (recording_.record_.*in_record)(word);
+    (key_.*in_key)(word);
+  }
+
+  Recording& recording_;
+  const Call& call_;
+  ShapeKey key_;
+};
 
 void Recording::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   try {
@@ -59,13 +92,13 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
     return op.callBoxed(&stack);
   }
   Call call{op, traits, torch::jit::last(stack, count), {}, {}};
-  call.key.reserve(kUsualKey);
-  call.key.insert(call.key.end(), {traits.name, default_dtype()});
+  call.words.reserve(kUsualKey);
   refuse_mutation(call);
   const bool grad_mode = interceptor_ == nullptr ? at::GradMode::is_enabled() : interceptor_->has_gradients();
   Operation operation{op, arguments_.size(), record_.words().size(), 0, grad_mode, {}, uses_.size()};
   record_.fixed(traits.name << 1 | static_cast<int64_t>(operation.grad_mode));
-  for (const c10::IValue& argument : call.arguments) write(call, argument);
+  ArgumentWriter writer(*this, call);
+  for (const c10::IValue& argument : call.arguments) spell(argument, writer);
   for (const c10::IValue& argument : call.arguments) {
     arguments_.push_back(interceptor_ == nullptr ? argument : as_it_is(argument));
   }
@@ -152,22 +185,6 @@ void Recording::refuse_stale(const RecordingTensor& value) const {
     throw UnsupportedError("a view whose place depends on values, read after a change of what it shows");
 }
 
-void Recording::write_number(Call& call, const at::Tensor& number) {
-  record_.fixed(kWrapped);
-  record_.fixed(static_cast<int64_t>(number.scalar_type()));
-  call.key.insert(call.key.end(), {kWrapped, static_cast<int64_t>(number.scalar_type())});
-  NotRecorded guard;
-  if (number.scalar_type() == at::kDouble) {
-    record_.number(*number.const_data_ptr<double>());
-  } else if (number.scalar_type() == at::kLong) {
-    record_.size(*number.const_data_ptr<int64_t>());
-  } else if (number.scalar_type() == at::kBool) {
-    record_.fixed(static_cast<int64_t>(*number.const_data_ptr<bool>()));
-  } else {
-    throw UnsupportedError("a number of " + c10::str(number.scalar_type()));
-  }
-}
-
 /// Writes where the gradient of a tensor goes that is read. One from outside is known by its index.
 void Recording::write_use(const at::Tensor& tensor, RecordingTensor* value) {
   if (value != nullptr)
@@ -177,19 +194,10 @@ void Recording::write_use(const at::Tensor& tensor, RecordingTensor* value) {
   record_.fixed(uses_.back().word());
 }
 
-void Recording::write_tensor(Call& call, const at::Tensor& tensor) {
-  if (!tensor.defined()) {
-    record_.fixed(kUndefined);
-    call.key.push_back(kUndefined);
-    return;
-  }
+void Recording::write_tensor(const at::Tensor& tensor) {
   auto* value = own(tensor);
   if (value != nullptr) refuse_stale(*value);
-  if (value == nullptr && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return write_number(call, tensor);
   record_.fixed(value != nullptr ? kOwn : kOutside);
-  call.key.insert(call.key.end(), {kOwn, static_cast<int64_t>(tensor.scalar_type()), tensor.dim()});
-  call.key.insert(call.key.end(), tensor.sizes().begin(), tensor.sizes().end());
-  call.key.insert(call.key.end(), tensor.strides().begin(), tensor.strides().end());
   if (at::GradMode::is_enabled()) write_use(tensor, value);
   if (value != nullptr) {
     record_.fixed(value->id);
@@ -203,64 +211,11 @@ void Recording::write_tensor(Call& call, const at::Tensor& tensor) {
   record_.fixed(outside_index(tensor));
 }
 
-void Recording::write(Call& call, const c10::IValue& argument) {
-  auto both = [&](Tag tag, int64_t word) {
-    record_.fixed(tag);
-    record_.fixed(word);
-    call.key.insert(call.key.end(), {tag, word});
-  };
-  if (argument.isTensor()) {
-    write_tensor(call, argument.toTensor());
-  } else if (argument.isNone()) {
-    record_.fixed(kNone);
-    call.key.push_back(kNone);
-  } else if (argument.isBool()) {
-    both(kBool, static_cast<int64_t>(argument.toBool()));
-  } else if (argument.isInt() || argument.isSymInt()) {
-    int64_t value = argument.isInt() ? argument.toInt() : argument.toSymInt().guard_int(__FILE__, __LINE__);
-    record_.fixed(kInt);
-    record_.size(value);
-    call.key.insert(call.key.end(), {kInt, value});
-  } else if (argument.isDouble()) {
-    record_.fixed(kDouble);
-    record_.number(argument.toDouble());
-    call.key.push_back(kDouble);
-    if (!call.traits.takes_tensors) call.key.push_back(std::bit_cast<int64_t>(argument.toDouble()));
-  } else if (argument.isIntList() || argument.isSymIntList()) {
-    std::vector<int64_t> values;
-    if (argument.isIntList()) {
-      values = argument.toIntVector();
-    } else {
-      for (const auto& one : argument.toSymIntVector()) values.push_back(one.guard_int(__FILE__, __LINE__));
-    }
-    record_.fixed(kInts);
-    record_.sizes(values);
-    call.key.insert(call.key.end(), {kInts, static_cast<int64_t>(values.size())});
-    call.key.insert(call.key.end(), values.begin(), values.end());
-  } else if (argument.isString()) {
-    std::string text = argument.toStringRef();
-    record_.fixed(kText);
-    record_.text(text);
-    Record spelled;
-    spelled.text(text);
-    call.key.push_back(kText);
-    call.key.insert(call.key.end(), spelled.words().begin(), spelled.words().end());
-  } else if (argument.isDevice()) {
-    both(kDevice, static_cast<int64_t>(argument.toDevice().type()));
-  } else if (argument.isTensorList() || argument.isList()) {
-    auto list = argument.toListRef();
-    both(kList, static_cast<int64_t>(list.size()));
-    for (const c10::IValue& item : list) write(call, item);
-  } else {
-    throw UnsupportedError(call.op.schema().name() + " with a " + argument.tagKind());
-  }
-}
-
 std::shared_ptr<const ResultShapes> Recording::shapes_of(const Call& call) {
-  auto shapes = known_shapes(call.key);
+  auto shapes = known_shapes(call.words);
   if (shapes == nullptr) {
     NotRecorded guard;
-    shapes = find_shapes(call.op, call.arguments, call.key);
+    shapes = find_shapes(call.op, call.arguments, call.words);
   }
   return shapes;
 }

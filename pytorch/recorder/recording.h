@@ -10,33 +10,13 @@
 #include <vector>
 
 #include "operator/aten.h"
+#include "recorder/errors.h"
 #include "recorder/gradient_graph.h"
 #include "recorder/record.h"
 #include "recorder/recording_tensor.h"
 #include "recorder/result_shapes.h"
 
 namespace weft::recorder {
-
-/// Thrown when the function asks for a value that is known only when the program runs.
-struct ReadsValueError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// Thrown when the function does something that no program can; it must be run as it is.
-struct UnsupportedError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// Thrown when a tensor of the function handles operations itself: a transform's wrapper, a subclass.
-struct UnrecordableError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// Thrown when the function changes a tensor that it didn't make.
-struct MutationError : std::runtime_error {
-  MutationError(const std::string& op, at::Tensor tensor) : runtime_error(op), tensor(std::move(tensor)) {}
-  at::Tensor tensor;  ///< undefined where it is a view of what was changed
-};
 
 /// A recorded operation, as it was called.
 struct Operation {
@@ -200,6 +180,7 @@ class Recording {
 
  private:
   struct Call;  // one in the making
+  class ArgumentWriter;
 
   void record(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   at::Tensor make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t storage);
@@ -214,10 +195,8 @@ class Recording {
   void walk(const std::vector<at::Tensor>& outputs);
   void refuse_effects_on_inputs(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const;
   void refuse_hooks_on_carries(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const;
-  void write(Call& call, const c10::IValue& argument);
-  void write_tensor(Call& call, const at::Tensor& tensor);
+  void write_tensor(const at::Tensor& tensor);
   void write_use(const at::Tensor& tensor, RecordingTensor* value);
-  void write_number(Call& call, const at::Tensor& number);
   void push_results(Call& call, torch::jit::Stack& stack);
   std::shared_ptr<const ResultShapes> shapes_of(const Call& call);
   at::Tensor push_result(Call& call, const ResultShape& shape, int64_t storage);

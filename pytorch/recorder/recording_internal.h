@@ -42,7 +42,7 @@ struct Recording::Call {
   const c10::OperatorHandle& op;
   const Traits& traits;
   at::ArrayRef<c10::IValue> arguments;
-  std::vector<int64_t> key;  ///< the operation with its arguments' types
+  std::vector<int64_t> words;  ///< the key of its results' types
   std::vector<int64_t> results;
   std::vector<int64_t> written = {};  ///< storages that it changes
 };
