@@ -1,89 +1,59 @@
-// Programs of steps by what the steps did (weft._capture.programs), in the table that the device has for its batches.
+#include "bindings/captured.h"
 
 #include <pybind11/stl.h>
 
 #include "base/settings.h"
 #include "bindings/bindings.h"
-#include "recorder/record_table.h"
-#include "recorder/recording.h"
 
 namespace py = pybind11;
 
 namespace weft::bindings {
 
-namespace {
+CapturedTable::CapturedTable() : table_({static_cast<size_t>(settings().captured)}) {}
 
-using recorder::Record;
-using recorder::Recording;
-using recorder::Template;
+std::vector<py::object> CapturedTable::alike(const py::object& key, const Runs& runs) const {
+  std::vector<py::object> programs;
+  for (const auto& entry : table_.alike(structure(key, runs)))
+    if (entry->value.key.equal(key)) programs.push_back(entry->value.program);
+  return programs;
+}
 
-/// A program, and what it depends on besides the records.
-struct Captured {
-  py::object key, extra, program;
-};
+void CapturedTable::put(const py::object& key, const py::object& extra, const Runs& runs,
+                        const std::vector<std::shared_ptr<recorder::Template>>& templates, const py::object& program,
+                        size_t bytes) {
+  Table::Patterns patterns(templates.begin(), templates.end());
+  const auto dropped = table_.put(std::make_shared<Table::Entry>(
+      Table::Entry{structure(key, runs), std::move(patterns), {key, extra, program}, bytes}));
+}
 
-/// Python's view of a table. All calls have the GIL; comparing keys may give it up, and freeing what was dropped may
-/// come back here.
-class CapturedTable {
- public:
-  CapturedTable() : table_({static_cast<size_t>(settings().captured)}) {}
+void CapturedTable::clear() { const Table before = std::exchange(table_, Table(table_.bounds())); }
 
-  py::object find(const py::object& key, const py::object& extra, const std::vector<Recording*>& runs) {
-    std::vector<const Record*> records;
-    for (const Recording* run : runs) records.push_back(&run->record());
-    const auto found = table_.find(structure(key, runs), records, [&](const Table::Entry& entry) {
-      return entry.value.key.equal(key) && entry.value.extra.equal(extra);
-    });
-    return found ? found->value.program : py::object(py::none());
-  }
-
-  std::vector<py::object> alike(const py::object& key, const std::vector<Recording*>& runs) const {
-    std::vector<py::object> programs;
-    for (const auto& entry : table_.alike(structure(key, runs)))
-      if (entry->value.key.equal(key)) programs.push_back(entry->value.program);
-    return programs;
-  }
-
-  /// Whether programs were dropped for it.
-  bool put(const py::object& key, const py::object& extra, const std::vector<Recording*>& runs,
-           const std::vector<std::shared_ptr<Template>>& templates, const py::object& program, size_t bytes) {
-    Table::Patterns patterns(templates.begin(), templates.end());
-    return !table_
-                .put(std::make_shared<Table::Entry>(
-                    Table::Entry{structure(key, runs), std::move(patterns), {key, extra, program}, bytes}))
-                .empty();
-  }
-
-  size_t size() const { return table_.size(); }
-  size_t bytes() const { return table_.bytes(); }
-  size_t most() const { return table_.bounds().entries; }
-
- private:
-  using Table = recorder::RecordTable<Captured>;
-
-  static uint64_t structure(const py::object& key, const std::vector<Recording*>& runs) {
-    auto hash = static_cast<uint64_t>(py::hash(key));
-    for (const Recording* run : runs) hash = (hash ^ run->record().structure()) * 0x9E3779B97F4A7C15U;
-    return hash;
-  }
-
-  Table table_;
-};
-
-}  // namespace
+uint64_t CapturedTable::structure(const py::object& key, const Runs& runs) {
+  auto hash = static_cast<uint64_t>(py::hash(key));
+  for (const recorder::Recording* run : runs) hash = (hash ^ run->record().structure()) * 0x9E3779B97F4A7C15U;
+  return hash;
+}
 
 void init_captured(py::module_& m) {
   py::class_<CapturedTable>(m, "CapturedTable", "Programs by the records of the runs that they were made of.")
       .def(py::init<>())
-      .def("find", &CapturedTable::find, py::arg("key"), py::arg("extra"), py::arg("runs"),
-           "The program whose templates the runs are instances of, with an equal key and extra; None if there is none.")
+      .def(
+          "find",
+          [](CapturedTable& captured, const py::object& key, const py::object& extra, const CapturedTable::Runs& runs) {
+            const auto found =
+                captured.find(key, runs, [&](const Captured& known) { return known.extra.equal(extra); });
+            return found ? found->value.program : py::object(py::none());
+          },
+          py::arg("key"), py::arg("extra"), py::arg("runs"),
+          "The program whose templates the runs are instances of, with an equal key and extra; None if there is none.")
       .def("alike", &CapturedTable::alike, py::arg("key"), py::arg("runs"),
            "Programs of this key whose runs differ in sizes and numbers, or not at all.")
       .def("put", &CapturedTable::put, py::arg("key"), py::arg("extra"), py::arg("runs"), py::arg("templates"),
-           py::arg("program"), py::arg("bytes"), "Whether others were dropped for it.")
-      .def_property_readonly("bytes", &CapturedTable::bytes)
-      .def_property_readonly("most", &CapturedTable::most)
-      .def("__len__", &CapturedTable::size);
+           py::arg("program"), py::arg("bytes"))
+      .def("clear", &CapturedTable::clear)
+      .def_property_readonly("bytes", [](const CapturedTable& captured) { return captured.table().bytes(); })
+      .def_property_readonly("most", [](const CapturedTable& captured) { return captured.table().bounds().entries; })
+      .def("__len__", [](const CapturedTable& captured) { return captured.table().size(); });
 }
 
 }  // namespace weft::bindings

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/captured.h"
 #include "bindings/program.h"
 #include "bindings/tensor_tree.h"
 #include "operator/call.h"
@@ -31,25 +32,19 @@ namespace weft::bindings {
 namespace {
 
 using recorder::Recording;
-using recorder::Template;
 
+/// weft._C.KnownScan: what it takes to call a program of a scan again.
 struct KnownScan {
-  py::object holder;  ///< of `pattern`
-  const Template* pattern;
   torch_operator::ProgramRef program;
   std::vector<at::Tensor> constants;  ///< inputs that belong to the program
-  bool reverse;
-  size_t carries, xs;
-  std::string ys;  ///< their structure
+  std::string ys;                     ///< their structure
 };
 
-/// Scans of steps of one code. What tells steps apart so matters to the time alone.
+/// A step's code that there is a KnownScan for, of whatever step of that code. This matters to the time alone.
 struct KnownStep {
-  static constexpr size_t kMost = 8;
   static constexpr int kMostFailures = 8;
 
   py::object code;
-  std::vector<std::shared_ptr<const KnownScan>> scans;  ///< the latest first
   int failures = 0;  ///< runs of the step that had to be left to Python, and the step run again there
 };
 
@@ -60,6 +55,9 @@ struct Python {
   py::object describe_ys;  ///< what a Run's `extra` says of the ys
   py::object module_type;  ///< torch.nn.Module
   py::object module_call;  ///< its __call__, where torch.fx doesn't watch it
+  py::object table_holder;
+  CapturedTable* table;  ///< weft._capture.programs has
+  py::object scan;       ///< "scan"
 };
 
 constexpr size_t kMostSteps = 512;
@@ -150,12 +148,13 @@ struct ScanCall {
   }
 
   /// What the program takes.
-  std::vector<at::Tensor> inputs(const KnownScan& scan, const Recording& recording) const {
+  std::vector<at::Tensor> inputs(const CapturedTable::Table::Entry& entry, const KnownScan& scan,
+                                 const Recording& recording) const {
     std::vector<at::Tensor> all = carry.leaves;
     all.insert(all.end(), xs.leaves.begin(), xs.leaves.end());
     if (xs.leaves.empty()) all.push_back(at::empty({length, 0}, at::kFloat));  // as only_steps() of scan_call.py
     all.insert(all.end(), recording.outside().begin(), recording.outside().end());
-    for (double number : scan.pattern->free_numbers(recording.record()))
+    for (double number : entry.patterns.front()->free_numbers(recording.record()))
       all.push_back(at::scalar_tensor(number, at::kDouble));
     all.insert(all.end(), scan.constants.begin(), scan.constants.end());
     return all;
@@ -233,16 +232,25 @@ std::optional<StepRun> run_step(const ScanCall& call, const py::object& step) {
   return std::nullopt;
 }
 
-/// The program for what the step did; null where there is none. What was known before the step may be forgotten.
-std::shared_ptr<const KnownScan> find_scan(const py::object& code, const ScanCall& call, bool reverse,
-                                           const StepRun& run) {
-  const auto known = known_steps.find(code.ptr());
-  if (known == known_steps.end()) return nullptr;
-  const auto found = std::ranges::find_if(known->second.scans, [&](const auto& scan) {
-    return scan->reverse == reverse && scan->carries == call.carry.leaves.size() && scan->xs == call.xs.leaves.size() &&
-           scan->ys == run.ys.structure && scan->pattern->matches(run.recording->record());
+/// A program that can be called from here.
+struct FoundScan {
+  CapturedTable::Table::Reference entry;  ///< null where there is none
+  py::object holder;                      ///< of `scan`, for which the entry may get another
+  const KnownScan* scan = nullptr;
+};
+
+/// The program for what the step did. What was known before the step may be forgotten.
+FoundScan find_scan(const py::object& what, const ScanCall& call, const py::object& reverse, const StepRun& run) {
+  FoundScan found;
+  const auto key = py::make_tuple(what, py::make_tuple(reverse, call.carry.leaves.size(), call.xs.leaves.size()));
+  found.entry = python->table->find(key, {run.recording}, [&](const Captured& known) {
+    found.holder = py::reinterpret_steal<py::object>(PyObject_GetAttr(known.program.ptr(), python->scan.ptr()));
+    if (!found.holder) throw py::error_already_set();
+    if (found.holder.is_none()) return false;
+    found.scan = found.holder.cast<const KnownScan*>();
+    return found.scan->ys == run.ys.structure;
   });
-  return found == known->second.scans.end() ? nullptr : *found;
+  return found;
 }
 
 void count_failure(const py::object& code) {
@@ -251,22 +259,22 @@ void count_failure(const py::object& code) {
 
 /// (last carry, ys) by a program that was found before; the Run of the step where there is none; None where Python has
 /// to see all of the call.
-py::object scan_again(const py::object& step, const py::object& init, const py::object& xs, const py::object& length,
-                      const py::object& reverse, const py::object& dim) {
-  const auto found = known_steps.find(code_of(step.ptr()));
-  if (found == known_steps.end() || found->second.failures >= KnownStep::kMostFailures) return py::none();
+py::object scan_again(const py::object& what, const py::object& step, const py::object& init, const py::object& xs,
+                      const py::object& length, const py::object& reverse, const py::object& dim) {
+  const auto known = known_steps.find(code_of(step.ptr()));
+  if (known == known_steps.end() || known->second.failures >= KnownStep::kMostFailures) return py::none();
   if (!PyBool_Check(reverse.ptr()) || integer(dim) != 0 || !override_kernels::active()) return py::none();
   ScanCall call;
   if (!call.take(init, xs, length)) return py::none();
-  const py::object code = found->second.code;
+  const py::object code = known->second.code;
   const std::optional<StepRun> run = run_step(call, step);
   if (!run) return count_failure(code), py::none();
-  const auto scan = find_scan(code, call, reverse.is(py::bool_(true)), *run);
-  if (scan == nullptr) return run->described();
+  const auto [entry, holder, scan] = find_scan(what, call, reverse, *run);
+  if (entry == nullptr) return run->described();
   // From here on the run can't be made a program of.
   run->forget_backwards();
   if (run->recording->leaks() > 0) return count_failure(code), py::none();
-  const std::vector<at::Tensor> inputs = call.inputs(*scan, *run->recording);
+  const std::vector<at::Tensor> inputs = call.inputs(*entry, *scan, *run->recording);
   // In forward mode torch.no_grad stops nothing, and a captured tensor has a gradient that the record doesn't show.
   if (std::ranges::any_of(inputs, is_dual) &&
       (run->recording->stops_gradients() || std::ranges::any_of(run->recording->outside(), is_dual)))
@@ -280,44 +288,41 @@ py::object scan_again(const py::object& step, const py::object& init, const py::
                         unflatten(run->ys.structure, results.data() + call.carry.leaves.size()));
 }
 
-/// Of programs that are no longer kept. What it frees may come back here.
-void forget_scans() { std::exchange(known_steps, {}); }
-
-/// Keeps what scan_again() finds again: a program for scans of steps that do what `pattern` says. `ys`: a y, or ys.
-void know_scan(const py::object& step, const py::object& pattern, const Program& program,
-               const std::vector<at::Tensor>& constants, bool reverse, size_t carries, size_t xs,
-               const py::object& ys) {
+/// What scan_again() finds again, where a step of the code of `step` does what the program was captured of. `ys`: a y,
+/// or ys. None where their structure is of an unusual kind.
+std::shared_ptr<KnownScan> known_scan(const py::object& step, const Program& program, std::vector<at::Tensor> constants,
+                                      const py::object& ys) {
   TensorTree tree;
-  if (!tree.flatten(ys.ptr())) return;
-  if (known_steps.size() >= kMostSteps) forget_scans();
+  if (!tree.flatten(ys.ptr())) return nullptr;
+  if (known_steps.size() >= kMostSteps) std::exchange(known_steps, {});  // what that frees may come back here
   const auto code = py::reinterpret_borrow<py::object>(code_of(step.ptr()));
-  KnownStep& known = known_steps[code.ptr()];
-  known.code = code;
-  auto is_it = [&](const auto& scan) { return scan->holder.is(pattern) && scan->ys == tree.structure; };
-  if (std::ranges::any_of(known.scans, is_it)) return;
-  if (known.scans.size() == KnownStep::kMost) known.scans.pop_back();
-  known.scans.insert(known.scans.begin(), std::make_shared<const KnownScan>(
-                                              KnownScan{pattern, pattern.cast<const Template*>(), program.called(),
-                                                        constants, reverse, carries, xs, tree.structure}));
+  known_steps[code.ptr()].code = code;
+  return std::make_shared<KnownScan>(KnownScan{program.called(), std::move(constants), tree.structure});
 }
 
 }  // namespace
 
 void init_known_scans(py::module_& m) {
-  m.def("scan_again", torch::wrap_pybind_function(&scan_again), py::arg("step"), py::arg("init"), py::arg("xs"),
-        py::arg("length"), py::arg("reverse"), py::arg("dim"));
-  m.def("know_scan", &know_scan, py::arg("step"), py::arg("pattern"), py::arg("program"), py::arg("constants"),
-        py::arg("reverse"), py::arg("carries"), py::arg("xs"), py::arg("ys"));
-  m.def("forget_scans", &forget_scans);
+  py::class_<KnownScan, std::shared_ptr<KnownScan>>(m, "KnownScan", "A program of a scan that scan_again() can call.");
+  m.def("scan_again", torch::wrap_pybind_function(&scan_again), py::arg("what"), py::arg("step"), py::arg("init"),
+        py::arg("xs"), py::arg("length"), py::arg("reverse"), py::arg("dim"));
+  m.def("known_scan", &known_scan, py::arg("step"), py::arg("program"), py::arg("constants"), py::arg("ys"));
   m.def("variables_of", [](py::handle step) { return variables_of(step.ptr()); });
   m.def(
       "set_scans_python",
-      [](py::object under_way, py::object run_type, py::object describe_ys, py::object module_type) {
+      [](py::object under_way, py::object run_type, py::object describe_ys, py::object module_type, py::object table) {
         py::object call = module_type.attr("__call__");
-        python = new Python{std::move(under_way), std::move(run_type), std::move(describe_ys), std::move(module_type),
-                            std::move(call)};
+        auto* captured = table.cast<CapturedTable*>();
+        python = new Python{std::move(under_way),
+                            std::move(run_type),
+                            std::move(describe_ys),
+                            std::move(module_type),
+                            std::move(call),
+                            std::move(table),
+                            captured,
+                            py::str("scan")};
       },
-      py::arg("under_way"), py::arg("run_type"), py::arg("describe_ys"), py::arg("module_type"));
+      py::arg("under_way"), py::arg("run_type"), py::arg("describe_ys"), py::arg("module_type"), py::arg("table"));
 }
 
 }  // namespace weft::bindings

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import weft
+from weft._capture import programs
 from weft._control.scan_call import Call
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -445,7 +446,7 @@ def test_scans_in_steps_and_forgotten_ones() -> None:
         return python_loop(inner, h, torch.stack([x, x + 1]))
 
     def forgets(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        weft._C.forget_scans()
+        programs.table.clear()
         return inner(h, x)
 
     xs = xs_of(3)
@@ -505,7 +506,7 @@ def test_threads_that_scan_at_once() -> None:
             for i in range(first, first + 200):
                 assert_same(weft.scan(tanh, H, xs[i % 3]), want[i % 3])
                 if i % 50 == 0:
-                    weft._C.forget_scans()
+                    programs.table.clear()
         except BaseException as error:
             wrong.append(error)
 

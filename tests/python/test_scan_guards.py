@@ -26,7 +26,7 @@ SCALE = 2.0
 @pytest.fixture
 def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What has been traced since the test began, one entry each time; what was captured before it is not known."""
-    monkeypatch.setattr(programs, "_table", _C.CapturedTable())
+    monkeypatch.setattr(programs, "table", _C.CapturedTable())
     seen: list[str] = []
     of_run = trace.of_run
 

@@ -41,6 +41,7 @@ class Captured:
     extra: list[Any]  #: what the functions returned beside tensors
     templates: list[_C.Template]
     constants: list[list[Tensor]]  #: of each function: tensors that belong to the program, after those from outside
+    scan: Any = None  #: a _C.KnownScan, where _C.scan_again may call it
 
     @functools.cached_property
     def bytes(self) -> int:
@@ -114,11 +115,10 @@ def find(
         except UnrecordableError:
             return _find_anew(functions, compose)
     full_key, extra, recordings = (what, key), [run.extra for run in runs], [run.recording for run in runs]
-    program = _table.find(full_key, extra, recordings)
+    program = table.find(full_key, extra, recordings)
     if program is None:
-        program = _capture(functions, runs, _table.alike(full_key, recordings), compose)
-        if _table.put(full_key, extra, recordings, program.templates, program, program.bytes):
-            _C.forget_scans()
+        program = _capture(functions, runs, table.alike(full_key, recordings), compose)
+        table.put(full_key, extra, recordings, program.templates, program, program.bytes)
     for function, run in zip(functions, runs, strict=True):
         run.backwards.clear()
         record.refuse_leaks(function, run)
@@ -244,8 +244,8 @@ def draw(
 def kept() -> dict[str, int]:
     """How many captured programs are kept, the most that are, the bytes that their records and texts take; and how many
     compiled programs are."""
-    most, executables = _table.most, _C.kept_programs()[1]
-    return {"programs": len(_table), "most": most, "bytes": _table.bytes, "executables": executables}
+    most, executables = table.most, _C.kept_programs()[1]
+    return {"programs": len(table), "most": most, "bytes": table.bytes, "executables": executables}
 
 
-_table = _C.CapturedTable()
+table = _C.CapturedTable()

@@ -80,7 +80,7 @@ def scan_as(
 
         return under_dynamo.scan(what, step, init, xs, length, reverse, dim, body=body)
     with without_dynamo():
-        found = _C.scan_again(step, init, xs, length, reverse, dim) if user is None else None
+        found = _C.scan_again(what, step, init, xs, length, reverse, dim) if user is None else None
         if type(found) is tuple:
             return found
         call = Call.of(what, step, init, xs, length, reverse, dim, body=body, user=user)

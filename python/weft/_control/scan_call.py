@@ -146,9 +146,7 @@ class Call:
         is_usual = is_usual and isinstance(made, Run) and not made.by_tensors
         captured = found.captured
         if is_usual and isinstance(captured.program, _C.Program) and not captured.noise:
-            (pattern,), (constants,) = captured.templates, captured.constants
-            counts = _count(self.carry), _count(self.xs)
-            _C.know_scan(self.step, pattern, captured.program, constants, self.reverse, *counts, ys)
+            captured.scan = _C.known_scan(self.step, captured.program, captured.constants[0], ys)
 
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))
@@ -197,7 +195,7 @@ def _described(ys: Any) -> tuple[pytree.TreeSpec, list[bool]]:
     return spec, [leaf is None for leaf in leaves]
 
 
-_C.set_scans_python(under_way, Run, _described, torch.nn.Module)
+_C.set_scans_python(under_way, Run, _described, torch.nn.Module, programs.table)
 
 
 def only_steps(length: int) -> Tensor:
