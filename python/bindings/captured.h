@@ -13,7 +13,21 @@ namespace weft::bindings {
 
 /// A program, and what it depends on besides the records. `program` is weft._capture.programs.Captured.
 struct Captured {
+  using Inputs = std::vector<std::pair<at::ScalarType, std::vector<int64_t>>>;
+
   pybind11::object key, extra, program;
+  std::vector<Inputs> inputs;  ///< of each run, with their sizes
+};
+
+/// weft._C.Widening: sizes in which runs differ from others of the same structure, for which there might be one
+/// program.
+struct Widening {
+  struct Size {
+    size_t input, dim;
+    int64_t before;  ///< the size in another run
+  };
+  std::vector<std::vector<Size>> sizes;  ///< by run
+  std::shared_ptr<recorder::Attempts> attempts;
 };
 
 /// Programs of steps by what the steps did, for Python and for scans that are called again. All calls have the GIL;
@@ -35,6 +49,8 @@ class CapturedTable {
   }
 
   std::vector<pybind11::object> alike(const pybind11::object& key, const Runs& runs) const;
+  /// Null where the runs differ in no sizes of inputs, or it isn't worth its time.
+  std::shared_ptr<Widening> widening(const pybind11::object& key, const Runs& runs);
   void put(const pybind11::object& key, const pybind11::object& extra, const Runs& runs,
            const std::vector<std::shared_ptr<recorder::Template>>& templates, const pybind11::object& program,
            size_t bytes);

@@ -14,6 +14,7 @@
 
 #include "bindings/bindings.h"
 #include "recorder/recording.h"
+#include "recorder/sample_sizes.h"
 #include "recorder/surroundings.h"
 
 namespace py = pybind11;
@@ -242,6 +243,10 @@ void init_recorder(py::module_& m) {
       .def("__exit__", [](WithoutSavedTensorHooks& self, const py::args&) {
         at::SavedTensorDefaultHooks::set_tracing(self.before);
       });
+  m.attr("MOST_SYMBOLS") = recorder::kMostSymbols;
+  m.def("small_samples", &recorder::small_samples, py::arg("count"), py::arg("tells_sums"));
+  m.def("larger_samples", &recorder::larger_samples, py::arg("at_hand"));
+  m.def("sample_choices", &recorder::sample_choices, py::arg("seen"));
   py::class_<SizeFit>(m, "SizeFit", "Sizes as expressions of symbols, by what they are in runs of other sizes.")
       .def(py::init<const std::vector<std::pair<int64_t, int64_t>>&, std::vector<int64_t>, bool>(), py::arg("samples"),
            py::arg("at_hand"), py::arg("guesses"));

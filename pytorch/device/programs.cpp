@@ -4,7 +4,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <map>
 #include <ranges>
 
 #include "base/error.h"
@@ -39,18 +38,6 @@ struct KnownBatch {
   std::vector<at::Tensor> constants = {};  ///< inputs that are the same at each call
 };
 
-/// Attempts to widen records of one structure in the same sizes.
-struct Attempts {
-  int failed = 0, of_features = 0;
-
-  /// Whether one more is worth its time. What has had several values is no number of features.
-  bool are_worth_it(bool is_of_features) {
-    constexpr int kMostFailed = 2, kMostFeatures = 2;
-    return failed < kMostFailed && (!is_of_features || ++of_features > kMostFeatures);
-  }
-};
-constexpr size_t kMostAttempts = 1024;
-
 using Table = recorder::RecordTable<KnownBatch>;
 
 /// Used under run_mutex().
@@ -59,8 +46,6 @@ struct Programs {
   int64_t compile_at = 2;
   Decompose decompose;
   ProgramCounts counts;
-  /// By structure, and the sizes that differ with their symbols.
-  std::map<std::pair<uint64_t, std::vector<std::pair<size_t, size_t>>>, Attempts> attempts;
 };
 
 /// Made at load (base/fork.h), never destroyed.
@@ -151,13 +136,6 @@ struct Difference {
   bool is_of_features = false;  ///< rather numbers of features than of rows or steps, for which code is faster
 };
 
-/// Whether it is the last dim of numbers with fewer than four dims.
-bool is_of_features(const Batch::LeafSize& size, const Batch& batch) {
-  const Value& leaf = *batch.leaves()[size.leaf];
-  const size_t rank = leaf.sizes.size();
-  return size.dim + 1 == rank && rank >= 2 && rank < 4 && at::isFloatingType(leaf.dtype);
-}
-
 Difference difference(const KnownBatch& known, const Record& record, const Batch& batch) {
   Difference found;
   for (const auto& size : known.leaf_sizes) {
@@ -166,7 +144,8 @@ Difference difference(const KnownBatch& known, const Record& record, const Batch
     const auto symbol = std::ranges::find(found.symbols, pair);
     found.words.emplace_back(size.word, static_cast<size_t>(symbol - found.symbols.begin()));
     if (symbol == found.symbols.end()) found.symbols.push_back(pair);
-    found.is_of_features |= is_of_features(size, batch);
+    const Value& leaf = *batch.leaves()[size.leaf];
+    found.is_of_features |= recorder::is_of_features(size.dim, leaf.sizes.size(), at::isFloatingType(leaf.dtype));
   }
   return found;
 }
@@ -219,17 +198,16 @@ std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, c
 /// each further size.
 KnownBatch& new_entry(const Batch& batch, Batch::Told& told) {
   const uint64_t structure = told.record.structure();
-  if (programs->attempts.size() > kMostAttempts) programs->attempts.clear();
   for (const auto& each : programs->table.alike(structure)) {
     const KnownBatch& known = each->value;
     if (known.leaf_sizes.empty() || known.is_refused || known.record.kinds() != told.record.kinds()) continue;
     const Difference found = difference(known, told.record, batch);
     if (found.symbols.empty()) continue;
-    Attempts& attempts = programs->attempts[{structure, found.words}];
-    if (!attempts.are_worth_it(found.is_of_features)) continue;
+    const auto attempts = programs->table.attempts(structure, found.words);
+    if (!attempts->are_worth_it(found.is_of_features)) continue;
     ++programs->counts.widenings;
     if (auto wider = widened(known, batch, told, found)) return remember(*std::move(wider));
-    ++attempts.failed;
+    ++attempts->failed;
   }
   return remember({exactly(told.record), std::move(told.record), std::move(told.leaf_sizes)});
 }

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "recorder/record.h"
+#include "recorder/widening.h"
 
 namespace weft::recorder {
 
@@ -73,6 +75,15 @@ class RecordTable {
     return dropped;
   }
 
+  /// What is known of attempts for runs of a structure that differ in `sizes`, as (place, dim).
+  std::shared_ptr<Attempts> attempts(uint64_t structure, const std::vector<std::pair<size_t, size_t>>& sizes) {
+    constexpr size_t kMostAttempts = 1024;
+    if (attempts_.size() > kMostAttempts) attempts_.clear();
+    auto& found = attempts_[{structure, sizes}];
+    if (found == nullptr) found = std::make_shared<Attempts>();
+    return found;
+  }
+
   size_t size() const { return order_.size(); }
   size_t bytes() const { return bytes_; }
   const TableBounds& bounds() const { return bounds_; }
@@ -112,6 +123,7 @@ class RecordTable {
   std::list<Reference> order_;  ///< the last used first
   std::unordered_multimap<uint64_t, Place> by_structure_;
   size_t bytes_ = 0;
+  std::map<std::pair<uint64_t, std::vector<std::pair<size_t, size_t>>>, std::shared_ptr<Attempts>> attempts_;
 };
 
 }  // namespace weft::recorder

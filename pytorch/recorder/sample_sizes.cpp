@@ -11,6 +11,13 @@ namespace {
 constexpr std::pair<int64_t, int64_t> kLarge[] = {{67, 134}, {71, 146}, {73, 158},  {79, 166},
                                                   {83, 178}, {89, 194}, {101, 214}, {103, 226}};
 
+constexpr std::pair<int64_t, int64_t> kSmall[] = {{3, 74},   {5, 82},   {7, 86},   {11, 94},
+                                                  {13, 106}, {17, 118}, {19, 122}, {23, 134}};
+constexpr std::pair<int64_t, int64_t> kPrimes[] = {{3, 37},  {5, 41},  {7, 43},  {11, 47},
+                                                   {13, 53}, {17, 59}, {19, 61}, {23, 67}};
+static_assert(std::size(kLarge) == kMostSymbols && std::size(kSmall) == kMostSymbols &&
+              std::size(kPrimes) == kMostSymbols);
+
 bool is_odd_prime(int64_t number) {
   if (number < 3 || number % 2 == 0) return false;
   for (int64_t divisor = 3; divisor * divisor <= number; divisor += 2)
@@ -71,6 +78,25 @@ std::vector<SampleSizes> sample_choices(const SampleSizes& seen) {
   choices.emplace_back(kLarge, kLarge + seen.size());
   if (auto samples = below(seen)) choices.push_back(*std::move(samples));
   return choices;
+}
+
+SampleSizes small_samples(size_t count, bool tells_sums) {
+  const auto* samples = tells_sums ? kSmall : kPrimes;
+  return {samples, samples + std::min(count, kMostSymbols)};
+}
+
+SampleSizes larger_samples(const std::vector<int64_t>& at_hand) {
+  SampleSizes samples;
+  int64_t first = std::ranges::max(at_hand.empty() ? std::vector<int64_t>{0} : at_hand);
+  for (size_t i = 0; i < at_hand.size(); ++i) {
+    do ++first;
+    while (!is_odd_prime(first));
+    // All firsts are smaller than the seconds.
+    int64_t second = 2 * first;
+    while (!is_apart({first, second}, samples)) second += 2;
+    samples.emplace_back(first, second);
+  }
+  return samples;
 }
 
 }  // namespace weft::recorder

@@ -17,4 +17,13 @@ using SampleSizes = std::vector<std::pair<int64_t, int64_t>>;
 /// of them it may leave what it indexes, or clip. Empty where there are more symbols than samples.
 std::vector<SampleSizes> sample_choices(const SampleSizes& seen);
 
+/// Samples for symbols of which one value each is known, where a function hasn't been called with others: one small and
+/// one large, so that what depends on a size in steps (x[:10], n // 8) shows. `tells_sums`: those of sample_choices(),
+/// else pairs of primes, from which products alone can be told. For the first kMostSymbols.
+SampleSizes small_samples(size_t count, bool tells_sums);
+/// As sample_choices() has them, all larger than the values at hand, as functions need that make sizes smaller.
+SampleSizes larger_samples(const std::vector<int64_t>& at_hand);
+
+constexpr size_t kMostSymbols = 8;
+
 }  // namespace weft::recorder

@@ -26,7 +26,7 @@ from weft._base.errors import (
 )
 from weft._base.torch_private import len_torch_dispatch_stack
 from weft._capture import modes, record, trace
-from weft._capture.runs import Function, Run
+from weft._capture.runs import Function, Run, Wider
 from weft._capture.traced import Noise, Traced
 
 Shape = Sequence[Any]
@@ -117,7 +117,7 @@ def find(
     full_key, extra, recordings = (what, key), [run.extra for run in runs], [run.recording for run in runs]
     program = table.find(full_key, extra, recordings)
     if program is None:
-        program = _capture(functions, runs, table.alike(full_key, recordings), compose)
+        program = _capture(full_key, functions, runs, compose)
         table.put(full_key, extra, recordings, program.templates, program, program.bytes)
     for function, run in zip(functions, runs, strict=True):
         run.backwards.clear()
@@ -143,23 +143,23 @@ def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> An
 
 
 def _capture(
-    functions: Sequence[Function],
-    runs: list[Run],
-    known: list[Captured],
-    compose: Callable[[list[Traced]], Any],
+    key: Any, functions: Sequence[Function], runs: list[Run], compose: Callable[[list[Traced]], Any]
 ) -> Captured:
     """A new program; one of another number than a program before takes the number as an input."""
+    recordings = [run.recording for run in runs]
+    known = table.alike(key, recordings)
     others = [numbers for program in known if (numbers := program.differing_numbers(runs)) is not None]
     none: list[list[int]] = [[] for _ in runs]
     fixed = [dataclasses.replace(function, dynamic=_no_dims, more_dynamic=None) for function in functions]
-    if known:  # the function is called with other sizes than before
-        functions = [
-            dataclasses.replace(function, more_dynamic=_all_dims) if function.more_dynamic else function
-            for function in functions
-        ]
-    for ways, free in [*((functions, numbers) for numbers in others[:1]), (functions, none), (fixed, none)]:
+    ways: list[tuple[Sequence[Function], list[list[int]]]] = [(functions, none), (fixed, none)]
+    wider = _wider(functions, table.widening(key, recordings)) if known else functions
+    if wider is not functions:
+        ways.insert(0, (wider, none))
+    if others:
+        ways.insert(0, (wider, others[0]))
+    for way, free in ways:
         try:
-            pairs = [trace.of_run(*each) for each in zip(ways, runs, free, strict=True)]
+            pairs = [trace.of_run(*each) for each in zip(way, runs, free, strict=True)]
             traces = [traced for traced, _ in pairs]
             return Captured(
                 compose(traces),
@@ -195,8 +195,15 @@ def _located(error: Exception, functions: Sequence[Function]) -> Exception:
     return UnsupportedError(f"{error} {place}".rstrip())
 
 
-def _all_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
-    return tuple(range(tensor.dim()))
+def _wider(functions: Sequence[Function], widening: _C.Widening | None) -> Sequence[Function]:
+    """The functions, with what calls of them have had other sizes of."""
+    if widening is None:
+        return functions
+    wider = []
+    for function, sizes in zip(functions, widening.sizes, strict=True):
+        sizes = [size for size in sizes if size[:2] not in function.never_dynamic]
+        wider.append(dataclasses.replace(function, wider=Wider(widening, sizes)) if sizes else function)
+    return wider
 
 
 def _no_dims(_: int, __: Tensor) -> tuple[int, ...]:

@@ -27,12 +27,22 @@ class Function:
     dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,)  #: dims that may be symbols
     #: dims that may be symbols where the function does the same for all their sizes
     more_dynamic: Callable[[int, Tensor], Sequence[int]] | None = None
+    wider: Wider | None = None  #: what calls before had other sizes of
+    never_dynamic: frozenset[tuple[int, int]] = frozenset()  #: (tensor leaf, dim)s that say how much the function does
     #: from the shapes of the first tensor leaves to those of the last, which can't have others
     follow: Callable[[list[list[int]]], list[list[int]]] | None = None
     first_dims: dict[int, int] = dataclasses.field(default_factory=dict)  #: leaves of which only dims from there on are
     #: how many of the leaves are carries, whose next values its first results are; None: its arguments are tensors of
     #: the caller's own, not carries and slices
     carries: int | None = None
+
+
+@dataclasses.dataclass
+class Wider:
+    """Sizes in which calls of a function differ."""
+
+    widening: _C.Widening
+    sizes: list[tuple[int, int, int]]  #: tensor leaf, dim, the size in a call before
 
 
 @dataclasses.dataclass

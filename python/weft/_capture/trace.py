@@ -86,6 +86,7 @@ class _Tracer:
     def __init__(self, function: Function, at_hand: Run | None, free: Sequence[int]) -> None:
         self.function, self.at_hand, self.free = function, at_hand, list(free)
         self.by_hint = False
+        self.before: dict[tuple[int, int], int] = {}  #: by tensor leaf and dim: the size that a call before had
         self.followed: list[list[list[int]]] = []  #: shapes of all leaves, in two runs, where some follow from others
         self.shapes = [
             list(leaf.shape[function.first_dims.get(i, 0) :])
@@ -104,8 +105,8 @@ class _Tracer:
     def trace(self) -> tuple[Traced, _C.Template]:
         if self.function.follow is not None:
             return self._trace(self._followed())
-        if (widest := self._widest()) is not None:
-            return widest
+        if (found := self._wider() or self._widest()) is not None:
+            return found
         for symbols in self._choices():
             try:
                 return self._trace(symbols)
@@ -119,33 +120,52 @@ class _Tracer:
 
     # ---- sizes
 
+    def _wider(self) -> tuple[Traced, _C.Template] | None:
+        """With symbols for the sizes, too, that calls before had others of."""
+        wider = self.function.wider
+        if wider is None:
+            return None
+        narrow = self.dims
+        self.dims = [
+            sorted({*dims, *(dim for input, dim, _ in wider.sizes if input == i)}) for i, dims in enumerate(narrow)
+        ]
+        self.before = {(input, dim): before for input, dim, before in wider.sizes}
+        keys = self._all_keys()
+        seen = [self._pair(key) for key in keys]
+        choices = [Symbols(keys, samples, guesses=True) for samples in _C.sample_choices(seen)]
+        found = self._tried(choices, self._trace)
+        # Weights of a constant size have kernels of their own.
+        if found is None or _C.has_symbolic_weights(found[0].program):
+            wider.widening.failed()
+            self.dims, self.before = narrow, {}
+            return None
+        return found
+
     def _widest(self) -> tuple[Traced, _C.Template] | None:
-        """With as many symbols as the function allows, of the dims that it would rather have so than not."""
+        """With symbols for all dims that the function would rather have so than not."""
         if self.function.more_dynamic is None or self.at_hand is None:
             return None
         narrow, self.dims = self.dims, self._dims_by(self.function.more_dynamic)
         keys = self._all_keys()[: Symbols.MOST]
-        if (found := self._tried(keys, self._trace)) is None:
+        if (found := self._tried(_small_and_larger(keys), self._trace)) is None:
             allowed: list[Key] = []
             for key in keys if len(keys) > 1 else ():
-                if self._tried([*allowed, key], self._probe) is not None:
+                if self._tried(_small_and_larger([*allowed, key]), self._probe) is not None:
                     allowed.append(key)
-            found = self._tried(allowed, self._trace) if 0 < len(allowed) < len(keys) else None
-        # Weights of a constant size have kernels of their own.
-        if found is not None and not _C.has_symbolic_weights(found[0].program):
-            return found
-        self.dims = narrow
-        return None
+            if 0 < len(allowed) < len(keys):
+                found = self._tried(_small_and_larger(allowed), self._trace)
+        if found is None or _C.has_symbolic_weights(found[0].program):
+            self.dims = narrow
+            return None
+        return found
 
-    def _tried(self, keys: Sequence[Key], attempt: Callable[[Symbols], T]) -> T | None:
-        """With small numbers for the symbols or, where the function raises an error for these, with large ones."""
-        for larger in (False, True):
+    def _tried(self, choices: Sequence[Symbols], attempt: Callable[[Symbols], T]) -> T | None:
+        """With the first numbers for the symbols at which the function does the same as at hand."""
+        for symbols in choices:
             try:
-                return attempt(Symbols(keys, guesses=True, larger=larger))
+                return attempt(symbols)
             except (ReadsValueError, SideEffectError):
                 raise
-            except (_C.MismatchError, UnsupportedError):
-                return None
             except Exception:  # for sizes that the user did not ask for
                 continue
         return None
@@ -155,16 +175,27 @@ class _Tracer:
             runs = [self._run(symbols, index) for index in symbols.runs()]
         return self._template(runs, self._fit(symbols))
 
+    def _pair(self, key: Key) -> tuple[int, int]:
+        """The size in a call before, and now."""
+        assert key.hint is not None
+        for (i, dim), before in self.before.items():
+            if self._key(i, dim) == key:
+                return before, key.hint
+        return key.hint, key.hint
+
+    def _key(self, i: int, dim: int) -> Key:
+        before = self.before.get((i, dim))
+        return Key(int(self.shapes[i][dim]), "" if before is None else f"was {before}")
+
     def _followed(self) -> Symbols:
         """Symbols for the first leaves' sizes, and for those of the last that are others."""
         follow = self.function.follow
         assert follow is not None
-        symbols = Symbols(self._all_keys(), larger=True)
         count = len(self.shapes) - len(follow([list(shape) for shape in self.shapes]))
         first = zip(self.shapes[:count], self.dims[:count], strict=True)
         keys = {Key(int(shape[dim])) for shape, dims in first for dim in dims}
-        symbols = Symbols([key for key in symbols.keys if key in keys], larger=True)
-        given = [[self._sizes(*each, symbols, i) for each in self._leaves(count)] for i in range(2)]
+        symbols = Symbols.larger([key for key in self._all_keys() if key in keys], guesses=False)
+        given = [[self._leaf_sizes(leaf, symbols, i) for leaf in range(count)] for i in range(2)]
         self.followed = [[*sizes, *follow(sizes)] for sizes in given]
         known = {(*sample, key.hint) for key, sample in zip(symbols.keys, symbols.samples, strict=True)}
         for i in range(count, len(self.shapes)):
@@ -176,33 +207,38 @@ class _Tracer:
                     symbols.add(Key(hint, f"of leaf {i}, dim {dim}"), sample)
         return symbols
 
-    def _leaves(self, count: int | None = None) -> Iterator[tuple[list[Any], list[int]]]:
-        return zip(self.shapes[:count], self.dims[:count], strict=True)
-
     def _choices(self) -> Iterator[Symbols]:
         """All sizes that may be symbols, then with equal ones the same, then one less, then none."""
         keys = self._all_keys()
         if len({key.hint for key in keys}) < len(keys):
-            yield Symbols(keys)
+            yield Symbols.small(keys, guesses=False)
             self.by_hint = True
             keys = self._all_keys()
         guesses = self.at_hand is not None
-        yield Symbols(keys, guesses=guesses)
+        yield Symbols.small(keys, guesses=guesses)
         if len(keys) > 1:
             for left_out in keys:
-                yield Symbols([key for key in keys if key != left_out], guesses=guesses)
+                yield Symbols.small([key for key in keys if key != left_out], guesses=guesses)
         if keys:
-            yield Symbols([])
+            yield Symbols([], [])
 
     def _all_keys(self) -> list[Key]:
         keys: dict[Key, None] = {}
-        for shape, dims in zip(self.shapes, self.dims, strict=True):
+        for i, (shape, dims) in enumerate(zip(self.shapes, self.dims, strict=True)):
             for dim, size in enumerate(shape):
                 if isinstance(size, torch.SymInt):
                     keys.update((key, None) for key in self._outer_keys(size).values())
                 elif dim in dims:
-                    keys[Key(int(size))] = None
+                    keys[self._key(i, dim)] = None
         return list(keys)
+
+    def _own_keys(self, size: Any) -> list[Key]:
+        """Of a size that is no outer trace's: as that of leaves that may have any, and as that of some that had
+        others."""
+        if isinstance(size, torch.SymInt):
+            return []
+        keys = [self._key(*place) for place in self.before]
+        return [Key(int(size)), *(key for key in keys if key.hint == size)]
 
     def _outer_keys(self, size: torch.SymInt) -> dict[Any, Key]:
         """Of an outer trace's symbols in `size`, by symbol."""
@@ -221,12 +257,15 @@ class _Tracer:
                 raise UnsupportedError(f"the size {number}, which is known only when it runs")
         return int(number.node.expr.subs(sizes))
 
-    def _sizes(self, shape: Sequence[Any], dims: Sequence[int], symbols: Symbols, index: int) -> list[int]:
-        sizes = []
-        for dim, size in enumerate(shape):
-            is_symbol = not isinstance(size, torch.SymInt) and dim in dims and Key(int(size)) in symbols.keys
-            sizes.append(symbols.size(Key(int(size)), index) if is_symbol else int(self._number(size, symbols, index)))
-        return sizes
+    def _leaf_sizes(self, leaf: int, symbols: Symbols, index: int) -> list[int]:
+        return [
+            symbols.size(key, index)
+            if not isinstance(size, torch.SymInt)
+            and dim in self.dims[leaf]
+            and (key := self._key(leaf, dim)) in symbols.keys
+            else int(self._number(size, symbols, index))
+            for dim, size in enumerate(self.shapes[leaf])
+        ]
 
     def _captured_sizes(self, tensor: Tensor, symbols: Symbols, index: int) -> list[int] | None:
         """What the function is shown of a tensor from outside; None: itself. Its leading size is a symbol if an
@@ -237,8 +276,10 @@ class _Tracer:
         if self.at_hand is not None and not is_plain and not modes.is_transformed(tensor):
             return None  # the recording says what is wrong with it
         _check_supported(tensor)
-        is_weight = isinstance(tensor, torch.nn.Parameter) or not shape
-        sizes = self._sizes(shape, () if is_weight or is_fake(tensor) else (0,), symbols, index)
+        sizes = [int(self._number(size, symbols, index)) for size in shape]
+        if shape and not isinstance(tensor, torch.nn.Parameter) and not is_fake(tensor):
+            alike = [key for key in self._own_keys(shape[0]) if key in symbols.keys]
+            sizes[0] = symbols.size(alike[0], index) if alike else sizes[0]
         return None if is_plain and sizes == shape else sizes
 
     def _captured(self, symbols: Symbols, index: int) -> Callable[[Tensor], list[int] | None] | None:
@@ -284,7 +325,7 @@ class _Tracer:
             return self.at_hand
         followed = self.followed[index] if self.followed and index != HINT else None
         view = View(
-            followed or [self._sizes(*each, symbols, index) for each in self._leaves()],
+            followed or [self._leaf_sizes(leaf, symbols, index) for leaf in range(len(self.shapes))],
             lambda number: self._number(number, symbols, index),
             self._captured(symbols, index),
         )
@@ -323,6 +364,10 @@ def _backward_of(run: Run) -> Callable[[int, list[Tensor]], _C.Program]:
         return traced.program
 
     return program
+
+
+def _small_and_larger(keys: Sequence[Key]) -> list[Symbols]:
+    return [make(keys, guesses=True) for make in (Symbols.small, Symbols.larger)]
 
 
 def _own_error(error: Exception) -> BaseException:

@@ -176,7 +176,8 @@ def capture(
         program, pairs = known.rolled(ranks, traces[0]), traces[0].extra[2]
         return _C.donate(program, pairs) if pairs else program
 
-    function = Function(flat, leaves, spec, f"{what}: the function", (fn,), dims, more_dims)
+    lengths = frozenset(known.lengths.get(ranks, ()))
+    function = Function(flat, leaves, spec, f"{what}: the function", (fn,), dims, more_dims, never_dynamic=lengths)
     found = programs.find("weft.jit", donate, [function], compose)
     shapes = [tensor.shape for tensor in tensors]
     noise = programs.draw(found.captured.noise, shapes, tensors, None, None)
