@@ -21,16 +21,24 @@ ARROWS: dict[str, set[str]] = {
     "jit": {"base", "ir", "passes", "runtime", "planning", "codegen"},
     "engine": {"base", "ir", "passes", "interpreter", "runtime", "planning", "jit"},
 }
+ENGINE = {"base", "ir", "passes", "runtime", "engine"}
+PYTORCH = {"operator", "record", "override", "decompose", "importer", "programs", "device"}
 # What the folders around src may use of it, and of each other.
 AROUND: dict[str, set[str]] = {
-    "pytorch": {"base", "ir", "passes", "runtime", "engine"},
-    "python/bindings": {"base", "ir", "passes", "stablehlo", "runtime", "engine"},
+    "pytorch/operator": ENGINE,
+    "pytorch/record": ENGINE | {"operator"},
+    "pytorch/override": ENGINE | {"operator", "record"},
+    "pytorch/decompose": ENGINE | {"operator", "record"},
+    "pytorch/importer": ENGINE,
+    "pytorch/programs": ENGINE | {"operator", "record", "decompose", "importer"},
+    "pytorch/device": ENGINE | {"operator", "record", "override", "importer", "programs"},
+    "python/bindings": ENGINE | PYTORCH | {"stablehlo"},
     "verification/verify": {"base"},
     "verification/bindings": {"base", "verify"},
     "explanation/explain": {"base"},
     "explanation/bindings": {"base", "explain"},
 }
-KNOWN = {*ARROWS, "verify", "explain"}
+KNOWN = {*ARROWS, *PYTORCH, "verify", "explain"}
 WITHOUT_TORCH = {*ARROWS, "verification/verify", "explanation/explain"}
 SUFFIXES = {".h", ".hpp", ".cpp", ".def", ".inc"}
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2|pybind11)/|^Python\.h$")

@@ -5,13 +5,13 @@
 namespace weft::bindings {
 
 /// An area's functions in weft._C.
-void init_capture(pybind11::module_& m);
+void init_importer(pybind11::module_& m);
 void init_captured(pybind11::module_& m);
 void init_device(pybind11::module_& m);
 void init_known_scans(pybind11::module_& m);
-void init_lowering(pybind11::module_& m);
+void init_program_of_runs(pybind11::module_& m);
 void init_override(pybind11::module_& m);
-void init_recorder(pybind11::module_& m);
+void init_record(pybind11::module_& m);
 void init_programs(pybind11::module_& m);
 void init_stablehlo(pybind11::module_& m);
 void init_warnings(pybind11::module_& m);

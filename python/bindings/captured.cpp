@@ -25,7 +25,7 @@ namespace {
 
 std::vector<Captured::Inputs> inputs_of(const CapturedTable::Runs& runs) {
   std::vector<Captured::Inputs> inputs;
-  for (const recorder::Recording* run : runs) inputs.push_back(run->input_types());
+  for (const record::Recording* run : runs) inputs.push_back(run->input_types());
   return inputs;
 }
 
@@ -62,7 +62,7 @@ std::shared_ptr<Widening> CapturedTable::widening(const py::object& key, const R
 }
 
 void CapturedTable::put(const py::object& key, const py::object& extra, const Runs& runs,
-                        const std::vector<std::shared_ptr<recorder::Template>>& templates, const py::object& program,
+                        const std::vector<std::shared_ptr<record::Template>>& templates, const py::object& program,
                         size_t bytes) {
   Table::Patterns patterns(templates.begin(), templates.end());
   const auto dropped = table_.put(std::make_shared<Table::Entry>(
@@ -73,7 +73,7 @@ void CapturedTable::clear() { const Table before = std::exchange(table_, Table(t
 
 uint64_t CapturedTable::structure(const py::object& key, const Runs& runs) {
   auto hash = static_cast<uint64_t>(py::hash(key));
-  for (const recorder::Recording* run : runs) hash = (hash ^ run->record().structure()) * 0x9E3779B97F4A7C15U;
+  for (const record::Recording* run : runs) hash = (hash ^ run->record().structure()) * 0x9E3779B97F4A7C15U;
   return hash;
 }
 

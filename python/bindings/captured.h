@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "recorder/record_table.h"
-#include "recorder/recording.h"
+#include "programs/record_table.h"
+#include "record/recording.h"
 
 namespace weft::bindings {
 
@@ -27,23 +27,23 @@ struct Widening {
     int64_t before;  ///< the size in another run
   };
   std::vector<std::vector<Size>> sizes;  ///< by run
-  std::shared_ptr<recorder::Attempts> attempts;
+  std::shared_ptr<programs::Attempts> attempts;
 };
 
 /// Programs of steps by what the steps did, for Python and for scans that are called again. All calls have the GIL;
 /// comparing keys may give it up, and freeing what was dropped may come back here.
 class CapturedTable {
  public:
-  using Table = recorder::RecordTable<Captured>;
-  using Runs = std::vector<recorder::Recording*>;
+  using Table = programs::RecordTable<Captured>;
+  using Runs = std::vector<record::Recording*>;
 
   CapturedTable();
 
   /// Null if there is none. `fits` is asked of entries with an equal key.
   template <std::predicate<const Captured&> Fits>
   Table::Reference find(const pybind11::object& key, const Runs& runs, Fits fits) {
-    std::vector<const recorder::Record*> records;
-    for (const recorder::Recording* run : runs) records.push_back(&run->record());
+    std::vector<const record::Record*> records;
+    for (const record::Recording* run : runs) records.push_back(&run->record());
     return table_.find(structure(key, runs), records,
                        [&](const Table::Entry& entry) { return entry.value.key.equal(key) && fits(entry.value); });
   }
@@ -52,7 +52,7 @@ class CapturedTable {
   /// Null where the runs differ in no sizes of inputs, or it isn't worth its time.
   std::shared_ptr<Widening> widening(const pybind11::object& key, const Runs& runs);
   void put(const pybind11::object& key, const pybind11::object& extra, const Runs& runs,
-           const std::vector<std::shared_ptr<recorder::Template>>& templates, const pybind11::object& program,
+           const std::vector<std::shared_ptr<record::Template>>& templates, const pybind11::object& program,
            size_t bytes);
   void clear();
 

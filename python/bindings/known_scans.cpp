@@ -22,8 +22,8 @@
 #include "operator/call.h"
 #include "operator/program_table.h"
 #include "override/state.h"
-#include "recorder/recording.h"
-#include "recorder/surroundings.h"
+#include "record/recording.h"
+#include "record/surroundings.h"
 
 namespace py = pybind11;
 
@@ -31,7 +31,7 @@ namespace weft::bindings {
 
 namespace {
 
-using recorder::Recording;
+using record::Recording;
 
 /// weft._C.KnownScan: what it takes to call a program of a scan again.
 struct KnownScan {
@@ -126,7 +126,7 @@ struct ScanCall {
     if (steps.is_none() ? given.is_none() : !count) return false;
     if (at::autocast::is_autocast_enabled(at::kCPU) ||
         !py::object(python->module_type.attr("__call__")).is(python->module_call) ||
-        !recorder::are_seen_by_none(carry.leaves) || !recorder::are_seen_by_none(xs.leaves))
+        !record::are_seen_by_none(carry.leaves) || !record::are_seen_by_none(xs.leaves))
       return false;
     if (!xs.leaves.empty() && xs.leaves[0].dim() == 0) return false;
     length = steps.is_none() ? xs.leaves[0].size(0) : *count;
@@ -208,7 +208,7 @@ struct StepRun {
     if (!carry.flatten(PyTuple_GET_ITEM(result.ptr(), 0)) || !ys.flatten(PyTuple_GET_ITEM(result.ptr(), 1)))
       return false;
     if (carry.structure != call.carry.structure ||
-        !std::ranges::equal(carry.leaves, call.carry.leaves, recorder::is_like))
+        !std::ranges::equal(carry.leaves, call.carry.leaves, record::is_like))
       return false;
     std::vector<at::Tensor> outputs = std::move(carry.leaves);
     outputs.insert(outputs.end(), ys.leaves.begin(), ys.leaves.end());

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "operator/aten.h"
-#include "recorder/kernel_table.h"
+#include "record/kernel_table.h"
 
 /// Decompositions: ATen operations that the IR has no op for, as operations that it has.
 ///
@@ -19,7 +19,7 @@ namespace weft::decompose {
 /// The decomposition of an operation, a kernel of its schema; nullptr if there is none here.
 const c10::KernelFunction* find(const c10::OperatorName& name);
 
-using Table = recorder::KernelTable;
+using Table = record::KernelTable;
 
 void add_activations(Table& table);
 void add_batch_norm(Table& table);

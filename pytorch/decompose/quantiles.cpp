@@ -9,7 +9,7 @@
 #include <ATen/ops/where.h>
 
 #include "decompose/parts.h"
-#include "recorder/recording_tensor.h"
+#include "record/recording_tensor.h"
 
 namespace weft::decompose {
 namespace {
@@ -25,7 +25,7 @@ void check(const Tensor& x, const Tensor& q) {
   TORCH_CHECK(x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble,
               "quantile() input tensor must be either float or double dtype");
   TORCH_CHECK(x.scalar_type() == q.scalar_type(), "quantile() q tensor must be same dtype as the input tensor");
-  if (recorder::as_recording(q) != nullptr) refuse("quantile: looks at the values of q");
+  if (record::as_recording(q) != nullptr) refuse("quantile: looks at the values of q");
   for (int64_t i = 0; i < q.numel(); ++i)
     TORCH_CHECK(element(q, i) >= 0 && element(q, i) <= 1, "quantile() q values must be in the range [0, 1]");
 }

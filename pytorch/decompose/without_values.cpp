@@ -11,12 +11,12 @@
 #include <ATen/ops/where.h>
 
 #include "decompose/parts.h"
-#include "recorder/recording.h"
+#include "record/recording.h"
 
 namespace weft::decompose {
 namespace {
 
-bool has_no_value(const OptionalTensor& tensor) { return tensor && recorder::as_recording(*tensor) != nullptr; }
+bool has_no_value(const OptionalTensor& tensor) { return tensor && record::as_recording(*tensor) != nullptr; }
 
 /// The rows start, start+1, ... by their numbers, which is a copy where PyTorch has a view (Recording::show_as_view). A
 /// negative start counts from the end.
@@ -26,8 +26,8 @@ Tensor narrow(const Tensor& x, int64_t dim, const Tensor& start, int64_t length)
               "start must be an 0-dim integral Tensor.");
   TORCH_CHECK(x.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
   TORCH_CHECK(length >= 0, "narrow(): length must be non-negative.");
-  recorder::Recording* recording = recorder::Recording::current();
-  if (recording == nullptr || (recorder::as_recording(x) == nullptr && !recorder::is_plain(x)))
+  record::Recording* recording = record::Recording::current();
+  if (recording == nullptr || (record::as_recording(x) == nullptr && !record::is_plain(x)))
     refuse("narrow: where it starts depends on values");
   Tensor number = start.to(at::kLong);
   Tensor first = at::where(number.lt(0), number + x.size(dim), number);

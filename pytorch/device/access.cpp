@@ -6,7 +6,7 @@
 #include "device/record.h"
 #include "device/storage.h"
 #include "device/views.h"
-#include "recorder/recording_internal.h"
+#include "record/recording_internal.h"
 
 namespace weft::device {
 namespace {

@@ -1,7 +1,7 @@
 #include "device/arguments.h"
 
-#include "device/called_program.h"
 #include "device/generator.h"
+#include "device/program_argument.h"
 #include "device/run.h"
 #include "device/sparse.h"
 #include "device/storage.h"
@@ -29,7 +29,7 @@ class Taker {
   IValue take(const IValue& argument, Slot slot) {
     if (slot == Slot::kTensor) return argument.isNone() ? argument : take(argument.toTensor());
     if (slot == Slot::kTensors) return argument.isNone() ? argument : take_list(argument);
-    if (slot == Slot::kProgram) return called_program(argument.toStringView());
+    if (slot == Slot::kProgram) return program_argument(argument.toStringView());
     if (slot == Slot::kDevice) return argument.isNone() ? argument : IValue(c10::Device(c10::kCPU));
     if (argument.isSymInt()) return argument.toSymInt().guard_int(__FILE__, __LINE__);
     if (argument.isSymIntList()) {

@@ -79,7 +79,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
 /// The kernel of operations that were registered after the device, as a user's are, until all get the device's own.
 void call_new(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  recorder::register_kernels();
+  record::register_kernels();
   call(op, *stack);
 }
 
@@ -94,10 +94,10 @@ void register_backend() {
   at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
   c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);
-  recorder::set_otherwise(&call);
-  recorder::set_otherwise_not_dense(&call_not_dense);
+  record::set_otherwise(&call);
+  record::set_otherwise_not_dense(&call_not_dense);
   register_recurrent_modules();
-  recorder::register_kernels();
+  record::register_kernels();
   auto& all = *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all.fallback(torch::CppFunction::makeFromBoxedFunction<&call_new>());  // for good
   register_autocast();

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "device/called_program.h"
 #include "device/operators.h"
-#include "recorder/argument_words.h"
+#include "device/program_argument.h"
+#include "record/argument_words.h"
 
 namespace weft::device {
 
 using c10::IValue;
-using recorder::Record;
+using record::Record;
 using Slot = Operator::Slot;
 
 namespace {
@@ -119,7 +119,7 @@ const Value* Batch::failed() const {
 
 namespace {
 
-using recorder::kList, recorder::kNone, recorder::kOperand;
+using record::kList, record::kNone, record::kOperand;
 enum Part : int64_t { kOutputs = -1, kDonations = -2 };
 
 /// Goes through a batch in the order in which its record tells of it. `Words` takes each word in turn.
@@ -148,9 +148,9 @@ class Walk {
       if (node.op->slots[i] == Slot::kTensor || node.op->slots[i] == Slot::kTensors) {
         tell_operands(node, node.arguments[i]);
       } else if (node.op->slots[i] == Slot::kProgram) {
-        words_.fixed(called_program(node.arguments[i]).number);
+        words_.fixed(program_argument(node.arguments[i]).number);
       } else {
-        recorder::spell(node.arguments[i], words_);
+        record::spell(node.arguments[i], words_);
       }
     }
     for (const auto& result : *node.results) {
@@ -176,7 +176,7 @@ class Walk {
       words_.fixed(kOperand);
       return tell(*node.operands[static_cast<size_t>(argument.toInt())]);
     }
-    if (argument.isTensor()) return recorder::spell_number(argument.toTensor(), words_);
+    if (argument.isTensor()) return record::spell_number(argument.toTensor(), words_);
     if (argument.isNone()) return words_.fixed(kNone);
     words_.fixed(kList);
     const auto list = argument.toIntVector();
@@ -198,7 +198,7 @@ struct NoTensors {
     throw std::logic_error("weft internal error: a tensor in a node");
   }
   static void other(const IValue& argument) {
-    throw recorder::UnsupportedError("an argument of type " + argument.tagKind());
+    throw record::UnsupportedError("an argument of type " + argument.tagKind());
   }
 };
 
@@ -244,7 +244,7 @@ class SizeReader : public NoTensors {
   void number(double) { ++at_; }
   void text(std::string_view text) {
     ++at_;
-    recorder::spell_text(text, [this](int64_t) { ++at_; });
+    record::spell_text(text, [this](int64_t) { ++at_; });
   }
   void sizes(at::IntArrayRef like) { sized_.arguments.back().back() = read(like.size()).vec(); }
   void result(std::span<const int64_t> like) { add(sized_.results.back(), like.size()); }

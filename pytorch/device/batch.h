@@ -6,7 +6,7 @@
 
 #include "device/graph.h"
 #include "ir/program.h"
-#include "recorder/record.h"
+#include "record/record.h"
 
 namespace weft::device {
 
@@ -45,10 +45,10 @@ class Batch {
   struct LeafSize {
     size_t word, leaf, dim;
   };
-  /// What the batch does, and which words of that are sizes of leaves. Throws recorder::UnsupportedError for an
+  /// What the batch does, and which words of that are sizes of leaves. Throws record::UnsupportedError for an
   /// argument that a record can't hold.
   struct Told {
-    recorder::Record record;
+    record::Record record;
     std::vector<LeafSize> leaf_sizes;
   };
   Told record() const;

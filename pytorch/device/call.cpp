@@ -13,14 +13,14 @@
 #include "device/storage.h"
 #include "device/views.h"
 #include "override/state.h"
-#include "recorder/recording.h"
-#include "recorder/recording_internal.h"
+#include "record/recording.h"
+#include "record/recording_internal.h"
 
 namespace weft::device {
 
 using c10::IValue;
-using recorder::ResultShape;
-using recorder::ResultShapes;
+using record::ResultShape;
+using record::ResultShapes;
 using torch::jit::Stack;
 using Kind = Operator::Kind;
 using Slot = Operator::Slot;
@@ -131,7 +131,7 @@ void resize_for(const Operator& op, const at::Tensor& out, const ResultShape& sh
   if (out.sizes() == at::IntArrayRef(shape.sizes)) return;
   const bool fills = std::ranges::find(kFill, op.schema().name()) != std::end(kFill);
   if (fills && out.numel() == c10::multiply_integers(shape.sizes))
-    throw recorder::UnsupportedError("a result that is filled in a shape of its own");
+    throw record::UnsupportedError("a result that is filled in a shape of its own");
   resize(out, shape.sizes, shape.strides);
 }
 
@@ -156,7 +156,7 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
   std::vector<at::Tensor> written;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!op.traits.writes[i] || arguments[i].isNone()) continue;
-    if (!arguments[i].isTensor()) throw recorder::UnsupportedError("a list that is written to");
+    if (!arguments[i].isTensor()) throw record::UnsupportedError("a list that is written to");
     const at::Tensor& tensor = arguments[i].toTensor();
     if (!tensor.defined()) continue;
     check_on_device(tensor, op.schema().name());
@@ -326,7 +326,7 @@ void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Ope
   try {
     return recording(op, stack);  // the stack changes last
   } catch (const c10::NotImplementedError&) {
-  } catch (const recorder::UnsupportedError& error) {
+  } catch (const record::UnsupportedError& error) {
     reason = error.what();
   } catch (const RefusedError&) {  // what it says may differ from call to call
     check_devices(op, torch::jit::last(stack, op.arguments()));

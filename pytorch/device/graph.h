@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "operator/aten.h"
-#include "recorder/result_shapes.h"
+#include "record/result_shapes.h"
 
 namespace weft::device {
 
@@ -14,7 +14,7 @@ struct Operator;
 struct Node;
 struct Group;
 
-using Results = std::shared_ptr<const std::vector<recorder::ResultShape>>;
+using Results = std::shared_ptr<const std::vector<record::ResultShape>>;
 
 using Sizes = c10::SmallVector<int64_t, 4>;
 

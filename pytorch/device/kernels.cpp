@@ -19,7 +19,7 @@
 #include "device/shapes.h"
 #include "device/storage.h"
 #include "device/views.h"
-#include "recorder/recording_internal.h"
+#include "record/recording_internal.h"
 
 namespace weft::device {
 
@@ -144,7 +144,7 @@ void resize_to(const Operator& op, Stack& stack) {
   for (const auto& size : arguments[1].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
   for (int64_t size : sizes)
     TORCH_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", sizes);
-  auto strides = recorder::dense_strides(sizes);
+  auto strides = record::dense_strides(sizes);
   const size_t format = op.schema().name() == "aten::resize_" ? 2 : SIZE_MAX;
   if (format < arguments.size() && !arguments[format].isNone()) {
     const at::Tensor like =
@@ -181,7 +181,7 @@ void set(const Operator& op, Stack& stack) {
       std::vector<int64_t> sizes, strides;
       for (const auto& size : arguments[3].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
       for (const auto& stride : arguments[4].toSymIntVector()) strides.push_back(stride.guard_int(__FILE__, __LINE__));
-      if (strides.size() != sizes.size()) strides = recorder::dense_strides(sizes);
+      if (strides.size() != sizes.size()) strides = record::dense_strides(sizes);
       impl->set_sizes_and_strides(sizes, strides, arguments[2].toSymInt().guard_int(__FILE__, __LINE__));
     }
   }

@@ -135,7 +135,7 @@ void see_lists_of_views(Operator& op) {
 }
 
 Operator make(const c10::OperatorHandle& handle) {
-  Operator op{.handle = handle, .traits = recorder::traits_of(handle), .plain = {}, .slots = {}};
+  Operator op{.handle = handle, .traits = record::traits_of(handle), .plain = {}, .slots = {}};
   see_lists_of_views(op);
   // A view whose schema does not say so: composite operations write their result through it.
   if (handle.schema().name() == "aten::_unsafe_view" && handle.schema().overload_name().empty())
@@ -191,7 +191,7 @@ const Operator& shared_operator(const c10::OperatorHandle& handle, int64_t gener
 const Operator& operator_of(const c10::OperatorHandle& handle) {
   thread_local std::unordered_map<const void*, const Operator*> known;
   thread_local int64_t known_generation = 0;
-  const int64_t generation = recorder::operations_generation();
+  const int64_t generation = record::operations_generation();
   if (generation != known_generation) known.clear(), known_generation = generation;
   auto& found = known[&handle.operator_name()];
   if (found == nullptr) found = &shared_operator(handle, generation);

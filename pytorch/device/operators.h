@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "operator/aten.h"
-#include "recorder/traits.h"
+#include "record/traits.h"
 
 namespace weft::device {
 
@@ -23,7 +23,7 @@ struct Operator {
   using Function = void (*)(const Operator& op, torch::jit::Stack& stack);
 
   c10::OperatorHandle handle;
-  recorder::Traits traits;
+  record::Traits traits;
   Kind kind = Kind::kRecorded;
   Function function = nullptr;               ///< of kOwn
   std::optional<c10::OperatorHandle> plain;  ///< of kWrites: the variant that gives new tensors, of the first arguments

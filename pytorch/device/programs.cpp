@@ -8,21 +8,21 @@
 
 #include "base/error.h"
 #include "base/settings.h"
-#include "capture/region.h"
 #include "device/interruption.h"
 #include "device/replay.h"
+#include "importer/region.h"
 #include "ir/verifier.h"
 #include "override/state.h"
 #include "passes/pass_runner.h"
-#include "recorder/record_table.h"
-#include "recorder/recording.h"
-#include "recorder/sample_sizes.h"
+#include "programs/record_table.h"
+#include "programs/sample_sizes.h"
+#include "record/recording.h"
 
 namespace weft::device {
 
-using recorder::Record;
-using recorder::SizeFit;
-using recorder::Template;
+using record::Record;
+using record::SizeFit;
+using record::Template;
 using torch_operator::ProgramRef;
 
 namespace {
@@ -38,7 +38,7 @@ struct KnownBatch {
   std::vector<at::Tensor> constants = {};  ///< inputs that are the same at each call
 };
 
-using Table = recorder::RecordTable<KnownBatch>;
+using Table = programs::RecordTable<KnownBatch>;
 
 /// Used under run_mutex().
 struct Programs {
@@ -131,7 +131,7 @@ void compile_or_refuse(KnownBatch& entry, const Batch& batch, const Record& reco
 
 /// The sizes of leaves that differ between two records, and a symbol for each pair of values.
 struct Difference {
-  recorder::SampleSizes symbols;                 ///< each with its value in both
+  programs::SampleSizes symbols;                 ///< each with its value in both
   std::vector<std::pair<size_t, size_t>> words;  ///< each with its symbol
   bool is_of_features = false;  ///< rather numbers of features than of rows or steps, for which code is faster
 };
@@ -145,7 +145,7 @@ Difference difference(const KnownBatch& known, const Record& record, const Batch
     found.words.emplace_back(size.word, static_cast<size_t>(symbol - found.symbols.begin()));
     if (symbol == found.symbols.end()) found.symbols.push_back(pair);
     const Value& leaf = *batch.leaves()[size.leaf];
-    found.is_of_features |= recorder::is_of_features(size.dim, leaf.sizes.size(), at::isFloatingType(leaf.dtype));
+    found.is_of_features |= programs::is_of_features(size.dim, leaf.sizes.size(), at::isFloatingType(leaf.dtype));
   }
   return found;
 }
@@ -153,8 +153,8 @@ Difference difference(const KnownBatch& known, const Record& record, const Batch
 /// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which; samples
 /// of other sizes must bear it out, at which the operations are done again.
 std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
-                                     const Template& guess, const recorder::SampleSizes& symbols,
-                                     const recorder::SampleSizes& samples) try {
+                                     const Template& guess, const programs::SampleSizes& symbols,
+                                     const programs::SampleSizes& samples) try {
   std::vector<int64_t> values[2], at_hand;
   for (size_t i = 0; i < symbols.size(); ++i) {
     values[0].push_back(samples[i].first);
@@ -182,11 +182,11 @@ std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, c
                                   const Difference& found) try {
   SizeFit fit(found.symbols, {}, true);
   const Template guess(known.record, told.record, nullptr, fit);
-  for (const recorder::SampleSizes& samples : recorder::sample_choices(found.symbols)) {
+  for (const programs::SampleSizes& samples : programs::sample_choices(found.symbols)) {
     auto wider = widened_at(known, batch, told, guess, found.symbols, samples);
     if (!wider) continue;
     // Weights of a constant size have kernels of their own.
-    if (found.is_of_features && capture::has_symbolic_weights(wider->program->program())) return std::nullopt;
+    if (found.is_of_features && importer::has_symbolic_weights(wider->program->program())) return std::nullopt;
     return wider;
   }
   return std::nullopt;
@@ -218,7 +218,7 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
   std::optional<Batch::Told> told;
   try {
     told = batch.record();
-  } catch (const recorder::UnsupportedError& error) {
+  } catch (const record::UnsupportedError& error) {
     override_kernels::report_fallback("device weft", error.what());
     return std::nullopt;
   }

@@ -25,7 +25,7 @@ void forget_programs();
 /// How often a record must have been seen before it is compiled: 2, unless set otherwise.
 void set_compile_at(int64_t sight);
 
-/// PyTorch's decompositions, which are in Python (lowering::Callbacks::decompose).
+/// PyTorch's decompositions, which are in Python (programs::Callbacks::decompose).
 using Decompose = std::function<std::optional<torch::jit::Stack>(const c10::OperatorHandle&, const torch::jit::Stack&)>;
 void set_decompose(Decompose decompose);
 

@@ -5,7 +5,7 @@
 namespace weft::device {
 
 using c10::IValue;
-using recorder::ResultShape;
+using record::ResultShape;
 using Operands = c10::SmallVector<ValueRef, 3>;
 
 NodeRef record(const Operator& op, std::vector<IValue> arguments, Operands operands, Results results) {

@@ -7,7 +7,7 @@
 
 #include "override/run.h"
 #include "override/state.h"
-#include "recorder/cells.h"
+#include "record/cells.h"
 
 namespace weft::device {
 namespace {
@@ -20,12 +20,12 @@ Tensor with_bias(const Tensor& x, const OptionalTensor& bias) { return bias && b
 /// The second result is what CUDA's backward reads; here autograd follows the operations themselves.
 std::tuple<Tensor, Tensor> fused_gru_cell(const Tensor& x, const Tensor& y, const Tensor& h, const OptionalTensor& b_x,
                                           const OptionalTensor& b_y) {
-  return {recorder::gru_from_gates(with_bias(x, b_x), with_bias(y, b_y), h), at::empty({0}, h.options())};
+  return {record::gru_from_gates(with_bias(x, b_x), with_bias(y, b_y), h), at::empty({0}, h.options())};
 }
 
 std::tuple<Tensor, Tensor, Tensor> fused_lstm_cell(const Tensor& x, const Tensor& y, const Tensor& c,
                                                    const OptionalTensor& b_x, const OptionalTensor& b_y) {
-  auto [h, next] = recorder::lstm_from_gates(with_bias(x, b_x) + with_bias(y, b_y), c);
+  auto [h, next] = record::lstm_from_gates(with_bias(x, b_x) + with_bias(y, b_y), c);
   return {h, next, at::empty({0}, c.options())};
 }
 

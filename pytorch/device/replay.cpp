@@ -1,14 +1,14 @@
 #include "device/replay.h"
 
-#include "device/called_program.h"
 #include "device/operators.h"
-#include "lowering/program_of_runs.h"
+#include "device/program_argument.h"
+#include "programs/program_of_runs.h"
 
 namespace weft::device {
 
 using c10::IValue;
-using recorder::Record;
-using recorder::Recording;
+using record::Record;
+using record::Recording;
 using Slot = Operator::Slot;
 
 torch::jit::Stack stack_of(const Node& node, const std::vector<IValue>& arguments,
@@ -20,7 +20,7 @@ torch::jit::Stack stack_of(const Node& node, const std::vector<IValue>& argument
   for (size_t i = 0; i < arguments.size(); ++i) {
     const IValue& argument = arguments[i];
     if (node.op->slots[i] == Slot::kProgram) {
-      stack.emplace_back(called_program(argument).program->text());
+      stack.emplace_back(program_argument(argument).program->text());
     } else if (node.op->slots[i] == Slot::kTensor && argument.isInt()) {
       stack.emplace_back(operand(argument.toInt()));
     } else if (node.op->slots[i] == Slot::kTensors && argument.isIntList()) {
@@ -55,7 +55,7 @@ std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack stack,
   torch::jit::Stack own;
   for (size_t i = 0; i < stack.size(); ++i)
     if (!node.op->traits.returns[i].is_argument) own.push_back(std::move(stack[i]));
-  std::vector<at::Tensor> results = lowering::tensors_of(own);
+  std::vector<at::Tensor> results = programs::tensors_of(own);
   results.insert(results.end(), written.begin(), written.end());
   return results;
 }
@@ -99,7 +99,7 @@ class Replay {
     if (sized_ == nullptr) return;
     for (size_t n = 0; n < sized_->results[i].size(); ++n)
       if (values_[i].at(n).defined() && values_[i][n].sizes() != at::IntArrayRef(sized_->results[i][n]))
-        throw lowering::Mismatch();
+        throw programs::Mismatch();
   }
 
   const Batch& batch_;
@@ -146,13 +146,13 @@ ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& 
     }
   }
   runs.push_back(std::make_unique<Run>(batch, nullptr));
-  std::vector<lowering::SourceRun> sources;
+  std::vector<programs::SourceRun> sources;
   for (const auto& run : runs)
     sources.push_back({&run->recording, words_of(free, run->recording.record()), {decompose, nullptr}});
-  lowering::RunsProgram program = lowering::program_of_runs(
-      sources, samples != nullptr ? samples->fit : recorder::SizeFit({}, {}, false),
-      [](const lowering::ExternOperation&) { return nullptr; }, lowering::Whole::kWhereSizesDecide);
-  if (!program.noise.empty()) throw recorder::UnsupportedError("random numbers in a batch");
+  programs::RunsProgram program = programs::program_of_runs(
+      sources, samples != nullptr ? samples->fit : record::SizeFit({}, {}, false),
+      [](const programs::ExternOperation&) { return nullptr; }, programs::Whole::kWhereSizesDecide);
+  if (!program.noise.empty()) throw record::UnsupportedError("random numbers in a batch");
   return {std::move(program.program), std::move(program.constants)};
 }
 

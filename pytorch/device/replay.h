@@ -13,15 +13,15 @@ struct ReplayedProgram {
 /// The words of a batch's record at two samples of the sizes that are symbols, and what knows these symbols.
 struct Samples {
   std::vector<int64_t> first, second;
-  recorder::SizeFit& fit;
+  record::SizeFit& fit;
 };
 
-/// The program of a batch: its operations, done again to tensors that hold nothing (pytorch/recorder), lowered as those
-/// of a step are (pytorch/lowering). `free`: which of its numbers are inputs, counted as they stand in its record.
+/// The program of a batch: its operations, done again to tensors that hold nothing (pytorch/record), lowered as those
+/// of a step are (pytorch/programs). `free`: which of its numbers are inputs, counted as they stand in its record.
 ///
 /// `samples`: without them the program is for the batch's own sizes.
 ///
-/// Throws recorder::UnsupportedError and others where there is no such program; lowering::Mismatch where the results of
+/// Throws record::UnsupportedError and others where there is no such program; programs::Mismatch where the results of
 /// operations have other sizes than the samples say.
 ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
                                  const Samples* samples = nullptr);

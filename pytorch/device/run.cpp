@@ -11,7 +11,7 @@
 #include "device/replay.h"
 #include "operator/call.h"
 #include "operator/warnings.h"
-#include "recorder/aside.h"
+#include "record/aside.h"
 
 namespace weft::device {
 namespace {
@@ -126,7 +126,7 @@ void run_one_by_one(Batch& batch) {
 
 void run_batch(Batch& batch) {
   if (batch.nodes().empty()) return;
-  const recorder::Aside aside;
+  const record::Aside aside;
   if (batch.failed() == nullptr) {
     if (auto found = find_program(batch)) {
       try {

@@ -8,37 +8,37 @@
 #include <unordered_map>
 
 #include "device/arguments.h"
-#include "device/called_program.h"
 #include "device/interruption.h"
-#include "recorder/argument_words.h"
-#include "recorder/aside.h"
-#include "recorder/recording_internal.h"
+#include "device/program_argument.h"
+#include "record/argument_words.h"
+#include "record/aside.h"
+#include "record/recording_internal.h"
 
 namespace weft::device {
 
 using c10::IValue;
-using recorder::ResultShapes;
+using record::ResultShapes;
 using torch::jit::Stack;
 
 namespace {
 
 /// The operation with its arguments' types, under which shapes are found again.
-recorder::ShapeKey key_of(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) {
+record::ShapeKey key_of(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) {
   words.clear();
   // The recorder's keys of the same operation have no such word.
-  recorder::ShapeKey key(words, -op.traits.name, !op.is_made_of_numbers);
+  record::ShapeKey key(words, -op.traits.name, !op.is_made_of_numbers);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (op.slots[i] == Operator::Slot::kProgram) {
-      key.fixed(called_program(called_program(arguments[i].toStringView())).number);
+      key.fixed(program_argument(program_argument(arguments[i].toStringView())).number);
     } else {
-      recorder::spell(arguments[i], key);
+      record::spell(arguments[i], key);
     }
   }
   return key;
 }
 
 /// Where the tensor lies, which a view of it depends on.
-void add_place(recorder::ShapeKey& key, const at::Tensor& tensor) {
+void add_place(record::ShapeKey& key, const at::Tensor& tensor) {
   key.fixed(tensor.storage_offset());
   key.fixed(static_cast<int64_t>(tensor.storage().nbytes()));
   key.fixed((tensor.is_conj() ? 1 : 0) + (tensor.is_neg() ? 2 : 0));
@@ -72,7 +72,7 @@ struct NoWarnings : c10::WarningHandler {
 
 /// What the CPU's kernel makes of tensors that are filled with a number.
 Stack tried_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int value) {
-  const recorder::Aside aside;
+  const record::Aside aside;
   NoWarnings none;
   const c10::WarningUtils::WarningHandlerGuard silent(&none);
   Stack call;
@@ -92,7 +92,7 @@ void correct(const Operator& op, at::ArrayRef<IValue> arguments, ResultShapes& s
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].isTensor() || !results[i].toTensor().defined()) continue;
     const at::Tensor& tensor = results[i].toTensor();
-    recorder::ResultShape& shape = shapes.results[i][0];
+    record::ResultShape& shape = shapes.results[i][0];
     shape.dtype = tensor.scalar_type();
     shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
     shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
@@ -137,7 +137,7 @@ void try_small_case(const Operator& op, at::ArrayRef<IValue> arguments) {
 
 ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) {
   try {
-    return recorder::compute_shapes(op.handle, arguments);
+    return record::compute_shapes(op.handle, arguments);
   } catch (const c10::NotImplementedError&) {
     throw;
   } catch (const c10::Error& error) {
@@ -149,10 +149,10 @@ ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) 
 }
 
 /// A Meta kernel may say that a new tensor is one that is expanded.
-void give_own_memory(recorder::ResultShape& shape) {
+void give_own_memory(record::ResultShape& shape) {
   for (size_t i = 0; i < shape.sizes.size(); ++i)
     if (shape.strides[i] == 0 && shape.sizes[i] > 1) {
-      const auto strides = recorder::dense_strides(shape.sizes);
+      const auto strides = record::dense_strides(shape.sizes);
       shape.strides.assign(strides.begin(), strides.end());
       return;
     }
@@ -171,13 +171,13 @@ ResultShapes computed_shapes(const Operator& op, at::ArrayRef<IValue> arguments)
 
 std::shared_ptr<const ResultShapes> shapes_of(const Operator& op, at::ArrayRef<IValue> arguments) {
   thread_local std::vector<int64_t> words;
-  const recorder::ShapeKey key = key_of(op, arguments, words);
+  const record::ShapeKey key = key_of(op, arguments, words);
   if (!key.is_complete()) return std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
-  if (auto found = recorder::known_shapes(words)) return found;
+  if (auto found = record::known_shapes(words)) return found;
   const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
   auto shapes = std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
   if (can_be_tried(op, arguments, *shapes)) try_small_case(op, arguments);
-  recorder::remember_shapes(copy, shapes);
+  record::remember_shapes(copy, shapes);
   return shapes;
 }
 
@@ -207,7 +207,7 @@ std::shared_ptr<const ViewShapes> compute_views(const Operator& op, at::ArrayRef
     call.push_back(is_tensor ? IValue(meta_like(argument.toTensor())) : argument);
   }
   {
-    const recorder::Aside aside;
+    const record::Aside aside;
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call);
   }
   auto views = std::make_shared<ViewShapes>();
@@ -230,8 +230,8 @@ constexpr size_t kMostViews = 1U << 12U;
 
 std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<IValue> arguments, size_t base) {
   thread_local std::vector<int64_t> words;
-  thread_local std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ViewShapes>, recorder::WordsHash> known;
-  recorder::ShapeKey key = key_of(op, arguments, words);
+  thread_local std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ViewShapes>, record::WordsHash> known;
+  record::ShapeKey key = key_of(op, arguments, words);
   if (!key.is_complete()) return compute_views(op, arguments);
   add_place(key, arguments[base].toTensor());
   if (auto found = known.find(words); found != known.end()) return found->second;

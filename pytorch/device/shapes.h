@@ -15,7 +15,7 @@ struct RefusedError : std::runtime_error {
 
 /// The types of the operation's results, by its Meta kernel. Throws RefusedError; c10::NotImplementedError where there
 /// is no Meta kernel.
-std::shared_ptr<const recorder::ResultShapes> shapes_of(const Operator& op, at::ArrayRef<c10::IValue> arguments);
+std::shared_ptr<const record::ResultShapes> shapes_of(const Operator& op, at::ArrayRef<c10::IValue> arguments);
 
 /// How a view shows its base's storage.
 struct ViewShape {

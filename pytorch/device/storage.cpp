@@ -9,7 +9,7 @@
 #include "device/record.h"
 #include "device/run.h"
 #include "device/views.h"
-#include "recorder/recording_internal.h"
+#include "record/recording_internal.h"
 
 namespace weft::device {
 namespace {
@@ -242,7 +242,7 @@ at::Tensor make_tensor(ValueRef value) {
 }
 
 at::Tensor make_tensor(ValueRef value, at::IntArrayRef strides) {
-  if (strides == at::IntArrayRef(recorder::dense_strides(value->sizes))) return make_tensor(std::move(value));
+  if (strides == at::IntArrayRef(record::dense_strides(value->sizes))) return make_tensor(std::move(value));
   at::Tensor tensor = make_tensor(value->dtype, value->sizes, strides);
   if (tensor.numel() > 0) write(tensor, std::move(value));
   return tensor;

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "override/composite_checks.h"
 #include "override/run.h"
-#include "recorder/recording_tensor.h"
+#include "record/recording_tensor.h"
 
 namespace weft::override_kernels {
 namespace {
@@ -138,7 +138,7 @@ struct OnDevice<kernel, composite_kernel, Result (*)(const Tensor&, Arguments...
     return input.is_privateuseone() ? kernel(input, arguments...) : composite_kernel(input, arguments...);
   }
   static Result call_or_record(const Tensor& input, Arguments... arguments) {
-    const bool is_recorded = recorder::as_recording(input) != nullptr;
+    const bool is_recorded = record::as_recording(input) != nullptr;
     return is_recorded ? kernel(input, arguments...) : call(input, arguments...);
   }
 };

@@ -1,4 +1,4 @@
-"""Which nodes of a graph run as one call: pytorch/capture/partition.h, against the definition."""
+"""Which nodes of a graph run as one call: pytorch/importer/partition.h, against the definition."""
 
 import random
 

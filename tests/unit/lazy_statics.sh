@@ -4,7 +4,7 @@
 # while the library is loaded.
 set -eu
 made_at_load='weft::(\(anonymous namespace\)::registry|mutable_settings|runtime::process_arena)\(\)'
-made_at_load="$made_at_load|weft::capture::\(anonymous namespace\)::table\(\)"
+made_at_load="$made_at_load|weft::importer::\(anonymous namespace\)::table\(\)"
 symbols=$(readelf -sW "$@" | awk '$8 ~ /4weft/ { print $4, $8 }')
 if [ -z "$symbols" ]; then
   echo "no symbols of Weft's in $*"

@@ -1,4 +1,4 @@
-"""Nodes of a graph of ATen operations as the IR's: types, arguments, values. pytorch/capture says what an op means."""
+"""Nodes of a graph of ATen operations as the IR's: types, arguments, values. pytorch/importer says what an op means."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Types:
 
 
 def argument(given: object, values: dict[fx.Node, _C.Value]) -> object:
-    """An argument of a node as capture::Argument."""
+    """An argument of a node as importer::Argument."""
     if isinstance(given, fx.Node):
         return values.get(given, _C.Unknown())
     if given is None or isinstance(given, bool | int | float | str):

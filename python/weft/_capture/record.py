@@ -1,4 +1,4 @@
-"""Runs of a function on tensors that hold nothing and write down what is done to them (pytorch/recorder).
+"""Runs of a function on tensors that hold nothing and write down what is done to them (pytorch/record).
 
 What a run did is the key under which a program is found again (`programs`), and what the program is made of
 (`trace`).
@@ -39,12 +39,12 @@ from weft._base.torch_private import (
 from weft._capture import autograd_calls, autograd_function, autograd_hooks, modes
 from weft._capture.indexing import ByTensors
 from weft._capture.names import line_of, name_of
-from weft._capture.runs import Function, Run, View, under_way
+from weft._capture.runs import Function, Run, Shown, under_way
 
 _READS = "weft: reads the value of a recorded tensor"
 
 
-def record(function: Function, view: View | None = None) -> Run:
+def record(function: Function, shown: Shown | None = None) -> Run:
     """The function, run.
 
     Raises:
@@ -53,13 +53,13 @@ def record(function: Function, view: View | None = None) -> Run:
         FailedError: the function raised.
     """
     if _indexed_by_tensors and _codes(function) in _indexed_by_tensors:
-        return _record(function, view, ByTensors())
+        return _record(function, shown, ByTensors())
     try:
-        return _record(function, view)
+        return _record(function, shown)
     except ReadsValueError:
         indices = ByTensors()
         try:
-            run = _record(function, view, indices)
+            run = _record(function, shown, indices)
         except Exception:
             if indices.used:
                 raise
@@ -98,7 +98,7 @@ def place_of(function: Function, operation: int) -> str:
 
 def _record(
     function: Function,
-    view: View | None,
+    shown: Shown | None,
     indices: ByTensors | None = None,
     watched: tuple[int, Callable[[], None]] | None = None,
 ) -> Run:
@@ -110,14 +110,14 @@ def _record(
         recording.look_at(*watched)
     run = Run(recording, None, peek_interpreter_stack() is not None, [], indices is not None)
     forward_mode = modes.in_forward_mode()
-    arguments = _inputs(function, recording, view)
+    arguments = _inputs(function, recording, shown)
     if function.spec is not None:
         arguments = pytree.tree_unflatten(arguments, function.spec)
     variables = _variables(function)
     try:
         with _Aside(run, indices):
-            sizes = _transformed_sizes if view is None else view.captured
-            if sizes is not None and (view is not None or run.transformed or forward_mode):
+            sizes = _transformed_sizes if shown is None else shown.captured
+            if sizes is not None and (shown is not None or run.transformed or forward_mode):
                 with _Substitute(recording, sizes) as substitute:
                     outputs, run.extra = function.fn(*arguments)
                 outputs = substitute.lift(outputs)
@@ -142,12 +142,12 @@ def _record(
     return run
 
 
-def _inputs(function: Function, recording: _C.StepRecording, view: View | None) -> list[Any]:
+def _inputs(function: Function, recording: _C.StepRecording, shown: Shown | None) -> list[Any]:
     needs_gradient = torch.is_grad_enabled()
     carries = function.carries or 0
-    if view is None:
+    if shown is None:
         return recording.inputs_like(function.leaves, function.first_dims, needs_gradient, carries)
-    sizes = iter(view.sizes)
+    sizes = iter(shown.sizes)
     return [
         recording.input(
             leaf.dtype,
@@ -156,7 +156,7 @@ def _inputs(function: Function, recording: _C.StepRecording, view: View | None) 
             i < carries or leaf.requires_grad or modes.is_transformed(leaf),
         )
         if isinstance(leaf, Tensor)
-        else view.number(leaf)
+        else shown.number(leaf)
         for i, leaf in enumerate(function.leaves)
     ]
 

@@ -71,7 +71,7 @@ class Backward:
 
 
 @dataclasses.dataclass
-class View:
+class Shown:
     """What a function is to see in the place of what it is called with."""
 
     sizes: list[list[int]]  #: of the tensors among its leaves

@@ -2,7 +2,7 @@
 
 Where some sizes are symbols it is run twice, each time with other numbers in their place. What both runs have alike is
 a number of the program; what differs as a symbol's numbers do is that symbol, or an expression of symbols
-(pytorch/recorder/size_fit.h). A function that looks at its sizes and does something else for some of them gives two
+(pytorch/record/size_fit.h). A function that looks at its sizes and does something else for some of them gives two
 records that don't match, and is traced for the sizes at hand.
 
 Expressions such as `T+1` are guesses, which three runs bear out. They are made only where somebody compares what they
@@ -26,7 +26,7 @@ from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, ReadsValueError, SideEffectError, UnrecordableError, UnsupportedError
 from weft._base.torch_private import is_fake, is_functional, pytree
 from weft._capture import decompositions, extern_derivatives, modes, record
-from weft._capture.runs import Function, Run, View
+from weft._capture.runs import Function, Run, Shown
 from weft._capture.symbols import HINT, Key, Symbols
 from weft._capture.traced import Noise, Traced
 
@@ -324,12 +324,12 @@ class _Tracer:
         if self.at_hand is not None and (index == HINT or not symbols.keys):
             return self.at_hand
         followed = self.followed[index] if self.followed and index != HINT else None
-        view = View(
+        shown = Shown(
             followed or [self._leaf_sizes(leaf, symbols, index) for leaf in range(len(self.shapes))],
             lambda number: self._number(number, symbols, index),
             self._captured(symbols, index),
         )
-        return record.record(self.function, view)
+        return record.record(self.function, shown)
 
     @staticmethod
     def _fit(symbols: Symbols) -> _C.SizeFit:

@@ -2,5 +2,5 @@
 
 A region is a set of nodes that can run as one call: no path leaves it and comes back. Views have no place of their own:
 inside a region they become part of the program, outside they stay what they are, and a view that both need is in both.
-What an op means in the IR is decided in C++ (pytorch/capture); here is only which nodes go together.
+What an op means in the IR is decided in C++ (pytorch/importer); here is only which nodes go together.
 """

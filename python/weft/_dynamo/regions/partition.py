@@ -78,7 +78,7 @@ class Partition:
             seen.append(node)
 
     def regions(self) -> list[list[fx.Node]]:
-        """The nodes that run as one call (pytorch/capture/partition.h), as lists in the graph's order."""
+        """The nodes that run as one call (pytorch/importer/partition.h), as lists in the graph's order."""
         nodes = list(self.graph.nodes)
         waits = [sorted(self.order[n] for n in self.waits[node]) for node in nodes]
         units = _C.partition(waits, [node in self.members for node in nodes], [is_call(node) for node in nodes])

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "importer/aten_ops.h"
+
+namespace weft::importer {
+
+/// The number, of the type of x.
+ir::ValueId like(ir::Builder& b, double value, ir::ValueId x);
+
+/// A cotangent for each input, from the inputs and the cotangent of the value.
+using Derivative =
+    std::function<std::vector<ir::ValueId>(ir::Builder&, std::span<const ir::ValueId> inputs, ir::ValueId cotangent)>;
+
+/// The value, differentiated by PyTorch's formula (tools/autograd/derivatives.yaml) in the place of the chain rule over
+/// the ops that it is made of: where these multiply 0 by infinity, at the end of a domain or at a tie, the two differ.
+/// The inputs are of the value's type. The derivative must be linear in the cotangent.
+ir::ValueId with_derivative(const AtenCall& call, const std::vector<ir::ValueId>& inputs, ir::ValueId value,
+                            const Derivative& derivative);
+
+/// The same of one input, by the factor that the cotangent is multiplied by.
+ir::ValueId with_slope(const AtenCall& call, ir::ValueId x, ir::ValueId value,
+                       const std::function<ir::ValueId(ir::Builder&, ir::ValueId x)>& slope);
+
+/// The value, whose cotangent goes to x as it is.
+ir::ValueId as_if_it_were(const AtenCall& call, ir::ValueId x, ir::ValueId value);
+
+}  // namespace weft::importer

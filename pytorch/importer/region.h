@@ -1,0 +1,75 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace weft::importer {
+
+/// A value of the region being built.
+struct Value {
+  ir::ValueId id;
+};
+
+/// An argument whose value the region can't know: a symbolic number, a dtype, a memory format. Either it only decides
+/// the result's type, which is known, or the op is refused.
+struct Unknown {};
+
+/// An argument of an ATen call; monostate is None. An integer that depends on sizes is a dim, one of a list too. A list
+/// of tensors may have None among them.
+using Argument = std::variant<std::monostate, Unknown, bool, int64_t, double, std::string, Value, std::vector<int64_t>,
+                              std::vector<Value>, std::vector<std::optional<Value>>, ir::Dim, std::vector<ir::Dim>>;
+
+/// A size as the graph has it: a number times symbols, in any order.
+using Size = std::pair<int64_t, std::vector<std::string>>;
+ir::Type make_type(std::string_view dtype, const std::vector<Size>& sizes);
+
+/// Turns a region of an ATen graph into one program. The caller gives its inputs, then its nodes in topological order,
+/// then its outputs. Every function throws the user's error for anything that the IR can't express, after which the
+/// region is of no further use.
+class Region {
+ public:
+  Value input(const ir::Type& type);
+  Value zeros(const ir::Type& type);
+  /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in their place.
+  std::vector<Value> inline_program(const ir::Program& program, std::span<const Value> inputs);
+  /// One ATen op with one result of type `result`, such as "aten.add.Tensor", all its arguments in the schema's order.
+  Value aten(std::string_view op, const std::vector<Argument>& arguments, const ir::Type& result);
+  /// The op `extern` (docs/ir.md), with results of these types. `call` is the operator with its arguments, `vjp` the
+  /// program of its derivative, or empty.
+  std::vector<Value> external(std::string call, std::string vjp, std::span<const Value> operands,
+                              const std::vector<ir::Type>& results);
+  /// What the op `custom_vjp` (docs/ir.md) says of its derivative.
+  struct OwnDerivative {
+    std::string vjp;
+    bool linear = false;  ///< in the cotangents
+    bool hook = false;    ///< the first input is the value itself
+  };
+  /// The op: the values, with a derivative by the inputs of their own.
+  std::vector<Value> custom_vjp(OwnDerivative derivative, std::span<const Value> inputs, std::span<const Value> values);
+  /// The value, of which a derivative by it is an error with this message.
+  Value refusing(Value value, std::string message);
+  /// The program. The region is of no further use.
+  ir::Program finish(std::span<const Value> outputs);
+
+  const ir::Type& type(Value value) const { return program_.type(value.id); }
+
+ private:
+  ir::Program program_;
+};
+
+/// Whether each result's element is a function of the inputs' elements at the same place and of nothing else.
+bool is_elementwise(const ir::Program& program);
+
+/// Whether a product's second operand is a matrix whose sizes are not all numbers.
+bool has_symbolic_weights(const ir::Program& program);
+
+/// The program with only those of its outputs for which keep[i] holds.
+ir::Program keep_outputs(ir::Program program, const std::vector<bool>& keep);
+
+}  // namespace weft::importer

@@ -1,0 +1,105 @@
+#include "programs/gradient_match.h"
+
+#include <torch/csrc/autograd/functions/basic_ops.h>
+
+#include <algorithm>
+
+namespace weft::programs {
+
+using record::GradientUse;
+
+const GradientMatch::Edge* GradientMatch::find(const GradientUse& use) const {
+  const auto found = bound_.find(use);
+  return found == bound_.end() ? nullptr : &found->second.edge;
+}
+
+void GradientMatch::bind(const GradientUse& use, Edge edge, Edge behind, size_t operation) {
+  bound_.insert_or_assign(use, Bound{std::move(edge), std::move(behind), operation});
+}
+
+void GradientMatch::prove() {
+  std::vector<Edge> edges;
+  for (const auto& [use, bound] : bound_) edges.push_back(bound.edge);
+  for (const auto& each :
+       record::nodes_behind(edges, [&](const Node* node) { return replay_.graph().is_source(node); }))
+    is_live_[each.node.get()] = each.is_live;
+  for (const auto& each : source_.graph().reached()) was_live_[each.node.get()] = each.is_live;
+  for (const GradientUse& use : source_.output_uses()) {
+    if (use.node <= 0) continue;
+    Node* node = source_.graph().node(use.node);
+    const auto found = bound_.find(use);
+    const Edge replayed = found == bound_.end() ? Edge() : found->second.edge;
+    compare(Edge(node->getptr(), use.output), replayed, *node);
+  }
+  while (!open_.empty()) {
+    const auto [source, replay] = open_.back();
+    open_.pop_back();
+    compare(*source, *replay);
+  }
+}
+
+void GradientMatch::compare(const Node& source, const Node& replay) {
+  if (same_kinds_ && typeid(source) != typeid(replay)) fail(source);
+  const auto &edges = source.next_edges(), &others = replay.next_edges();
+  if (edges.size() != others.size()) fail(source);
+  for (size_t i = 0; i < edges.size(); ++i) compare(edges[i], others[i], source);
+}
+
+void GradientMatch::compare(const Edge& source, Edge replay, const Node& reader) {
+  const record::GradientGraph& graph = source_.graph();
+  const bool nowhere = leads_nowhere(source);
+  const auto known = replay.is_valid() ? is_live_.find(replay.function.get()) : is_live_.end();
+  const bool ends = replay.is_valid() && (replay_.graph().is_source(replay.function.get()) ||
+                                          record::as_error(replay.function.get()) != nullptr);
+  if (nowhere != !(ends || (known != is_live_.end() && known->second))) fail(reader);
+  if (nowhere) return;
+  if (const auto bound = bound_.find({graph.number(source.function.get()), source.input_nr}); bound != bound_.end()) {
+    if (!(replay == bound->second.edge)) fail(reader);
+    replay = bound->second.behind;
+  }
+  if (graph.is_source(source.function.get()) || graph.is_outside(source.function.get())) {
+    if (!replay.is_valid() || !replay_.graph().is_source(replay.function.get())) fail(reader);
+    const int64_t input = replay_.graph().inputs().at(replay.input_nr);
+    if (graph.is_source(source.function.get())) {
+      if (input != graph.inputs().at(source.input_nr)) fail(reader);
+    } else if (std::ranges::none_of(graph.outside_of(source), [&](size_t index) {
+                 return static_cast<int64_t>(index) + source_.inputs() == input;
+               })) {
+      fail(reader);
+    }
+    return;
+  }
+  if (const auto* error = record::as_error(source.function.get())) {
+    const auto* same = record::as_error(replay.function.get());
+    if (same == nullptr || same->msg != error->msg) fail(reader);
+    return;
+  }
+  if (source.input_nr != replay.input_nr) fail(reader);
+  const auto [pair, is_new] = pairs_.try_emplace(source.function.get(), replay.function.get());
+  if (pair->second != replay.function.get()) fail(*source.function);
+  if (is_new) open_.emplace_back(source.function.get(), replay.function.get());
+}
+
+bool GradientMatch::leads_nowhere(const Edge& source) const {
+  if (!source.is_valid()) return true;
+  const record::GradientGraph& graph = source_.graph();
+  if (graph.is_source(source.function.get()) || graph.is_outside(source.function.get())) return false;
+  if (record::as_error(source.function.get()) != nullptr) return false;
+  const auto found = was_live_.find(source.function.get());
+  return found == was_live_.end() || !found->second;
+}
+
+void GradientMatch::fail(const Node& source) const {
+  size_t operation = UnprovenGradientError::kNoOperation;
+  const int32_t number = source_.graph().number(&source);
+  for (const auto& [use, bound] : bound_)
+    if (use.node == number) operation = std::min(operation, bound.operation);
+  fail(source, operation);
+}
+
+void GradientMatch::fail(const Node& source, size_t operation) const {
+  throw UnprovenGradientError("its gradient goes through a node (" + source.name() + ") that its operations don't give",
+                              operation);
+}
+
+}  // namespace weft::programs

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "record/recording.h"
+
+namespace weft::programs {
+
+/// Thrown where the derivative of a program can't be shown to be that of the recorded function.
+struct UnprovenGradientError : record::UnsupportedError {
+  static constexpr size_t kNoOperation = SIZE_MAX;
+  UnprovenGradientError(const std::string& reason, size_t operation) : UnsupportedError(reason), operation(operation) {}
+  size_t operation;  ///< of the recording, near which it is
+};
+
+/// Holds autograd's graph of a recorded function against the graph of its replay.
+///
+/// The replay calls the recorded operations and nothing else, so its graph is the one that these operations have: that
+/// of which the pass vjp makes the derivative. `bind` says which edge of the replay stands for an edge of the record;
+/// `prove` compares what lies behind them, node by node: the same kinds, the same edges, the same inputs and captured
+/// tensors at the ends. What leads to no input and to no captured tensor has no gradient, and is left out on both
+/// sides.
+class GradientMatch {
+ public:
+  using Edge = torch::autograd::Edge;
+  using Node = torch::autograd::Node;
+
+  /// `same_kinds`: whether the replay calls the very operations; it doesn't where numbers have become tensors.
+  GradientMatch(const record::Recording& source, const record::Recording& replay, bool same_kinds)
+      : source_(source), replay_(replay), same_kinds_(same_kinds) {}
+
+  /// The replay's edge for one of the record; null where there is none yet.
+  const Edge* find(const record::GradientUse& use) const;
+  /// `edge` stands for it from here on. `behind`: the same, or where `edge` is that of a hook what lies behind the
+  /// hook. `operation`: the recorded one that was about to read it.
+  void bind(const record::GradientUse& use, Edge edge, Edge behind, size_t operation);
+  /// Throws for a node of the record that the replay has no counterpart of, where the operation reads its value.
+  [[noreturn]] void fail(const Node& source, size_t operation) const;
+  /// Throws UnprovenGradientError where the graphs of the function's outputs differ.
+  void prove();
+
+ private:
+  struct Bound {
+    Edge edge, behind;
+    size_t operation;
+  };
+
+  void compare(const Node& source, const Node& replay);
+  void compare(const Edge& source, Edge replay, const Node& reader);
+  bool leads_nowhere(const Edge& source) const;
+  [[noreturn]] void fail(const Node& source) const;
+
+  const record::Recording& source_;
+  const record::Recording& replay_;
+  bool same_kinds_;
+  std::map<record::GradientUse, Bound> bound_;
+  std::unordered_map<const Node*, const Node*> pairs_;
+  std::vector<std::pair<const Node*, const Node*>> open_;     ///< pairs to be compared
+  std::unordered_map<const Node*, bool> is_live_, was_live_;  ///< nodes of the replay and of the record
+};
+
+}  // namespace weft::programs

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "operator/program_table.h"
+#include "programs/gradient_match.h"
+#include "record/recording.h"
+
+namespace weft::programs {
+
+/// Thrown when the function changes views of its own tensors in place, which takes functionalisation.
+struct NeedsFunctionalError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Callbacks for what only Python knows.
+struct Callbacks {
+  /// The operation's results by PyTorch's decompositions in Python, whose operations are recorded as they are called;
+  /// nullopt if there is none.
+  std::function<std::optional<torch::jit::Stack>(const c10::OperatorHandle&, const torch::jit::Stack&)> decompose;
+  /// The program for a derivative that the run recorded: which, and tensors like its inputs and values.
+  std::function<torch_operator::ProgramRef(size_t payload, const std::vector<at::Tensor>& like)> derivative;
+};
+
+/// Replays a recorded run in operations that a program has. An operation that the IR lacks is decomposed
+/// (pytorch/decompose, then PyTorch's own decompositions). An operation in place becomes its variant out of place.
+///
+/// The replay has the gradients of the record. A value that an operation read without a gradient goes through
+/// weft::stop_gradient, one on which there is a hook has the hook for its derivative, and GradientMatch proves the
+/// rest.
+class ImportedRun : private record::Interceptor {
+ public:
+  /// How operations are replayed.
+  struct Way {
+    bool functional = false;           ///< under functionalisation, which follows changes of views
+    std::set<std::string> whole = {};  ///< operations that stay whole, as PyTorch prints them, and run in PyTorch
+  };
+
+  /// `free`: the numbers of the run that become inputs (as double[]), by their words in its record.
+  ///
+  /// Throws NeedsFunctionalError; record::UnsupportedError for an operation that no program can express.
+  ImportedRun(record::Recording& source, std::vector<size_t> free, const Way& way, Callbacks callbacks);
+
+  record::Recording& flat() { return flat_; }
+  const record::Recording& flat() const { return flat_; }
+  /// The first values are the run's inputs, then the tensors from outside, then the free numbers.
+  int64_t inputs() const { return inputs_; }
+  int64_t captured() const { return flat_.inputs() - inputs_; }
+  /// The operation that was decomposed into the one of this number, and others; empty where none was.
+  std::string decomposed_at(size_t operation) const;
+  /// By value: whether autograd would ask for its derivative.
+  bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
+
+ private:
+  /// What the operation does with the argument that it reads next: nothing but read it; show it, change it; or take
+  /// it into account where it derives by another argument.
+  enum class Role { kRead, kShown, kChanged, kOverwritten, kHidden };
+
+  bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
+  bool has_gradients() const override;
+  bool draw(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  void in_place(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  bool decompose(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  void check_first(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments, torch::jit::Stack& results);
+
+  void add_inputs();
+  void replay();
+  void replay(const record::Operation& operation);
+  void replay_derived(const record::Operation& operation);
+  static Role role_of(const c10::OperatorHandle& op, size_t argument);
+  at::Tensor read(int64_t id);
+  at::Tensor without_gradient(int64_t id, const at::Tensor& tensor);
+  at::Tensor leaf(int64_t id, const record::GradientUse& use);
+  at::Tensor refusing(int64_t id, const record::GradientUse& use, const torch::autograd::Error& error);
+  at::Tensor with_gradient(int64_t id, const record::GradientUse& use);
+  at::Tensor with_hook(int64_t id, const record::Hook& hook);
+  std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
+                                  std::string vjp);
+  torch_operator::ProgramRef derivative(size_t payload, const std::vector<at::Tensor>& inputs,
+                                        const std::vector<at::Tensor>& values);
+  [[noreturn]] void rethrow(std::exception_ptr error);
+  c10::IValue given(const c10::IValue& argument);
+  at::Tensor value(int64_t id) const;
+  void keep(int64_t id, const at::Tensor& tensor);
+  at::Tensor wrapped(const at::Tensor& tensor) const;
+  at::Tensor unwrapped(const at::Tensor& tensor) const;
+
+  record::Recording& source_;
+  std::vector<size_t> free_;
+  bool functional_, needs_functional_ = false;
+  std::set<std::string> whole_;
+  Callbacks callbacks_;
+  record::Recording flat_;
+  GradientMatch match_;
+  size_t operation_ = 0;  ///< the one that is replayed,
+  size_t next_use_ = 0;   ///< and which of the source's uses its next tensor is
+  Role role_ = Role::kRead;
+  bool is_varied_ = false;                            ///< the operation has read something that a program derives
+  std::set<int64_t> varied_;                          ///< the source's storages that hold such values
+  std::map<record::GradientUse, at::Tensor> leaves_;  ///< that the function made itself, and errors, by edge
+  std::vector<at::Tensor> values_;                    ///< of the source's values
+  std::vector<at::Tensor> captured_;                  ///< of its tensors from outside, then of the free numbers
+  std::set<size_t> taken_;                            ///< free numbers that an operation has read
+  std::set<int64_t> requires_gradient_;
+  std::set<std::string> decomposing_;  ///< some of PyTorch's decompositions come back to what they decompose
+  /// What was decomposed, in order, each with the first of the operations that it was decomposed into, and their end.
+  struct Decomposed {
+    std::string name;
+    size_t first, end;
+  };
+  std::vector<Decomposed> decomposed_;
+  int64_t inputs_ = 0;
+};
+
+/// What a test has the replay leave out, to see that somebody notices: stops of gradients, or hooks.
+enum class GradientFault { kNone, kStops, kHooks };
+void inject(GradientFault fault);
+
+/// The tensors of results, a list's in a row; undefined for a result that is no tensor.
+std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack);
+
+/// "aten.add.Tensor", as PyTorch prints it.
+std::string printed_name(const c10::OperatorName& name);
+
+}  // namespace weft::programs

@@ -1,0 +1,514 @@
+#include "programs/program_of_runs.h"
+
+#include <ATen/ops/equal.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "importer/region.h"
+#include "ir/inline.h"
+#include "operator/program_table.h"
+#include "operator/signature.h"
+#include "passes/differentiation/own_derivatives.h"
+#include "programs/extern_text.h"
+
+namespace weft::programs {
+
+using c10::IValue;
+using importer::Argument;
+using importer::Value;
+using record::Operation;
+using record::Recording;
+using Meta = Recording::Meta;
+
+namespace {
+
+/// The tensors in an argument.
+void collect(const IValue& argument, std::vector<at::Tensor>& tensors) {
+  if (argument.isTensor()) {
+    if (argument.toTensor().defined()) tensors.push_back(argument.toTensor());
+  } else if (argument.isTensorList()) {
+    for (const at::Tensor& tensor : argument.toTensorVector()) collect(tensor, tensors);
+  } else if (argument.isList() && !argument.isIntList() && !argument.isDoubleList() && !argument.isBoolList()) {
+    for (const IValue& item : argument.toListRef()) collect(item, tensors);
+  }
+}
+
+at::ArrayRef<IValue> arguments_of(const Recording& run, const Operation& operation) {
+  size_t count = operation.op ? operation.op->schema().arguments().size() : 2;
+  return at::ArrayRef<IValue>(run.arguments().data() + operation.arguments, count);
+}
+
+std::string name_of(const Operation& operation) {
+  return operation.op ? printed_name(operation.op->operator_name()) : "";
+}
+
+class Writer {
+ public:
+  Writer(const std::vector<std::unique_ptr<ImportedRun>>& runs, record::SizeFit& fit,
+         const ExternDerivative& derivative)
+      : first_(*runs[0]),
+        second_(*runs[std::min<size_t>(1, runs.size() - 1)]),
+        third_(runs.size() > 2 ? runs[2].get() : nullptr),
+        fit_(fit),
+        derivative_(derivative) {}
+
+  RunsProgram write();
+  /// Where that has thrown: the decomposed operation at which it did; empty where it was at none.
+  const std::string& blamed() const { return blamed_; }
+
+ private:
+  Recording& one() { return first_.flat(); }
+  Recording& two() { return second_.flat(); }
+  void match();
+  bool is_same(size_t operation);
+  void bear_out();
+  void blame(size_t operation);
+  std::vector<int64_t> ids(Recording& run, at::ArrayRef<IValue> arguments);
+  ir::Shape sizes(int64_t id);
+  ir::Dim renamed(const ir::Dim& size);
+  ir::Type type(int64_t id);
+  void add_input(int64_t id);
+  void add_noise(const Operation& a, const Operation& b);
+  void add_constants();
+  void write(const Operation& a, const Operation& b);
+  std::vector<Value> aten(const Operation& a, const Operation& b);
+  std::vector<Value> external(const Operation& a, const Operation& b);
+  bool is_checked(const Operation& operation);
+  Argument argument(const IValue& a, const IValue& b, const c10::Argument& parameter);
+  Argument tensor(const at::Tensor& a, const at::Tensor& b);
+  Argument list(const IValue& a, const IValue& b, const c10::Argument& parameter);
+  Argument integer(int64_t a, int64_t b);
+  ExternOperation::Tensor described(int64_t id);
+
+  ImportedRun& first_;
+  ImportedRun& second_;
+  ImportedRun* third_;
+  record::SizeFit& fit_;
+  const ExternDerivative& derivative_;
+  importer::Region region_;
+  std::string blamed_;
+  RunsProgram program_;
+  std::vector<std::pair<const Operation*, const Operation*>> kept_;  ///< of which something reads a result; draws
+  std::map<int64_t, Value> values_;
+  ir::SymbolSizes names_;  ///< of symbols, in order of appearance, so that equal programs print alike
+  std::map<std::string, std::pair<size_t, size_t>> binders_;  ///< by symbol: the input and dim that has it
+};
+
+RunsProgram Writer::write() {
+  match();
+  if (third_ != nullptr) bear_out();
+  for (int64_t i = 0; i < first_.inputs(); ++i) {
+    auto dims = sizes(i);
+    for (size_t dim = 0; dim < dims.size(); ++dim) {
+      if (dims[dim].is_symbol()) binders_.try_emplace(dims[dim].name(), static_cast<size_t>(i), dim);
+    }
+    add_input(i);
+  }
+  for (auto [a, b] : kept_) {
+    if (is_draw(name_of(*a))) add_noise(*a, *b);
+  }
+  for (int64_t i = 0; i < first_.captured(); ++i) add_input(first_.inputs() + i);
+  add_constants();
+  for (auto [a, b] : kept_) {
+    if (is_draw(name_of(*a))) continue;
+    blame(static_cast<size_t>(a - one().operations().data()));
+    write(*a, *b);
+  }
+  blamed_.clear();
+  std::vector<Value> outputs;
+  for (int64_t id : one().outputs()) outputs.push_back(values_.at(id));
+  for (int64_t i = 0; i < one().inputs(); ++i) {
+    auto& found = program_.sizes.emplace_back();
+    for (const ir::Dim& size : sizes(i)) {
+      if (size.is_constant()) {
+        found.emplace_back(size.constant());
+      } else {
+        found.emplace_back(to_string(renamed(size)));
+      }
+    }
+  }
+  for (const at::Tensor& constant : program_.constants)
+    program_.sizes.emplace_back(constant.sizes().begin(), constant.sizes().end());
+  program_.program = region_.finish(outputs);
+  return std::move(program_);
+}
+
+/// Pairs the operations of both runs, which must be the same. Keeps those that something reads, and all draws, in the
+/// order in which a plain loop makes them.
+void Writer::match() {
+  const auto& a = one().operations();
+  const auto& b = two().operations();
+  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    blame(i);
+    if (!is_same(i)) throw Mismatch();
+  }
+  blamed_.clear();
+  if (one().outputs() != two().outputs()) throw Mismatch();
+  std::set<int64_t> needed(one().outputs().begin(), one().outputs().end());
+  for (size_t i = a.size(); i-- > 0;) {
+    bool is_read = std::ranges::any_of(a[i].results, [&](int64_t id) { return needed.contains(id); });
+    if (is_draw(name_of(a[i]))) {
+      kept_.emplace_back(&a[i], &b[i]);
+    } else if (is_read) {
+      kept_.emplace_back(&a[i], &b[i]);
+      auto read = ids(one(), arguments_of(one(), a[i]));
+      blame(i);
+      if (read != ids(two(), arguments_of(two(), b[i]))) throw Mismatch();
+      needed.insert(read.begin(), read.end());
+    }
+  }
+  blamed_.clear();
+  std::ranges::reverse(kept_);
+}
+
+bool Writer::is_same(size_t operation) {
+  if (operation >= std::min(one().operations().size(), two().operations().size())) return false;
+  const Operation &a = one().operations()[operation], &b = two().operations()[operation];
+  return name_of(a) == name_of(b) && a.results == b.results && a.grad_mode == b.grad_mode && a.vjp == b.vjp;
+}
+
+/// An error from here on is that of this operation.
+void Writer::blame(size_t operation) {
+  blamed_ = first_.decomposed_at(operation);
+  if (blamed_.empty()) blamed_ = second_.decomposed_at(operation);
+}
+
+/// Throws unless the run with the sizes at hand has the shapes that follow from the other two.
+void Writer::bear_out() {
+  Recording& real = third_->flat();
+  const size_t count = one().operations().size();
+  for (size_t i = 0; i < count; ++i) {
+    blame(i);
+    if (i >= real.operations().size() || name_of(real.operations()[i]) != name_of(one().operations()[i]) ||
+        real.operations()[i].results != one().operations()[i].results)
+      throw Mismatch();
+    for (int64_t id : one().operations()[i].results) {
+      if (id < 0) continue;
+      auto expected = sizes(id);
+      const auto& found = real.metas()[static_cast<size_t>(id)].sizes;
+      if (expected.size() != found.size()) throw Mismatch();
+      for (size_t dim = 0; dim < found.size(); ++dim) {
+        if (fit_.at_hand(expected[dim]) != found[dim]) throw Mismatch();
+      }
+    }
+  }
+  blame(count);
+  if (real.operations().size() != count) throw Mismatch();
+  blamed_.clear();
+}
+
+std::vector<int64_t> Writer::ids(Recording& run, at::ArrayRef<IValue> arguments) {
+  std::vector<at::Tensor> tensors;
+  for (const IValue& argument : arguments) collect(argument, tensors);
+  std::vector<int64_t> found;
+  for (const at::Tensor& tensor : tensors) {
+    if (auto id = run.id(tensor)) found.push_back(*id);
+  }
+  return found;
+}
+
+// ---- types and inputs
+
+/// The sizes of a value; those of constants are numbers.
+ir::Shape Writer::sizes(int64_t id) {
+  if (id < 0) {
+    const auto found = one().outside()[static_cast<size_t>(-1 - id)].sizes();
+    return {found.begin(), found.end()};
+  }
+  const Meta& a = one().metas().at(static_cast<size_t>(id));
+  const Meta& b = two().metas().at(static_cast<size_t>(id));
+  if (a.dtype != b.dtype) throw Mismatch();
+  return sizes_of(fit_, a.sizes, b.sizes);
+}
+
+/// The size in the program's symbols.
+ir::Dim Writer::renamed(const ir::Dim& size) {
+  std::set<std::string> used;
+  size.add_symbols(used);
+  for (const std::string& symbol : used)
+    names_.try_emplace(symbol, ir::Dim::symbol("N" + std::to_string(names_.size())));
+  return substitute(size, names_);
+}
+
+ir::Type Writer::type(int64_t id) {
+  at::ScalarType scalar_type = id < 0 ? one().outside()[static_cast<size_t>(-1 - id)].scalar_type()
+                                      : one().metas().at(static_cast<size_t>(id)).dtype;
+  auto dtype = torch_operator::dtype_of(scalar_type);
+  if (!dtype) throw record::UnsupportedError(std::string("a tensor of ") + python_name(scalar_type));
+  ir::Type type{*dtype, {}};
+  for (const ir::Dim& size : sizes(id)) type.shape.push_back(renamed(size));
+  return type;
+}
+
+void Writer::add_input(int64_t id) { values_[id] = region_.input(type(id)); }
+
+void Writer::add_noise(const Operation& a, const Operation& b) {
+  Draw draw = make_draw(name_of(a), arguments_of(one(), a)), other = make_draw(name_of(b), arguments_of(two(), b));
+  for (size_t i = 0; i < draw.arguments.size(); ++i) {
+    if (!draw.arguments[i].toScalar().equal(other.arguments[i].toScalar().toDouble())) throw Mismatch();
+  }
+  int64_t id = a.results[0];
+  Noise noise{std::move(draw), one().metas().at(static_cast<size_t>(id)).dtype, {}};
+  for (const ir::Dim& size : sizes(id)) {
+    // A product of inputs' sizes.
+    if (size.terms().size() + (size.number() != 0 ? 1 : 0) > 1) throw Mismatch();
+    auto& [factor, dims] = noise.sizes.emplace_back(size.number(), std::vector<std::pair<size_t, size_t>>());
+    for (const ir::Dim::Term& term : size.terms()) {
+      factor = term.factor;
+      for (const ir::Dim::Atom& atom : term.atoms) {
+        if (!binders_.contains(atom.symbol)) throw Mismatch();
+        dims.push_back(binders_.at(atom.symbol));
+      }
+    }
+  }
+  add_input(id);
+  program_.noise.push_back(std::move(noise));
+}
+
+/// Constants: tensors that no recorded operation has made, since they are made of Python's numbers.
+void Writer::add_constants() {
+  if (one().outside().size() != two().outside().size()) throw Mismatch();
+  for (size_t i = 0; i < one().outside().size(); ++i) {
+    const at::Tensor& a = one().outside()[i];
+    const at::Tensor& b = two().outside()[i];
+    if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes() || !at::equal(a, b)) throw Mismatch();
+    program_.constants.push_back(a.detach().clone());
+    add_input(-1 - static_cast<int64_t>(i));
+  }
+}
+
+// ---- operations
+
+void Writer::write(const Operation& a, const Operation& b) {
+  std::vector<Value> results;
+  if (!a.op) {
+    std::vector<Value> lists[2];
+    for (size_t i = 0; i < 2; ++i) {
+      for (int64_t id : ids(one(), arguments_of(one(), a)[i])) lists[i].push_back(values_.at(id));
+    }
+    if (a.refuses) {
+      results = {region_.refusing(lists[1][0], a.vjp)};
+    } else {  // the cotangents come last
+      const bool linear = a.derivable && passes::is_linear(torch_operator::find_program(a.vjp)->program(),
+                                                           lists[0].size() + lists[1].size());
+      results = region_.custom_vjp({a.vjp, linear, a.is_hook}, lists[0], lists[1]);
+    }
+  } else if (name_of(a) == "weft.call.default") {
+    auto arguments = arguments_of(one(), a);
+    const std::string& text = arguments[0].toStringRef();
+    if (text != arguments_of(two(), b)[0].toStringRef()) throw Mismatch();
+    std::vector<Value> inputs;
+    for (int64_t id : ids(one(), arguments[1])) inputs.push_back(values_.at(id));
+    results = region_.inline_program(torch_operator::find_program(text)->program(), inputs);
+  } else if (name_of(a) == "aten.detach.default") {
+    results = {values_.at(ids(one(), arguments_of(one(), a))[0])};
+  } else {
+    results = aten(a, b);
+  }
+  size_t next = 0;
+  for (int64_t id : a.results) {
+    if (id < 0) continue;
+    Value value = results.at(next++);
+    if (!a.grad_mode && is_floating(region_.type(value).dtype))
+      value = region_.aten("weft.stop_gradient", {value}, type(id));
+    values_[id] = value;
+  }
+}
+
+std::vector<Value> Writer::aten(const Operation& a, const Operation& b) {
+  if (a.results.size() == 1) {
+    std::string name = name_of(a);
+    if (name == "weft.stop_gradient.default") name = "weft.stop_gradient";
+    std::vector<Argument> arguments;
+    auto given = arguments_of(one(), a), others = arguments_of(two(), b);
+    for (size_t i = 0; i < given.size(); ++i)
+      arguments.push_back(argument(given[i], others[i], a.op->schema().arguments()[i]));
+    ir::Type result = type(a.results[0]);
+    try {
+      return {region_.aten(name, arguments, result)};
+    } catch (const Error&) {
+      if (name == "weft.stop_gradient") throw;
+    }
+  }
+  return external(a, b);
+}
+
+/// Emits an `extern` op for an operation that the IR lacks.
+std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
+  std::vector<int64_t> operands;
+  for (int64_t id : ids(one(), arguments_of(one(), a))) {
+    if (std::ranges::find(operands, id) == operands.end()) operands.push_back(id);
+  }
+  auto number_of = [&](const at::Tensor& tensor) {
+    auto id = one().id(tensor);
+    auto found = id ? std::ranges::find(operands, *id) : operands.end();
+    internal_check(found != operands.end(), "an operand of {} that has no number", name_of(a));
+    return static_cast<size_t>(found - operands.begin());
+  };
+  std::vector<ir::Shape> operand_sizes;
+  std::vector<Value> inputs;
+  for (int64_t id : operands) {
+    operand_sizes.push_back(sizes(id));
+    inputs.push_back(values_.at(id));
+  }
+  std::vector<IValue> given = arguments_of(one(), a).vec(), others = arguments_of(two(), b).vec();
+  for (size_t i = 0; i < given.size() && is_checked(a); ++i) {
+    if (a.op->schema().arguments()[i].name() == "check_errors") given[i] = others[i] = true;
+  }
+  ExternOperation operation{*a.op, {}, given, number_of, {}, {}};
+  for (int64_t id : operands) operation.operands.push_back(described(id));
+  const std::function<size_t(const ir::Dim&)> carrier = [&](const ir::Dim& size) {
+    inputs.push_back(region_.zeros({DType::kI64, {renamed(size), 0}}));
+    operand_sizes.push_back({size, 0});
+    operation.operands.push_back({at::kLong, {fit_.in_first(size), 0}, {to_string(size), ""}, false});
+    return inputs.size() - 1;
+  };
+  operation.call = extern_text(*a.op, given, others, fit_, operand_sizes, number_of, carrier);
+  std::vector<ir::Type> types;
+  for (int64_t id : a.results) {
+    if (id < 0) continue;
+    types.push_back(type(id));
+    operation.results.push_back(described(id));
+  }
+  const torch_operator::ProgramRef vjp = derivative_(operation);
+  return region_.external(operation.call, vjp ? vjp->text() : "", inputs, types);
+}
+
+ExternOperation::Tensor Writer::described(int64_t id) {
+  const at::ScalarType dtype = id < 0 ? one().outside()[static_cast<size_t>(-1 - id)].scalar_type()
+                                      : one().metas().at(static_cast<size_t>(id)).dtype;
+  ExternOperation::Tensor tensor{dtype, {}, {}, id >= 0 && first_.requires_gradient(id)};
+  auto dims = sizes(id);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    tensor.sizes.push_back(id < 0 ? dims[i].constant() : one().metas()[static_cast<size_t>(id)].sizes[i]);
+    tensor.expressions.push_back(dims[i].is_constant() ? "" : to_string(dims[i]));
+  }
+  return tensor;
+}
+
+/// Whether the function raises an error if the operation's error code says so (aten._linalg_check_errors).
+bool Writer::is_checked(const Operation& operation) {
+  for (const Operation& other : one().operations()) {
+    if (name_of(other) != "aten._linalg_check_errors.default") continue;
+    for (int64_t id : ids(one(), arguments_of(one(), other))) {
+      if (std::ranges::find(operation.results, id) != operation.results.end()) return true;
+    }
+  }
+  return false;
+}
+
+// ---- arguments
+
+Argument Writer::integer(int64_t a, int64_t b) {
+  const ir::Dim size = size_of(fit_, a, b);
+  if (!size.is_constant()) return renamed(size);
+  return size.constant();
+}
+
+Argument Writer::argument(const IValue& a, const IValue& b, const c10::Argument& parameter) {
+  if (a.tagKind() != b.tagKind()) throw Mismatch();
+  if (a.isTensor()) return tensor(a.toTensor(), b.toTensor());
+  if (a.isNone()) return std::monostate();
+  if (is_code(parameter.real_type())) {  // what it decides is in the result's type
+    if (a.toInt() != b.toInt()) throw Mismatch();
+    return importer::Unknown();
+  }
+  if (a.isBool()) {
+    if (a.toBool() != b.toBool()) throw Mismatch();
+    return a.toBool();
+  }
+  if (a.isInt()) return integer(a.toInt(), b.toInt());
+  if (a.isDouble()) {
+    if (std::bit_cast<int64_t>(a.toDouble()) != std::bit_cast<int64_t>(b.toDouble())) throw Mismatch();
+    return a.toDouble();
+  }
+  if (a.isString()) {
+    if (a.toStringRef() != b.toStringRef()) throw Mismatch();
+    return a.toStringRef();
+  }
+  if (a.isList()) return list(a, b, parameter);
+  return importer::Unknown();
+}
+
+Argument Writer::tensor(const at::Tensor& a, const at::Tensor& b) {
+  if (a.defined() != b.defined()) throw Mismatch();
+  if (!a.defined()) return std::monostate();
+  auto id = one().id(a);
+  if (id != two().id(b)) throw Mismatch();
+  if (id) return values_.at(*id);
+  if (a.scalar_type() != b.scalar_type()) throw Mismatch();
+  if (a.scalar_type() == at::kDouble) {
+    if (!at::equal(a, b)) throw Mismatch();
+    return *a.const_data_ptr<double>();
+  }
+  if (a.scalar_type() == at::kLong) return integer(*a.const_data_ptr<int64_t>(), *b.const_data_ptr<int64_t>());
+  if (a.scalar_type() == at::kBool && at::equal(a, b)) return *a.const_data_ptr<bool>();
+  throw Mismatch();
+}
+
+Argument Writer::list(const IValue& a, const IValue& b, const c10::Argument& parameter) {
+  auto items = a.toListRef(), others = b.toListRef();
+  if (items.size() != others.size()) throw Mismatch();
+  std::vector<int64_t> integers;
+  std::vector<ir::Dim> dims;
+  std::vector<Value> tensors;
+  std::vector<std::optional<Value>> optional_tensors;
+  for (size_t i = 0; i < items.size(); ++i) {
+    Argument item = argument(items[i], others[i], parameter);
+    if (auto* number = std::get_if<int64_t>(&item)) integers.push_back(*number), dims.emplace_back(*number);
+    if (auto* size = std::get_if<ir::Dim>(&item)) dims.push_back(*size);
+    if (auto* value = std::get_if<Value>(&item)) tensors.push_back(*value);
+    if (std::holds_alternative<Value>(item) || std::holds_alternative<std::monostate>(item))
+      optional_tensors.push_back(std::holds_alternative<Value>(item) ? std::optional(std::get<Value>(item))
+                                                                     : std::nullopt);
+  }
+  if (integers.size() == items.size()) return integers;
+  if (dims.size() == items.size()) return dims;
+  if (tensors.size() == items.size()) return tensors;
+  if (optional_tensors.size() == items.size()) return optional_tensors;
+  return importer::Unknown();
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<std::unique_ptr<ImportedRun>> imported(const std::vector<SourceRun>& runs, ImportedRun::Way& way) try {
+  std::vector<std::unique_ptr<ImportedRun>> found;
+  for (const SourceRun& run : runs)
+    found.push_back(std::make_unique<ImportedRun>(*run.recording, run.free, way, run.callbacks));
+  return found;
+} catch (const NeedsFunctionalError&) {
+  if (way.functional) throw;
+  way.functional = true;
+  return imported(runs, way);
+}
+
+}  // namespace
+
+RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::SizeFit& sizes,
+                            const ExternDerivative& derivative, Whole whole) {
+  ImportedRun::Way way;
+  while (true) {
+    const std::vector<std::unique_ptr<ImportedRun>> all = imported(runs, way);
+    record::SizeFit fit = sizes;
+    // Of what the function's operations are made of, no call's record tells.
+    fit.stop_guessing();
+    Writer writer(all, fit, derivative);
+    auto stays_whole = [&] {
+      return whole == Whole::kWhereSizesDecide && !writer.blamed().empty() && way.whole.insert(writer.blamed()).second;
+    };
+    try {
+      return writer.write();
+    } catch (const Mismatch&) {
+      if (!stays_whole()) throw;
+    } catch (const record::UnsupportedError&) {
+      if (!stays_whole()) throw;
+    }
+  }
+}
+
+}  // namespace weft::programs

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "operator/program_table.h"
+#include "programs/draws.h"
+#include "programs/imported_run.h"
+#include "programs/sizes.h"
+
+namespace weft::programs {
+
+/// Random numbers that a program takes as an input.
+struct Noise {
+  Draw draw;
+  at::ScalarType dtype;
+  /// By dim: a factor times the sizes of (input, dim)s of the program.
+  std::vector<std::pair<int64_t, std::vector<std::pair<size_t, size_t>>>> sizes;
+};
+
+/// The program of a function. Its inputs are those of the function, then `noise`, then captured tensors, then
+/// `constants`.
+struct RunsProgram {
+  ir::Program program;
+  std::vector<Noise> noise;
+  std::vector<at::Tensor> constants;  ///< tensors of numbers that operations have made themselves
+  /// For each input, captured tensor and constant, and each of its dims: a number, or an expression of symbols.
+  std::vector<std::vector<std::variant<int64_t, std::string>>> sizes;
+};
+
+/// An operation that becomes an `extern` op and needs a derivative.
+struct ExternOperation {
+  /// As the first run has it.
+  struct Tensor {
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes;
+    std::vector<std::string> expressions;  ///< by dim: the size as an expression of symbols; empty for a number
+    bool requires_gradient;
+  };
+  c10::OperatorHandle op;
+  std::string call;                                  ///< the op's attribute `call`
+  std::vector<c10::IValue> arguments;                ///< of the first run
+  std::function<size_t(const at::Tensor&)> operand;  ///< the number of the operand that a tensor argument is
+  std::vector<Tensor> operands, results;
+};
+
+/// Makes the derivative's program; null if no program can express it. Throws record::UnsupportedError if there must
+/// be one.
+using ExternDerivative = std::function<torch_operator::ProgramRef(const ExternOperation&)>;
+
+/// A recorded run of a function.
+struct SourceRun {
+  record::Recording* recording;
+  std::vector<size_t> free;  ///< numbers that become inputs, by their words in the record
+  Callbacks callbacks;
+};
+
+/// What is done with an operation of which the decomposition depends on sizes.
+enum class Whole { kNever, kWhereSizesDecide };
+
+/// Generalises runs of one function to a program. In two runs the sizes that may vary are different: an integer that is
+/// the same in both is a constant, one that differs is an expression of symbols (recorder/size_fit.h). `runs`: one run;
+/// two at samples; or these and a third at the sizes at hand, which must agree with the other two. `whole`: an
+/// operation whose decompositions differ from run to run may be left to PyTorch.
+///
+/// Throws Mismatch if the runs did different things; record::UnsupportedError for anything that no program can
+/// express.
+RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::SizeFit& sizes,
+                            const ExternDerivative& derivative, Whole whole);
+
+}  // namespace weft::programs

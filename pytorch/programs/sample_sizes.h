@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace weft::programs {
+
+/// By symbol: its values in two runs.
+using SampleSizes = std::vector<std::pair<int64_t, int64_t>>;
+
+/// Samples from which sizes are told as expressions of symbols (size_fit.h), the best first, for symbols that have had
+/// these two values each. The first of each pair is an odd prime, the second even, so that n // 2 shows; no two pairs
+/// are equally far apart, so that n + 1 is of one symbol only.
+///
+/// What a function does at sizes between two that it has been called with it is likely to do at others, too; outside
+/// of them it may leave what it indexes, or clip. Empty where there are more symbols than samples.
+std::vector<SampleSizes> sample_choices(const SampleSizes& seen);
+
+/// Samples for symbols of which one value each is known, where a function hasn't been called with others: one small and
+/// one large, so that what depends on a size in steps (x[:10], n // 8) shows. `tells_sums`: those of sample_choices(),
+/// else pairs of primes, from which products alone can be told. For the first kMostSymbols.
+SampleSizes small_samples(size_t count, bool tells_sums);
+/// As sample_choices() has them, all larger than the values at hand, as functions need that make sizes smaller.
+SampleSizes larger_samples(const std::vector<int64_t>& at_hand);
+
+constexpr size_t kMostSymbols = 8;
+
+}  // namespace weft::programs

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "record/size_fit.h"
+
+namespace weft::programs {
+
+/// Thrown when runs with different sizes did different things.
+struct Mismatch {};
+
+/// The size that is `first` in the one run and `second` in the other. Throws Mismatch if there is none.
+inline ir::Dim size_of(record::SizeFit& sizes, int64_t first, int64_t second) {
+  std::optional<ir::Dim> found = sizes.find(first, second);
+  if (!found) throw Mismatch();
+  return *std::move(found);
+}
+
+inline ir::Shape sizes_of(record::SizeFit& sizes, const std::vector<int64_t>& first,
+                          const std::vector<int64_t>& second) {
+  if (first.size() != second.size()) throw Mismatch();
+  ir::Shape found;
+  for (size_t i = 0; i < first.size(); ++i) found.push_back(size_of(sizes, first[i], second[i]));
+  return found;
+}
+
+}  // namespace weft::programs

@@ -1,0 +1,55 @@
+// Composite functions of PyTorch that have a definition of their own in a recording, since PyTorch's change tensors in
+// place or look at values.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/where.h>
+
+#include "operator/aten.h"
+#include "record/cells.h"
+#include "record/recording.h"
+
+namespace weft::record {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+/// Does not look at the values: an index that is no class gives zeros.
+Tensor one_hot(const Tensor& x, int64_t classes) {
+  if (classes < 0) throw ReadsValueError("one_hot without num_classes");
+  return x.unsqueeze(-1).eq(at::arange(classes)).to(at::kLong);
+}
+
+/// PyTorch's clamps the norms in place, hidden from autograd.
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
+  auto shown = at::broadcast_tensors({a, b});
+  auto scaled = [&](const Tensor& x) { return x / at::linalg_vector_norm(x, 2, dim, true).clamp_min(eps); };
+  return (scaled(shown[0]) * scaled(shown[1])).sum(dim);
+}
+
+Tensor rrelu(const Tensor& x, const at::Scalar& lower, const at::Scalar& upper, bool training,
+             std::optional<at::Generator>) {
+  if (training) throw UnsupportedError("rrelu: random numbers that can't be drawn ahead");
+  return at::where(x.gt(0), x, x * ((lower.toDouble() + upper.toDouble()) / 2));
+}
+
+}  // namespace
+}  // namespace weft::record
+
+TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
+  using namespace weft::record;
+  m.impl("gru_cell", gru_cell);
+  m.impl("lstm_cell", lstm_cell);
+  m.impl("rnn_tanh_cell", rnn_tanh_cell);
+  m.impl("rnn_relu_cell", rnn_relu_cell);
+  m.impl("one_hot", one_hot);
+  m.impl("cosine_similarity", cosine_similarity);
+  m.impl("rrelu", rrelu);
+}

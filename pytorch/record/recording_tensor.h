@@ -1,0 +1,46 @@
+#pragma once
+
+#include "operator/aten.h"
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace weft::record {
+
+/// A tensor without data that stands for a value of a recording. It says that it is a dense tensor on the CPU, so that
+/// Python code which asks, and PyTorch's composite operations, do what they do for one; its dispatch key brings every
+/// operation on it to the recorder.
+struct RecordingTensor : c10::TensorImpl {
+  /// `storage`: equal for views of each other; negative for a view of the tensor from outside -1 - storage.
+  RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, uint64_t recording, int64_t id,
+                  int64_t storage);
+
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version_counter,
+                                                         bool allow_tensor_metadata_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version_counter,
+                                                         bool allow_tensor_metadata_change) const override;
+  void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
+
+  void resize(at::IntArrayRef sizes, at::IntArrayRef strides) { set_sizes_and_strides(sizes, strides); }
+
+  /// The tensor from outside for which this one stands, with other sizes than it has.
+  at::Tensor stands_for;
+  uint64_t recording;  ///< its serial number
+  int64_t id, storage;
+  /// A copy that autograd made of it, which counts changes in place for itself: Tensor.data, a saved result.
+  bool is_data = false;
+  const torch::autograd::Node* node = nullptr;  ///< that autograd had for it when it was read last,
+  int32_t node_number = 0;                      ///< and that node's number (gradient_graph.h)
+};
+
+/// Whether the tensor's numbers can be read: it is no subclass with operations of its own and no transform's wrapper.
+bool is_plain(const at::Tensor& tensor);
+
+/// Whether they have the same dtype and sizes.
+bool is_like(const at::Tensor& one, const at::Tensor& other);
+
+/// The tensor as a recording tensor; nullptr if it is none.
+RecordingTensor* as_recording(const at::Tensor& tensor);
+
+}  // namespace weft::record

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "operator/aten.h"
+
+namespace weft::record {
+
+/// Whether the tensors hold numbers on the CPU, and no mode, transform, trace or recording in this thread sees what is
+/// done.
+bool are_seen_by_none(const std::vector<at::Tensor>& tensors);
+
+/// Whether this thread shows each node of autograd's graph to somebody as it is made
+/// (torch.autograd.graph.node_creation_hook, since 2.14), who may then change the node's derivative.
+bool are_nodes_watched();
+
+}  // namespace weft::record

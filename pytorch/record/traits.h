@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "operator/aten.h"
+
+namespace weft::record {
+
+/// What the recorder needs to know of an operation, from its schema and tags.
+struct Traits {
+  int64_t name;       ///< equal for the same operation in every record of this process
+  bool reads_values;  ///< its result is a number or has a shape that depends on numbers
+  bool is_lift;       ///< marks a tensor that was made of Python numbers
+  bool takes_tensors;
+  std::vector<bool> writes;  ///< by argument: changes it in place
+  struct Return {
+    int argument = -1;     ///< that it is, or is a view of
+    int elements_of = -1;  ///< that the tensors of a list are views of
+    bool is_argument = false;
+  };
+  std::vector<Return> returns;
+};
+
+const Traits& traits_of(const c10::OperatorHandle& op);
+
+/// How often operations have been removed so far, of which another may have the name and the address.
+int64_t operations_generation();
+
+/// What handles operations that arrive while nothing is recorded: those on tensors of the device.
+using Otherwise = void (*)(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+void set_otherwise(Otherwise otherwise);
+/// The same where an operand is sparse.
+void set_otherwise_not_dense(Otherwise otherwise);
+
+/// Routes operations to the recorder while a recording is current: all that are defined, and at later calls those that
+/// were defined since.
+void register_kernels();
+
+}  // namespace weft::record
