@@ -11,6 +11,7 @@
 #include "importer/partition.h"
 #include "importer/region.h"
 #include "ir/type.h"
+#include "record/traits.h"
 
 namespace py = pybind11;
 
@@ -67,6 +68,17 @@ void init_importer(py::module_& m) {
           "finish", [](Region& region, const std::vector<Value>& outputs) { return Program(region.finish(outputs)); },
           py::arg("outputs"));
   m.def("knows_aten", &importer::knows_aten, py::arg("op"));
+  py::class_<record::Traits>(m, "Traits")
+      .def_property_readonly("is_view", &record::Traits::is_view)
+      .def_property_readonly("changes_something", &record::Traits::changes_something)
+      .def_readonly("draws", &record::Traits::draws);
+  m.def(
+      "traits_of",
+      [](const std::string& name, const std::string& overload) {
+        return record::traits_of(c10::Dispatcher::singleton().findSchemaOrThrow(
+            name.c_str(), overload == "default" ? "" : overload.c_str()));
+      },
+      py::arg("name"), py::arg("overload"));
   m.def(
       "scan_program",
       [](const Program& step, int64_t carries, int64_t xs, bool reverse, int64_t same, int64_t drawn) {

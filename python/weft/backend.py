@@ -34,7 +34,7 @@ Compiled = Callable[..., Any]
 
 # torch.compile's modes trade compile time for speed in Inductor. Weft has one way to compile, the fast one.
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
-_OPTIONS = {
+OPTIONS = {
     "capture": bool,  #: whether ATen ops join the programs next to them; True
     "roll": bool,  #: whether loops that Dynamo unrolled become scans; True
 }
@@ -97,11 +97,11 @@ def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = N
         hint = did_you_mean(mode, _MODES) or f"; there are {', '.join(_MODES)}"
         raise ValueError(f"backend 'weft' has no mode {mode!r}{hint}")
     for name, value in (options or {}).items():
-        if name not in _OPTIONS:
-            hint = did_you_mean(name, _OPTIONS) or f"; there are: {', '.join(_OPTIONS)}"
+        if name not in OPTIONS:
+            hint = did_you_mean(name, OPTIONS) or f"; there are: {', '.join(OPTIONS)}"
             raise ValueError(f"backend 'weft' has no option {name!r}{hint}")
-        if not isinstance(value, _OPTIONS[name]):
-            raise ValueError(f"backend 'weft': the option {name!r} takes {_OPTIONS[name].__name__}, not {value!r}")
+        if not isinstance(value, OPTIONS[name]):
+            raise ValueError(f"backend 'weft': the option {name!r} takes {OPTIONS[name].__name__}, not {value!r}")
     return options or {}
 
 

@@ -100,6 +100,7 @@ Traits make(const OperatorHandle& op) {
   const auto& schema = op.schema();
   traits.reads_values = reads_values(op);
   traits.is_lift = schema.name() == "aten::lift_fresh" || schema.name() == "aten::lift";
+  traits.draws = op.hasTag(at::Tag::nondeterministic_seeded);
   traits.takes_tensors = false;
   for (const auto& argument : schema.arguments()) {
     traits.writes.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "operator/aten.h"
@@ -12,6 +13,7 @@ struct Traits {
   bool reads_values;  ///< its result is a number or has a shape that depends on numbers
   bool is_lift;       ///< marks a tensor that was made of Python numbers
   bool takes_tensors;
+  bool draws;                ///< random numbers
   std::vector<bool> writes;  ///< by argument: changes it in place
   struct Return {
     int argument = -1;     ///< that it is, or is a view of
@@ -19,6 +21,10 @@ struct Traits {
     bool is_argument = false;
   };
   std::vector<Return> returns;
+
+  bool changes_something() const { return std::ranges::find(writes, true) != writes.end(); }
+  /// Its one result is an argument, or lies in an argument's memory, and nothing changes.
+  bool is_view() const { return returns.size() == 1 && returns[0].argument >= 0 && !changes_something(); }
 };
 
 const Traits& traits_of(const c10::OperatorHandle& op);

@@ -38,6 +38,7 @@ def program_of(f, inputs):
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     graph.views, graph.members = set(), set(members)
     program = RegionProgram(graph, members)
+    assert not program.refused, [str(n.target) for n in program.refused]
     return program.text, [placeholders.index(n) for n in program.inputs]
 
 
@@ -367,3 +368,20 @@ def test_random_graphs_equal_eager(seed):
         with weft.disabled():
             want = run(f)
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_operations_that_turn_out_to_have_no_program_stay_outside_of_regions():
+    torch.manual_seed(0)
+    rnn, x = nn.GRU(3, 5), torch.randn(4, 2, 3)
+
+    def function(x):
+        y = rnn(x)[0].tanh() * 2
+        z = torch.digamma(y + 3).tanh() * y.cumprod(0) + y.var(0)
+        return (torch.ldexp(z, torch.tensor(2)) + y).sigmoid()
+
+    weft.reset_stats()
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(function, backend="weft")(x), function(x))
+    counted = weft.stats()
+    assert counted["backend"]["regions"] == 1
+    assert {"aten.digamma.default", "aten.cumprod.default", "aten.ldexp.Tensor"} <= set(counted["extern"])

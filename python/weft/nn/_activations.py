@@ -81,7 +81,7 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
 
     from weft import _C
     from weft._base.errors import UnsupportedError, raise_if_internal
-    from weft._capture import aten_nodes
+    from weft._capture.fx_nodes import Importer, Types, example_of
 
     label = getattr(function, "__name__", None) or type(function).__name__
 
@@ -102,31 +102,31 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
     except Exception as error:
         raise refused(f"tracing it failed: {error}") from error
 
-    types, region, values = aten_nodes.Types(), _C.Region(), {}
+    program = Importer(Types(halves=False))
     try:
         for node in graph.nodes:
             if node.op == "placeholder":
-                values[node] = region.input(types.of(node))
+                program.value(node)
             elif node.op == "get_attr":
                 raise refused("it reads a tensor that isn't its argument")
             elif node.op == "output":
                 (result,) = node.args
             elif node.target is operator.getitem:
                 raise refused(f"{node.args[0].target} returns several tensors")
-            elif isinstance(node.meta.get("val"), Tensor):
-                arguments = [aten_nodes.argument(a, values) for a in aten_nodes.arguments(node)]
-                values[node] = region.aten(str(node.target), arguments, types.of(node))
+            elif isinstance(example_of(node), Tensor):
+                program.values[node] = program.operation(node.target, node)
     except (UnsupportedError, RuntimeError) as error:
         raise_if_internal(error)
         raise refused(error) from error
 
     (x,) = graph.find_nodes(op="placeholder")
-    if result not in values or str(region.type(values[result])) != str(region.type(values[x])):
+    types = {node: str(program.region.type(value)) for node, value in program.values.items()}
+    if types.get(result) != types[x]:
         raise refused(f"of a {dtype} tensor [B, H] it must return a {dtype} tensor [B, H]")
-    program = region.finish([values[result]])
-    if not _C.is_elementwise(program):
+    finished = program.region.finish([program.values[result]])
+    if not _C.is_elementwise(finished):
         raise refused("it isn't elementwise")
-    return program.text
+    return finished.text
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:

@@ -6,7 +6,7 @@ import torch
 from torch import fx
 
 from weft import _C
-from weft._dynamo.regions.nodes import CALL, VIEWS
+from weft._dynamo.regions.nodes import CALL, is_view
 
 _aten = torch.ops.aten
 
@@ -21,7 +21,7 @@ def tidy(graph: fx.Graph) -> None:
         node.replace_all_uses_with(same)
         graph.erase_node(node)
     for node in reversed(list(graph.nodes)):
-        if node.op == "call_function" and node.target in VIEWS and not node.users:
+        if is_view(node) and not node.users:
             graph.erase_node(node)
 
 

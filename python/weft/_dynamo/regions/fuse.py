@@ -9,7 +9,6 @@ import operator
 import torch
 from torch import fx
 
-from weft._base.errors import UnsupportedError, raise_if_internal
 from weft._dynamo.regions.nodes import CALL, is_barrier, is_call, is_output, is_pure
 from weft._dynamo.regions.partition import Partition
 from weft._dynamo.regions.program import RegionProgram
@@ -19,34 +18,43 @@ def fuse_regions(graph: fx.Graph) -> int:
     """Replaces regions by calls of one program each; returns how many there were."""
     if not any(is_call(node) for node in graph.nodes):
         return 0
-    analysis, fused = Partition(graph), 0
-    for members in analysis.regions():
-        real = [node for node in members if not is_output(node)]
-        if len(real) < 2:
-            continue
-        try:
-            program = RegionProgram(analysis, members)
-        except (UnsupportedError, RuntimeError) as error:
-            raise_if_internal(error)
-            continue
-        if not program.outputs:
-            continue
-        _replace(graph, members, program, analysis)
-        fused += 1
-    if fused:
+    analysis, programs = _programs(graph)
+    replaced: dict[fx.Node, fx.Node] = {}
+    for members, program in programs:
+        _replace(graph, members, program, analysis, replaced)
+    if programs:
         _sort(graph, analysis.order)
-    return fused
+    return len(programs)
 
 
-def _replace(graph: fx.Graph, members: list[fx.Node], program: RegionProgram, analysis: Partition) -> None:
-    """Puts the program's call where the last member is; `_sort` mends the order."""
+def _programs(graph: fx.Graph) -> tuple[Partition, list[tuple[list[fx.Node], RegionProgram]]]:
+    """The regions with their programs. Where the IR refuses a node after all, other regions are looked for."""
+    refused: set[fx.Node] = set()
+    while True:
+        analysis = Partition(graph, refused)
+        regions = [members for members in analysis.regions() if sum(not is_output(node) for node in members) > 1]
+        programs = [(members, RegionProgram(analysis, members)) for members in regions]
+        if not (found := set().union(*(program.refused for _, program in programs))):
+            return analysis, [(members, program) for members, program in programs if program.outputs]
+        refused |= found
+
+
+def _replace(
+    graph: fx.Graph,
+    members: list[fx.Node],
+    program: RegionProgram,
+    analysis: Partition,
+    replaced: dict[fx.Node, fx.Node],
+) -> None:
+    """Puts the program's call where the last member is; `_sort` mends the order. `replaced` has the results of calls by
+    the nodes that they are of."""
     place = analysis.order[members[-1]]
     with graph.inserting_after(members[-1]):
-        call = graph.call_function(CALL, (program.text, program.inputs))
+        call = graph.call_function(CALL, (program.text, []))
     with graph.inserting_before(call):
         inputs = [
-            graph.call_function(torch.ops.aten.t.default, (n,)) if n in program.transposed else n
-            for n in program.inputs
+            graph.call_function(torch.ops.aten.t.default, (given,)) if n in program.transposed else given
+            for n, given in ((n, replaced.get(n, n)) for n in program.inputs)
         ]
     call.args = (program.text, inputs)
     for n in inputs:
@@ -60,6 +68,7 @@ def _replace(graph: fx.Graph, members: list[fx.Node], program: RegionProgram, an
         at.meta = dict(node.meta)
         analysis.order[at] = place
         node.replace_all_uses_with(at)
+        replaced[node] = at
     gone = set(members)
     for node in reversed(list(graph.nodes)):
         if not node.users and (node in gone or node in analysis.views):

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from torch import fx
 
 from weft import _C
-from weft._capture.aten_nodes import tensor_inputs
+from weft._capture.fx_nodes import Types, example_of, tensor_inputs
 from weft._dynamo.regions.nodes import (
     LEFT_TO_ATEN,
     PERMUTES,
     PRODUCTS,
-    VIEWS,
     is_barrier,
     is_call,
     is_expressible,
     is_output,
     is_pure,
+    is_view,
 )
 
 
 class Partition:
     """The graph without its views: which nodes each node waits for."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: fx.Graph, refused: Collection[fx.Node] = ()) -> None:
+        """`refused`: nodes that are part of no region."""
+        self.graph, types = graph, Types(halves=False)
         self.order = {node: i for i, node in enumerate(graph.nodes)}
-        self.expressible = {node for node in graph.nodes if is_expressible(node)}
-        self.members = {
-            node for node in self.expressible if node.target not in LEFT_TO_ATEN and node.target not in VIEWS
-        } | {node for node in graph.nodes if is_call(node) or is_output(node)}
+        typed = {node for node in graph.nodes if types.has(example_of(node))}
+        self.expressible = {node for node in graph.nodes if node not in refused and is_expressible(node, typed)}
+        self.members = {node for node in self.expressible if node.target not in LEFT_TO_ATEN and not is_view(node)} | {
+            node
+            for node in graph.nodes
+            if (is_call(node) and node not in refused) or (is_output(node) and node.args[0] not in refused)
+        }
         self.views: set[fx.Node] = set()
         for node in reversed(graph.nodes):
             if node in self.expressible and self._is_transparent(node):
@@ -39,9 +45,7 @@ class Partition:
     def _is_transparent(self, node: fx.Node) -> bool:
         """A view that becomes part of the program where a region reads it. A permutation does only as an operand of
         products, which read it in place; elsewhere the program would have to copy."""
-        if node.target not in VIEWS:
-            return False
-        return node.target not in PERMUTES or self.is_read_by_products_only(node)
+        return is_view(node) and (node.target not in PERMUTES or self.is_read_by_products_only(node))
 
     def is_read_by_products_only(self, node: fx.Node, or_permuted: bool = False) -> bool:
         """Whether all readers that may be in a region are products, or views that permute for such."""

@@ -11,14 +11,17 @@ import torch
 from torch import Tensor, fx
 
 from weft._base.errors import UnsupportedError
+from weft._base.torch_private import OpOverload
+from weft._capture.fx_nodes import Importer, example_of, tensor_inputs
 from weft._dynamo.rolling.nodes import as_int
-from weft._dynamo.rolling.values import Values
+
+_aten = torch.ops.aten
 
 
-def _getitem(writer: Values, node: fx.Node) -> Any:
+def _getitem(writer: Importer, node: fx.Node) -> Any:
     """x[t], x[:, t], x[2:5] and the like."""
     source, index = node.args
-    tensor = source.meta.get("example_value")
+    tensor = example_of(source)
     if not isinstance(tensor, Tensor):
         return None
     index = index if isinstance(index, tuple) else (index,)
@@ -35,8 +38,8 @@ def _is_range(item: Any) -> bool:
     )
 
 
-def _indexed(writer: Values, source: fx.Node, index: list[Any]) -> Any:
-    value, tensor = writer.value(source), source.meta["example_value"]
+def _indexed(writer: Importer, source: fx.Node, index: list[Any]) -> Any:
+    value, tensor = writer.value(source), example_of(source)
     sizes = list(tensor.shape)
     if Ellipsis in index:
         at = index.index(Ellipsis)
@@ -46,11 +49,11 @@ def _indexed(writer: Values, source: fx.Node, index: list[Any]) -> Any:
     for item in index:
         if item is None:
             sizes.insert(dim, 1)
-            value = writer.aten("aten.unsqueeze.default", [value, dim], writer.type(tensor.dtype, sizes))
+            value = writer.aten("aten.unsqueeze.default", [value, dim], writer.types.type(tensor.dtype, sizes))
             dim += 1
         elif type(item) is int:
             del sizes[dim]
-            value = writer.aten("aten.select.int", [value, dim, item], writer.type(tensor.dtype, sizes))
+            value = writer.aten("aten.select.int", [value, dim, item], writer.types.type(tensor.dtype, sizes))
         else:
             if item.start is not None or item.stop is not None:
                 full = as_int(sizes[dim])
@@ -60,55 +63,43 @@ def _indexed(writer: Values, source: fx.Node, index: list[Any]) -> Any:
                 sizes[dim] = max(stop - start, 0)
                 if sizes[dim] != full:
                     arguments = [value, dim, start, max(stop, start), 1]
-                    value = writer.aten("aten.slice.Tensor", arguments, writer.type(tensor.dtype, sizes))
+                    value = writer.aten("aten.slice.Tensor", arguments, writer.types.type(tensor.dtype, sizes))
             dim += 1
     return value
 
 
-def _select(writer: Values, node: fx.Node) -> Any:
-    arguments = [*node.args, *node.kwargs.values()]
-    if list(node.kwargs) not in ([], ["index"], ["dim", "index"]) or len(arguments) != 3:
-        return None
-    source, dim, index = arguments
-    if type(dim) is not int or type(index) is not int:
-        return None
-    rank = source.meta["example_value"].dim()
-    return _indexed(writer, source, [slice(None)] * (dim % rank) + [index])
+def _as(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
+    """A function of one tensor and of numbers, which takes its arguments as the operation does."""
+    names = {parameter.name for parameter in op._schema.arguments}
 
-
-def _slice(writer: Values, node: fx.Node) -> Any:
-    """aten.slice.Tensor(x, dim, start, end)"""
-    source, *bounds = node.args
-    bounds += [0, None, None, 1][len(bounds) :]
-    dim, start, end, step = bounds
-    if node.kwargs or step != 1 or any(type(each) not in (int, type(None)) for each in bounds):
-        return None
-    rank = source.meta["example_value"].dim()
-    return _indexed(writer, source, [slice(None)] * (dim % rank) + [slice(start, end)])
-
-
-def _arithmetic(name: str) -> Callable[[Values, fx.Node], Any]:
-    """A floating tensor and a number."""
-
-    def write(writer: Values, node: fx.Node) -> Any:
-        if node.kwargs or len(node.args) != 2:
+    def write(writer: Importer, node: fx.Node) -> Any:
+        numbers = [*node.args[1:], *node.kwargs.values()]
+        if not names.issuperset(node.kwargs) or any(type(each) not in (int, float, type(None)) for each in numbers):
             return None
-        numbers = [argument for argument in node.args if type(argument) in (int, float)]
-        tensors = [argument for argument in node.args if isinstance(argument, fx.Node)]
-        if len(numbers) != 1 or len(tensors) != 1:
-            return None
-        tensor = tensors[0].meta.get("example_value")
-        if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
-            return None
-        arguments, type_ = [writer.value(tensors[0]), *numbers], writer.type_of(tensor)
-        if node.args[1] is tensors[0]:
-            arguments = [writer.aten("aten.full_like.default", arguments, type_), arguments[0]]
-        return writer.aten(f"aten.{name}.Tensor", arguments + ([1] if name in ("add", "sub") else []), type_)
+        return writer.operation(op, node) if node.args and tensor_inputs(node) == [node.args[0]] else None
 
     return write
 
 
-def _embedding(writer: Values, node: fx.Node) -> Any:
+def _arithmetic(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
+    """A floating tensor and a number, in either order."""
+    in_order = _as(op)
+
+    def write(writer: Importer, node: fx.Node) -> Any:
+        if not all(example_of(n).dtype.is_floating_point for n in tensor_inputs(node)):
+            return None
+        if node.kwargs or len(node.args) != 2 or type(number := node.args[0]) not in (int, float):
+            return in_order(writer, node)
+        if tensor_inputs(node) != [node.args[1]]:
+            return None
+        value, type_ = writer.value(node.args[1]), writer.types.of(example_of(node.args[1]))
+        first = writer.aten("aten.full_like.default", [value, number], type_)
+        return writer.aten(str(op), [first, value, 1][: len(op._schema.arguments)], type_)
+
+    return write
+
+
+def _embedding(writer: Importer, node: fx.Node) -> Any:
     """Not run on a table that may be large."""
     names = ("input", "weight", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
     given = dict(zip(names, node.args, strict=False)) | node.kwargs
@@ -117,41 +108,35 @@ def _embedding(writer: Values, node: fx.Node) -> Any:
     if given.get("scale_grad_by_freq") or given.get("sparse"):
         return None
     table, index = writer.value(given["weight"]), writer.value(given["input"])
-    type_ = writer.type_of(node.meta["example_value"])
+    type_ = writer.types.of(example_of(node))
     return writer.aten("aten.embedding.default", [table, index, -1, False, False], type_)
 
 
-def _constant(writer: Values, node: fx.Node) -> Any:
+def _constant(writer: Importer, node: fx.Node) -> Any:
     """torch.tensor(t)"""
-    number, example = node.args[0], node.meta.get("example_value")
+    number, example = node.args[0], example_of(node)
     if len(node.args) != 1 or type(number) not in (int, float) or not isinstance(example, Tensor):
         return None
     if node.kwargs.get("requires_grad"):
         return None
-    return writer.aten("aten.full.default", [[], number], writer.type_of(example))
+    return writer.aten("aten.full.default", [[], number], writer.types.of(example))
 
 
 #: By a node's target: of the writer and the node to its value, None where it has to be traced after all.
-DIRECT: dict[Any, Callable[[Values, fx.Node], Any]] = {
+DIRECT: dict[Any, Callable[[Importer, fx.Node], Any]] = {
     operator.getitem: _getitem,
     torch.nn.functional.embedding: _embedding,
-    torch.select: _select,
     torch.tensor: _constant,
-    torch.ops.aten.select.int: _select,
-    torch.ops.aten.slice.Tensor: _slice,
-    "select": _select,
-    operator.add: _arithmetic("add"),
-    operator.sub: _arithmetic("sub"),
-    operator.mul: _arithmetic("mul"),
-    operator.truediv: _arithmetic("div"),
-    torch.add: _arithmetic("add"),
-    torch.sub: _arithmetic("sub"),
-    torch.mul: _arithmetic("mul"),
-    torch.div: _arithmetic("div"),
+    **dict.fromkeys((torch.select, "select", _aten.select.int), _as(_aten.select.int)),
+    _aten.slice.Tensor: _as(_aten.slice.Tensor),
+    **dict.fromkeys((torch.add, operator.add), _arithmetic(_aten.add.Tensor)),
+    **dict.fromkeys((torch.sub, operator.sub), _arithmetic(_aten.sub.Tensor)),
+    **dict.fromkeys((torch.mul, operator.mul), _arithmetic(_aten.mul.Tensor)),
+    **dict.fromkeys((torch.div, operator.truediv), _arithmetic(_aten.div.Tensor)),
 }
 
 
-def direct(node: fx.Node) -> Callable[[Values, fx.Node], Any] | None:
+def direct(node: fx.Node) -> Callable[[Importer, fx.Node], Any] | None:
     return DIRECT.get(node.target if node.op == "call_function" else str(node.target))
 
 

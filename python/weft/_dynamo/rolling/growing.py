@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from weft._capture.fx_nodes import example_of
 from weft._dynamo.rolling.known import Known
-from weft._dynamo.rolling.nodes import as_int, example_of
+from weft._dynamo.rolling.nodes import as_int
 
 _JOINS = (torch.cat, torch.concat, torch.concatenate)
 

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 
 from weft._base.errors import UnsupportedError, raise_if_internal
 from weft._capture import runs
-from weft._capture.aten_nodes import Types
+from weft._capture.fx_nodes import Types, example_of
 from weft._capture.trace import trace
 from weft._capture.traced import Noise
 from weft._dynamo.rolling import functions
@@ -22,7 +22,6 @@ from weft._dynamo.rolling.memory import Memory
 from weft._dynamo.rolling.nodes import (
     Source,
     attribute_of,
-    example_of,
     is_grad_mode,
     is_number,
     is_users,
@@ -49,7 +48,7 @@ class Known:
     """What was found out about the graph's functions and sizes."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        self.types = Types()
+        self.types = Types(halves=True)
         self.memory = Memory(graph)
         self.without_grad = _without_grad(graph)
         self.kinds: dict[Any, Kind] = {}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from weft._base.errors import UnsupportedError
-from weft._dynamo.rolling.nodes import example_of
+from weft._capture.fx_nodes import example_of
 
 
 class Memory:

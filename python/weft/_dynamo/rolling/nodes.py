@@ -12,6 +12,7 @@ from torch import Tensor, fx
 
 from weft._base.errors import UnsupportedError
 from weft._base.torch_private import HigherOrderOperator, OpOverload, OpOverloadPacket, set_grad_enabled
+from weft._capture.fx_nodes import example_of
 
 
 def is_grad_mode(node: fx.Node) -> bool:
@@ -38,10 +39,6 @@ def name_of(node: fx.Node) -> str:
     if isinstance(node.target, OpOverload):
         return node.target._schema.name.split("::")[-1]
     return str(getattr(node.target, "__name__", node.target))
-
-
-def example_of(node: fx.Node) -> Any:
-    return node.meta.get("example_value")
 
 
 def as_int(size: Any) -> Any:

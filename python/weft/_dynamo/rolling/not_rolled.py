@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from torch import Tensor, fx
 
 from weft._base import users_code
+from weft._capture.fx_nodes import example_of
 from weft._dynamo.rolling.known import Known
-from weft._dynamo.rolling.nodes import example_of, name_of
+from weft._dynamo.rolling.nodes import name_of
 from weft._dynamo.rolling.stretches import FEWEST, anchors_of, form_of
 
 

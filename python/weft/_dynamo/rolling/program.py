@@ -9,20 +9,28 @@ from typing import Any
 from torch import Tensor, fx
 
 from weft import _C
-from weft._base.errors import UnsupportedError, raise_if_internal
+from weft._base.errors import UnsupportedError
+from weft._capture.fx_nodes import Importer, example_of
+from weft._capture.traced import Noise
 from weft._dynamo.rolling.direct import direct
 from weft._dynamo.rolling.known import Kind, Known, call, on_tensors, program_of
 from weft._dynamo.rolling.memory import is_same_view
 from weft._dynamo.rolling.nodes import (
     Source,
-    example_of,
     is_grad_mode,
     is_number,
     key_of,
     sources_of,
     takes_output,
 )
-from weft._dynamo.rolling.values import Draw, Values
+
+
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """Random numbers that a node draws: inputs of the program."""
+
+    noise: Noise
+    shape: list[int]
 
 
 @dataclasses.dataclass
@@ -35,7 +43,7 @@ class Outputs:
     written: dict[fx.Node, fx.Node]  #: by tensor from outside that is written to: the node through which that is done
 
 
-class Writer(Values):
+class Writer(Importer):
     """Writes nodes one by one.
 
     A node that writes to a tensor gives that tensor another value from there on. Views that were taken before are taken
@@ -64,8 +72,8 @@ class Writer(Values):
         if len(examples) != len(values):
             raise UnsupportedError("other results than the example")
         for each, value in zip(examples, values, strict=True):
-            if str(self.type_of(each)) != str(self.region.type(value)):
-                raise UnsupportedError(f"{self.region.type(value)}, but the graph says {self.type_of(each)}")
+            if str(self.types.of(each)) != str(self.region.type(value)):
+                raise UnsupportedError(f"{self.region.type(value)}, but the graph says {self.types.of(each)}")
 
     # ---- values
 
@@ -77,13 +85,13 @@ class Writer(Values):
         value = write(self, node) if write is not None else None
         return value if value is not None else self._recorded(node, is_first=is_first)
 
-    def _read(self, node: fx.Node) -> Any:
+    def read(self, node: fx.Node) -> Any:
         root = self.memory.root(node)
         if root in self.written:
             return self._taken_again(root, node)
         if self.memory.is_view_of_several(node):
             return self._value_of(node, is_first=False)
-        return super()._read(node)
+        return super().read(node)
 
     def _taken_again(self, root: fx.Node, node: fx.Node) -> Any:
         """A view, of what its root is now."""
@@ -114,13 +122,9 @@ class Writer(Values):
             shape = noise.shape(shapes)
             if not all(isinstance(size, int) for size in shape):
                 raise UnsupportedError("random numbers of a symbolic shape")
-            values.append(self.region.input(self.type(noise.dtype, shape)))
+            values.append(self.region.input(self.types.type(noise.dtype, shape)))
             self.inputs.append(Draw(noise, shape))
-        try:
-            return list(self.region.inline_program(kind.program, values))
-        except RuntimeError as error:  # traced for sizes that happen to be those of now
-            raise_if_internal(error)
-            raise UnsupportedError(str(error)) from None
+        return list(self.inline(kind.program, values))
 
     # ---- changes in place
 

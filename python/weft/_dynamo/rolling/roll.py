@@ -9,13 +9,12 @@ from torch import fx
 
 from weft import _C
 from weft._base.errors import UnsupportedError
+from weft._capture.fx_nodes import example_of
 from weft._dynamo.rolling.growing import join_at_once
 from weft._dynamo.rolling.known import Known
-from weft._dynamo.rolling.nodes import example_of
 from weft._dynamo.rolling.not_rolled import NotRolled, not_rolled
-from weft._dynamo.rolling.program import Outputs, Writer
+from weft._dynamo.rolling.program import Draw, Outputs, Writer
 from weft._dynamo.rolling.stretches import stretches, without_refused
-from weft._dynamo.rolling.values import Draw
 
 CALL = torch.ops.weft.call.default
 

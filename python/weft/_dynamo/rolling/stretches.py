@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import fx
 
+from weft._capture.fx_nodes import example_of
 from weft._dynamo.rolling.known import Known
-from weft._dynamo.rolling.nodes import example_of, is_grad_mode, name_of
+from weft._dynamo.rolling.nodes import is_grad_mode, name_of
 
 FEWEST = 3  #: steps of a loop
 
