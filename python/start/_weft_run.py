@@ -43,6 +43,8 @@ def _import_weft(torch: ModuleType) -> None:
     try:
         importlib.import_module("weft")
         importlib.import_module("weft.compat.keras").install_when_imported()
+        if os.environ.get("WEFT_RUN_BACKEND"):
+            importlib.import_module("weft._command_line.default_backend").install()
     except Exception as error:  # it is the child's program that matters
         print(f"weft: process {os.getpid()} runs without weft, since its import failed: {error}", file=sys.stderr)
 

@@ -211,6 +211,48 @@ def test_stats_at_the_end(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in error and json.loads("{" + stats)["calls"] == 1
 
 
+DEFAULT_BACKEND = """
+import multiprocessing, torch
+def loop(x, w):
+    h = torch.zeros(4)
+    for t in range(12):
+        h = torch.tanh(x[t] @ w + h)
+    return h
+class Loop(torch.nn.Module):
+    def forward(self, x, w):
+        return loop(x, w)
+def compiled_by():
+    x, w = torch.linspace(-1, 1, 48).reshape(12, 4), torch.eye(4)
+    model = Loop()
+    model.compile()
+    wants = [torch.compile(loop)(x, w), model(x, w), torch.compile(loop, backend="eager")(x, w)]
+    for want in wants:
+        torch.testing.assert_close(want, loop(x, w))
+    import weft
+    return [weft.stats()["backend"][key] for key in ("frames", "rolled")]
+def work():
+    print(*compiled_by(), flush=True)
+if __name__ == "__main__":
+    work()
+    torch._dynamo.reset()
+    torch.compile(lambda x: x + 1, options={"max_autotune": False})(torch.ones(3))
+    work()
+    child = multiprocessing.get_context("spawn").Process(target=work)
+    child.start()
+    child.join()
+"""
+
+
+def test_weft_as_the_default_of_torch_compile(tmp_path: Path) -> None:
+    """Where the program names another backend, or gives options of Inductor's, it has what it asks for."""
+    write(tmp_path, "script.py", DEFAULT_BACKEND)
+    ours = command([*UNDER_WEFT, "--backend", "weft", "script.py"], tmp_path)
+    assert ours.returncode == 0, ours.stderr
+    assert ours.stdout.split("\n") == ["2 2", "4 4", "2 2", ""]
+    without = command([*UNDER_WEFT, "--backend", "eager", "script.py"], tmp_path)
+    assert without.returncode == 2 and "--backend takes weft" in without.stderr
+
+
 CHILDREN = """
 import sys, torch, multiprocessing
 def work(i):

@@ -27,34 +27,42 @@ def run(words: list[str]) -> None:
     """[options] SCRIPT or -m MODULE, then what is the program's own."""
     reaches_children = True
     counts = False
+    backend = ""
     while words and words[0].startswith("-"):
         option = words.pop(0)
         if option == "--stats":
             counts = True
         elif option == "--no-children":
             reaches_children = False
+        elif option == "--backend":
+            backend = words.pop(0) if words else ""
+            if backend != "weft":
+                wrong("--backend takes weft; without it torch.compile keeps its own default")
         elif option == "-m":
             if not words:
                 wrong("-m needs the name of a module")
-            _prepare(counts, reaches_children)
+            _prepare(counts, reaches_children, backend)
             return _run_module(words)
         elif option == "--":
             break
         else:
-            hint = did_you_mean(option, ("--stats", "--no-children", "-m"))
+            hint = did_you_mean(option, ("--stats", "--no-children", "--backend", "-m"))
             wrong(f"run has no option {option!r}{hint} (what follows the script's name is the script's own)")
     if not words:
         wrong("run needs a script, or -m and a module")
-    _prepare(counts, reaches_children)
+    _prepare(counts, reaches_children, backend)
     _run_script(words)
 
 
-def _prepare(counts: bool, reaches_children: bool) -> None:
+def _prepare(counts: bool, reaches_children: bool, backend: str) -> None:
     """What becomes of the program's children, by environment variables that python/start/_weft_run.py heeds."""
-    for name in ("WEFT_RUN", "WEFT_RUN_STATS"):
+    for name in ("WEFT_RUN", "WEFT_RUN_BACKEND", "WEFT_RUN_STATS"):
         os.environ.pop(name, None)
     importlib.import_module("weft.compat.keras").install_when_imported()
+    if backend:
+        importlib.import_module("weft._command_line.default_backend").install()
     if reaches_children:
+        os.environ["WEFT_RUN_BACKEND"] = backend
         os.environ["WEFT_RUN"] = "1"
         when_imported("multiprocessing.spawn", _import_weft_in_children)
     if counts:
@@ -147,6 +155,8 @@ class _WeftImported:
     """Imports Weft when it is unpickled."""
 
     def __reduce__(self) -> Any:
+        if os.environ.get("WEFT_RUN_BACKEND"):
+            return importlib.import_module("weft._command_line.default_backend").install, ()
         return importlib.import_module, ("weft",)
 
 

@@ -6,8 +6,8 @@ import sys
 from typing import NoReturn
 
 USAGE = """\
-usage: weft run [--stats] [--no-children] SCRIPT [ARGUMENT ...]
-       weft run [--stats] [--no-children] -m MODULE [ARGUMENT ...]
+usage: weft run [OPTION ...] SCRIPT [ARGUMENT ...]
+       weft run [OPTION ...] -m MODULE [ARGUMENT ...]
        weft explain [OPTION ...] SCRIPT [ARGUMENT ...]
        weft survey [OPTION ...]
        weft verify [OPTION ...] REFERENCE CANDIDATE
@@ -28,6 +28,9 @@ WEFT_RUN=1 among their variables, and import Weft when they import PyTorch.
   -m MODULE  a module to run as a program, as `python -m MODULE` would
   --stats    when the program ends, print weft.stats() to standard error, as JSON, added up over this process and those
              that it started and that have ended by then ("processes" says how many)
+  --backend weft
+             torch.compile compiles with the backend weft where the program names none and gives no options of
+             Inductor's; loops in Python become scans so
   --no-children
              leave the processes that the program starts alone
   --version  print Weft's version and PyTorch's
