@@ -29,7 +29,7 @@ ARROWS: dict[str, set[str]] = {
     "formats": {"_base", "nn"},
     "verification": {"_base", "nn", "formats"},
     "explanation": {"_base", "_capture", "_stablehlo", "backend", "device"},
-    "_command_line": {"_base", "_capture", "_stablehlo", "compat", "verification", "explanation"},
+    "_command_line": {"_base", "_capture", "_stablehlo", "backend", "compat", "verification", "explanation"},
     "__main__": {"_command_line"},
 }
 

@@ -1,10 +1,15 @@
 // Kernels of aten::gru_cell, lstm_cell, rnn_tanh_cell and rnn_relu_cell: single steps, in eager mode only. A compiler
 // that traces them sees PyTorch's composite instead: T opaque calls would be all that it could make of a loop of steps.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/gru_cell_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/lstm_cell_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/rnn_relu_cell_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/rnn_tanh_cell_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/tanh.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
@@ -79,6 +84,47 @@ std::tuple<Tensor, Tensor> lstm_cell(const Tensor& input, TensorList hx, const T
   return composite::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh);
 }
 
+/// The pre-activations of all gates, of shape [B, gates * H].
+Tensor pre_activations(const Tensor& input, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh, const Bias& b_ih,
+                       const Bias& b_hh) {
+  return at::linear(input, w_ih, b_ih) + at::linear(h, w_hh, b_hh);
+}
+
+/// The cells under torch.vmap, of operations that have batching rules. PyTorch's composites change tensors in place,
+/// which fails where the state isn't mapped and the input is.
+Tensor batched_gru_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Bias& b_ih,
+                        const Bias& b_hh) {
+  check_step(Cell::kGru, input, hx, w_ih, w_hh);
+  const Tensors i = at::linear(input, w_ih, b_ih).chunk(3, 1), h = at::linear(hx, w_hh, b_hh).chunk(3, 1);
+  const Tensor reset = at::sigmoid(i[0] + h[0]), update = at::sigmoid(i[1] + h[1]);
+  const Tensor candidate = at::tanh(i[2] + reset * h[2]);
+  return candidate + update * (hx - candidate);
+}
+
+std::tuple<Tensor, Tensor> batched_lstm_cell(const Tensor& input, TensorList hx, const Tensor& w_ih, const Tensor& w_hh,
+                                             const Bias& b_ih, const Bias& b_hh) {
+  TORCH_CHECK(hx.size() == 2, "lstm_cell expects two hidden states");
+  check_step(Cell::kLstm, input, hx, w_ih, w_hh);
+  const Tensors gates = pre_activations(input, hx[0], w_ih, w_hh, b_ih, b_hh).chunk(4, 1);
+  Tensor c = at::sigmoid(gates[1]) * hx[1] + at::sigmoid(gates[0]) * at::tanh(gates[2]);
+  Tensor h = at::sigmoid(gates[3]) * at::tanh(c);
+  return {std::move(h), std::move(c)};
+}
+
+template <Cell cell, Tensor (*activation)(const Tensor&)>
+Tensor batched_rnn_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Bias& b_ih,
+                        const Bias& b_hh) {
+  check_step(cell, input, hx, w_ih, w_hh);
+  return activation(pre_activations(input, hx, w_ih, w_hh, b_ih, b_hh));
+}
+
+void register_batched(torch::Library& m) {
+  m.impl("gru_cell", TORCH_FN(batched_gru_cell));
+  m.impl("lstm_cell", TORCH_FN(batched_lstm_cell));
+  m.impl("rnn_tanh_cell", TORCH_FN((batched_rnn_cell<Cell::kRnnTanh, at::tanh>)));
+  m.impl("rnn_relu_cell", TORCH_FN((batched_rnn_cell<Cell::kRnnRelu, at::relu>)));
+}
+
 void register_kernels(torch::Library& m) {
   m.impl("gru_cell", TORCH_FN((step_of_one_state<Cell::kGru, composite::gru_cell>)));
   m.impl("lstm_cell", TORCH_FN(lstm_cell));
@@ -94,3 +140,4 @@ void register_cells_on_device(torch::Library& m) { register_kernels(m); }
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) { weft::override_kernels::register_kernels(m); }
 TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { weft::override_kernels::register_kernels(m); }
+TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) { weft::override_kernels::register_batched(m); }

@@ -20,6 +20,7 @@ from torch import Tensor
 from weft import _C
 from weft._base import torch_private
 from weft._base.torch_private import HigherOrderOperator, pytree
+from weft._capture import modes
 from weft._control.carries import checked_carry, condition, tensors
 from weft._control.scan_call import Call
 
@@ -249,4 +250,10 @@ def install() -> None:
                 tx, torch.ops.higher_order.scan, operands, {}, None, spec, None
             )
 
-    torch_private.hop_name_to_variable_class["weft_flat_scan"] = FlatScanVariable
+    known = torch_private.hop_name_to_variable_class
+    known["weft_flat_scan"] = FlatScanVariable
+    # A step whose y is its carry is none that Dynamo would let through; a program's results share no memory.
+    known["scan"].supports_aliasing = property(lambda _: _C.active())
+    # Dynamo asks tensors of torch.vmap for their memory, which is that of what they wrap.
+    storages = torch_private.dynamo_higher_order.get_tensor_storages
+    torch_private.dynamo_higher_order.get_tensor_storages = lambda tensor: storages(modes.unwrapped(tensor))

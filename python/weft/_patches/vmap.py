@@ -1,4 +1,5 @@
-"""The vmap rule of `torch.ops.weft.call`: one call for each element of the mapped dim, results stacked."""
+"""Rules for vmap: `torch.ops.weft.call` is one call for each element of the mapped dim, results stacked; a
+`torch.while_loop` runs until no element goes on."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from weft._base.torch_private import TransformType, add_batch_dim, unwrap_batched
 
 
 def _rule(
@@ -29,3 +32,44 @@ def _elements(tensor: Tensor, dim: int | None, count: int) -> list[Tensor]:
 
 
 torch.library.register_vmap("weft::call", _rule)
+
+
+def _while_loop(
+    interpreter: Any, cond_fn: Any, body_fn: Any, carried_inputs: Any, additional_inputs: Any, *rest: Any
+) -> Any:
+    """Elements whose condition no longer holds keep their carries, whatever the body makes of them."""
+    level, size = interpreter.level(), interpreter.batch_size()
+    carries, count = [_in_front(carry, level, size) for carry in carried_inputs], len(carried_inputs)
+    others, dims = [], [0] * count
+    for other in additional_inputs:
+        plain, dim = unwrap_batched(other, level) if isinstance(other, Tensor) else (other, None)
+        others.append(plain)
+        dims.append(dim)
+
+    def going_on(*arguments: Any) -> Tensor:
+        return torch.vmap(lambda *each: cond_fn(*each).reshape(()).bool(), tuple(dims))(*arguments)
+
+    def some_go_on(*arguments: Any) -> Tensor:
+        return going_on(*arguments).any()
+
+    def body(*arguments: Any) -> tuple[Tensor, ...]:
+        goes_on = going_on(*arguments)
+        after = torch.vmap(lambda *each: tuple(body_fn(*each)), tuple(dims))(*arguments)
+        return tuple(
+            torch.where(goes_on.view(-1, *[1] * (new.dim() - 1)), new, old)
+            for new, old in zip(after, arguments[:count], strict=True)
+        )
+
+    with interpreter.lower():
+        results = torch.ops.higher_order.while_loop(some_go_on, body, tuple(carries), tuple(others), *rest)
+    return tuple(add_batch_dim(result, 0, level) for result in results)
+
+
+def _in_front(carry: Any, level: int, size: int) -> Tensor:
+    """A carry of all elements, the mapped dim first."""
+    plain, dim = unwrap_batched(torch.as_tensor(carry), level)
+    mapped = plain.expand(size, *plain.shape) if dim is None else plain.movedim(dim, 0)
+    return mapped.clone(memory_format=torch.contiguous_format)
+
+
+torch.ops.higher_order.while_loop.py_impl(TransformType.Vmap)(_while_loop)

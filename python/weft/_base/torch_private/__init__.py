@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # the types of what is in LAZY
     TorchHigherOrderOperatorVariable: Any
     call_function_and_unflatten_output: Any
     discard_graph_changes: Any
+    dynamo_higher_order: Any
     hop_name_to_variable_class: dict[str, Any]
     make_attr: Any
     make_inlined: Any
@@ -80,6 +81,8 @@ is_dispatch_key_included = torch._C._dispatch_tls_is_dispatch_key_included
 peek_interpreter_stack = torch._C._functorch.peek_interpreter_stack
 is_functorch_wrapped_tensor = torch._C._functorch.is_functorch_wrapped_tensor
 get_unwrapped = torch._C._functorch.get_unwrapped
+unwrap_batched: Any = torch._C._functorch._unwrap_batched
+add_batch_dim: Any = torch._C._functorch._add_batch_dim
 are_functorch_transforms_active = torch._C._are_functorch_transforms_active
 is_functional_tensor = torch._is_functional_tensor
 get_tracing_state = torch._C._get_tracing_state
@@ -142,6 +145,7 @@ LAZY = {
     "call_function_and_unflatten_output": (
         "torch._dynamo.variables.higher_order_ops:_call_function_and_unflatten_output"
     ),
+    "dynamo_higher_order": "torch._dynamo.variables.higher_order_ops:",
     "discard_graph_changes": "torch._dynamo.variables.higher_order_ops:discard_graph_changes",
     "first_slice_copy": "torch._higher_order_ops.utils:first_slice_copy",
     "hop_name_to_variable_class": "torch._dynamo.variables.higher_order_ops:_hop_name_to_variable_class",

@@ -24,6 +24,7 @@ from weft._dynamo.rolling.nodes import (
     attribute_of,
     is_grad_mode,
     is_number,
+    is_of_transform,
     is_users,
     key_of,
     name_of,
@@ -74,6 +75,8 @@ class Known:
 
     def refusal(self, node: fx.Node) -> str:
         """Why the node can't be part of a program, whatever is around it; empty if it can."""
+        if is_of_transform(node):
+            return "it is within torch.vmap or another of torch.func's transforms"
         if _only_computes(node) or is_grad_mode(node):
             return ""
         return self.kind(node).refusal
@@ -209,7 +212,9 @@ def _recorded(node: fx.Node, sources: Sequence[Source], with_grad: bool) -> Kind
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
     """A node's results."""
-    yield from value if isinstance(value, list | tuple) else () if value is None else (value,)
+    for each in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(each, Tensor):
+            yield each
 
 
 def _elements(tensor: Tensor) -> int:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from weft._base.errors import UnsupportedError
+from weft._capture import modes
 from weft._capture.fx_nodes import example_of
 
 
@@ -99,5 +100,5 @@ def _tensors(example: Any) -> Iterator[Tensor]:
 def _storage(example: Any) -> int | None:
     for tensor in _tensors(example):
         if tensor.layout == torch.strided:
-            return int(tensor.untyped_storage()._cdata)
+            return int(modes.unwrapped(tensor).untyped_storage()._cdata)
     return None

@@ -11,7 +11,13 @@ import torch
 from torch import Tensor, fx
 
 from weft._base.errors import UnsupportedError
-from weft._base.torch_private import HigherOrderOperator, OpOverload, OpOverloadPacket, set_grad_enabled
+from weft._base.torch_private import (
+    HigherOrderOperator,
+    OpOverload,
+    OpOverloadPacket,
+    is_functorch_wrapped_tensor,
+    set_grad_enabled,
+)
 from weft._capture.fx_nodes import example_of
 
 
@@ -30,6 +36,16 @@ def is_users(node: fx.Node) -> bool:
         return False
     module = getattr(function, "__module__", None) or ""
     return module.split(".")[0] not in ("torch", "_operator", "math", "builtins", "pybind11_builtins", "")
+
+
+def is_of_transform(node: fx.Node) -> bool:
+    """Whether it begins or ends one of torch.func's transforms, or computes within it."""
+    example = example_of(node)
+    tensors = example if isinstance(example, list | tuple) else [example]
+    if any(isinstance(each, Tensor) and is_functorch_wrapped_tensor(each) for each in tensors):
+        return True
+    is_operator = isinstance(node.target, OpOverload | OpOverloadPacket | HigherOrderOperator)
+    return not is_operator and "_functorch" in (getattr(node.target, "__module__", None) or "")
 
 
 def name_of(node: fx.Node) -> str:
