@@ -24,6 +24,7 @@ from weft._capture.stats import backend as stats
 from weft._control import higher_order
 from weft._dynamo.regions import cleanup
 from weft._dynamo.regions.fuse import fuse_regions
+from weft._dynamo.rolling import given_up
 from weft._dynamo.rolling.buffers import replace_buffers
 from weft._dynamo.rolling.not_rolled import NotRolled
 from weft._dynamo.rolling.roll import roll
@@ -80,14 +81,27 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
 def _tell(left: Sequence[NotRolled]) -> None:
     """Counts the loops that stay written out, and warns of each that is long, at its line."""
     for loop in left:
-        reasons = stats.not_rolled.setdefault(str(loop.place), {})
-        reasons[loop.reason] = reasons.get(loop.reason, 0) + loop.steps
+        _count_left(loop)
         if loop.steps > _MOST_STEPS:
             text = (
                 f"weft: {loop.steps} like steps of a loop stay one after the other, since {loop.reason}; "
                 "they compute the same, but compile longer and run slower than a scan (docs/loops.md)"
             )
             warn.of_fallback_at(text, loop.place.file, loop.place.line)
+
+
+def _tell_given_up(loop: NotRolled) -> None:
+    _count_left(loop)
+    text = f"weft: a loop runs as Python's, one step after the other, since {loop.reason} (docs/loops.md)"
+    warn.of_fallback_at(text, loop.place.file, loop.place.line)
+
+
+def _count_left(loop: NotRolled) -> None:
+    reasons = stats.not_rolled.setdefault(str(loop.place), {})
+    reasons[loop.reason] = reasons.get(loop.reason, 0) + loop.steps
+
+
+given_up.install(_tell_given_up, "weft")
 
 
 def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:

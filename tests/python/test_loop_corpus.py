@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,60 @@ def test_a_loop_that_is_not_rolled_is_said(steps: int) -> None:
     assert len(told) == (steps > 8)
     if told:
         assert Path(told[0].filename).name == "test_loop_corpus.py" and f"{steps} like steps" in str(told[0].message)
+
+
+def _stabiliser(x: Tensor, h: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+    if torch.all(n == 0):  # as xlstm's sLSTM has it
+        h = x
+    return torch.tanh(torch.maximum(x, h)), n + 1
+
+
+def _asked_in_a_step(x: Tensor) -> Tensor:
+    h = n = torch.zeros(4)
+    for t in range(x.shape[0]):
+        h, n = _stabiliser(x[t], h, n)
+    return h
+
+
+def _asked_later(x: Tensor) -> Tensor:
+    h = torch.zeros(4)
+    for t in range(x.shape[0]):
+        h = torch.tanh(x[t] + h)
+        if t > 1:
+            h = h * float(h.sum())
+    return h
+
+
+def _asked_once(x: Tensor) -> Tensor:
+    h = torch.zeros(4)
+    for t in range(x.shape[0]):
+        h = torch.tanh(x[t] + h)
+    return h if h.sum() > 0 else -h
+
+
+@pytest.mark.parametrize(
+    ("loop", "told"),
+    [
+        (_asked_in_a_step, "a step asks Python for the value of a tensor (`if torch.all(n == 0):"),
+        (_asked_later, "a step asks Python for the value of a tensor (`h = h * float(h.sum())`)"),
+        (_asked_once, ""),
+    ],
+)
+def test_a_loop_that_dynamo_gives_up_is_said(loop: Callable[[Tensor], Tensor], told: str) -> None:
+    x = torch.randn(6, 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.testing.assert_close(torch.compile(loop, backend="weft")(x), loop(x))
+        torch.testing.assert_close(torch.compile(loop, backend="eager")(x + 1), loop(x + 1))
+    messages = [str(each.message) for each in caught if issubclass(each.category, weft.FallbackWarning)]
+    left = weft.stats()["backend"]["not_rolled"]
+    assert len(messages) == len(left) == (told != "")
+    if told:
+        ((place, reasons),) = left.items()
+        assert told in next(iter(reasons)) and told in messages[0] and "torch.where" in messages[0]
+        assert place.startswith("test_loop_corpus.py:")
+    else:
+        assert weft.stats()["backend"]["rolled"] == 1
 
 
 def test_layers_with_weights_of_their_own_are_no_loop() -> None:

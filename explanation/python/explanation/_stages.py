@@ -93,8 +93,8 @@ def _why_weft(subject: Subject, programs: int | None) -> str:
 def loops_left(weft: dict[str, Any]) -> list[str]:
     """What is to be said of loops that the backend weft left as they are."""
     return [
-        f"{steps} like steps of a loop stay one after the other ({place}: {reason}): with that line in "
-        "front of the loop or behind it the rest becomes one program (docs/loops.md)"
+        f"{steps} like step{'s' * (steps > 1)} of a loop stay one after the other ({place}: {reason}); docs/loops.md "
+        "says what to change"
         for place, reasons in weft.get("not_rolled", {}).items()
         for reason, steps in reasons.items()
     ]

@@ -11,6 +11,9 @@
   `variable_functions`.
 - PyTorch's control flow operators (`torch._higher_order_ops.scan` and its kin) ask Weft first: `higher_order_kernels`.
 - Dynamo knows how to write a `weft.scan` as PyTorch's: `weft._control.under_dynamo`.
+- Dynamo's operators under torch.vmap find the memory of what its tensors wrap, and scan takes steps that give a carry
+  back as y: `weft._control.under_dynamo`. Once the backend is loaded, it is told of the loops that Dynamo gives up:
+  `weft._dynamo.rolling.given_up`.
 - `torch.autograd.Function.apply` asks whether a recording is under way, and since PyTorch 2.14 so does the context that
   a call makes: `weft._capture.autograd_function`. From the first recording on, backwards and hooks within it ask too:
   `weft._capture.autograd_calls`.

@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # the types of what is in LAZY
     inductor_metrics = metrics
     is_torch_handler: Callable[[Any], bool] = torch._logging._internal._is_torch_handler
     # Dynamo has few types for what follows.
+    InstructionTranslatorBase: Any
     LazyVariableTracker: Any
     TorchHigherOrderOperatorVariable: Any
     call_function_and_unflatten_output: Any
@@ -140,6 +141,7 @@ LAZY = {
     "get_decompositions": "torch._decomp:get_decompositions",
     # What Dynamo makes a graph's control flow operators of; there is no way to tell it of another operator.
     "InstructionTranslator": "torch._dynamo.symbolic_convert:InstructionTranslator",
+    "InstructionTranslatorBase": "torch._dynamo.symbolic_convert:InstructionTranslatorBase",
     "LazyVariableTracker": "torch._dynamo.variables.higher_order_ops:LazyVariableTracker",
     "TorchHigherOrderOperatorVariable": "torch._dynamo.variables.higher_order_ops:TorchHigherOrderOperatorVariable",
     "call_function_and_unflatten_output": (

@@ -1,0 +1,42 @@
+"""Loops that Dynamo gives up: a step in which it would have to end its graph has it leave the whole function to Python,
+and the backend never sees the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft._base import users_code
+from weft._base.torch_private import InstructionTranslator, InstructionTranslatorBase
+from weft._dynamo.rolling.not_rolled import NotRolled, Place
+
+#: What Python wants to know of a tensor, by how Dynamo's words begin.
+_VALUES = ("Data-dependent", "Unsupported Tensor.item()", "Unsupported Tensor.tolist()", "Dynamic slicing")
+
+
+def install(tell: Callable[[NotRolled], None], compiler: str) -> None:
+    """Has `tell` called of each loop that Dynamo gives up in a function that this compiler was to compile."""
+    translator = InstructionTranslatorBase
+    give_up: Any = translator.raise_loop_graph_break
+
+    def watched(code: Any, error: Exception) -> Any:
+        output = InstructionTranslator.current_tx().output
+        if getattr(output.compiler_fn, "compiler_name", "") == compiler:
+            tell(_loop(error))
+        return give_up(code, error)
+
+    translator.raise_loop_graph_break = staticmethod(watched)
+
+
+def _loop(error: Exception) -> NotRolled:
+    stack = [frame for frame in getattr(error, "real_stack", None) or () if users_code.is_users(frame.filename)]
+    place = Place(stack[-1].filename, stack[-1].lineno or 0, (stack[-1].line or "").strip()) if stack else Place()
+    what = str(error).split("\n")[0]
+    if what.startswith(_VALUES):
+        reason = (
+            f"a step asks Python for the value of a tensor (`{place.code}`), where Dynamo gives the loop up; "
+            "torch.where chooses between two results, torch.cond in a step of weft.scan between two computations"
+        )
+    else:
+        reason = f"a step does what Dynamo can't trace (`{place.code}`: {what}), and so it gives the loop up"
+    return NotRolled(place, 1, reason)
