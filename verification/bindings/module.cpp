@@ -233,20 +233,20 @@ py::object changed_layers(const py::list& layer_list, const Array& x, const std:
   verify::Problem problem{layers, verify::record(layers, vector_of(x), x.shape(0), x.shape(1))};
   for (const verify::Change& change : verify::known_changes(problem, {})) {
     const bool form = change.detail.starts_with(detail) || change.detail.ends_with(", in the " + detail);
-    if (change.name != name || !form) continue;
+    if (change.name != name || !form || change.solve) continue;
     change.apply(problem);
     return py::cast(verify::record(problem.layers, vector_of(x), x.shape(0), x.shape(1)));
   }
   return py::none();
 }
 
-py::list diagnose(const py::list& layer_list, const verify::Recording& recording, bool pairs) {
+py::list diagnose(const py::list& layer_list, const verify::Recording& recording, int most) {
   const std::vector<verify::Layer> layers = layers_of(layer_list);
   check_fit(layers, recording);
   std::vector<verify::Diagnosis> diagnoses;
   {
     const py::gil_scoped_release release;
-    diagnoses = verify::diagnose(layers, recording, pairs, [] {  // Ctrl-C ends a long search
+    diagnoses = verify::diagnose(layers, recording, most, [] {  // Ctrl-C ends a long search
       const py::gil_scoped_acquire acquire;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     });
@@ -289,5 +289,5 @@ PYBIND11_MODULE(_C, m) {
   m.def("rounding_bound", &rounding_bound, py::arg("layers"), py::arg("x"), py::arg("dtype"));
   m.def("compare_layers", &compare, py::arg("layers"), py::arg("recording"));
   m.def("changed_layers", &changed_layers, py::arg("layers"), py::arg("x"), py::arg("name"), py::arg("detail"));
-  m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"), py::arg("pairs") = true);
+  m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"), py::arg("most") = 3);
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <numeric>
 #include <utility>
 
 namespace weft::verify {
@@ -12,7 +14,7 @@ namespace {
 bool is_in(int64_t wanted, size_t index) { return wanted < 0 || wanted == static_cast<int64_t>(index); }
 
 bool all_zero(const Matrix& matrix) {
-  return std::all_of(matrix.values.begin(), matrix.values.end(), [](double value) { return value == 0; });
+  return std::all_of(matrix.values->begin(), matrix.values->end(), [](double value) { return value == 0; });
 }
 
 // A stale state, and other faults of the cell, are the whole layer's: directions share the code.
@@ -57,11 +59,86 @@ void add_initial_state(const Problem& problem, const Scope& scope, std::vector<C
     add("h0 and c0 exchanged", exchangeable, [](Direction& each) { std::swap(each.h0, each.c0); });
 }
 
+void add_ignored_clips(const Scope& scope, const Cell& cell, std::vector<Change>& changes) {
+  const auto add = [&](const std::vector<int>& gates, InPairs in_pairs) {
+    changes.push_back({"clip", "ignored" + gates_text(cell.kind, gates),
+                       [scope, gates](Problem& problem) {
+                         edit_layers(problem, scope, [&](Layer& layer) {
+                           for (const int gate : gates) layer.cell.faults[gate].clip = INFINITY;
+                         });
+                       },
+                       false, in_pairs, /*by_step=*/true});
+  };
+  std::vector<int> all(gates_of(cell.kind));
+  std::iota(all.begin(), all.end(), 0);
+  add(all, InPairs::kYes);
+  for (const int gate : all)
+    if (all.size() > 1) add({gate}, InPairs::kNo);
+}
+
+std::string steps_text(Steps steps) {
+  switch (steps) {
+    case Steps::kFirst:
+      return "at step 0 only";
+    case Steps::kLast:
+      return "at the last step only";
+    case Steps::kAllButFirst:
+      return "at all steps but step 0";
+    case Steps::kAllButLast:
+      return "at all steps but the last";
+    case Steps::kAll:
+      break;
+  }
+  return "";
+}
+
+Change limited_to(const Change& change, const Scope& scope, Steps steps) {
+  Change result = change;
+  result.detail += (change.detail.empty() ? "" : "; ") + steps_text(steps);
+  result.steps = steps;
+  result.by_step = false;
+  result.in_pairs = change.in_pairs == InPairs::kNo || steps != Steps::kFirst ? InPairs::kNo : InPairs::kLate;
+  result.apply = [scope, steps, apply = change.apply](Problem& problem) {
+    std::vector<Layer> before = problem.layers;
+    apply(problem);
+    for (size_t index = 0; index < before.size(); ++index) {
+      if (!is_in(scope.layer, index)) continue;
+      problem.layers[index].steps = steps;
+      problem.layers[index].elsewhere = std::make_shared<const Layer>(std::move(before[index]));
+    }
+  };
+  return result;
+}
+
 }  // namespace
 
+std::vector<int> computed_gates(const Cell& cell) {
+  std::vector<int> gates;
+  for (int gate = 0; gate < gates_of(cell.kind); ++gate) {
+    const bool derived =
+        (cell.coupled == Coupled::kInput && gate == 1) || (cell.coupled == Coupled::kForget && gate == 0);
+    if (cell.kind != Kind::kLstm || !derived) gates.push_back(gate);
+  }
+  return gates;
+}
+
+std::string gates_text(Kind kind, const std::vector<int>& gates) {
+  if (static_cast<int>(gates.size()) == gates_of(kind)) return "";
+  std::string text = gates.size() == 1 ? ", in gate " : ", in gates ";
+  for (size_t index = 0; index < gates.size(); ++index) text += (index ? ", " : "") + gate_name(kind, gates[index]);
+  return text;
+}
+
 void edit_layers(Problem& problem, const Scope& scope, const std::function<void(Layer&)>& edit) {
-  for (size_t index = 0; index < problem.layers.size(); ++index)
-    if (is_in(scope.layer, index)) edit(problem.layers[index]);
+  for (size_t index = 0; index < problem.layers.size(); ++index) {
+    if (!is_in(scope.layer, index)) continue;
+    Layer& layer = problem.layers[index];
+    edit(layer);
+    if (!layer.elsewhere) continue;
+    Layer other = *layer.elsewhere;
+    edit(other);
+    layer.elsewhere = std::make_shared<const Layer>(std::move(other));
+  }
 }
 
 void edit_directions(Problem& problem, const Scope& scope, const std::function<void(Layer&, Direction&)>& edit) {
@@ -89,7 +166,8 @@ bool any_direction(const Problem& problem, const Scope& scope,
 void add_cell_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
   const auto add = [&](std::string name, std::string detail, std::function<void(Layer&)> edit) {
     changes.push_back({std::move(name), std::move(detail),
-                       [scope, edit = std::move(edit)](Problem& problem) { edit_layers(problem, scope, edit); }});
+                       [scope, edit = std::move(edit)](Problem& problem) { edit_layers(problem, scope, edit); }, false,
+                       InPairs::kYes, /*by_step=*/true});
   };
   const Layer& layer = problem.layers[std::max<int64_t>(scope.layer, 0)];
   const Cell& cell = layer.cell;
@@ -97,15 +175,15 @@ void add_cell_changes(const Problem& problem, const Scope& scope, std::vector<Ch
     add(cell.reset_after ? "reset_before" : "reset_after", "",
         [](Layer& each) { each.cell.reset_after = !each.cell.reset_after; });
   }
-  if (problem.recording.steps > 1) add_stale_state(scope, cell.kind, changes);
+  if (problem.recording->steps > 1) add_stale_state(scope, cell.kind, changes);
   if (cell.kind == Kind::kGru) {
     add("update_gate_sense", "", [](Layer& each) { each.cell.swapped_update = !each.cell.swapped_update; });
-    add("bias_outside_reset", "", [](Layer& each) { each.cell.bias_outside_reset = !each.cell.bias_outside_reset; });
+    add("bias_outside_reset", "", [](Layer& each) { each.cell.biases = Biases::kOutside; });
   }
   add_initial_state(problem, scope, changes);
   if (cell.kind == Kind::kLstm) {
-    add("forget_bias", "1 more", [](Layer& each) { each.cell.forget_bias = 1; });
-    add("forget_bias", "1 less", [](Layer& each) { each.cell.forget_bias = -1; });
+    add("forget_bias", "1 more", [](Layer& each) { each.cell.faults[1].offset += 1; });
+    add("forget_bias", "1 less", [](Layer& each) { each.cell.faults[1].offset -= 1; });
     for (const auto& [coupled, detail] :
          {std::pair(Coupled::kNone, "not coupled"), std::pair(Coupled::kInput, "f = 1 - i"),
           std::pair(Coupled::kForget, "i = 1 - f")}) {
@@ -113,7 +191,7 @@ void add_cell_changes(const Problem& problem, const Scope& scope, std::vector<Ch
         add("coupled_gates", detail, [coupled](Layer& each) { each.cell.coupled = coupled; });
     }
   }
-  if (!std::isinf(cell.clip)) add("clip", "ignored", [](Layer& each) { each.cell.clip = INFINITY; });
+  if (!std::isinf(cell.clip)) add_ignored_clips(scope, cell, changes);
   if (!std::isinf(cell.cell_clip)) add("cell_clip", "ignored", [](Layer& each) { each.cell.cell_clip = INFINITY; });
   if (cell.zoneout != std::array<double, 2>{}) add("zoneout", "ignored", [](Layer& each) { each.cell.zoneout = {}; });
   if (!cell.norm_eps) return;
@@ -124,13 +202,30 @@ void add_cell_changes(const Problem& problem, const Scope& scope, std::vector<Ch
   add("layer_norm", "ignored", [](Layer& each) { each.cell.norm_eps.reset(); });
 }
 
+void add_step_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
+  const int64_t steps = problem.recording->steps;
+  if (steps < 2) return;
+  const size_t count = changes.size();
+  for (size_t index = 0; index < count; ++index) {
+    if (!changes[index].by_step) continue;
+    for (const Steps where : {Steps::kFirst, Steps::kAllButFirst, Steps::kLast, Steps::kAllButLast}) {
+      const bool other =
+          where == Steps::kFirst || where == Steps::kAllButFirst;  // of two steps the others are the same
+      if (other || steps > 2) changes.push_back(limited_to(changes[index], scope, where));
+    }
+  }
+}
+
 std::vector<Change> known_changes(const Problem& problem, const Scope& scope) {
   std::vector<Change> all;
   add_cell_changes(problem, scope, all);
   add_weight_changes(problem, scope, all);
   add_activation_changes(problem, scope, all);
+  add_term_changes(problem, scope, all);
   add_order_changes(problem, scope, all);
   add_number_changes(problem, scope, all);
+  add_step_changes(problem, scope, all);
+  add_solved_changes(problem, scope, all);
   return all;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace weft::verify {
 /// The problem to be explained: layers, and a recording with which they disagree.
 struct Problem {
   std::vector<Layer> layers;
-  Recording recording;
+  Shared<Recording> recording;
 };
 
 /// Which layers and directions a change is made in; -1: all.
@@ -31,6 +32,11 @@ struct Change {
   std::function<void(Problem&)> apply;
   bool rearranges = false;  // moves elements, so that its order with another such change matters
   InPairs in_pairs = InPairs::kYes;
+  bool by_step = false;       // also tried in some steps only
+  Steps steps = Steps::kAll;  // in which it is made
+  /// Not null: the change has a number that is read off the problem's recording. Gives the change with the number;
+  /// nothing where there is no number that makes the two agree.
+  std::function<std::optional<Change>(const Problem&)> solve{};
 };
 
 /// All changes that apply to a problem, the preferred ones first. Changes without an effect are left out.
@@ -42,10 +48,21 @@ void add_activation_changes(const Problem& problem, const Scope& scope, std::vec
 void add_weight_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 void add_order_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 void add_number_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
+/// Terms of a gate that are left out, and what is added to it; the places of the biases.
+void add_term_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
+/// Changes with a number that is read off the recording.
+void add_solved_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
+/// Those of the changes that may be made in some steps only, so.
+void add_step_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 
 /// The layers in the scope, the directions in the scope.
 void edit_layers(Problem& problem, const Scope& scope, const std::function<void(Layer&)>& edit);
 void edit_directions(Problem& problem, const Scope& scope, const std::function<void(Layer&, Direction&)>& edit);
+
+/// The gates that a cell computes: without the one that is one minus another.
+std::vector<int> computed_gates(const Cell& cell);
+/// ", in gate n", ", in gates r, z"; "" of all of a kind's gates.
+std::string gates_text(Kind kind, const std::vector<int>& gates);
 
 /// True if a layer in the scope fulfils it.
 bool any_layer(const Problem& problem, const Scope& scope, const std::function<bool(const Layer&)>& holds);

@@ -59,7 +59,7 @@ void edit_recorded(Problem& problem, const Scope& scope, const Edit& edit) {
     if (scope.layer >= 0 && scope.layer != static_cast<int64_t>(layer)) continue;
     for (size_t direction = 0; direction < problem.layers[layer].directions.size(); ++direction) {
       if (scope.direction >= 0 && scope.direction != static_cast<int64_t>(direction)) continue;
-      edit(problem.layers[layer].directions[direction], problem.recording.layers[layer][direction]);
+      edit(problem.layers[layer].directions[direction], problem.recording.edit().layers[layer][direction]);
     }
   }
 }
@@ -69,7 +69,7 @@ void turn_around(Problem& problem, const Scope& scope) {
 }
 
 void add_time_orders(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
-  if (problem.recording.steps < 2) return;
+  if (problem.recording->steps < 2) return;
   changes.push_back(
       {"time_order", "results in the order of the input", [scope](Problem& changed) { turn_around(changed, scope); }});
   changes.push_back({"time_order", "results in the order of processing", [scope](Problem& changed) {
@@ -77,17 +77,18 @@ void add_time_orders(const Problem& problem, const Scope& scope, std::vector<Cha
                        // If the change is of all layers, the sequence is turned before the first and after the last.
                        const bool all = scope.layer < 0;
                        edit_recorded(changed, scope, [&](Direction& direction, Recorded& recorded) {
-                         if (all) return flip_recorded(recorded, changed.recording.steps);
-                         flip_results(direction, recorded, changed.recording.steps);
+                         if (all) return flip_recorded(recorded, changed.recording->steps);
+                         flip_results(direction, recorded, changed.recording->steps);
                        });
-                       flip_time(changed.recording.merged, changed.recording.steps);
+                       flip_time(changed.recording.edit().merged, changed.recording->steps);
                      }});
   const bool backwards =
       any_direction(problem, scope, [](const Layer&, const Direction& each) { return each.reverse; });
   changes.push_back({"reverse_output_order", backwards ? "" : "of a direction that runs forward",
                      [scope, backwards](Problem& changed) {
                        edit_recorded(changed, scope, [&](Direction& direction, Recorded& recorded) {
-                         if (direction.reverse == backwards) flip_results(direction, recorded, changed.recording.steps);
+                         if (direction.reverse == backwards)
+                           flip_results(direction, recorded, changed.recording->steps);
                        });
                      },
                      false, backwards ? InPairs::kYes : InPairs::kLate});
@@ -101,20 +102,19 @@ bool states_fit(const Problem& problem, int64_t batch) {
 void add_direction_orders(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
   const bool two = any_layer(problem, scope, [](const Layer& layer) { return layer.directions.size() == 2; });
   if (!two || scope.direction >= 0) return;
-  const auto each_pair = [](Problem& changed, const Scope& where, const auto& edit) {
-    for (size_t index = 0; index < changed.layers.size(); ++index)
-      if ((where.layer < 0 || where.layer == static_cast<int64_t>(index)) &&
-          changed.layers[index].directions.size() == 2)
-        edit(changed.layers[index], changed.recording.layers[index]);
-  };
-  changes.push_back({"direction_order", "results exchanged", [scope, each_pair](Problem& changed) {
-                       each_pair(changed, scope, [](Layer& layer, auto& recorded) {
+  changes.push_back({"direction_order", "results exchanged", [scope](Problem& changed) {
+                       for (size_t index = 0; index < changed.layers.size(); ++index) {
+                         Layer& layer = changed.layers[index];
+                         const bool here = scope.layer < 0 || scope.layer == static_cast<int64_t>(index);
+                         if (!here || layer.directions.size() != 2) continue;
+                         auto& recorded = changed.recording.edit().layers[index];
                          if (recorded[0].h.empty()) layer.exchanged = !layer.exchanged;
                          std::swap(recorded[0], recorded[1]);
-                       });
+                       }
                      }});
-  changes.push_back({"direction_order", "weights exchanged", [scope, each_pair](Problem& changed) {
-                       each_pair(changed, scope, [](Layer& layer, auto&) {
+  changes.push_back({"direction_order", "weights exchanged", [scope](Problem& changed) {
+                       edit_layers(changed, scope, [](Layer& layer) {
+                         if (layer.directions.size() != 2) return;
                          auto& directions = layer.directions;
                          std::swap(directions[0], directions[1]);
                          std::swap(directions[0].reverse, directions[1].reverse);
@@ -125,8 +125,9 @@ void add_direction_orders(const Problem& problem, const Scope& scope, std::vecto
   const bool states = any_direction(
       problem, scope, [](const Layer&, const Direction& each) { return !each.h0.empty() || !each.c0.empty(); });
   if (!states) return;
-  changes.push_back({"initial_state", "the two directions' exchanged", [scope, each_pair](Problem& changed) {
-                       each_pair(changed, scope, [](Layer& layer, auto&) {
+  changes.push_back({"initial_state", "the two directions' exchanged", [scope](Problem& changed) {
+                       edit_layers(changed, scope, [](Layer& layer) {
+                         if (layer.directions.size() != 2) return;
                          auto& directions = layer.directions;
                          std::swap(directions[0].h0, directions[1].h0);
                          std::swap(directions[0].c0, directions[1].c0);
@@ -140,11 +141,11 @@ void add_order_changes(const Problem& problem, const Scope& scope, std::vector<C
   const size_t before = changes.size();
   add_time_orders(problem, scope, changes);
   add_direction_orders(problem, scope, changes);
-  const Recording& recording = problem.recording;
+  const Recording& recording = *problem.recording;
   // Rows are shared by all layers and directions, so this is a change of the whole problem.
   if (recording.steps != 1 || recording.batch != 1) {
     if (states_fit(problem, recording.steps) && recording.steps * recording.batch > 0)
-      changes.push_back({"batch_axis", "", [](Problem& changed) { exchange_axes(changed.recording); }});
+      changes.push_back({"batch_axis", "", [](Problem& changed) { exchange_axes(changed.recording.edit()); }});
   }
   for (size_t index = before; index < changes.size(); ++index) changes[index].rearranges = true;
 }

@@ -38,8 +38,8 @@ void permute_blocks(Values& values, const std::vector<int>& order) {
 }
 
 void permute_gates(Direction& direction, const std::vector<int>& order, const Part& part) {
-  if (part.weight_x) permute_blocks(direction.weight_x.values, order);
-  if (part.weight_h) permute_blocks(direction.weight_h.values, order);
+  if (part.weight_x) permute_blocks(direction.weight_x.values.edit(), order);
+  if (part.weight_h) permute_blocks(direction.weight_h.values.edit(), order);
   if (part.bias_x) permute_blocks(direction.bias_x, order);
   if (part.bias_h) permute_blocks(direction.bias_h, order);
 }
@@ -85,11 +85,10 @@ void add_gate_orders(const Problem& problem, const Scope& scope, std::vector<Cha
   }
 }
 
-Matrix transposed(const double* values, int64_t rows, int64_t columns) {
-  Matrix result{columns, rows, std::vector<double>(rows * columns)};
+std::vector<double> transposed(const double* values, int64_t rows, int64_t columns) {
+  std::vector<double> result(rows * columns);
   for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < columns; ++column)
-      result.values[column * rows + row] = values[row * columns + column];
+    for (int64_t column = 0; column < columns; ++column) result[column * rows + row] = values[row * columns + column];
   return result;
 }
 
@@ -98,16 +97,17 @@ Matrix transposed(const double* values, int64_t rows, int64_t columns) {
 enum class Layout { kReadByColumns, kWrittenByColumns };
 
 void relay(double* values, int64_t rows, int64_t columns, Layout layout) {
-  const Matrix other =
+  const std::vector<double> other =
       layout == Layout::kReadByColumns ? transposed(values, columns, rows) : transposed(values, rows, columns);
-  std::copy(other.values.begin(), other.values.end(), values);
+  std::copy(other.begin(), other.end(), values);
 }
 
 void relay(Matrix& matrix, int64_t blocks, Layout layout) {
   if (blocks == 0 || matrix.empty()) return;
   const int64_t rows = matrix.rows / blocks;
+  double* values = matrix.values.edit().data();
   for (int64_t block = 0; block < blocks; ++block)
-    relay(matrix.values.data() + block * rows * matrix.columns, rows, matrix.columns, layout);
+    relay(values + block * rows * matrix.columns, rows, matrix.columns, layout);
 }
 
 struct Which {
@@ -156,13 +156,28 @@ void add_memory_orders(const Scope& scope, std::vector<Change>& changes) {
   }
 }
 
+// Where there are as many inputs as units one weight fits in the place of the other.
+void add_exchange(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
+  const bool fits = !any_direction(problem, scope, [](const Layer&, const Direction& each) {
+    return each.weight_x.columns != each.weight_h.columns || each.weight_x == each.weight_h;
+  });
+  if (!fits) return;
+  changes.push_back({"weights_exchanged", "",
+                     [scope](Problem& changed) {
+                       edit_directions(changed, scope,
+                                       [](Layer&, Direction& each) { std::swap(each.weight_x, each.weight_h); });
+                     },
+                     true, InPairs::kLate});
+}
+
 void add_biases(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
   const auto has = [&](std::vector<double> Direction::* member) {
     return any_direction(problem, scope, [&](const Layer&, const Direction& each) { return !(each.*member).empty(); });
   };
   const auto add = [&](std::string detail, void (*edit)(Layer&, Direction&), InPairs in_pairs = InPairs::kYes) {
     changes.push_back({"one_bias", std::move(detail),
-                       [scope, edit](Problem& changed) { edit_directions(changed, scope, edit); }, false, in_pairs});
+                       [scope, edit](Problem& changed) { edit_directions(changed, scope, edit); }, false, in_pairs,
+                       /*by_step=*/true});
   };
   if (has(&Direction::bias_h)) add("without the recurrent bias", [](Layer&, Direction& each) { each.bias_h.clear(); });
   if (has(&Direction::bias_x)) add("without the input bias", [](Layer&, Direction& each) { each.bias_x.clear(); });
@@ -175,9 +190,11 @@ void add_biases(const Problem& problem, const Scope& scope, std::vector<Change>&
   }
   const bool single = has(&Direction::bias_x) && !has(&Direction::bias_h);
   if (!single || problem.layers[std::max<int64_t>(scope.layer, 0)].cell.kind != Kind::kGru) return;
-  changes.push_back({"bias_inside_reset", "", [scope](Problem& changed) {
+  changes.push_back({"bias_inside_reset", "",
+                     [scope](Problem& changed) {
                        edit_directions(changed, scope, [](Layer&, Direction& each) { each.bias_x.swap(each.bias_h); });
-                     }});
+                     },
+                     false, InPairs::kYes, /*by_step=*/true});
 }
 
 }  // namespace
@@ -187,10 +204,13 @@ void add_weight_changes(const Problem& problem, const Scope& scope, std::vector<
   add_biases(problem, scope, changes);
   add_transposes(problem, scope, changes);
   add_memory_orders(scope, changes);
+  add_exchange(problem, scope, changes);
   if (any_direction(problem, scope, [](const Layer&, const Direction& each) { return !each.peepholes.empty(); })) {
-    changes.push_back({"peepholes", "ignored", [scope](Problem& changed) {
+    changes.push_back({"peepholes", "ignored",
+                       [scope](Problem& changed) {
                          edit_directions(changed, scope, [](Layer&, Direction& each) { each.peepholes.clear(); });
-                       }});
+                       },
+                       false, InPairs::kYes, /*by_step=*/true});
   }
 }
 

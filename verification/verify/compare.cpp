@@ -39,6 +39,9 @@ double against(double computed, double recorded, double bound) {
   return std::isfinite(recorded) && bound > 0 ? difference / bound : kInfinity;
 }
 
+// What a number says against the layers that give another: more than a mantissa it never does.
+double bits_of(double ratio) { return ratio > 1 ? std::min(std::log2(ratio), 40.0) : 0; }
+
 void flip(Sequence& sequence, int64_t steps, int64_t batch) {
   for (int64_t step = 0; step < steps / 2; ++step) {
     for (int64_t row = 0; row < batch; ++row) {
@@ -54,13 +57,15 @@ void flip(Sequence& sequence, int64_t steps, int64_t batch) {
 class Walk {
  public:
   Walk(const Layer& layer, int64_t layer_index, int64_t direction, const Recording& recording, const Sequence& input,
-       double patience)
+       double patience, ProductCache* cache)
       : layer_(layer),
+        index_(static_cast<size_t>(direction)),
         direction_(layer.directions[direction]),
         recording_(recording),
         recorded_(recording.layers[layer_index][direction]),
         input_(input),
-        patience_(patience) {
+        patience_(patience),
+        cache_(cache) {
     track_.layer = layer_index;
     track_.direction = direction;
     track_.defect.assign(recording.steps, kNaN);
@@ -91,11 +96,12 @@ class Walk {
   Sequence take_output(Bounds bounds) {
     if (!recorded_.h.empty()) return observed(recorded_.h, layer_.outputs(), recording_.precision);
     if (bounds == Bounds::kSampled)
-      tighten(layer_, direction_, recording_.precision, input_, recording_.steps, recording_.batch, output_);
+      tighten(layer_, index_, recording_.precision, input_, recording_.steps, recording_.batch, output_);
     if (direction_.flipped) flip(output_, recording_.steps, recording_.batch);
     return std::move(output_);
   }
   double worst = 0;
+  double evidence = 0;
 
  private:
   bool has_cell() const { return layer_.cell.kind == Kind::kLstm; }
@@ -109,7 +115,8 @@ class Walk {
     const Values& blend = all || stale == Stale::kBlend || stale == Stale::kHidden ? first_h_[row] : h_[row];
     const Values& cell = all || stale == Stale::kCell ? first_c_[row] : c_[row];
     const Values x = input_.row(index);
-    StepResult next = step(layer_.cell, direction_, recording_.precision, {x, products, blend, cell});
+    const Layer& now = layer_.at(turn, recording_.steps);
+    StepResult next = step(now.cell, now.directions[index_], recording_.precision, {x, products, blend, cell, cache_});
     compare_step(next, turn, row);
     output_.set_row(index, next.h);
     h_[row] = recorded_.h.empty() ? std::move(next.h) : recorded_state(recorded_.h, index, layer_.outputs());
@@ -152,6 +159,7 @@ class Walk {
       const double recorded = array[index * computed.size() + unit], bound = own * computed.error[unit];
       const double ratio = against(computed.value[unit], recorded, bound);
       worst = std::max(worst, ratio);
+      evidence += bits_of(ratio);
       note(time, std::abs(computed.value[unit] - recorded), bound, ratio);
       if (ratio > 1 && !track_.first) {
         track_.first = Place{track_.layer, track_.direction,     time,     turn, quantity, row,
@@ -170,11 +178,13 @@ class Walk {
   }
 
   const Layer& layer_;
+  const size_t index_;  // of the direction
   const Direction& direction_;
   const Recording& recording_;
   const Recorded& recorded_;
   const Sequence& input_;
   const double patience_;
+  ProductCache* const cache_;
   Track track_;
   Sequence output_;
   std::vector<Values> first_h_, first_c_, h_, c_;  // by row
@@ -203,7 +213,8 @@ Sequence merge_sequences(Merge merge, std::vector<Sequence> parts, const Precisi
 }
 
 // The last layer's merged result, where only that was recorded.
-Track compare_merged(const Sequence& computed, const Recording& recording, int64_t layer, double& worst) {
+Track compare_merged(const Sequence& computed, const Recording& recording, int64_t layer, double& worst,
+                     double& evidence) {
   Track track{layer, 2, std::vector<double>(recording.steps, 0), std::vector<double>(recording.steps, 0), {}};
   std::vector<double> ratios(recording.steps, -1);
   for (int64_t index = 0; index < computed.numbers.size(); ++index) {
@@ -212,6 +223,7 @@ Track compare_merged(const Sequence& computed, const Recording& recording, int64
     const double value = computed.numbers.value[index], recorded = recording.merged[index];
     const double bound = 2 * computed.numbers.error[index], ratio = against(value, recorded, bound);
     worst = std::max(worst, ratio);
+    evidence += bits_of(ratio);
     if (ratio > ratios[time]) {
       ratios[time] = ratio;
       track.defect[time] = std::abs(value - recorded);
@@ -224,7 +236,7 @@ Track compare_merged(const Sequence& computed, const Recording& recording, int64
 
 // The results of the last layer; nothing where patience ended.
 std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds,
-                                    double patience, Comparison& result) {
+                                    double patience, ProductCache* cache, Comparison& result) {
   Sequence input = observed(recording.x, layers[0].inputs(), Precision::of(DType::kF64));
   for (size_t index = 0; index < layers.size(); ++index) {
     const Layer& layer = layers[index];
@@ -232,9 +244,10 @@ std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Reco
       input = observed(recording.inputs[index], layer.inputs(), recording.precision);
     std::vector<Sequence> outputs;
     for (size_t direction = 0; direction < layer.directions.size(); ++direction) {
-      Walk walk(layer, static_cast<int64_t>(index), static_cast<int64_t>(direction), recording, input, patience);
+      Walk walk(layer, static_cast<int64_t>(index), static_cast<int64_t>(direction), recording, input, patience, cache);
       const bool finished = walk.run();
       result.worst = std::max(result.worst, walk.worst);
+      result.evidence += walk.evidence;
       outputs.push_back(walk.take_output(bounds));
       result.tracks.push_back(walk.take_track());
       if (!finished) return std::nullopt;
@@ -247,11 +260,13 @@ std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Reco
 
 }  // namespace
 
-Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds, double patience) {
+Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds, double patience,
+                   ProductCache* cache) {
   Comparison result;
-  const std::optional<Sequence> last = walk_layers(layers, recording, bounds, patience, result);
+  const std::optional<Sequence> last = walk_layers(layers, recording, bounds, patience, cache, result);
   if (last && !recording.merged.empty() && recording.layers.back()[0].h.empty()) {
-    result.tracks.push_back(compare_merged(*last, recording, static_cast<int64_t>(layers.size()) - 1, result.worst));
+    result.tracks.push_back(
+        compare_merged(*last, recording, static_cast<int64_t>(layers.size()) - 1, result.worst, result.evidence));
   }
   return result;
 }
@@ -265,7 +280,7 @@ Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, i
   nothing.x = x;
   for (const Layer& layer : layers) nothing.layers.emplace_back(layer.directions.size());
   Comparison unused;
-  return walk_layers(layers, nothing, Bounds::kSampled, kInfinity, unused)->numbers;
+  return walk_layers(layers, nothing, Bounds::kSampled, kInfinity, nullptr, unused)->numbers;
 }
 
 namespace {

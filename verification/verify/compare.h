@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "verify/recording.h"
+#include "verify/step.h"
 
 namespace weft::verify {
 
@@ -35,7 +36,8 @@ struct Track {
 
 struct Comparison {
   std::vector<Track> tracks;
-  double worst = 0;  // the largest defect against its bound; over 1 is a difference
+  double worst = 0;     // the largest defect against its bound; over 1 is a difference
+  double evidence = 0;  // bits: log2 of each number's defect against its bound, of those that differ
 
   bool agrees() const { return worst <= 1; }
 };
@@ -51,8 +53,9 @@ enum class Bounds { kWorstCase, kSampled };
 ///
 /// Args:
 ///   patience: gives up at the first step where a defect is more than so many times its bound.
+///   cache: products of other comparisons of nearly the same layers; null: none.
 Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds = Bounds::kSampled,
-                   double patience = std::numeric_limits<double>::infinity());
+                   double patience = std::numeric_limits<double>::infinity(), ProductCache* cache = nullptr);
 
 /// The last layer's results [T, B, columns] when the layers run on x by themselves in `precision`, and what rounding
 /// can make of them; that grows from step to step, and is infinite where a small change makes any large one.

@@ -8,7 +8,9 @@
 
 namespace weft::verify {
 
-/// Changes that make the layers agree with the recording: one, or two in the order in which they are made.
+using Poll = std::function<void()>;
+
+/// Changes that make the layers agree with the recording, in the order in which they are made.
 using Changes = std::vector<Change>;
 
 /// Why the layers of a scope differ.
@@ -18,16 +20,16 @@ struct Diagnosis {
   std::vector<Changes> also;  // others as small that explain it as well
 };
 
-/// Tries the known differences one at a time, then in pairs, and says which make the layers agree with the recording.
-/// Where all layers were recorded each is searched by itself; otherwise a change is made in all layers, then in each.
+/// Tries the known differences one at a time, then in pairs, then three at once, and says which make the layers agree
+/// with the recording. Where all layers were recorded each is searched by itself; otherwise a change is made in all
+/// layers, then in each.
 ///
 /// Args:
-///   with_pairs: false: one at a time only, which takes a small part of the time.
+///   most: how many are tried at once; one at a time takes a small part of the time.
 ///   poll: called now and then; what it throws ends the search.
 ///
 /// Returns: nothing where they agree; else one diagnosis for each part that differs.
 std::vector<Diagnosis> diagnose(
-    const std::vector<Layer>& layers, const Recording& recording, bool with_pairs = true,
-    const std::function<void()>& poll = [] {});
+    const std::vector<Layer>& layers, const Recording& recording, int most = 3, const Poll& poll = [] {});
 
 }  // namespace weft::verify

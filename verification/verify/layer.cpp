@@ -42,6 +42,13 @@ void check_direction(const Layer& layer, const Direction& direction, size_t inde
 
 int gates_of(Kind kind) { return kind == Kind::kGru ? 3 : kind == Kind::kLstm ? 4 : 1; }
 
+const Layer& Layer::at(int64_t turn, int64_t count) const {
+  const bool first = turn == 0, last = turn + 1 == count;
+  const bool here = steps == Steps::kAll || (steps == Steps::kFirst && first) || (steps == Steps::kLast && last) ||
+                    (steps == Steps::kAllButFirst && !first) || (steps == Steps::kAllButLast && !last);
+  return here ? *this : elsewhere->at(turn, count);
+}
+
 std::string gate_name(Kind kind, int gate) {
   constexpr std::string_view kGru = "rzn";
   constexpr std::string_view kLstm = "ifgo";

@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "verify/activation.h"
+#include "verify/shared.h"
 
 namespace weft::verify {
 
@@ -24,10 +26,10 @@ std::string gate_name(Kind kind, int gate);
 struct Matrix {
   int64_t rows = 0;
   int64_t columns = 0;
-  std::vector<double> values;
+  Shared<std::vector<double>> values;
 
-  bool empty() const { return values.empty() && rows == 0; }
-  const double* row(int64_t index) const { return values.data() + index * columns; }
+  bool empty() const { return values->empty() && rows == 0; }
+  const double* row(int64_t index) const { return values->data() + index * columns; }
   bool operator==(const Matrix&) const = default;
 };
 
@@ -57,6 +59,24 @@ enum class Coupled { kNone, kInput, kForget };
 /// The uses of the state that read the initial state instead of the last step's: always a fault.
 enum class Stale { kNone, kProducts, kBlend, kHidden, kCell, kAll };
 
+/// What an implementation does otherwise in one gate; always a fault.
+struct GateFault {
+  // Factors of what goes into the gate: 0 where it is left out.
+  double input = 1, recurrent = 1, input_bias = 1, recurrent_bias = 1, peephole = 1;
+  double offset = 0;  // added to what goes into the activation
+  std::optional<double> clip;
+  std::optional<Activation> activation;
+
+  bool operator==(const GateFault&) const = default;
+};
+
+/// Where a GRU adds the biases b_in and b_hn of its gate n, if its reset gate is after the product: n = g(W_in x + b_in
+/// + r (W_hn h + b_hn)), or a fault.
+enum class Biases { kInPlace, kExchanged, kOutside, kInside, kInputInBoth, kRecurrentInBoth };
+
+/// The steps in which a fault is, by the turn of the direction.
+enum class Steps { kAll, kFirst, kLast, kAllButFirst, kAllButLast };
+
 /// The computation of a layer's directions.
 struct Cell {
   Kind kind = Kind::kGru;
@@ -71,11 +91,12 @@ struct Cell {
   std::array<double, 2> zoneout{};  // of h and c: p times the old, 1 - p times the new
 
   // Set by faults only.
-  bool swapped_update = false;      // h' = z n + (1 - z) h
-  bool bias_outside_reset = false;  // n = g(X_n + b_hn + r W_hn h)
-  double forget_bias = 0;           // added to the argument of the forget gate
+  bool swapped_update = false;  // h' = z n + (1 - z) h
+  Biases biases = Biases::kInPlace;
+  std::array<GateFault, 4> faults{};
   Stale stale = Stale::kNone;
   int operand_bits = 0;  // if not 0, operands of products are rounded to so many bits
+  double output_clip = std::numeric_limits<double>::infinity();  // of an LSTM's h
 
   bool operator==(const Cell&) const = default;
 };
@@ -86,10 +107,14 @@ struct Layer {
   Cell cell;
   std::vector<Direction> directions;
   Merge merge = Merge::kConcat;
-  bool exchanged = false;  // only of a fault: where nothing is recorded its directions' results are exchanged
+  bool exchanged = false;     // only of a fault: where nothing is recorded its directions' results are exchanged
+  Steps steps = Steps::kAll;  // in which it is like this; only of a fault
+  std::shared_ptr<const Layer> elsewhere;  // the layer in all other steps
 
   int64_t inputs() const { return directions[0].weight_x.columns; }
   int64_t hidden() const { return directions[0].weight_h.rows / gates_of(cell.kind); }
+  /// The layer as it is at one turn of `count`.
+  const Layer& at(int64_t turn, int64_t count) const;
   /// P, of one direction.
   int64_t outputs() const { return directions[0].weight_h.columns; }
   /// Columns of the layer's result.

@@ -14,8 +14,9 @@ void store(std::vector<double>& array, const Values& values, int64_t index) {
   std::copy(values.value.begin(), values.value.end(), array.begin() + index * values.size());
 }
 
-Recorded record_direction(const Layer& layer, const Direction& direction, const std::vector<double>& x, int64_t steps,
+Recorded record_direction(const Layer& layer, size_t which, const std::vector<double>& x, int64_t steps,
                           int64_t batch) {
+  const Direction& direction = layer.directions[which];
   const int64_t hidden = layer.hidden(), outputs = layer.outputs(), inputs = layer.inputs();
   const bool has_cell = layer.cell.kind == Kind::kLstm;
   const int gates = layer.cell.kind == Kind::kRnn ? 0 : gates_of(layer.cell.kind);
@@ -31,7 +32,8 @@ Recorded record_direction(const Layer& layer, const Direction& direction, const 
     for (int64_t turn = 0; turn < steps; ++turn) {
       const int64_t at = direction.reverse ? steps - 1 - turn : turn;
       const Values xt = exact(row_of(x, at, row, batch, inputs));
-      StepResult next = step(layer.cell, direction, precision, {xt, h, h, c});
+      const Layer& now = layer.at(turn, steps);
+      StepResult next = step(now.cell, now.directions[which], precision, {xt, h, h, c});
       const int64_t index = at * batch + row;
       for (int gate = 0; gate < gates; ++gate) store(result.gates[gate], next.gates[gate], index);
       store(result.h, next.h, index);
@@ -91,7 +93,7 @@ Recording record(const std::vector<Layer>& layers, std::vector<double> x, int64_
   result.x = x;
   for (const Layer& layer : layers) {
     std::vector<Recorded> directions;
-    for (const Direction& direction : layer.directions)
+    for (size_t direction = 0; direction < layer.directions.size(); ++direction)
       directions.push_back(record_direction(layer, direction, x, steps, batch));
     std::vector<const std::vector<double>*> parts;
     for (const Recorded& direction : directions) parts.push_back(&direction.h);

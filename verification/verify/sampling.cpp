@@ -17,20 +17,22 @@ constexpr double kMargin = 4;
 
 class Sampler {
  public:
-  Sampler(const Layer& layer, const Direction& direction, const Precision& precision, const Sequence& input,
-          int64_t steps, int64_t batch)
+  Sampler(const Layer& layer, size_t direction, const Precision& precision, const Sequence& input, int64_t steps,
+          int64_t batch)
       : layer_(layer), direction_(direction), precision_(precision), input_(input), steps_(steps), batch_(batch) {}
 
   /// Raises `spread` [T, B, P] to how far one more run is from `results`, and `local` to one step's own error.
   void sample(const Sequence& results, int64_t row, std::vector<double>& spread, std::vector<double>& local) {
     const bool has_cell = layer_.cell.kind == Kind::kLstm;
-    Values h = exact(initial(direction_.h0, row, layer_.outputs()));
-    Values c = has_cell ? exact(initial(direction_.c0, row, layer_.hidden())) : Values();
+    const Direction& first = layer_.directions[direction_];
+    Values h = exact(initial(first.h0, row, layer_.outputs()));
+    Values c = has_cell ? exact(initial(first.c0, row, layer_.hidden())) : Values();
     for (int64_t turn = 0; turn < steps_; ++turn) {
-      const int64_t index = (direction_.reverse ? steps_ - 1 - turn : turn) * batch_ + row;
+      const int64_t index = (first.reverse ? steps_ - 1 - turn : turn) * batch_ + row;
       Values x = input_.row(index);
       move(x);
-      StepResult next = step(layer_.cell, direction_, precision_, {x, h, h, c});
+      const Layer& now = layer_.at(turn, steps_);
+      StepResult next = step(now.cell, now.directions[direction_], precision_, {x, h, h, c});
       h = std::move(next.h);
       c = std::move(next.c);
       for (int64_t unit = 0; unit < h.size(); ++unit) raise(local[index * h.size() + unit], h.error[unit]);
@@ -55,7 +57,7 @@ class Sampler {
   }
 
   const Layer& layer_;
-  const Direction& direction_;
+  const size_t direction_;
   const Precision& precision_;
   const Sequence& input_;
   const int64_t steps_, batch_;
@@ -64,8 +66,8 @@ class Sampler {
 
 }  // namespace
 
-void tighten(const Layer& layer, const Direction& direction, const Precision& precision, const Sequence& input,
-             int64_t steps, int64_t batch, Sequence& results) {
+void tighten(const Layer& layer, size_t direction, const Precision& precision, const Sequence& input, int64_t steps,
+             int64_t batch, Sequence& results) {
   std::vector<double> spread(results.numbers.size()), local(results.numbers.size());
   Sampler sampler(layer, direction, precision, input, steps, batch);
   for (int64_t row = 0; row < batch; ++row)

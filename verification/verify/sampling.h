@@ -13,7 +13,7 @@ namespace weft::verify {
 ///
 /// Args:
 ///   results: the direction's, with bounds by the worst case; each becomes the smaller of the two.
-void tighten(const Layer& layer, const Direction& direction, const Precision& precision, const Sequence& input,
-             int64_t steps, int64_t batch, Sequence& results);
+void tighten(const Layer& layer, size_t direction, const Precision& precision, const Sequence& input, int64_t steps,
+             int64_t batch, Sequence& results);
 
 }  // namespace weft::verify

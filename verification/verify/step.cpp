@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace weft::verify {
 namespace {
@@ -65,6 +66,27 @@ Values zoned(double p, const Values& old, const Values& fresh, const Precision& 
   return blended(weight, fresh, old, precision);
 }
 
+void add_scaled(Sums& target, const Sums& terms, double factor) {
+  if (factor == 0) return;
+  Sums scaled = terms;
+  if (factor != 1) {
+    for (double& value : scaled.value) value *= factor;
+    for (std::vector<double>* part : {&scaled.magnitude, &scaled.error})
+      for (double& value : *part) value *= std::abs(factor);
+  }
+  add(target, scaled);
+}
+
+void add_number(Sums& target, double number) {
+  if (number == 0) return;
+  for (double& value : target.value) value += number;
+  for (double& magnitude : target.magnitude) magnitude += std::abs(number);
+}
+
+Sums no_terms(int64_t size) {
+  return {std::vector<double>(size), std::vector<double>(size), std::vector<double>(size)};
+}
+
 // Products of the rows of some gates, normalised where the cell normalises. A normalisation is over all the rows that
 // one product has.
 class Gates {
@@ -81,39 +103,56 @@ class Gates {
 
   int64_t hidden() const { return hidden_; }
 
-  /// X of one gate, with its bias.
+  const GateFault& fault(int gate) const { return cell_.faults[gate]; }
+  /// X of one gate, with what is added to it and without its bias.
   Sums x(int gate) const {
-    Sums result = part(x_, gate);
-    add(result, direction_.bias_x, gate * hidden_);
+    Sums result = no_terms(hidden_);
+    add_scaled(result, part(x_, gate), fault(gate).input);
+    add_number(result, fault(gate).offset);
     return result;
   }
   /// H of one gate, without its bias.
-  Sums h(int gate) const { return part(h_, gate); }
+  Sums h(int gate) const {
+    Sums result = no_terms(hidden_);
+    add_scaled(result, part(h_, gate), fault(gate).recurrent);
+    return result;
+  }
   /// W_hn times another vector.
   Sums h_of(int gate, const Values& vector) const {
-    return sums(direction_.weight_h, gate * hidden_, hidden_, vector, direction_.norm_h);
+    Sums result = no_terms(hidden_);
+    add_scaled(result, sums(direction_.weight_h, gate * hidden_, hidden_, vector, direction_.norm_h),
+               fault(gate).recurrent);
+    return result;
   }
-  void add_bias_h(Sums& target, int gate) const { add(target, direction_.bias_h, gate * hidden_); }
+  void add_bias_x(Sums& target, int gate) const { add_bias(target, direction_.bias_x, gate, fault(gate).input_bias); }
+  void add_bias_h(Sums& target, int gate) const {
+    add_bias(target, direction_.bias_h, gate, fault(gate).recurrent_bias);
+  }
 
   /// X + H and what more there is.
   Sums both(int gate) const {
     Sums result = x(gate);
-    add(result, h_, gate * hidden_);
+    add(result, h(gate));
+    add_bias_x(result, gate);
     add_bias_h(result, gate);
     return result;
   }
   Values number(const Sums& terms) const {
     return rounded(terms, input_.x.size() + input_.products.size(), precision_);
   }
-  Values activated_by(const Activation& activation, const Sums& terms) const {
-    return activated(activation, cell_.clip, number(terms), precision_);
+  Values activated_by(const Activation& activation, int gate, const Values& x) const {
+    return activated(fault(gate).activation.value_or(activation), fault(gate).clip.value_or(cell_.clip), x, precision_);
+  }
+  Values activated_by(const Activation& activation, int gate, const Sums& terms) const {
+    return activated_by(activation, gate, number(terms));
   }
 
  private:
   Sums sums(const Matrix& matrix, int64_t first, int64_t count, const Values& vector,
             const std::vector<double>& gain) const {
-    Sums result = cell_.operand_bits == 0 ? product(matrix, first, count, vector)
-                                          : product(matrix, first, count, rounded_operand(vector));
+    const Values operand = cell_.operand_bits == 0 ? vector : rounded_operand(vector);
+    Sums result =
+        input_.cache ? input_.cache->product(matrix, first, count, operand) : product(matrix, first, count, operand);
     if (!cell_.norm_eps) return result;
     return normalised(rounded(result, vector.size(), precision_), *cell_.norm_eps, gain, first, precision_);
   }
@@ -126,6 +165,13 @@ class Gates {
       if (error != 0) vector.error[index] = round(value + error) - round(value - error);
     }
     return vector;
+  }
+  void add_bias(Sums& target, const std::vector<double>& bias, int gate, double factor) const {
+    if (factor == 1) return add(target, bias, gate * hidden_);
+    if (bias.empty()) return;
+    Sums terms = no_terms(hidden_);
+    add(terms, bias, gate * hidden_);
+    add_scaled(target, terms, factor);
   }
   Sums part(const Sums& whole, int gate) const {
     const auto first = gate * hidden_, last = first + hidden_;
@@ -142,24 +188,39 @@ class Gates {
   Sums x_, h_;
 };
 
+// Adds the two biases of n to what is outside of the reset gate and to what is inside of it.
+void add_biases(Biases biases, const Gates& gates, Sums& outer, Sums& inner) {
+  const bool input_in = biases == Biases::kExchanged || biases == Biases::kInside || biases == Biases::kInputInBoth;
+  const bool recurrent_in =
+      biases == Biases::kInPlace || biases == Biases::kInside || biases == Biases::kRecurrentInBoth;
+  const bool input_out = biases == Biases::kInPlace || biases == Biases::kOutside || biases == Biases::kInputInBoth;
+  const bool recurrent_out =
+      biases == Biases::kExchanged || biases == Biases::kOutside || biases == Biases::kRecurrentInBoth;
+  if (input_out) gates.add_bias_x(outer, 2);
+  if (recurrent_out) gates.add_bias_h(outer, 2);
+  if (input_in) gates.add_bias_x(inner, 2);
+  if (recurrent_in) gates.add_bias_h(inner, 2);
+}
+
 Values gru_candidate(const Cell& cell, const Precision& precision, const StepInput& input, const Gates& gates,
                      const Values& reset) {
   if (!cell.reset_after) {
     Sums terms = gates.x(2);
     add(terms, gates.h_of(2, times(reset, input.products, precision)));
+    gates.add_bias_x(terms, 2);
     gates.add_bias_h(terms, 2);
-    return gates.activated_by(cell.activation, terms);
+    return gates.activated_by(cell.activation, 2, terms);
   }
   Sums inner = gates.h(2), outer = gates.x(2);
-  gates.add_bias_h(cell.bias_outside_reset ? outer : inner, 2);
+  add_biases(cell.biases, gates, outer, inner);
   const Values sum = plus(gates.number(outer), times(reset, gates.number(inner), precision), precision);
-  return activated(cell.activation, cell.clip, sum, precision);
+  return gates.activated_by(cell.activation, 2, sum);
 }
 
 void gru(const Cell& cell, const Precision& precision, const StepInput& input, const Gates& gates, StepResult& result) {
   auto& [r, z, n, unused] = result.gates;
-  r = gates.activated_by(cell.gate, gates.both(0));
-  z = gates.activated_by(cell.gate, gates.both(1));
+  r = gates.activated_by(cell.gate, 0, gates.both(0));
+  z = gates.activated_by(cell.gate, 1, gates.both(1));
   n = gru_candidate(cell, precision, input, gates, r);
   result.h = clamped(cell.swapped_update ? blended(one_minus(z, precision), n, input.blend, precision)
                                          : blended(z, n, input.blend, precision),
@@ -167,14 +228,15 @@ void gru(const Cell& cell, const Precision& precision, const StepInput& input, c
 }
 
 // What goes into a gate of an LSTM, with the peephole of `which` on a cell state.
-Sums lstm_terms(const Direction& direction, const Gates& gates, int gate, int which, const Values* state) {
+// `which`: of the peepholes.
+Sums lstm_terms(const Direction& direction, const Gates& gates, int gate, int which, const Values& state) {
   Sums terms = gates.both(gate);
-  if (direction.peepholes.empty() || !state) return terms;
+  if (direction.peepholes.empty()) return terms;
   for (int64_t index = 0; index < terms.size(); ++index) {
-    const double weight = direction.peepholes[which * gates.hidden() + index];
-    terms.value[index] += weight * state->value[index];
-    terms.magnitude[index] += std::abs(weight * state->value[index]);
-    terms.error[index] += std::abs(weight) * state->error[index];
+    const double weight = gates.fault(gate).peephole * direction.peepholes[which * gates.hidden() + index];
+    terms.value[index] += weight * state.value[index];
+    terms.magnitude[index] += std::abs(weight * state.value[index]);
+    terms.error[index] += std::abs(weight) * state.error[index];
   }
   return terms;
 }
@@ -190,25 +252,39 @@ void lstm(const Cell& cell, const Direction& direction, const Precision& precisi
           const Gates& gates, StepResult& result) {
   auto& [i, f, g, o] = result.gates;
   if (cell.coupled != Coupled::kForget)
-    i = gates.activated_by(cell.gate, lstm_terms(direction, gates, 0, 0, &input.cell));
-  if (cell.coupled != Coupled::kInput) {
-    Sums terms = lstm_terms(direction, gates, 1, 1, &input.cell);
-    for (double& value : terms.value) value += cell.forget_bias;
-    for (double& magnitude : terms.magnitude) magnitude += std::abs(cell.forget_bias);
-    f = gates.activated_by(cell.gate, terms);
-  }
+    i = gates.activated_by(cell.gate, 0, lstm_terms(direction, gates, 0, 0, input.cell));
+  if (cell.coupled != Coupled::kInput)
+    f = gates.activated_by(cell.gate, 1, lstm_terms(direction, gates, 1, 1, input.cell));
   if (cell.coupled == Coupled::kInput) f = one_minus(i, precision);
   if (cell.coupled == Coupled::kForget) i = one_minus(f, precision);
-  g = gates.activated_by(cell.activation, gates.both(2));
+  g = gates.activated_by(cell.activation, 2, gates.both(2));
   result.c = clamped(plus(times(f, input.cell, precision), times(i, g, precision), precision), cell.cell_clip);
-  o = gates.activated_by(cell.gate, lstm_terms(direction, gates, 3, 2, &result.c));
+  o = gates.activated_by(cell.gate, 3, lstm_terms(direction, gates, 3, 2, result.c));
   result.h = times(o, lstm_output_state(cell, direction, precision, result.c), precision);
-  if (direction.projection.empty()) return;
-  const Sums projected = product(direction.projection, 0, direction.projection.rows, result.h);
-  result.h = rounded(projected, direction.projection.columns, precision);
+  if (!direction.projection.empty()) {
+    const Sums projected = product(direction.projection, 0, direction.projection.rows, result.h);
+    result.h = rounded(projected, direction.projection.columns, precision);
+  }
+  result.h = clamped(std::move(result.h), cell.output_clip);
 }
 
 }  // namespace
+
+Sums ProductCache::product(const Matrix& matrix, int64_t first, int64_t count, const Values& x) {
+  for (const Entry& each : entries_) {
+    const bool same = each.matrix.is(matrix.values) && each.first == first && each.count == count;
+    if (same && each.x.value == x.value && each.x.error == x.error) return each.sums;
+  }
+  constexpr size_t kEntries = 24;  // a few steps of a few rows, beyond which a search seldom looks
+  work += static_cast<double>(count) * static_cast<double>(matrix.columns);
+  Entry entry{matrix.values, first, count, x, verify::product(matrix, first, count, x)};
+  Sums result = entry.sums;
+  if (entries_.size() < kEntries)
+    entries_.push_back(std::move(entry));
+  else
+    entries_[next_++ % kEntries] = std::move(entry);
+  return result;
+}
 
 StepResult step(const Cell& cell, const Direction& direction, const Precision& precision, const StepInput& input) {
   StepResult result;
@@ -221,7 +297,7 @@ StepResult step(const Cell& cell, const Direction& direction, const Precision& p
       lstm(cell, direction, precision, input, gates, result);
       break;
     case Kind::kRnn:
-      result.h = clamped(gates.activated_by(cell.activation, gates.both(0)), cell.cell_clip);
+      result.h = clamped(gates.activated_by(cell.activation, 0, gates.both(0)), cell.cell_clip);
       break;
   }
   if (cell.zoneout[0] != 0) result.h = zoned(cell.zoneout[0], input.blend, result.h, precision);

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from weft.formats._beside import beside, parts_of
 from weft.formats._layers import SIGMOID, TANH, Direction, FormatError, Layer, Source
 from weft.formats._options import Options, activation
 from weft.formats._tensors import parameter
@@ -76,6 +77,8 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
     _follow(source)
     _assumptions(source, options)
     source.ignored = [name for name in tensors if name not in used]
+    chosen = [prefix for prefix, found in modules.items() if used & set(found.values())]
+    source.unused = beside(source.ignored, [parts_of(prefix) if prefix else () for prefix in chosen])
     return source
 
 

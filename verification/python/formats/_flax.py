@@ -13,6 +13,7 @@ import re
 import torch
 from torch import Tensor
 
+from weft.formats._beside import beside
 from weft.formats._flax_order import Found, Unit, arranged, follows, label_of
 from weft.formats._layers import SIGMOID, TANH, Direction, FormatError, Layer, Source
 from weft.formats._options import Options
@@ -70,6 +71,7 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
         used |= {name for found in unit.cells for name in found.values()}
     _assumptions(source, options)
     source.ignored = [name for name in tensors if name not in used]
+    source.unused = beside(source.ignored, [path for path, cell in cells.items() if set(cell[0].values()) <= used])
     return source
 
 

@@ -141,10 +141,11 @@ class Layer:
 class Source:
     """What a file (or an object in memory) holds.
 
-    - `format`: pytorch, torch.export, onnx, keras, burn, flax or trace.
+    - `format`: pytorch, torch.export, onnx, keras, burn, flax, equinox, mlx, haiku or trace.
     - `notes`: what the file doesn't say and what was taken for it, a line each ("a state dict doesn't say which
       nonlinearity an RNN has: tanh is assumed; --options activation=relu says otherwise").
     - `ignored`: names of tensors that belong to no recurrent layer.
+    - `unused`: those of them that lie in a layer's module, where they may change what it computes.
     """
 
     path: str
@@ -153,6 +154,7 @@ class Source:
     trace: Trace | None = None  #: instead of layers
     notes: list[str] = dataclasses.field(default_factory=list)
     ignored: list[str] = dataclasses.field(default_factory=list)
+    unused: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass

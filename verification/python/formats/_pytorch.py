@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from weft.formats._beside import beside, parts_of
 from weft.formats._layers import SIGMOID, TANH, Direction, FormatError, Layer, Source
 from weft.formats._options import Options
 from weft.formats._stacks import stacks_of
@@ -65,7 +66,9 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
             "a state dict doesn't say which nonlinearity an RNN has: tanh is assumed; option nonlinearity=relu says "
             "otherwise"
         )
-    return Source("", "pytorch", layers, notes=notes, ignored=[name for name in tensors if name not in used])
+    ignored = [name for name in tensors if name not in used]
+    cells = [parts_of(prefix) if prefix else () for prefix in modules]
+    return Source("", "pytorch", layers, notes=notes, ignored=ignored, unused=beside(ignored, cells))
 
 
 def module_name(prefix: str) -> str:

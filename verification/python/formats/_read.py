@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from weft.formats._beside import unused_text
 from weft.formats._layers import FormatError, Source
 from weft.formats._options import Options
 from weft.formats._registry import FORMATS, Format, by_name
@@ -66,11 +67,17 @@ def _read(path: Path, wanted: Format | None, options: Options) -> Source:
         if not source.layers and source.trace is None:
             raise FormatError("holds no recurrent layer")
         source.path = str(path)
-        return source
+        return _with_unused(source)
     assert container in READERS
     names = ", ".join(list(tensors or {})[:3])
     asked = " or ".join(format.name for format in formats)
     raise FormatError(f"holds no recurrent layer as {asked} names its parameters; it has {names or 'no tensors'}")
+
+
+def _with_unused(source: Source) -> Source:
+    if source.unused:
+        source.notes.append(unused_text(source.unused))
+    return source
 
 
 def layers_of_tensors(
@@ -90,7 +97,7 @@ def layers_of_tensors(
         if source is not None:
             given.check(known.name, known.options)
             source.path = source.path or "a dict of tensors"
-            return source
+            return _with_unused(source)
     names = ", ".join(list(tensors)[:3]) or "no tensors"
     raise FormatError(
         f"a dict of tensors holds no recurrent layer as {format or 'any format here'} names them: {names}"

@@ -11,12 +11,15 @@ from torch import Tensor
 from weft.formats import (
     _burn,
     _burn_write,
+    _equinox,
     _export,
     _export_write,
     _flax,
     _flax_write,
+    _haiku,
     _keras,
     _keras_write,
+    _mlx,
     _onnx,
     _onnx_write,
     _pytorch,
@@ -32,7 +35,7 @@ class Format:
 
     read: of a path and options to a Source.
     write: of layers (a Trace for format trace) to a new file at the path, with notes of what was merged, assumed or
-        lost; raises FormatError, naming all that the format can't express, before it writes.
+        lost; raises FormatError, naming all that the format can't express, before it writes. None: it is only read.
     layers_of: of a file's tensors by name to a Source; None if the names aren't of this framework.
     """
 
@@ -40,15 +43,17 @@ class Format:
     extensions: tuple[str, ...]  #: which `write` knows it by; the first format with an extension has it
     containers: tuple[str, ...]  #: keys of _sniff.CONTAINERS in which it may be
     options: Collection[str]  #: names that `options` may have
-    write: Callable[[list[Layer], Path], list[str]] | Callable[[Trace, Path], list[str]]
+    write: Callable[[list[Layer], Path], list[str]] | Callable[[Trace, Path], list[str]] | None = None
     read: Callable[[Path, Options], Source] | None = None
     layers_of: Callable[[dict[str, Tensor], Options], Source | None] | None = None
 
 
 _TENSORS = ("torch", "safetensors", "npz", "npy")
+_ARRAYS = ("torch", "safetensors", "npz", "msgpack")  # of frameworks without a format of their own
 
 #: In the order in which they are asked whether a file's names are theirs.
 FORMATS: tuple[Format, ...] = (
+    Format("equinox", (), _ARRAYS, _equinox.OPTIONS, layers_of=_equinox.layers_of),
     Format(
         "pytorch",
         (".pt", ".pth", ".safetensors"),
@@ -57,6 +62,8 @@ FORMATS: tuple[Format, ...] = (
         _pytorch.write,
         layers_of=_pytorch.layers_of,
     ),
+    Format("mlx", (), _ARRAYS, _mlx.OPTIONS, layers_of=_mlx.layers_of),
+    Format("haiku", (), _ARRAYS, _haiku.OPTIONS, layers_of=_haiku.layers_of),
     Format(
         "burn",
         (".safetensors", ".pt", ".pth"),

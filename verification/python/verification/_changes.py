@@ -1,7 +1,7 @@
 """Known differences in words: what somebody did who gets these numbers, and how to do the same here.
 
 The names and their forms come from verification/verify/changes*.cpp; docs/verify.md lists them. Here are those of what
-a cell computes; `_rearrangements` has those of parameters, steps, rows and directions.
+a cell computes; `_rearrangements` has those of parameters, steps, rows and directions, `_terms` those of single gates.
 """
 
 from __future__ import annotations
@@ -10,21 +10,42 @@ import re
 from collections.abc import Sequence
 
 from weft.formats import Activation
-from weft.verification import _rearrangements
+from weft.verification import _rearrangements, _terms
 from weft.verification._results import Change
 from weft.verification._where import Text, Where
 
 
 def change(name: str, detail: str, who: str, where: Where) -> Change:
     """who: "the candidate" or "the reference"."""
-    meaning, configuration = _TEXTS[name](detail, where)
+    form, steps = _by_steps(detail)
+    meaning, configuration = _TEXTS[name](form, where)
+    if steps:
+        meaning += f", {steps}"
+        configuration += f"\n# so {steps}: {_STEPS[steps]}"
     return Change(name, detail, f"{who} {meaning}", configuration)
+
+
+#: Steps that a change may be limited to, and how to run a module for them.
+_STEPS = {
+    "at step 0 only": "m(x[:1], h0), the others without it",
+    "at the last step only": "m(x[-1:], h), the others without it",
+    "at all steps but step 0": "m(x[1:], h), step 0 without it",
+    "at all steps but the last": "m(x[:-1], h0), the last without it",
+}
+
+
+def _by_steps(detail: str) -> tuple[str, str]:
+    """A form, and the steps that it is limited to, if it is."""
+    for steps in _STEPS:
+        if detail.endswith(steps):
+            return detail.removesuffix(steps).removesuffix("; "), steps
+    return detail, ""
 
 
 def sentence(changes: Sequence[Change], who: str) -> str:
     """All of the changes as one sentence."""
     if not changes:
-        return "none of the known differences, alone or in a pair, explains it"
+        return "none of the known differences, alone, in a pair or three at once, explains it"
     return "; and it ".join([changes[0].meaning, *(change.meaning.removeprefix(f"{who} ") for change in changes[1:])])
 
 
@@ -72,6 +93,14 @@ def _update_sense(detail: str, where: Where) -> tuple[str, str]:
 
 def _activation(field: str, what: str) -> Text:
     def text(detail: str, where: Where) -> tuple[str, str]:
+        form, gates = _terms.gates_of(detail, where)
+        if form != detail:
+            meaning = f"has {form} for the activation{_terms.of_gates(gates, where)}, not {where.layer.gate_activation}"
+            name = re.sub(r"\(.*", "", form)
+            return (
+                meaning,
+                f"{gates[0]} = {name}(a)  # in a step for weft.scan: weft.nn has one activation for all gates",
+            )
         meaning = f"has {detail} for {what}, not {getattr(where.layer, field)}"
         activation = _parsed(detail)
         fields = {field: activation}
@@ -128,13 +157,6 @@ def _dtype(detail: str, where: Where) -> tuple[str, str]:
     return f"is {detail}", f"m.to(torch.{name})(x.to(torch.{name}))"
 
 
-def _forget_bias(detail: str, where: Where) -> tuple[str, str]:
-    hidden = where.layer.hidden_size
-    verb, sign = ("adds 1 to", "+=") if "more" in detail else ("takes 1 from", "-=")
-    code = where.each(f"{{bias_ih}}.data[{hidden}:{2 * hidden}] {sign} 1")
-    return f"{verb} what goes into the forget gate", code
-
-
 def _coupled(detail: str, where: Where) -> tuple[str, str]:
     if detail == "not coupled":
         return "computes input and forget gate each by itself", where.constructor(coupled="")
@@ -149,12 +171,6 @@ def _ignored(what: str, **without: object) -> Text:
     return text
 
 
-def _no_peepholes(detail: str, where: Where) -> tuple[str, str]:
-    return "has no peepholes", where.each(
-        "{weight_ci}.data.zero_(); {weight_cf}.data.zero_(); {weight_co}.data.zero_()"
-    )
-
-
 _TEXTS: dict[str, Text] = {
     "reset_before": _reset(False),
     "reset_after": _reset(True),
@@ -162,14 +178,9 @@ _TEXTS: dict[str, Text] = {
     "stale_cell_state": _stale_cell,
     "update_gate_sense": _update_sense,
     "initial_state": _initial_state,
-    "forget_bias": _forget_bias,
     "coupled_gates": _coupled,
-    "clip": _ignored("clipping of what goes into the activations", clip=None),
-    "cell_clip": _ignored("clipping of the state", cell_clip=None),
-    "zoneout": _ignored("zoneout's mixing in of the old state", zoneout=(0.0, 0.0)),
     "epsilon": _epsilon,
     "layer_norm": _ignored("layer normalisation", norm_eps=None),
-    "peepholes": _no_peepholes,
     "gate_activation": _activation("gate_activation", "the gates' activation"),
     "hard_sigmoid_slope": _activation("gate_activation", "the gates' activation"),
     "activation": _activation("activation", "the activation"),
@@ -179,6 +190,7 @@ _TEXTS: dict[str, Text] = {
     "cell_activation": _activation_of_lstm("activation", "the activation of the cell gate g", "c = f * c + i * {}(g)"),
     "dtype": _dtype,
     **_rearrangements.TEXTS,
+    **_terms.TEXTS,
 }
 
 #: The stable names of all known differences.

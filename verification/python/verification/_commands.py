@@ -20,7 +20,8 @@ _VERIFY = """\
 Runs the recurrent layers of two files on the same input and says whether they agree within what rounding explains; if
 not: from which step, in which layer, direction and gate, and which known difference between implementations explains
 it. Files are PyTorch state dicts (.pt, .safetensors), torch.export programs (.pt2), ONNX, Keras (.keras, .weights.h5),
-Burn (.safetensors), Flax (.msgpack, .safetensors), or a trace (.npz, .safetensors) with x [T,B,I] and y [T,B,H].
+Burn (.safetensors), Flax (.msgpack, .safetensors), named arrays of Equinox, MLX or Haiku (.safetensors, .npz), or a
+trace (.npz, .safetensors) with x [T,B,I] and y [T,B,H].
 Nothing in a file is executed.
 """
 _VERIFY_END = """\
@@ -104,6 +105,11 @@ def _convert_parser() -> argparse.ArgumentParser:
         default=[],
         help="what the source doesn't say, such as reset_after=false (docs/formats.md); may be repeated",
     )
+    parser.add_argument(
+        "--allow-unused",
+        action="store_true",
+        help="convert what is read even if parameters beside a layer's own are not used",
+    )
     parser.add_argument("--random", metavar="SEED", type=int, default=0, help="of a trace's input (default: 0)")
     parser.add_argument("--steps", metavar="T", type=int, default=16, help="of a trace (default: 16)")
     parser.add_argument("--batch", metavar="B", type=int, default=2, help="of a trace (default: 2)")
@@ -168,16 +174,26 @@ def _put_file(text: str, path: Path) -> bool:
     return True
 
 
+def _left_out(source: formats.Source) -> list[str]:
+    """A note of the tensors that no recurrent layer has."""
+    names = [name for name in source.ignored if name not in source.unused]
+    if not names or source.trace is not None:
+        return []
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return [f"not converted, as no recurrent layer has {'it' if len(names) == 1 else 'them'}: {shown}"]
+
+
 def _convert(arguments: argparse.Namespace) -> int:
     source = formats.read(arguments.source, arguments.source_format, _options(arguments.option, "--option"))
-    notes = list(source.notes)
+    notes = [*source.notes, *_left_out(source)]
     content: Any = source
     trace_wanted = arguments.format == "trace" or (arguments.format is None and arguments.destination.endswith(".npz"))
-    if trace_wanted and source.trace is None:
+    if trace_wanted and source.trace is None and (arguments.allow_unused or not source.unused):
         from weft.verification._verify import trace_of
 
         content = trace_of(source.layers, arguments.random, arguments.steps, arguments.batch)
-    notes += formats.write(content, arguments.destination, "trace" if trace_wanted else arguments.format)
+    target = "trace" if trace_wanted else arguments.format
+    notes += formats.write(content, arguments.destination, target, arguments.allow_unused)
     kept = content is source and source.trace is None
     count = len(source.layers)
     layers = f"{count} layer{'' if count == 1 else 's'}"

@@ -66,6 +66,11 @@ def _bias_outside(detail: str, where: Where) -> tuple[str, str]:
 
 def _bias_inside(detail: str, where: Where) -> tuple[str, str]:
     rows = f"[{2 * where.layer.hidden_size}:]"
+    if detail == "both biases":
+        return (
+            "adds both biases of the candidate gate n inside the reset gate: n = g(W_in x + r (W_hn h + b_in + b_hn))",
+            where.each(f"{{bias_hh}}.data{rows} += {{bias_ih}}.data{rows}; {{bias_ih}}.data{rows} = 0"),
+        )
     return (
         "adds the bias of the candidate gate n inside the reset gate: n = g(W_in x + r (W_hn h + b_n)), not "
         "g(W_in x + b_n + r W_hn h)",
@@ -79,6 +84,13 @@ def _transposed(detail: str, where: Where) -> tuple[str, str]:
     return (
         f"has the {of} transposed" + (", gate by gate" if gates > 1 else ""),
         where.loop(_PARTS[of], f"p.data.view({gates}, {hidden}, {hidden}).mT.reshape(p.shape)"),
+    )
+
+
+def _weights_exchanged(detail: str, where: Where) -> tuple[str, str]:
+    return (
+        "has the input weight and the recurrent weight exchanged",
+        where.each("{weight_ih}.data, {weight_hh}.data = {weight_hh}.data, {weight_ih}.data"),
     )
 
 
@@ -134,6 +146,7 @@ TEXTS: dict[str, Text] = {
     "bias_inside_reset": _bias_inside,
     "transposed_weights": _transposed,
     "column_major": _column_major,
+    "weights_exchanged": _weights_exchanged,
     "time_order": _time_order,
     "reverse_output_order": _reverse_output,
     "batch_axis": _batch_axis,

@@ -24,18 +24,18 @@ def explained(
     dtype = str(_sides.dtype_of(pair.candidate)).removeprefix("torch.")
     narrow = DTYPES[_sides.dtype_of(pair.candidate)]
 
-    def changed(side: str, recording: Any, pairs: bool) -> list[Diagnosis]:
+    def changed(side: str, recording: Any, most: int) -> list[Diagnosis]:
         layers, chain = (ours, pair.reference) if side == "reference" else (theirs, pair.candidate)
-        return diagnoses_of(_C.diagnose_layers(layers, recording, pairs=pairs), chain, pair.start, side)
+        return diagnoses_of(_C.diagnose_layers(layers, recording, most=most), chain, pair.start, side)
 
-    found = changed("reference", recording, pairs=True)
+    found = changed("reference", recording, most=3)
     if all(each.changes for each in found):
         return found
     reverse = _C.record_layers(ours, x)
-    found = _filled(found, changed("candidate", reverse, pairs=True))
+    found = _filled(found, changed("candidate", reverse, most=3))
     for side, other in (("reference", recording), ("candidate", reverse)):
         if not all(each.changes for each in found):
-            more = changed(side, other.in_precision_of(narrow), pairs=False)
+            more = changed(side, other.in_precision_of(narrow), most=1)
             found = [_rounded_otherwise(each, more, dtype) for each in found]
             found = _filled(found, [_up_to_rounding(each, dtype) for each in more])
     return [each if each.changes else _with_weights(each, pair) for each in found]

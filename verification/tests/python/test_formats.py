@@ -253,7 +253,7 @@ def test_where_a_file_cannot_be_written(tmp_path):
     ):
         with pytest.raises(formats.FormatError, match=text):
             formats.write(source, path)
-    with pytest.raises(formats.FormatError, match="there is no format 'torch'; there are pytorch"):
+    with pytest.raises(formats.FormatError, match="there is no format 'torch'; there are equinox, pytorch"):
         formats.write(source, tmp_path / "model.pt", format="torch")
     with pytest.raises(formats.FormatError, match=r"onnx files are named \.onnx"):
         formats.write(source, tmp_path / "model.pt", format="onnx")

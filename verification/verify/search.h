@@ -1,0 +1,12 @@
+#pragma once
+
+#include "verify/changes.h"
+#include "verify/diagnose.h"
+
+namespace weft::verify {
+
+/// Tries all sets of `count` known changes of the scope: one, two or three. Two and three within a budget of work,
+/// three in the order of the catalogue.
+Diagnosis search(const Problem& problem, const Scope& scope, int count, const Poll& poll);
+
+}  // namespace weft::verify

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+namespace weft::verify {
+
+/// A value that copies share until one of them changes its own.
+template <typename T>
+class Shared {
+ public:
+  Shared() = default;
+  Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}
+
+  const T& operator*() const { return value_ ? *value_ : nothing(); }
+  const T* operator->() const { return &**this; }
+  /// The value, for changing; a copy of its own where it is shared.
+  T& edit() {
+    if (!value_) value_ = std::make_shared<T>();
+    if (value_.use_count() > 1) value_ = std::make_shared<T>(*value_);
+    return *value_;
+  }
+  /// True where one is a copy of the other and neither was changed since.
+  bool is(const Shared& other) const { return value_ == other.value_; }
+  bool operator==(const Shared& other) const { return is(other) || **this == *other; }
+
+ private:
+  static const T& nothing() {
+    static const T empty{};
+    return empty;
+  }
+
+  std::shared_ptr<T> value_;
+};
+
+}  // namespace weft::verify

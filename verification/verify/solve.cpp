@@ -1,0 +1,195 @@
+#include "verify/solve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "verify/compare.h"
+#include "verify/sequence.h"
+
+namespace weft::verify {
+namespace {
+
+constexpr int kGrid = 64;
+constexpr size_t kRoots = 4;
+
+// The first step that differs, of one row, from the states that were recorded before it.
+class Probe {
+ public:
+  /// Nothing where it can't be done again by itself.
+  static std::optional<Probe> of(const Problem& problem, ProductCache& cache) {
+    if (problem.layers.size() != 1) return std::nullopt;
+    const Comparison comparison = compare(problem.layers, *problem.recording, Bounds::kWorstCase, 1, &cache);
+    for (const Track& track : comparison.tracks) {
+      if (!track.first || track.direction > 1) continue;
+      Probe probe(problem, *track.first, cache);
+      if (probe.recorded_.h.empty() || !probe.array_ || !probe.choose_unit()) return std::nullopt;
+      return probe;
+    }
+    return std::nullopt;
+  }
+
+  /// What `changed` gives for the number in question, less the recorded one.
+  double difference(const Problem& changed) const { return values_of(changed).value[unit_] - recorded(unit_); }
+
+ private:
+  Probe(const Problem& problem, const Place& place, ProductCache& cache)
+      : problem_(&problem),
+        recorded_(problem.recording->layers[0][place.direction]),
+        direction_(place.direction),
+        turn_(place.turn),
+        row_(place.row),
+        cache_(&cache) {
+    choose_quantity(place.quantity);
+  }
+
+  // The first in which the step differs, in the order in which it computes them.
+  void choose_quantity(const std::string& name) {
+    const Kind kind = problem_->layers[0].cell.kind;
+    if (name == "h") array_ = &recorded_.h, result_ = [](StepResult& step) { return std::move(step.h); };
+    if (name == "c") array_ = &recorded_.c, result_ = [](StepResult& step) { return std::move(step.c); };
+    if (kind == Kind::kRnn) return;
+    for (int gate = 0; gate < gates_of(kind); ++gate) {
+      if (name != gate_name(kind, gate)) continue;
+      array_ = &recorded_.gates[gate];
+      result_ = [gate](StepResult& step) { return std::move(step.gates[gate]); };
+    }
+  }
+
+  int64_t index_of(int64_t turn) const {
+    const Recording& recording = *problem_->recording;
+    const bool reverse = problem_->layers[0].directions[direction_].reverse;
+    return (reverse ? recording.steps - 1 - turn : turn) * recording.batch + row_;
+  }
+  double recorded(int64_t unit) const {
+    const Recording& all = *problem_->recording;
+    const int64_t columns = static_cast<int64_t>(array_->size()) / (all.steps * all.batch);
+    return (*array_)[index_of(turn_) * columns + unit];
+  }
+
+  bool choose_unit() {
+    const Values values = values_of(*problem_);
+    double most = 1;
+    for (int64_t unit = 0; unit < values.size(); ++unit) {
+      const double ratio = std::abs(values.value[unit] - recorded(unit)) / std::max(values.error[unit], 1e-300);
+      if (!(ratio > most)) continue;
+      most = ratio;
+      unit_ = unit;
+    }
+    return most > 1;
+  }
+
+  static Values part(const std::vector<double>& array, int64_t index, int64_t columns) {
+    return exact({array.begin() + index * columns, array.begin() + (index + 1) * columns});
+  }
+
+  Values values_of(const Problem& changed) const {
+    const Layer& layer = changed.layers[0];
+    const Direction& first = layer.directions[direction_];
+    const Recording& recording = *changed.recording;
+    const bool has_cell = layer.cell.kind == Kind::kLstm, restart = !has_cell || !recorded_.c.empty();
+    const std::vector<double>& x = recording.inputs.empty() ? recording.x : recording.inputs[0];
+    Values h = exact(initial(first.h0, row_, layer.outputs()));
+    Values c = has_cell ? exact(initial(first.c0, row_, layer.hidden())) : Values();
+    for (int64_t turn = restart ? turn_ : 0; turn <= turn_; ++turn) {
+      if (turn > 0) h = part(recorded_.h, index_of(turn - 1), layer.outputs());
+      if (turn > 0 && has_cell && restart) c = part(recorded_.c, index_of(turn - 1), layer.hidden());
+      const Layer& now = layer.at(turn, recording.steps);
+      const Values xt = part(x, index_of(turn), layer.inputs());
+      StepResult next = step(now.cell, now.directions[direction_], recording.precision, {xt, h, h, c, cache_});
+      if (turn == turn_) return result_(next);
+      c = std::move(next.c);
+    }
+    return h;
+  }
+
+  const Problem* problem_;
+  const Recorded& recorded_;
+  int64_t direction_, turn_, row_;
+  int64_t unit_ = 0;
+  const std::vector<double>* array_ = nullptr;  // of the quantity in which they differ
+  std::function<Values(StepResult&)> result_;
+  ProductCache* cache_;
+};
+
+Problem turned(const Problem& problem, const Dial& dial, double number) {
+  Problem changed = problem;
+  dial.turn(changed, number);
+  return changed;
+}
+
+double number_at(const Dial& dial, int index) {
+  const double part = static_cast<double>(index) / (kGrid - 1);
+  if (!dial.by_factors) return dial.lowest + part * (dial.highest - dial.lowest);
+  return dial.lowest * std::pow(dial.highest / dial.lowest, part);
+}
+
+// Between two numbers at which the differences have opposite signs: false position with the Illinois rule.
+double root(const std::function<double(double)>& difference, double a, double b, double at_a, double at_b) {
+  int side = 0;
+  for (int turn = 0; turn < 80; ++turn) {
+    double middle = turn % 8 == 7 ? (a + b) / 2 : (a * at_b - b * at_a) / (at_b - at_a);
+    if (!(middle > std::min(a, b) && middle < std::max(a, b))) middle = (a + b) / 2;
+    const double here = difference(middle);
+    if (here == 0 || middle == a || middle == b) return middle;
+    const bool with_a = (here > 0) == (at_a > 0);
+    if (with_a) {
+      a = middle, at_a = here;
+      if (side == 1) at_b /= 2;
+    } else {
+      b = middle, at_b = here;
+      if (side == -1) at_a /= 2;
+    }
+    side = with_a ? 1 : -1;
+    if (std::abs(b - a) <= 1e-15 * std::abs(b)) break;
+  }
+  return std::abs(at_a) < std::abs(at_b) ? a : b;
+}
+
+std::vector<double> roots(const Problem& problem, const Dial& dial, const Probe& probe) {
+  const auto difference = [&](double number) { return probe.difference(turned(problem, dial, number)); };
+  std::vector<double> found;
+  double before = number_at(dial, 0), at_before = difference(before);
+  if (at_before == 0) found.push_back(before);
+  for (int index = 1; index < kGrid && found.size() < kRoots; ++index) {
+    const double number = number_at(dial, index), here = difference(number);
+    if (here == 0)
+      found.push_back(number);
+    else if (at_before != 0 && std::isfinite(here) && std::isfinite(at_before) && (here > 0) != (at_before > 0))
+      found.push_back(root(difference, before, number, at_before, here));
+    before = number;
+    at_before = here;
+  }
+  return found;
+}
+
+double rounded_to_digits(double number, int digits) { return std::stod(fmt::format("{:.{}g}", number, digits)); }
+
+}  // namespace
+
+std::optional<Change> solved(const Problem& problem, const Dial& dial) {
+  ProductCache cache;
+  const std::optional<Probe> probe = Probe::of(problem, cache);
+  if (!probe) return std::nullopt;
+  const auto agrees = [&](double number) {
+    const Problem changed = turned(problem, dial, number);
+    return compare(changed.layers, *changed.recording, Bounds::kWorstCase, 1, &cache).agrees();
+  };
+  for (const double exact_root : roots(problem, dial, *probe)) {
+    for (const int digits : {1, 2, 3, 4, 5, 6, 17}) {
+      const double number = rounded_to_digits(exact_root, digits);
+      if (number == 0 || !agrees(number))
+        continue;  // by 0 nothing is added, and what is missing has changes of its own
+      Change change{dial.name, dial.detail(number),
+                    [turn = dial.turn, number](Problem& changed) { turn(changed, number); }};
+      change.in_pairs = InPairs::kNo;
+      return change;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft::verify
