@@ -13,6 +13,7 @@
 #include "device/places.h"
 #include "device/programs.h"
 #include "device/run.h"
+#include "device/watched_runs.h"
 
 namespace py = pybind11;
 
@@ -44,6 +45,57 @@ device::FindPlace find_place_with(py::function function) {
   };
 }
 
+py::tuple tuple_of(const device::Place& place) { return py::make_tuple(place.file, place.line, place.function); }
+
+/// None: no more. The functions are never freed, since a thread may be about to call them.
+void watch_runs(py::object find_line, bool operations, py::object ended) {
+  if (find_line.is_none()) return device::watch_runs(nullptr, false, nullptr);
+  auto* finder = new py::object(std::move(find_line));
+  device::Ended tell;
+  if (!ended.is_none()) {
+    auto* listener = new py::object(std::move(ended));
+    tell = [listener](const device::Place& place, size_t operations) {
+      try {
+        (*listener)(place.file, place.line, operations);
+      } catch (const py::error_already_set& error) {
+        if (!error.matches(PyExc_Exception)) PyErr_SetInterrupt();
+      }
+    };
+  }
+  device::watch_runs(
+      [finder]() -> device::Place {
+        try {
+          const auto [file, line, function] = (*finder)().cast<std::tuple<std::string, int, std::string>>();
+          return {file, line, function};
+        } catch (const py::error_already_set& error) {
+          if (!error.matches(PyExc_Exception)) PyErr_SetInterrupt();  // Ctrl-C comes behind this
+          return {};
+        }
+      },
+      operations, std::move(tell));
+}
+
+py::list take_watched_runs() {
+  constexpr std::array kFound{"new", "compiled", "known", "refused"};
+  py::list result;
+  for (const device::WatchedRun& run : device::take_watched_runs()) {
+    py::dict each;
+    each["place"] = tuple_of(run.place);
+    each["asked_by"] = run.asked_by;
+    each["operations"] = run.operations;
+    each["results"] = run.results;
+    each["begin"] = run.begin;
+    each["end"] = run.end;
+    each["compiling"] = run.compiling;
+    each["found"] = kFound[static_cast<size_t>(run.found)];
+    each["structure"] = run.structure;
+    each["differs"] = run.differs;
+    each["differs_at"] = tuple_of(run.differs_at);
+    result.append(std::move(each));
+  }
+  return result;
+}
+
 py::dict memory() {
   const device::MemoryCounts counts = device::memory_counts();
   py::dict result;
@@ -73,6 +125,9 @@ void init_device(py::module_& m) {
   m.def("device_stats", &device_stats);
   m.def("device_ran_at_once", &device::ran_at_once, "By operation and place in the user's code, how often.");
   m.def("device_forget_ran_at_once", &device::forget_ran_at_once);
+  m.def("device_watch_runs", &watch_runs, py::arg("find_line"), py::arg("operations"), py::arg("ended"),
+        "From now on runs of pending operations are kept, with their places.");
+  m.def("device_take_watched_runs", &take_watched_runs, "Those since the last time.");
   m.def("device_memory", &memory);
   m.def("device_forget_peak", &device::forget_peak);
   m.def("device_may_be_in_a_graph", &device::may_be_in_a_graph,

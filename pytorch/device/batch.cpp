@@ -277,7 +277,61 @@ class SizeReader : public NoTensors {
   size_t at_ = 0;
 };
 
+/// Finds out what some words are.
+class PlaceFinder {
+ public:
+  explicit PlaceFinder(std::span<const size_t> words) : wanted_(words) {}
+
+  std::vector<WordPlace> found;
+
+  void begin(const Node& node) {
+    here_ = {};
+    here_.node = static_cast<size_t>(node.place);
+    arguments_ = 0;
+  }
+  void begin_argument(const IValue&) { here_.argument = arguments_++; }
+  void fixed(int64_t) { pass({}, false); }
+  void size(int64_t) { pass({}, false); }
+  void number_size(int64_t) { pass({}, false); }
+  void number(double) { pass({}, true); }
+  void text(const std::string& text) {
+    for (size_t i = 0; i < 1 + (text.size() + sizeof(int64_t) - 1) / sizeof(int64_t); ++i) pass({}, false);
+  }
+  void sizes(const std::vector<int64_t>& sizes) { pass_sizes({}, sizes.size()); }
+  void result(std::span<const int64_t> sizes) {
+    here_.argument.reset();
+    pass_sizes({}, sizes.size());
+  }
+  void leaf(size_t leaf, std::span<const int64_t> sizes) { pass_sizes(leaf, sizes.size()); }
+
+ private:
+  void pass_sizes(std::optional<size_t> leaf, size_t count) {
+    pass({}, false);
+    for (size_t i = 0; i < count; ++i) pass(leaf, false, i);
+  }
+
+  void pass(std::optional<size_t> leaf, bool is_number, size_t element = 0) {
+    if (next_ < wanted_.size() && wanted_[next_] == at_) {
+      ++next_;
+      here_.word = at_, here_.leaf = leaf, here_.element = element, here_.is_number = is_number;
+      found.push_back(here_);
+    }
+    ++at_;
+  }
+
+  std::span<const size_t> wanted_;  ///< sorted
+  WordPlace here_;
+  size_t at_ = 0, next_ = 0, arguments_ = 0;
+};
+
 }  // namespace
+
+std::vector<WordPlace> places_of_words(const Batch& batch, std::span<const size_t> words) {
+  PlaceFinder finder(words);
+  Walk<PlaceFinder> walk(batch, finder);
+  walk.all();
+  return std::move(finder.found);
+}
 
 Batch::Told Batch::record() const {
   Told told;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -71,6 +72,15 @@ class Batch {
   std::vector<ValueRef> results_;     ///< of all nodes
   std::vector<size_t> first_result_;  ///< by node
 };
+
+/// What a word of a batch's record is: of which node, and there of which argument or of which leaf that is read there.
+struct WordPlace {
+  size_t word = 0;
+  std::optional<size_t> node, argument, leaf;
+  size_t element = 0;  ///< of a list of sizes
+  bool is_number = false;
+};
+std::vector<WordPlace> places_of_words(const Batch& batch, std::span<const size_t> words);
 
 /// A batch's operations at other sizes.
 struct Sized {

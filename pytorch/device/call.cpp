@@ -12,6 +12,7 @@
 #include "device/sparse.h"
 #include "device/storage.h"
 #include "device/views.h"
+#include "device/watched_runs.h"
 #include "override/state.h"
 #include "record/recording.h"
 #include "record/recording_internal.h"
@@ -287,6 +288,7 @@ class Copies {
 }  // namespace
 
 void run_now(const Operator& op, Stack& stack) {
+  const Asking asking(op.schema().name());
   const Stack given(stack.end() - static_cast<std::ptrdiff_t>(op.arguments()), stack.end());
   Stack call = on_cpu(op, given);
   Copies copies(op, given, call);
@@ -358,6 +360,7 @@ bool is_for_elsewhere(const Operator& op, const Stack& stack) {
 }
 
 void run_elsewhere(const Operator& op, Stack& stack) {
+  const Asking asking("aten::copy_");
   const auto arguments = torch::jit::last(stack, op.arguments());
   Stack call = on_cpu(op, arguments);
   for (size_t i = 0; i < op.slots.size(); ++i)

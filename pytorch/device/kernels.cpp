@@ -19,6 +19,7 @@
 #include "device/shapes.h"
 #include "device/storage.h"
 #include "device/views.h"
+#include "device/watched_runs.h"
 #include "record/recording_internal.h"
 
 namespace weft::device {
@@ -77,6 +78,7 @@ void zeros_like_given(const Operator& op, Stack& stack) {
 
 at::Tensor copy_into(const at::Tensor& self, const at::Tensor& source) {
   if (!is_on_device(self)) {
+    const Asking asking("aten::copy_");
     at::Tensor(self).copy_(computed(read(source)));
     return self;
   }

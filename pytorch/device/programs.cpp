@@ -4,12 +4,14 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ranges>
 
 #include "base/error.h"
 #include "base/settings.h"
 #include "device/interruption.h"
 #include "device/replay.h"
+#include "device/watched_runs.h"
 #include "importer/region.h"
 #include "ir/verifier.h"
 #include "override/state.h"
@@ -214,6 +216,45 @@ KnownBatch& new_entry(const Batch& batch, Batch::Told& told) {
 
 }  // namespace
 
+namespace {
+
+/// For whoever watches runs: how a record that isn't known differs from one that is.
+void tell_new(WatchedRun* run, const Batch& batch, const Record& record) {
+  if (run == nullptr) return;
+  const Record* most_like = nullptr;
+  const auto alike = programs->table.alike(record.structure());
+  for (const auto& each : alike)
+    if (each->value.record.kinds() == record.kinds()) most_like = &each->value.record;
+  tell_difference(*run, batch, record, most_like);
+}
+
+/// The entry of the batch's record, compiled if it is time to.
+KnownBatch& entry_of(const Batch& batch, Batch::Told& told, const Record& record) {
+  using Clock = std::chrono::steady_clock;
+  KnownBatch* found = known_of(record);
+  std::optional<InterruptionsWait> wait;
+  const bool is_there = found != nullptr && found->program != nullptr;
+  if (!is_there) wait.emplace();
+  WatchedRun* run = watched_run();
+  if (found == nullptr) tell_new(run, batch, record);
+  const Clock::time_point begin = is_there ? Clock::time_point() : Clock::now();
+  KnownBatch& entry = found != nullptr ? *found : new_entry(batch, told);
+  ++entry.seen;
+  if (entry.program == nullptr && !entry.is_refused && entry.seen >= programs->compile_at)
+    compile_or_refuse(entry, batch, record);
+  if (run != nullptr) {
+    run->structure = record.structure();
+    run->found = entry.is_refused           ? Found::kRefused
+                 : is_there                 ? Found::kKnown
+                 : entry.program != nullptr ? Found::kCompiled
+                                            : Found::kNew;
+    if (!is_there) run->compiling = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  return entry;
+}
+
+}  // namespace
+
 std::optional<BatchProgram> find_program(const Batch& batch) {
   std::optional<Batch::Told> told;
   try {
@@ -222,14 +263,8 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
     override_kernels::report_fallback("device weft", error.what());
     return std::nullopt;
   }
-  KnownBatch* found = known_of(told->record);
   const Record record = told->record;
-  std::optional<InterruptionsWait> wait;
-  if (found == nullptr || found->program == nullptr) wait.emplace();
-  KnownBatch& entry = found != nullptr ? *found : new_entry(batch, *told);
-  ++entry.seen;
-  if (entry.program == nullptr && !entry.is_refused && entry.seen >= programs->compile_at)
-    compile_or_refuse(entry, batch, record);
+  KnownBatch& entry = entry_of(batch, *told, record);
   if (entry.program == nullptr) {
     ++programs->counts.plain_batches;
     return std::nullopt;

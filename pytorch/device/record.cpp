@@ -1,6 +1,7 @@
 #include "device/record.h"
 
 #include "device/run.h"
+#include "device/watched_runs.h"
 
 namespace weft::device {
 
@@ -16,6 +17,7 @@ NodeRef record(const Operator& op, std::vector<IValue> arguments, Operands opera
   node->operands = std::move(operands);
   node->results = std::move(results);
   connect(*node);
+  note_operation(*node);
   return node;
 }
 

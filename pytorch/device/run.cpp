@@ -9,6 +9,7 @@
 #include "device/operators.h"
 #include "device/programs.h"
 #include "device/replay.h"
+#include "device/watched_runs.h"
 #include "operator/call.h"
 #include "operator/warnings.h"
 #include "record/aside.h"
@@ -151,9 +152,11 @@ void run_batch(Batch& batch) {
 void run_pending(const Value* also) {
   {
     const torch_operator::WarningsWait wait;
+    Watching watching;
     Turn turn;
     run_state.bytes = 0;
     Batch batch(pending_of_this_thread(also));
+    watching.take(batch);
     run_batch(batch);
   }
   torch_operator::deliver_warnings();
@@ -180,6 +183,7 @@ at::Tensor computed(const ValueRef& value) {
 
 void cut_if_long() {
   if (is_running || (pending_nodes() < run_state.longest && run_state.bytes < kMostPendingBytes)) return;
+  const Asking asking("long");
   sync();
 }
 

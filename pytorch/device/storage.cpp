@@ -9,6 +9,7 @@
 #include "device/record.h"
 #include "device/run.h"
 #include "device/views.h"
+#include "device/watched_runs.h"
 #include "record/recording_internal.h"
 
 namespace weft::device {
@@ -149,6 +150,7 @@ void LazyStorage::reshape(at::ScalarType dtype, at::IntArrayRef sizes) {
   } else if (dtype == dtype_) {
     set_contents(record_reshape(contents_, sizes));
   } else {
+    const Asking asking("aten::view.dtype");
     const at::Tensor tensor = computed(contents_);
     set_contents(known(tensor.reshape({-1}).view(dtype).view(sizes)));
   }
@@ -157,6 +159,7 @@ void LazyStorage::reshape(at::ScalarType dtype, at::IntArrayRef sizes) {
 void LazyStorage::resize(size_t bytes) {
   if (bytes == nbytes()) return;
   if (contents_ && bytes > 0 && nbytes() > 0) {
+    const Asking asking("aten::resize_");
     const at::Tensor old = computed(contents_).reshape({-1}).view(at::kByte);
     at::Tensor tensor = at::zeros({static_cast<int64_t>(bytes)}, at::kByte);
     const auto kept = static_cast<int64_t>(std::min(bytes, nbytes()));

@@ -59,7 +59,7 @@ class Condition:
         def end(gain: Measured) -> float:
             return gain.low if self.comparison in (">", ">=") else gain.high
 
-        step = subject.run("compiled")
+        step = subject.base
         whole = step.seconds.median if step and step.seconds else 0.0
         gains = [end(action.gain) for action in subject.actions if action.gain and action.kind != "device"]
         most = max(gains, default=0.0)

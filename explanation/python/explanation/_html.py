@@ -48,7 +48,7 @@ def _verdict(results: Results) -> str:
     kind = "bad" if results.breaks or results.interrupted else "good"
     lines = [f"<h1>{text(headline(results)[:1].upper() + headline(results)[1:])}</h1>"]
     for subject in results.subjects:
-        compiled, mended = subject.run("compiled"), subject.run("mended")
+        compiled, mended = subject.base, subject.run("mended")
         if compiled and compiled.seconds and mended and mended.seconds:
             lines.append(
                 f"<p>{text(subject.name)}: {seconds(compiled.seconds.median)} a step, "

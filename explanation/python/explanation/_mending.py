@@ -267,7 +267,13 @@ def difference(source: Source, changes: list[Change], bridges: dict[Change, Brid
         region = changed(source.tree, tree) if tree is not None else None
         if region is not None:
             old, after = region
-            parts.append((old[0].lineno - 1, old[-1].end_lineno or 0, _written(lines, old, after)))
+            parts.append((old[0].lineno - 1, old[-1].end_lineno or 0, written(lines, old, after)))
+    return unified(source, parts)
+
+
+def unified(source: Source, parts: list[tuple[int, int, list[str]]]) -> str:
+    """A diff of the file that has other lines from one to another."""
+    lines = source.text.splitlines()
     new = list(lines)
     for first, last, text in sorted(parts, key=lambda part: -part[0]):
         new[first:last] = text
@@ -284,7 +290,7 @@ def _top(tree: ast.Module, line: int) -> int:
     return 0
 
 
-def _written(lines: list[str], old: list[ast.stmt], after: list[ast.stmt]) -> list[str]:
+def written(lines: list[str], old: list[ast.stmt], after: list[ast.stmt]) -> list[str]:
     """The new statements as lines, with what stood before the old ones and behind them in theirs."""
     first, last = lines[old[0].lineno - 1], lines[(old[-1].end_lineno or 1) - 1]
     before, behind = first[: old[0].col_offset], last[old[-1].end_col_offset :].strip()

@@ -155,6 +155,9 @@ class Run:
     kernels: int | None  #: that Inductor wrote
     bytes_moved: int | None  #: by Inductor's kernels, as it counts
     note: str
+    breaks: int | None = None  #: distinct lines at which a step is cut
+    memory: int | None = None  #: the most bytes of tensors at once in a step
+    causes: list[str] = dataclasses.field(default_factory=list)  #: of the breaks, each with its line
 
 
 @dataclasses.dataclass
@@ -179,7 +182,7 @@ class Excerpt:
 
 @dataclasses.dataclass
 class Subject:
-    """A function or module that was given to torch.compile."""
+    """A function or module that was given to torch.compile; or a loop on the lazy device, with the backend "lazy"."""
 
     name: str
     file: str
@@ -203,6 +206,11 @@ class Subject:
     def run(self, name: str) -> Run | None:
         """The run of that name."""
         return next((run for run in self.runs if run.name == name), None)
+
+    @property
+    def base(self) -> Run | None:
+        """The step as the program has it."""
+        return self.run("lazy" if self.backend == "lazy" else "compiled")
 
 
 @dataclasses.dataclass

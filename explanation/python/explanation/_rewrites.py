@@ -31,18 +31,18 @@ def changes_for(found: Break) -> list[Change]:
     return changes + _settings(found)
 
 
-_Rewrite = Callable[[ast.AST, int], "ast.stmt | list[ast.stmt] | None"]
+Rewrite = Callable[[ast.AST, int], "ast.stmt | list[ast.stmt] | None"]  #: of a statement, or of part of it
 
 
-def _edits(found: Break) -> list[tuple[str, _Rewrite]]:
-    edits: list[tuple[str, _Rewrite]] = []
+def _edits(found: Break) -> list[tuple[str, Rewrite]]:
+    edits: list[tuple[str, Rewrite]] = []
     kind = found.type
     if "branching" in kind or "jump" in kind:
-        edits.append(("torch.where instead of the if", _branch_to_where))
+        edits.append(("torch.where instead of the if", branch_to_where))
     if "item()" in kind or "tolist" in kind or "branching" in kind or "dependent" in kind:
-        edits.append(("keep the value in a tensor instead of .item()", _without_item))
+        edits.append(("keep the value in a tensor instead of .item()", without_item))
     if "item()" in kind or "dependent" in kind:
-        edits.append(("keep it a tensor, and torch.where instead of the if", _item_and_where))
+        edits.append(("keep it a tensor, and torch.where instead of the if", item_and_where))
     if "graph_break()" in kind:
         edits.append(("delete the call", _deleted))
     edits.append(("leave the call out while compiling", _not_while_compiling))
@@ -71,13 +71,11 @@ def _settings(found: Break) -> list[Change]:
     return []
 
 
-def _at(line: int, rewrite: _Rewrite) -> Edit:
+def _at(line: int, rewrite: Rewrite) -> Edit:
     """The rewrite of the innermost statement at the line, in whichever body it stands."""
 
     def edit(tree: ast.Module) -> ast.Module | None:
-        place = statement_at(tree, line)
-        if rewrite in (_branch_to_where, _item_and_where):
-            place = _branch_at(tree, line)
+        place = place_for(rewrite, tree, line)
         if place is None:
             return None
         body, index = place
@@ -93,7 +91,13 @@ def _at(line: int, rewrite: _Rewrite) -> Edit:
     return edit
 
 
-def _branch_at(tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
+def place_for(rewrite: Rewrite, tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
+    """Where the statement stands that the rewrite is of."""
+    find = branch_at if rewrite in (branch_to_where, item_and_where) else statement_at
+    return find(tree, line)
+
+
+def branch_at(tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
     """Where the innermost `if` whose condition is at the line stands."""
     found: tuple[list[ast.stmt], int] | None = None
     for node in ast.walk(tree):
@@ -208,21 +212,23 @@ class _ItemRemover(ast.NodeTransformer):
         return node
 
 
-def _without_item(statement: ast.AST, line: int) -> ast.stmt | None:
+def without_item(statement: ast.AST, line: int) -> ast.stmt | None:
+    """Numbers that are asked for as tensors."""
     remover = _ItemRemover()
     new = remover.visit(statement)
     return new if remover.removed and isinstance(new, ast.stmt) else None
 
 
-def _item_and_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt] | None:
-    without = _without_item(statement, line)
-    return _branch_to_where(without, line) if without is not None else None
+def item_and_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt] | None:
+    """Both: the condition as a tensor, and torch.where."""
+    without = without_item(statement, line)
+    return branch_to_where(without, line) if without is not None else None
 
 
 # Branches
 
 
-def _branch_to_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt] | None:
+def branch_to_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt] | None:
     """Both branches computed, as functions of what they assign, and torch.where between the results."""
     if not isinstance(statement, ast.If) or not _is_one_comparison(statement.test):
         return None

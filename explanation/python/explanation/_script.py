@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
+import time
 from collections.abc import Callable
+from typing import Any
+
+import torch
 
 from weft.explanation._collect import collect
+from weft.explanation._cuts import Cut, Cuts, loops
 from weft.explanation._explain import investigate, report, without_hlo
+from weft.explanation._lazily import BACKEND, LazyInvestigation
 from weft.explanation._records import Subject
 from weft.explanation._report import Report
 from weft.explanation._subject import Effort, describe
 from weft.explanation._watch import Watch, Watched
 
 _MOST_SUBJECTS = 12  #: measured ones; of the rest the report has no costs
+_MOST_LOOPS = 3  #: on the lazy device
 
 Run = Callable[[list[str]], None]
 
@@ -39,15 +47,17 @@ def explain_program(words: list[str], run: Run, train: bool, effort: Effort) -> 
     interrupted = False
     with Watch() as watch:
         effort.progress("running the program", 0.0)
+        lazily = _Lazily()
         try:
-            interrupted = _run(words, run)
+            with lazily:
+                interrupted = _run(words, run)
         except Failed:  # there will be no report for them to stand in
             for each in watch.said.warned:
                 print(f"{each.source}: {each.text}", file=sys.stderr)
             raise
         called = [each for each in watch.watched if each.calls]
         compiled = {event.subject for event in watch.events if event.name == "dynamo_start"}
-        if not compiled and not interrupted:
+        if not compiled and not lazily.cuts and not interrupted:
             _nothing(words, bool(watch.watched), forks.count)
         if forks.count:
             notes.append(f"the program forked {forks.count} time{'s'[: forks.count != 1]}; its children are not seen")
@@ -56,9 +66,11 @@ def explain_program(words: list[str], run: Run, train: bool, effort: Effort) -> 
         try:
             for each in called[:_MOST_SUBJECTS] if not interrupted else []:
                 _look_at(watch, each, train or each.grad, effort, subjects)
+            lazily.look_at(words, train, effort, subjects, notes, not interrupted)
         except KeyboardInterrupt:
             interrupted = True
-        for each in called[len(subjects) :]:
+        looked_at = sum(subject.backend != BACKEND for subject in subjects)
+        for each in called[looked_at:]:
             subjects.append(_unmeasured(watch, each))
     return report(f"weft explain {' '.join(words)}", subjects, notes, interrupted, watch.said.warned)
 
@@ -108,6 +120,49 @@ def _unmeasured(watch: Watch, each: Watched) -> Subject:
     subject.compile_seconds = found.compile_seconds
     subject.notes.append("not measured")
     return subject
+
+
+class _Lazily:
+    """What the program does on the lazy device, without torch.compile."""
+
+    def __init__(self) -> None:
+        self.cuts: list[Cut] = []
+        self._cuts = Cuts(operations=True)
+        self._has_backward = False
+        self._seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.monotonic()
+        self._backward = torch.autograd.backward
+
+        @functools.wraps(self._backward)
+        def backward(*args: Any, **kwargs: Any) -> None:
+            self._has_backward = True
+            self._backward(*args, **kwargs)
+
+        torch.autograd.backward = backward
+        self._cuts.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._cuts.__exit__(*error)
+        torch.autograd.backward = self._backward
+        self._seconds = time.monotonic() - self._begin
+        self.cuts = self._cuts.found
+
+    def look_at(
+        self, words: list[str], train: bool, effort: Effort, subjects: list[Subject], notes: list[str], measures: bool
+    ) -> None:
+        """Adds a subject for each loop."""
+        found = loops(self.cuts)
+        if self.cuts and not found:
+            notes.append("the device was used, but in no loop: no line ended three steps")
+        for loop in found[:_MOST_LOOPS]:
+            has_closures = any(name.startswith("weft.compat.torch_xla") for name in sys.modules)
+            limit = max(120.0, 5 * self._seconds) + 3 * effort.seconds
+            work = LazyInvestigation(words, loop, train or self._has_backward, has_closures, effort, limit)
+            subjects.append(work.subject)
+            if measures:
+                work.run()
 
 
 class _Forks:

@@ -1,0 +1,113 @@
+"""What a program's names stand for at the end of a step, to be compared with those of a changed copy of it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import math
+import re
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from weft._base.torch_private import pytree
+
+_MOST = 64  #: values of a tensor that are compared one by one; of the others their sums
+_GRAPH = re.compile(r",? grad_fn=<\w+>")  #: which operation made a tensor is no value
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+Snapshot = dict[str, list[float]]
+
+
+def of_frame(frame: types.FrameType | None) -> Snapshot:
+    """The names of the frame, and of its module, that stand for numbers, tensors or modules."""
+    if frame is None:
+        return {}
+    names = dict(frame.f_globals)
+    local = frame.f_locals
+    if local is not frame.f_globals:
+        names |= local
+        if isinstance(local, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            local.clear()  # or it would keep this step's tensors alive in the next one
+    found = {name: _numbers(value) for name, value in names.items() if not name.startswith("_")}
+    return {name: numbers for name, numbers in found.items() if numbers}
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, nn.Module):
+        return [n for tensor in (*value.parameters(), *value.buffers()) for n in _of_tensor(tensor)]
+    if isinstance(value, (types.ModuleType, type, types.FunctionType)):
+        return []
+    if isinstance(value, (bool, int, float, torch.Tensor)):
+        return _of_leaf(value)
+    if isinstance(value, (list, tuple, dict)) and len(value) <= _MOST:
+        return [n for leaf in pytree.tree_leaves(value)[:_MOST] for n in _of_leaf(leaf)]
+    return []
+
+
+def _of_leaf(leaf: Any) -> list[float]:
+    if isinstance(leaf, torch.Tensor):
+        return _of_tensor(leaf)
+    return [float(leaf)] if isinstance(leaf, (bool, int, float)) else []
+
+
+def _of_tensor(tensor: torch.Tensor) -> list[float]:
+    if tensor.is_complex() or tensor.layout != torch.strided:
+        return []
+    values = tensor.detach().cpu().double().reshape(-1)
+    if values.numel() == 1:
+        return [float(values)]
+    return [*values[:_MOST].tolist(), float(values.sum()), float(values.abs().sum())]
+
+
+def close(a: list[float], b: list[float]) -> bool:
+    """But for rounding."""
+    return len(a) == len(b) and all(_is_close(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _is_close(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b)) or abs(a - b) <= 1e-4 + 1e-3 * abs(b)
+
+
+def differing(one: Snapshot, other: Snapshot) -> set[str]:
+    """Names that both have, with other values."""
+    return {name for name in one.keys() & other.keys() if not close(one[name], other[name])}
+
+
+class Printed:
+    """What a program writes to the console, step by step; it goes on to where it went."""
+
+    def __init__(self) -> None:
+        self._text = io.StringIO()
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        with contextlib.redirect_stdout(_Both(self._text, sys.stdout)):  # type: ignore[type-var]
+            yield
+
+    def take(self) -> tuple[str, list[float]]:
+        """What was written since the last time: the words, in order of their letters, and the numbers by size."""
+        text = _GRAPH.sub("", self._text.getvalue())
+        self._text.seek(0)
+        self._text.truncate()
+        words = _NUMBER.sub(" ", text).split()
+        return " ".join(sorted(words)), sorted(map(float, _NUMBER.findall(text)))
+
+
+class _Both(io.TextIOBase):
+    def __init__(self, kept: io.StringIO, stream: Any) -> None:
+        self._kept, self._stream = kept, stream
+
+    def write(self, text: str) -> int:
+        if self._kept.tell() < 1 << 20:
+            self._kept.write(text)
+        self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
