@@ -25,7 +25,9 @@
   CPU's: `weft._device.copies`. Inductor refuses them: `weft._device.inductor`.
 - `torch.ops.weft.call` has a rule for vmap and a formula for torch.utils.flop_counter.
 - `FlopCounterMode`, and `ExportedProgram.run_decompositions` where lengths are fixed, are wrapped: within them modules
-  are PyTorch's, so that both give what they give without Weft.
+  are PyTorch's, so that both give what they give without Weft. From the first of the latter on, tracing below autograd
+  knows within it that our operators have composites: `rnn_decompositions`.
+- torch.onnx.export's table of operators has ours, each time that it is made: `onnx_recurrent`.
 
 PyTorch's settings are thread-local; their defaults are not, so the defaults are what changes here.
 """

@@ -4,14 +4,17 @@ Below autograd (inference mode, `ExportedProgram.run_decompositions`) tracing le
 the graph, since they have CPU kernels, but still finds their results' shapes by running the Python decomposition, which
 loops over the steps: the length would be burnt into the graph.
 
-`ExportedProgram.run_decompositions` is the exception: of a program whose lengths are fixed it is to give the operators
-that PyTorch's decompositions give, which other tools can read, and there it does. With a table that doesn't decompose
-them, as torch.onnx.export's, it keeps them.
+`ExportedProgram.run_decompositions` is the exception. Where a length is fixed it is to give the operators that
+PyTorch's decompositions give, which other tools can read, and there it does. A recurrence over a length that isn't
+fixed stays one operator: PyTorch's would be unrolled for the length of the example, without a word, and wrong at any
+other. With a table that doesn't decompose an operator, as torch.onnx.export's, it is kept, and a function of the
+caller's own is called.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -26,6 +29,10 @@ from weft._base import torch_private
 from weft._base.torch_private import DispatchKey
 
 OVERRIDDEN = ("gru", "lstm", "rnn_tanh", "rnn_relu")
+
+
+#: Within `ExportedProgram.run_decompositions`, which has switched Weft off.
+_exporting: contextvars.ContextVar[bool] = contextvars.ContextVar("_exporting", default=False)
 
 
 def install(decompositions: ModuleType) -> None:
@@ -46,17 +53,31 @@ def install(decompositions: ModuleType) -> None:
 def _asking_weft_first(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)  # FakeTensorMode looks at the name and module
     def decomposition(input: Tensor, hx: Any, params: list[Tensor], *options: Any) -> Any:
-        states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
-        if len(options) == 6 and not has_torch_function((input, *states, *params)):
-            # By key: the operator itself must not be traced, only what it calls.
-            outputs = torch.ops.weft._try_rnn.default._op_dk(
-                DispatchKey.CompositeImplicitAutograd, name, input, states, list(params), *options
+        if not _exporting.get():
+            return _try_weft(name, input, hx, params, *options) or original(input, hx, params, *options)
+        if not (len(options) == 6 and isinstance(input.shape[1 if options[5] else 0], torch.SymInt)):
+            return original(input, hx, params, *options)
+        with _enabled_again():
+            outputs = _try_weft(name, input, hx, params, *options)
+        if not outputs and _C.enabled():
+            raise RuntimeError(
+                f"weft: aten::{name} over a length that isn't fixed cannot be decomposed: PyTorch would write the "
+                f"steps of the example alone, and Weft has no program for {input.dtype} on {input.device}; export it "
+                "with a fixed length"
             )
-            if outputs:
-                return tuple(outputs)
-        return original(input, hx, params, *options)
+        return outputs or original(input, hx, params, *options)
 
     return decomposition
+
+
+def _try_weft(name: str, input: Tensor, hx: Any, params: list[Tensor], *options: Any) -> tuple[Tensor, ...]:
+    """The outputs as Weft's operator gives them; none where PyTorch's decomposition is to run."""
+    states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
+    if len(options) != 6 or has_torch_function((input, *states, *params)):
+        return ()
+    # By key: the operator itself must not be traced, only what it calls.
+    key = DispatchKey.CompositeImplicitAutograd
+    return tuple(torch.ops.weft._try_rnn.default._op_dk(key, name, input, states, list(params), *options))
 
 
 def keep_exported(exported_program: ModuleType) -> None:
@@ -66,23 +87,62 @@ def keep_exported(exported_program: ModuleType) -> None:
 
     @functools.wraps(original)
     def run_decompositions(self: Any, decomp_table: Any = None, *args: Any, **kwargs: Any) -> Any:
-        ops = [getattr(torch.ops.aten, name).input for name in OVERRIDDEN]
-        kept = [op for op in ops if decomp_table is not None and op not in decomp_table]
-        if not kept and not _lengths_are_fixed(self.graph_module):  # PyTorch alone can neither export nor decompose it
-            return original(self, decomp_table, *args, **kwargs)
+        _decompose_below_autograd()
+        table = dict(exported_program.default_decompositions() if decomp_table is None else decomp_table)
+        for name in OVERRIDDEN:
+            op = getattr(torch.ops.aten, name).input
+            if op in table and _is_pytorchs(table[op]):
+                table[op] = torch_private.decomposition_table[op]
         _C.enter_disabled()
+        token = _exporting.set(True)
         try:
-            with _without_kernels_in_python(kept):
-                return original(self, decomp_table, *args, **kwargs)
+            with _without_kernels_in_python():
+                return original(self, table, *args, **kwargs)
         finally:
+            _exporting.reset(token)
             _C.exit_disabled()
 
     program_class.run_decompositions = run_decompositions
 
 
+def _is_pytorchs(function: Any) -> bool:
+    named = function.func if isinstance(function, functools.partial) else function
+    return str(getattr(named, "__module__", "")).startswith("torch.")
+
+
+@functools.cache
+def _decompose_below_autograd() -> None:
+    """Below autograd PyTorch takes an operator with a kernel for the CPU for one that isn't decomposed. Ours have such
+    kernels, and so said nothing in a program with free sizes, nor in the body of a scan."""
+    ops = {getattr(getattr(torch.ops.aten, name), overload) for name in OVERRIDDEN for overload in ("input", "data")}
+    ops |= {getattr(torch.ops.aten, f"{name}_cell").default for name in OVERRIDDEN}
+
+    def make(original: Callable[..., bool]) -> Callable[..., bool]:
+        @functools.wraps(original)
+        def autograd_would_have_decomposed(op: Any, arguments: Any) -> bool:
+            return (op in ops and _exporting.get()) or original(op, arguments)
+
+        return autograd_would_have_decomposed
+
+    torch_private.replace_autograd_would_have_decomposed(make)
+
+
 @contextlib.contextmanager
-def _without_kernels_in_python(ops: list[Any]) -> Iterator[None]:
-    """PyTorch keeps an operator that isn't to be decomposed by putting kernels of its own where there are none."""
+def _enabled_again() -> Iterator[None]:
+    """Weft as it was when `run_decompositions` was called."""
+    _C.exit_disabled()
+    token = _exporting.set(False)
+    try:
+        yield
+    finally:
+        _exporting.reset(token)
+        _C.enter_disabled()
+
+
+@contextlib.contextmanager
+def _without_kernels_in_python() -> Iterator[None]:
+    """PyTorch keeps or decomposes an operator by kernels in Python of its own, which it puts where there are none."""
+    ops = [getattr(torch.ops.aten, name).input for name in OVERRIDDEN]
     taken = [(op, op.py_kernels.pop(DispatchKey.AutogradCPU)) for op in ops if DispatchKey.AutogradCPU in op.py_kernels]
     for op, _ in taken:
         op._dispatch_cache.clear()
@@ -92,20 +152,3 @@ def _without_kernels_in_python(ops: list[Any]) -> Iterator[None]:
         for op, kernel in taken:
             op.py_kernels[DispatchKey.AutogradCPU] = kernel
             op._dispatch_cache.clear()
-
-
-def _lengths_are_fixed(program: torch.fx.GraphModule) -> bool:
-    """Whether every recurrence in an exported program runs over a number of steps that is known."""
-    packets = {getattr(torch.ops.aten, name) for name in OVERRIDDEN}
-    for module in program.modules():
-        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
-            if node.op != "call_function" or getattr(node.target, "overloadpacket", None) not in packets:
-                continue
-            if node.target._overloadname == "data":
-                steps = node.args[1].meta["val"].shape[0]  # of the batch sizes
-            else:
-                batch_first = node.args[8] if len(node.args) > 8 else node.kwargs["batch_first"]
-                steps = node.args[0].meta["val"].shape[1 if batch_first else 0]
-            if isinstance(steps, torch.SymInt):
-                return False
-    return True

@@ -18,6 +18,7 @@ from weft._base.torch_private import UNSET_SENTINEL
 from weft._patches import (
     flop_counter,
     higher_order_kernels,
+    onnx_recurrent,
     rnn_decompositions,
     variable_functions,
     vmap,  # noqa: F401  registers its rule
@@ -138,5 +139,6 @@ when_imported("torch.utils.flop_counter", flop_counter.install)
 when_imported(torch_private.DECOMPOSITIONS, rnn_decompositions.install)
 when_imported(torch_private.DYNAMO_HIGHER_ORDER, _name_to_dynamo)
 when_imported("torch.export.exported_program", rnn_decompositions.keep_exported)
+when_imported(torch_private.ONNX_REGISTRATION, onnx_recurrent.install)
 if _C.enabled():  # WEFT=0 says no
     enable()

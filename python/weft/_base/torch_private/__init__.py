@@ -181,6 +181,8 @@ if not TYPE_CHECKING:  # a checker that saw this would take any name
 DECOMPOSITIONS = "torch._decomp.decompositions"
 DYNAMO_OPENXLA = "torch._dynamo.backends.torchxla"
 DYNAMO_HIGHER_ORDER = "torch._dynamo.variables.higher_order_ops"
+#: Of torch.onnx.export, the module with its table of operators, which is made for each export.
+ONNX_REGISTRATION = "torch.onnx._internal.exporter._registration"
 FSDP_COMMON = "torch.distributed.fsdp._common_utils"
 FULLY_SHARD_INIT = "torch.distributed.fsdp._fully_shard._fsdp_init"
 
@@ -239,6 +241,14 @@ def replace_device_of_data_parallel(make: Callable[[Callable[[], str | None]], C
     """Puts what `make` makes of it in the place of the function by which nn.DataParallel finds its kind of device."""
     module: Any = sys.modules["torch.nn.parallel.data_parallel"]  # whose name in the package is a function's
     module._get_available_device_type = make(module._get_available_device_type)
+
+
+def replace_autograd_would_have_decomposed(make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
+    """Puts what `make` makes of it in the place of the function by which tracing below autograd decides whether an
+    operator is decomposed by its composite."""
+    for name in ("torch._subclasses.functional_tensor", "torch.fx.experimental.proxy_tensor"):
+        module: Any = importlib.import_module(name)
+        module.autograd_would_have_decomposed = make(module.autograd_would_have_decomposed)
 
 
 def replace_tensor_str(make: Callable[[Callable[..., str]], Callable[..., str]]) -> None:
