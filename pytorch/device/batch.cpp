@@ -278,7 +278,7 @@ class SizeReader : public NoTensors {
 };
 
 /// Finds out what some words are.
-class PlaceFinder {
+class PlaceFinder : public NoTensors {
  public:
   explicit PlaceFinder(std::span<const size_t> words) : wanted_(words) {}
 
@@ -292,12 +292,13 @@ class PlaceFinder {
   void begin_argument(const IValue&) { here_.argument = arguments_++; }
   void fixed(int64_t) { pass({}, false); }
   void size(int64_t) { pass({}, false); }
-  void number_size(int64_t) { pass({}, false); }
+  void wrapped_size(int64_t) { pass({}, false); }
   void number(double) { pass({}, true); }
-  void text(const std::string& text) {
-    for (size_t i = 0; i < 1 + (text.size() + sizeof(int64_t) - 1) / sizeof(int64_t); ++i) pass({}, false);
+  void text(std::string_view text) {
+    pass({}, false);
+    record::spell_text(text, [this](int64_t) { pass({}, false); });
   }
-  void sizes(const std::vector<int64_t>& sizes) { pass_sizes({}, sizes.size()); }
+  void sizes(at::IntArrayRef sizes) { pass_sizes({}, sizes.size()); }
   void result(std::span<const int64_t> sizes) {
     here_.argument.reset();
     pass_sizes({}, sizes.size());
