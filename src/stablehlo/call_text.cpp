@@ -56,6 +56,12 @@ std::string_view CallText::argument(size_t i) const {
   return arguments_[i];
 }
 
+std::string_view CallText::word(size_t i) const {
+  const std::string_view text = argument(i);
+  if (text.size() < 2 || text.front() != '\'' || text.back() != '\'') refuse("an argument is no text");
+  return text.substr(1, text.size() - 2);
+}
+
 bool CallText::flag(size_t i) const {
   if (argument(i) != "true" && argument(i) != "false") refuse("an argument is no bool");
   return argument(i) == "true";

@@ -28,6 +28,8 @@ class CallText {
   bool has_number(size_t i, double number) const;
   Sizes integers(size_t i) const;
   std::vector<bool> flags(size_t i) const;
+  /// A text, without its quotes.
+  std::string_view word(size_t i) const;
   /// The number of an operand, or none for `None`.
   std::optional<size_t> operand(size_t i) const;
 

@@ -31,6 +31,18 @@ Tensor distances(Emitter& emit, const Tensor& a, const Tensor& b, int64_t p) {
   return p == 1 ? sums : emit.unary("sqrt", sums);
 }
 
+Tensor distances_within(Emitter& emit, const Tensor& a, int64_t p) {
+  const int64_t count = a.type.sizes[0];
+  if (count < 2) return emit.constant(0, {a.type.dtype, {0}});
+  const Tensor all = distances(emit, a, a, p);
+  std::vector<Tensor> rows;
+  for (int64_t i = 0; i + 1 < count; ++i) {
+    const Tensor row = emit.slice(emit.slice(all, 0, i, i + 1), 1, i + 1, count);
+    rows.push_back(emit.reshape(row, {count - i - 1}));
+  }
+  return emit.concatenate(rows, 0);
+}
+
 Tensor distances_by_first(Emitter& emit, const Tensor& cotangent, const Tensor& a, const Tensor& b, int64_t p,
                           const Tensor& found) {
   const Tensor difference = differences(emit, a, b);

@@ -11,4 +11,7 @@ Tensor distances(Emitter& emit, const Tensor& a, const Tensor& b, int64_t p);
 Tensor distances_by_first(Emitter& emit, const Tensor& cotangent, const Tensor& a, const Tensor& b, int64_t p,
                           const Tensor& found);
 
+/// The distances of each row of a [n, k] from those behind it, [n (n - 1) / 2], as aten::pdist has them.
+Tensor distances_within(Emitter& emit, const Tensor& a, int64_t p);
+
 }  // namespace weft::stablehlo

@@ -1,5 +1,5 @@
-// Calls of PyTorch that have ops of StableHLO: convolutions, sorting, and what solves linear systems. Each other call
-// is the user's error, which has the call.
+// Calls of PyTorch that have ops of StableHLO: convolutions, pooling, sorting, scattering, distances, and what solves
+// linear systems. Each other call is the user's error, which has the call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "stablehlo/distances.h"
 #include "stablehlo/lowerings.h"
 #include "stablehlo/pooling.h"
+#include "stablehlo/scattered.h"
 
 namespace weft::stablehlo {
 namespace {
@@ -173,18 +174,6 @@ AveragePooling pooling_of(const ExternSite& site, size_t first) {
   return pooling;
 }
 
-/// Of windows that are all of one size, or an error.
-AveragePooling adaptive_pooling(const ExternSite& site, const Sizes& x, const Sizes& spatial) {
-  AveragePooling pooling{{}, {}, Sizes(spatial.size(), 0), true, {}};
-  const size_t first = x.size() - spatial.size();
-  for (size_t i = 0; i < spatial.size(); ++i) {
-    if (spatial[i] == 0 || x[first + i] % spatial[i] != 0) site.call.refuse("its windows differ in size");
-    pooling.kernel.push_back(x[first + i] / spatial[i]);
-  }
-  pooling.stride = pooling.kernel;
-  return pooling;
-}
-
 /// (x, kernel, stride, padding, ceil_mode, whether padding counts, divisor)
 void average(const ExternSite& site) {
   const Tensor x = site.tensor(0);
@@ -202,17 +191,76 @@ void average_backward(const ExternSite& site) {
   site.done(0, average_pool_by_input(site.emit(), dy, x.type, pooling));
 }
 
+void check_windows(const ExternSite& site, const Sizes& spatial) {
+  if (std::ranges::find(spatial, 0) != spatial.end()) site.call.refuse("it has no windows");
+}
+
 /// (x, sizes)
 void adaptive_average(const ExternSite& site) {
-  const Tensor x = site.tensor(0);
-  site.done(0, average_pool(site.emit(), x, adaptive_pooling(site, x.type.sizes, site.call.integers(1))));
+  check_windows(site, site.call.integers(1));
+  site.done(0, adaptive_average_pool(site.emit(), site.tensor(0), site.call.integers(1)));
 }
 
 /// (cotangent, x): of three spatial dims
 void adaptive_average_backward(const ExternSite& site) {
   const Tensor dy = site.tensor(0), x = site.tensor(1);
-  const Sizes spatial(dy.type.sizes.end() - 3, dy.type.sizes.end());
-  site.done(0, average_pool_by_input(site.emit(), dy, x.type, adaptive_pooling(site, x.type.sizes, spatial)));
+  check_windows(site, {dy.type.sizes.end() - 3, dy.type.sizes.end()});
+  site.done(0, adaptive_average_pool_by_input(site.emit(), dy, x.type, 3));
+}
+
+/// (x, sizes) -> (the greatest, where they were)
+void adaptive_max(const ExternSite& site) {
+  check_windows(site, site.call.integers(1));
+  site.done(0, adaptive_max_pool(site.emit(), site.tensor(0), site.call.integers(1)));
+  if (site.site.op.results.size() > 1)
+    site.site.writer.refuse(site.site.op.results[1], site.call.text() + ", which has no lowering for where they were");
+}
+
+/// How updates are joined; of integers there are no means.
+ScatterReduction reduction_of(const ExternSite& site, size_t name, const Tensor& table) {
+  constexpr std::pair<std::string_view, std::string_view> kOps[] = {
+      {"sum", "add"}, {"prod", "multiply"}, {"amax", "maximum"}, {"amin", "minimum"}, {"mean", "add"}};
+  const std::string_view word = site.call.word(name);
+  const auto* found = std::ranges::find(kOps, word, &std::pair<std::string_view, std::string_view>::first);
+  if (found == std::end(kOps)) site.call.refuse("it joins numbers in a way of its own");
+  if (word == "mean" && !is_floating(table.type.dtype)) site.call.refuse("it is a mean of integers");
+  return {found->second, word == "mean", site.call.flag(name + 1)};
+}
+
+int64_t counted_from_front(int64_t dim, const Tensor& of) { return dim < 0 ? dim + of.type.rank() : dim; }
+
+/// (x, dim, index, updates, how, whether x itself counts)
+void scatter_reduce(const ExternSite& site) {
+  const Tensor x = site.tensor(0), index = site.tensor(2), updates = site.tensor(3);
+  if (x.type.rank() != index.type.rank()) site.call.refuse("an operand is a number");
+  const int64_t dim = counted_from_front(site.call.integer(1), x);
+  site.done(0, join_elements(site.emit(), x, dim, index, updates, reduction_of(site, 4, x)));
+}
+
+/// (x, dim, index, updates, how, whether x itself counts)
+void index_reduce(const ExternSite& site) {
+  const Tensor x = site.tensor(0), index = site.tensor(2), updates = site.tensor(3);
+  if (x.type.rank() == 0) site.call.refuse("an operand is a number");
+  const int64_t dim = counted_from_front(site.call.integer(1), x);
+  Sizes order{dim}, back;
+  for (int64_t i = 0; i < x.type.rank(); ++i)
+    if (i != dim) order.push_back(i);
+  for (int64_t i = 0; i < x.type.rank(); ++i) back.push_back(std::ranges::find(order, i) - order.begin());
+  const Tensor joined = join_rows(site.emit(), site.emit().transpose(x, order), index,
+                                  site.emit().transpose(updates, order), reduction_of(site, 4, x));
+  site.done(0, site.emit().transpose(joined, back));
+}
+
+/// (x, size, dim)
+void split_copy(const ExternSite& site) {
+  const Tensor x = site.tensor(0);
+  const int64_t dim = counted_from_front(site.call.integer(2), x);
+  int64_t first = 0;
+  for (size_t i = 0; i < site.site.op.results.size(); ++i) {
+    const int64_t size = site.site.writer.type(site.site.op.results[i]).sizes[static_cast<size_t>(dim)];
+    site.done(i, site.emit().slice(x, dim, first, first + size));
+    first += size;
+  }
 }
 
 /// (x, dim, place)
@@ -265,6 +313,9 @@ void cdist_backward(const ExternSite& site) {
   site.done(0, distances_by_first(site.emit(), site.tensor(0), a, b, power(site, 3), site.tensor(4)));
 }
 
+/// (x, p)
+void pdist(const ExternSite& site) { site.done(0, distances_within(site.emit(), site.tensor(0), power(site, 1))); }
+
 struct ExternRow {
   std::string_view name;
   void (*lowering)(const ExternSite& site);
@@ -285,6 +336,13 @@ constexpr ExternRow kExternRows[] = {
     {"aten.avg_pool3d_backward.default", average_backward},
     {"aten._adaptive_avg_pool3d.default", adaptive_average},
     {"aten._adaptive_avg_pool3d_backward.default", adaptive_average_backward},
+    {"aten.adaptive_max_pool2d.default", adaptive_max},
+    {"aten.adaptive_max_pool3d.default", adaptive_max},
+    {"aten.scatter_reduce.two", scatter_reduce},
+    {"aten.index_reduce.default", index_reduce},
+    {"aten.split_copy.Tensor", split_copy},
+    {"aten.split_with_sizes_copy.default", split_copy},
+    {"aten._pdist_forward.default", pdist},
     {"aten.select_copy.int", select_copy},
     {"aten.slice_copy.Tensor", slice_copy},
     {"aten._cdist_forward.default", cdist},

@@ -21,4 +21,12 @@ Tensor average_pool(Emitter& emit, const Tensor& x, const AveragePooling& poolin
 /// The cotangent of x, whose type it has.
 Tensor average_pool_by_input(Emitter& emit, const Tensor& dy, const TensorType& x, const AveragePooling& pooling);
 
+/// x [..., spatial...]: for each dim of the result the means, or the greatest, of windows from floor(i n / m) to
+/// ceil((i + 1) n / m), as aten::adaptive_avg_pool3d and adaptive_max_pool2d have them: they may differ in size and
+/// overlap. `spatial`: m by dim, none of them 0.
+Tensor adaptive_average_pool(Emitter& emit, const Tensor& x, const Sizes& spatial);
+Tensor adaptive_max_pool(Emitter& emit, const Tensor& x, const Sizes& spatial);
+/// The cotangent of x, whose type it has, of the means.
+Tensor adaptive_average_pool_by_input(Emitter& emit, const Tensor& dy, const TensorType& x, size_t spatial);
+
 }  // namespace weft::stablehlo

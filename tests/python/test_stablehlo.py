@@ -180,6 +180,7 @@ POOLINGS = {
     "three dims": (functional.avg_pool3d, (2, 3, 4, 5, 6), {"kernel_size": 2, "padding": (1, 0, 1)}),
     "adaptive": (functional.adaptive_avg_pool2d, (2, 3, 7, 8), {"output_size": (3, 4)}),
     "adaptive, three dims": (functional.adaptive_avg_pool3d, (2, 3, 4, 6, 2), {"output_size": (2, 3, 1)}),
+    "adaptive, windows that differ": (functional.adaptive_avg_pool3d, (2, 2, 5, 7, 3), {"output_size": (3, 4, 2)}),
 }
 
 
@@ -202,7 +203,7 @@ def test_average_pooling_of_a_short_type_sums_in_float32() -> None:
     ("function", "sizes", "message"),
     [
         (lambda x: functional.avg_pool2d(x, 2, ceil_mode=True), (1, 1, 5, 5), "ceil_mode adds windows"),
-        (lambda x: functional.adaptive_avg_pool3d(x, 3), (1, 1, 4, 4, 4), "its windows differ in size"),
+        (lambda x: functional.adaptive_max_pool2d(x, 3, return_indices=True), (1, 4, 4), "where they were"),
         (lambda x: torch.cdist(x, x, p=3.0), (4, 3), "neither 1 nor 2"),
         (lambda x: torch.ops.aten.slice_copy(x, 0, 0, 4, 2), (4, 3), "leaves out elements"),
     ],
@@ -210,6 +211,39 @@ def test_average_pooling_of_a_short_type_sums_in_float32() -> None:
 def test_calls_without_ops(function: Callable[..., Any], sizes: tuple[int, ...], message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         weft.stablehlo(function, torch.rand(sizes))
+
+
+INDEX = torch.tensor([[0, 2, 2, 4], [1, 1, 1, 1], [3, 0, 3, 0]])
+#: (x [3, 4]) -> a tensor, without gradients.
+SCATTERED = {
+    "sum": lambda x: torch.ones(4, 5).scatter_reduce(1, INDEX, x, "sum"),
+    "mean of the rest": lambda x: torch.ones(3, 5).scatter_reduce(-1, INDEX, x, "mean", include_self=False),
+    "mean": lambda x: x[:, :2].repeat(1, 3).scatter_reduce(1, INDEX, x, "mean"),
+    "greatest": lambda x: torch.zeros(5, 4).scatter_reduce(0, INDEX, x, "amax"),
+    "greatest of the rest": lambda x: torch.full((5, 4), 9.0).scatter_reduce(0, INDEX, x, "amax", include_self=False),
+    "least": lambda x: torch.zeros(3, 5).scatter_reduce(1, INDEX[:, :2], x, "amin"),
+    "least of the rest": lambda x: torch.zeros(3, 5).scatter_reduce(1, INDEX, x, "amin", include_self=False),
+    "rows": lambda x: torch.ones(2, 4).index_reduce(0, torch.tensor([1, 0, 1]), x, "amax"),
+    "columns": lambda x: torch.ones(3, 6).index_reduce(1, torch.tensor([5, 2, 2, 0]), x, "mean", include_self=False),
+    "integers": lambda x: torch.zeros(3, 5).long().scatter_reduce(1, INDEX, (x * 9).long(), "amin"),
+    "adaptive max": lambda x: functional.adaptive_max_pool2d(x[None], (2, 3)),
+    "adaptive max of one dim": lambda x: functional.adaptive_max_pool1d(x[None], 3),
+    "adaptive max of three": lambda x: functional.adaptive_max_pool3d(x[None, None, None] * 2, (1, 2, 3)),
+    "pdist": lambda x: functional.pdist(x),
+    "pdist of a row": lambda x: functional.pdist(x[:1]),
+    "pdist, p 1": lambda x: functional.pdist(x, 1.0),
+    "split_copy": lambda x: torch.split_copy(x, 3, 1)[1],
+    "split_with_sizes_copy": lambda x: torch.split_with_sizes_copy(x, [1, 2], 0)[1],
+}
+
+
+def test_scattered_and_windows_that_differ() -> None:
+    torch.manual_seed(2)
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        hlo = weft.stablehlo(lambda x: [function(x) for function in SCATTERED.values()], x)
+    for found, (name, function) in zip(hlo.compile()(hlo.inputs), SCATTERED.items(), strict=True):
+        torch.testing.assert_close(found, function(x), msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0])
