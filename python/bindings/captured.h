@@ -19,8 +19,7 @@ struct Captured {
   std::vector<Inputs> inputs;  ///< of each run, with their sizes
 };
 
-/// weft._C.Widening: sizes in which runs differ from others of the same structure, for which there might be one
-/// program.
+/// weft._C.Widening: the sizes in which runs differ from other runs of the same structure. One program might do for all.
 struct Widening {
   struct Size {
     size_t input, dim;
@@ -49,7 +48,7 @@ class CapturedTable {
   }
 
   std::vector<pybind11::object> alike(const pybind11::object& key, const Runs& runs) const;
-  /// Null where the runs differ in no sizes of inputs, or it isn't worth its time.
+  /// Null where the inputs have the sizes of other runs, or where earlier attempts failed.
   std::shared_ptr<Widening> widening(const pybind11::object& key, const Runs& runs);
   void put(const pybind11::object& key, const pybind11::object& extra, const Runs& runs,
            const std::vector<std::shared_ptr<record::Template>>& templates, const pybind11::object& program,

@@ -40,7 +40,7 @@ struct KnownScan {
   std::string ys;                     ///< their structure
 };
 
-/// A step's code that there is a KnownScan for, of whatever step of that code. This matters to the time alone.
+/// The code of a step that was captured before: other code isn't tried here, which saves time and decides nothing else.
 struct KnownStep {
   static constexpr int kMostFailures = 8;
 
@@ -72,7 +72,7 @@ PyObject* code_of(PyObject* step) {
   return PyFunction_Check(step) ? PyFunction_GET_CODE(step) : reinterpret_cast<PyObject*>(Py_TYPE(step));
 }
 
-/// Nothing for what is no int, and for one of more than 64 bits.
+/// The value of a Python int; nothing for other objects and for ints of more than 64 bits.
 std::optional<int64_t> integer(const py::object& object) {
   if (!PyLong_CheckExact(object.ptr())) return std::nullopt;
   int is_larger = 0;
@@ -80,7 +80,7 @@ std::optional<int64_t> integer(const py::object& object) {
   return is_larger != 0 ? std::nullopt : std::optional(value);
 }
 
-/// The variables of the functions around a step that these share with it; None for one without a value.
+/// The variables that a step shares with the functions around it; None for a variable without a value.
 std::vector<py::object> variables_of(PyObject* step) {
   const auto closure = py::reinterpret_steal<py::object>(PyObject_GetAttrString(step, "__closure__"));
   if (!closure) PyErr_Clear();
@@ -118,7 +118,7 @@ struct ScanCall {
   TensorTree carry, xs;
   int64_t length = 0;
 
-  /// Whether it is, and nothing in this thread wants to see what the step does.
+  /// False for arguments of an unusual kind, and where a mode or a transform of this thread has to see the step.
   bool take(const py::object& init, const py::object& given, const py::object& steps) {
     const std::optional<int64_t> count = integer(steps);
     if (!carry.flatten(init.ptr()) || !xs.flatten(given.ptr()) || carry.has_none) return false;
@@ -161,7 +161,7 @@ struct ScanCall {
   }
 };
 
-/// One run of a step, and the structure of its ys. False where the step did what Python has to see.
+/// One run of a step, and the structure of its ys.
 struct StepRun {
   Recording* recording;
   py::object run;  ///< holds it
@@ -220,7 +220,7 @@ struct StepRun {
 
 bool is_dual(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 
-/// The run of the step; nothing where Python has to see what it does.
+/// Runs the step; nothing where Python has to run it.
 std::optional<StepRun> run_step(const ScanCall& call, const py::object& step) {
   try {
     StepRun run;
@@ -239,7 +239,7 @@ struct FoundScan {
   const KnownScan* scan = nullptr;
 };
 
-/// The program for what the step did. What was known before the step may be forgotten.
+/// The program for what the step did. The step may have emptied the table.
 FoundScan find_scan(const py::object& what, const ScanCall& call, const py::object& reverse, const StepRun& run) {
   FoundScan found;
   const auto key = py::make_tuple(what, py::make_tuple(reverse, call.carry.leaves.size(), call.xs.leaves.size()));

@@ -53,7 +53,7 @@ class ImportedRun : private record::Interceptor {
   /// The first values are the run's inputs, then the tensors from outside, then the free numbers.
   int64_t inputs() const { return inputs_; }
   int64_t captured() const { return flat_.inputs() - inputs_; }
-  /// The operation that was decomposed into the one of this number, and others; empty where none was.
+  /// The name of the operation whose decomposition has this one; empty for an operation that was recorded.
   std::string decomposed_at(size_t operation) const;
   /// By value: whether autograd would ask for its derivative.
   bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }

@@ -75,7 +75,7 @@ class RecordTable {
     return dropped;
   }
 
-  /// What is known of attempts for runs of a structure that differ in `sizes`, as (place, dim).
+  /// The attempts so far for runs of this structure that differ in these sizes, each (place, dim).
   std::shared_ptr<Attempts> attempts(uint64_t structure, const std::vector<std::pair<size_t, size_t>>& sizes) {
     constexpr size_t kMostAttempts = 1024;
     if (attempts_.size() > kMostAttempts) attempts_.clear();

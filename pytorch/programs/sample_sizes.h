@@ -17,11 +17,11 @@ using SampleSizes = std::vector<std::pair<int64_t, int64_t>>;
 /// of them it may leave what it indexes, or clip. Empty where there are more symbols than samples.
 std::vector<SampleSizes> sample_choices(const SampleSizes& seen);
 
-/// Samples for symbols of which one value each is known, where a function hasn't been called with others: one small and
-/// one large, so that what depends on a size in steps (x[:10], n // 8) shows. `tells_sums`: those of sample_choices(),
-/// else pairs of primes, from which products alone can be told. For the first kMostSymbols.
+/// Samples for a function that was called with one size for each symbol so far: a small and a large one, so that a
+/// threshold (x[:10], n // 8) shows. `tells_sums`: the pairs tell sums and divisions, as those of sample_choices() do;
+/// without it they are primes, which tell products. At most kMostSymbols.
 SampleSizes small_samples(size_t count, bool tells_sums);
-/// As sample_choices() has them, all larger than the values at hand, as functions need that make sizes smaller.
+/// Samples larger than the values at hand, for functions that make sizes smaller.
 SampleSizes larger_samples(const std::vector<int64_t>& at_hand);
 
 constexpr size_t kMostSymbols = 8;

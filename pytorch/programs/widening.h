@@ -4,12 +4,12 @@
 
 namespace weft::programs {
 
-/// Attempts to make one program for all sizes that runs of one structure differ in.
+/// How attempts at one program for runs of different sizes have ended.
 struct Attempts {
   int failed = 0, of_features = 0;
 
-  /// Whether one more is worth its time. `is_of_features`: the sizes are rather numbers of features than of rows or
-  /// steps, for which code of one number is faster; what has had several values is none.
+  /// Whether to try once more. `is_of_features`: the sizes look like numbers of features. Code for one number of
+  /// features is faster, so a size that looks like one has to have had several values first.
   bool are_worth_it(bool is_of_features) {
     constexpr int kMostFailed = 2, kMostFeatures = 2;
     return failed < kMostFailed && (!is_of_features || ++of_features > kMostFeatures);

@@ -71,7 +71,7 @@ void spell_number(const at::Tensor& number, Words& words) {
 /// in a type.
 class ShapeKey {
  public:
-  /// Appends to `words`. `takes_tensors`: whether the operation does, so that floats are operands.
+  /// Appends to `words`. `takes_tensors`: the operation has tensors among its arguments, so its floats are operands.
   ShapeKey(std::vector<int64_t>& words, int64_t operation, bool takes_tensors)
       : words_(words), takes_tensors_(takes_tensors) {
     // The state other than the arguments on which types depend.
@@ -102,7 +102,7 @@ class ShapeKey {
   }
   void other(const c10::IValue& /*argument*/) { is_complete_ = false; }
 
-  /// Whether the words say all of the arguments; where they don't, they are no key.
+  /// False if an argument had no spelling: then the words are no key.
   bool is_complete() const { return is_complete_; }
 
  private:
