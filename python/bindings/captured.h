@@ -19,7 +19,8 @@ struct Captured {
   std::vector<Inputs> inputs;  ///< of each run, with their sizes
 };
 
-/// weft._C.Widening: the sizes in which runs differ from other runs of the same structure. One program might do for all.
+/// weft._C.Widening: the sizes in which runs differ from other runs of the same structure. One program might do for
+/// all.
 struct Widening {
   struct Size {
     size_t input, dim;

@@ -1,5 +1,5 @@
-"""Nodes of an FX graph as values of one program: AOTAutograd's, and what Dynamo's come to. pytorch/importer says what an
-operation of ATen's means."""
+"""Nodes of an FX graph as values of one program: AOTAutograd's, and what Dynamo's come to. pytorch/importer says what
+an operation of ATen's means."""
 
 from __future__ import annotations
 
