@@ -137,6 +137,30 @@ class TestSideEffects:
             weft.scan(lambda c, x: (norm(c), x), H, X)
         assert norm.num_batches_tracked == 0
 
+    def test_a_tensor_kept_by_a_step_that_has_no_program_either(self) -> None:
+        """As a spiking neuron of snntorch keeps its reset. Each call says so, the first as well as the next."""
+
+        class Noisy(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Tensor) -> Tensor:
+                return x.sign()
+
+            @staticmethod
+            def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+                return grad * torch.rand_like(grad)
+
+        class Neuron(nn.Module):
+            def forward(self, mem: Tensor, x: Tensor) -> Tensor:
+                self.reset = (mem - 1).relu().detach()
+                return 0.9 * mem + Noisy.apply(x) - self.reset
+
+        neuron, inputs = Neuron(), torch.randn(5, 8, 16, requires_grad=True)
+        for _ in range(3):
+            with pytest.raises(
+                RuntimeError, match=r"has a side effect: .*float32.* kept after it returns, as neuron\.reset"
+            ):
+                weft.scan(lambda mem, x: ((after := neuron(mem, x)), after), H, inputs)
+
     def test_a_tensor_kept(self) -> None:
         kept = []
 

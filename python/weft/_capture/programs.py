@@ -177,6 +177,10 @@ def _capture(
         except Exception as error:  # the function itself has run; what it did is more than a program can hold
             raise_if_internal(error)
             refused = _located(error, functions)
+    for function in functions:  # what a run has kept, those above may have put something else in the place of
+        again = record.record(function)
+        again.backwards.clear()
+        record.refuse_leaks(function, again)
     templates = [_C.Template(run.recording, run.recording, None, _C.SizeFit([], [], False)) for run in runs]
     return Captured(
         UnsupportedError(str(refused) or type(refused).__name__),

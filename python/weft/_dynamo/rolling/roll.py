@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from weft import _C
 from weft._base.errors import UnsupportedError
@@ -61,7 +61,7 @@ def _replace(graph: fx.Graph, writer: Writer, outputs: Outputs, text: str) -> No
     with graph.inserting_after(last):
         call = graph.call_function(CALL, (text, []))
     with graph.inserting_before(call):
-        call.args = (text, [_draw(graph, n) if isinstance(n, Draw) else n for n in writer.inputs])
+        call.args = (text, [_given(graph, n) for n in writer.inputs])
     gone = {node for node in writer.members if node not in outputs.kept}
     results, at = _results(graph, call, writer, outputs)
     for node, result in results.items():
@@ -111,6 +111,23 @@ def _behind(writer: Writer, outputs: Outputs, last: fx.Node) -> list[fx.Node]:
         if node is last:
             return found
         node = node.next
+
+
+def _given(graph: fx.Graph, source: fx.Node | Draw) -> fx.Node:
+    """An input of the call. One that no gradient reaches is given without its graph, which may be of a step before and
+    gone: a call's gradients are zeros where autograd has none."""
+    if isinstance(source, Draw):
+        return _draw(graph, source)
+    if not example_of(source).requires_grad or any(map(_may_pass_gradients, source.users)):
+        return source
+    detached = graph.call_method("detach", (source,))
+    detached.meta["example_value"] = example_of(source).detach()
+    return detached
+
+
+def _may_pass_gradients(node: fx.Node) -> bool:
+    """Several results are examples that don't say."""
+    return not isinstance(example_of(node), Tensor) or example_of(node).requires_grad
 
 
 def _draw(graph: fx.Graph, draw: Draw) -> fx.Node:
