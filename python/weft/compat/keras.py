@@ -188,7 +188,7 @@ def _or(as_keras_does: Callable[[], Any], by_weft: Callable[[], Any]) -> Any:
         return as_keras_does()
 
 
-# ---- LSTM and GRU, of which the inputs' products are one
+# ---- LSTM and GRU
 
 
 def _lstm(own: ModuleType) -> Callable[..., Any]:
@@ -216,17 +216,17 @@ def _lstm(own: ModuleType) -> Callable[..., Any]:
                 recurrent_activation, return_sequences, go_backwards, unroll, batch_first,
             )  # fmt: skip
         kernel, recurrent, bias = _tensors(own, kernel, recurrent_kernel, bias)
-        projected = _projected(own, inputs, kernel, bias, go_backwards, batch_first)
+        xs = _steps(own, inputs, kernel, go_backwards, batch_first)
 
         def step(carry: tuple[Tensor, Tensor], x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
             h, c = carry
-            i, f, g, o = (x + torch.matmul(h, recurrent)).chunk(4, dim=1)
+            i, f, g, o = (_projected(x, kernel, bias) + torch.matmul(h, recurrent)).chunk(4, dim=1)
             c = recurrent_activation(f) * c + recurrent_activation(i) * activation(g)
             h = recurrent_activation(o) * activation(c)
             return (h, c), h
 
         init = tuple(own.convert_to_tensor(state).to(kernel.dtype) for state in (initial_state_h, initial_state_c))
-        (h, c), hs = scan(step, init, projected)
+        (h, c), hs = scan(step, init, xs)
         return h, _outputs(h, hs, return_sequences, batch_first), [h, c]
 
     return lstm
@@ -256,18 +256,16 @@ def _gru(own: ModuleType) -> Callable[..., Any]:
                 return_sequences, go_backwards, unroll, reset_after,
             )  # fmt: skip
         kernel, recurrent, bias = _tensors(own, kernel, recurrent_kernel, bias)
-        projected = _projected(own, inputs, kernel, None if bias is None else bias[0], go_backwards, True)
+        xs = _steps(own, inputs, kernel, go_backwards, True)
 
         def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-            inner = torch.matmul(h, recurrent)
-            if bias is not None:
-                inner = inner + bias[1]
-            (x_z, x_r, x_h), (h_z, h_r, h_h) = x.chunk(3, dim=1), inner.chunk(3, dim=1)
+            x_z, x_r, x_h = _projected(x, kernel, None if bias is None else bias[0]).chunk(3, dim=1)
+            h_z, h_r, h_h = _projected(h, recurrent, None if bias is None else bias[1]).chunk(3, dim=1)
             z, r = recurrent_activation(x_z + h_z), recurrent_activation(x_r + h_r)
             h = z * h + (1.0 - z) * activation(x_h + r * h_h)
             return h, h
 
-        h, hs = scan(step, own.convert_to_tensor(initial_state).to(kernel.dtype), projected)
+        h, hs = scan(step, own.convert_to_tensor(initial_state).to(kernel.dtype), xs)
         return h, _outputs(h, hs, return_sequences, True), [h]
 
     return gru
@@ -287,15 +285,16 @@ def _is_ours(own: ModuleType, mask: Any, inputs: Any, batch_first: bool) -> bool
     )
 
 
-def _projected(
-    own: ModuleType, inputs: Tensor, kernel: Tensor, bias: Tensor | None, go_backwards: bool, batch_first: bool
-) -> Tensor:
-    """[T, B, gates * units]"""
+def _steps(own: ModuleType, inputs: Tensor, kernel: Tensor, go_backwards: bool, batch_first: bool) -> Tensor:
+    """[T, B, features]"""
     inputs = own.convert_to_tensor(inputs).to(kernel.dtype)
     inputs = _swapped(inputs) if batch_first else inputs
-    if go_backwards:
-        inputs = torch.flip(inputs, [0])
-    product = torch.matmul(inputs, kernel)
+    return torch.flip(inputs, [0]) if go_backwards else inputs
+
+
+def _projected(x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+    """Of the inputs it leaves the loop, and is one product for all steps."""
+    product = torch.matmul(x, kernel)
     return product if bias is None else product + bias
 
 
