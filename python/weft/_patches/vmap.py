@@ -72,4 +72,5 @@ def _in_front(carry: Any, level: int, size: int) -> Tensor:
     return mapped.clone(memory_format=torch.contiguous_format)
 
 
-torch.ops.higher_order.while_loop.py_impl(TransformType.Vmap)(_while_loop)
+if TransformType.Vmap not in torch.ops.higher_order.while_loop.functorch_table:  # PyTorch has no rule of its own
+    torch.ops.higher_order.while_loop.py_impl(TransformType.Vmap)(_while_loop)
