@@ -24,7 +24,8 @@ _ELSEWHERE = "<no Python code>"
 #: Read by Python, and by the build, tests and scripts, of which one that is started by another may import Weft.
 _OTHERS = (
     "WEFT_RUN", "WEFT_RUN_BACKEND", "WEFT_RUN_STATS", "WEFT_SKIP_PACKAGES", "WEFT_SWEEP", "WEFT_FUZZ_FILES",
-    "WEFT_SITE", "WEFT_STATIC_LLVM", "WEFT_OLDER_SYSTEMS", "WEFT_SANITIZE", "WEFT_DEVICE", "WEFT_TORCH", "WEFT_RELEASES",
+    "WEFT_SITE", "WEFT_STATIC_LLVM", "WEFT_OLDER_SYSTEMS", "WEFT_SANITIZE", "WEFT_DEVICE", "WEFT_TORCH",
+    "WEFT_RELEASES",
 )  # fmt: skip
 _OTHERS_BEGIN = ("WEFT_BUILD_", "WEFT_OP", "WEFT_RANDOM_", "WEFT_TEST_")
 
