@@ -87,6 +87,7 @@ void init_programs(py::module_& m) {
   m.def(
       "trim_arena", [] { runtime::process_arena().trim(); }, py::call_guard<py::gil_scoped_release>(),
       "Gives memory that the engine keeps and nobody uses back to the system.");
+  m.def("idle_arena_bytes", [] { return runtime::process_arena().idle_bytes(); }, "How much of such memory there is.");
   // Before the process destroys what LLVM has, which threads may be using.
   py::module_::import("atexit").attr("register")(
       py::cpp_function(&engine::end_compilations_ahead, py::call_guard<py::gil_scoped_release>()));

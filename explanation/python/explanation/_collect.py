@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sysconfig
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ _TORCH = str(Path(torch.__file__).parent) + "/"
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 _OWN = str(Path(__file__).parents[1]) + "/"
 _KERNEL = re.compile(
-    r"^\s+(?:cpp_fused\w*\(|triton_\w+\.run\(|extern_kernels\.\w+\(|torch\.ops\.[\w.]+\(|buf\d+ = torch\.ops\.)"
+    r"^\s+(?:cpp_fused\w*\(|triton_\w+\.run\(|extern_kernels\.\w+\(|torch\.ops\.[\w.]+\(|buf\d+ = torch\.ops\.[\w.]+)"
 )
+_NAME, _FUSED = re.compile(r"[\w.]+\w"), "fused by Inductor"
 
 BreakKey = tuple[str, int, str]
 
@@ -76,6 +78,7 @@ def _one_compilation(
         return
     names = [event.name for event in events]
     code = [event.payload for event in events if event.name == "inductor_output_code"]
+    kernels = sum(map(_kernels, code), Counter[str]())
     found.graphs.append(
         Graph(
             id=len(found.graphs),
@@ -86,8 +89,10 @@ def _one_compilation(
             ops=metric.get("graph_op_count") or output.payload.count(" = "),
             ended_by=last.id if last else None,
             aot=sum(name.startswith("aot_") for name in names),
-            kernels=sum(map(_kernels, code)) if code else None,
+            kernels=sum(kernels.values()) if code else None,
             compile_seconds=seconds,
+            backwards=sum(name.startswith("aot_backward") for name in names),
+            kernel_calls=dict(kernels),
         )
     )
 
@@ -99,10 +104,11 @@ def plain_name(function: str) -> str:
     return function
 
 
-def _kernels(code: str) -> int:
-    """How many kernels Inductor's code calls."""
+def _kernels(code: str) -> Counter[str]:
+    """The kernels that Inductor's code calls, by name; those that it wrote have one name."""
     _, _, body = code.rpartition("def call(")
-    return sum(bool(_KERNEL.match(line)) for line in body.splitlines())
+    names = [match[0] for line in body.splitlines() if (match := _KERNEL.match(line))]
+    return Counter(_FUSED if "_fused" in name else _NAME.findall(name)[-1] for name in names)
 
 
 def is_library(file: str) -> bool:

@@ -31,6 +31,8 @@ exit status: 0 a report was made; 1 a condition of --fail-on holds; 2 the comman
 what was measured until then
 """
 
+_BY_ENDING = {".html": "html", ".htm": "html", ".json": "json"}
+
 Run = Callable[[list[str]], None]
 
 
@@ -90,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-hlo", action="store_true", help="don't count what XLA makes of graphs, as is done with jax"
     )
-    parser.add_argument("--format", choices=("text", "json", "html"), default="text", help="of the report")
+    parser.add_argument("--format", choices=("text", "json", "html"), help="of the report (--output's ending, or text)")
     parser.add_argument("--output", metavar="FILE", help="write the report there, not to standard output")
     parser.add_argument("--fail-on", metavar="CONDITIONS", help="exit with 1 if one holds: breaks>0,cost>5%%")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -140,10 +142,11 @@ class Progress:
 
 
 def _write(made: Report, arguments: argparse.Namespace) -> None:
-    if arguments.format == "text":
+    form = arguments.format or _BY_ENDING.get(Path(arguments.output or "").suffix, "text")
+    if form == "text":
         text = made.text(color=arguments.output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     else:
-        text = made.json() if arguments.format == "json" else made.html()
+        text = made.json() if form == "json" else made.html()
     if arguments.output:
         Path(arguments.output).write_text(text + "\n", encoding="utf-8")
     else:

@@ -87,6 +87,9 @@ def _run(run: Run, most: float) -> str:
     counts = [f"{run.graphs} graph{'s'[: run.graphs != 1]}"] if run.graphs is not None else []
     counts += [f"{run.kernels} kernels"] if run.kernels else []
     counts += [f"{size(run.bytes_moved)} moved"] if run.bytes_moved else []
+    counts += [f"{run.breaks} line{'s'[: run.breaks != 1]} cut it"] if run.breaks is not None else []
+    counts += [f"{size(run.memory)} of memory"] if run.memory is not None else []
+    note += "".join(f'<span class="why">{_text(cause)}</span>' for cause in run.causes)
     return (
         f"<span>{run.name}</span>"
         f'<svg role="img" viewBox="0 0 {_WIDTH:g} 20" preserveAspectRatio="none"><title>{measured(run.seconds)}</title>'

@@ -56,10 +56,15 @@ def _build(kind: Any, value: Any) -> Any:
         fields = {
             field.name: _build(hints[field.name], value[field.name])
             for field in dataclasses.fields(kind)
-            if (kind, field.name) != (Results, "warnings") or field.name in value
+            if field.name in value or not _has_default(field)
         }
         return kind(**fields)  # type: ignore[operator]
     return value
+
+
+def _has_default(field: Any) -> bool:
+    """Whether it may have come into the format later."""
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def difference(old: Results, new: Results) -> tuple[str, bool]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -60,7 +62,7 @@ def count(subject: Subject, graphs: list[CompiledGraph], programs: Programs, sec
         inputs = [torch.empty(shape, dtype=dtype) for shape, dtype in sizes]
         hlo = _counted(lambda text=text, inputs=inputs: (stablehlo(text, *inputs), ""), until)
         subject.programs.append(Program(number, text.count(" = "), calls, hlo))
-    subject.stages.append(_stage(subject))
+    subject.stages += _stages(subject)
 
 
 def _counted(make: Callable[[], tuple[StableHLO, str]], until: float) -> Hlo:
@@ -71,30 +73,79 @@ def _counted(make: Callable[[], tuple[StableHLO, str]], until: float) -> Hlo:
         counts = made.count()
     except Exception as error:  # an operator without ops of StableHLO, and whatever XLA has against the rest
         return Hlo(None, None, None, " ".join(str(error).split())[:200])
-    return Hlo(counts.total, counts.fusions, counts.kernels, note)
+    return Hlo(counts.total, counts.fusions, counts.kernels, note, dict(counts.operations))
 
 
 def _of_graph(graph: CompiledGraph, train: bool) -> tuple[StableHLO, str]:
     """Dynamo's graph, in training with the derivative for what wants a gradient."""
-    wanted = train and any(leaf.requires_grad for leaf in tensors(graph.inputs))
-    inputs = graph.inputs if wanted else [_detached(leaf) for leaf in graph.inputs or ()]
+    module, given, numbers = with_numbers(graph.module, graph.inputs or ())
+    wanted = train and any(leaf.requires_grad for leaf in tensors(given))
+    inputs = given if wanted else [_detached(leaf) for leaf in given]
     with torch.set_grad_enabled(wanted):
-        made = stablehlo(graph.module, *(inputs or ()), gradients=wanted)
-    return made, "forward and backward in one" if wanted else ""
+        made = stablehlo(module, *inputs, gradients=wanted)
+    notes = ["forward and backward in one"] if wanted else []
+    notes += [f"{numbers} numbers of Python's as constants"] if numbers else []
+    return made, "; ".join(notes)
+
+
+def with_numbers(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphModule, list[Any], int]:
+    """The graph with its arguments that are numbers of Python's as constants, as XLA has them; the others; how many
+    they were. Dynamo gives an int as it is, and a float as a tensor whose value the graph asks for."""
+    graph = copy.deepcopy(module.graph)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    left, numbers = [], 0
+    for node, value in zip(placeholders, inputs, strict=True):
+        if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)):
+            numbers += 1
+            _replace(node, int(value) if isinstance(value, (int, torch.SymInt)) else float(value))
+        elif reads := [user for user in node.users if user.op == "call_method" and user.target == "item"]:
+            numbers += 1
+            for read in reads:
+                _replace(read, value.item())
+                graph.erase_node(read)
+            left.append(value)
+            continue
+        else:
+            left.append(value)
+            continue
+        graph.erase_node(node)
+    return fx.GraphModule(module, graph), left, numbers
+
+
+def _replace(node: fx.Node, value: bool | float) -> None:
+    """Has the node's users take the value instead."""
+    for user in list(node.users):
+        user.args, user.kwargs = fx.map_arg((user.args, user.kwargs), lambda each: value if each is node else each)
 
 
 def _detached(leaf: Any) -> Any:
     return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _stage(subject: Subject) -> Stage:
+#: Operations that XLA's fusions end at, or that are kernels by themselves.
+_ALONE = ("dot", "convolution", "custom-call", "while", "reduce", "reduce-window", "scatter", "gather", "sort", "copy",
+          "transpose", "concatenate", "dynamic-update-slice", "rng-bit-generator", "cholesky", "fft")  # fmt: skip
+
+
+def _stages(subject: Subject) -> list[Stage]:
+    """Modules of StableHLO, and XLA's kernels of them."""
     known = [graph.hlo for graph in subject.graphs if graph.hlo and graph.hlo.operations is not None]
     refused = [graph.hlo.note for graph in subject.graphs if graph.hlo and graph.hlo.operations is None]
-    why = f"kernels that XLA makes of {len(known)} of {len(subject.graphs)} graphs"
-    if known:
-        operations, fusions = sum(one.operations or 0 for one in known), sum(one.fusions or 0 for one in known)
-        why += f": {operations} HLO operations, {fusions} fusions"
-    if refused:
-        why += f"; not of the others: {refused[0]}"
-    whole = bool(known) and not refused and len(known) == len(subject.graphs)
-    return Stage("XLA", sum(one.kernels or 0 for one in known) if whole else None, why)
+    count = len(subject.graphs)
+    why = "one of each FX graph, with its backward in it" if subject.train else "one of each FX graph"
+    if len(known) < count:
+        why = f"of {len(known)} of {count} FX graphs" + (f"; not of the others: {refused[0]}" if refused else "")
+    whole = bool(known) and len(known) == count
+    return [
+        Stage("StableHLO", len(known) if known or not count else None, why),
+        Stage("kernels of XLA", sum(one.kernels or 0 for one in known) if whole else None, _why_kernels(known)),
+    ]
+
+
+def _why_kernels(known: Sequence[Hlo]) -> str:
+    operations, fusions = sum(one.operations or 0 for one in known), sum(one.fusions or 0 for one in known)
+    opcodes: Counter[str] = Counter()
+    for one in known:
+        opcodes.update({name: n for name, n in one.opcodes.items() if name in _ALONE})
+    alone = ", ".join(f"{n} {name}" for name, n in opcodes.most_common(4))
+    return f"{operations} HLO operations, {fusions} fusions" + (f"; what can't be fused: {alone}" if alone else "")

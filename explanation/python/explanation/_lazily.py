@@ -213,7 +213,10 @@ class LazyInvestigation:
             self.subject.runs.append(Run("mended", together, None, None, None, "", None, None))
             everything = _Mend(changes, set().union(*(mend.breaks for mend in mends)))
             self._action(everything, Measured(*_C.paired_difference(times[0], times[-1])), base)
-            self.subject.actions[-1].title = "all changes together"
+            together_with = self.subject.actions.pop()
+            together_with.title = f"all {len(mends)} changes together"
+            self.subject.actions.sort(key=lambda each: -(each.gain.median if each.gain else 0.0))
+            self.subject.actions.insert(0, together_with)
         self._advise()
         self.subject.stages = [Stage("lazy", graphs, _why(self.subject))]
 

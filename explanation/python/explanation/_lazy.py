@@ -13,6 +13,7 @@ from torch import nn
 
 from weft import device
 from weft._base.torch_private import pytree
+from weft.explanation._cuts import Cut, Cuts
 from weft.explanation._steps import Step, Variant, run_once, same
 from weft.explanation._watch import tensors
 
@@ -27,14 +28,14 @@ class Lazy:
 
     variant: Variant | None
     programs: int | None  #: a step
-    ran_at_once: dict[str, dict[str, int]]  #: operations that asked for values, by place
+    cuts: list[Cut]  #: of a step, but for the last
     note: str
 
 
 def prepare(step: Step, reference: Any) -> Lazy:
     """The step on copies that live on the device. Where that can't be, the note says why."""
     if not device.is_registered():
-        return Lazy(None, None, {}, "the device is not registered in this process")
+        return Lazy(None, None, [], "the device is not registered in this process")
     try:
         try:
             variant, moved, result = _warmed(_moved(step, _to_device))
@@ -42,18 +43,13 @@ def prepare(step: Step, reference: Any) -> Lazy:
             if _WANTS_LENGTHS not in str(error):
                 raise
             variant, moved, result = _warmed(_moved(step, _to_device_but_lengths))
-        before, after = _counted(variant, moved)
+        batches, cuts = _counted(variant, moved)
     except Exception as error:
         return _not_run(error)
-    batches = sum(after[name] - before[name] for name in ("compiled_batches", "plain_batches"))
     differs = reference is not None and not same(result, reference)
     note = "its results are not those of the CPU" if differs else ""
-    asked = {
-        name: {place: count - before["ran_at_once"].get(name, {}).get(place, 0) for place, count in places.items()}
-        for name, places in after["ran_at_once"].items()
-    }
-    asked = {name: {place: n for place, n in places.items() if n} for name, places in asked.items()}
-    return Lazy(variant, batches, {name: places for name, places in asked.items() if places}, note)
+    asked = [cut for cut in cuts if cut.asked_by != "sync"]
+    return Lazy(variant, batches, asked, note)
 
 
 def _warmed(moved: Step) -> tuple[Variant, Step, Any]:
@@ -64,19 +60,20 @@ def _warmed(moved: Step) -> tuple[Variant, Step, Any]:
     return variant, moved, result
 
 
-def _counted(variant: Variant, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The device's counters before and after a step whose results nobody reads, but holds."""
+def _counted(variant: Variant, step: Step) -> tuple[int, list[Cut]]:
+    """How many graphs a step is whose results nobody reads, but holds, and where it is cut."""
     step.clear_gradients()
     before = device.stats()
-    result = step.run(variant.call)
-    device.sync()
+    with Cuts() as watched:
+        result = step.run(variant.call)
+        device.sync()
     after = device.stats()
     del result
-    return before, after
+    return sum(after[name] - before[name] for name in ("compiled_batches", "plain_batches")), watched.found
 
 
 def _not_run(error: Exception) -> Lazy:
-    return Lazy(None, None, {}, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
+    return Lazy(None, None, [], f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
 
 
 def _moved(step: Step, to_device: Callable[[Any], Any]) -> Step:

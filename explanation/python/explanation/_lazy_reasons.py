@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from weft._capture.stats import stats
 from weft.explanation._code import Source
 from weft.explanation._cuts import Cut
 from weft.explanation._rewrites import branch_at, statement_at
+from weft.explanation._text import shown
 
 BRANCH, PRINTED, NUMBER, COPY = "Branch on a tensor", "Printed tensor", "Number asked for", "Copy to the CPU"
 SHAPE, AT_ONCE, LONG, SYNC = "Shape that depends on values", "Operation that runs at once", "Long record", "Sync"
@@ -65,6 +67,17 @@ def type_of(cut: Cut, source: Source) -> str:
 def explanation_of(cut: Cut) -> str:
     """What the device says of an operation that it can't record."""
     return _refused(cut.asked_by) or f"{cut.asked_by} asked for values"
+
+
+def causes(cuts: Sequence[Cut]) -> list[str]:
+    """Of each line that cuts a step, the reason."""
+    sources: dict[str, Source] = {}
+    found: dict[str, int] = {}
+    for cut in cuts:
+        source = sources.setdefault(cut.file, Source(cut.file))
+        words = f"{shown(cut.file)}:{cut.line}: {in_words(type_of(cut, source))}" if cut.file else cut.asked_by
+        found[words] = found.get(words, 0) + 1
+    return [words + (f" ({count} times a step)" if count > 1 else "") for words, count in found.items()]
 
 
 def _refused(operation: str) -> str:

@@ -69,6 +69,7 @@ class Hlo:
     fusions: int | None
     kernels: int | None  #: fusions, and operations outside of them
     note: str  #: why it was not counted, or what was
+    opcodes: dict[str, int] = dataclasses.field(default_factory=dict)  #: the operations, by opcode
 
 
 @dataclasses.dataclass
@@ -99,6 +100,8 @@ class Graph:
     seconds: Measured | None = None  #: per step
     backward_seconds: Measured | None = None  #: of its backward, per step; None: there is none that is one graph
     hlo: Hlo | None = None  #: None: not looked at
+    backwards: int = 0  #: of the graphs of AOTAutograd
+    kernel_calls: dict[str, int] = dataclasses.field(default_factory=dict)  #: of the kernels, by name
 
 
 @dataclasses.dataclass
@@ -140,7 +143,7 @@ class Action:
 class Stage:
     """How many pieces one way of compiling makes of a step."""
 
-    name: str  #: "FX", "AOT", "kernels", "weft", "lazy", "XLA" (kernels)
+    name: str  #: "FX", "AOT", "kernels", "weft", "lazy", "StableHLO", "kernels of XLA"
     count: int | None  #: pieces a step; None: not run
     why: str  #: why it differs from the stage before
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from weft import backend
@@ -42,20 +43,12 @@ def stages(subject: Subject, lazy: Lazy) -> list[Stage]:
     aot = sum(graph.aot for graph in subject.graphs)
     kernels = [graph.kernels for graph in subject.graphs if graph.kernels is not None]
     programs = subject.weft.get("backend_calls") if subject.backend == "weft" else None
-    asked = sum(sum(places.values()) for places in lazy.ran_at_once.values())
-    names = ", ".join(sorted(lazy.ran_at_once))
     return [
         Stage("FX", graphs, _why_fx(subject)),
-        Stage("AOT", aot if aot else None, _why_aot(subject, graphs, aot)),
+        Stage("AOT", aot or None, _why_aot(subject, graphs, aot)),
         Stage("kernels", sum(kernels) if kernels else None, _why_kernels(subject, kernels)),
         Stage("weft", programs, _why_weft(subject, programs)),
-        Stage(
-            "lazy",
-            lazy.programs,
-            (f"values are asked for {asked} times a step ({names})" if asked else "nothing asks for a value")
-            if lazy.variant
-            else f"not run: {lazy.note}",
-        ),
+        Stage("lazy", lazy.programs, _why_lazy(lazy)),
     ]
 
 
@@ -65,29 +58,50 @@ def _why_fx(subject: Subject) -> str:
         return "no break"
     skipped = sum(found.skips_frame for found in breaks)
     words = f"{len(breaks)} distinct break{'s' if len(breaks) > 1 else ''}"
-    return words + (f", {skipped} of which left a whole function to Python" if skipped else "")
+    words += f", {skipped} of which left a whole function to Python" if skipped else ""
+    return f"{words}: {_listed([f'{found.source} in line {found.line}' for found in breaks])}"
 
 
 def _why_aot(subject: Subject, graphs: int, aot: int) -> str:
     if not aot:
         return f"the backend {subject.backend} does not use AOTAutograd"
+    backwards = sum(graph.backwards for graph in subject.graphs)
+    if backwards:
+        return f"{aot - backwards} forward, {backwards} backward, of graphs that are differentiated"
     if aot == graphs:
         return "one of each FX graph"
-    if aot > graphs:
-        return "a forward and a backward of graphs that are differentiated"
     return "graphs without operations are not handed on"
 
 
 def _why_kernels(subject: Subject, kernels: list[int]) -> str:
-    return "kernels that Inductor's code calls" if kernels else f"the backend {subject.backend} writes no kernels"
+    if not kernels:
+        return f"the backend {subject.backend} writes no kernels"
+    names: Counter[str] = Counter()
+    for graph in subject.graphs:
+        names.update(graph.kernel_calls)
+    return f"kernels that Inductor's code calls: {_listed([f'{n} {name}' for name, n in names.most_common()])}"
 
 
 def _why_weft(subject: Subject, programs: int | None) -> str:
     if programs is None:
         return "not compiled with the backend weft"
-    extern = sum(subject.weft["extern"].values())
+    extern = Counter(subject.weft["extern"])
     fallbacks = sum(subject.weft["fallbacks"].values())
-    return f"{extern} calls of ATen's operators from graphs and programs, {fallbacks} fallbacks"
+    words = f"{sum(extern.values())} calls of ATen's operators from graphs and programs, {fallbacks} fallbacks"
+    return words + (f": {_listed([name for name, _ in extern.most_common()])}" if extern else "")
+
+
+def _listed(words: list[str], most: int = 3) -> str:
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def _why_lazy(lazy: Lazy) -> str:
+    if lazy.variant is None:
+        return f"not run: {lazy.note}"
+    if not lazy.cuts:
+        return "nothing asks for a value"
+    places = [f"{cut.asked_by} in line {cut.line}" for cut in lazy.cuts]
+    return f"values are asked for {len(places)} times a step ({_listed(list(dict.fromkeys(places)))})"
 
 
 def loops_left(weft: dict[str, Any]) -> list[str]:

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 
 from weft._base.torch_private import inductor_metrics as metrics
-from weft.explanation import _C, _hlo, _lazy, _mending, _recompiling, _stages
+from weft.explanation import _C, _hlo, _lazy, _lazy_reasons, _memory, _mending, _recompiling, _stages
 from weft.explanation._collect import BreakKey, Collected, collect, key_of
 from weft.explanation._mending import Mend, Workshop
 from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run, Subject
 from weft.explanation._steps import Race, Step, Variant, compiled, recorded_steps, run_once, same, undisturbed
+from weft.explanation._text import place
+from weft.explanation._text import seconds as seconds_of
 from weft.explanation._watch import GraphCall, Watch, Watched
 
 _RECORDED = 20  #: steps of the time line
@@ -44,6 +46,8 @@ class Investigation:
         self.mends: list[Mend] = []
         self._kernels: dict[str, tuple[int, int]] = {}
         self._graphs: dict[str, int] = {}
+        self._recorded: list[tuple[float, float, list[tuple[int, float, float, bool]]]] = []
+        self._memory: dict[str, int | None] = {}
 
     def take(self, found: Collected) -> None:
         """What a run compiled: its graphs, breaks and recompilations."""
@@ -175,8 +179,21 @@ class Investigation:
                 elif any(own):
                     graph.backward_seconds = measured
         self._gaps(gaps, {id(call): numbers.get(id(call.graph)) for call in crossing}, crossing)
-        middle = sorted(range(len(steps)), key=lambda i: steps[i][1] - steps[i][0])[len(steps) // 2]
-        self.subject.timeline = self._events(steps[middle][0], steps[middle][1], spans[middle])
+        self._recorded = [(begin, end, inside) for (begin, end, _), inside in zip(steps, spans, strict=True)]
+        self._draw(_C.quantile([end - begin for begin, end, _ in steps], 0.5))
+
+    def _record(self, base: Variant, step: Step) -> None:
+        """Steps for the time line, now that they are as fast as those that were measured."""
+        numbers = {id(graph): self._number(graph.compile_id) for graph in base.graphs}
+        for begin, end, calls in recorded_steps(self.watch, base, step, _RECORDED):
+            known = [(numbers.get(id(call.graph)), call) for call in calls]
+            inside = [(n, call.begin, call.end, call.backward) for n, call in known if n is not None]
+            self._recorded.append((begin, end, inside))
+
+    def _draw(self, wanted: float) -> None:
+        """The time line of the recorded step that took nearly as long as is wanted."""
+        nearest = min(self._recorded, key=lambda step: abs(step[1] - step[0] - wanted))
+        self.subject.timeline = self._events(*nearest)
 
     def _number(self, compile_id: str) -> int | None:
         graph = self.by_graph.get(compile_id)
@@ -288,13 +305,27 @@ class Investigation:
         lazy = _lazy.prepare(step, reference)
         subject.stages = _stages.stages(subject, lazy)
         racers = [base, eager, *variants]
+        self._measure_memory([*racers, *([lazy.variant] if lazy.variant else [])], step)
         race = Race(step, [*racers, *([lazy.variant] if lazy.variant else [])], self.effort.seconds, self.effort.rounds)
         try:
             race.run(lambda part: self.effort.progress(f"{subject.name}: measuring", part))
+            self._record(base, step)
         finally:
+            if self._recorded and (measured := base.measured()):
+                self._draw(measured.median)
             self._runs(racers, lazy)
             self._device(base, lazy)
             self._gains(base, variants)
+
+    def _measure_memory(self, racers: list[Variant], step: Step) -> None:
+        for variant in racers:
+            if not variant.name.startswith("action"):
+                own = variant.step or step
+                own.clear_gradients()
+                with variant.inside():
+                    self._memory[variant.name] = _memory.most_bytes(
+                        lambda own=own, variant=variant: _whole(own, variant)
+                    )
 
     def _runs(self, racers: list[Variant], lazy: _lazy.Lazy) -> None:
         for variant in racers:
@@ -302,6 +333,8 @@ class Investigation:
                 continue
             compiled_too = variant.name != "eager"
             kernels, moved = self._kernels.get(variant.name, (0, 0))
+            is_base = variant.name == "compiled"
+            visible = [found for found in self.subject.breaks if not found.hidden]
             self.subject.runs.append(
                 Run(
                     name=variant.name,
@@ -310,10 +343,16 @@ class Investigation:
                     kernels=kernels or None,
                     bytes_moved=moved or None,
                     note="",
+                    breaks=len(visible) if is_base else None,
+                    memory=self._memory.get(variant.name),
+                    causes=[f"{place(found)}: {found.reason}" for found in visible] if is_base else [],
                 )
             )
         measured = lazy.variant.measured() if lazy.variant else None
-        self.subject.runs.append(Run("lazy", measured, lazy.programs, None, None, lazy.note))
+        causes = _lazy_reasons.causes(lazy.cuts)
+        memory = self._memory.get("lazy")
+        run = Run("lazy", measured, lazy.programs, None, None, lazy.note, len(causes), memory, causes)
+        self.subject.runs.append(run)
 
     def _device(self, base: Variant, lazy: _lazy.Lazy) -> None:
         """The device as a way around all breaks at once, where it is faster than with them and than eager."""
@@ -343,6 +382,29 @@ class Investigation:
             )
         )
 
+    def _together(self, base: Variant, by_name: dict[str, Variant]) -> None:
+        """The row of all changes, before those of each: single gains don't add up."""
+        mended = by_name.get("mended")
+        whole = base.measured()
+        if mended is None or not mended.rounds or whole is None:
+            return
+        gain = Measured(*_C.paired_difference(base.rounds[: len(mended.rounds)], mended.rounds))
+        tried = [action for action in self.subject.actions if action.tried and action.kind != "device"]
+        action = Action(
+            id=len(self.subject.actions),
+            breaks=sorted({number for each in tried for number in each.breaks}),
+            title=f"all {len(tried)} changes that follow, together",
+            change="",
+            kind="rewrite",
+            tried=True,
+            outcome="tried: the breaks are gone and the results are the same",
+            gain=gain,
+            share=gain.median / whole.median,
+            graphs=self._graphs.get("mended"),
+            kernels=self._kernels_of("mended"),
+        )
+        self.subject.actions.insert(0, action)
+
     def _gains(self, base: Variant, variants: list[Variant]) -> None:
         whole = base.measured()
         by_name = {variant.name: variant for variant in variants}
@@ -363,6 +425,33 @@ class Investigation:
                 action.gain = known[0] if known else None
                 action.share = action.gain.median / whole.median if action.gain and whole else None
         self.subject.actions.sort(key=lambda action: -(action.gain.median if action.gain else 0.0))
+        self._together(base, by_name)
+        self.subject.notes += best_without(self.subject)
+
+
+def best_without(subject: Subject) -> list[str]:
+    """A note where not compiling is the best there is."""
+    eager = subject.run("eager")
+    others = [subject.run(name) for name in ("compiled", "mended")]
+    timed = [run.seconds for run in others if run and run.seconds]
+    gains = [action.gain for action in subject.actions if action.tried and action.gain and action.kind != "device"]
+    if not eager or not eager.seconds or not timed:
+        return []
+    best = min(timed[0].median - gain.median for gain in [*gains, Measured(0.0, 0.0, 0.0)])
+    if eager.seconds.high >= min([best, *(each.low for each in timed)]):
+        return []
+    return [
+        f"not compiling is the best there is before the device: eager takes {seconds_of(eager.seconds.median)} a step, "
+        f"compiled {seconds_of(timed[0].median)}, with changes {seconds_of(best)} at best"
+    ]
+
+
+def _whole(step: Step, variant: Variant) -> Any:
+    """One step to its end."""
+    result = step.run(variant.call)
+    if variant.after:
+        variant.after()
+    return result
 
 
 def _sum(parts: list[Measured]) -> Measured:

@@ -6,7 +6,7 @@ import os
 import shutil
 import textwrap
 
-from weft.explanation._records import Action, Break, Measured, Recompile, Results, Subject
+from weft.explanation._records import Action, Break, Measured, Recompile, Results, Stage, Subject
 
 _CODES = {"bold": "1", "good": "32", "bad": "33", "quiet": "2"}
 
@@ -48,7 +48,12 @@ def size(count: int | None) -> str:
 
 def place(found: Break) -> str:
     """File and line."""
-    return f"{os.path.relpath(found.file) if found.file.startswith(os.getcwd()) else found.file}:{found.line}"
+    return f"{shown(found.file)}:{found.line}"
+
+
+def shown(file: str) -> str:
+    """As seen from the working directory, if it lies there."""
+    return os.path.relpath(file) if file.startswith(os.getcwd()) else file
 
 
 def headline(results: Results) -> str:
@@ -117,14 +122,15 @@ def _subject(out: _Writer, subject: Subject) -> None:
             graphs = f", {run.graphs} graph{'s'[: run.graphs != 1]}" if run.graphs is not None else ""
             kernels = f", {run.kernels} kernels" if run.kernels else ""
             kernels += f", {size(run.bytes_moved)} moved" if run.bytes_moved else ""
+            kernels += f", {size(run.memory)} of memory" if run.memory is not None else ""
             note = f" ({run.note})" if run.note else ""
             out.put(f"{run.name:9} {measured(run.seconds)} a step{graphs}{kernels}{note}", 2)
     counts = [f"{stage.name} {stage.count}" for stage in subject.stages if stage.count is not None]
     if counts:
         out.put("graphs: " + ", ".join(counts), 2)
     for stage in subject.stages:
-        if stage.name == "XLA":
-            out.put(f"XLA: {stage.why}", 2, "quiet")
+        if stage.name in ("StableHLO", "kernels of XLA") or _grows(subject, stage):
+            out.put(f"{stage.name}: {stage.why}", 6, "quiet")
     if subject.actions:
         out.put()
         out.put("What to do, the most first:", 2)
@@ -138,6 +144,16 @@ def _subject(out: _Writer, subject: Subject) -> None:
         _recompile(out, again)
     for note in subject.notes:
         out.put(f"note: {note}", 2)
+
+
+def _grows(subject: Subject, stage: Stage) -> bool:
+    """Whether it makes more pieces than the stage before, the first than one."""
+    before = 1
+    for each in subject.stages:
+        if each is stage:
+            return each.count is not None and each.count > before
+        before = before if each.count is None else each.count
+    return False
 
 
 def _recompile(out: _Writer, again: Recompile) -> None:

@@ -1,0 +1,137 @@
+"""Programs that use the lazy device: what cuts their steps, which changes keep them whole, and what is not said."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explain_cases import HERE, in_process
+
+from weft.explanation import _lazy_changes
+from weft.explanation._code import Source
+from weft.explanation._lazy_changes import LazyChange
+
+PROGRAMS = HERE / "programs"
+
+#: By program: the text of each line that cuts a step, whether another break hides it, and whether a change mends it.
+CUTS = {
+    "lazy_training": {
+        "if loss > 100:": (False, True),
+        "total += loss.item()": (True, True),
+        'print("loss", loss)': (True, True),
+    },
+    "lazy_xla": {"if y.abs().max() > 5:": (False, True), 'print("mean", y.mean().item())': (False, True)},
+    "lazy_sizes": {"kept = y[y > 0]": (False, False)},
+}
+
+
+@pytest.fixture(scope="module", params=CUTS)
+def explained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    file = tmp_path_factory.mktemp("lazy") / "report.json"
+    words = ["--seconds", "0.5", "--rounds", "4", "--output", file, PROGRAMS / f"{request.param}.py"]
+    status, _, err = in_process(None, *words)
+    assert status == 0, err
+    (subject,) = json.loads(file.read_text())["subjects"]
+    return request.param, subject
+
+
+def test_each_line_that_cuts_a_step_is_named(explained: tuple[str, dict[str, Any]]) -> None:
+    name, subject = explained
+    mended = {number for action in subject["actions"] if action["tried"] for number in action["breaks"]}
+    found = {each["source"]: (each["hidden"], each["id"] in mended) for each in subject["breaks"]}
+    assert found == CUTS[name], subject["actions"]
+    assert subject["backend"] == "lazy" and subject["train"] == (name != "lazy_sizes")
+
+
+def test_a_step_has_a_graph_more_than_lines_that_cut_it(explained: tuple[str, dict[str, Any]]) -> None:
+    _, subject = explained
+    visible = [found for found in subject["breaks"] if not found["hidden"]]
+    assert [graph["ended_by"] for graph in subject["graphs"]] == [*(found["id"] for found in visible), None]
+    run = next(run for run in subject["runs"] if run["name"] == "lazy")
+    assert run["graphs"] == len(subject["graphs"]) and run["seconds"]["median"] > 0
+    assert subject["timeline"][-1]["end"] > 0
+
+
+def test_a_change_is_the_users_program_without_the_cut(explained: tuple[str, dict[str, Any]]) -> None:
+    name, subject = explained
+    for action in subject["actions"]:
+        if action["tried"]:
+            assert action["change"].startswith("--- ") and action["gain"] is not None
+    if name == "lazy_sizes":
+        (again,) = [each for each in subject["recompiles"] if "torch.roll" in _line(name, each["line"])]
+        assert again["times"] > 3 and "the argument shifts" in again["guards"][0]
+        assert again["advice"].startswith("a Python number changed")
+
+
+def _line(name: str, number: int) -> str:
+    return (PROGRAMS / f"{name}.py").read_text().splitlines()[number - 1]
+
+
+def test_a_program_on_the_device_without_a_loop_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "once.py"
+    path.write_text("import torch, weft\nx = torch.ones(3, device='weft')\nprint((x + 1).sum().item())\n")
+    status, out, err = in_process(capsys, path)
+    assert status == 0, err
+    assert "the device was used, but in no loop" in out
+
+
+STEP = """
+for x in data:
+    loss = f(x)
+    {}
+    w = w - loss
+    {}sync()
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "between", "moves"),
+    [
+        ("print(loss)", "", True),
+        ("if n % 10 == 0: print(loss.item())", "", True),
+        ("print(w)", "", False),  # is assigned before the sync
+        ("y = print(loss)", "", False),
+        ("print(loss)", "if w: continue\n    ", False),
+    ],
+)
+def test_a_call_moves_behind_the_sync_only_if_it_says_the_same_there(
+    statement: str, between: str, moves: bool, tmp_path: Path
+) -> None:
+    text = STEP.format(statement, between)
+    tree = ast.parse(text)
+    end = next(n for n, line in enumerate(text.splitlines(), 1) if "sync()" in line)
+    assert (_lazy_changes.moved(tree, 4, end) is not None) is moves
+
+
+def test_a_switched_copy_does_either(tmp_path: Path) -> None:
+    path = tmp_path / "step.py"
+    lines = (
+        "def step(x, out):",
+        "    if x.sum() > 0:",
+        "        x = x * 2",
+        "    out(f'{x.mean():.1f}')",
+        "    return x",
+    )
+    path.write_text("\n".join(lines) + "\n")
+    source = Source(str(path))
+    changes = [LazyChange(0, str(path), 2, "where"), LazyChange(1, str(path), 4, "closure")]
+    code = compile(_lazy_changes.switched(source, changes), str(path), "exec")
+    import torch
+
+    for on in ((), (0,), (1,), (0, 1)):
+        said: list[str] = []
+        later: list[Any] = []
+        names: dict[str, Any] = {
+            "torch": torch, _lazy_changes.SWITCH: on.__contains__, _lazy_changes.LATER: later.append,
+        }  # fmt: skip
+        exec(code, names)
+        for x, doubled, text in ((torch.ones(2), 2.0, "2.0"), (-torch.ones(2), -1.0, "-1.0")):
+            said.clear()
+            assert torch.equal(names["step"](x, said.append), torch.full((2,), doubled))
+            assert len(later) == (1 in on)
+            while later:
+                later.pop()()
+            assert said == [text]
