@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from weft.explanation import _C
+from weft.explanation import _C, _hlo
 from weft.explanation._text import seconds
 
 
@@ -45,6 +45,8 @@ class Row:
     lazy_seconds: float | None = None
     gaps: float | None = None  #: share of the compiled step outside of graphs
     compile_seconds: float | None = None
+    stablehlo: int | None = None  #: modules
+    xla: int | None = None  #: kernels that XLA makes of them
 
 
 @dataclasses.dataclass
@@ -56,6 +58,7 @@ class Study:
     made: str  #: when and where, as the page says it
     rows: list[Row] = dataclasses.field(default_factory=list)
     missing: list[str] = dataclasses.field(default_factory=list)  #: groups that are not there, and why
+    without_hlo: str = ""  #: why there are no counts of XLA's
 
 
 def new_study(train: bool, backend: str) -> Study:
@@ -65,6 +68,7 @@ def new_study(train: bool, backend: str) -> Study:
         train,
         backend,
         f"{time.strftime('%Y-%m-%d')}: {machine}, PyTorch {torch.__version__}, Python {platform.python_version()}",
+        without_hlo="" if _hlo.is_installed() else _hlo.NOT_INSTALLED,
     )
 
 
@@ -107,8 +111,8 @@ _KIND = {False: "Inference", True: "Training"}
 _EXPLAINED = (
     "Models have random parameters and small sizes, so times say what calling and joining graphs costs, and little of "
     "what their arithmetic does. The column anew counts functions compiled again, though every step has the same "
-    "input; outside is the share of a compiled step that is not in a graph. [explain.md](explain.md) says how steps "
-    "are counted and timed."
+    "input; StableHLO counts modules, and XLA the kernels that it makes of them; outside is the share of a compiled "
+    "step that is not in a graph. [explain.md](explain.md) says how steps are counted and timed."
 )
 
 
@@ -125,7 +129,8 @@ def _study(study: Study, title: str) -> list[str]:
         parts += section("not run to the end", lines)
     parts += section("why graphs end", _causes(ran))
     parts += section("breaks and time", _correlations(ran))
-    return parts + section("where the stages part", _stages(ran))
+    parts += section("where the stages part", _stages(ran))
+    return parts + section("the answer", _answer(ran))
 
 
 def _introduction(ran: Sequence[Row], study: Study) -> str:
@@ -135,6 +140,8 @@ def _introduction(ran: Sequence[Row], study: Study) -> str:
         f"with the same input each time. Compiled is `torch.compile(backend={study.backend!r})` with Weft imported; "
         'the column Weft counts calls of its programs under `torch.compile(backend="weft")`.'
     ]
+    if study.without_hlo:
+        lines.append(study.without_hlo[:1].upper() + study.without_hlo[1:] + ".")
     if study.missing:
         lines.append("Not there: " + "; ".join(study.missing) + ".")
     return "\n\n".join(lines)
@@ -163,11 +170,14 @@ def _time(value: float | None) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    head = "| group | model | breaks | anew | FX | AOT | kernels | Weft | lazy | eager | compiled | lazy | outside |"
-    lines = [head, "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    head = (
+        "| group | model | breaks | anew | FX | AOT | kernels | StableHLO | XLA | Weft | lazy | eager | compiled | "
+        "lazy | outside |"
+    )
+    lines = [head, "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for row in rows:
         share = "–" if row.gaps is None else f"{row.gaps:.0%}"
-        counts = [row.breaks, row.anew, row.fx, row.aot, row.kernels, row.weft, row.lazy]
+        counts = [row.breaks, row.anew, row.fx, row.aot, row.kernels, row.stablehlo, row.xla, row.weft, row.lazy]
         times = [_time(row.eager), _time(row.compiled), _time(row.lazy_seconds)]
         lines.append(f"| {row.group} | {_cell(row.name)} | {' | '.join([*map(_number, counts), *times, share])} |")
     return "\n".join(lines)
@@ -229,6 +239,40 @@ def _stages(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def _answer(rows: Sequence[Row]) -> str:
+    """Which stage causes the breaks, what they cost, what to do first."""
+    known = [row for row in rows if row.fx is not None]
+    at_dynamo = [row for row in known if row.breaks]
+    at_aot = [row for row in known if row.aot is not None and row.fx and row.aot > 2 * row.fx]
+    lowered = [row for row in known if row.fx and row.stablehlo is not None]
+    refused = [row for row in known if row.fx and row.stablehlo is None and any(each.stablehlo for each in known)]
+    lazily = [row for row in known if row.lazy is not None and row.lazy > 1]
+    lines = [
+        f"- Which stage: {len(at_dynamo)} of {len(known)} models have breaks where Dynamo reads Python. AOTAutograd "
+        f"splits {len(at_aot)} of them further than into a forward and a backward. Of each FX graph there is one "
+        f"module of StableHLO in {len(lowered)} models; {len(refused)} have a graph that isn't lowered. The device, "
+        f"which reads no Python, is cut by values that are asked for in {len(lazily)}.",
+    ]
+    slower = [row for row in at_dynamo if row.eager and row.compiled and row.compiled > row.eager]
+    timed = [row for row in at_dynamo if row.eager and row.compiled]
+    if timed:
+        lines.append(
+            f"- What they cost: of {len(timed)} models with breaks {len(slower)} are slower compiled than eager; a "
+            f"model whose loop has a break is not compiled at all ({sum(not row.fx for row in timed)} models)."
+        )
+    gains = [(row.compiled - row.mended, row) for row in timed if row.mended and row.compiled]
+    if gains:
+        most, row = max(gains, key=lambda each: each[0] / (each[1].compiled or 1))
+        lines.append(f"- The most is gained in {row.name}: {_time(most)} of {_time(row.compiled)} a step.")
+    causes = Counter(cause for row in at_dynamo for cause in row.causes)
+    if causes:
+        (cause, count), *_ = causes.most_common(1)
+        lines.append(f"- What to do first: the cause that is met most often is {_cell(cause)!r} ({count} breaks).")
+    better = [row for row in timed if row.lazy_seconds and row.lazy_seconds < min(row.eager or 0, row.compiled or 0)]
+    lines.append(f"- The device is the fastest way for {len(better)} of the models with breaks.")
+    return "\n".join(lines)
+
+
 def row_of(results: Any, weft_results: Any) -> dict[str, Any]:
     """A row's figures from the reports of the backend asked for and of the backend weft."""
     subject = results.subjects[0]
@@ -247,6 +291,8 @@ def row_of(results: Any, weft_results: Any) -> dict[str, Any]:
         "fx": len(subject.graphs),
         "aot": counts["AOT"].count if "AOT" in counts else None,
         "kernels": counts["kernels"].count if "kernels" in counts else None,
+        "stablehlo": counts["StableHLO"].count if "StableHLO" in counts else None,
+        "xla": counts["kernels of XLA"].count if "kernels of XLA" in counts else None,
         "weft": weft["backend_calls"] if weft else None,
         "lazy": counts["lazy"].count if "lazy" in counts else None,
         "lazy_note": lazy.note if lazy else "",

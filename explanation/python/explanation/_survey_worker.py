@@ -33,7 +33,7 @@ def main(words: list[str]) -> int:
     if isinstance(model, torch.nn.Module):
         model.train(options["train"])
     with torch.set_grad_enabled(options["train"]):
-        results = explain(model, *args, **kwargs, **options, hlo=False).results
+        results = explain(model, *args, **kwargs, **options).results
         torch.compiler.reset()
         try:
             more = explain(

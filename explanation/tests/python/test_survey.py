@@ -23,7 +23,7 @@ def row(name: str, breaks: int, compiled: float) -> Row:
     return Row(
         "recurrent", name, "", fx=breaks + 1, aot=breaks + 1, kernels=4, weft=1, lazy=1,
         causes=["Data-dependent branching"] * breaks, breaks=breaks, anew=0, eager=1e-3, compiled=compiled,
-        lazy_seconds=1e-3, gaps=0.25 * breaks, compile_seconds=2.0,
+        lazy_seconds=1e-3, gaps=0.25 * breaks, compile_seconds=2.0, stablehlo=breaks + 1, xla=5,
     )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def test_a_model_that_fails_has_the_exceptions_words(stderr: str, reason: str) -
 
 
 def test_a_row_says_what_each_stage_makes_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
-    options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1})
+    options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1, "hlo": False})
     assert _survey_worker.main(["recurrent", ".", "decoder that stops early", options]) == 0
     found = Row("recurrent", "decoder", **json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert found.breaks == 1 and found.causes == ["Data-dependent branching"]
@@ -51,7 +51,7 @@ def test_a_row_says_what_each_stage_makes_of_a_model(capsys: pytest.CaptureFixtu
 
 
 def test_a_recurrence_is_one_graph_one_program_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    options = json.dumps({"backend": "aot_eager", "train": True, "seconds": 0.1})
+    options = json.dumps({"backend": "aot_eager", "train": True, "seconds": 0.1, "hlo": False})
     assert _survey_worker.main(["cells", str(EXAMPLES), "mgu", options]) == 0
     found = Row("cells", "mgu", **json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert (found.breaks, found.fx, found.aot, found.lazy, found.lazy_note) == (0, 1, 2, 1, "")
@@ -59,7 +59,7 @@ def test_a_recurrence_is_one_graph_one_program_and_nothing_else(capsys: pytest.C
 
 
 def test_lengths_stay_on_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1})
+    options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1, "hlo": False})
     assert _survey_worker.main(["recurrent", ".", "packed lstm", options]) == 0
     found = Row("recurrent", "packed", **json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert found.breaks and found.lazy == 1 and found.lazy_note == ""
@@ -117,12 +117,14 @@ def test_the_study_counts_what_is_in_the_rows() -> None:
     text = to_markdown([Study(True, "inductor", "a day", rows, ["torchvision: not there"])])
     for part in (
         "4 models, of which 3 ran",
-        "| recurrent | two | 1 | 0 | 2 | 2 | 4 | 1 | 1 | 1.00 ms | 2.00 ms | 1.00 ms | 25% |",
+        "| recurrent | two | 1 | 0 | 2 | 2 | 4 | 2 | 5 | 1 | 1 | 1.00 ms | 2.00 ms | 1.00 ms | 25% |",
         "- timm, four: took longer", "| Data-dependent branching | 3 | three, two |",
         "## Models",
         "Made by `weft survey` on a day.", "A step is a forward and a backward with",
         "Not there: torchvision: not there.",
         "compiled time by eager time with distinct breaks: 1.00.", "the median of 2 models with breaks: 3.00",
+        "- Which stage: 2 of 3 models have breaks where Dynamo reads Python.", "StableHLO in 3 models; 0 have a graph",
+        "of 2 models with breaks 2 are slower compiled than eager", "'Data-dependent branching' (3 breaks)",
     ):  # fmt: skip
         assert part in text, part
 
