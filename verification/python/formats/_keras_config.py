@@ -149,7 +149,9 @@ class Walk:
                 sources[i] = [outputs[output]] if output < len(outputs) else [None]
             flows = [given.get(name)] if not nodes else [flow for (flow,) in sources]
             made[name] = self._layer(entry, below, top or name, flows)
-            if len(nodes) > 1 and entry.get("class_name") in {"Bidirectional", "RNN", *KINDS}:
+            if _is_recurrent(entry) and _has_mask(nodes):
+                self.notes.append(f"layer {name!r} is called with a mask; here no step is skipped")
+            if len(nodes) > 1 and _is_recurrent(entry):
                 self.notes.append(f"layer {name!r} is called {len(nodes)} times; it is read once, with its first input")
         return [
             (made.get(name, []) + [None] * (output + 1))[output] for name, output in _histories(config["output_layers"])
@@ -159,6 +161,7 @@ class Walk:
         name, kind, config = _name(entry), entry.get("class_name"), entry["config"]
         if isinstance(config, list) or "layers" in config:
             return self._model(config if isinstance(config, dict) else {"layers": config}, path, top, inputs)
+        self._note_behaviour(name, kind, config)
         if kind == "Bidirectional":
             return self._bidirectional(name, config, path, top, inputs)
         if kind in KINDS or kind == "RNN":
@@ -176,6 +179,20 @@ class Walk:
         if re.search(r"LSTM|GRU|RNN", str(kind)):
             self.notes.append(f"layer {name!r} is a {kind}, which isn't read")
         return [None]
+
+    def _note_behaviour(self, name: str, kind: Any, config: dict[str, Any]) -> None:
+        """What changes the results of recurrent layers and isn't in their weights."""
+        if kind == "Masking" or (kind == "Embedding" and config.get("mask_zero")):
+            self.notes.append(
+                f"layer {name!r} ({kind}) makes a mask, by which Keras's recurrent layers behind it skip steps; here "
+                "no step is skipped"
+            )
+        inner = config.get("layer") if kind == "Bidirectional" else None
+        own = inner["config"] if isinstance(inner, dict) else config
+        if (kind in KINDS or kind in ("RNN", "Bidirectional")) and own.get("stateful"):
+            self.notes.append(
+                f"layer {name!r} is stateful: Keras begins a batch with the last one's state; here it begins with zeros"
+            )
 
     def _single(self, name: str, entry: dict[str, Any], path: str, top: str, flow: Flow | None) -> list[Flow | None]:
         config = entry["config"]
@@ -295,6 +312,17 @@ def _name(entry: dict[str, Any]) -> str:
     config = entry.get("config")
     name = entry.get("name") or (config.get("name") if isinstance(config, dict) else None)
     return str(name or entry["class_name"])
+
+
+def _is_recurrent(entry: dict[str, Any]) -> bool:
+    return entry.get("class_name") in {"Bidirectional", "RNN", *KINDS}
+
+
+def _has_mask(value: Any) -> bool:
+    """Whether inbound nodes, of Keras 2 or 3, have a tensor for a mask among a call's keywords."""
+    if isinstance(value, dict):
+        return value.get("mask") is not None or any(map(_has_mask, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_mask, value))
 
 
 def _histories(value: Any) -> list[tuple[str, int]]:

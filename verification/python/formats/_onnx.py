@@ -166,7 +166,7 @@ def _layer(label: str, graph: Graph, node: Any, notes: list[str]) -> Layer:
     h0 = _state(graph, inputs[5], "initial_h", count, units, batch_first, label, notes)
     c0 = _state(graph, inputs[6], "initial_c", count, units, batch_first, label, notes) if kind == "LSTM" else None
     if inputs[4]:
-        notes.append(f"{label}: sequence_lens isn't taken into account: every row is run for all steps")
+        _check_lengths(graph, inputs[4], graph.size(inputs[0], 1 if batch_first else 0), label, notes)
     graph.files.spend(2 * sum(w.numel() * w.itemsize for w in (weight_x, weight_h)), label)
     directions = []
     for i in range(count):
@@ -195,6 +195,27 @@ def _layer(label: str, graph: Graph, node: Any, notes: list[str]) -> Layer:
         **activations,
         clip=None if clip is None else _decimal(clip),
         coupled="input" if kind == "LSTM" and own.get("input_forget", 0) else "",
+    )
+
+
+def _check_lengths(graph: Graph, name: str, steps: int | None, label: str, notes: list[str]) -> None:
+    """sequence_lens: what is constant must say that every row has all the steps, which is what a layer here computes.
+
+    Raises:
+        FormatError: it says otherwise, or the file doesn't say how many steps there are.
+    """
+    constant = graph.constant(name)
+    if constant is None:
+        notes.append(f"{label}: sequence_lens isn't taken into account: every row is run for all steps")
+        return
+    lengths = [int(length) for length in constant.value.flatten().tolist()]
+    if steps is not None and all(length == steps for length in lengths):
+        return
+    shown = ", ".join(map(str, lengths[:8])) + (", ..." if len(lengths) > 8 else "")
+    of = "whose steps the file doesn't say" if steps is None else f"of {steps} steps"
+    raise FormatError(
+        f"sequence_lens is the constant [{shown}] beside an input {of}; rows that end earlier can't be expressed here. "
+        "Without that input of the node every row is run for all steps"
     )
 
 

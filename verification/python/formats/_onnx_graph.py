@@ -120,6 +120,15 @@ class Graph:
             return None
         return self._outer.producer(name)
 
+    def size(self, name: str, dim: int) -> int | None:
+        """What the file says of a value's dim; None: nothing, or a name."""
+        for each in (*getattr(self._proto, "value_info", ()), *getattr(self._proto, "input", ())):
+            if not isinstance(each, str) and each.name == name:
+                dims = each.type.tensor_type.shape.dim
+                known = len(dims) > dim and dims[dim].HasField("dim_value")
+                return int(dims[dim].dim_value) if known else None
+        return None
+
     def nodes(self, budget: list[int]) -> Iterator[tuple[Graph, Any]]:
         """All nodes in order, those of subgraphs and called functions at their place."""
         functions = {(f.domain, f.name): f for f in getattr(self.model, "functions", ())}

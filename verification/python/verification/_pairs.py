@@ -49,8 +49,27 @@ def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list
         else:
             pairs.append(Pair(index, [ours], [theirs]))
         last = index
+    if problems:
+        problems = _of_the_same_names(reference, candidate) + problems
     structure = _what_fits(reference, candidate) if problems else []
     return pairs, problems + merges, structure
+
+
+def _of_the_same_names(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[str]:
+    """One line about the layers that have the same name on both sides and can't be compared: likely another version of
+    the model, which a list of layers that fit nothing wouldn't say."""
+    by_name = {layer.label: layer for layer in candidate if layer.label}
+    both = [(layer, by_name[layer.label]) for layer in reference if layer.label in by_name]
+    apart = [f"{ours.label} ({_shape(ours)}, not {_shape(theirs)})" for ours, theirs in both if _misfit(ours, theirs)]
+    if not apart:
+        return []
+    shown = ", ".join(apart[:4]) + (f" and {len(apart) - 4} more" if len(apart) > 4 else "")
+    every = "all layers" if len(apart) == len(reference) == len(candidate) else "layers"
+    return [f"{every} of the same names have other shapes in the reference than in the candidate: {shown}"]
+
+
+def _shape(layer: Layer) -> str:
+    return f"{layer.kind} {layer.input_size} -> {layer.hidden_size}" + ", both ways" * (len(layer.directions) == 2)
 
 
 def _partners(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[int | None]:

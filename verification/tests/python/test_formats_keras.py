@@ -106,6 +106,38 @@ def test_what_keras_saves_computes_the_same_here(name, tmp_path):
         assert not source.ignored
 
 
+def masked():
+    x, mask = keras.Input((None, 3)), keras.Input((None,), dtype="bool")
+    return keras.Model([x, mask], kl.GRU(4, name="g", **SEQUENCES)(x, mask=mask))
+
+
+@pytest.mark.parametrize(
+    ("model", "note"),
+    [
+        (lambda: sequential(kl.Masking(name="m"), kl.GRU(4, **SEQUENCES)), "layer 'm' (Masking) makes a mask"),
+        (
+            lambda: keras.Sequential(
+                [keras.Input((None,)), kl.Embedding(7, 3, mask_zero=True, name="e"), kl.LSTM(4, **SEQUENCES)]
+            ),
+            "layer 'e' (Embedding) makes a mask",
+        ),
+        (masked, "layer 'g' is called with a mask"),
+        (
+            lambda: keras.Sequential([keras.Input((5, 3), batch_size=2), kl.GRU(4, stateful=True, name="s")]),
+            "layer 's' is stateful",
+        ),
+        (lambda: sequential(kl.GRU(4, **SEQUENCES)), ""),
+        (lambda: keras.Sequential([keras.Input((None,)), kl.Embedding(7, 3), kl.LSTM(4, **SEQUENCES)]), ""),
+    ],
+    ids=["masking", "embedding", "argument", "stateful", "none", "embedding-without"],
+)
+def test_what_skips_steps_or_keeps_states_is_noted(model, note, tmp_path):
+    path = tmp_path / "model.keras"
+    model().save(path)
+    notes = [each for each in formats.read(path).notes if "mask" in each or "stateful" in each]
+    assert len(notes) == bool(note) and all(note in each for each in notes), notes
+
+
 def test_a_file_of_weights_is_read_by_its_shapes(tmp_path):
     model = randomised(functional())
     model.save(tmp_path / "model.keras")

@@ -14,6 +14,7 @@ from layer_reference import run_layers
 from onnx_models import GATES, helper, node_model, onnx, read_model, run_onnx
 from torch import nn
 
+import weft
 from weft import formats
 
 NODES = {
@@ -45,6 +46,28 @@ NODES = {
     "rnn-clip": ("RNN", {"clip": 0.2}),
     "rnn-thresholded": ("RNN", {"activations": ["ThresholdedRelu"], "activation_alpha": [0.1]}),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("lengths", [(5, 5), (5, 3), (3, 3)])
+@pytest.mark.parametrize("steps", [5, None])
+def test_constant_lengths_are_all_the_steps_or_refused(kind, layout, lengths, steps, tmp_path):
+    """What is read agrees with what ONNX Runtime answers: so it isn't read where a row ends earlier."""
+    model = node_model(kind, lengths=lengths, **({"layout": 1} if layout else {}))
+    if steps is not None:
+        model.graph.input[0].type.tensor_type.shape.dim[layout].dim_value = steps
+    if (steps, *lengths) != (5, 5, 5):
+        of = "of 5 steps" if steps else "whose steps the file doesn't say"
+        with pytest.raises(formats.FormatError, match=f"sequence_lens is the constant .{lengths[0]}, .*{of}"):
+            read_model(tmp_path, model)
+        return
+    source = read_model(tmp_path, model)
+    assert source.notes == []
+    if not layout:  # which ONNX Runtime's CPU kernels don't have
+        x = torch.randn(5, 2, 3)
+        (y,) = run_onnx(model, x)
+        assert weft.verify(source, {"x": x, "y": y.transpose(1, 2).flatten(2)}).agrees
 
 
 @pytest.mark.parametrize("name", NODES)
@@ -271,9 +294,9 @@ def test_external_data_beside_the_model_are_read_and_no_others(tmp_path):
 
 def test_what_a_node_gets_when_it_runs_is_noted(tmp_path):
     model = node_model("LSTM", state=True, lengths=[5, 3])
-    states = [t for t in model.graph.initializer if t.name == "h0"]
-    model.graph.initializer.remove(states[0])
-    model.graph.input.append(helper.make_tensor_value_info("h0", 1, None))
+    for name, dtype in (("h0", 1), ("lens", 6)):
+        model.graph.initializer.remove(next(t for t in model.graph.initializer if t.name == name))
+        model.graph.input.append(helper.make_tensor_value_info(name, dtype, None))
     assert [note.split(": ", 1)[1] for note in read_model(tmp_path, model).notes] == [
         "initial_h is computed or given when the model runs: zeros are taken for it",
         "sequence_lens isn't taken into account: every row is run for all steps",

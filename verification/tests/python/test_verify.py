@@ -244,6 +244,28 @@ def test_layers_that_cannot_be_compared_are_problems() -> None:
     assert "has 2 directions" in report.problems[0]
 
 
+def test_layers_of_the_same_names_and_other_shapes_are_said_first() -> None:
+    def state(units: int, kind: type = nn.GRU, **more: Any) -> dict[str, Tensor]:
+        parts = {"enc": kind(3, units, **more), "dec": nn.LSTM(5, 4)}
+        return {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
+
+    reference = state(5)
+    for candidate, shape in (
+        (state(6), "GRU 3 -> 6"),
+        (state(5, nn.LSTM), "LSTM 3 -> 5"),
+        (state(5, bidirectional=True), "GRU 3 -> 5, both ways"),
+        (state(6) | {f"more.{key}": value for key, value in nn.RNN(2, 2).state_dict().items()}, "GRU 3 -> 6"),
+    ):
+        report = weft.verify(reference, candidate)
+        assert report.structure and report.problems[0] == (
+            "layers of the same names have other shapes in the reference than in the candidate: enc (GRU 3 -> 5, not "
+            f"{shape})"
+        )
+        assert str(report).startswith("differ in structure: layers of the same names")
+    exchanged = {key.replace("enc", "x").replace("dec", "enc").replace("x", "dec"): v for key, v in reference.items()}
+    assert "all layers of the same names have other shapes" in weft.verify(reference, exchanged).problems[0]
+
+
 @pytest.mark.parametrize(
     ("steps", "batch", "inputs", "hidden"), [(1, 1, 1, 1), (3, 1, 0, 2), (2, 5, 3, 1), (1, 1, 7, 33)]
 )
