@@ -178,11 +178,12 @@ std::optional<Change> solved(const Problem& problem, const Dial& dial) {
     const Problem changed = turned(problem, dial, number);
     return compare(changed.layers, *changed.recording, Bounds::kWorstCase, 1, &cache).agrees();
   };
+  // What a factor of 0 makes agree is missing, which is another change; its root is a number close to 0.
+  if (dial.lowest < 0 && agrees(0)) return std::nullopt;
   for (const double exact_root : roots(problem, dial, *probe)) {
     for (const int digits : {1, 2, 3, 4, 5, 6, 17}) {
       const double number = rounded_to_digits(exact_root, digits);
-      if (number == 0 || !agrees(number))
-        continue;  // by 0 nothing is added, and what is missing has changes of its own
+      if (number == 0 || !agrees(number)) continue;
       Change change{dial.name, dial.detail(number),
                     [turn = dial.turn, number](Problem& changed) { turn(changed, number); }};
       change.in_pairs = InPairs::kNo;
