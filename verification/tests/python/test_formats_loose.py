@@ -246,7 +246,7 @@ def test_parameters_that_do_not_fit_are_named(cell, changed: dict, message: str,
 
 def test_mlx_says_what_its_releases_do_otherwise(tmp_path: Path) -> None:
     np.savez(tmp_path / "model.npz", **mlx_gru()[0])
-    assert any("before 0.31 leaves bhn out at step 0" in note for note in formats.read(tmp_path / "model.npz").notes)
+    assert any("before 0.31.2 leaves bhn out at step 0" in note for note in formats.read(tmp_path / "model.npz").notes)
 
 
 # Parameters beside a cell's own ---------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_terms_of_gates_in_steps(seed: int) -> None:
 
 
 def test_what_reports_were_about() -> None:
-    """By name: b_hn alone, which flax.nnx's GRU lacks; at step 0 only, as MLX's before 0.31; the two exchanged."""
+    """By name: b_hn alone, which flax.nnx's GRU lacks; at step 0 only, as MLX's before 0.31.2; the two exchanged."""
     cell = seeded(nn.GRUCell(INPUTS, UNITS), 1)
     without, exchanged = scaled(cell, "bias_hh", "GRU", ("n",), 0.0), copy.deepcopy(cell)
     rows = slice(2 * UNITS, None)
