@@ -33,6 +33,18 @@ std::optional<OpCode> op_named(std::string_view name) {
   return it->second;
 }
 
+Fails fails(const Program& program, const Op& op) {
+  const OpTraits& traits = traits_of(op.code);
+  Fails when = traits.fails == Fails::kUnsaid ? Fails::kAnyTime : traits.fails;
+  if (traits.fails_where == FailsWhere::kIntegers && is_floating(program.type(op.results[0]).dtype))
+    when = Fails::kNever;
+  if (traits.fails_where == FailsWhere::kRagged && !op.has("packed")) when = Fails::kNever;
+  for (const Block& region : op.regions)
+    for (const Op& each : region.ops)
+      if (fails(program, each) != Fails::kNever) return Fails::kAnyTime;
+  return when;
+}
+
 std::vector<size_t> summed_dims(const Op& product, size_t rank) {
   std::vector<size_t> dims;
   switch (traits_of(product.code).contracts) {

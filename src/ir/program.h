@@ -44,6 +44,11 @@ struct Op;
 /// multiplications one element of the result takes. Empty for other ops.
 std::vector<size_t> summed_dims(const Op& product, size_t rank);
 
+struct Program;
+/// When the op, or one in its regions, may find an error while it runs: an index that is out of range, an integer
+/// divided by zero, what an operator of PyTorch's raises.
+Fails fails(const Program& program, const Op& op);
+
 /// An index into Program::values. Ids are never reused; a value is defined once (SSA).
 using ValueId = uint32_t;
 inline constexpr ValueId kNoValue = ~ValueId{0};

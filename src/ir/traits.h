@@ -62,6 +62,22 @@ enum class Cost : uint8_t {
   kDear      ///< more
 };
 
+/// When an op may find an error while it runs. Results in the memory of inputs are kept from being written before
+/// (planning/fusion/donations.h).
+enum class Fails : uint8_t {
+  kUnsaid,         ///< counts as kAnyTime; no row of the table leaves it so
+  kNever,          ///< whatever its operands hold; what an op in its regions may find is asked of that op
+  kBeforeWriting,  ///< looks at all that may be wrong before it writes anything
+  kAnyTime         ///< when a part of its results may be written
+};
+
+/// Of an op that may fail: where it does.
+enum class FailsWhere : uint8_t {
+  kEverywhere,
+  kIntegers,  ///< in results of integers
+  kRagged     ///< in a scan over packed sequences (ir/program.h, Ragged)
+};
+
 /// What phases ask about an op: the last column of its row in ops.def. Each default opts out: it is right for any op,
 /// though slow.
 struct OpTraits {
@@ -70,6 +86,8 @@ struct OpTraits {
   Batching batching = Batching::kNone;
   Contracts contracts = Contracts::kNothing;
   Cost cost = Cost::kDear;
+  Fails fails = Fails::kUnsaid;
+  FailsWhere fails_where = FailsWhere::kEverywhere;
   bool declares = false;   ///< the result's type does not follow from the operands: builders and text must declare it
   bool is_linear = false;  ///< f(x1 + y1, x2 + y2) = f(x1, x2) + f(y1, y2)
   bool sums = false;       ///< an element of the result is a sum of many: 16-bit types accumulate in f32
@@ -107,6 +125,12 @@ struct OpTraits {
   constexpr OpTraits costs(Cost what) const {
     OpTraits changed = *this;
     changed.cost = what;
+    return changed;
+  }
+  constexpr OpTraits fail(Fails when, FailsWhere where = FailsWhere::kEverywhere) const {
+    OpTraits changed = *this;
+    changed.fails = when;
+    changed.fails_where = where;
     return changed;
   }
   constexpr OpTraits declared() const {
@@ -163,11 +187,13 @@ struct OpTraits {
 namespace traits {
 
 inline constexpr OpTraits kOther;  ///< opts out of everything
+/// Has a result whatever its operands hold.
+inline constexpr OpTraits kTotal = kOther.fail(Fails::kNever);
 inline constexpr OpTraits kPointwise =
-    OpTraits().by(Codegen::kPointwise).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
+    kTotal.by(Codegen::kPointwise).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
 /// An elementwise function of the C or vector library: its operands go through memory.
 inline constexpr OpTraits kLibrary = kPointwise.calls_library().costs(Cost::kDear).takes(8);
-inline constexpr OpTraits kMovement = OpTraits().costs(Cost::kCheap);
+inline constexpr OpTraits kMovement = kTotal.costs(Cost::kCheap);
 
 }  // namespace traits
 

@@ -251,3 +251,36 @@ def test_uninitialized_memory_is_filled_if_asked_for() -> None:
         assert torch.ones(2, device="weft").resize_(4).isnan().tolist() == [False, False, True, True]
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+FAILING = {
+    "index": lambda x, n: x[n],
+    "embedding": lambda x, n: torch.nn.functional.embedding(n, x),
+    "integers by zero": lambda x, n: torch.full_like(n, 7) // (n - 9),
+    "a target": lambda x, n: torch.nn.functional.nll_loss(x[:4], n),
+}
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+@pytest.mark.parametrize("fails", FAILING)
+def test_a_change_is_applied_once_where_something_fails(fails: str, where: str) -> None:
+    """What can't be run as one program runs again one by one, with memory that was donated to the program."""
+    x = torch.randn(6, 4, device="weft")
+    p, q = torch.zeros(300, 40, device="weft"), torch.zeros(300, 40, device="weft")
+    weft.sync()
+    for turn in range(1, 6):
+        n = torch.tensor([0, 1, 2, 9] if turn in (3, 5) else [0, 1, 2, 3]).to("weft")
+        with torch.no_grad():
+            if where == "before":
+                found = FAILING[fails](x, n)
+            p.add_(1)
+            q.add_(p * 2)
+            if where == "behind":
+                found = FAILING[fails](x, n)
+        if turn in (3, 5):
+            with pytest.raises((IndexError, RuntimeError)):
+                found.cpu()
+        else:
+            found.cpu()
+        assert torch.equal(p.cpu(), torch.full((300, 40), float(turn)))
+        assert torch.equal(q.cpu(), torch.full((300, 40), float(turn * (turn + 1))))

@@ -1,6 +1,7 @@
 #include "planning/fusion/donations.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "passes/rewrite.h"
@@ -113,35 +114,36 @@ class WriteOrder {
   std::unordered_map<ValueId, std::vector<size_t>> seen_;  ///< the inputs of these writes that a value shows
 };
 
-}  // namespace
-
-bool may_fail(const Program& program, const Op& op) {
-  switch (op.code) {
-    case ir::OpCode::kGather:
-    case ir::OpCode::kScatter:
-    case ir::OpCode::kScatterAdd:
-    case ir::OpCode::kExtern:
-      return true;
-    case ir::OpCode::kDiv:
-    case ir::OpCode::kRem:
-      return !is_floating(program.type(op.results[0]).dtype);
-    default:
-      return std::ranges::any_of(op.regions, [&](const ir::Block& region) {
-        return std::ranges::any_of(region.ops, [&](const Op& each) { return may_fail(program, each); });
-      });
-  }
+/// Whether two ops look at the same before they write: if one finds nothing wrong, neither does the other.
+bool same_check(const Program& program, const Op& a, const Op& b) {
+  auto rows = [&](const Op& op, size_t operand) {
+    return program.type(op.operands[operand]).shape[static_cast<size_t>(op.attr<int64_t>("dim"))];
+  };
+  return a.code == b.code && a.code == ir::OpCode::kDynamicUpdate && a.operands[2] == b.operands[2] &&
+         rows(a, 0) == rows(b, 0) && rows(a, 1) == rows(b, 1);
 }
 
-LateWrites late_writes(const LoweringRules& rules) {
-  const Program& program = rules.program();
+/// The first op that makes a result in an input's memory and looks at all that may be wrong before it writes.
+std::optional<size_t> gate_of(const Program& program) {
   const std::vector<Op>& ops = program.body.ops;
-  LateWrites late{std::vector<bool>(ops.size(), false), {}};
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ir::fails(program, ops[i]) != ir::Fails::kBeforeWriting) continue;
+    for (const ir::Donation& donation : program.donations)
+      if (std::ranges::find(ops[i].results, program.body.results[donation.result]) != ops[i].results.end()) return i;
+  }
+  return std::nullopt;
+}
+
+LateWrites late_writes_behind(const Program& program, std::optional<size_t> gate) {
+  const std::vector<Op>& ops = program.body.ops;
+  LateWrites late{std::vector<bool>(ops.size(), false), gate, {}};
   passes::ValueSet awaited;  // what an op that may fail depends on
   for (size_t i = ops.size(); i-- > 0;) {
-    const bool fails = may_fail(program, ops[i]);
+    const bool is_passed = gate && i > *gate && same_check(program, ops[i], ops[*gate]);
+    const bool fails = may_fail(program, ops[i]) && !is_passed;
     if (!fails && std::ranges::none_of(ops[i].results, [&](ValueId v) { return awaited.contains(v); })) continue;
     passes::for_each_use(ops[i], [&](ValueId v) { awaited.insert(v); });
-    if (fails)
+    if (fails && i != gate)
       for (ValueId result : ops[i].results) awaited.insert(result);
   }
   passes::ValueSet written;
@@ -161,6 +163,19 @@ LateWrites late_writes(const LoweringRules& rules) {
       for (ValueId result : ops[i].results) written.insert(result);
   }
   return late;
+}
+
+}  // namespace
+
+bool may_fail(const Program& program, const Op& op) { return ir::fails(program, op) != ir::Fails::kNever; }
+
+LateWrites late_writes(const LoweringRules& rules) {
+  const Program& program = rules.program();
+  const std::optional<size_t> gate = gate_of(program);
+  LateWrites late = late_writes_behind(program, gate);
+  // A result that an op that may fail waits for is made aside, so that its own op needs no place behind all others.
+  const bool waits = gate && !late.deferred[*gate];
+  return waits ? late_writes_behind(program, std::nullopt) : late;
 }
 
 bool is_kept(const Program& program, size_t result) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planning/schedule.h"
@@ -23,8 +24,7 @@ namespace weft::planning {
 ///     return %c in %p, %n
 std::vector<size_t> written_too_early(const LoweringRules& rules, const std::vector<Stage>& body);
 
-/// Whether the op, or one in its regions, may find an error when it runs: an index that is out of range, an integer
-/// divided by zero, what an operator of PyTorch's raises.
+/// Whether the op, or one in its regions, may find an error when it runs (ir::fails).
 bool may_fail(const ir::Program& program, const ir::Op& op);
 
 /// How results that take an input's memory are kept from being written before an op that may fail. A call that fails
@@ -32,6 +32,13 @@ bool may_fail(const ir::Program& program, const ir::Op& op);
 struct LateWrites {
   /// Ops of the body that come behind all stages that may fail: those that make such results, and what reads these.
   std::vector<bool> deferred;
+  /// The first of them: an op that may fail, but looks at all that may be wrong before it writes. It stands behind all
+  /// others that may fail and before all that write, and what looks at the same behind it cannot fail:
+  ///
+  ///     %k2 = dynamic_update %k, %a, %at {dim = 0} : f32[512,64]   // finds that %at is too large, or nothing
+  ///     %v2 = dynamic_update %v, %b, %at {dim = 0} : f32[512,64]
+  ///     return %k2 in %k, %v2 in %v
+  std::optional<size_t> gate;
   /// Results that an op that may fail depends on, or makes itself: computed aside and copied behind all others.
   std::vector<size_t> copied;
 };

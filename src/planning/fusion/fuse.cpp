@@ -62,8 +62,9 @@ class StageAssigner {
         is_body_(kind == BlockKind::kStages),
         groups_(rules, block, batched, kind == BlockKind::kStages) {}
 
-  /// `deferred`: ops that come behind all stages that may fail (donations.h); none are if it is empty.
-  std::vector<Stage> run(const std::vector<bool>& deferred = {}) {
+  /// `late`: ops that come behind all stages that may fail (donations.h); none are if it is empty.
+  std::vector<Stage> run(const LateWrites& late = {}) {
+    const std::vector<bool>& deferred = late.deferred;
     auto is_late = [&](size_t op) { return op < deferred.size() && deferred[op]; };
     int64_t fence = 0;
     for (size_t i = 0; i < block_.ops.size(); ++i) {
@@ -72,8 +73,12 @@ class StageAssigner {
       if (!deferred.empty() && may_fail(rules_.program(), block_.ops[i])) fence = std::max(fence, stage_of(i) + 1);
     }
     fence_ = fence;
+    if (late.gate) {
+      assign(*late.gate);
+      fence_ = stage_of(*late.gate) + 1;
+    }
     for (size_t i = 0; i < deferred.size(); ++i)
-      if (is_late(i)) assign(i);
+      if (is_late(i) && i != late.gate) assign(i);
     if (is_body_) delay();
     for (size_t i = 0; i < stages_.size(); ++i) finish(stages_[i], parts_[i]);
     std::erase_if(stages_, [](const Stage& stage) { return stage.ops.empty(); });
@@ -364,7 +369,7 @@ class Fuser {
     const bool donates = &block == &program_.body && !program_.donations.empty();
     LateWrites late;
     if (donates) late = late_writes(rules_);
-    blocks_[&block] = StageAssigner(rules_, block, kind, batched).run(late.deferred);
+    blocks_[&block] = StageAssigner(rules_, block, kind, batched).run(late);
     if (donates) copy_donated(std::move(late));
     return outside;
   }
@@ -381,7 +386,7 @@ class Fuser {
     for (size_t result : early) body.results[result] = builder.unary(OpCode::kCopy, body.results[result]);
     if (body.ops.size() == shared) return;
     late.deferred.resize(body.ops.size(), true);
-    blocks_[&body] = StageAssigner(rules_, body, BlockKind::kStages, false, shared).run(late.deferred);
+    blocks_[&body] = StageAssigner(rules_, body, BlockKind::kStages, false, shared).run(late);
   }
 
   Program& program_;
