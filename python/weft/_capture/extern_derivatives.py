@@ -6,8 +6,9 @@ are traced into a program of their own, which the op brings along. That program 
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -52,9 +53,11 @@ def derivative(
         if len(_derivatives) >= _MOST_KEPT:
             _derivatives.clear()
         try:
-            _derivatives[key] = _traced(trace, operator_of(*name), arguments, operands, results)
-        except (RuntimeError, UnsupportedError, NotImplementedError):
-            _derivatives[key] = None  # PyTorch has none, or one that no program can express
+            _derivatives[key] = _first_of(
+                # With a graph of their own some backwards look at values (det), and without it they don't.
+                lambda again=again: _traced(trace, operator_of(*name), arguments, operands, results, again)
+                for again in (True, False)
+            )
         finally:
             _nesting -= 1
     found = _derivatives.get(key)
@@ -63,8 +66,21 @@ def derivative(
     return found
 
 
+def _first_of(ways: Iterable[Callable[[], _C.Program]]) -> _C.Program | None:
+    """The first that there is; None if PyTorch has none, or none that a program can express."""
+    for way in ways:
+        with contextlib.suppress(RuntimeError, UnsupportedError, NotImplementedError):
+            return way()
+    return None
+
+
 def _traced(
-    trace: Callable[..., Traced], op: Any, arguments: list[Any], operands: list[Type], results: list[Type]
+    trace: Callable[..., Traced],
+    op: Any,
+    arguments: list[Any],
+    operands: list[Type],
+    results: list[Type],
+    create_graph: bool,
 ) -> _C.Program:
     floating = [result for result in results if result[0].is_floating_point]
     types = [*operands, *results, *floating]
@@ -79,7 +95,7 @@ def _traced(
         if not pairs:
             return [torch.zeros_like(x) for x in wanted]
         found = torch.autograd.grad(
-            [t for t, _ in pairs], wanted, [c for _, c in pairs], create_graph=True, allow_unused=True
+            [t for t, _ in pairs], wanted, [c for _, c in pairs], create_graph=create_graph, allow_unused=True
         )
         return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
 

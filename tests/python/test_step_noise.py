@@ -1,0 +1,78 @@
+"""Random numbers in a scan within another function: those of the loop for the same seed, and the generator where the
+loop leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout
+
+import weft
+
+DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "normal": torch.randn_like,
+    "normal, in place": lambda h: torch.empty_like(h).normal_(1, 2),
+    "uniform": lambda h: torch.rand(h.shape),
+    "bernoulli": lambda h: torch.bernoulli(torch.sigmoid(h)),
+    "dropout": lambda h: dropout(h, 0.5, training=True),
+    "exponential": lambda h: torch.empty_like(h).exponential_(),
+    "integers": lambda h: torch.randint(0, 5, h.shape).to(h.dtype),
+    "two": lambda h: torch.rand(h.shape) + torch.rand(h.shape) * h,
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_scan_within_jit_draws_as_the_loop(draw: str, reverse: bool) -> None:
+    h0, xs = torch.randn(3, 7), torch.randn(5, 3, 7)
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = torch.tanh(h * x) + DRAWS[draw](h)
+        return h, h.sum()
+
+    def loop(w: Tensor) -> Tensor:
+        h = h0 * w
+        for x in xs.flip(0) if reverse else xs:
+            h, _ = step(h, x)
+        return h
+
+    compiled = weft.jit(lambda w: weft.scan(step, h0 * w, xs, reverse=reverse)[0])
+    for _ in range(2):
+        torch.manual_seed(3)
+        expected = loop(torch.ones(7)), torch.rand(2)
+        torch.manual_seed(3)
+        torch.testing.assert_close((compiled(torch.ones(7)), torch.rand(2)), expected)
+    assert not weft.stats()["fallbacks"]
+
+
+@pytest.mark.parametrize("draw", ["normal", "uniform", "two"])
+def test_a_scan_within_a_scan_draws_as_the_loops(draw: str) -> None:
+    h0, xs = torch.randn(3, 7), torch.randn(4, 5, 3, 7)
+
+    def inner(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = torch.tanh(h * x) + DRAWS[draw](h)
+        return h, h.sum()
+
+    def plainly(step: Callable[..., tuple[Tensor, Tensor]], h: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
+        ys = []
+        for x in xs:
+            h, y = step(h, x)
+            ys.append(y)
+        return h, torch.stack(ys)
+
+    torch.manual_seed(3)
+    expected = plainly(lambda h, x: plainly(inner, h, x), h0, xs)
+    torch.manual_seed(3)
+    torch.testing.assert_close(weft.scan(lambda h, x: weft.scan(inner, h, x), h0, xs), expected)
+
+
+def test_a_probe_of_sizes_counts_nothing() -> None:
+    """What a scan within another function falls back on is a part of that function's program."""
+    h0, xs = torch.randn(2, 3), torch.randn(5, 2, 3)
+    f = weft.jit(lambda w: weft.scan(lambda h, x: (h * x + w + torch.randn(2, 3), None), h0, xs)[0])
+    for w in (torch.randn(2, 3), torch.randn(3), torch.randn(2, 3).requires_grad_()):
+        f(w)
+    assert not weft.stats()["fallbacks"] and weft.stats()["calls"]
