@@ -73,6 +73,17 @@ py::list types_of(const std::vector<programs::ExternOperation::Tensor>& tensors)
   return list;
 }
 
+py::object unsupported_error() { return py::module_::import("weft._base.errors").attr("UnsupportedError"); }
+py::object unproven_gradient_error() { return py::module_::import("weft._base.errors").attr("UnprovenGradientError"); }
+
+/// Raises it in Python, with the recorded operation at which it was.
+void raise(const py::object& type, const record::UnsupportedError& found) {
+  const py::object error = type(found.what());
+  const bool is_known = found.operation != record::UnsupportedError::kNoOperation;
+  error.attr("operation") = is_known ? py::object(py::int_(found.operation)) : py::object(py::none());
+  PyErr_SetObject(type.ptr(), error.ptr());
+}
+
 /// A function of (call, name, arguments, operands, results), the last two as (dtype, sizes, their expressions or "",
 /// whether autograd would ask for its derivative), that gives a program, or None.
 programs::ExternDerivative extern_derivative_with(const py::function& function) {
@@ -83,9 +94,14 @@ programs::ExternDerivative extern_derivative_with(const py::function& function) 
     for (size_t i = 0; i < operation.arguments.size(); ++i)
       arguments.append(
           spelled(operation, texts.at(i), operation.arguments[i], operation.op.schema().arguments()[i].real_type()));
-    const py::object found = function(operation.call, name_of(operation.op), arguments, types_of(operation.operands),
-                                      types_of(operation.results));
-    return found.is_none() ? nullptr : found.cast<const Program&>().called();
+    try {
+      const py::object found = function(operation.call, name_of(operation.op), arguments, types_of(operation.operands),
+                                        types_of(operation.results));
+      return found.is_none() ? nullptr : found.cast<const Program&>().called();
+    } catch (const py::error_already_set& error) {
+      if (!error.matches(unsupported_error())) throw;
+      throw record::UnsupportedError(py::str(error.value()));  // to which the writer adds where it was
+    }
   };
 }
 
@@ -110,9 +126,6 @@ py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector
 
 /// A class of Python's, made with the module.
 py::handle mismatch;
-
-py::object unsupported_error() { return py::module_::import("weft._base.errors").attr("UnsupportedError"); }
-py::object unproven_gradient_error() { return py::module_::import("weft._base.errors").attr("UnprovenGradientError"); }
 
 }  // namespace
 
@@ -146,12 +159,9 @@ void init_program_of_runs(py::module_& m) {
     } catch (const programs::Mismatch&) {
       PyErr_SetString(mismatch.ptr(), "what it does depends on sizes");
     } catch (const programs::UnprovenGradientError& unproven) {
-      const py::object error = unproven_gradient_error()(unproven.what());
-      const bool is_known = unproven.operation != programs::UnprovenGradientError::kNoOperation;
-      error.attr("operation") = is_known ? py::object(py::int_(unproven.operation)) : py::object(py::none());
-      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+      raise(unproven_gradient_error(), unproven);
     } catch (const record::UnsupportedError& unsupported) {
-      PyErr_SetString(unsupported_error().ptr(), unsupported.what());
+      raise(unsupported_error(), unsupported);
     }
   });
   m.def(

@@ -12,9 +12,7 @@ namespace weft::programs {
 
 /// Thrown where the derivative of a program can't be shown to be that of the recorded function.
 struct UnprovenGradientError : record::UnsupportedError {
-  static constexpr size_t kNoOperation = SIZE_MAX;
-  UnprovenGradientError(const std::string& reason, size_t operation) : UnsupportedError(reason), operation(operation) {}
-  size_t operation;  ///< of the recording, near which it is
+  using record::UnsupportedError::UnsupportedError;
 };
 
 /// Holds autograd's graph of a recorded function against the graph of its replay.

@@ -11,11 +11,8 @@
 #include "decompose/decompose.h"
 #include "importer/aten_ops.h"
 #include "passes/differentiation/own_derivatives.h"
-#include "programs/draws.h"
-#include "programs/extern_text.h"
-#include "programs/free_numbers.h"
-#include "programs/stop_gradient.h"
 #include "record/aside.h"
+#include "record/traits.h"
 
 namespace weft::programs {
 
@@ -68,29 +65,6 @@ class FreeNumbers {
   size_t word_, end_;
   const std::vector<size_t>& free_;
 };
-
-/// An operation of that name if its arguments are of the same types: pow.Scalar takes a tensor where pow_.Scalar takes
-/// a number.
-std::optional<OperatorHandle> with_arguments_of(const OperatorHandle& op, const c10::OperatorName& name) {
-  auto found = c10::Dispatcher::singleton().findSchema(name);
-  if (!found || found->schema().is_mutable() || found->schema().returns().size() != 1) return std::nullopt;
-  const auto &wanted = op.schema().arguments(), &given = found->schema().arguments();
-  const auto same = [](const auto& a, const auto& b) { return *a.type() == *b.type(); };
-  return std::ranges::equal(wanted, given, same) ? found : std::nullopt;
-}
-
-/// The out-of-place variant of an operation in place, with the same arguments: add.Tensor of add_.Tensor,
-/// pow.Tensor_Scalar of pow_.Scalar.
-std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
-  c10::OperatorName name = op.operator_name();
-  if (!name.name.ends_with('_')) return std::nullopt;
-  name.name.pop_back();
-  if (name.name == "aten::bernoulli" && name.overload_name == "float") name.overload_name = "p";
-  if (name.name == "aten::normal") name.name = "aten::normal_functional";
-  if (auto found = with_arguments_of(op, name)) return found;
-  name.overload_name = "Tensor_" + name.overload_name;
-  return with_arguments_of(op, name);
-}
 
 /// The tensor, or one of its values with these strides: those of a dense tensor whose dims are in another order.
 at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
@@ -148,7 +122,7 @@ void ImportedRun::rethrow(std::exception_ptr error) {
   if (needs_functional_) throw NeedsFunctionalError("a change of a view in place");
   if (const auto& failure = flat_.failure()) {
     bool reads = failure->kind == Recording::Failure::kReadsValue;
-    throw record::UnsupportedError(reads ? "an operation that looks at values" : failure->reason);
+    throw record::UnsupportedError(reads ? "an operation that looks at values" : failure->reason, operation_);
   }
   std::rethrow_exception(std::move(error));
 }
@@ -175,8 +149,14 @@ void ImportedRun::add_inputs() {
 
 void ImportedRun::replay() {
   for (const Operation& operation : source_.operations()) {
-    replay(operation);
+    try {
+      replay(operation);
+    } catch (record::UnsupportedError& error) {
+      if (error.operation == record::UnsupportedError::kNoOperation) error.operation = operation_;
+      throw;
+    }
     ++operation_;
+    ends_.push_back(flat_.operations().size());
   }
   // Within the derivative of a torch.autograd.Function a number would stay what it is now.
   if (taken_.size() < free_.size())
@@ -321,6 +301,10 @@ bool ImportedRun::intercept(const OperatorHandle& op, Stack& stack) {
   return !importer::knows_aten(name) && !whole_.contains(name) && decompose(op, stack);
 }
 
+size_t ImportedRun::source_of(size_t operation) const {
+  return static_cast<size_t>(std::ranges::upper_bound(ends_, operation) - ends_.begin());
+}
+
 std::string ImportedRun::decomposed_at(size_t operation) const {
   const auto found = std::ranges::upper_bound(decomposed_, operation, {}, &Decomposed::end);
   return found != decomposed_.end() && found->first <= operation ? found->name : "";
@@ -358,7 +342,7 @@ bool ImportedRun::draw(const OperatorHandle& op, Stack& stack) {
 void ImportedRun::in_place(const OperatorHandle& op, Stack& stack) {
   const size_t count = op.schema().arguments().size();
   Stack call(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  auto functional = out_of_place(op);
+  auto functional = record::out_of_place(op);
   if (!functional || !call[0].isTensor() || flat_.shares_memory(call[0].toTensor())) {
     if (functional_)
       throw record::UnsupportedError(printed_name(op.operator_name()) + ": a change in place within an operation");

@@ -55,6 +55,8 @@ class ImportedRun : private record::Interceptor {
   int64_t captured() const { return flat_.inputs() - inputs_; }
   /// The name of the operation whose decomposition has this one; empty for an operation that was recorded.
   std::string decomposed_at(size_t operation) const;
+  /// The recorded operation that the one of this number is a part of.
+  size_t source_of(size_t operation) const;
   /// By value: whether autograd would ask for its derivative.
   bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
 
@@ -99,8 +101,9 @@ class ImportedRun : private record::Interceptor {
   Callbacks callbacks_;
   record::Recording flat_;
   GradientMatch match_;
-  size_t operation_ = 0;  ///< the one that is replayed,
-  size_t next_use_ = 0;   ///< and which of the source's uses its next tensor is
+  std::vector<size_t> ends_;  ///< of each replayed operation: how many there are in the flat record behind it
+  size_t operation_ = 0;      ///< the one that is replayed,
+  size_t next_use_ = 0;       ///< and which of the source's uses its next tensor is
   Role role_ = Role::kRead;
   bool is_varied_ = false;                            ///< the operation has read something that a program derives
   std::set<int64_t> varied_;                          ///< the source's storages that hold such values

@@ -114,8 +114,14 @@ RunsProgram Writer::write() {
   add_constants();
   for (auto [a, b] : kept_) {
     if (is_draw(name_of(*a))) continue;
-    blame(static_cast<size_t>(a - one().operations().data()));
-    write(*a, *b);
+    const auto at = static_cast<size_t>(a - one().operations().data());
+    blame(at);
+    try {
+      write(*a, *b);
+    } catch (record::UnsupportedError& error) {
+      if (error.operation == record::UnsupportedError::kNoOperation) error.operation = first_.source_of(at);
+      throw;
+    }
   }
   blamed_.clear();
   std::vector<Value> outputs;

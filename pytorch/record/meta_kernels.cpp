@@ -204,20 +204,6 @@ Tensor div_mode_number(const Tensor& x, const at::Scalar& y, std::optional<c10::
 
 Tensor floored(const Tensor& x, const Tensor& y) { return at::meta::div(x, y, "floor"); }
 Tensor floored_by_number(const Tensor& x, const at::Scalar& y) { return floored(x, wrapped_scalar_tensor(y)); }
-/// In place, for operations whose Meta functions in Python mix devices: the first argument, if the result fits there.
-template <auto out_of_place, typename Other>
-Tensor in_place(const Tensor& x, const Other& y) {
-  const Tensor result = out_of_place(x, y);
-  TORCH_CHECK(result.sizes() == x.sizes(), "output with shape ", x.sizes(), " doesn't match the broadcast shape ",
-              result.sizes());
-  TORCH_CHECK(c10::canCast(result.scalar_type(), x.scalar_type()), "result type ", result.scalar_type(),
-              " can't be cast to the desired output type ", x.scalar_type());
-  return x;
-}
-
-Tensor raised(const Tensor& x, const Tensor& y) { return at::meta::pow(x, y); }
-Tensor raised_to_number(const Tensor& x, const at::Scalar& y) { return at::meta::pow(x, y); }
-
 Tensor remainder_number(const Tensor& x, const at::Scalar& y) {
   return at::meta::remainder(x, wrapped_scalar_tensor(y));
 }
@@ -427,8 +413,6 @@ const Table& table = *[] {
   all->add("div", "Scalar_mode", div_mode_number);
   all->add("floor_divide", "", floored);
   all->add("floor_divide", "Scalar", floored_by_number);
-  all->add("pow_", "Tensor", in_place<raised, Tensor>);
-  all->add("pow_", "Scalar", in_place<raised_to_number, at::Scalar>);
   all->add("remainder", "Scalar", remainder_number);
   all->add("var", "correction", deviation);
   all->add("std", "correction", deviation);

@@ -3,13 +3,16 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/hash.h>
 
+#include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "base/fork.h"
 #include "record/aside.h"
 #include "record/meta_kernels.h"
 #include "record/recording.h"
+#include "record/traits.h"
 
 namespace weft::record {
 
@@ -59,6 +62,40 @@ ResultShape shape_of(const at::Tensor& tensor) {
   return shape;
 }
 
+/// Leaves the results on the stack.
+void run_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const c10::DispatchKeySet meta(c10::DispatchKey::Meta);
+  if (const c10::KernelFunction* kernel = meta_kernel(op.operator_name())) {
+    kernel->callBoxed(op, meta, &stack);
+  } else {
+    op.redispatchBoxed(meta, &stack);
+  }
+}
+
+/// The variant that makes a new tensor, of an operation that stores its only result in its first argument and leaves
+/// the argument's shape alone. Several Meta functions of operations in place copy numbers between devices.
+std::optional<c10::OperatorHandle> storing_variant(const c10::OperatorHandle& op) {
+  const Traits& traits = traits_of(op);
+  if (traits.returns.size() != 1 || traits.returns[0].argument != 0 || !traits.returns[0].is_argument) return {};
+  if (!traits.writes[0] || std::ranges::count(traits.writes, true) != 1) return {};
+  if (op.hasTag(at::Tag::inplace_view) || meta_kernel(op.operator_name())) return {};
+  auto variant = out_of_place(op);
+  if (!variant || traits_of(*variant).returns[0].argument >= 0) return {};
+  return variant;
+}
+
+/// As run_on_meta of the operation in place, by its variant.
+void store_on_meta(const c10::OperatorHandle& variant, torch::jit::Stack& stack) {
+  const at::Tensor self = stack[0].toTensor();
+  run_on_meta(variant, stack);
+  const at::Tensor& result = stack[0].toTensor();
+  TORCH_CHECK(result.sizes() == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
+              result.sizes());
+  TORCH_CHECK(c10::canCast(result.scalar_type(), self.scalar_type()), "result type ", result.scalar_type(),
+              " can't be cast to the desired output type ", self.scalar_type());
+  stack[0] = self;
+}
+
 }  // namespace
 
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
@@ -73,11 +110,10 @@ ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IVa
   const torch::jit::Stack before = stack;
   {
     const Aside aside;
-    const c10::DispatchKeySet meta(c10::DispatchKey::Meta);
-    if (const c10::KernelFunction* kernel = meta_kernel(op.operator_name())) {
-      kernel->callBoxed(op, meta, &stack);
+    if (const auto variant = storing_variant(op)) {
+      store_on_meta(*variant, stack);
     } else {
-      op.redispatchBoxed(meta, &stack);
+      run_on_meta(op, stack);
     }
   }
   ResultShapes shapes;

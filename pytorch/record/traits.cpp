@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -89,6 +90,16 @@ int argument_of(const c10::FunctionSchema& schema, const c10::AliasInfo& sets) {
   return found;
 }
 
+/// An operation of that name if its arguments are of the same types: pow.Scalar takes a tensor where pow_.Scalar takes
+/// a number.
+std::optional<OperatorHandle> with_arguments_of(const OperatorHandle& op, const c10::OperatorName& name) {
+  auto found = c10::Dispatcher::singleton().findSchema(name);
+  if (!found || found->schema().is_mutable() || found->schema().returns().size() != 1) return std::nullopt;
+  const auto &wanted = op.schema().arguments(), &given = found->schema().arguments();
+  const auto same = [](const auto& a, const auto& b) { return *a.type() == *b.type(); };
+  return std::ranges::equal(wanted, given, same) ? found : std::nullopt;
+}
+
 Traits make(const OperatorHandle& op) {
   Traits traits;
   {
@@ -159,6 +170,21 @@ void add_kernels(const OperatorHandle& op) {
 }
 
 }  // namespace
+
+std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
+  c10::OperatorName name = op.operator_name();
+  if (!name.name.ends_with('_')) return std::nullopt;
+  name.name.pop_back();
+  if (name.name == "aten::bernoulli" && name.overload_name == "float") name.overload_name = "p";
+  if (name.name == "aten::normal") name.name = "aten::normal_functional";
+  if (auto found = with_arguments_of(op, name)) return found;
+  const std::string overload = name.overload_name;
+  for (const std::string& other : {"Tensor_" + overload, std::string()}) {
+    name.overload_name = other;
+    if (auto found = with_arguments_of(op, name)) return found;
+  }
+  return std::nullopt;
+}
 
 int64_t operations_generation() { return generation.load(std::memory_order_acquire); }
 

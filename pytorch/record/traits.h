@@ -1,6 +1,6 @@
 #pragma once
 
-#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "operator/aten.h"
@@ -28,6 +28,10 @@ struct Traits {
 };
 
 const Traits& traits_of(const c10::OperatorHandle& op);
+
+/// The out-of-place variant of an operation in place, with the same arguments: add.Tensor of add_.Tensor,
+/// pow.Tensor_Scalar of pow_.Scalar, floor_divide of floor_divide_.Tensor.
+std::optional<c10::OperatorHandle> out_of_place(const c10::OperatorHandle& op);
 
 /// How often operations have been removed so far, of which another may have the name and the address.
 int64_t operations_generation();

@@ -218,6 +218,23 @@ def test_an_operation_without_derivative():
         ys.sum().backward()
 
 
+@pytest.mark.parametrize("matrix", ["regular", "singular"])
+def test_determinants(matrix):
+    """Whose backward looks at values where it has a graph of its own."""
+
+    def step(h, x):
+        h = torch.tanh(h * 0.9 + 0.1 * x * torch.det(h))
+        return h, torch.linalg.det(h + x)
+
+    h = torch.randn(3, 3, dtype=F64) if matrix == "regular" else torch.ones(3, 3, dtype=F64)
+    h, xs = h.requires_grad_(), torch.randn(4, 3, 3, dtype=F64)
+    found, expected = weft.scan(step, h, xs), loop(step, h, xs)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(carry.sum() + ys.sum(), h) for carry, ys in (found, expected)]
+    torch.testing.assert_close(*gradients)
+    assert not weft.stats()["fallbacks"]
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

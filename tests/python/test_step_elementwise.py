@@ -245,3 +245,45 @@ def test_random_numbers_are_those_of_the_loop(draw):
         wanted = weft.scan(step, h, xs)
     torch.manual_seed(3)
     torch.testing.assert_close(weft.scan(step, h, xs), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_gradient_of_a_quotient_by_almost_nothing(dtype):
+    """ct / n overflows where (c / n) / n doesn't: 0 by 1e-40, as in a normaliser that has seen nothing."""
+    numbers = torch.tensor([0.0, -0.0, 1e-40, 1.0, -3.0, float("inf")], dtype=dtype)
+    if dtype == torch.float64:
+        numbers = torch.cat([numbers, torch.tensor([1e-310], dtype=dtype)])
+    c, n = (t.flatten() for t in torch.meshgrid(numbers, numbers, indexing="ij"))
+    gradients = []
+    for run in (weft.scan, loop):
+        carry = c.clone().requires_grad_(), n.clone().requires_grad_()
+        _, ys = run(lambda h, x: (h, h[0] / h[1] * x), carry, torch.ones(2, 1, dtype=dtype))
+        gradients.append(torch.autograd.grad(ys.sum(), carry))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+    assert not weft.stats()["fallbacks"]
+
+
+def loop(step, h, xs):
+    ys = []
+    for x in xs:
+        h, y = step(h, x)
+        ys.append(y)
+    return h, torch.stack(ys)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_by_a_vector_are_machine_code(dtype):
+    """Their gradient is an outer product of vectors whose lengths are sizes."""
+    w = torch.randn(4, dtype=dtype, requires_grad=True)
+    h, xs = torch.randn(2, 4, dtype=dtype, requires_grad=True), torch.randn(5, 2, 3, 4, dtype=dtype)
+    for step in (
+        lambda h, x: (h + (x * h[:, None] @ w).sum(1, keepdim=True), h.sum()),
+        lambda h, x: (h + torch.mv(h, w)[:, None], h.sum()),
+        lambda h, x: (h + torch.einsum("bsh,h->bs", x, h.mean(0) * w).sum(1, keepdim=True), h.sum()),
+    ):
+        runs = [run(step, h, xs) for run in (weft.scan, loop)]
+        gradients = [torch.autograd.grad(carry.sum() + ys.sum(), (h, w)) for carry, ys in runs]
+        torch.testing.assert_close(runs[0], runs[1], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-5)
+    assert not weft.stats()["fallbacks"]

@@ -150,7 +150,7 @@ def test_a_step_that_prints(capsys):
 
     assert weft.scan(prints, H, XS)[0].tolist() == [3, 3]
     assert "h is tensor([3., 3.])" in capsys.readouterr().out
-    assert "it prints a tensor (test_told.py:" in reasons() and "stand-ins, which hold nothing" in reasons()
+    assert "it prints a tensor (test_told.py:" in reasons() and "before its tensors have values" in reasons()
 
 
 def test_numpy_arrays_in_a_step():

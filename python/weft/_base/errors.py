@@ -6,16 +6,16 @@ from torch import Tensor
 
 
 class UnsupportedError(Exception):
-    """A program can't express it; what it is stands in the message."""
+    """A program can't express it; what it is stands in the message.
 
-
-class UnprovenGradientError(UnsupportedError):
-    """The derivative of a program isn't shown to be the function's.
-
-    `operation`: the index of the recorded operation near which that is, if there is one.
+    `operation`: the index of the recorded operation at or near which that is, where it is known.
     """
 
     operation: int | None = None
+
+
+class UnprovenGradientError(UnsupportedError):
+    """The derivative of a program isn't shown to be the function's."""
 
 
 class UnrecordableError(Exception):

@@ -19,7 +19,6 @@ from weft._base.errors import (
     FailedError,
     LeakError,
     SideEffectError,
-    UnprovenGradientError,
     UnrecordableError,
     UnsupportedError,
     raise_if_internal,
@@ -128,17 +127,20 @@ def find(
 
 
 def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> Any:
-    """`run()`, or, where there is no program for it, `plainly()`."""
+    """`run()`, or, where there is no program for it, `plainly()`. Within a recording what `plainly` does becomes a part
+    of the program of the function around, and counts as that program does."""
     try:
         return run()
     except UnsupportedError as error:
-        _C.report_fallback(what, str(error))
+        if not _C.recording():
+            _C.report_fallback(what, str(error))
         return plainly()
     except FailedError as failure:
         error = failure.__cause__
     # An error of the user's is raised by PyTorch too, and in its words.
     result = plainly()
-    _C.report_fallback(what, str(error) if error is None else record.failure(error))
+    if not _C.recording():
+        _C.report_fallback(what, str(error) if error is None else record.failure(error))
     return result
 
 
@@ -183,7 +185,7 @@ def _capture(
         record.refuse_leaks(function, again)
     templates = [_C.Template(run.recording, run.recording, None, _C.SizeFit([], [], False)) for run in runs]
     return Captured(
-        UnsupportedError(str(refused) or type(refused).__name__),
+        UnsupportedError(record.in_words(str(refused)) or type(refused).__name__),
         [],
         [run.extra for run in runs],
         templates,
@@ -193,7 +195,7 @@ def _capture(
 
 def _located(error: Exception, functions: Sequence[Function]) -> Exception:
     """An error that knows which operation it is about, with its line."""
-    if not isinstance(error, UnprovenGradientError) or error.operation is None or len(functions) != 1:
+    if not isinstance(error, UnsupportedError) or error.operation is None or len(functions) != 1:
         return error
     place = record.place_of(functions[0], error.operation)
     return UnsupportedError(f"{error} {place}".rstrip())
@@ -238,10 +240,18 @@ def draw(
     steps: Callable[[], Sequence[int]] | None,
     length: Any,
 ) -> list[Tensor]:
-    """Random numbers, drawn in the order in which a plain loop over `steps()` draws them; without steps, once each."""
+    """Random numbers, drawn in the order in which a plain loop over `steps()` draws them; without steps, once each.
+
+    Raises UnsupportedError within a recording, which draws for all steps at once, where these would be other numbers.
+    """
     if not noise:
         return []
     lead = [] if steps is None and length is None else [length]
+    if lead and _C.recording() and not _drawn_at_once(noise, steps):
+        raise UnsupportedError(
+            "random numbers in a scan within another function: drawn for all steps at once they would be others than "
+            "the loop's for the same seed; draw them in front of the scan, and give them as xs"
+        )
     stacks = [torch.empty([*lead, *one.shape(shapes)], dtype=one.dtype, device="cpu") for one in noise]
     traced = _C.recording() or len_torch_dispatch_stack() > 0
     if not lead or traced or not all(map(modes.is_plain, inputs)):
@@ -250,6 +260,15 @@ def draw(
         for stack, one in zip(stacks, noise, strict=True):
             one.draw(stack[t])
     return stacks
+
+
+def _drawn_at_once(noise: Sequence[Noise], steps: Callable[[], Sequence[int]] | None) -> bool:
+    """Whether PyTorch draws the same numbers for all steps at once as for one after the other. It does for those that
+    it draws element by element, on every CPU: others come in pairs or in vectors."""
+    if len(noise) > 1 or noise[0].method not in ("uniform_", "random_"):
+        return False
+    order = list(steps()) if steps is not None else []
+    return order == sorted(order)
 
 
 def kept() -> dict[str, int]:

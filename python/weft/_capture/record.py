@@ -10,6 +10,7 @@ import contextlib
 import gc
 import operator
 import random
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -255,7 +256,7 @@ def _explained(function: Function, recording: _C.StepRecording, error: BaseExcep
     kind, reason, changed = recording.failure or (None, "", None)
     if _is_in(error, _PRINTING):
         return UnsupportedError(
-            f"it prints a tensor {place(error)}, and it is run on stand-ins, which hold nothing; return what is to be "
+            f"it prints a tensor {place(error)}, and it is run before its tensors have values; return what is to be "
             "printed as part of y"
         )
     if error is not None and "call numpy() on" in str(error):
@@ -352,10 +353,20 @@ def place(error: BaseException) -> str:
 def failure(error: BaseException) -> str:
     """Why a function fails in a program, though it doesn't where it runs, with the line. Autograd speaks of the tensors
     that it fails on, which are a recording's: they require gradients where the user's may not."""
-    said = str(error)
+    return f"{in_words(str(error))} {place(error)}".rstrip()
+
+
+def in_words(said: str) -> str:
+    """What PyTorch says of a recording's tensors, in terms of the user's."""
     if "requires_grad" in said or "require grad" in said or "requires grad" in said:
-        said = "what autograd refuses for tensors with gradients, which those of a program may have"
-    return f"{said} {place(error)}".rstrip()
+        return "what autograd refuses for tensors with gradients, which those of a program may have"
+    if _OF_META.search(said):
+        return "an operation of which PyTorch can't tell the result's shape and type without values"
+    return said
+
+
+#: PyTorch's words for tensors that have no values.
+_OF_META = re.compile(r"\b(meta|Meta)\b (tensor|device|kernel|backend)|device (type )?'?meta\b|FakeTensor")
 
 
 def _described(frame: traceback.FrameSummary) -> str:

@@ -185,9 +185,9 @@ void mul(Adjoints& adjoints, Op& op) {
 
 void div(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
-  ValueId quotient = r.b.div(r.ct, r.x(1));
-  r.give(0, quotient);
-  if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(quotient, r.y)));
+  if (r.wants(0)) r.give(0, r.b.div(r.ct, r.x(1)));
+  // As PyTorch: ct / x1 may overflow where the quotient by x1 doesn't.
+  if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(r.ct, r.b.div(r.y, r.x(1)))));
 }
 
 void rem(Adjoints& adjoints, Op& op) {

@@ -110,6 +110,23 @@ MaybeCall outer_arguments(Schedule& schedule, const Op& op) {
                             .result = schedule.buffer.at(op.results[0])};
 }
 
+/// Of columns whose numbers only a call knows: a product of two matrices.
+MaybeCall outer_product_arguments(Schedule& schedule, const Op& op) {
+  const ir::Type& type = schedule.program->type(op.results[0]);
+  const Shape& rows = schedule.program->type(op.operands[0]).shape;
+  if (!has_kernels(type.dtype) || schedule.program->type(op.operands[0]).dtype != type.dtype) return {};
+  return runtime::ProductCall{.dtype = type.dtype,
+                              .left = schedule.buffer.at(op.operands[0]),
+                              .right = schedule.buffer.at(op.operands[1]),
+                              .result = schedule.buffer.at(op.results[0]),
+                              .batches = schedule.expression(ir::Dim(1)),
+                              .m = schedule.expression(type.shape[0]),
+                              .n = schedule.expression(type.shape[1]),
+                              .k = schedule.expression(count_of(rows, 0, rows.size() - 1)),
+                              .transpose_left = true,
+                              .transpose_right = false};
+}
+
 /// Where leading dims are summed away and the kept ones are constant: then the operand is a matrix of the kept columns.
 MaybeCall column_sum_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
@@ -152,6 +169,7 @@ MaybeCall product_arguments(Schedule& schedule, const Op& op) {
 constexpr Kernel kMatrixKernels[] = {
     {OpCode::kPack, pack_arguments, OperandViews::kMatrix},
     {OpCode::kOuter, outer_arguments, OperandViews::kColumns},
+    {OpCode::kOuter, outer_product_arguments},
     {OpCode::kMatmul, product_arguments},
     {OpCode::kBatchMatmul, product_arguments},
     {OpCode::kReduceSum, column_sum_arguments, OperandViews::kColumns},

@@ -1,7 +1,9 @@
 #include "planning/cpu/prepack.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -140,6 +142,19 @@ class Prepacker {
     op = std::move(holder.ops[0]);
   }
 
+  /// The product of two vectors, a row of each, is elementwise.
+  void spread_outer(Op& op) {
+    if (program_.type(op.operands[0]).rank() != 1 || op.has("round_to_f16")) return;
+    const std::vector<ir::Dim> shape = program_.type(op.results[0]).shape;
+    Block holder;
+    ir::Builder builder(program_, holder);
+    const ValueId a = builder.broadcast(op.operands[0], shape, {0}), b = builder.broadcast(op.operands[1], shape, {1});
+    builder.mul(a, b);
+    std::ranges::move(holder.ops | std::views::take(2), std::back_inserter(levels_.back().pending));
+    holder.ops.back().results = op.results;
+    op = std::move(holder.ops.back());
+  }
+
   /// A sum over rows of casts of bf16 whose result is rounded to bf16 reads the bf16 ones and rounds once itself: the
   /// gradient of a bf16 bias. Otherwise the cast of all rows would be stored for it.
   void narrow_sum(Op& op) {
@@ -182,6 +197,7 @@ class Prepacker {
       for (Block& region : op.regions) rewrite(region);
       if (op.code == OpCode::kOuter) narrow_outer(op);
       if (op.code == OpCode::kOuter) round_outer(op);
+      if (op.code == OpCode::kOuter) spread_outer(op);
       if (op.code == OpCode::kReduceSum) narrow_sum(op);
       if (op.code == OpCode::kMatmul && !takes_bytes(op) && packable(op)) pack(op, levels_.size() > 1);
       note_cast(op);

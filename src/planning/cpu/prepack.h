@@ -53,6 +53,14 @@ namespace weft::planning {
 /// becomes
 ///     %sh = reduce_sum %x {dims = [0, 1]} : bf16[16]
 ///
+/// An `outer` of two vectors, which is what the gradient of a product by a vector becomes in a loop, is elementwise:
+///
+///     %d = outer %g, %w : f32[B,16]
+/// becomes
+///     %gs = broadcast %g {dims = [0]} : f32[B,16]
+///     %ws = broadcast %w {dims = [1]} : f32[B,16]
+///     %d = mul %gs, %ws : f32[B,16]
+///
 /// Where the processor multiplies bytes faster than floats (ByteProducts::kFaster), and where the product is one of
 /// integers, transposed weights that are casts of i8 are read as they lie:
 ///
