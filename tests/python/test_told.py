@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 import numpy as np
@@ -162,3 +163,22 @@ def test_numpy_arrays_in_a_step():
     assert "xs must be a tensor, a number or None, but is ndarray: make it one by torch.as_tensor" in told(
         lambda: weft.scan(lambda h, x: (h, x), H, array)
     )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: torch.special.zeta(1.5 + v.square(), 1 + v),
+        lambda v: torch.multinomial(torch.softmax(v, 0), 1),
+        lambda v: torch.unique(v).sum(),
+        lambda v: v.to_sparse().to_dense(),
+        lambda v: torch.view_as_real(torch.complex(v, v)).sum(),
+        lambda v: torch.quantize_per_tensor(v, 0.1, 0, torch.qint8).dequantize(),
+        lambda v: v.clone().resize_(1).sum(),
+    ],
+)
+def test_reasons_speak_of_the_users_program(change):
+    """With the line, and not of the tensors and devices that a step is recorded on."""
+    weft.scan(lambda h, x: (h + change(x), x), H, XS)
+    assert "(test_told.py:" in reasons()
+    assert not re.search(r"stand-in|meta|device|leaf Variable|require", reasons())
