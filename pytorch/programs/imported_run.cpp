@@ -11,6 +11,10 @@
 #include "decompose/decompose.h"
 #include "importer/aten_ops.h"
 #include "passes/differentiation/own_derivatives.h"
+#include "programs/draws.h"
+#include "programs/extern_text.h"
+#include "programs/free_numbers.h"
+#include "programs/stop_gradient.h"
 #include "record/aside.h"
 #include "record/traits.h"
 

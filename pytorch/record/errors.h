@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -14,7 +15,10 @@ struct ReadsValueError : std::runtime_error {
 
 /// Thrown when the function does something that no program can; it must be run as it is.
 struct UnsupportedError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  static constexpr size_t kNoOperation = SIZE_MAX;
+  explicit UnsupportedError(const std::string& reason, size_t operation = kNoOperation)
+      : std::runtime_error(reason), operation(operation) {}
+  size_t operation;  ///< of the recording, at or near which it is, where that is known
 };
 
 /// Thrown when a tensor of the function handles operations itself: a transform's wrapper, a subclass.
