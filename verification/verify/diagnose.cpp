@@ -43,13 +43,15 @@ void diagnose_layer(const Problem& whole, int64_t layer, int most, const Poll& p
     if (track.first) differing.push_back(track.direction);
   const bool two = problem.layers[0].directions.size() == 2;
   const bool separate = two && differing.back() < 2;
+  // The layer, each of its directions that is searched by itself, and the other layers as well.
+  const double share = 1 / (static_cast<double>(whole.layers.size()) * (separate ? 1 + differing.size() : 1));
   const auto search_direction = [&](int64_t direction, int count) {
-    Diagnosis diagnosis = search(part_of(whole, layer, direction), {}, count, poll);
+    Diagnosis diagnosis = search(part_of(whole, layer, direction), {}, count, poll, share);
     diagnosis.scope = in_whole(layer, direction);
     return diagnosis;
   };
   const auto search_layer = [&](int count) {
-    Diagnosis diagnosis = search(problem, {}, count, poll);
+    Diagnosis diagnosis = search(problem, {}, count, poll, share);
     diagnosis.scope = in_whole(layer, -1);
     return diagnosis;
   };
@@ -73,11 +75,12 @@ void diagnose_layer(const Problem& whole, int64_t layer, int most, const Poll& p
 
 // Only results of the last layer are known.
 Diagnosis diagnose_stack(const Problem& problem, int most, const Poll& poll) {
+  const double share = 1 / static_cast<double>(1 + problem.layers.size());
   for (int count = 1; count <= most; ++count) {
-    if (Diagnosis found = search(problem, {}, count, poll); !found.changes.empty()) return found;
+    if (Diagnosis found = search(problem, {}, count, poll, share); !found.changes.empty()) return found;
     for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
       const Scope scope{static_cast<int64_t>(layer), -1};
-      if (Diagnosis found = search(problem, scope, count, poll); !found.changes.empty()) return found;
+      if (Diagnosis found = search(problem, scope, count, poll, share); !found.changes.empty()) return found;
     }
   }
   return {{}, {}, {}};

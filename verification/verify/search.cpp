@@ -60,8 +60,8 @@ double largest_defect(const Comparison& comparison) {
 
 class Search {
  public:
-  Search(const Problem& problem, const Scope& scope, const Poll& poll)
-      : problem_(problem), scope_(scope), poll_(poll), known_(known_changes(problem, scope)) {
+  Search(const Problem& problem, const Scope& scope, const Poll& poll, double share)
+      : problem_(problem), scope_(scope), poll_(poll), known_(known_changes(problem, scope)), share_(share) {
     const Comparison comparison = compare(problem.layers, *problem.recording);
     defect_ = largest_defect(comparison);
     evidence_ = comparison.evidence;
@@ -77,9 +77,9 @@ class Search {
 
   Diagnosis pairs() {
     if (!says_more_than(2 * std::log2(known_.size()))) return best();
-    budget_ = kPairBudget;
+    budget_ = share_ * kPairBudget;
     try_pairs(InPairs::kYes);
-    budget_ = kPairBudget / 8;
+    budget_ = share_ * kPairBudget / 8;
     if (found_.empty()) try_pairs(InPairs::kLate);
     return best();
   }
@@ -87,7 +87,7 @@ class Search {
   // By the rarest of the three, so that a budget leaves out those with rare ones.
   Diagnosis triples() {
     if (!says_more_than(3 * std::log2(known_.size()))) return best();
-    budget_ = kTripleBudget;
+    budget_ = share_ * kTripleBudget;
     const std::vector<const Change*> usual = usual_changes();
     for (size_t last = 2; last < usual.size(); ++last) {
       const Problem with_last = made(*usual[last], problem_);
@@ -214,6 +214,7 @@ class Search {
   const Scope scope_;
   const Poll& poll_;
   const std::vector<Change> known_;
+  const double share_;
   ProductCache cache_;
   std::vector<Found> found_;
   double defect_ = 0, evidence_ = 0, budget_ = 0;
@@ -221,8 +222,8 @@ class Search {
 
 }  // namespace
 
-Diagnosis search(const Problem& problem, const Scope& scope, int count, const Poll& poll) {
-  Search search(problem, scope, poll);
+Diagnosis search(const Problem& problem, const Scope& scope, int count, const Poll& poll, double share) {
+  Search search(problem, scope, poll, share);
   return count == 1 ? search.singles() : count == 2 ? search.pairs() : search.triples();
 }
 
