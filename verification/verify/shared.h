@@ -12,7 +12,7 @@ class Shared {
   Shared() = default;
   Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}
 
-  const T& operator*() const { return value_ ? *value_ : nothing(); }
+  const T& operator*() const { return value_ ? *value_ : kNothing; }
   const T* operator->() const { return &**this; }
   /// The value, for changing; a copy of its own where it is shared.
   T& edit() {
@@ -25,12 +25,13 @@ class Shared {
   bool operator==(const Shared& other) const { return is(other) || **this == *other; }
 
  private:
-  static const T& nothing() {
-    static const T empty{};
-    return empty;
-  }
+  static const T kNothing;
 
   std::shared_ptr<T> value_;
 };
+
+// Made at load, as no static of a function would be (src/base/fork.h).
+template <typename T>
+const T Shared<T>::kNothing{};
 
 }  // namespace weft::verify
