@@ -158,6 +158,14 @@ Tensor Emitter::least(const TensorType& type) {
   return constant(has_sign ? -std::ldexp(1, static_cast<int>(8 * size_of(type.dtype)) - 1) : 0, type);
 }
 
+Tensor Emitter::greatest(const TensorType& type) {
+  if (is_floating(type.dtype)) return constant(std::numeric_limits<double>::infinity(), type);
+  // The bits of an integer that are all set are -1, or without a sign the greatest; the least has the rest of them.
+  if (type.dtype == DType::kU8) return constant(255, type);
+  if (type.dtype == DType::kBool) return constant(1, type);
+  return unary("not", least(type));
+}
+
 Tensor Emitter::iota(const TensorType& type, int64_t dim) {
   return append(fmt::format("stablehlo.iota dim = {}", dim), to_string(type), type);
 }

@@ -72,6 +72,8 @@ class Emitter {
   Tensor like(double value, const Tensor& a) { return constant(value, a.type); }
   /// The least value of a dtype: -inf or the least integer.
   Tensor least(const TensorType& type);
+  /// inf or the greatest integer.
+  Tensor greatest(const TensorType& type);
   Tensor iota(const TensorType& type, int64_t dim);
 
   // Movement.

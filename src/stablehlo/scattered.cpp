@@ -6,9 +6,10 @@
 namespace weft::stablehlo {
 namespace {
 
-/// What leaves any number as it is; not of minimum.
+/// What leaves any number as it is.
 Tensor identity(Emitter& emit, const Tensor& like, std::string_view op) {
-  if (op == "maximum") return emit.broadcast(emit.least({like.type.dtype, {}}), like.type.sizes, {});
+  if (op == "maximum") return emit.least(like.type);
+  if (op == "minimum") return emit.greatest(like.type);
   return emit.like(op == "multiply" ? 1 : 0, like);
 }
 
@@ -23,12 +24,6 @@ Tensor corner(Emitter& emit, Tensor tensor, const Sizes& sizes) {
 
 Tensor join_rows(Emitter& emit, const Tensor& table, const Tensor& index, const Tensor& updates,
                  const ScatterReduction& how) {
-  if (how.op == "minimum") {
-    ScatterReduction greatest = how;
-    greatest.op = "maximum";
-    return emit.unary("negate",
-                      join_rows(emit, emit.unary("negate", table), index, emit.unary("negate", updates), greatest));
-  }
   const DType dtype = compute_type(table.type.dtype);
   const Tensor old = emit.convert(table, dtype), fresh = emit.convert(updates, dtype);
   const Tensor hits = emit.scatter("add", emit.like(0, old), index, emit.like(1, fresh));

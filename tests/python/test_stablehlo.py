@@ -226,6 +226,12 @@ SCATTERED = {
     "rows": lambda x: torch.ones(2, 4).index_reduce(0, torch.tensor([1, 0, 1]), x, "amax"),
     "columns": lambda x: torch.ones(3, 6).index_reduce(1, torch.tensor([5, 2, 2, 0]), x, "mean", include_self=False),
     "integers": lambda x: torch.zeros(3, 5).long().scatter_reduce(1, INDEX, (x * 9).long(), "amin"),
+    "integers without a sign": lambda x: torch.full((3, 5), 7, dtype=torch.uint8).scatter_reduce(
+        1, INDEX, (x > 0).byte(), "amin", include_self=False
+    ),
+    "least of the least": lambda x: torch.full((3, 5), torch.iinfo(torch.int32).min, dtype=torch.int32).scatter_reduce(
+        1, INDEX, (x * 9).int(), "amin"
+    ),
     "adaptive max": lambda x: functional.adaptive_max_pool2d(x[None], (2, 3)),
     "adaptive max of one dim": lambda x: functional.adaptive_max_pool1d(x[None], 3),
     "adaptive max of three": lambda x: functional.adaptive_max_pool3d(x[None, None, None] * 2, (1, 2, 3)),
