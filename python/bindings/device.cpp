@@ -32,17 +32,21 @@ py::dict device_stats() {
   return result;
 }
 
+/// What `call` gives, or nothing where Python raises. Ctrl-C comes behind it.
+template <typename Call>
+auto unless_raised(const Call& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) PyErr_SetInterrupt();
+    return decltype(call())();
+  }
+}
+
 /// Places are asked for until the process ends, and the function is never freed.
 device::FindPlace find_place_with(py::function function) {
   auto* held = new py::function(std::move(function));
-  return [held] {
-    try {
-      return (*held)().cast<std::string>();
-    } catch (const py::error_already_set& error) {
-      if (!error.matches(PyExc_Exception)) PyErr_SetInterrupt();  // Ctrl-C comes behind this
-      return std::string();
-    }
-  };
+  return [held] { return unless_raised([&] { return (*held)().cast<std::string>(); }); };
 }
 
 py::tuple tuple_of(const device::Place& place) { return py::make_tuple(place.file, place.line, place.function); }
@@ -55,22 +59,15 @@ void watch_runs(py::object find_line, bool operations, py::object ended) {
   if (!ended.is_none()) {
     auto* listener = new py::object(std::move(ended));
     tell = [listener](const device::Place& place, size_t operations) {
-      try {
-        (*listener)(place.file, place.line, operations);
-      } catch (const py::error_already_set& error) {
-        if (!error.matches(PyExc_Exception)) PyErr_SetInterrupt();
-      }
+      unless_raised([&] { (*listener)(place.file, place.line, operations); });
     };
   }
   device::watch_runs(
-      [finder]() -> device::Place {
-        try {
+      [finder] {
+        return unless_raised([&]() -> device::Place {
           const auto [file, line, function] = (*finder)().cast<std::tuple<std::string, int, std::string>>();
           return {file, line, function};
-        } catch (const py::error_already_set& error) {
-          if (!error.matches(PyExc_Exception)) PyErr_SetInterrupt();  // Ctrl-C comes behind this
-          return {};
-        }
+        });
       },
       operations, std::move(tell));
 }

@@ -1,10 +1,9 @@
 #include "device/places.h"
 
-#include <Python.h>
-
 #include <mutex>
 
 #include "base/fork.h"
+#include "device/with_python.h"
 
 namespace weft::device {
 namespace {
@@ -27,19 +26,8 @@ Places& places = *new Places();
 
 /// Where the calling thread's Python is.
 std::string place() {
-  if (!places.find_place || Py_IsInitialized() == 0) return {};
-  const PyGILState_STATE state = PyGILState_Ensure();
   std::string found;
-  // An error on its way is the caller's.
-  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &value, &trace);
-  try {
-    found = places.find_place();
-  } catch (const std::exception&) {
-    found.clear();
-  }
-  PyErr_Restore(type, value, trace);
-  PyGILState_Release(state);
+  if (places.find_place) with_python([&] { found = places.find_place(); });
   return found;
 }
 

@@ -1,13 +1,12 @@
 #include "device/watched_runs.h"
 
-#include <Python.h>
-
 #include <chrono>
 #include <map>
 #include <mutex>
 
 #include "base/fork.h"
 #include "device/operators.h"
+#include "device/with_python.h"
 
 namespace weft::device {
 namespace {
@@ -33,19 +32,6 @@ thread_local std::string_view asking;
 thread_local WatchedRun* current = nullptr;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-/// Calls a function that calls Python.
-template <typename Function>
-void with_python(Function&& function) {
-  if (Py_IsInitialized() == 0) return;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  // An error on its way is the caller's.
-  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &value, &trace);
-  std::forward<Function>(function)();
-  PyErr_Restore(type, value, trace);
-  PyGILState_Release(state);
-}
 
 /// Where the calling thread's Python is.
 Place line() {
