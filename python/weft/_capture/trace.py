@@ -105,8 +105,15 @@ class _Tracer:
     def trace(self) -> tuple[Traced, _C.Template]:
         if self.function.follow is not None:
             return self._trace(self._followed())
-        if (found := self._wider() or self._widest()) is not None:
-            return found
+        narrow = self.dims
+        for way in (self._wider, self._widest):
+            found = way()
+            # Weights of a constant size have kernels of their own.
+            if found is not None and not _C.has_symbolic_weights(found[0].program):
+                return found
+            if self.before and self.function.wider is not None:
+                self.function.wider.widening.failed()
+            self.dims, self.before = narrow, {}
         for symbols in self._choices():
             try:
                 return self._trace(symbols)
@@ -125,27 +132,20 @@ class _Tracer:
         wider = self.function.wider
         if wider is None:
             return None
-        narrow = self.dims
         self.dims = [
-            sorted({*dims, *(dim for input, dim, _ in wider.sizes if input == i)}) for i, dims in enumerate(narrow)
+            sorted({*dims, *(dim for input, dim, _ in wider.sizes if input == i)}) for i, dims in enumerate(self.dims)
         ]
         self.before = {(input, dim): before for input, dim, before in wider.sizes}
+        sizes_before = {self._key(*place): size for place, size in self.before.items()}
         keys = self._all_keys()
-        seen = [self._pair(key) for key in keys]
-        choices = [Symbols(keys, samples, guesses=True) for samples in _C.sample_choices(seen)]
-        found = self._tried(choices, self._trace)
-        # Weights of a constant size have kernels of their own.
-        if found is None or _C.has_symbolic_weights(found[0].program):
-            wider.widening.failed()
-            self.dims, self.before = narrow, {}
-            return None
-        return found
+        seen = [(sizes_before.get(key, key.hint), key.hint) for key in keys]
+        return self._tried([Symbols(keys, each, guesses=True) for each in _C.sample_choices(seen)], self._trace)
 
     def _widest(self) -> tuple[Traced, _C.Template] | None:
         """With symbols for all dims that the function would rather have so than not."""
         if self.function.more_dynamic is None or self.at_hand is None:
             return None
-        narrow, self.dims = self.dims, self._dims_by(self.function.more_dynamic)
+        self.dims = self._dims_by(self.function.more_dynamic)
         keys = self._all_keys()[: Symbols.MOST]
         if (found := self._tried(_small_and_larger(keys), self._trace)) is None:
             allowed: list[Key] = []
@@ -154,9 +154,6 @@ class _Tracer:
                     allowed.append(key)
             if 0 < len(allowed) < len(keys):
                 found = self._tried(_small_and_larger(allowed), self._trace)
-        if found is None or _C.has_symbolic_weights(found[0].program):
-            self.dims = narrow
-            return None
         return found
 
     def _tried(self, choices: Sequence[Symbols], attempt: Callable[[Symbols], T]) -> T | None:
@@ -174,14 +171,6 @@ class _Tracer:
         with record.randomness_kept():
             runs = [self._run(symbols, index) for index in symbols.runs()]
         return self._template(runs, self._fit(symbols))
-
-    def _pair(self, key: Key) -> tuple[int, int]:
-        """The size in a call before, and now."""
-        assert key.hint is not None
-        for (i, dim), before in self.before.items():
-            if self._key(i, dim) == key:
-                return before, key.hint
-        return key.hint, key.hint
 
     def _key(self, i: int, dim: int) -> Key:
         before = self.before.get((i, dim))
