@@ -180,7 +180,8 @@ def _capture(
             raise_if_internal(error)
             refused = _located(error, functions)
     for function in functions:  # what a run has kept, those above may have put something else in the place of
-        again = record.record(function)
+        with record.randomness_kept():
+            again = record.record(function)
         again.backwards.clear()
         record.refuse_leaks(function, again)
     templates = [_C.Template(run.recording, run.recording, None, _C.SizeFit([], [], False)) for run in runs]
