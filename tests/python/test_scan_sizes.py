@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from gradient_cases import loop
 from size_cases import FEATURES, PLACES, PROGRAMS, ROWS, SIZES
 from torch import Tensor
 
@@ -16,20 +17,12 @@ STEPS = 3
 LENGTHS = (17, 43, 9, 31, 60, 10, 25)
 
 
-def _loop(step, h: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
-    ys = []
-    for x in xs:
-        h, y = step(h, x)
-        ys.append(y)
-    return h, torch.stack(ys)
-
-
 def _checked(step, length: int, seed: int, *, gradients: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     h = torch.randn(ROWS, length, FEATURES, generator=generator, requires_grad=gradients)
     xs = torch.randn(STEPS, ROWS, length, FEATURES, generator=generator, requires_grad=gradients)
     results = []
-    for run in (weft.scan, _loop):
+    for run in (weft.scan, loop):
         last, ys = run(step, h, xs)
         loss = last.tanh().sum() + (ys.tanh().sum() if ys.is_floating_point() else 0)
         results.append((last, ys, *(torch.autograd.grad(loss, [h, xs]) if gradients else ())))
@@ -97,5 +90,5 @@ def test_weights_keep_their_sizes():
 
         h, xs = torch.randn(ROWS, features), torch.randn(STEPS, ROWS, 3)
         with torch.no_grad():
-            torch.testing.assert_close(weft.scan(step, h, xs), _loop(step, h, xs))
+            torch.testing.assert_close(weft.scan(step, h, xs), loop(step, h, xs))
     assert programs.kept()["programs"] - before == 3

@@ -57,15 +57,20 @@ def equinox_gru():
     return p, unrolled(step, zeros(1), X)
 
 
-def equinox_lstm():
-    p = {"weight_ih": array(20, INPUTS), "weight_hh": array(20, UNITS), "bias": array(20)}
+def lstm_of_one_bias(weight_x, weight_h, bias):
+    """An LSTM whose arrays have these names."""
+    p = {weight_x: array(20, INPUTS), weight_h: array(20, UNITS), bias: array(20)}
 
     def step(x, h, c):
-        i, f, g, o = np.split(x @ p["weight_ih"].T + h @ p["weight_hh"].T + p["bias"], 4, 1)
+        i, f, g, o = np.split(x @ p[weight_x].T + h @ p[weight_h].T + p[bias], 4, 1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         return sigmoid(o) * np.tanh(c), c
 
     return p, unrolled(step, zeros(2), X)
+
+
+def equinox_lstm():
+    return lstm_of_one_bias("weight_ih", "weight_hh", "bias")
 
 
 def mlx_gru():
@@ -81,14 +86,7 @@ def mlx_gru():
 
 
 def mlx_lstm():
-    p = {"Wx": array(20, INPUTS), "Wh": array(20, UNITS), "bias": array(20)}
-
-    def step(x, h, c):
-        i, f, g, o = np.split(x @ p["Wx"].T + h @ p["Wh"].T + p["bias"], 4, 1)
-        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-        return sigmoid(o) * np.tanh(c), c
-
-    return p, unrolled(step, zeros(2), X)
+    return lstm_of_one_bias("Wx", "Wh", "bias")
 
 
 def mlx_rnn():
