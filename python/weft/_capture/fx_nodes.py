@@ -169,7 +169,7 @@ def _made_of_others(op: OpOverload, node: fx.Node) -> _C.Program | None:
         return None
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     values = [example_of(leaf) if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
-    key = (str(op), str(spec), tuple(map(_described, values)))
+    key = (str(op), str(spec), tuple(map(_described, values)), torch.get_default_dtype())
     if key not in _made:
         if len(_made) >= _MOST_MADE:
             _made.clear()
