@@ -59,6 +59,9 @@ void deliver_warnings() {
   }
 }
 
-void set_warner(Warner warner) { given.warner = std::move(warner); }
+void set_warner(Warner warner) {
+  const std::lock_guard lock(lookup_mutex());
+  given = {.texts = {}, .warner = std::move(warner)};
+}
 
 }  // namespace weft::torch_operator

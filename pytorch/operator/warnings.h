@@ -28,8 +28,9 @@ class WarningsWait {
 /// Gives the warner what has waited on this thread, unless it is to wait still. Throws as warn_once() does.
 void deliver_warnings();
 
-/// What warns from now on, of one text on the thread where it arose; before that PyTorch's own warnings do. Called
-/// while the library is loaded.
+/// What warns from now on, of one text on the thread where it arose; before that PyTorch's own warnings do. It has
+/// been given nothing yet: each text warns once more. Called where nothing else runs: while the library is loaded, and
+/// between tests.
 using Warner = std::function<void(const std::string& text)>;
 void set_warner(Warner warner);
 

@@ -25,6 +25,7 @@ os.environ.setdefault("WEFT_DEVICE", "1")
 import torch
 
 import weft
+from weft._base import warn
 
 # Workers of pytest-xdist share the cores. Where there are more threads than cores they wait for each other for whole
 # slices of the scheduler's time, which makes a call thirty times slower: one thread each (what a test starts has
@@ -40,12 +41,13 @@ def heed_interrupts() -> None:
 
 @pytest.fixture(autouse=True)
 def _fresh_state(request):
-    """The same random numbers for every test, and statistics that start at zero.
+    """The same random numbers for every test, statistics that start at zero, and warnings that nobody has seen.
 
     Among workers that share cores one test in eight, always the same ones, has two threads all the same.
     """
     torch.manual_seed(0)
     weft.reset_stats()
+    weft._C.set_warner(warn.of_fallback, warn.of_fallback_elsewhere)
     if SHARES_CORES:
         torch.set_num_threads(2 if zlib.crc32(request.node.nodeid.encode()) % 8 == 0 else 1)
     yield
