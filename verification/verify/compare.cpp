@@ -39,6 +39,12 @@ double against(double computed, double recorded, double bound) {
   return std::isfinite(recorded) && bound > 0 ? difference / bound : kInfinity;
 }
 
+// The difference where there is one; infinite between a number and NaN.
+double defect_of(double computed, double recorded, double ratio) {
+  const double difference = std::abs(computed - recorded);
+  return !std::isnan(difference) ? difference : ratio > 0 ? kInfinity : 0;
+}
+
 // What a number says against the layers that give another: more than a mantissa it never does.
 double bits_of(double ratio) { return ratio > 1 ? std::min(std::log2(ratio), 40.0) : 0; }
 
@@ -57,15 +63,14 @@ void flip(Sequence& sequence, int64_t steps, int64_t batch) {
 class Walk {
  public:
   Walk(const Layer& layer, int64_t layer_index, int64_t direction, const Recording& recording, const Sequence& input,
-       double patience, ProductCache* cache)
+       const Haste& haste)
       : layer_(layer),
         index_(static_cast<size_t>(direction)),
         direction_(layer.directions[direction]),
         recording_(recording),
         recorded_(recording.layers[layer_index][direction]),
         input_(input),
-        patience_(patience),
-        cache_(cache) {
+        haste_(haste) {
     track_.layer = layer_index;
     track_.direction = direction;
     track_.defect.assign(recording.steps, kNaN);
@@ -83,9 +88,9 @@ class Walk {
     h_ = first_h_;
     c_ = first_c_;
     for (int64_t turn = 0; turn < recording_.steps; ++turn) {
-      for (int64_t row = 0; row < recording_.batch; ++row) {
+      for (int64_t row = haste_.first_row(); row < haste_.end_row(recording_.batch); ++row) {
         take_step(turn, row);
-        if (worst > patience_) return false;
+        if (worst > haste_.patience) return false;
       }
     }
     return true;
@@ -100,6 +105,7 @@ class Walk {
     if (direction_.flipped) flip(output_, recording_.steps, recording_.batch);
     return std::move(output_);
   }
+  double largest = 0;
   double worst = 0;
   double evidence = 0;
 
@@ -116,7 +122,8 @@ class Walk {
     const Values& cell = all || stale == Stale::kCell ? first_c_[row] : c_[row];
     const Values x = input_.row(index);
     const Layer& now = layer_.at(turn, recording_.steps);
-    StepResult next = step(now.cell, now.directions[index_], recording_.precision, {x, products, blend, cell, cache_});
+    StepResult next =
+        step(now.cell, now.directions[index_], recording_.precision, {x, products, blend, cell, haste_.cache});
     compare_step(next, turn, row);
     output_.set_row(index, next.h);
     h_[row] = recorded_.h.empty() ? std::move(next.h) : recorded_state(recorded_.h, index, layer_.outputs());
@@ -158,9 +165,11 @@ class Walk {
     for (int64_t unit = 0; unit < computed.size(); ++unit) {
       const double recorded = array[index * computed.size() + unit], bound = own * computed.error[unit];
       const double ratio = against(computed.value[unit], recorded, bound);
+      const double defect = defect_of(computed.value[unit], recorded, ratio);
+      largest = std::max(largest, defect);
       worst = std::max(worst, ratio);
       evidence += bits_of(ratio);
-      note(time, std::abs(computed.value[unit] - recorded), bound, ratio);
+      note(time, defect, bound, ratio);
       if (ratio > 1 && !track_.first) {
         track_.first = Place{track_.layer, track_.direction,     time,     turn, quantity, row,
                              unit,         computed.value[unit], recorded, bound};
@@ -169,9 +178,9 @@ class Walk {
   }
 
   // Of each step the number that is the furthest off against its bound.
-  void note(int64_t time, double difference, double bound, double ratio) {
+  void note(int64_t time, double defect, double bound, double ratio) {
     if (time == time_at_ && ratio <= ratio_at_) return;
-    track_.defect[time] = !std::isnan(difference) ? difference : ratio > 0 ? kInfinity : 0;
+    track_.defect[time] = defect;
     track_.bound[time] = bound;
     time_at_ = time;
     ratio_at_ = ratio;
@@ -183,8 +192,7 @@ class Walk {
   const Recording& recording_;
   const Recorded& recorded_;
   const Sequence& input_;
-  const double patience_;
-  ProductCache* const cache_;
+  const Haste haste_;
   Track track_;
   Sequence output_;
   std::vector<Values> first_h_, first_c_, h_, c_;  // by row
@@ -213,20 +221,23 @@ Sequence merge_sequences(Merge merge, std::vector<Sequence> parts, const Precisi
 }
 
 // The last layer's merged result, where only that was recorded.
-Track compare_merged(const Sequence& computed, const Recording& recording, int64_t layer, double& worst,
-                     double& evidence) {
+Track compare_merged(const Sequence& computed, const Recording& recording, int64_t layer, const Haste& haste,
+                     Comparison& result) {
   Track track{layer, 2, std::vector<double>(recording.steps, 0), std::vector<double>(recording.steps, 0), {}};
   std::vector<double> ratios(recording.steps, -1);
   for (int64_t index = 0; index < computed.numbers.size(); ++index) {
     const int64_t unit = index % computed.columns, row = index / computed.columns % recording.batch;
+    if (row < haste.first_row() || row >= haste.end_row(recording.batch)) continue;
     const int64_t time = index / computed.columns / recording.batch;
     const double value = computed.numbers.value[index], recorded = recording.merged[index];
     const double bound = 2 * computed.numbers.error[index], ratio = against(value, recorded, bound);
-    worst = std::max(worst, ratio);
-    evidence += bits_of(ratio);
+    const double defect = defect_of(value, recorded, ratio);
+    result.largest = std::max(result.largest, defect);
+    result.worst = std::max(result.worst, ratio);
+    result.evidence += bits_of(ratio);
     if (ratio > ratios[time]) {
       ratios[time] = ratio;
-      track.defect[time] = std::abs(value - recorded);
+      track.defect[time] = defect;
       track.bound[time] = bound;
     }
     if (ratio > 1 && !track.first) track.first = Place{layer, 2, time, time, "y", row, unit, value, recorded, bound};
@@ -236,7 +247,7 @@ Track compare_merged(const Sequence& computed, const Recording& recording, int64
 
 // The results of the last layer; nothing where patience ended.
 std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds,
-                                    double patience, ProductCache* cache, Comparison& result) {
+                                    const Haste& haste, Comparison& result) {
   Sequence input = observed(recording.x, layers[0].inputs(), Precision::of(DType::kF64));
   for (size_t index = 0; index < layers.size(); ++index) {
     const Layer& layer = layers[index];
@@ -244,8 +255,9 @@ std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Reco
       input = observed(recording.inputs[index], layer.inputs(), recording.precision);
     std::vector<Sequence> outputs;
     for (size_t direction = 0; direction < layer.directions.size(); ++direction) {
-      Walk walk(layer, static_cast<int64_t>(index), static_cast<int64_t>(direction), recording, input, patience, cache);
+      Walk walk(layer, static_cast<int64_t>(index), static_cast<int64_t>(direction), recording, input, haste);
       const bool finished = walk.run();
+      result.largest = std::max(result.largest, walk.largest);
       result.worst = std::max(result.worst, walk.worst);
       result.evidence += walk.evidence;
       outputs.push_back(walk.take_output(bounds));
@@ -260,13 +272,12 @@ std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Reco
 
 }  // namespace
 
-Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds, double patience,
-                   ProductCache* cache) {
+Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds, const Haste& haste) {
   Comparison result;
-  const std::optional<Sequence> last = walk_layers(layers, recording, bounds, patience, cache, result);
+  const std::optional<Sequence> last = walk_layers(layers, recording, bounds, haste, result);
   if (last && !recording.merged.empty() && recording.layers.back()[0].h.empty()) {
-    result.tracks.push_back(
-        compare_merged(*last, recording, static_cast<int64_t>(layers.size()) - 1, result.worst, result.evidence));
+    Track merged = compare_merged(*last, recording, static_cast<int64_t>(layers.size()) - 1, haste, result);
+    result.tracks.push_back(std::move(merged));
   }
   return result;
 }
@@ -280,7 +291,7 @@ Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, i
   nothing.x = x;
   for (const Layer& layer : layers) nothing.layers.emplace_back(layer.directions.size());
   Comparison unused;
-  return walk_layers(layers, nothing, Bounds::kSampled, kInfinity, nullptr, unused)->numbers;
+  return walk_layers(layers, nothing, Bounds::kSampled, {}, unused)->numbers;
 }
 
 namespace {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -36,6 +38,7 @@ struct Track {
 
 struct Comparison {
   std::vector<Track> tracks;
+  double largest = 0;   // the largest defect, whatever the bounds
   double worst = 0;     // the largest defect against its bound; over 1 is a difference
   double evidence = 0;  // bits: log2 of each number's defect against its bound, of those that differ
 
@@ -46,16 +49,23 @@ struct Comparison {
 /// of every step, or sampled (sampling.h), which is some times slower and much closer.
 enum class Bounds { kWorstCase, kSampled };
 
+/// What makes a comparison that only has to tell whether two agree end sooner.
+struct Haste {
+  double patience = std::numeric_limits<double>::infinity();  ///< ends at a defect of more than so many times its bound
+  int64_t row = -1;                                           ///< of the batch, the only one that is compared; -1: all
+  ProductCache* cache = nullptr;  ///< products of other comparisons of nearly the same layers
+
+  int64_t first_row() const { return std::max<int64_t>(row, 0); }
+  int64_t end_row(int64_t batch) const { return row < 0 ? batch : row + 1; }
+};
+
 /// Compares step by step: from the state that was recorded before a step the layers compute the next state, which must
 /// be the recorded one within rounding. So the bound is that of one step, however many there are, and a fault shows in
 /// the step that has it, not in all later ones. Values that weren't recorded (an LSTM's c, lower layers) run on from
 /// the layers' own values, and so do their bounds.
-///
-/// Args:
-///   patience: gives up at the first step where a defect is more than so many times its bound.
-///   cache: products of other comparisons of nearly the same layers; null: none.
+/// With a `haste.row` the bounds are the worst case's.
 Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds = Bounds::kSampled,
-                   double patience = std::numeric_limits<double>::infinity(), ProductCache* cache = nullptr);
+                   const Haste& haste = {});
 
 /// The last layer's results [T, B, columns] when the layers run on x by themselves in `precision`, and what rounding
 /// can make of them; that grows from step to step, and is infinite where a small change makes any large one.

@@ -10,9 +10,9 @@ namespace {
 
 // The search's budgets in multiply-adds, a few seconds: sets beyond them aren't tried.
 constexpr double kPairBudget = 3e9;
-constexpr double kTripleBudget = 1e9;
-// A comparison that ends at once, in multiply-adds: of bookkeeping, and of each number that a step has.
-constexpr double kOverhead = 3e3, kOfUnit = 30;
+constexpr double kTripleBudget = 0.8e9;
+// What making a set of changes costs in multiply-adds: bookkeeping, and each number of a vector.
+constexpr double kOverhead = 3e3, kOfUnit = 10;
 
 // How often a number is tried to find the one that fits.
 constexpr double kTrials = 80;
@@ -49,22 +49,15 @@ bool fits(const Problem& problem) {
   return true;
 }
 
-// The largest of all defects, which a change that explains them must make much smaller: bounds can be wide enough to
-// hold anything where layers that weren't recorded amplify rounding.
-double largest_defect(const Comparison& comparison) {
-  double largest = 0;
-  for (const Track& track : comparison.tracks)
-    for (const double defect : track.defect) largest = std::max(largest, std::isnan(defect) ? 0 : defect);
-  return largest;
-}
-
 class Search {
  public:
   Search(const Problem& problem, const Scope& scope, const Poll& poll, double share)
       : problem_(problem), scope_(scope), poll_(poll), known_(known_changes(problem, scope)), share_(share) {
     const Comparison comparison = compare(problem.layers, *problem.recording);
-    defect_ = largest_defect(comparison);
+    defect_ = comparison.largest;
     evidence_ = comparison.evidence;
+    for (const Track& track : comparison.tracks)
+      if (track.first) row_ = track.first->row;
   }
 
   Diagnosis singles() {
@@ -158,9 +151,24 @@ class Search {
     return budget_ < 0;
   }
 
+  // With the bounds of the worst case, up to the first number beyond its bound.
   bool compare_quickly(const Problem& changed) {
     if (!fits(changed)) return false;
-    return compare(changed.layers, *changed.recording, Bounds::kWorstCase, 1, &cache_).agrees();
+    const Recording& recording = *changed.recording;
+    // Most sets are turned away by the row that differs first.
+    if (recording.batch > 1 &&
+        !compare(changed.layers, recording, Bounds::kWorstCase, {1, std::min(row_, recording.batch - 1), &cache_})
+             .agrees())
+      return false;
+    const Comparison comparison = compare(changed.layers, recording, Bounds::kWorstCase, {1, -1, &cache_});
+    return comparison.agrees() && makes_smaller(changed, comparison);
+  }
+
+  // A change that explains the defects makes them much smaller: bounds can be wide enough to hold anything where layers
+  // that weren't recorded amplify rounding. A coarser precision is none: what it rounds stays where it is.
+  bool makes_smaller(const Problem& changed, const Comparison& comparison) const {
+    if (changed.recording->precision.unit != problem_.recording->precision.unit) return true;
+    return comparison.largest <= kMuchSmaller * defect_;
   }
 
   bool explains(const Problem& problem, const std::vector<const Change*>& changes) {
@@ -180,10 +188,8 @@ class Search {
     if (!compare_quickly(changed)) return false;
     const Comparison comparison = compare(changed.layers, *changed.recording);
     if (!comparison.agrees()) return false;
-    // A coarser precision is no such change: what it rounds stays where it is.
-    const Precision &now = changed.recording->precision, &before = problem.recording->precision;
-    if (now.unit == before.unit && largest_defect(comparison) > kMuchSmaller * defect_) return false;
-    found_.push_back({std::move(done), comparison.worst * (now.unit / before.unit)});
+    const double coarser = changed.recording->precision.unit / problem.recording->precision.unit;
+    found_.push_back({std::move(done), comparison.worst * coarser});
     return true;
   }
 
@@ -218,6 +224,7 @@ class Search {
   ProductCache cache_;
   std::vector<Found> found_;
   double defect_ = 0, evidence_ = 0, budget_ = 0;
+  int64_t row_ = 0;  // one that differs
 };
 
 }  // namespace

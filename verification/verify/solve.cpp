@@ -22,7 +22,8 @@ class Probe {
   /// Nothing where it can't be done again by itself.
   static std::optional<Probe> of(const Problem& problem, ProductCache& cache) {
     if (problem.layers.size() != 1) return std::nullopt;
-    const Comparison comparison = compare(problem.layers, *problem.recording, Bounds::kWorstCase, 1, &cache);
+    const Comparison comparison =
+        compare(problem.layers, *problem.recording, Bounds::kWorstCase, {.patience = 1, .cache = &cache});
     for (const Track& track : comparison.tracks) {
       if (!track.first || track.direction > 1) continue;
       Probe probe(problem, *track.first, cache);
@@ -176,7 +177,7 @@ std::optional<Change> solved(const Problem& problem, const Dial& dial) {
   if (!probe) return std::nullopt;
   const auto agrees = [&](double number) {
     const Problem changed = turned(problem, dial, number);
-    return compare(changed.layers, *changed.recording, Bounds::kWorstCase, 1, &cache).agrees();
+    return compare(changed.layers, *changed.recording, Bounds::kWorstCase, {.patience = 1, .cache = &cache}).agrees();
   };
   // What a factor of 0 makes agree is missing, which is another change; its root is a number close to 0.
   if (dial.lowest < 0 && agrees(0)) return std::nullopt;

@@ -66,25 +66,23 @@ Values zoned(double p, const Values& old, const Values& fresh, const Precision& 
   return blended(weight, fresh, old, precision);
 }
 
-void add_scaled(Sums& target, const Sums& terms, double factor) {
-  if (factor == 0) return;
-  Sums scaled = terms;
-  if (factor != 1) {
-    for (double& value : scaled.value) value *= factor;
-    for (std::vector<double>* part : {&scaled.magnitude, &scaled.error})
-      for (double& value : *part) value *= std::abs(factor);
-  }
-  add(target, scaled);
+Sums no_terms(int64_t size) {
+  return {std::vector<double>(size), std::vector<double>(size), std::vector<double>(size)};
+}
+
+Sums scaled(Sums terms, double factor) {
+  if (factor == 1) return terms;
+  if (factor == 0) return no_terms(terms.size());
+  for (double& value : terms.value) value *= factor;
+  for (std::vector<double>* part : {&terms.magnitude, &terms.error})
+    for (double& value : *part) value *= std::abs(factor);
+  return terms;
 }
 
 void add_number(Sums& target, double number) {
   if (number == 0) return;
   for (double& value : target.value) value += number;
   for (double& magnitude : target.magnitude) magnitude += std::abs(number);
-}
-
-Sums no_terms(int64_t size) {
-  return {std::vector<double>(size), std::vector<double>(size), std::vector<double>(size)};
 }
 
 // Products of the rows of some gates, normalised where the cell normalises. A normalisation is over all the rows that
@@ -106,23 +104,16 @@ class Gates {
   const GateFault& fault(int gate) const { return cell_.faults[gate]; }
   /// X of one gate, with what is added to it and without its bias.
   Sums x(int gate) const {
-    Sums result = no_terms(hidden_);
-    add_scaled(result, part(x_, gate), fault(gate).input);
+    Sums result = scaled(part(*x_, gate), fault(gate).input);
     add_number(result, fault(gate).offset);
     return result;
   }
   /// H of one gate, without its bias.
-  Sums h(int gate) const {
-    Sums result = no_terms(hidden_);
-    add_scaled(result, part(h_, gate), fault(gate).recurrent);
-    return result;
-  }
+  Sums h(int gate) const { return scaled(part(*h_, gate), fault(gate).recurrent); }
   /// W_hn times another vector.
   Sums h_of(int gate, const Values& vector) const {
-    Sums result = no_terms(hidden_);
-    add_scaled(result, sums(direction_.weight_h, gate * hidden_, hidden_, vector, direction_.norm_h),
-               fault(gate).recurrent);
-    return result;
+    return scaled(*sums(direction_.weight_h, gate * hidden_, hidden_, vector, direction_.norm_h),
+                  fault(gate).recurrent);
   }
   void add_bias_x(Sums& target, int gate) const { add_bias(target, direction_.bias_x, gate, fault(gate).input_bias); }
   void add_bias_h(Sums& target, int gate) const {
@@ -148,13 +139,19 @@ class Gates {
   }
 
  private:
-  Sums sums(const Matrix& matrix, int64_t first, int64_t count, const Values& vector,
-            const std::vector<double>& gain) const {
-    const Values operand = cell_.operand_bits == 0 ? vector : rounded_operand(vector);
-    Sums result =
-        input_.cache ? input_.cache->product(matrix, first, count, operand) : product(matrix, first, count, operand);
+  std::shared_ptr<const Sums> sums(const Matrix& matrix, int64_t first, int64_t count, const Values& vector,
+                                   const std::vector<double>& gain) const {
+    std::shared_ptr<const Sums> result = cell_.operand_bits == 0
+                                             ? product_of(matrix, first, count, vector)
+                                             : product_of(matrix, first, count, rounded_operand(vector));
     if (!cell_.norm_eps) return result;
-    return normalised(rounded(result, vector.size(), precision_), *cell_.norm_eps, gain, first, precision_);
+    return std::make_shared<const Sums>(
+        normalised(rounded(*result, vector.size(), precision_), *cell_.norm_eps, gain, first, precision_));
+  }
+  std::shared_ptr<const Sums> product_of(const Matrix& matrix, int64_t first, int64_t count,
+                                         const Values& vector) const {
+    if (input_.cache) return input_.cache->product(matrix, first, count, vector);
+    return std::make_shared<const Sums>(product(matrix, first, count, vector));
   }
   Values rounded_operand(Values vector) const {
     const auto round = [&](double value) { return round_to_bits(value, cell_.operand_bits); };
@@ -171,7 +168,7 @@ class Gates {
     if (bias.empty()) return;
     Sums terms = no_terms(hidden_);
     add(terms, bias, gate * hidden_);
-    add_scaled(target, terms, factor);
+    add(target, scaled(std::move(terms), factor));
   }
   Sums part(const Sums& whole, int gate) const {
     const auto first = gate * hidden_, last = first + hidden_;
@@ -185,7 +182,7 @@ class Gates {
   const Precision& precision_;
   const StepInput& input_;
   int64_t hidden_ = 0;
-  Sums x_, h_;
+  std::shared_ptr<const Sums> x_, h_;
 };
 
 // Adds the two biases of n to what is outside of the reset gate and to what is inside of it.
@@ -270,15 +267,15 @@ void lstm(const Cell& cell, const Direction& direction, const Precision& precisi
 
 }  // namespace
 
-Sums ProductCache::product(const Matrix& matrix, int64_t first, int64_t count, const Values& x) {
+std::shared_ptr<const Sums> ProductCache::product(const Matrix& matrix, int64_t first, int64_t count, const Values& x) {
   for (const Entry& each : entries_) {
     const bool same = each.matrix.is(matrix.values) && each.first == first && each.count == count;
     if (same && each.x.value == x.value && each.x.error == x.error) return each.sums;
   }
   constexpr size_t kEntries = 24;  // a few steps of a few rows, beyond which a search seldom looks
   work += static_cast<double>(count) * static_cast<double>(matrix.columns);
-  Entry entry{matrix.values, first, count, x, verify::product(matrix, first, count, x)};
-  Sums result = entry.sums;
+  auto result = std::make_shared<const Sums>(verify::product(matrix, first, count, x));
+  Entry entry{matrix.values, first, count, x, result};
   if (entries_.size() < kEntries)
     entries_.push_back(std::move(entry));
   else
@@ -288,6 +285,7 @@ Sums ProductCache::product(const Matrix& matrix, int64_t first, int64_t count, c
 
 StepResult step(const Cell& cell, const Direction& direction, const Precision& precision, const StepInput& input) {
   StepResult result;
+  if (input.cache) input.cache->count_step(direction.weight_h.rows);
   const Gates gates(cell, direction, precision, input);
   switch (cell.kind) {
     case Kind::kGru:

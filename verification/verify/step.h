@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "verify/bounded.h"
@@ -8,20 +9,26 @@
 namespace weft::verify {
 
 /// Products of a matrix and a vector that were computed before, for steps in which only other things were changed
-/// since.
+/// since; and what the steps cost.
 class ProductCache {
  public:
-  double work = 0;  // multiply-adds that were done
+  double work = 0;  // in multiply-adds
+
+  /// Counts a step of so many gates' units.
+  void count_step(int64_t units) { work += kStep + kOfUnit * static_cast<double>(units); }
 
   /// Rows [first, first + count) of `matrix` times `x`.
-  Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x);
+  std::shared_ptr<const Sums> product(const Matrix& matrix, int64_t first, int64_t count, const Values& x);
 
  private:
+  // What a step costs besides its products, in multiply-adds; measured.
+  static constexpr double kStep = 3e3, kOfUnit = 100;
+
   struct Entry {
     Shared<std::vector<double>> matrix;
     int64_t first, count;
     Values x;
-    Sums sums;
+    std::shared_ptr<const Sums> sums;
   };
   std::vector<Entry> entries_;
   size_t next_ = 0;
