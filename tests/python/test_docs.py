@@ -157,8 +157,8 @@ def test_the_code_in_the_pages_runs(tmp_path: Path) -> None:
     assert all(int(count) > 0 for *_, count in counts)
 
 
-def test_the_operation_of_the_readmes_associative_scan_is_associative() -> None:
-    (source,) = re.findall(r"^def then\(.*?(?=\n\n)", (ROOT / "README.md").read_text(), re.M | re.S)
+def test_the_operation_of_the_pages_associative_scan_is_associative() -> None:
+    (source,) = re.findall(r"^def then\(.*?(?=\n\n)", (ROOT / "docs/scan.md").read_text(), re.M | re.S)
     names: dict[str, Any] = {}
     exec(source, names)
     then = names["then"]
