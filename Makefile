@@ -22,6 +22,8 @@ VENV := .venv
 endif
 export VENV
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Hundreds of tests start a process that imports PyTorch: from sources that takes three seconds, from bytecode one.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help:  ## this list
