@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from weft._base import users_code
 from weft.explanation import _C, _reasons
 from weft.explanation._records import Break, Frame, Graph, Recompile
 from weft.explanation._trace import TraceEvent
@@ -115,6 +116,8 @@ def is_library(file: str) -> bool:
     """Whether the file is PyTorch's, Weft's or Python's own: no line of the user's."""
     if file.startswith("<"):
         return True
+    if users_code.is_counted(file):
+        return False
     if "site-packages" in file:
         return file.startswith((_TORCH, _OWN)) or "/torch/" in file
     return file.startswith((_TORCH, _OWN, _STANDARD))

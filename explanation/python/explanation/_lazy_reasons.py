@@ -75,7 +75,8 @@ def causes(cuts: Sequence[Cut]) -> list[str]:
     found: dict[str, int] = {}
     for cut in cuts:
         source = sources.setdefault(cut.file, Source(cut.file))
-        words = f"{shown(cut.file)}:{cut.line}: {in_words(type_of(cut, source))}" if cut.file else cut.asked_by
+        reason = in_words(type_of(cut, source))
+        words = f"{shown(cut.file)}:{cut.line}: {reason}" if cut.file else f"{cut.asked_by}: {reason}"
         found[words] = found.get(words, 0) + 1
     return [words + (f" ({count} times a step)" if count > 1 else "") for words, count in found.items()]
 

@@ -1,102 +1,14 @@
-"""What `weft survey` found: rows of models as JSON, and as a page of Markdown."""
+"""What `weft survey` found, as a page of Markdown."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
-import os
-import platform
-import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-import torch
-
-from weft.explanation import _C, _hlo
+from weft.explanation import _C
+from weft.explanation._study_rows import Gain, Row, Study
 from weft.explanation._text import seconds
-
-
-class StudyError(Exception):
-    """A file is no study."""
-
-
-@dataclasses.dataclass
-class Row:
-    """A model as it was run; None is what was not measured."""
-
-    group: str
-    name: str
-    error: str = ""
-    fx: int | None = None
-    aot: int | None = None
-    kernels: int | None = None
-    weft: int | None = None
-    lazy: int | None = None
-    lazy_note: str = ""
-    causes: list[str] = dataclasses.field(default_factory=list)
-    breaks: int | None = None
-    anew: int | None = None  #: functions compiled anew while steps were the same
-    eager: float | None = None
-    compiled: float | None = None
-    mended: float | None = None
-    lazy_seconds: float | None = None
-    gaps: float | None = None  #: share of the compiled step outside of graphs
-    compile_seconds: float | None = None
-    stablehlo: int | None = None  #: modules
-    xla: int | None = None  #: kernels that XLA makes of them
-
-
-@dataclasses.dataclass
-class Study:
-    """The models of one run."""
-
-    train: bool
-    backend: str
-    made: str  #: when and where, as the page says it
-    rows: list[Row] = dataclasses.field(default_factory=list)
-    missing: list[str] = dataclasses.field(default_factory=list)  #: groups that are not there, and why
-    without_hlo: str = ""  #: why there are no counts of XLA's
-
-
-def new_study(train: bool, backend: str) -> Study:
-    """One without rows, made here and now."""
-    machine = f"{_processor()}, {os.cpu_count()} cores, OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'not set')}"
-    return Study(
-        train,
-        backend,
-        f"{time.strftime('%Y-%m-%d')}: {machine}, PyTorch {torch.__version__}, Python {platform.python_version()}",
-        without_hlo="" if _hlo.is_installed() else _hlo.NOT_INSTALLED,
-    )
-
-
-def write(studies: Sequence[Study], path: str) -> None:
-    """As JSON, for `read`."""
-    text = json.dumps({"studies": [dataclasses.asdict(study) for study in studies]}, indent=1)
-    Path(path).write_text(text + "\n", encoding="utf-8")
-
-
-def read(path: str) -> list[Study]:
-    """What `write` wrote.
-
-    Raises:
-        StudyError: the file can't be read, or is none of `weft survey`.
-    """
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-        studies = [Study(**each) for each in found["studies"]]
-        for study in studies:
-            study.rows = [Row(**row) for row in study.rows]  # type: ignore[arg-type]
-    except OSError as error:
-        raise StudyError(f"{path}: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError) as error:
-        raise StudyError(f"{path}: not what weft survey --json writes ({type(error).__name__}: {error})") from None
-    return studies
-
-
-# The page
 
 
 def to_markdown(studies: Sequence[Study]) -> str:
@@ -140,21 +52,16 @@ def _introduction(ran: Sequence[Row], study: Study) -> str:
         f"with the same input each time. Compiled is `torch.compile(backend={study.backend!r})` with Weft imported; "
         'the column Weft counts calls of its programs under `torch.compile(backend="weft")`.'
     ]
+    if loads := [row.load for row in study.rows if row.load is not None]:
+        lines.append(
+            f"The machine's load was {_C.quantile(loads, 0.5):.1f} (median over the models; the survey itself makes "
+            "1), so times of one row compare with each other, and those of two rows less."
+        )
     if study.without_hlo:
         lines.append(study.without_hlo[:1].upper() + study.without_hlo[1:] + ".")
     if study.missing:
         lines.append("Not there: " + "; ".join(study.missing) + ".")
     return "\n\n".join(lines)
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.machine()
 
 
 def _cell(text: str) -> str:
@@ -264,51 +171,55 @@ def _answer(rows: Sequence[Row]) -> str:
     if gains:
         most, row = max(gains, key=lambda each: each[0] / (each[1].compiled or 1))
         lines.append(f"- The most is gained in {row.name}: {_time(most)} of {_time(row.compiled)} a step.")
-    causes = Counter(cause for row in at_dynamo for cause in row.causes)
-    if causes:
-        (cause, count), *_ = causes.most_common(1)
-        lines.append(f"- What to do first: the cause that is met most often is {_cell(cause)!r} ({count} breaks).")
+    lines += _first(at_dynamo)
     better = [row for row in timed if row.lazy_seconds and row.lazy_seconds < min(row.eager or 0, row.compiled or 0)]
     lines.append(f"- The device is the fastest way for {len(better)} of the models with breaks.")
-    return "\n".join(lines)
+    if cuts := Counter(cause for row in lazily for cause in dict.fromkeys(row.lazy_causes)):
+        words = ", ".join(f"{_cell(cause)} in {count}" for cause, count in cuts.most_common())
+        lines.append(f"- What cuts the device's steps, by models: {words}.")
+    return "\n".join([*lines, *_by_cause(at_dynamo)])
 
 
-def row_of(results: Any, weft_results: Any) -> dict[str, Any]:
-    """A row's figures from the reports of the backend asked for and of the backend weft."""
-    subject = results.subjects[0]
-    counts = {stage.name: stage for stage in subject.stages}
-
-    def time_of(name: str) -> float | None:
-        run = subject.run(name)
-        return run.seconds.median if run and run.seconds else None
-
-    inside = sum(event.end - event.begin for event in subject.timeline if event.graph is not None)
-    whole = subject.timeline[-1].end if subject.timeline else 0.0
-    lazy = subject.run("lazy")
-    weft = weft_results.subjects[0].weft if weft_results else None
-    visible = [found for found in subject.breaks if not found.hidden]
-    return {
-        "fx": len(subject.graphs),
-        "aot": counts["AOT"].count if "AOT" in counts else None,
-        "kernels": counts["kernels"].count if "kernels" in counts else None,
-        "stablehlo": counts["StableHLO"].count if "StableHLO" in counts else None,
-        "xla": counts["kernels of XLA"].count if "kernels of XLA" in counts else None,
-        "weft": weft["backend_calls"] if weft else None,
-        "lazy": counts["lazy"].count if "lazy" in counts else None,
-        "lazy_note": lazy.note if lazy else "",
-        "causes": [found.type for found in visible],
-        "breaks": len(visible),
-        "anew": sum(again.times for again in subject.recompiles),
-        "eager": time_of("eager"),
-        "compiled": time_of("compiled"),
-        "mended": time_of("mended") or _only_mend(subject, time_of("compiled")),
-        "lazy_seconds": time_of("lazy"),
-        "gaps": (whole - inside) / whole if whole else None,
-        "compile_seconds": subject.compile_seconds,
-    }
+def _first(rows: Sequence[Row]) -> list[str]:
+    """What to do first, by what it gains; by how often it is met where nothing was measured."""
+    causes = Counter(cause for row in rows for cause in row.causes)
+    if not causes:
+        return []
+    (cause, count), *_ = causes.most_common(1)
+    met = f"the cause that is met most often is {_cell(cause)!r} ({count} breaks)"
+    clear = [(gain, row) for row in rows for gain in row.gains if gain.clear and gain.seconds > 0]
+    if not clear:
+        return [f"- What to do first: {met}; no change gains a time that is more than noise."]
+    by_title: dict[str, list[float]] = {}
+    for gain, _ in clear:
+        by_title.setdefault(gain.title, []).append(gain.share)
+    title, shares = max(by_title.items(), key=lambda each: sum(each[1]))
+    return [
+        f"- What to do first: {_cell(title)!r}, which gains {_C.quantile(shares, 0.5):.0%} of a step (median) in "
+        f"{len(shares)} model{'s'[: len(shares) != 1]}, more in sum than any other change; {met}."
+    ]
 
 
-def _only_mend(subject: Any, compiled: float | None) -> float | None:
-    """Of a model with one change."""
-    tried = [action for action in subject.actions if action.tried and action.gain]
-    return compiled - tried[0].gain.median if len(tried) == 1 and compiled else None
+def _by_cause(rows: Sequence[Row]) -> list[str]:
+    """A table of what mending each cause gained, the largest sum of shares first."""
+    found: dict[str, list[Gain]] = {}
+    for row in rows:
+        for gain in row.gains:
+            for cause in dict.fromkeys(gain.causes):
+                found.setdefault(cause, []).append(gain)
+    if not found:
+        return []
+    lines = [
+        "",
+        "What mending gained, by cause; one change may mend breaks of several causes, and counts for each:",
+        "",
+        "| cause | changes that worked | of them faster | slower | share of the step gained, median | change |",
+        "|---|--:|--:|--:|--:|---|",
+    ]
+    for cause, gains in sorted(found.items(), key=lambda each: -sum(gain.share for gain in each[1])):
+        faster = sum(gain.clear and gain.seconds > 0 for gain in gains)
+        slower = sum(gain.clear and gain.seconds < 0 for gain in gains)
+        (title, _), *_ = Counter(gain.title for gain in gains).most_common(1)
+        middle = _C.quantile([gain.share for gain in gains], 0.5)
+        lines.append(f"| {_cell(cause)} | {len(gains)} | {faster} | {slower} | {middle:.0%} | {_cell(title)} |")
+    return lines

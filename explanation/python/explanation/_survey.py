@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.explanation._models import GROUPS
-from weft.explanation._study import Row, Study, StudyError, new_study, read, to_markdown, write
+from weft.explanation._study import to_markdown
+from weft.explanation._study_rows import Row, Study, StudyError, new_study, read, write
 
 _LIMIT = 240.0  #: seconds for one model
 

@@ -11,14 +11,18 @@ from pathlib import Path
 
 import torch
 
+from weft._base import users_code
+from weft.explanation import _habits, _models
 from weft.explanation._explain import explain
 from weft.explanation._models import NotInstalled, makers
-from weft.explanation._study import row_of
+from weft.explanation._study_rows import row_of
 
 
 def main(words: list[str]) -> int:
     """The exit status: 2 where the group's package is not there."""
     group, cells = words[0], Path(words[1])
+    for module in (_habits, _models):
+        users_code.count_as_users(module.__file__)
     try:
         found = makers(group, cells)
     except NotInstalled as error:

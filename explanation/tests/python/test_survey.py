@@ -14,7 +14,8 @@ import weft
 from weft.explanation import _survey, _survey_worker
 from weft.explanation._habits import HABITS
 from weft.explanation._models import NotInstalled, makers
-from weft.explanation._study import Row, Study, StudyError, read, to_markdown, write
+from weft.explanation._study import to_markdown
+from weft.explanation._study_rows import Gain, Row, Study, StudyError, read, write
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -127,6 +128,42 @@ def test_the_study_counts_what_is_in_the_rows() -> None:
         "of 2 models with breaks 2 are slower compiled than eager", "'Data-dependent branching' (3 breaks)",
     ):  # fmt: skip
         assert part in text, part
+
+
+def test_what_to_do_first_is_what_gains_most() -> None:
+    """Not what is met most often; a gain within noise counts for nothing, and one of a cause is in its line."""
+    rows = [row(name, 2, 2e-3) for name in ("one", "two", "three")]
+    rows[0].gains = [Gain("leave it out", ["Printed"], 1e-3, 0.5, True)]
+    rows[1].gains = [Gain("where", ["Branch"], 4e-4, 0.2, True), Gain("set it", ["Branch", "Item"], 1e-3, 0.5, False)]
+    rows[2].gains = [Gain("where", ["Branch"], -4e-4, -0.2, True)]
+    rows[2].lazy, rows[2].lazy_causes = 3, ["a number", "a number"]
+    text = to_markdown([Study(False, "inductor", "a day", rows)])
+    assert "What to do first: 'leave it out', which gains 50% of a step (median) in 1 model, more in sum" in text
+    assert "| Branch | 3 | 1 | 1 | 20% | where |" in text and "| Item | 1 | 0 | 0 | 50% | set it |" in text
+    assert "- What cuts the device's steps, by models: a number in 1." in text
+    for each in rows:
+        each.gains = []
+    assert "no change gains a time that is more than noise" in to_markdown([Study(False, "inductor", "a day", rows)])
+
+
+def test_the_page_says_how_busy_the_machine_was(tmp_path: Path) -> None:
+    rows = [row("one", 1, 1e-3), row("two", 1, 1e-3)]
+    rows[0].load, rows[1].load = 1.5, 4.5
+    rows[0].gains = [Gain("where", ["Branch"], 1e-3, 0.5, True)]
+    path = str(tmp_path / "rows.json")
+    write([Study(False, "inductor", "a day", rows)], path)
+    assert read(path)[0].rows == rows
+    assert "The machine's load was 3.0 (median over the models" in to_markdown(read(path))
+
+
+def test_a_model_that_ships_with_weft_is_changed_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its lines are those of what is looked at, not of the package."""
+    options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1, "hlo": False})
+    assert _survey_worker.main(["habits", ".", "prints and logs", options]) == 0
+    found = Row("habits", "logs", **json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert found.causes == ["Failed to trace builtin operator"] and found.gains
+    assert found.causes[0] in Gain(**found.gains[0]).causes  # type: ignore[arg-type]
+    assert len(found.lazy_causes) == 2 and "printed or logged" in found.lazy_causes[0], found.lazy_causes
 
 
 def test_no_models_make_no_figures() -> None:

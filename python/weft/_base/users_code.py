@@ -20,9 +20,22 @@ _OTHERS = (
 )
 
 
+_counted: set[str] = set()  #: files in those folders that are the user's all the same
+
+
+def count_as_users(file: str) -> None:
+    """From now on the file's code is the user's, though it lies in a folder of Weft's: it is what is looked at."""
+    _counted.add(file)
+
+
+def is_counted(file: str) -> bool:
+    """Whether `count_as_users` had this file."""
+    return file in _counted
+
+
 def is_users(file: str) -> bool:
     """Whether a file of this name has code of the user's."""
-    return not file.startswith(_OTHERS)
+    return not file.startswith(_OTHERS) or file in _counted
 
 
 def innermost(frame: types.FrameType | None) -> types.FrameType | None:
