@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from weft.explanation import _C, _lazy_changes, _lazy_reasons
+from weft.explanation import _C, _lazy_changes, _lazy_reasons, _pairs
 from weft.explanation._code import Source
 from weft.explanation._collect import is_library
 from weft.explanation._cuts import Cut, Loop
@@ -209,40 +209,62 @@ class LazyInvestigation:
         for mend, seconds in zip(mends, times[1:], strict=False):
             self._action(mend, Measured(*_C.paired_difference(times[0], seconds)) if seconds else None, base)
         if len(mends) > 1 and times[-1]:
-            together = Measured(*_C.median_interval(times[-1]))
-            self.subject.runs.append(Run("mended", together, None, None, None, "", None, None))
-            everything = _Mend(changes, set().union(*(mend.breaks for mend in mends)))
-            self._action(everything, Measured(*_C.paired_difference(times[0], times[-1])), base)
-            together_with = self.subject.actions.pop()
-            together_with.title = f"all {len(mends)} changes together"
-            self.subject.actions.sort(key=lambda each: -(each.gain.median if each.gain else 0.0))
-            self.subject.actions.insert(0, together_with)
+            self._together(mends, changes, times)
         self._advise()
         self.subject.stages = [Stage("lazy", graphs, _why(self.subject))]
 
+    def _together(self, mends: list[_Mend], changes: list[LazyChange], times: list[list[float]]) -> None:
+        """The row of all changes, which stands first; behind it the pairs that explain why single gains don't add up
+        to it."""
+        base = Measured(*_C.median_interval(times[0]))
+        self.subject.runs.append(
+            Run("mended", Measured(*_C.median_interval(times[-1])), None, None, None, "", None, None)
+        )
+        single = list(self.subject.actions)
+        gain = Measured(*_C.paired_difference(times[0], times[-1]))
+        rows = [self._row(_joined(mends), f"all {len(mends)} changes together", gain, base)]
+        gains = [each.gain for each in single if each.gain]
+        _pairs.describe(rows[0], gains)
+        if pairs := _pairs.pairs_to_measure(gains, gain):
+            self.effort.progress(f"{self.subject.name}: measuring pairs of changes", 0.6)
+            both = [_joined([mends[one], mends[other]]) for one, other in pairs]
+            variants = [[], *([change.id for change in mend.changes] for mend in both)]
+            paired = self.trials.measure(changes, variants, self.effort.rounds)
+            for (one, other), mend, seconds in zip(pairs, both, paired[1:], strict=True):
+                if seconds:
+                    gain = Measured(*_C.paired_difference(paired[0], seconds))
+                    number = len(self.subject.actions) + len(rows)
+                    row = _pairs.action_of(number, (single[one], single[other]), self._diff(mend), gain, base.median)
+                    rows += [row] if row else []
+        single.sort(key=lambda each: -(each.gain.median if each.gain else 0.0))
+        self.subject.actions = [*rows, *single]
+
     def _action(self, mend: _Mend, gain: Measured | None, base: Measured | None) -> None:
         breaks = sorted(self.breaks[key].id for key in mend.breaks)
-        files = dict.fromkeys(change.file for change in mend.changes)
-        diffs = [
-            _lazy_changes.changed(
-                self.source(file), [each for each in mend.changes if each.file == file], self.has_closures
-            )
-            for file in files
-        ]
         titles = "; ".join(dict.fromkeys(change.title for change in mend.changes))
-        missing = any(change.way == "out" for change in mend.changes)
-        action = Action(
-            len(self.subject.actions), breaks, titles, "".join(diffs), "rewrite", True,
-            "tried: the step is not cut there" + (", and what the call did is missing" if missing else
-                                                  ", and the results are the same"),
-            gain, gain.median / base.median if gain and base else None,
-        )  # fmt: skip
-        self.subject.actions.append(action)
+        self.subject.actions.append(self._row(mend, titles, gain, base))
         for number in breaks:
             found = self.subject.breaks[number]
             if found.cost is None and gain:
                 found.cost, found.cost_kind = gain, "measured"
                 found.shared_with = [other for other in breaks if other != number]
+
+    def _row(self, mend: _Mend, title: str, gain: Measured | None, base: Measured | None) -> Action:
+        missing = any(change.way == "out" for change in mend.changes)
+        outcome = "and what the call did is missing" if missing else "and the results are the same"
+        return Action(
+            len(self.subject.actions), sorted(self.breaks[key].id for key in mend.breaks), title, self._diff(mend),
+            "rewrite", True, f"tried: the step is not cut there, {outcome}", gain,
+            gain.median / base.median if gain and base else None,
+        )  # fmt: skip
+
+    def _diff(self, mend: _Mend) -> str:
+        """The mend's changes of the user's files."""
+        files = dict.fromkeys(change.file for change in mend.changes)
+        by_file = {file: [each for each in mend.changes if each.file == file] for file in files}
+        return "".join(
+            _lazy_changes.changed(self.source(file), own, self.has_closures) for file, own in by_file.items()
+        )
 
     def _advise(self) -> None:
         """Words for breaks that no change was found for."""
@@ -254,6 +276,12 @@ class LazyInvestigation:
                 self.subject.actions.append(
                     Action(len(self.subject.actions), [found.id], words, "", "advice", False, why)
                 )
+
+
+def _joined(mends: Sequence[_Mend]) -> _Mend:
+    """All changes of several."""
+    changes = {change.id: change for mend in mends for change in mend.changes}
+    return _Mend(list(changes.values()), set().union(*(mend.breaks for mend in mends)))
 
 
 def _visible(subject: Subject) -> list[Break]:

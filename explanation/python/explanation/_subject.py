@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from weft._base.torch_private import inductor_metrics as metrics
-from weft.explanation import _C, _hlo, _lazy, _lazy_reasons, _memory, _mending, _recompiling, _stages
+from weft.explanation import _C, _hlo, _lazy, _lazy_reasons, _memory, _mending, _pairs, _recompiling, _stages
+from weft.explanation._about import best_without, describe
 from weft.explanation._collect import BreakKey, Collected, collect, key_of
 from weft.explanation._mending import Mend, Workshop
-from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run, Subject
+from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run
 from weft.explanation._steps import Race, Step, Variant, compiled, recorded_steps, run_once, same, undisturbed
 from weft.explanation._text import place
-from weft.explanation._text import seconds as seconds_of
 from weft.explanation._watch import GraphCall, Watch, Watched
 
 _RECORDED = 20  #: steps of the time line
@@ -43,7 +40,7 @@ class Investigation:
         self.subject = describe(watched)
         self.breaks: dict[BreakKey, Break] = {}
         self.by_graph: dict[str, Graph] = {}
-        self.mends: list[Mend] = []
+        self.mends: list[tuple[Mend, Action]] = []
         self._kernels: dict[str, tuple[int, int]] = {}
         self._graphs: dict[str, int] = {}
         self._recorded: list[tuple[float, float, list[tuple[int, float, float, bool]]]] = []
@@ -256,17 +253,21 @@ class Investigation:
             covered |= mend.breaks
             variant = self._variant(f"action {action.id}", mend, step, action)
             if variant is not None:
-                self.mends.append(mend)
+                self.mends.append((mend, action))
                 variants.append(variant)
         if len(self.mends) > 1:
-            changes = list(dict.fromkeys(change for mend in self.mends for change in mend.changes))
-            tried, reason = workshop.trial(changes)
-            together = tried and self._variant("mended", tried[0], step, None)
+            together, reason = self._joined("mended", [mend for mend, _ in self.mends], step, workshop)
             if together:
                 variants.append(together)
             else:
                 self.subject.notes.append(f"all changes together were not run: {reason}")
         return variants
+
+    def _joined(self, name: str, mends: list[Mend], step: Step, workshop: Workshop) -> tuple[Variant | None, str]:
+        """A variant with the changes of several mends; the reason if there is none."""
+        changes = list(dict.fromkeys(change for mend in mends for change in mend.changes))
+        tried, reason = workshop.trial(changes)
+        return (self._variant(name, tried[0], step, None) if tried else None), reason
 
     def _variant(self, name: str, mend: Mend, step: Step, action: Action | None) -> Variant | None:
         variant = Variant(name, compiled(step, self.watched.options), mend.swaps, mend.settings, mend.puts)
@@ -316,6 +317,37 @@ class Investigation:
             self._runs(racers, lazy)
             self._device(base, lazy)
             self._gains(base, variants)
+        self._measure_pairs(step, base, reference)
+
+    def _measure_pairs(self, step: Step, base: Variant, reference: Any) -> None:
+        """Rows for pairs of changes, behind that of all, where single gains don't add up to it."""
+        gains = [action.gain for _, action in self.mends if action.gain]
+        whole, together = base.measured(), self.subject.actions[0] if self.subject.actions else None
+        if together is None or together.title != _all_together(len(self.mends)) or whole is None:
+            return
+        workshop = self.workshop(step)
+        workshop.reference = reference
+        racing: list[tuple[Variant, tuple[Action, Action], str]] = []
+        for pair in _pairs.pairs_to_measure(gains, together.gain):
+            self.effort.progress(f"{self.subject.name}: measuring pairs of changes", 0.0)
+            mends, actions = zip(*(self.mends[number] for number in pair), strict=True)
+            variant, _ = self._joined(f"action pair {pair}", list(mends), step, workshop)
+            if variant is not None:
+                racing.append((variant, actions, "\n".join(mend.diff for mend in mends)))
+        if not racing:
+            return
+        first = len(base.rounds)
+        Race(step, [base, *(variant for variant, _, _ in racing)], self.effort.seconds / 2, self.effort.rounds).run(
+            lambda part: self.effort.progress(f"{self.subject.name}: measuring pairs of changes", part)
+        )
+        rows = []
+        for variant, actions, diff in racing:
+            gain = Measured(*_C.paired_difference(base.rounds[first:], variant.rounds))
+            number = len(self.subject.actions) + len(rows)
+            if row := _pairs.action_of(number, actions, diff, gain, whole.median):
+                row.graphs = self._graphs.get(variant.name)
+                rows.append(row)
+        self.subject.actions[1:1] = rows
 
     def _measure_memory(self, racers: list[Variant], step: Step) -> None:
         for variant in racers:
@@ -393,7 +425,7 @@ class Investigation:
         action = Action(
             id=len(self.subject.actions),
             breaks=sorted({number for each in tried for number in each.breaks}),
-            title=f"all {len(tried)} changes that follow, together",
+            title=_all_together(len(tried)),
             change="",
             kind="rewrite",
             tried=True,
@@ -403,6 +435,7 @@ class Investigation:
             graphs=self._graphs.get("mended"),
             kernels=self._kernels_of("mended"),
         )
+        _pairs.describe(action, [each.gain for each in tried if each.gain])
         self.subject.actions.insert(0, action)
 
     def _gains(self, base: Variant, variants: list[Variant]) -> None:
@@ -429,21 +462,8 @@ class Investigation:
         self.subject.notes += best_without(self.subject)
 
 
-def best_without(subject: Subject) -> list[str]:
-    """A note where not compiling is the best there is."""
-    eager = subject.run("eager")
-    others = [subject.run(name) for name in ("compiled", "mended")]
-    timed = [run.seconds for run in others if run and run.seconds]
-    gains = [action.gain for action in subject.actions if action.tried and action.gain and action.kind != "device"]
-    if not eager or not eager.seconds or not timed:
-        return []
-    best = min(timed[0].median - gain.median for gain in [*gains, Measured(0.0, 0.0, 0.0)])
-    if eager.seconds.high >= min([best, *(each.low for each in timed)]):
-        return []
-    return [
-        f"not compiling is the best there is before the device: eager takes {seconds_of(eager.seconds.median)} a step, "
-        f"compiled {seconds_of(timed[0].median)}, with changes {seconds_of(best)} at best"
-    ]
+def _all_together(count: int) -> str:
+    return f"all {count} changes that follow, together"
 
 
 def _whole(step: Step, variant: Variant) -> Any:
@@ -460,24 +480,3 @@ def _sum(parts: list[Measured]) -> Measured:
 
 def _ends_with(way: list[Frame], path: list[Frame]) -> bool:
     return way[len(way) - len(path) :] == path
-
-
-def describe(watched: Watched) -> Subject:
-    """Its name and place."""
-    function = watched.function
-    owner: Any = function if not isinstance(function, torch.nn.Module) else type(function).forward
-    owner = inspect.unwrap(getattr(owner, "__func__", owner))
-    code = getattr(owner, "__code__", None)
-    name = type(function).__name__ if isinstance(function, torch.nn.Module) else None
-    method_of = getattr(function, "__self__", None)
-    if isinstance(method_of, torch.nn.Module):
-        name = f"{type(method_of).__name__}.{getattr(function, '__name__', '')}"
-    backend = watched.options.get("backend") or "inductor"
-    return Subject(
-        name=str(name or getattr(function, "__qualname__", repr(function))),
-        file=code.co_filename if code else "",
-        line=code.co_firstlineno if code else 0,
-        backend=backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__),
-        train=False,
-        calls=watched.calls,
-    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -64,6 +66,15 @@ def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) ->
         sys.argv[:] = argv
     out, err = capsys.readouterr() if capsys else ("", "")
     return status, out, err
+
+
+def script(name: str) -> ModuleType:
+    """One of explanation/scripts as a module."""
+    spec = importlib.util.spec_from_file_location(name, HERE.parents[1] / f"scripts/{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def broken(number: int, line: int, source: str, kind: str, cost: Measured | None, text: str = "") -> Break:
