@@ -24,6 +24,7 @@ ARROWS: dict[str, set[str]] = {
     "_device": {"_base"},
     "device": {"_base", "_capture", "_device"},
     "_stablehlo": {"_base", "_control"},
+    "_streaming": {"_base", "_capture"},
     "compat": {"_base", "_capture", "_control", "device"},
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},

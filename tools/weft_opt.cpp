@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,14 @@
 #include "passes/pass_runner.h"
 #include "planning/cpu/cpu_target.h"
 #include "planning/schedule_text.h"
+#include "streaming/streaming.h"
 
 namespace {
 
 struct Options {
   std::vector<std::string> passes;
+  std::vector<std::string> stream;
+  int64_t delay = 0;
   bool lower = false;
   bool verify_each = false;
   bool list_passes = false;
@@ -50,6 +54,34 @@ void list_passes(const weft::planning::Target& target) {
     if (std::ranges::find(all, pass.name, &weft::passes::Pass::name) == all.end()) std::cout << pass.name << '\n';
 }
 
+void write_port(std::string_view what, const weft::streaming::Port& port) {
+  std::cout << "// " << what;
+  if (port.time_dim) {
+    std::cout << ": " << port.per_chunk << " along dim " << *port.time_dim;
+    if (port.lag != 0) std::cout << ", lag " << port.lag;
+  } else {
+    std::cout << ": no time";
+  }
+  std::cout << '\n';
+}
+
+void write_streamed(const weft::ir::Program& program, const Options& options) {
+  std::vector<std::optional<size_t>> dims;
+  for (const std::string& dim : options.stream) {
+    const bool is_number =
+        !dim.empty() && dim.size() < 4 && std::ranges::all_of(dim, [](char c) { return c >= '0' && c <= '9'; });
+    weft::check(dim == "-" || is_number, "--stream takes numbers of dims, or -, but got '{}'", dim);
+    dims.push_back(is_number ? std::optional<size_t>(std::stoul(dim)) : std::nullopt);
+  }
+  const weft::streaming::Streamed streamed = weft::streaming::stream(program, dims, options.delay);
+  for (const auto& port : streamed.inputs) write_port("input", port);
+  for (const auto& port : streamed.outputs) write_port("output", port);
+  for (const std::string& state : streamed.states) std::cout << "// state " << state << '\n';
+  for (const auto& constant : streamed.constants)
+    std::cout << "// constant: " << (constant.is_weight ? "weight " : "result of start ") << constant.number << '\n';
+  std::cout << weft::ir::print(streamed.step, options.canonical) << weft::ir::print(streamed.start, options.canonical);
+}
+
 void run(const Options& options) {
   const weft::planning::CpuTarget target;
   if (options.list_passes) return list_passes(target);
@@ -61,6 +93,7 @@ void run(const Options& options) {
   weft::ir::Program program = weft::ir::parse(read_text(options.file));
   weft::passes::PassRunner runner(program);
   for (const std::string& name : options.passes) runner.run(std::span(&find_pass(target, name), 1));
+  if (!options.stream.empty()) return write_streamed(program, options);
   if (!options.lower) {
     std::cout << weft::ir::print(program, options.canonical);
     return;
@@ -76,6 +109,11 @@ int main(int argc, char** argv) {
   app.add_option("--passes", options.passes, "passes to run, in order, separated by commas")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_option("--stream", options.stream,
+                 "print the model over time as a step: for each input the dim of its time, or - where it has none")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--delay", options.delay, "how many steps results of --stream may lag");
   app.add_flag("--lower", options.lower, "show the stages into which this CPU's code is divided, as comments");
   app.add_flag("--verify-each", options.verify_each, "verify the program after every pass");
   app.add_flag("--list-passes", options.list_passes, "print the names of all passes and stop");

@@ -14,6 +14,7 @@ void init_override(pybind11::module_& m);
 void init_record(pybind11::module_& m);
 void init_programs(pybind11::module_& m);
 void init_stablehlo(pybind11::module_& m);
+void init_streaming(pybind11::module_& m);
 void init_warnings(pybind11::module_& m);
 
 }  // namespace weft::bindings

@@ -33,4 +33,5 @@ PYBIND11_MODULE(_C, m) {
   weft::bindings::init_program_of_runs(m);
   weft::bindings::init_device(m);
   weft::bindings::init_stablehlo(m);
+  weft::bindings::init_streaming(m);
 }

@@ -29,6 +29,7 @@ from weft._control.scan import scan
 from weft._control.while_loop import while_loop
 from weft._patches.switch import disable, disabled, enable
 from weft._stablehlo.write import stablehlo
+from weft._streaming.stream import stream
 from weft.device import sync
 
 if TYPE_CHECKING:  # imported when somebody asks for them, by __getattr__
@@ -57,6 +58,7 @@ __all__ = [
     "scan",
     "stablehlo",
     "stats",
+    "stream",
     "sync",
     "verify",
     "while_loop",

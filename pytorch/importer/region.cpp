@@ -69,6 +69,10 @@ Value Region::refusing(Value value, std::string message) {
   return {builder.append({ir::OpCode::kCustomVjp, {value.id, value.id}, {}, std::move(attrs), {}}).results[0]};
 }
 
+void Region::note(size_t first, std::string_view name, int64_t number) {
+  for (size_t i = first; i < program_.body.ops.size(); ++i) program_.body.ops[i].attrs[std::string(name)] = number;
+}
+
 ir::Program Region::finish(std::span<const Value> outputs) {
   program_.name = "region";
   program_.body.results.clear();

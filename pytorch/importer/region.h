@@ -54,6 +54,9 @@ class Region {
   std::vector<Value> custom_vjp(OwnDerivative derivative, std::span<const Value> inputs, std::span<const Value> values);
   /// The value, of which a derivative by it is an error with this message.
   Value refusing(Value value, std::string message);
+  /// How many ops there are so far; a note of this name and number on those from the first on.
+  size_t ops() const { return program_.body.ops.size(); }
+  void note(size_t first, std::string_view name, int64_t number);
   /// The program. The region is of no further use.
   ir::Program finish(std::span<const Value> outputs);
 

@@ -45,10 +45,10 @@ bool is_zero(const c10::SymInt& size) {
 bool is_on_engine(const Tensor& tensor) { return tensor.is_cpu() || (tensor.is_privateuseone() && has_device()); }
 
 /// A size that a tensor should have.
-class Wanted {
+class WantedSize {
  public:
-  Wanted(int64_t number) : number_(number) {}
-  Wanted(const c10::SymInt& size) : symbolic_(&size) {}
+  WantedSize(int64_t number) : number_(number) {}
+  WantedSize(const c10::SymInt& size) : symbolic_(&size) {}
 
   bool operator()(const c10::SymInt& size) const {
     if (symbolic_) return equal(size, *symbolic_);
@@ -61,13 +61,14 @@ class Wanted {
 };
 
 /// A dense tensor on the CPU or on Weft's device, of that dtype and those sizes?
-bool fits(const Tensor& tensor, DType dtype, std::initializer_list<Wanted> sizes) {
+bool fits(const Tensor& tensor, DType dtype, std::initializer_list<WantedSize> sizes) {
   if (!tensor.defined() || !is_on_engine(tensor) || torch_operator::dtype_of(tensor.scalar_type()) != dtype ||
       tensor.layout() != at::kStrided)
     return false;
   auto own = tensor.sym_sizes();
-  return own.size() == sizes.size() && std::equal(own.begin(), own.end(), sizes.begin(),
-                                                  [](const auto& size, const Wanted& is_it) { return is_it(size); });
+  return own.size() == sizes.size() &&
+         std::equal(own.begin(), own.end(), sizes.begin(),
+                    [](const auto& size, const WantedSize& is_it) { return is_it(size); });
 }
 
 /// PyTorch's capabilities of this processor; asked for at the first use, perhaps by several threads at once.
@@ -199,7 +200,7 @@ bool params_fit(const RnnCall& call, const RnnConfig& config) {
   int64_t rows = gates_of(config.cell) * config.hidden_size;
   DType dtype = config.dtypes.weights;
   size_t next = 0;
-  auto next_fits = [&](std::initializer_list<Wanted> sizes) { return fits(call.params[next++], dtype, sizes); };
+  auto next_fits = [&](std::initializer_list<WantedSize> sizes) { return fits(call.params[next++], dtype, sizes); };
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     for (int64_t direction = 0; direction < config.directions(); ++direction) {
       if (!next_fits({rows, config.layer_input_size(layer)}) || !next_fits({rows, config.output_size()})) return false;

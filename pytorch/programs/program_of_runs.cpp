@@ -48,12 +48,13 @@ std::string name_of(const Operation& operation) {
 class Writer {
  public:
   Writer(const std::vector<std::unique_ptr<ImportedRun>>& runs, record::SizeFit& fit,
-         const ExternDerivative& derivative)
+         const ExternDerivative& derivative, bool is_noted)
       : first_(*runs[0]),
         second_(*runs[std::min<size_t>(1, runs.size() - 1)]),
         third_(runs.size() > 2 ? runs[2].get() : nullptr),
         fit_(fit),
-        derivative_(derivative) {}
+        derivative_(derivative),
+        is_noted_(is_noted) {}
 
   RunsProgram write();
   /// Where that has thrown: the decomposed operation at which it did; empty where it was at none.
@@ -88,6 +89,7 @@ class Writer {
   ImportedRun* third_;
   record::SizeFit& fit_;
   const ExternDerivative& derivative_;
+  bool is_noted_;
   importer::Region region_;
   std::string blamed_;
   RunsProgram program_;
@@ -116,8 +118,10 @@ RunsProgram Writer::write() {
     if (is_draw(name_of(*a))) continue;
     const auto at = static_cast<size_t>(a - one().operations().data());
     blame(at);
+    const size_t first_op = region_.ops();
     try {
       write(*a, *b);
+      if (is_noted_) region_.note(first_op, kSourceOperation, static_cast<int64_t>(first_.source_of(at)));
     } catch (record::UnsupportedError& error) {
       if (error.operation == record::UnsupportedError::kNoOperation) error.operation = first_.source_of(at);
       throw;
@@ -503,9 +507,9 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
     record::SizeFit fit = sizes;
     // Of what the function's operations are made of, no call's record tells.
     fit.stop_guessing();
-    Writer writer(all, fit, derivative);
+    Writer writer(all, fit, derivative, whole == Whole::kNoted);
     auto stays_whole = [&] {
-      return whole == Whole::kWhereSizesDecide && !writer.blamed().empty() && way.whole.insert(writer.blamed()).second;
+      return whole != Whole::kNever && !writer.blamed().empty() && way.whole.insert(writer.blamed()).second;
     };
     try {
       return writer.write();

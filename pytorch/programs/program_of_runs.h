@@ -58,7 +58,14 @@ struct SourceRun {
 };
 
 /// What is done with an operation of which the decomposition depends on sizes.
-enum class Whole { kNever, kWhereSizesDecide };
+enum class Whole {
+  kNever,
+  kWhereSizesDecide,
+  kNoted  ///< so too; and each op has the note kSourceOperation
+};
+
+/// The note on an op that says of which recorded operation it is a part.
+inline constexpr std::string_view kSourceOperation = "source.operation";
 
 /// Generalises runs of one function to a program. In two runs the sizes that may vary are different: an integer that is
 /// the same in both is a constant, one that differs is an expression of symbols (recorder/size_fit.h). `runs`: one run;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "stablehlo/call_text.h"
+#include "ir/call_text.h"
 #include "stablehlo/convolution.h"
 #include "stablehlo/distances.h"
 #include "stablehlo/lowerings.h"
@@ -12,6 +12,9 @@
 #include "stablehlo/scattered.h"
 
 namespace weft::stablehlo {
+
+using ir::CallText;
+
 namespace {
 
 /// An extern op and its call.
@@ -354,7 +357,7 @@ constexpr ExternRow kExternRows[] = {
 void lowerings::external(const Site& site) {
   std::vector<Sizes> operands;
   for (ir::ValueId id : site.op.operands) operands.push_back(site.writer.type(id).sizes);
-  const CallText call(site.op.attr<std::string>("call"), std::move(operands));
+  const CallText call("stablehlo", site.op.attr<std::string>("call"), std::move(operands));
   const auto* row = std::ranges::find(kExternRows, call.name(), &ExternRow::name);
   if (row == std::end(kExternRows)) call.refuse("StableHLO has no ops for it here");
   row->lowering(ExternSite{site, call});

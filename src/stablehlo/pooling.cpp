@@ -43,13 +43,13 @@ Tensor divisors(Emitter& emit, const TensorType& x, const TensorType& means, con
   return emit.broadcast(spatial, means.sizes, dims);
 }
 
-struct Window {
+struct AdaptiveWindow {
   int64_t first, last;  ///< the last is behind it
   int64_t size() const { return last - first; }
 };
 
-std::vector<Window> adaptive_windows(int64_t size, int64_t count) {
-  std::vector<Window> windows;
+std::vector<AdaptiveWindow> adaptive_windows(int64_t size, int64_t count) {
+  std::vector<AdaptiveWindow> windows;
   for (int64_t i = 0; i < count; ++i) windows.push_back({i * size / count, ((i + 1) * size + count - 1) / count});
   return windows;
 }
@@ -61,7 +61,7 @@ Tensor adaptive_pool(Emitter& emit, Tensor x, const Sizes& spatial, std::string_
     const TensorType scalar{x.type.dtype, {}};
     const Tensor init = op == "add" ? emit.constant(0, scalar) : emit.least(scalar);
     std::vector<Tensor> parts;
-    for (const Window& window : adaptive_windows(x.type.sizes[static_cast<size_t>(dim)], spatial[i])) {
+    for (const AdaptiveWindow& window : adaptive_windows(x.type.sizes[static_cast<size_t>(dim)], spatial[i])) {
       Tensor part = emit.reduce(op, emit.slice(x, dim, window.first, window.last), init, {dim});
       if (op == "add") part = emit.binary("divide", part, emit.like(static_cast<double>(window.size()), part));
       Sizes sizes = part.type.sizes;
@@ -87,10 +87,10 @@ Tensor adaptive_average_pool_by_input(Emitter& emit, const Tensor& dy, const Ten
   Tensor dx = emit.convert(dy, compute_type(x.dtype));
   for (int64_t dim = x.rank() - static_cast<int64_t>(spatial); dim < x.rank(); ++dim) {
     const int64_t size = x.sizes[static_cast<size_t>(dim)], count = dx.type.sizes[static_cast<size_t>(dim)];
-    const std::vector<Window> windows = adaptive_windows(size, count);
+    const std::vector<AdaptiveWindow> windows = adaptive_windows(size, count);
     std::optional<Tensor> sum;
     for (int64_t i = 0; i < count; ++i) {
-      const Window& window = windows[static_cast<size_t>(i)];
+      const AdaptiveWindow& window = windows[static_cast<size_t>(i)];
       const Tensor part = emit.slice(dx, dim, i, i + 1);
       const Tensor share = emit.binary("divide", part, emit.like(static_cast<double>(window.size()), part));
       const std::vector<Tensor> copies(static_cast<size_t>(window.size()), share);

@@ -4,7 +4,7 @@
 
 #include "ir/binder.h"
 #include "ir/parser.h"
-#include "stablehlo/call_text.h"
+#include "ir/call_text.h"
 #include "stablehlo/write.h"
 
 namespace weft::stablehlo {
@@ -100,7 +100,7 @@ TEST(StableHlo, RowsOfARaggedStepAreNotReversed) {
 }
 
 TEST(StableHlo, ArgumentsOfACall) {
-  const CallText call("aten.f.default(%0, None, [1, 2*size(0, 1)], [true, false], -3, 'a, (b')", {{7, 5}});
+  const ir::CallText call("stablehlo", "aten.f.default(%0, None, [1, 2*size(0, 1)], [true, false], -3, 'a, (b')", {{7, 5}});
   EXPECT_EQ(call.name(), "aten.f.default");
   EXPECT_EQ(call.count(), 6u);
   EXPECT_EQ(call.operand(0), 0u);

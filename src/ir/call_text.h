@@ -7,14 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "stablehlo/emitter.h"
-
-namespace weft::stablehlo {
+namespace weft::ir {
 
 /// The call of an extern op, `aten.convolution.default(%0, %1, None, [1, 1], false)`, whose operands have these sizes.
 class CallText {
  public:
-  CallText(std::string_view text, std::vector<Sizes> operands);
+  using Sizes = std::vector<int64_t>;
+
+  /// `reader` begins messages. Operands whose sizes are not known may have none: then no argument may name one.
+  CallText(std::string_view reader, std::string_view text, std::vector<Sizes> operands);
 
   const std::string& text() const { return text_; }
   /// The operator with its overload: `aten.convolution.default`.
@@ -24,6 +25,7 @@ class CallText {
   // Argument i. User's error, which has the call, where it is something else.
   bool flag(size_t i) const;
   int64_t integer(size_t i) const;
+  bool has_none(size_t i) const { return argument(i) == "None"; }
   /// Whether it is that number, whole or not.
   bool has_number(size_t i, double number) const;
   Sizes integers(size_t i) const;
@@ -41,9 +43,9 @@ class CallText {
   /// `2`, `-1`, `size(0, 2)`, or a product of these: `3*size(0, 1)`.
   int64_t number_of(std::string_view text) const;
 
-  std::string text_;
+  std::string reader_, text_;
   std::vector<std::string> arguments_;
   std::vector<Sizes> operands_;
 };
 
-}  // namespace weft::stablehlo
+}  // namespace weft::ir

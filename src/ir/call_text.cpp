@@ -1,4 +1,4 @@
-#include "stablehlo/call_text.h"
+#include "ir/call_text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace weft::stablehlo {
+namespace weft::ir {
 namespace {
 
 std::string_view trimmed(std::string_view text) {
@@ -41,14 +41,15 @@ bool begins_and_ends(std::string_view text, std::string_view begin, char end) {
 
 }  // namespace
 
-CallText::CallText(std::string_view text, std::vector<Sizes> operands) : text_(text), operands_(std::move(operands)) {
+CallText::CallText(std::string_view reader, std::string_view text, std::vector<Sizes> operands)
+    : reader_(reader), text_(text), operands_(std::move(operands)) {
   const size_t open = text_.find('(');
   if (open == std::string::npos || text_.back() != ')') refuse("is no call");
   arguments_ = split(std::string_view(text_).substr(open + 1, text_.size() - open - 2), ',');
 }
 
 void CallText::refuse(std::string_view why) const {
-  user_error("stablehlo: the call of PyTorch {} has no lowering: {}", text_, why);
+  user_error("{}: the call of PyTorch {} has no lowering: {}", reader_, text_, why);
 }
 
 std::string_view CallText::argument(size_t i) const {
@@ -76,7 +77,7 @@ bool CallText::has_number(size_t i, double number) const {
   return !text.empty() && *end == '\0' && found == number;
 }
 
-Sizes CallText::integers(size_t i) const {
+CallText::Sizes CallText::integers(size_t i) const {
   const std::string_view text = argument(i);
   if (!begins_and_ends(text, "[", ']')) refuse("an argument is no list");
   Sizes numbers;
@@ -123,4 +124,4 @@ int64_t CallText::number_of(std::string_view text) const {
   return product;
 }
 
-}  // namespace weft::stablehlo
+}  // namespace weft::ir

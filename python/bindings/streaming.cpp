@@ -1,0 +1,76 @@
+// Models over time as steps (src/streaming), for weft._streaming.
+
+#include "streaming/streaming.h"
+
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.h"
+#include "bindings/program.h"
+#include "streaming/stream.h"
+
+namespace py = pybind11;
+
+namespace weft::bindings {
+namespace {
+
+py::tuple as_tuple(const streaming::Port& port) { return py::make_tuple(port.time_dim, port.per_chunk, port.lag); }
+
+py::list as_list(const std::vector<streaming::Port>& ports) {
+  py::list list;
+  for (const streaming::Port& port : ports) list.append(as_tuple(port));
+  return list;
+}
+
+/// Raises UnsupportedError in Python, with the recorded operation at which it was.
+void raise(const streaming::RefusedError& refused) {
+  const py::object type = py::module_::import("weft._base.errors").attr("UnsupportedError");
+  const py::object error = type(refused.what());
+  if (refused.operation >= 0) error.attr("operation") = refused.operation;
+  PyErr_SetObject(type.ptr(), error.ptr());
+}
+
+}  // namespace
+
+void init_streaming(py::module_& m) {
+  py::register_local_exception_translator([](std::exception_ptr error) {
+    try {
+      std::rethrow_exception(std::move(error));
+    } catch (const streaming::RefusedError& refused) {
+      raise(refused);
+    }
+  });
+  using streaming::Streamed;
+  py::class_<Streamed>(m, "Streamed", "A model over time as a step (src/streaming/streaming.h).")
+      .def_property_readonly(
+          "step", [](const Streamed& s) { return Program(s.step); },
+          "(states..., inputs of a chunk..., constants...) -> (next states..., outputs...)")
+      .def_property_readonly(
+          "start", [](const Streamed& s) { return Program(s.start); },
+          "(weights...) -> (initial states..., derived constants...)")
+      .def_readonly("chunk", &Streamed::chunk, "How many steps of the inputs are taken at once.")
+      .def_readonly("states", &Streamed::states, "A name of each state.")
+      .def_property_readonly(
+          "constants",
+          [](const Streamed& s) {
+            py::list list;
+            for (const auto& c : s.constants) list.append(py::make_tuple(c.is_weight, c.number));
+            return list;
+          },
+          "Of each constant: whether it is a weight, else a result of `start`; and which.")
+      .def_property_readonly(
+          "inputs", [](const Streamed& s) { return as_list(s.inputs); },
+          "Of each input (dim of its time or None, elements of a chunk, 0).")
+      .def_property_readonly(
+          "outputs", [](const Streamed& s) { return as_list(s.outputs); },
+          "Of each output (dim of its time or None, elements of a chunk, lag in elements).");
+  m.def(
+      "stream",
+      [](const Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay) {
+        return streaming::stream(*whole, time_dims, delay);
+      },
+      py::arg("program"), py::arg("time_dims"), py::arg("delay"),
+      "The program, whose first inputs are a model's and the others weights, as a step. UnsupportedError, with the "
+      "recorded operation, for what can't be one.");
+}
+
+}  // namespace weft::bindings

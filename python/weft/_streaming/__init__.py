@@ -1,0 +1,1 @@
+"""Models over time as steps: what `weft.stream` runs."""

@@ -1,0 +1,171 @@
+"""`weft.stream`: a model over time, fed a few steps at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from weft._base import trees
+from weft._streaming.capture import Port, StreamingModel, Time, streaming_model
+from weft._streaming.check import check_against_whole
+
+
+class Stream:
+    """A model and what it remembers of a sequence so far. Made by weft.stream.
+
+    `chunk`: how many steps it takes at once: 1 unless the model has strides. `outputs`: for each tensor of the result
+    the dim of its time, how many elements a chunk gives, and how many elements they lag.
+    """
+
+    def __init__(self, model: StreamingModel) -> None:
+        self.model = model
+        self.reset()
+
+    @property
+    def chunk(self) -> int:
+        return self.model.chunk
+
+    @property
+    def outputs(self) -> list[Port]:
+        return self.model.outputs
+
+    def reset(self) -> None:
+        """Before the first step."""
+        self._state = list(self.model.initial)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """What is remembered, by name. It may be kept, saved, and set again."""
+        return dict(zip(self.model.states, self._state, strict=True))
+
+    @state.setter
+    def state(self, state: Mapping[str, Tensor]) -> None:
+        if list(state) != self.model.states:
+            raise ValueError(f"weft.stream: the state of this model has {self.model.states}, not {list(state)}")
+        for name, tensor, initial in zip(self.model.states, state.values(), self.model.initial, strict=True):
+            if trees.describe(tensor) != trees.describe(initial):
+                raise ValueError(
+                    f"weft.stream: {name} of this model's state is {trees.describe(initial)}, "
+                    f"not {trees.describe(tensor)}"
+                )
+        self._state = [tensor.contiguous() for tensor in state.values()]
+
+    def step(self, *inputs: Any) -> Any:
+        """One chunk. Where that is one step, the time's dim may be left out, and then results have none either.
+
+        Raises:
+            ValueError: the inputs aren't like the example, but for the number of steps.
+        """
+        tensors = self._tensors(inputs)
+        ports = zip(tensors, self.model.inputs, self.model.examples, strict=True)
+        is_short = self.chunk == 1 and all(
+            port.time is None or tensor.dim() == example.dim() - 1 for tensor, port, example in ports
+        )
+        if is_short:
+            tensors = [t if p.time is None else t.unsqueeze(p.time) for t, p in zip(tensors, self.model.inputs, strict=True)]
+        if self._steps(tensors) != self.chunk:
+            raise ValueError(
+                f"weft.stream: a chunk has {self.chunk} steps, not {self._steps(tensors)}; run() takes more"
+            )
+        results = self._call(tensors)
+        if is_short:
+            ports_out = zip(results, self.model.outputs, strict=True)
+            results = [t if p.time is None or p.per_chunk != 1 else t.squeeze(p.time) for t, p in ports_out]
+        return self.model.result(results)
+
+    def run(self, *inputs: Any) -> Any:
+        """The next steps of the sequence, any number of chunks; results as the model gives them for these steps.
+
+        Raises:
+            ValueError: the inputs aren't like the example, but for the number of steps, or end within a chunk.
+        """
+        tensors = self._tensors(inputs)
+        steps = self._steps(tensors)
+        if steps % self.chunk != 0 or steps == 0:
+            raise ValueError(f"weft.stream: takes {self.chunk} steps at once, so that {steps} are no number of chunks")
+        parts: list[list[Tensor]] = []
+        for first in range(0, steps, self.chunk):
+            pairs = zip(tensors, self.model.inputs, strict=True)
+            parts.append(self._call([t if p.time is None else t.narrow(p.time, first, self.chunk) for t, p in pairs]))
+        results = [
+            chunks[-1] if port.time is None else torch.cat(chunks, port.time)
+            for chunks, port in zip(zip(*parts, strict=True), self.model.outputs, strict=True)
+        ]
+        return self.model.result(results)
+
+    def _tensors(self, inputs: tuple[Any, ...]) -> list[Tensor]:
+        leaves, _ = trees.flatten((inputs, {}))
+        if len(leaves) != len(self.model.arguments):
+            raise ValueError(f"weft.stream: the example has {len(self.model.arguments)} leaves, not {len(leaves)}")
+        tensors = []
+        for leaf, example in zip(leaves, self.model.arguments, strict=True):
+            if isinstance(example, Tensor):
+                if not isinstance(leaf, Tensor) or leaf.dtype != example.dtype:
+                    raise ValueError(f"weft.stream: takes {trees.describe(example)}, but got {trees.describe(leaf)}")
+                tensors.append(leaf)
+            elif type(leaf) is not type(example) or leaf != example:
+                raise ValueError(f"weft.stream: {example!r} is a part of the model, and can't be {leaf!r}")
+        return tensors
+
+    def _steps(self, tensors: list[Tensor]) -> int:
+        steps = set()
+        for tensor, port, example in zip(tensors, self.model.inputs, self.model.examples, strict=True):
+            sizes = list(tensor.shape)
+            if port.time is not None and len(sizes) == example.dim():
+                steps.add(sizes[port.time])
+                sizes[port.time] = example.shape[port.time]
+            if sizes != list(example.shape):
+                raise ValueError(
+                    f"weft.stream: takes {trees.describe(example)} with any number of steps in dim {port.time}, "
+                    f"but got {trees.describe(tensor)}"
+                )
+        if len(steps) != 1:
+            raise ValueError(f"weft.stream: inputs have {sorted(steps)} steps; they must agree")
+        return int(steps.pop())
+
+    def _call(self, inputs: list[Tensor]) -> list[Tensor]:
+        with torch.no_grad():
+            results = torch.ops.weft.call(self.model.step.text, [*self._state, *inputs, *self.model.constants])
+        count = len(self._state)
+        self._state = results[:count]
+        return list(results[count:])
+
+
+def stream(
+    model: nn.Module | Callable[..., Any], *example: Any, time: Time = 1, delay: int = 0, check: bool = True
+) -> Stream:
+    """A model over a whole sequence as one over its steps, with a state. ::
+
+        model = nn.Sequential(nn.Conv1d(...), ...).eval()
+        stream = weft.stream(model, torch.randn(1, 100, 8))
+        for x in source:  # [1, 8] a step
+            y = stream.step(x)
+
+    `example`: the model's arguments, with any number of steps. The stream is for the sizes of its other dims. `time`:
+    the dim that the steps are in, of all tensors among the arguments, or a list with one for each, None for a tensor
+    that has no steps: that is given again with each chunk.
+
+    Loops over the steps (GRU, LSTM, weft.scan) go on from their carry; convolutions, pooling, padding and slices
+    remember what they still need; running sums go on. Concatenated, what step() and run() give is what the model gives
+    for the whole sequence, within rounding. The model is captured as it is now: its weights are constants.
+
+    `delay`: how many steps a result may lag behind the inputs that it needs. Chunk c of an output holds its elements
+    from c * per_chunk - lag on (`Stream.outputs`); those of a negative number hold nothing of meaning.
+
+    `check`: the model and the stream are compared on random sequences of two lengths.
+
+    Raises:
+        ValueError: the example has no such dims, or no steps.
+        RuntimeError: the model needs what a stream doesn't know (the sequence's end, steps to come, a sum over all
+            steps): which operation, in which line, and what is possible instead; or it does something else for another
+            number of steps, or draws random numbers.
+    """
+    if not callable(model):
+        raise TypeError(f"weft.stream: takes a module or a function, not {type(model).__name__}")
+    made = streaming_model(model, example, time=time, delay=delay)
+    if check:
+        check_against_whole(model, made, lambda: Stream(made).run)
+    return Stream(made)

@@ -1,0 +1,158 @@
+// Operators of PyTorch that have a form of ops of the IR's: convolutions and pooling over time.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "ir/call_text.h"
+#include "streaming/walker.h"
+#include "streaming/windows.h"
+
+namespace weft::streaming {
+
+using ir::Builder;
+using ir::CallText;
+using ir::Op;
+using ir::OpCode;
+using ir::Shape;
+using ir::ValueId;
+using Kind = Stream::Kind;
+using Sizes = CallText::Sizes;
+
+namespace {
+
+std::vector<int64_t> channels_last(size_t rank) {
+  std::vector<int64_t> perm{0};
+  for (size_t i = 2; i < rank; ++i) perm.push_back(static_cast<int64_t>(i));
+  perm.push_back(1);
+  return perm;
+}
+
+std::vector<int64_t> channels_second(size_t rank) {
+  std::vector<int64_t> perm{0, static_cast<int64_t>(rank) - 1};
+  for (size_t i = 1; i + 1 < rank; ++i) perm.push_back(static_cast<int64_t>(i));
+  return perm;
+}
+
+}  // namespace
+
+Stream Walker::permuted(const Stream& stream, const std::vector<int64_t>& perm) {
+  auto [known, is_new] = permuted_.try_emplace({stream.origin, perm});
+  if (!is_new && known->second.shift == stream.shift && known->second.time.length == stream.time.length)
+    return known->second;
+  TimeDim time = stream.time;
+  time.dim = static_cast<size_t>(std::ranges::find(perm, static_cast<int64_t>(time.dim)) - perm.begin());
+  return known->second = writer_.made(
+             stream, time, [&](Builder& builder, ValueId value, int64_t) { return builder.transpose(value, perm); });
+}
+
+/// What `fold` makes of windows over x [.., spatial..., ..] by element of a window. `shape`: the result's in the whole
+/// program, with its dims as x has them.
+Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shape, const Fold& fold) {
+  const size_t end = windows.first + windows.dims.size();
+  const bool is_over_time = x.time.dim >= windows.first && x.time.dim < end;
+  Stream result = x;
+  result.origin = writer_.new_origin();
+  int64_t begin = 0, history = 0;
+  if (is_over_time) {
+    x = time_operand(op, x, x.time.dim);
+    Window& window = windows.dims[x.time.dim - windows.first];
+    x = after_lead(x, window.padding, windows.fill,
+                   [&](const ir::Type& type) { return writer_.start().constant(windows.fill, type); });
+    if (x.per_chunk % window.stride != 0) refuse(op, "has windows {} steps apart, of {}", window.stride, x.per_chunk);
+    result.time = {x.time.dim, 1, 1, shape.at(x.time.dim)};
+    result.per_chunk = x.per_chunk / window.stride;
+    // The last window of a chunk ends at the chunk's last element, or as few before it as the stride allows.
+    result.shift = ceil_divide(window.reach() + x.shift + 1 - window.stride, window.stride);
+    history = window.stride * result.shift - x.shift;
+    begin = std::max<int64_t>(-history, 0);
+    window.padding = 0;
+  }
+  const auto make = [&](Builder& builder, ValueId value, int64_t first, int64_t elements) {
+    std::vector<int64_t> begins, counts;
+    for (size_t dim = windows.first; dim < end; ++dim) {
+      const Window& window = windows.dims[dim - windows.first];
+      const bool is_time = is_over_time && dim == x.time.dim;
+      begins.push_back(is_time ? first : 0);
+      counts.push_back(is_time ? elements : shape.at(dim).constant());
+      if (window.padding == 0) continue;
+      value = padded(builder, value, dim, window.padding, windows.fill);
+    }
+    return fold(builder, windows.taps(builder, value, begins, counts));
+  };
+  const ValueId chunk = is_over_time ? writer_.with_history(x, std::max<int64_t>(history, 0)) : x.step;
+  result.step = make(writer_.step(), chunk, begin, result.per_chunk);
+  result.start = result.lead() > 0 ? make(writer_.start(), writer_.lead_of(x), 0, result.lead()) : ir::kNoValue;
+  return result;
+}
+
+/// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+void Walker::convolution(const Op& op, const CallText& call) {
+  const Streams operands = operands_of(op);
+  const std::optional<size_t> bias = call.operand(2);
+  const size_t weight = call.operand(1).value();
+  if (call.flag(6))
+    refuse(op, "is a transposed convolution, which has no streaming form yet: repeat steps, then convolve");
+  for (std::optional<size_t> free : {std::optional(weight), bias})
+    if (free && operands[*free].kind != Kind::kConstant) refuse(op, "is by what doesn't follow from weights alone");
+  const Stream given = timed_again(op, operands[call.operand(0).value()]);
+  const size_t rank = writer_.step().type(given.step).shape.size();
+  if (given.time.dim == 1) refuse(op, "has its channels for time: `time=` says which dim the steps are in");
+  const Stream x = permuted(given, channels_last(rank));
+  Windows windows;
+  const Sizes stride = call.integers(3), padding = call.integers(4), dilation = call.integers(5);
+  const Shape& kernel = whole_.type(op.operands[weight]).shape;
+  for (size_t i = 0; i + 2 < rank; ++i)
+    windows.dims.push_back({kernel[i + 2].constant(), stride.at(i), padding.at(i), dilation.at(i)});
+  Shape shape;
+  for (int64_t dim : channels_last(rank)) shape.push_back(whole_.type(op.results[0]).shape[static_cast<size_t>(dim)]);
+  const ConvolutionWeights made =
+      convolution_weights(writer_.start(), operands[weight].start, bias ? operands[*bias].start : ir::kNoValue,
+                          call.integer(8), writer_.step().type(x.step).shape.back().constant());
+  ConvolutionWeights in_step = made;
+  for (ValueId& each : in_step.by_group) each = writer_.in_step(Writer::constant(each));
+  if (bias) in_step.bias = this->in_step(operands[*bias]);
+  const Stream y = moving(op, x, windows, shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
+    return convolve(builder, taps, &builder == &writer_.step() ? in_step : made);
+  });
+  define(op, 0, permuted(y, channels_second(rank)), operands);
+}
+
+/// (input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override), or of maxima (input, kernel,
+/// stride, padding, dilation, ceil_mode) with the places of the maxima as a second result.
+void Walker::pool(const Op& op, const CallText& call, bool is_mean) {
+  const Streams operands = operands_of(op);
+  const Stream x = timed_again(op, operands[call.operand(0).value()]);
+  const Sizes kernel = call.integers(1), stride = call.integers(2), padding = call.integers(3);
+  const Sizes dilation = is_mean ? Sizes(kernel.size(), 1) : call.integers(4);
+  Windows windows;
+  windows.first = writer_.step().type(x.step).shape.size() - kernel.size();
+  windows.fill = is_mean ? 0 : -std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < kernel.size(); ++i)
+    windows.dims.push_back({kernel[i], stride.empty() ? kernel[i] : stride[i], padding[i], dilation[i]});
+  if (call.flag(is_mean ? 4 : 5)) refuse(op, "has ceil_mode, by which the last window depends on the sequence's end");
+  const bool is_padded = std::ranges::any_of(padding, [](int64_t each) { return each != 0; });
+  if (is_mean && is_padded && !call.flag(5)) refuse(op, "leaves padding out of its means: set count_include_pad");
+  double divisor = static_cast<double>(std::reduce(kernel.begin(), kernel.end(), int64_t{1}, std::multiplies<>()));
+  if (is_mean && !call.has_none(6)) divisor = static_cast<double>(call.integer(6));
+  const OpCode combine = is_mean ? OpCode::kAdd : OpCode::kMaximum;
+  const Stream y =
+      moving(op, x, windows, whole_.type(op.results[0]).shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
+        ValueId total = taps[0];
+        for (size_t i = 1; i < taps.size(); ++i) total = builder.binary(combine, total, taps[i]);
+        if (!is_mean) return total;
+        return builder.div(total, builder.constant(divisor, builder.type(total)));
+      });
+  if (!is_mean) end(op, "the places of maxima, counted from the sequence's beginning");
+  define(op, 0, y, operands);
+}
+
+void Walker::external(const Op& op) {
+  const CallText call("weft.stream", op.attr<std::string>("call"), std::vector<Sizes>(op.operands.size()));
+  if (call.name() == "aten.convolution.default") return convolution(op, call);
+  if (call.name() == "aten.avg_pool2d.default" || call.name() == "aten.avg_pool3d.default") return pool(op, call, true);
+  if (call.name() == "aten.max_pool2d_with_indices.default" || call.name() == "aten.max_pool3d_with_indices.default")
+    return pool(op, call, false);
+  refuse(op, "is a kernel of PyTorch's that has no streaming form");
+}
+
+}  // namespace weft::streaming

@@ -1,0 +1,182 @@
+// Ops that do the same at each step: the op itself, on a chunk.
+#include <algorithm>
+
+#include "streaming/walker.h"
+
+namespace weft::streaming {
+
+using ir::Dim;
+using ir::Op;
+using ir::OpClass;
+using ir::OpCode;
+using ir::Type;
+using ir::ValueId;
+using Kind = Stream::Kind;
+
+namespace {
+
+constexpr std::string_view kAllSteps =
+    "over time (a mean, norm, softmax or attention over all steps) needs all steps of the sequence";
+
+int64_t product_of(const ir::Shape& shape, size_t first, size_t end) {
+  int64_t product = 1;
+  for (size_t i = first; i < end; ++i) product *= shape.at(i).constant();
+  return product;
+}
+
+bool has_symbol(const ir::Attr& attr) { return std::holds_alternative<Dim>(attr); }
+
+}  // namespace
+
+/// A uniform value, or one without time, as one that differs from step to step.
+Stream Walker::timed_again(const Op& op, const Stream& stream) {
+  if (stream.kind == Kind::kTimed) return stream;
+  const Type& type = whole_.type(stream.maker->results[0]);
+  if (lengths_.count(type) != 1) refuse(op, "has the number of steps in more than one dim");
+  const auto found = std::ranges::find_if(type.shape, [&](const Dim& dim) { return lengths_.mentions(dim); });
+  Stream timed;
+  timed.kind = Kind::kTimed;
+  timed.time = {static_cast<size_t>(found - type.shape.begin()), 1, 1, *found};
+  const auto rate = lengths_.rate(*found);
+  if (!rate || rate->elements <= 0) refuse(op, "has {} steps, which don't grow with the sequence", to_string(*found));
+  timed.per_chunk = rate->elements * writer_.chunk() / rate->steps;
+  timed.shift = -std::max<int64_t>(ahead_of(timed), 0);
+  timed.origin = writer_.new_origin();
+  timed.step = uniform(op, stream, true, timed.time.length, timed.per_chunk);
+  if (timed.lead() > 0) timed.start = uniform(op, stream, false, timed.time.length, timed.lead());
+  return timed;
+}
+
+/// The streams with the elements of one number at one time: as late as the latest.
+Walker::Streams Walker::aligned(const Op& op, Streams streams) {
+  const auto first = std::ranges::find(streams, Kind::kTimed, &Stream::kind);
+  const auto differs = [&](const Stream& s) {
+    return s.kind == Kind::kTimed && !(s.time.length == first->time.length);
+  };
+  if (std::ranges::any_of(streams, differs)) {
+    for (Stream& stream : streams)
+      if (stream.kind == Kind::kTimed && stream.time.outer == 1) stream = writer_.as_time(stream);
+    if (std::ranges::any_of(streams, differs)) refuse(op, "joins sequences of different lengths");
+  }
+  int64_t latest = first->shift;
+  for (const Stream& stream : streams)
+    if (stream.kind == Kind::kTimed) latest = std::max(latest, stream.shift);
+  for (Stream& stream : streams)
+    if (stream.kind == Kind::kTimed) stream = writer_.delayed(stream, latest - stream.shift);
+  return streams;
+}
+
+/// For an op that may fail: no element of a negative number, which nobody has asked for, makes it.
+Walker::Streams Walker::guarded(const Op& op, Streams streams) {
+  if (ir::traits_of(op.code).fails == ir::Fails::kNever) return streams;
+  const bool is_gather = op.code == OpCode::kGather;
+  for (size_t i = is_gather ? 1 : 0; i < streams.size(); ++i)
+    if (streams[i].kind == Kind::kTimed && !is_floating(whole_.type(op.operands[i]).dtype))
+      streams[i] = writer_.masked(streams[i], is_gather ? 0 : 1);
+  return streams;
+}
+
+void Walker::local(const Op& op) {
+  for (const auto& [name, attr] : op.attrs)
+    if (has_symbol(attr)) refuse(op, "takes {} from the number of steps, which a stream doesn't know", name);
+  if (op.results.size() != 1) refuse(op, "has no streaming form");
+  const Streams operands = guarded(op, aligned(op, operands_of(op)));
+  const Stream& like = *std::ranges::find(operands, Kind::kTimed, &Stream::kind);
+  Stream result = like;
+  result.time = time_after(op, operands);
+  result.origin = writer_.new_origin();
+  result.step = emit(op, operands, true, like.time.length, like.per_chunk);
+  result.start = result.lead() > 0 ? emit(op, operands, false, like.time.length, like.lead()) : ir::kNoValue;
+  define(op, 0, std::move(result), operands);
+}
+
+/// Where the result's time is; refuses ops that mix what is at different times.
+TimeDim Walker::time_after(const Op& op, const Streams& operands) {
+  std::optional<TimeDim> after;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].kind != Kind::kTimed) continue;
+    const TimeDim here = moved(op, i, operands[i]);
+    if (after && !(*after == here)) refuse(op, "joins values whose steps are in different dims, which needs all steps");
+    after = here;
+  }
+  return *after;
+}
+
+TimeDim Walker::moved(const Op& op, size_t operand, const Stream& stream) {
+  TimeDim time = stream.time;
+  if (ir::info(op.code).op_class == OpClass::kElementwise) return time;
+  const auto dims = [&](std::string_view name) -> const std::vector<int64_t>& {
+    return op.attr<std::vector<int64_t>>(name);
+  };
+  switch (op.code) {
+    case OpCode::kBroadcast:
+      time.dim = static_cast<size_t>(dims("dims")[time.dim]);
+      return time;
+    case OpCode::kReshape:
+      return reshaped(op, time);
+    case OpCode::kTranspose: {
+      const auto& perm = dims("perm");
+      time.dim = static_cast<size_t>(std::ranges::find(perm, static_cast<int64_t>(time.dim)) - perm.begin());
+      return time;
+    }
+    case OpCode::kSlice:
+    case OpCode::kPad:
+    case OpCode::kConcat:
+      return time;
+    case OpCode::kReverse:
+      if (op.attr<int64_t>("dim") == static_cast<int64_t>(time.dim))
+        refuse(op, "turns time round, which needs the sequence's end first");
+      return time;
+    case OpCode::kGather:
+      if (operand == 1) return time;
+      if (time.dim == 0) refuse(op, "picks steps by number, as `x[:, -1]` does: return all steps, and pick outside");
+      time.dim += static_cast<size_t>(whole_.type(op.operands[1]).rank()) - 1;
+      return time;
+    case OpCode::kReduceSum:
+    case OpCode::kReduceMax: {
+      const auto& over = dims("dims");
+      if (std::ranges::find(over, static_cast<int64_t>(time.dim)) != over.end()) refuse(op, "{}", kAllSteps);
+      time.dim -= static_cast<size_t>(
+          std::ranges::count_if(over, [&](int64_t dim) { return dim < static_cast<int64_t>(time.dim); }));
+      return time;
+    }
+    case OpCode::kMatmul:
+    case OpCode::kBatchMatmul:
+      return product(op, operand, stream);
+    default:
+      refuse(op, "has no streaming form");
+  }
+}
+
+/// Of products: a dim that is summed over is none that can be time.
+TimeDim Walker::product(const Op& op, size_t operand, const Stream& stream) {
+  TimeDim time = stream.time;
+  const auto rank = static_cast<size_t>(whole_.type(op.operands[operand]).rank());
+  const auto result_rank = static_cast<size_t>(whole_.type(op.results[0]).rank());
+  const bool is_turned = op.attr_or<bool>(operand == 0 ? "transpose_a" : "transpose_b", false);
+  const bool is_batch = op.code == OpCode::kBatchMatmul;
+  if (time.dim + 2 < rank && (operand == 0 || is_batch)) return time;
+  // The two dims of a matrix; of matmul's first operand all but the last one are rows.
+  const size_t summed = operand == 0 ? (is_turned ? rank - 2 : rank - 1) : (is_turned ? rank - 1 : rank - 2);
+  if (time.dim == summed) refuse(op, "{}", kAllSteps);
+  time.dim = operand == 0 ? result_rank - 2 : result_rank - 1;
+  return time;
+}
+
+TimeDim Walker::reshaped(const Op& op, const TimeDim& time) {
+  const ir::Shape& from = whole_.type(op.operands[0]).shape;
+  const ir::Shape& to = whole_.type(op.results[0]).shape;
+  if (lengths_.count(whole_.type(op.results[0])) != 1) refuse(op, "has the number of steps in more than one dim");
+  const int64_t before = product_of(from, 0, time.dim) * time.outer;
+  const auto found = std::ranges::find_if(to, [&](const Dim& dim) { return lengths_.mentions(dim); });
+  TimeDim after{static_cast<size_t>(found - to.begin()), 1, 1, time.length};
+  const int64_t left = product_of(to, 0, after.dim);
+  const std::optional<int64_t> times = lengths_.multiple(*found, time.length);
+  if (!times || left == 0 || before % left != 0 || *times % (before / left) != 0)
+    refuse(op, "from {} to {} mixes what is at different steps", to_string(from), to_string(to));
+  after.outer = before / left;
+  after.inner = *times / after.outer;
+  return after;
+}
+
+}  // namespace weft::streaming

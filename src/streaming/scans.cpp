@@ -1,0 +1,179 @@
+// Loops over the steps become one step of their carries, which are states; other ops with regions stay as they are.
+#include <algorithm>
+
+#include "streaming/walker.h"
+
+namespace weft::streaming {
+
+using ir::Builder;
+using ir::Op;
+using ir::OpCode;
+using ir::ScanView;
+using ir::Type;
+using ir::ValueId;
+using Kind = Stream::Kind;
+
+namespace {
+
+/// What a scan over the steps is made of in one of the programs.
+struct Loop {
+  std::vector<ValueId> carries, stacks;
+};
+
+void for_each_type(const ir::Program& program, const ir::Block& block, const std::function<void(const Type&)>& see) {
+  for (ValueId arg : block.args) see(program.type(arg));
+  for (const Op& op : block.ops) {
+    for (ValueId result : op.results) see(program.type(result));
+    for (const ir::Block& region : op.regions) for_each_type(program, region, see);
+  }
+}
+
+/// The scan by as many steps as the xs have. `map`: the values from outside that the region reads. `mask`:
+/// bool[length], at which steps the carries change; kNoValue: at all.
+Loop written(Builder& builder, const ScanView& scan, passes::Substitution map, const std::vector<ValueId>& inits,
+             const std::vector<ValueId>& xs, int64_t length, ValueId mask) {
+  std::vector<ValueId> all = xs;
+  if (mask != ir::kNoValue) all.push_back(mask);
+  const Builder::Step step = [&](Builder& body, std::span<const ValueId> carries, std::span<const ValueId> slices) {
+    for (size_t i = 0; i < carries.size(); ++i) map.set(scan.carry_args[i], carries[i]);
+    for (size_t i = 0; i < scan.x_args.size(); ++i) map.set(scan.x_args[i], slices[i]);
+    for (const Op& op : scan.region.ops) body.block().ops.push_back(passes::clone(body.program(), op, map));
+    Builder::StepResults results;
+    for (size_t i = 0; i < carries.size(); ++i) {
+      ValueId out = map(scan.carry_outs[i]);
+      if (mask != ir::kNoValue)
+        out = body.select(body.broadcast(slices.back(), body.type(out).shape, {}), out, carries[i]);
+      results.carries.push_back(out);
+    }
+    for (ValueId y : scan.y_outs) results.ys.push_back(map(y));
+    return results;
+  };
+  Loop loop;
+  if (length != 1) {
+    std::vector<ValueId> results = builder.scan(inits, all, length, false, step);
+    const auto first_stack = results.begin() + static_cast<std::ptrdiff_t>(inits.size());
+    return {{results.begin(), first_stack}, {first_stack, results.end()}};
+  }
+  std::vector<ValueId> slices;
+  for (ValueId x : all) {
+    const ir::Shape& shape = builder.type(x).shape;
+    slices.push_back(builder.reshape(x, {shape.begin() + 1, shape.end()}));
+  }
+  Builder::StepResults results = step(builder, inits, slices);
+  loop.carries = std::move(results.carries);
+  for (ValueId y : results.ys) loop.stacks.push_back(builder.reshape(y, passes::stacked(builder.type(y), 1).shape));
+  return loop;
+}
+
+}  // namespace
+
+bool Walker::is_over_time(const Op& op) const {
+  return op.code == OpCode::kScan && lengths_.mentions(op.attr<ir::Dim>("length"));
+}
+
+/// Refuses regions that read what differs from step to step, but for the xs of a scan over them.
+void Walker::refuse_timed_region(const Op& op) {
+  for (const ir::Block& region : op.regions) {
+    for_each_type(whole_, region, [&](const Type& type) {
+      if (lengths_.mentions(type)) refuse(op, "reads all steps of a sequence at each of its own");
+    });
+    passes::for_each_use(region, [&](ValueId value) {
+      auto known = streams_.find(value);
+      if (known == streams_.end()) return;
+      const Stream& stream = known->second;
+      if (stream.kind == Kind::kTimed || stream.kind == Kind::kUniform)
+        refuse(op, "reads all steps of a sequence at each of its own");
+      if (is_over_time(op) && stream.kind == Kind::kLast)
+        refuse(op, "reads another loop's last carry at steps before the last one");
+      if (stream.kind == Kind::kEnd) refuse(op, "needs {}, before it is there", stream.needs);
+    });
+  }
+}
+
+passes::Substitution Walker::captured_by(const Op& op, bool is_step) {
+  passes::Substitution map;
+  passes::for_each_use(op.regions[0], [&](ValueId value) {
+    auto known = streams_.find(value);
+    if (known == streams_.end() || map.contains(value)) return;
+    map.set(value, is_step ? in_step(known->second) : in_start(op, known->second));
+  });
+  return map;
+}
+
+void Walker::scan(const Op& op) {
+  refuse_timed_region(op);
+  const Streams operands = operands_of(op);
+  if (!is_over_time(op)) {
+    for (const Stream& operand : operands) {
+      if (operand.kind == Kind::kTimed || operand.kind == Kind::kUniform)
+        refuse(op, "reads what differs from step to step, and is no loop over the steps");
+      if (operand.kind == Kind::kEnd) return end(op, operand.needs);
+    }
+    Streams read = operands;
+    for (const ir::Block& region : op.regions) {
+      passes::for_each_use(region, [&](ValueId value) {
+        if (auto known = streams_.find(value); known != streams_.end()) read.push_back(known->second);
+      });
+    }
+    return plain(op, kind_without_time(op, read));
+  }
+  const ScanView view(op);
+  if (view.reverse) refuse(op, "goes from the sequence's end to its beginning, as a bidirectional layer's other half");
+  if (view.ragged) refuse(op, "is over a packed sequence: give a stream each sequence by itself");
+  Streams xs(operands.begin() + view.carries, operands.end());
+  for (Stream& x : xs) {
+    if (x.kind == Kind::kConstant || x.kind == Kind::kHeld || x.kind == Kind::kEnd || x.kind == Kind::kLast)
+      refuse(op, "reads what isn't one element a step");
+    if (x.kind != Kind::kTimed) continue;
+    if (x.time.dim != 0 || x.time.outer != 1) refuse(op, "goes over another dim than the steps");
+    x = writer_.as_time(x);
+  }
+  const bool has_timed = std::ranges::any_of(xs, [](const Stream& x) { return x.kind == Kind::kTimed; });
+  Stream like;
+  if (has_timed) {
+    xs = aligned(op, xs);
+    like = *std::ranges::find(xs, Kind::kTimed, &Stream::kind);
+  } else {  // it reads nothing that differs, and yields what does
+    like.kind = Kind::kTimed;
+    like.time = {0, 1, 1, view.length};
+    const auto rate = lengths_.rate(view.length);
+    if (!rate || rate->elements <= 0) refuse(op, "has {} steps, which don't grow", to_string(view.length));
+    like.per_chunk = rate->elements * writer_.chunk() / rate->steps;
+    like.shift = -std::max<int64_t>(ahead_of(like), 0);
+  }
+  std::vector<ValueId> initial, states, values;
+  for (size_t i = 0; i < view.inits.size(); ++i) {
+    const Stream& init = operands[i];
+    if (init.kind != Kind::kConstant && init.kind != Kind::kHeld)
+      refuse(op, "begins with what follows from the steps themselves");
+    initial.push_back(in_start(op, init));
+  }
+  Loop lead{initial, {}};
+  if (like.lead() > 0) {
+    for (const Stream& x : xs) values.push_back(value_in(op, x, false, view.length, like.lead()));
+    lead = written(writer_.start(), view, captured_by(op, false), initial, values, like.lead(), ir::kNoValue);
+  }
+  for (ValueId carry : lead.carries) states.push_back(writer_.add_state("carry", carry));
+  values.clear();
+  for (const Stream& x : xs) values.push_back(value_in(op, x, true, view.length, like.per_chunk));
+  const ValueId mask = like.shift > 0 ? writer_.mask(like.per_chunk, like.shift) : ir::kNoValue;
+  const Loop loop = written(writer_.step(), view, captured_by(op, true), states, values, like.per_chunk, mask);
+  for (size_t i = 0; i < states.size(); ++i) {
+    writer_.set_next(states[i], loop.carries[i]);
+    Stream last;
+    last.kind = Kind::kLast;
+    last.step = loop.carries[i];
+    last.ahead = std::max<int64_t>(ahead_of(like), 0);
+    last.looks_ahead = like.looks_ahead == nullptr ? &op : like.looks_ahead;
+    define(op, i, std::move(last), {});
+  }
+  for (size_t i = 0; i < loop.stacks.size(); ++i) {
+    Stream stack = like;
+    stack.origin = writer_.new_origin();
+    stack.step = loop.stacks[i];
+    stack.start = like.lead() > 0 ? lead.stacks[i] : ir::kNoValue;
+    define(op, states.size() + i, std::move(stack), xs);
+  }
+}
+
+}  // namespace weft::streaming

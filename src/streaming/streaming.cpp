@@ -1,0 +1,96 @@
+#include "streaming/streaming.h"
+
+#include "ir/verifier.h"
+#include "passes/pass_runner.h"
+#include "streaming/running_totals.h"
+#include "streaming/walker.h"
+
+namespace weft::streaming {
+namespace {
+
+/// The symbol of the time dims. User's error where they have none, or several.
+Lengths lengths_of(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims) {
+  std::string symbol;
+  const std::vector<ir::ValueId>& inputs = whole.body.args;
+  check(time_dims.size() <= inputs.size(), "there are {} time dims for {} inputs", time_dims.size(), inputs.size());
+  for (size_t i = 0; i < time_dims.size(); ++i) {
+    if (!time_dims[i]) continue;
+    const ir::Type& type = whole.type(inputs[i]);
+    check(*time_dims[i] < type.shape.size(), "input {} is {}, which has no dim {}", i, to_string(type), *time_dims[i]);
+    const ir::Dim& dim = type.shape[*time_dims[i]];
+    check(dim.is_symbol(), "the program is for {} steps of input {} alone, and says nothing of other numbers",
+          to_string(dim), i);
+    check(symbol.empty() || symbol == dim.name(), "inputs have {} and {} steps: a stream has one number of them",
+          symbol, dim.name());
+    symbol = dim.name();
+  }
+  check(!symbol.empty(), "no input has a time");
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t dim = 0; dim < whole.type(inputs[i]).shape.size(); ++dim) {
+      const ir::Dim& size = whole.type(inputs[i]).shape[dim];
+      const bool is_time = i < time_dims.size() && time_dims[i] == dim;
+      check(is_time || size.is_constant(), "input {} is {}: of its dims only the time may be a symbol", i,
+            to_string(whole.type(inputs[i])));
+    }
+  return Lengths(symbol);
+}
+
+Port port_of(const Stream& stream) {
+  if (stream.kind != Stream::Kind::kTimed) return {};
+  return {stream.time.dim, stream.per_chunk * stream.time.inner, stream.shift * stream.time.inner};
+}
+
+struct Walked {
+  Streamed streamed;
+  Histories histories;
+};
+
+Walked walked(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay,
+              const Lengths& lengths, Histories histories) {
+  Writer writer(whole, lengths, steps_of_chunk(whole, lengths), std::move(histories));
+  Walker walker(whole, writer);
+  for (size_t i = 0; i < whole.body.args.size(); ++i) {
+    if (i < time_dims.size()) {
+      walker.add_input(whole.body.args[i], time_dims[i]);
+    } else {
+      walker.add_weight(whole.body.args[i]);
+    }
+  }
+  walker.walk();
+  std::vector<ir::ValueId> results;
+  std::vector<Port> ports;
+  for (ir::ValueId result : whole.body.results) {
+    const Stream output = walker.output(result, delay);
+    results.push_back(output.step);
+    ports.push_back(port_of(output));
+  }
+  Walked found{writer.finish(results), writer.histories()};
+  found.streamed.outputs = std::move(ports);
+  for (const std::optional<size_t>& dim : time_dims)
+    found.streamed.inputs.push_back(dim ? Port{dim, found.streamed.chunk, 0} : Port{});
+  return found;
+}
+
+}  // namespace
+
+Streamed stream(const ir::Program& program, const std::vector<std::optional<size_t>>& time_dims, int64_t delay) {
+  check(delay >= 0, "delay must be a number of steps, but is {}", delay);
+  ir::Program whole = program;
+  whole.donations.clear();
+  constexpr std::string_view kBefore[] = {"drop_derivatives", "dce"};
+  passes::run_passes(whole, kBefore);
+  running_totals(whole);
+  ir::verify(whole);
+  const Lengths lengths = lengths_of(whole, time_dims);
+  // Who reads how far back is known at the end of a first run.
+  Histories histories = walked(whole, time_dims, delay, lengths, {}).histories;
+  Streamed result = walked(whole, time_dims, delay, lengths, std::move(histories)).streamed;
+  constexpr std::string_view kAfter[] = {"canonicalise", "cse", "dce"};
+  for (ir::Program* written : {&result.step, &result.start}) {
+    ir::verify(*written);
+    passes::run_passes(*written, kAfter);
+  }
+  return result;
+}
+
+}  // namespace weft::streaming

@@ -1,0 +1,186 @@
+// Ops along time: slices, pads, concatenations, counting, and steps taken together. A step of them moves nothing: what
+// changes is which elements a chunk holds.
+#include <algorithm>
+
+#include "streaming/walker.h"
+
+namespace weft::streaming {
+
+using ir::Builder;
+using ir::Dim;
+using ir::Op;
+using ir::OpCode;
+using ir::Type;
+using ir::ValueId;
+using Kind = Stream::Kind;
+
+/// The stream with its time as all of that dim.
+Stream Walker::time_operand(const Op& op, const Stream& stream, size_t dim) {
+  Stream timed = timed_again(op, stream);
+  if (timed.time.dim != dim) refuse(op, "is along another dim than the steps");
+  if (timed.time.outer != 1) refuse(op, "is along a dim that has the steps of several rows");
+  return writer_.as_time(timed);
+}
+
+bool Walker::is_along_time(const Op& op, const Streams& operands) {
+  const auto is_at = [&](int64_t dim) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Stream& stream = operands[i];
+      if (stream.kind == Kind::kTimed && stream.time.dim == static_cast<size_t>(dim)) return true;
+      if (stream.kind == Kind::kUniform &&
+          lengths_.mentions(whole_.type(op.operands[i]).shape.at(static_cast<size_t>(dim))))
+        return true;
+    }
+    return false;
+  };
+  if (op.code == OpCode::kSlice || op.code == OpCode::kPad || op.code == OpCode::kConcat)
+    return is_at(op.attr<int64_t>("dim"));
+  return op.code == OpCode::kReshape && is_frames(op, operands[0]);
+}
+
+void Walker::along_time(const Op& op, const Streams& operands) {
+  switch (op.code) {
+    case OpCode::kSlice:
+      return slice(op, operands);
+    case OpCode::kPad:
+      return pad(op, operands);
+    case OpCode::kConcat:
+      return concat(op, operands);
+    default:
+      return frames(op, operands);
+  }
+}
+
+void Walker::slice(const Op& op, const Streams& operands) {
+  const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+  Stream result = time_operand(op, operands[0], dim);
+  const Dim start = ir::size_attr(op, "start"), &length = whole_.type(op.results[0]).shape.at(dim);
+  if (lengths_.mentions(start)) refuse(op, "begins at step {}, counted from the end of the sequence", to_string(start));
+  const auto rate = lengths_.rate(length), before = lengths_.rate(result.time.length);
+  if (!lengths_.mentions(length))
+    refuse(op, "takes {} steps of the whole sequence by number: return all steps, and pick outside", to_string(length));
+  if (!rate || !before || !(*rate == *before)) refuse(op, "takes a part of the sequence that depends on its length");
+  const int64_t lead = result.lead(), skipped = start.constant();
+  // The same elements under other numbers; but a history of what is in front of them begins elsewhere.
+  if (lead > 0) result.origin = writer_.new_origin();
+  result.shift += skipped;
+  result.time.length = length;
+  result.start =
+      result.lead() > 0 ? cut(writer_.start(), result.start, dim, lead - result.lead(), result.lead()) : ir::kNoValue;
+  define(op, 0, std::move(result), operands);
+}
+
+/// The stream with so many elements in front, which `lead` makes; `fill` where there is something already that stands
+/// for them.
+Stream Walker::after_lead(const Stream& stream, int64_t elements, double fill,
+                          const std::function<ValueId(const Type&)>& lead) {
+  if (elements == 0) return stream;
+  // What stands for elements of a negative number gets a number.
+  Stream result = writer_.masked(stream, fill);
+  result.shift -= elements;
+  result.origin = writer_.new_origin();
+  if (result.lead() == 0) return result;
+  const size_t dim = stream.time.dim;
+  Type type = writer_.step().type(stream.step);
+  type.shape[dim] = elements;
+  const ValueId front = cut(writer_.start(), lead(type), dim, 0, std::min(elements, result.lead()));
+  result.start = stream.lead() > 0 ? joined(writer_.start(), front, stream.start, dim) : front;
+  return result;
+}
+
+void Walker::pad(const Op& op, const Streams& operands) {
+  const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+  const Stream stream = time_operand(op, operands[0], dim);
+  const Dim low = ir::size_attr(op, "low");
+  if (lengths_.mentions(low)) refuse(op, "pads {} steps, which depends on the sequence's length", to_string(low));
+  if (low.constant() < 0) refuse(op, "pads {} steps", low.constant());
+  Stream result =
+      after_lead(stream, low.constant(), 0, [&](const Type& type) { return writer_.start().constant(0, type); });
+  result.time.length = whole_.type(op.results[0]).shape.at(dim);
+  define(op, 0, std::move(result), operands);
+}
+
+void Walker::concat(const Op& op, const Streams& operands) {
+  const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+  const auto has_steps = [&](size_t i) { return lengths_.mentions(whole_.type(op.operands[i]).shape.at(dim)); };
+  std::optional<size_t> main;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!has_steps(i)) continue;
+    if (main) refuse(op, "puts one sequence behind another, which needs the first one's end");
+    main = i;
+  }
+  Stream stream = time_operand(op, operands[main.value()], dim);
+  for (size_t i = *main; i-- > 0;) {
+    const Stream& part = operands[i];
+    if (part.kind != Kind::kConstant) refuse(op, "puts in front of the sequence what doesn't follow from weights");
+    const int64_t elements = whole_.type(op.operands[i]).shape.at(dim).constant();
+    if (stream.shift > 0) refuse(op, "puts values in front of a sequence of which the first steps are missing");
+    stream = after_lead(stream, elements, 0, [&](const Type&) { return in_start(op, part); });
+  }
+  stream.time.length = whole_.type(op.results[0]).shape.at(dim);
+  define(op, 0, std::move(stream), operands);
+}
+
+/// An iota along time: each step's number.
+void Walker::count(const Op& op) {
+  const Type& type = whole_.type(op.results[0]);
+  const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+  const auto rate = lengths_.rate(type.shape[dim]);
+  if (!rate || rate->elements <= 0) refuse(op, "counts to {}", to_string(type.shape[dim]));
+  Stream result;
+  result.kind = Kind::kTimed;
+  result.time = {dim, 1, 1, type.shape[dim]};
+  result.per_chunk = rate->elements * writer_.chunk() / rate->steps;
+  // Numbers are known before the steps are: what is longer than the sequence looks nowhere ahead.
+  result.shift = -std::max<int64_t>(ahead_of(result), 0);
+  result.origin = writer_.new_origin();
+  const auto whole_dim = static_cast<int64_t>(dim);
+  if (lengths_.count(type) != 1) refuse(op, "has the number of steps in more than one dim");
+  Builder& step = writer_.step();
+  const ValueId numbers = step.cast(writer_.positions(result.per_chunk, result.shift), type.dtype);
+  result.step = step.broadcast(numbers, with_size(type.shape, dim, result.per_chunk), {whole_dim});
+  if (result.lead() > 0) {
+    const Type front{type.dtype, with_size(type.shape, dim, result.lead())};
+    result.start = writer_.start().emit(OpCode::kIota, {}, {{"dim", whole_dim}}, &front);
+  }
+  define(op, 0, std::move(result), {});
+}
+
+/// Whether a reshape puts several steps beside each other, `[B,2*T,F]` as `[B,T,2,F]`.
+bool Walker::is_frames(const Op& op, const Stream& stream) {
+  if (stream.kind != Kind::kTimed || lengths_.count(whole_.type(op.results[0])) != 1) return false;
+  for (const Dim& dim : whole_.type(op.results[0]).shape)
+    if (lengths_.mentions(dim)) return lengths_.multiple(stream.time.length, dim).value_or(1) > 1;
+  return false;
+}
+
+void Walker::frames(const Op& op, const Streams& operands) {
+  const Stream from = time_operand(op, operands[0], operands[0].time.dim);
+  const ir::Shape& shape = whole_.type(op.results[0]).shape;
+  const auto found = std::ranges::find_if(shape, [&](const Dim& dim) { return lengths_.mentions(dim); });
+  const int64_t size = lengths_.multiple(from.time.length, *found).value();
+  const auto elements_before = [](const ir::Shape& of, size_t dim) {
+    int64_t product = 1;
+    for (size_t i = 0; i < dim; ++i) product *= of[i].constant();
+    return product;
+  };
+  Stream result = from;
+  result.time = {static_cast<size_t>(found - shape.begin()), 1, 1, *found};
+  if (elements_before(shape, result.time.dim) != elements_before(whole_.type(op.operands[0]).shape, from.time.dim))
+    refuse(op, "takes {} steps together, and other dims with them", size);
+  result.per_chunk = from.per_chunk / size;
+  result.shift = ceil_divide(from.shift, size);
+  result.origin = writer_.new_origin();
+  const Type& type = whole_.type(op.results[0]);
+  const ValueId window = writer_.with_history(from, size * result.shift - from.shift);
+  const ValueId steps = cut(writer_.step(), window, from.time.dim, 0, from.per_chunk);
+  result.step = writer_.step().reshape(steps, lengths_.sized(type, *found, result.per_chunk).shape);
+  result.start = ir::kNoValue;
+  if (result.lead() > 0) {
+    const ValueId lead = cut(writer_.start(), from.start, from.time.dim, 0, result.lead() * size);
+    result.start = writer_.start().reshape(lead, lengths_.sized(type, *found, result.lead()).shape);
+  }
+  define(op, 0, std::move(result), operands);
+}
+
+}  // namespace weft::streaming

@@ -1,0 +1,259 @@
+#include "streaming/walker.h"
+
+#include <algorithm>
+
+namespace weft::streaming {
+
+using ir::Builder;
+using ir::Dim;
+using ir::Op;
+using ir::OpClass;
+using ir::OpCode;
+using ir::Type;
+using ir::ValueId;
+using Kind = Stream::Kind;
+
+namespace {
+
+/// An op that costs nothing in a step, so that its result need not be kept as a constant.
+bool is_free(const Op& op) {
+  return op.code == OpCode::kConstant || op.code == OpCode::kIota || op.code == OpCode::kBroadcast ||
+         op.code == OpCode::kReshape;
+}
+
+Op without_note(const Op& op, std::vector<ValueId> operands) {
+  Op copy{op.code, std::move(operands), {}, op.attrs, {}};
+  if (auto note = copy.attrs.find(kSourceOperation); note != copy.attrs.end()) copy.attrs.erase(note);
+  return copy;
+}
+
+std::vector<Type> declared(const Op& op, Type type) {
+  if (ir::traits_of(op.code).declares) return {std::move(type)};
+  return {};
+}
+
+}  // namespace
+
+Walker::Walker(const ir::Program& whole, Writer& writer) : whole_(whole), lengths_(writer.lengths()), writer_(writer) {}
+
+void Walker::add_input(ValueId input, std::optional<size_t> time_dim) {
+  const Type& type = whole_.type(input);
+  Stream stream;
+  if (!time_dim) {
+    stream.kind = Kind::kHeld;
+    stream.step = writer_.add_input(type);
+  } else {
+    stream.kind = Kind::kTimed;
+    stream.time = {*time_dim, 1, 1, type.shape.at(*time_dim)};
+    stream.per_chunk = writer_.chunk();
+    stream.origin = writer_.new_origin();
+    stream.step = writer_.add_input({type.dtype, with_size(type.shape, *time_dim, stream.per_chunk)});
+  }
+  streams_[input] = std::move(stream);
+}
+
+void Walker::add_weight(ValueId weight) { streams_[weight] = writer_.add_weight(whole_.type(weight)); }
+
+void Walker::walk() {
+  for (const Op& op : whole_.body.ops) {
+    try {
+      visit(op);
+    } catch (const RefusedError&) {
+      throw;
+    } catch (const Error& error) {
+      refuse(op, "can't be streamed: {}", error.what());
+    }
+  }
+}
+
+Walker::Streams Walker::operands_of(const Op& op) {
+  Streams operands;
+  for (ValueId operand : op.operands) operands.push_back(at(operand));
+  return operands;
+}
+
+void Walker::visit(const Op& op) {
+  if (!op.regions.empty()) return scan(op);
+  const Streams operands = operands_of(op);
+  const auto has = [&](Kind kind) { return std::ranges::any_of(operands, [&](auto& s) { return s.kind == kind; }); };
+  if (has(Kind::kTimed)) {
+    for (const Stream& operand : operands) {
+      if (operand.kind == Kind::kEnd) refuse(op, "needs {}, before it is there", operand.needs);
+      if (operand.kind == Kind::kLast) refuse(op, "reads a loop's last carry at steps before the last one");
+    }
+    if (op.code == OpCode::kExtern) return external(op);
+    return is_along_time(op, operands) ? along_time(op, operands) : local(op);
+  }
+  if (op.code == OpCode::kSize && lengths_.mentions(op.attr<Dim>("of"))) return end(op, "the number of steps");
+  for (const Stream& operand : operands)
+    if (operand.kind == Kind::kEnd) return end(op, operand.needs);
+  const bool has_time = std::ranges::any_of(op.results, [&](ValueId v) { return lengths_.mentions(whole_.type(v)); });
+  if (!has_time) {
+    if (has(Kind::kUniform)) refuse(op, "is over all steps of the sequence");
+    return plain(op, kind_without_time(op, operands));
+  }
+  if (has(Kind::kLast)) refuse(op, "reads a loop's last carry at steps before the last one");
+  if (op.code == OpCode::kIota &&
+      lengths_.mentions(whole_.type(op.results[0]).shape.at(static_cast<size_t>(op.attr<int64_t>("dim")))))
+    return count(op);
+  if (op.code == OpCode::kExtern) return external(op);
+  if (is_along_time(op, operands)) return along_time(op, operands);
+  Stream stream;
+  stream.kind = Kind::kUniform;
+  stream.maker = &op;
+  define(op, 0, std::move(stream), operands);
+}
+
+Kind Walker::kind_without_time(const Op& op, const Streams& operands) {
+  Kind kind = Kind::kConstant;
+  for (const Stream& operand : operands) {
+    if (operand.kind == Kind::kLast) return Kind::kLast;
+    if (operand.kind == Kind::kHeld) kind = Kind::kHeld;
+  }
+  return kind;
+}
+
+/// An op without time, done once or, where it follows from what a chunk is given, in each.
+void Walker::plain(const Op& op, Kind kind) {
+  const bool is_step = kind != Kind::kConstant;
+  passes::Substitution map;
+  const Streams operands = operands_of(op);
+  for (size_t i = 0; i < operands.size(); ++i)
+    map.set(op.operands[i], is_step ? in_step(operands[i]) : in_start(op, operands[i]));
+  const auto bind = [&](ValueId value) {
+    auto known = streams_.find(value);
+    if (known == streams_.end()) return;
+    map.set(value, is_step ? in_step(known->second) : in_start(op, known->second));
+  };
+  for (const ir::Block& region : op.regions) passes::for_each_use(region, bind);
+  ir::Program& program = writer_.program(is_step);
+  Op copy = passes::clone(program, op, map);
+  if (auto note = copy.attrs.find(kSourceOperation); note != copy.attrs.end()) copy.attrs.erase(note);
+  program.body.ops.push_back(std::move(copy));
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    Stream stream;
+    stream.kind = kind;
+    (is_step ? stream.step : stream.start) = program.body.ops.back().results[i];
+    if (!is_step && is_free(op)) stream.maker = &op;
+    define(op, i, std::move(stream), operands);
+  }
+}
+
+void Walker::end(const Op& op, std::string needs) {
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    Stream stream;
+    stream.kind = Kind::kEnd;
+    stream.needs = needs;
+    streams_[op.results[i]] = std::move(stream);
+  }
+}
+
+int64_t Walker::ahead_of(const Stream& timed) const {
+  constexpr int64_t kChunks = 4096;  // enough that no size is bounded below
+  return lengths_.at(timed.time.length, kChunks * writer_.chunk()) + timed.shift - kChunks * timed.per_chunk;
+}
+
+void Walker::define(const Op& op, size_t result, Stream stream, const Streams& operands) {
+  if (stream.kind == Kind::kTimed) {
+    stream.ahead = ahead_of(stream);
+    int64_t most = 0;
+    stream.looks_ahead = nullptr;
+    for (const Stream& operand : operands) {
+      if (operand.kind != Kind::kTimed || operand.ahead <= most) continue;
+      most = operand.ahead;
+      stream.looks_ahead = operand.looks_ahead;
+    }
+    if (stream.ahead > most) stream.looks_ahead = &op;
+  } else if (stream.kind == Kind::kLast && stream.looks_ahead == nullptr) {
+    for (const Stream& operand : operands) {
+      if (operand.kind != Kind::kLast || operand.ahead < stream.ahead) continue;
+      stream.ahead = operand.ahead;
+      stream.looks_ahead = operand.looks_ahead;
+    }
+  }
+  streams_[op.results.at(result)] = std::move(stream);
+}
+
+// ---- values in the two programs
+
+ValueId Walker::in_step(const Stream& free) {
+  if (free.kind != Kind::kConstant) return free.step;
+  if (free.maker == nullptr) return writer_.in_step(free);
+  std::vector<ValueId> operands;
+  for (ValueId operand : free.maker->operands) operands.push_back(in_step(at(operand)));
+  const Type type = whole_.type(free.maker->results[0]);
+  return writer_.step().append(without_note(*free.maker, operands), declared(*free.maker, type)).results[0];
+}
+
+ValueId Walker::in_start(const Op& op, const Stream& free) {
+  if (free.kind == Kind::kConstant) return free.start;
+  refuse(op,
+         "decides what the model begins with, by an input without time, which isn't known yet: it has to follow from "
+         "weights");
+}
+
+ValueId Walker::uniform(const Op& reader, const Stream& uniform, bool is_step, const Dim& length, int64_t elements) {
+  Streams operands;
+  for (ValueId operand : uniform.maker->operands) operands.push_back(at(operand));
+  std::vector<ValueId> values;
+  for (const Stream& operand : operands) values.push_back(value_in(reader, operand, is_step, length, elements));
+  Builder& builder = is_step ? writer_.step() : writer_.start();
+  const Type type = lengths_.sized(whole_.type(uniform.maker->results[0]), length, elements);
+  return builder.append(without_note(*uniform.maker, values), declared(*uniform.maker, type)).results[0];
+}
+
+ValueId Walker::value_in(const Op& reader, const Stream& stream, bool is_step, const Dim& length, int64_t elements) {
+  switch (stream.kind) {
+    case Kind::kTimed:
+      return is_step ? stream.step : writer_.lead_of(stream);
+    case Kind::kUniform:
+      return uniform(reader, stream, is_step, length, elements);
+    case Kind::kConstant:
+    case Kind::kHeld:
+      return is_step ? in_step(stream) : in_start(reader, stream);
+    case Kind::kLast:
+    case Kind::kEnd:
+      break;
+  }
+  internal_error("streaming: {} reads a value of the sequence's end", ir::info(reader.code).name);
+}
+
+ValueId Walker::emit(const Op& op, const Streams& operands, bool is_step, const Dim& length, int64_t elements) {
+  std::vector<ValueId> values;
+  for (const Stream& operand : operands) values.push_back(value_in(op, operand, is_step, length, elements));
+  Builder& builder = is_step ? writer_.step() : writer_.start();
+  const Type type = lengths_.sized(whole_.type(op.results[0]), length, elements);
+  return builder.append(without_note(op, values), declared(op, type)).results[0];
+}
+
+// ---- results
+
+Stream Walker::output(ValueId result, int64_t delay) {
+  Stream stream = at(result);
+  const auto name = [&] {
+    return fmt::format("result {}", std::ranges::find(whole_.body.results, result) - whole_.body.results.begin());
+  };
+  if (stream.kind == Kind::kEnd) user_error("{} needs {}, which a stream doesn't know", name(), stream.needs);
+  if (stream.kind == Kind::kConstant) stream.step = in_step(stream);
+  if (stream.kind == Kind::kUniform) {
+    check(lengths_.count(whole_.type(result)) == 1, "{} has the number of steps in more than one dim", name());
+    stream = timed_again(*stream.maker, stream);
+  }
+  if (stream.kind != Kind::kTimed && stream.kind != Kind::kLast) return stream;
+  if (stream.kind == Kind::kTimed && stream.time.outer != 1) {
+    user_error("{} has its steps within a dim of {} rows, which one after the other make no sequence", name(),
+               stream.time.outer);
+  }
+  const int64_t per_chunk = std::max<int64_t>(stream.per_chunk, 1);
+  const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), per_chunk);
+  if (steps > delay && stream.looks_ahead != nullptr) {
+    refuse(*stream.looks_ahead,
+           "reads steps that are still to come: {} lags {} steps behind them. Pad on the left only, or allow it with "
+           "delay={}",
+           name(), steps, steps);
+  }
+  internal_check(steps <= delay, "streaming: a result looks ahead, and no op does");
+  return stream;
+}
+
+}  // namespace weft::streaming

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ir/call_text.h"
+#include "streaming/windows.h"
+#include "streaming/writer.h"
+
+namespace weft::streaming {
+
+/// Rewrites the whole program's ops, in order, as those of a chunk.
+class Walker {
+ public:
+  Walker(const ir::Program& whole, Writer& writer);
+
+  /// The input has its time along this dim, or, without one, is given again with each chunk.
+  void add_input(ir::ValueId input, std::optional<size_t> time_dim);
+  void add_weight(ir::ValueId weight);
+  void walk();
+  /// What the result is in the step program. `delay`: how many steps it may lag behind what it reads.
+  Stream output(ir::ValueId result, int64_t delay);
+
+ private:
+  using Streams = std::vector<Stream>;
+
+  // ---- walker.cpp
+  void visit(const ir::Op& op);
+  Stream& at(ir::ValueId value) { return streams_.at(value); }
+  Streams operands_of(const ir::Op& op);
+  void define(const ir::Op& op, size_t result, Stream stream, const Streams& operands);
+  void plain(const ir::Op& op, Stream::Kind kind);
+  void end(const ir::Op& op, std::string needs);
+  Stream::Kind kind_without_time(const ir::Op& op, const Streams& operands);
+  int64_t ahead_of(const Stream& timed) const;
+  ir::ValueId in_step(const Stream& free);
+  ir::ValueId in_start(const ir::Op& op, const Stream& free);
+  ir::ValueId uniform(const ir::Op& reader, const Stream& uniform, bool is_step, const ir::Dim& length,
+                      int64_t elements);
+  ir::ValueId value_in(const ir::Op& reader, const Stream& stream, bool is_step, const ir::Dim& length,
+                       int64_t elements);
+  ir::ValueId emit(const ir::Op& op, const Streams& operands, bool is_step, const ir::Dim& length, int64_t elements);
+
+  // ---- local_ops.cpp: ops that do the same at each step
+  void local(const ir::Op& op);
+  Streams aligned(const ir::Op& op, Streams streams);
+  Streams guarded(const ir::Op& op, Streams streams);
+  Stream timed_again(const ir::Op& op, const Stream& stream);
+  TimeDim time_after(const ir::Op& op, const Streams& operands);
+  TimeDim moved(const ir::Op& op, size_t operand, const Stream& stream);
+  TimeDim product(const ir::Op& op, size_t operand, const Stream& stream);
+  TimeDim reshaped(const ir::Op& op, const TimeDim& time);
+
+  // ---- time_ops.cpp: ops along time
+  bool is_along_time(const ir::Op& op, const Streams& operands);
+  void along_time(const ir::Op& op, const Streams& operands);
+  Stream time_operand(const ir::Op& op, const Stream& stream, size_t dim);
+  void slice(const ir::Op& op, const Streams& operands);
+  void pad(const ir::Op& op, const Streams& operands);
+  void concat(const ir::Op& op, const Streams& operands);
+  void count(const ir::Op& op);
+  bool is_frames(const ir::Op& op, const Stream& stream);
+  void frames(const ir::Op& op, const Streams& operands);
+  Stream after_lead(const Stream& stream, int64_t elements, double fill,
+                    const std::function<ir::ValueId(const ir::Type&)>& lead);
+
+  // ---- scans.cpp
+  void scan(const ir::Op& op);
+  bool is_over_time(const ir::Op& op) const;
+  void refuse_timed_region(const ir::Op& op);
+  passes::Substitution captured_by(const ir::Op& op, bool is_step);
+
+  // ---- externs.cpp: convolutions and pooling
+  using Fold = std::function<ir::ValueId(ir::Builder&, const std::vector<ir::ValueId>& taps)>;
+  void external(const ir::Op& op);
+  void convolution(const ir::Op& op, const ir::CallText& call);
+  void pool(const ir::Op& op, const ir::CallText& call, bool is_mean);
+  Stream moving(const ir::Op& op, Stream x, Windows windows, const ir::Shape& shape, const Fold& fold);
+  Stream permuted(const Stream& stream, const std::vector<int64_t>& perm);
+
+  const ir::Program& whole_;
+  const Lengths& lengths_;
+  Writer& writer_;
+  std::unordered_map<ir::ValueId, Stream> streams_;
+  std::map<std::pair<uint64_t, std::vector<int64_t>>, Stream> permuted_;  ///< by origin and order of dims
+};
+
+/// a / b rounded up, for b > 0.
+inline int64_t ceil_divide(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+
+}  // namespace weft::streaming

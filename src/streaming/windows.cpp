@@ -1,0 +1,103 @@
+#include "streaming/windows.h"
+
+#include "streaming/writer.h"
+
+namespace weft::streaming {
+
+using ir::Builder;
+using ir::OpCode;
+using ir::Shape;
+using ir::Type;
+using ir::ValueId;
+
+namespace {
+
+/// `count` elements of a dim from `begin` on, each `stride` from the one before.
+ValueId strided(Builder& builder, ValueId value, size_t dim, int64_t begin, int64_t count, int64_t stride) {
+  if (stride == 1 || count <= 1) return cut(builder, value, dim, begin, count);
+  const int64_t size = builder.type(value).shape[dim].constant(), end = begin + count * stride;
+  const auto at = static_cast<int64_t>(dim);
+  if (end > size) value = builder.emit(OpCode::kPad, {value}, {{"dim", at}, {"low", int64_t{0}}, {"high", end - size}});
+  value = cut(builder, value, dim, begin, count * stride);
+  Shape shape = builder.type(value).shape;
+  shape[dim] = count;
+  shape.insert(shape.begin() + at + 1, stride);
+  value = cut(builder, builder.reshape(value, shape), dim + 1, 0, 1);
+  shape.erase(shape.begin() + at + 1);
+  return builder.reshape(value, shape);
+}
+
+/// `value` [C] for each element of the last dim of a shape.
+ValueId along_last(Builder& builder, ValueId value, const Shape& shape) {
+  return builder.broadcast(value, shape, {static_cast<int64_t>(shape.size()) - 1});
+}
+
+}  // namespace
+
+ValueId padded(Builder& builder, ValueId value, size_t dim, int64_t elements, double fill) {
+  Type side = builder.type(value);
+  side.shape[dim] = elements;
+  const ValueId part = builder.constant(fill, side);
+  return builder.concat({part, value, part}, static_cast<int64_t>(dim));
+}
+
+std::vector<ValueId> Windows::taps(Builder& builder, ValueId value, const std::vector<int64_t>& begins,
+                                   const std::vector<int64_t>& counts) const {
+  std::vector<ValueId> found{value};
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const Window& window = dims[i];
+    std::vector<ValueId> next;
+    for (ValueId part : found)
+      for (int64_t k = 0; k < window.kernel; ++k)
+        next.push_back(strided(builder, part, first + i, begins[i] + k * window.dilation, counts[i], window.stride));
+    found = std::move(next);
+  }
+  return found;
+}
+
+ConvolutionWeights convolution_weights(Builder& builder, ValueId weight, ValueId bias, int64_t groups,
+                                       int64_t x_channels) {
+  const Shape shape = builder.type(weight).shape;
+  const int64_t out = shape[0].constant(), in = shape[1].constant();
+  int64_t taps = 1;
+  for (size_t i = 2; i < shape.size(); ++i) taps *= shape[i].constant();
+  ConvolutionWeights weights;
+  weights.bias = bias;
+  weights.is_depthwise = groups == x_channels && out == x_channels;
+  const ValueId flat = builder.reshape(weight, {out, in, taps});
+  if (weights.is_depthwise) {
+    for (int64_t k = 0; k < taps; ++k)
+      weights.by_group.push_back(builder.reshape(builder.slice(flat, 2, k, k + 1), {out}));
+    return weights;
+  }
+  const ValueId rows = builder.reshape(builder.transpose(flat, {2, 1, 0}), {taps * in, out});
+  const int64_t each = out / groups;
+  for (int64_t g = 0; g < groups; ++g) weights.by_group.push_back(cut(builder, rows, 1, g * each, each));
+  return weights;
+}
+
+ValueId convolve(Builder& builder, const std::vector<ValueId>& taps, const ConvolutionWeights& weights) {
+  const size_t last = builder.type(taps[0]).shape.size() - 1;
+  ValueId sum = ir::kNoValue;
+  if (weights.is_depthwise) {
+    for (size_t k = 0; k < taps.size(); ++k) {
+      const ValueId term = builder.mul(taps[k], along_last(builder, weights.by_group[k], builder.type(taps[k]).shape));
+      sum = k == 0 ? term : builder.add(sum, term);
+    }
+  } else {
+    const auto groups = static_cast<int64_t>(weights.by_group.size());
+    const int64_t each = builder.type(taps[0]).shape[last].constant() / groups;
+    std::vector<ValueId> results;
+    for (int64_t g = 0; g < groups; ++g) {
+      std::vector<ValueId> columns;
+      for (ValueId tap : taps) columns.push_back(cut(builder, tap, last, g * each, each));
+      const ValueId joined = columns.size() == 1 ? columns[0] : builder.concat(columns, static_cast<int64_t>(last));
+      results.push_back(builder.matmul(joined, weights.by_group[static_cast<size_t>(g)]));
+    }
+    sum = results.size() == 1 ? results[0] : builder.concat(results, static_cast<int64_t>(last));
+  }
+  if (weights.bias == ir::kNoValue) return sum;
+  return builder.add(sum, along_last(builder, weights.bias, builder.type(sum).shape));
+}
+
+}  // namespace weft::streaming

@@ -1,0 +1,252 @@
+#include "streaming/writer.h"
+
+#include <algorithm>
+
+namespace weft::streaming {
+
+using ir::Builder;
+using ir::Shape;
+using ir::Type;
+using ir::ValueId;
+
+Shape with_size(Shape shape, size_t dim, int64_t size) {
+  shape.at(dim) = size;
+  return shape;
+}
+
+ValueId cut(Builder& builder, ValueId value, size_t dim, int64_t first, int64_t count) {
+  if (first == 0 && builder.type(value).shape.at(dim) == ir::Dim(count)) return value;
+  return builder.slice(value, static_cast<int64_t>(dim), first, first + count);
+}
+
+ValueId joined(Builder& builder, ValueId part, ValueId value, size_t dim) {
+  if (builder.type(part).shape.at(dim) == ir::Dim(0)) return value;
+  if (builder.type(value).shape.at(dim) == ir::Dim(0)) return part;
+  return builder.concat({part, value}, static_cast<int64_t>(dim));
+}
+
+namespace {
+
+/// The whole program's values without its ops.
+ir::Program without_ops(const ir::Program& whole, std::string_view name) {
+  ir::Program program;
+  program.name = name;
+  program.values = whole.values;
+  for (ir::Value& value : program.values) value.name.clear();
+  return program;
+}
+
+/// The shape with the time as a dim of its own.
+Shape apart_shape(const Shape& shape, const TimeDim& time, int64_t elements) {
+  Shape result(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(time.dim));
+  if (time.outer != 1) result.emplace_back(time.outer);
+  result.emplace_back(elements);
+  if (time.inner != 1) result.emplace_back(time.inner);
+  result.insert(result.end(), shape.begin() + static_cast<std::ptrdiff_t>(time.dim) + 1, shape.end());
+  return result;
+}
+
+}  // namespace
+
+Writer::Writer(const ir::Program& whole, const Lengths& lengths, int64_t chunk, Histories histories)
+    : lengths_(lengths),
+      chunk_(chunk),
+      step_program_(without_ops(whole, "step")),
+      start_program_(without_ops(whole, "start")),
+      step_(step_program_, step_program_.body),
+      start_(start_program_, start_program_.body),
+      planned_(std::move(histories)) {}
+
+// ---- inputs and constants
+
+ValueId Writer::add_input(const Type& type) {
+  inputs_.push_back(step_program_.new_value(type));
+  return inputs_.back();
+}
+
+Stream Writer::add_weight(const Type& type) {
+  const ValueId weight = start_program_.new_value(type);
+  weight_at_[weight] = weights_.size();
+  weights_.push_back(weight);
+  return constant(weight);
+}
+
+Stream Writer::constant(ValueId start) {
+  Stream stream;
+  stream.start = start;
+  return stream;
+}
+
+ValueId Writer::in_step(const Stream& constant) {
+  if (auto known = in_step_.find(constant.start); known != in_step_.end()) return known->second;
+  const ValueId input = step_program_.new_value(start_.type(constant.start));
+  if (auto weight = weight_at_.find(constant.start); weight != weight_at_.end()) {
+    constants_.push_back({input, {true, weight->second}});
+  } else {
+    constants_.push_back({input, {false, derived_.size()}});
+    derived_.push_back(constant.start);
+  }
+  in_step_[constant.start] = input;
+  return input;
+}
+
+// ---- timed values
+
+ValueId Writer::lead_of(const Stream& timed) {
+  if (timed.start != ir::kNoValue) return timed.start;
+  internal_check(timed.lead() == 0, "streaming: a value without the elements before its first chunk");
+  Type type = step_.type(timed.step);
+  type.shape.at(timed.time.dim) = 0;
+  return start_.constant(0, type);
+}
+
+Stream Writer::made(const Stream& from, TimeDim time, const Make& make) {
+  Stream to = from;
+  to.time = std::move(time);
+  to.origin = new_origin();
+  to.step = make(step_, from.step, from.per_chunk);
+  to.start = from.lead() > 0 ? make(start_, lead_of(from), from.lead()) : ir::kNoValue;
+  return to;
+}
+
+Stream Writer::apart(const Stream& timed) {
+  if (timed.time.is_apart()) return timed;
+  const TimeDim& time = timed.time;
+  const size_t dim = time.dim + (time.outer != 1 ? 1 : 0);
+  Stream result = made(timed, {dim, 1, 1, time.length}, [&](Builder& builder, ValueId value, int64_t elements) {
+    return builder.reshape(value, apart_shape(builder.type(value).shape, time, elements));
+  });
+  result.origin = timed.origin;
+  return result;
+}
+
+Stream Writer::merged(const Stream& apart, const TimeDim& time) {
+  if (time.is_apart()) return apart;
+  Stream result = made(apart, time, [&](Builder& builder, ValueId value, int64_t elements) {
+    Shape shape = builder.type(value).shape;
+    const auto first = shape.begin() + static_cast<std::ptrdiff_t>(time.dim);
+    *first = time.outer * elements * time.inner;
+    shape.erase(first + 1, first + 1 + (time.outer != 1 ? 1 : 0) + (time.inner != 1 ? 1 : 0));
+    return builder.reshape(value, shape);
+  });
+  result.origin = apart.origin;
+  return result;
+}
+
+Stream Writer::as_time(const Stream& timed) {
+  const int64_t times = timed.time.inner;
+  if (times == 1) return timed;
+  internal_check(timed.time.outer == 1, "streaming: elements of several rows as time");
+  Stream result = timed;
+  result.origin = new_origin();
+  result.time = {timed.time.dim, 1, 1, ir::Dim(times) * timed.time.length};
+  result.per_chunk *= times;
+  result.shift *= times;
+  result.ahead *= times;
+  return result;
+}
+
+ValueId Writer::with_history(const Stream& apart, int64_t elements) {
+  if (elements == 0) return apart.step;
+  const size_t dim = apart.time.dim;
+  int64_t& wanted = wanted_[apart.origin];
+  wanted = std::max(wanted, elements);
+  auto found = kept_.find(apart.origin);
+  if (found == kept_.end() || found->second.elements < elements) {
+    const auto planned = planned_.find(apart.origin);
+    const int64_t kept = std::max(elements, planned == planned_.end() ? 0 : planned->second);
+    const ValueId lead = lead_of(apart);
+    ValueId initial = cut(start_, lead, dim, std::max<int64_t>(apart.lead() - kept, 0), std::min(apart.lead(), kept));
+    if (apart.lead() < kept) {
+      const Type zeros{start_.type(lead).dtype, with_size(start_.type(lead).shape, dim, kept - apart.lead())};
+      initial = joined(start_, start_.constant(0, zeros), initial, dim);
+    }
+    const ValueId state = add_state("history", initial);
+    const ValueId window = step_.concat({state, apart.step}, static_cast<int64_t>(dim));
+    set_next(state, cut(step_, window, dim, apart.per_chunk, kept));
+    found = kept_.insert_or_assign(apart.origin, Kept{window, kept}).first;
+  }
+  return cut(step_, found->second.window, dim, found->second.elements - elements, elements + apart.per_chunk);
+}
+
+Stream Writer::delayed(const Stream& timed, int64_t elements) {
+  if (elements == 0) return timed;
+  const Stream from = apart(timed);
+  Stream to = from;
+  to.shift += elements;
+  to.ahead += elements;
+  to.step = cut(step_, with_history(from, elements), from.time.dim, 0, from.per_chunk);
+  to.start = to.lead() > 0 ? cut(start_, from.start, from.time.dim, 0, to.lead()) : ir::kNoValue;
+  to.origin = new_origin();
+  return merged(to, timed.time);
+}
+
+// ---- elements of a negative number
+
+ValueId Writer::positions(int64_t elements, int64_t shift) {
+  auto [known, is_new] = positions_.try_emplace({elements, shift}, ir::kNoValue);
+  if (!is_new) return known->second;
+  const Type scalar{DType::kI64, {}}, all{DType::kI64, {elements}};
+  if (counter_ == ir::kNoValue) {
+    counter_ = add_state("chunks", start_.constant(0, scalar));
+    set_next(counter_, step_.add(counter_, step_.constant(1, scalar)));
+  }
+  const ValueId first = step_.sub(step_.mul(counter_, step_.constant(static_cast<double>(elements), scalar)),
+                                  step_.constant(static_cast<double>(shift), scalar));
+  const ValueId numbers = step_.emit(ir::OpCode::kIota, {}, {{"dim", int64_t{0}}}, &all);
+  return known->second = step_.add(step_.broadcast(first, all.shape, {}), numbers);
+}
+
+ValueId Writer::mask(int64_t elements, int64_t shift) {
+  auto [known, is_new] = masks_.try_emplace({elements, shift}, ir::kNoValue);
+  if (!is_new) return known->second;
+  const ValueId numbers = positions(elements, shift);
+  return known->second = step_.binary(ir::OpCode::kGe, numbers, step_.constant(0, {DType::kI64, {elements}}));
+}
+
+Stream Writer::masked(const Stream& timed, double fill) {
+  if (timed.shift <= 0) return timed;
+  Stream result = apart(timed);
+  const Type type = step_.type(result.step);
+  const ValueId is_real =
+      step_.broadcast(mask(result.per_chunk, result.shift), type.shape, {static_cast<int64_t>(result.time.dim)});
+  result.step = step_.select(is_real, result.step, step_.constant(fill, type));
+  result.origin = new_origin();
+  return merged(result, timed.time);
+}
+
+// ---- state
+
+ValueId Writer::add_state(std::string name, ValueId initial) {
+  const ValueId value = step_program_.new_value(start_.type(initial));
+  state_at_[value] = states_.size();
+  states_.push_back({fmt::format("{}{}", name, states_.size()), value, initial, value});
+  return value;
+}
+
+Streamed Writer::finish(const std::vector<ValueId>& outputs) {
+  Streamed result;
+  result.chunk = chunk_;
+  std::vector<ValueId>& args = step_program_.body.args;
+  for (const State& state : states_) {
+    result.states.push_back(state.name);
+    args.push_back(state.value);
+    step_program_.body.results.push_back(state.next);
+    start_program_.body.results.push_back(state.initial);
+  }
+  args.insert(args.end(), inputs_.begin(), inputs_.end());
+  for (auto [input, constant] : constants_) {
+    args.push_back(input);
+    result.constants.push_back(constant);
+    if (!constant.is_weight) result.constants.back().number += states_.size();
+  }
+  auto& results = step_program_.body.results;
+  results.insert(results.end(), outputs.begin(), outputs.end());
+  start_program_.body.args = weights_;
+  start_program_.body.results.insert(start_program_.body.results.end(), derived_.begin(), derived_.end());
+  result.step = std::move(step_program_);
+  result.start = std::move(start_program_);
+  return result;
+}
+
+}  // namespace weft::streaming
