@@ -108,13 +108,16 @@ programs::ExternDerivative extern_derivative_with(const py::function& function) 
 /// (program, [(method, arguments, dtype, [(factor, [(input, dim)])])], constants, sizes)
 py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector<size_t>& free,
                           const py::function& decompose, const std::vector<py::function>& derivatives,
-                          const record::SizeFit& sizes, const py::function& extern_derivative, bool is_for_any_length) {
+                          const record::SizeFit& sizes, const py::function& extern_derivative,
+                          const std::optional<std::set<std::string>>& whole) {
   std::vector<programs::SourceRun> sources;
   for (size_t i = 0; i < runs.size(); ++i)
     sources.push_back({runs[i], free, {decompose_with(decompose), derivative_with(derivatives.at(i))}});
   // A step's loop would call PyTorch for each of its steps: code for fewer sizes is faster.
-  const auto whole = is_for_any_length ? programs::Whole::kNoted : programs::Whole::kNever;
-  auto program = programs::program_of_runs(sources, sizes, extern_derivative_with(extern_derivative), whole);
+  const programs::Noted noted{whole.value_or(std::set<std::string>())};
+  auto program = programs::program_of_runs(sources, sizes, extern_derivative_with(extern_derivative),
+                                           whole ? programs::Whole::kWhereSizesDecide : programs::Whole::kNever,
+                                           whole ? &noted : nullptr);
   py::list noise;
   for (const auto& one : program.noise) {
     py::list arguments;
@@ -178,11 +181,12 @@ void init_program_of_runs(py::module_& m) {
                                             : programs::GradientFault::kNone);
       },
       py::arg("fault"), "For tests: programs without stops of gradients, or without hooks, from here on.");
-  m.def("program_of_runs", &program_of_runs, py::arg("runs"), py::arg("free"), py::arg("decompose"),
-        py::arg("derivatives"), py::arg("sizes"), py::arg("extern_derivative"), py::arg("is_for_any_length") = false,
-        "What recorded runs of one function have in common, as a program. `derivatives`: for each run, of the "
-        "derivatives that it recorded. `is_for_any_length`: operations of which the decomposition depends on sizes "
-        "stay whole, and each op says of which operation it is a part.");
+  m.def(
+      "program_of_runs", &program_of_runs, py::arg("runs"), py::arg("free"), py::arg("decompose"),
+      py::arg("derivatives"), py::arg("sizes"), py::arg("extern_derivative"), py::arg("whole") = py::none(),
+      "What recorded runs of one function have in common, as a program. `derivatives`: for each run, of the "
+      "derivatives that it recorded. `whole`: these operations, and those of which the decomposition depends on sizes, "
+      "stay whole, and each op says of which operation it is a part.");
 }
 
 }  // namespace weft::bindings

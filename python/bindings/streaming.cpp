@@ -2,10 +2,13 @@
 
 #include "streaming/streaming.h"
 
+#include <ATen/ops/stack.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "bindings/bindings.h"
 #include "bindings/program.h"
+#include "operator/call.h"
 #include "streaming/stream.h"
 
 namespace py = pybind11;
@@ -27,6 +30,28 @@ void raise(const streaming::RefusedError& refused) {
   const py::object error = type(refused.what());
   if (refused.operation >= 0) error.attr("operation") = refused.operation;
   PyErr_SetObject(type.ptr(), error.ptr());
+}
+
+/// The step for each of some chunks, one after the other. `inputs`: of those that have a time, the stack of all chunks.
+/// Results: the last states, then of each output the stack of all chunks.
+std::vector<at::Tensor> run_chunks(const torch_operator::ProgramRef& step, std::vector<at::Tensor> states,
+                                   const std::vector<std::pair<at::Tensor, bool>>& inputs,
+                                   const std::vector<at::Tensor>& constants, int64_t chunks) {
+  const at::NoGradGuard no_gradients;
+  const size_t count = states.size();
+  std::vector<std::vector<at::Tensor>> outputs;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    std::vector<at::Tensor> all = std::move(states);
+    for (const auto& [input, is_stack] : inputs) all.push_back(is_stack ? input.select(0, chunk) : input);
+    all.insert(all.end(), constants.begin(), constants.end());
+    std::vector<at::Tensor> results = torch_operator::call(step, all);
+    outputs.resize(results.size() - count);
+    for (size_t i = count; i < results.size(); ++i) outputs[i - count].push_back(std::move(results[i]));
+    results.resize(count);
+    states = std::move(results);
+  }
+  for (const std::vector<at::Tensor>& each : outputs) states.push_back(at::stack(each));
+  return states;
 }
 
 }  // namespace
@@ -64,9 +89,24 @@ void init_streaming(py::module_& m) {
           "outputs", [](const Streamed& s) { return as_list(s.outputs); },
           "Of each output (dim of its time or None, elements of a chunk, lag in elements).");
   m.def(
+      "run_chunks",
+      [](const Program& step, std::vector<at::Tensor> states, const std::vector<std::pair<at::Tensor, bool>>& inputs,
+         const std::vector<at::Tensor>& constants, int64_t chunks) {
+        const torch_operator::ProgramRef called = step.called();
+        const py::gil_scoped_release no_gil;
+        return run_chunks(called, std::move(states), inputs, constants, chunks);
+      },
+      py::arg("step"), py::arg("states"), py::arg("inputs"), py::arg("constants"), py::arg("chunks"));
+  m.def(
       "stream",
       [](const Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay) {
-        return streaming::stream(*whole, time_dims, delay);
+        try {
+          return streaming::stream(*whole, time_dims, delay);
+        } catch (const streaming::RefusedError&) {
+          throw;
+        } catch (const Error& error) {
+          throw streaming::RefusedError(error.what(), -1);
+        }
       },
       py::arg("program"), py::arg("time_dims"), py::arg("delay"),
       "The program, whose first inputs are a model's and the others weights, as a step. UnsupportedError, with the "

@@ -500,16 +500,17 @@ std::vector<std::unique_ptr<ImportedRun>> imported(const std::vector<SourceRun>&
 }  // namespace
 
 RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::SizeFit& sizes,
-                            const ExternDerivative& derivative, Whole whole) {
+                            const ExternDerivative& derivative, Whole whole, const Noted* noted) {
   ImportedRun::Way way;
+  if (noted != nullptr) way.whole = noted->whole;
   while (true) {
     const std::vector<std::unique_ptr<ImportedRun>> all = imported(runs, way);
     record::SizeFit fit = sizes;
     // Of what the function's operations are made of, no call's record tells.
     fit.stop_guessing();
-    Writer writer(all, fit, derivative, whole == Whole::kNoted);
+    Writer writer(all, fit, derivative, noted != nullptr);
     auto stays_whole = [&] {
-      return whole != Whole::kNever && !writer.blamed().empty() && way.whole.insert(writer.blamed()).second;
+      return whole == Whole::kWhereSizesDecide && !writer.blamed().empty() && way.whole.insert(writer.blamed()).second;
     };
     try {
       return writer.write();

@@ -58,10 +58,11 @@ struct SourceRun {
 };
 
 /// What is done with an operation of which the decomposition depends on sizes.
-enum class Whole {
-  kNever,
-  kWhereSizesDecide,
-  kNoted  ///< so too; and each op has the note kSourceOperation
+enum class Whole { kNever, kWhereSizesDecide };
+
+/// A program that somebody rewrites who has to say of which recorded operation an op is a part.
+struct Noted {
+  std::set<std::string> whole;  ///< operations that stay whole in any case, as PyTorch prints them
 };
 
 /// The note on an op that says of which recorded operation it is a part.
@@ -72,9 +73,11 @@ inline constexpr std::string_view kSourceOperation = "source.operation";
 /// two at samples; or these and a third at the sizes at hand, which must agree with the other two. `whole`: an
 /// operation whose decompositions differ from run to run may be left to PyTorch.
 ///
+/// `noted`: each op gets the note kSourceOperation.
+///
 /// Throws Mismatch if the runs did different things; record::UnsupportedError for anything that no program can
 /// express.
 RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::SizeFit& sizes,
-                            const ExternDerivative& derivative, Whole whole);
+                            const ExternDerivative& derivative, Whole whole, const Noted* noted = nullptr);
 
 }  // namespace weft::programs

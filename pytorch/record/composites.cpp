@@ -6,6 +6,7 @@
 #include <ATen/ops/broadcast_tensors.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/max_pool1d_with_indices.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/tanh.h>
@@ -40,6 +41,12 @@ Tensor rrelu(const Tensor& x, const at::Scalar& lower, const at::Scalar& upper, 
   return at::where(x.gt(0), x, x * ((lower.toDouble() + upper.toDouble()) / 2));
 }
 
+/// Where nothing asks for a gradient, PyTorch's has a loop of its own over the elements.
+Tensor max_pool1d(const Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
+                  at::IntArrayRef dilation, bool ceil_mode) {
+  return std::get<0>(at::max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode));
+}
+
 }  // namespace
 }  // namespace weft::record
 
@@ -52,4 +59,5 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   m.impl("one_hot", one_hot);
   m.impl("cosine_similarity", cosine_similarity);
   m.impl("rrelu", rrelu);
+  m.impl("max_pool1d", max_pool1d);
 }

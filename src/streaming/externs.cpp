@@ -45,6 +45,29 @@ Stream Walker::permuted(const Stream& stream, const std::vector<int64_t>& perm) 
              stream, time, [&](Builder& builder, ValueId value, int64_t) { return builder.transpose(value, perm); });
 }
 
+/// With zeros between the elements of a dim, and behind the last one: `times` as many.
+Stream Walker::spread(const Op& op, const Stream& stream, size_t dim, int64_t times) {
+  if (times == 1) return stream;
+  const bool is_time = stream.time.dim == dim;
+  const Stream from = is_time ? time_operand(op, stream, dim) : stream;
+  Stream result = writer_.made(from, from.time, [&](Builder& builder, ValueId value, int64_t) {
+    Shape shape = builder.type(value).shape;
+    const ir::Dim size = shape[dim];
+    const auto behind = static_cast<int64_t>(dim) + 1;
+    shape.insert(shape.begin() + behind, 1);
+    value = builder.emit(OpCode::kPad, {builder.reshape(value, shape)},
+                         {{"dim", behind}, {"low", int64_t{0}}, {"high", times - 1}});
+    shape.erase(shape.begin() + behind);
+    shape[dim] = size * ir::Dim(times);
+    return builder.reshape(value, shape);
+  });
+  if (!is_time) return result;
+  result.time.length = ir::Dim(times) * from.time.length;
+  result.per_chunk *= times;
+  result.shift *= times;
+  return result;
+}
+
 /// What `fold` makes of windows over x [.., spatial..., ..] by element of a window. `shape`: the result's in the whole
 /// program, with its dims as x has them.
 Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shape, const Fold& fold) {
@@ -90,24 +113,33 @@ void Walker::convolution(const Op& op, const CallText& call) {
   const Streams operands = operands_of(op);
   const std::optional<size_t> bias = call.operand(2);
   const size_t weight = call.operand(1).value();
-  if (call.flag(6))
-    refuse(op, "is a transposed convolution, which has no streaming form yet: repeat steps, then convolve");
+
   for (std::optional<size_t> free : {std::optional(weight), bias})
     if (free && operands[*free].kind != Kind::kConstant) refuse(op, "is by what doesn't follow from weights alone");
   const Stream given = timed_again(op, operands[call.operand(0).value()]);
   const size_t rank = writer_.step().type(given.step).shape.size();
   if (given.time.dim == 1) refuse(op, "has its channels for time: `time=` says which dim the steps are in");
-  const Stream x = permuted(given, channels_last(rank));
+  Stream x = permuted(given, channels_last(rank));
   Windows windows;
   const Sizes stride = call.integers(3), padding = call.integers(4), dilation = call.integers(5);
   const Shape& kernel = whole_.type(op.operands[weight]).shape;
   for (size_t i = 0; i + 2 < rank; ++i)
     windows.dims.push_back({kernel[i + 2].constant(), stride.at(i), padding.at(i), dilation.at(i)});
+  ValueId weights = operands[weight].start;
+  if (call.flag(6)) {  // a convolution of the input with zeros between its elements, by the weights turned round
+    for (size_t i = 0; i + 2 < rank; ++i) {
+      Window& window = windows.dims[i];
+      x = spread(op, x, i + 1, window.stride);
+      window = {window.kernel, 1, window.reach() - window.padding, window.dilation};
+      if (window.padding < 0) refuse(op, "leaves out more at its edges than its kernel reaches");
+    }
+    weights = turned_weights(writer_.start(), weights, call.integer(8));
+  }
   Shape shape;
   for (int64_t dim : channels_last(rank)) shape.push_back(whole_.type(op.results[0]).shape[static_cast<size_t>(dim)]);
   const ConvolutionWeights made =
-      convolution_weights(writer_.start(), operands[weight].start, bias ? operands[*bias].start : ir::kNoValue,
-                          call.integer(8), writer_.step().type(x.step).shape.back().constant());
+      convolution_weights(writer_.start(), weights, bias ? operands[*bias].start : ir::kNoValue, call.integer(8),
+                          writer_.step().type(x.step).shape.back().constant());
   ConvolutionWeights in_step = made;
   for (ValueId& each : in_step.by_group) each = writer_.in_step(Writer::constant(each));
   if (bias) in_step.bias = this->in_step(operands[*bias]);

@@ -132,6 +132,9 @@ void Walker::scan(const Op& op) {
   Stream like;
   if (has_timed) {
     xs = aligned(op, xs);
+    // No index of a step that isn't one of the sequence makes the loop fail.
+    for (size_t i = 0; i < xs.size(); ++i)
+      if (xs[i].kind == Kind::kTimed && !is_floating(whole_.type(view.xs[i]).dtype)) xs[i] = writer_.masked(xs[i], 0);
     like = *std::ranges::find(xs, Kind::kTimed, &Stream::kind);
   } else {  // it reads nothing that differs, and yields what does
     like.kind = Kind::kTimed;

@@ -6,6 +6,7 @@
 #include "streaming/walker.h"
 
 namespace weft::streaming {
+
 namespace {
 
 /// The symbol of the time dims. User's error where they have none, or several.

@@ -15,6 +15,8 @@ using Kind = Stream::Kind;
 
 namespace {
 
+bool is_timed_at(const Stream& stream, size_t dim) { return stream.kind == Kind::kTimed && stream.time.dim == dim; }
+
 /// An op that costs nothing in a step, so that its result need not be kept as a constant.
 bool is_free(const Op& op) {
   return op.code == OpCode::kConstant || op.code == OpCode::kIota || op.code == OpCode::kBroadcast ||
@@ -78,6 +80,8 @@ void Walker::visit(const Op& op) {
   const auto has = [&](Kind kind) { return std::ranges::any_of(operands, [&](auto& s) { return s.kind == kind; }); };
   if (has(Kind::kTimed)) {
     for (const Stream& operand : operands) {
+      if (operand.kind == Kind::kEnd && op.code == OpCode::kGather && is_timed_at(operands[0], 0))
+        moved(op, 0, operands[0]);
       if (operand.kind == Kind::kEnd) refuse(op, "needs {}, before it is there", operand.needs);
       if (operand.kind == Kind::kLast) refuse(op, "reads a loop's last carry at steps before the last one");
     }
@@ -98,6 +102,25 @@ void Walker::visit(const Op& op) {
     return count(op);
   if (op.code == OpCode::kExtern) return external(op);
   if (is_along_time(op, operands)) return along_time(op, operands);
+  define_uniform(op, operands);
+}
+
+/// A value that is the same at each step: its op is done where it is read, for as many steps as are read.
+void Walker::define_uniform(const Op& op, const Streams& operands) {
+  const OpClass op_class = ir::info(op.code).op_class;
+  const bool is_local = op_class == OpClass::kElementwise || op_class == OpClass::kSource ||
+                        op_class == OpClass::kReduction || op.code == OpCode::kBroadcast ||
+                        op.code == OpCode::kReshape || op.code == OpCode::kTranspose || op.code == OpCode::kSlice ||
+                        op.code == OpCode::kPad || op.code == OpCode::kConcat ||
+                        (op.code == OpCode::kMatmul && operands[1].kind != Kind::kUniform);
+  if (!is_local || op.results.size() != 1) refuse(op, "has no streaming form");
+  // An op over all steps would see as many as are read.
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i].kind == Kind::kUniform &&
+        (lengths_.count(whole_.type(op.operands[i])) > 1 || lengths_.count(whole_.type(op.results[0])) > 1))
+      refuse(op, "has all steps at each step");
+  for (const auto& [name, attr] : op.attrs)
+    if (std::holds_alternative<Dim>(attr)) refuse(op, "takes {} from the number of steps", name);
   Stream stream;
   stream.kind = Kind::kUniform;
   stream.maker = &op;
@@ -155,6 +178,8 @@ int64_t Walker::ahead_of(const Stream& timed) const {
 
 void Walker::define(const Op& op, size_t result, Stream stream, const Streams& operands) {
   if (stream.kind == Kind::kTimed) {
+    if (lengths_.count(whole_.type(op.results.at(result))) != 1)
+      refuse(op, "has all steps at each step, as attention has, which needs the whole sequence");
     stream.ahead = ahead_of(stream);
     int64_t most = 0;
     stream.looks_ahead = nullptr;
@@ -244,8 +269,12 @@ Stream Walker::output(ValueId result, int64_t delay) {
     user_error("{} has its steps within a dim of {} rows, which one after the other make no sequence", name(),
                stream.time.outer);
   }
-  const int64_t per_chunk = std::max<int64_t>(stream.per_chunk, 1);
-  const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), per_chunk);
+  if (stream.kind == Kind::kLast) {
+    if (stream.ahead > 0)
+      refuse(*stream.looks_ahead, "reads steps that are still to come, and {} is a loop's carry behind them", name());
+    return stream;
+  }
+  const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), stream.per_chunk);
   if (steps > delay && stream.looks_ahead != nullptr) {
     refuse(*stream.looks_ahead,
            "reads steps that are still to come: {} lags {} steps behind them. Pad on the left only, or allow it with "

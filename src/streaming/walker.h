@@ -31,6 +31,7 @@ class Walker {
   void define(const ir::Op& op, size_t result, Stream stream, const Streams& operands);
   void plain(const ir::Op& op, Stream::Kind kind);
   void end(const ir::Op& op, std::string needs);
+  void define_uniform(const ir::Op& op, const Streams& operands);
   Stream::Kind kind_without_time(const ir::Op& op, const Streams& operands);
   int64_t ahead_of(const Stream& timed) const;
   ir::ValueId in_step(const Stream& free);
@@ -76,6 +77,7 @@ class Walker {
   void convolution(const ir::Op& op, const ir::CallText& call);
   void pool(const ir::Op& op, const ir::CallText& call, bool is_mean);
   Stream moving(const ir::Op& op, Stream x, Windows windows, const ir::Shape& shape, const Fold& fold);
+  Stream spread(const ir::Op& op, const Stream& stream, size_t dim, int64_t times);
   Stream permuted(const Stream& stream, const std::vector<int64_t>& perm);
 
   const ir::Program& whole_;

@@ -76,6 +76,18 @@ ConvolutionWeights convolution_weights(Builder& builder, ValueId weight, ValueId
   return weights;
 }
 
+ValueId turned_weights(Builder& builder, ValueId weight, int64_t groups) {
+  Shape shape = builder.type(weight).shape;
+  const int64_t in = shape[0].constant() / groups, out = shape[1].constant();
+  int64_t taps = 1;
+  for (size_t i = 2; i < shape.size(); ++i) taps *= shape[i].constant();
+  ValueId value = builder.reshape(weight, {groups, in, out, taps});
+  value = builder.emit(OpCode::kReverse, {builder.transpose(value, {0, 2, 1, 3})}, {{"dim", int64_t{3}}});
+  shape[0] = groups * out;
+  shape[1] = in;
+  return builder.reshape(value, shape);
+}
+
 ValueId convolve(Builder& builder, const std::vector<ValueId>& taps, const ConvolutionWeights& weights) {
   const size_t last = builder.type(taps[0]).shape.size() - 1;
   ValueId sum = ir::kNoValue;

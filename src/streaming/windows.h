@@ -39,6 +39,8 @@ struct ConvolutionWeights {
 /// The weights as products read them. `x_channels`: C.
 ConvolutionWeights convolution_weights(ir::Builder& builder, ir::ValueId weight, ir::ValueId bias, int64_t groups,
                                        int64_t x_channels);
+/// The weights [C, O/groups, kernel...] of a transposed convolution, as those of a convolution with the same sums.
+ir::ValueId turned_weights(ir::Builder& builder, ir::ValueId weight, int64_t groups);
 /// The convolution's result [N, spatial..., O].
 ir::ValueId convolve(ir::Builder& builder, const std::vector<ir::ValueId>& taps, const ConvolutionWeights& weights);
 

@@ -5,6 +5,7 @@
 #include "ir/binder.h"
 #include "ir/parser.h"
 #include "ir/call_text.h"
+#include "stablehlo/emitter.h"
 #include "stablehlo/write.h"
 
 namespace weft::stablehlo {

@@ -28,7 +28,8 @@ class Function:
     #: dims that may be symbols where the function does the same for all their sizes
     more_dynamic: Callable[[int, Tensor], Sequence[int]] | None = None
     wider: Wider | None = None  #: what calls before had other sizes of
-    for_any_length: bool = False  #: operations whose decomposition depends on sizes stay whole, and ops know theirs
+    #: operations that stay whole, as do those of which the decomposition depends on sizes; ops then say which is theirs
+    whole: frozenset[str] | None = None
     never_dynamic: frozenset[tuple[int, int]] = frozenset()  #: (tensor leaf, dim)s that say how much the function does
     #: from the shapes of the first tensor leaves to those of the last, which can't have others
     follow: Callable[[list[list[int]]], list[list[int]]] | None = None

@@ -300,7 +300,7 @@ class _Tracer:
                 [_backward_of(run) for run in runs],
                 sizes_of_runs,
                 derivative,
-                self.function.for_any_length,
+                self.function.whole,
             )
             captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
         for run in runs:

@@ -20,6 +20,10 @@ from weft._capture.traced import Traced
 Time = int | None | Sequence[int | None]
 
 
+#: Operations that the pass knows, and whose decomposition it would not know again.
+WHOLE = frozenset({"aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default"})
+
+
 @dataclasses.dataclass(frozen=True)
 class Port:
     """An input or output of a step."""
@@ -80,7 +84,7 @@ def streaming_model(
         return () if dim is None else (dim,)
 
     given = _resized(leaves, dims, max(steps, 2))
-    function = Function(flat, given, spec, f"{what}: the model", (model,), dynamic, dynamic, for_any_length=True)
+    function = Function(flat, given, spec, f"{what}: the model", (model,), dynamic, dynamic, whole=WHOLE)
     with torch.no_grad():
         try:
             traced = _traced(function, dims, max(steps, 2))

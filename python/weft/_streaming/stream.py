@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from weft import _C
 from weft._base import trees
 from weft._streaming.capture import Port, StreamingModel, Time, streaming_model
 from weft._streaming.check import check_against_whole
@@ -65,12 +66,14 @@ class Stream:
             port.time is None or tensor.dim() == example.dim() - 1 for tensor, port, example in ports
         )
         if is_short:
-            tensors = [t if p.time is None else t.unsqueeze(p.time) for t, p in zip(tensors, self.model.inputs, strict=True)]
+            tensors = [
+                t if p.time is None else t.unsqueeze(p.time) for t, p in zip(tensors, self.model.inputs, strict=True)
+            ]
         if self._steps(tensors) != self.chunk:
             raise ValueError(
                 f"weft.stream: a chunk has {self.chunk} steps, not {self._steps(tensors)}; run() takes more"
             )
-        results = self._call(tensors)
+        results = [stack[0] for stack in self._call(tensors, 1)]
         if is_short:
             ports_out = zip(results, self.model.outputs, strict=True)
             results = [t if p.time is None or p.per_chunk != 1 else t.squeeze(p.time) for t, p in ports_out]
@@ -86,13 +89,9 @@ class Stream:
         steps = self._steps(tensors)
         if steps % self.chunk != 0 or steps == 0:
             raise ValueError(f"weft.stream: takes {self.chunk} steps at once, so that {steps} are no number of chunks")
-        parts: list[list[Tensor]] = []
-        for first in range(0, steps, self.chunk):
-            pairs = zip(tensors, self.model.inputs, strict=True)
-            parts.append(self._call([t if p.time is None else t.narrow(p.time, first, self.chunk) for t, p in pairs]))
         results = [
-            chunks[-1] if port.time is None else torch.cat(chunks, port.time)
-            for chunks, port in zip(zip(*parts, strict=True), self.model.outputs, strict=True)
+            stack[-1] if port.time is None else stack.movedim(0, port.time).flatten(port.time, port.time + 1)
+            for stack, port in zip(self._call(tensors, steps // self.chunk), self.model.outputs, strict=True)
         ]
         return self.model.result(results)
 
@@ -126,12 +125,21 @@ class Stream:
             raise ValueError(f"weft.stream: inputs have {sorted(steps)} steps; they must agree")
         return int(steps.pop())
 
-    def _call(self, inputs: list[Tensor]) -> list[Tensor]:
-        with torch.no_grad():
-            results = torch.ops.weft.call(self.model.step.text, [*self._state, *inputs, *self.model.constants])
+    def _call(self, inputs: list[Tensor], chunks: int) -> list[Tensor]:
+        """The step, so many times: whatever the chunks, it is the same code that gives the same bits."""
+        stacks = [
+            (tensor.contiguous(), False) if port.time is None else (_stacked(tensor, port.time, chunks), True)
+            for tensor, port in zip(inputs, self.model.inputs, strict=True)
+        ]
+        results = _C.run_chunks(self.model.step, self._state, stacks, self.model.constants, chunks)
         count = len(self._state)
         self._state = results[:count]
         return list(results[count:])
+
+
+def _stacked(tensor: Tensor, time: int, chunks: int) -> Tensor:
+    """[.., steps, ..] as [chunks, .., steps of one, ..]."""
+    return tensor.unflatten(time, (chunks, -1)).movedim(time, 0).contiguous()
 
 
 def stream(
