@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "codegen/isa.h"
 #include "codegen/row_copy.h"
 #include "codegen/rows.h"
 #include "codegen/scan.h"
@@ -43,6 +44,7 @@ class Modules {
       before_ += instructions_in_last();
       auto context = std::make_unique<llvm::LLVMContext>();
       auto module = std::make_unique<llvm::Module>("weft", *context);
+      set_vector_isa(*module, vector_isa_of(runtime::active_isa()));
       all_.push_back({std::move(context), std::move(module)});
     }
     return *all_.back().module;

@@ -3,7 +3,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "base/error.h"
-#include "runtime/kernels.h"
+#include "codegen/isa.h"
 
 // bf16 is the high half of an f32. Rounding to it is integer arithmetic on every instruction set; that of AVX512-BF16
 // takes denormals for zeros, so that only casts with excess_precision may use it. f16 has instructions wherever AVX2 is
@@ -27,12 +27,11 @@ Value* bits_of(IRBuilder<>& b, Value* x) { return b.CreateBitCast(x, with(x, b.g
 
 Value* float_of(IRBuilder<>& b, Value* bits) { return b.CreateBitCast(bits, with(bits, b.getFloatTy())); }
 
-bool has_f16c() { return runtime::vector_isa(runtime::active_isa()) != runtime::Isa::kGeneric; }
+bool has_f16c(const IRBuilder<>& b) { return vector_isa(b).f16c; }
 
 /// Whether one instruction rounds the vector to bf16, taking denormals for zeros.
-bool has_instruction(Value* x) {
-  return runtime::vector_isa(runtime::active_isa()) == runtime::Isa::kAvx512 && runtime::has_bf16_instructions() &&
-         x->getType()->isVectorTy() && x->getType()->getPrimitiveSizeInBits() == 512;
+bool has_instruction(const IRBuilder<>& b, Value* x) {
+  return x->getType()->isVectorTy() && x->getType()->getPrimitiveSizeInBits() == 512 && vector_isa(b).bf16_rounding;
 }
 
 Value* from_f16(IRBuilder<>& b, Value* bits) {
@@ -89,18 +88,18 @@ Value* emit_from_half(IRBuilder<>& b, Value* bits, DType dtype) {
     Value* wide = b.CreateZExt(bits, with(bits, b.getInt32Ty()));
     return float_of(b, b.CreateShl(wide, integer(wide, 16)));
   }
-  if (!has_f16c()) return from_f16(b, bits);
+  if (!has_f16c(b)) return from_f16(b, bits);
   return b.CreateFPExt(b.CreateBitCast(bits, with(bits, b.getHalfTy())), with(bits, b.getFloatTy()));
 }
 
 Value* emit_round_to_half(IRBuilder<>& b, Value* x, DType dtype, bool flushes) {
   internal_check(is_half(dtype), "{} is no half", name_of(dtype));
-  if (dtype == DType::kBF16 && flushes && has_instruction(x)) {
+  if (dtype == DType::kBF16 && flushes && has_instruction(b, x)) {
     Value* half = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {x});
     return emit_from_half(b, b.CreateBitCast(half, with(half, b.getInt16Ty())), dtype);
   }
   if (dtype == DType::kBF16) return round_to_bf16(b, x);
-  if (!has_f16c()) return from_f16(b, to_f16(b, x));
+  if (!has_f16c(b)) return from_f16(b, to_f16(b, x));
   return b.CreateFPExt(b.CreateFPTrunc(x, with(x, b.getHalfTy())), x->getType());
 }
 
@@ -110,7 +109,7 @@ Value* emit_to_half(IRBuilder<>& b, Value* x, DType dtype) {
     Value* bits = bits_of(b, x);
     return b.CreateTrunc(b.CreateLShr(bits, integer(bits, 16)), with(x, b.getInt16Ty()));
   }
-  if (!has_f16c()) return to_f16(b, x);
+  if (!has_f16c(b)) return to_f16(b, x);
   // A value that has just been rounded exists in the type already.
   auto* extended = llvm::dyn_cast<llvm::FPExtInst>(x);
   Value* half = extended && extended->getSrcTy()->getScalarType()->isHalfTy()

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/kernels.h"
+#include "codegen/isa.h"
 
 namespace weft::codegen {
 namespace {
@@ -69,9 +69,8 @@ const ExpFormat kFormat64{64,     52,    1023,  6755399441055744.0, 6.9314575195
                           -746.0, 711.0, kExp64};
 
 /// Whether x is one register of AVX-512, which can scale by a power of two and estimate reciprocals.
-bool is_zmm(Value* x) {
-  return runtime::vector_isa(runtime::active_isa()) == runtime::Isa::kAvx512 &&
-         x->getType()->getPrimitiveSizeInBits() == 512;
+bool is_zmm(const IRBuilder<>& b, Value* x) {
+  return x->getType()->getPrimitiveSizeInBits() == 512 && vector_isa(b).avx512;
 }
 
 /// x 2^n for an n that is an integer; subnormal results round once.
@@ -122,10 +121,10 @@ Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false) {
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   llvm::Type* type = x->getType();
   llvm::Type* integers = type->getWithNewType(b.getIntNTy(format.bits));
-  const bool in_halves = !is_zmm(x) && !is_normal;
+  const bool in_halves = !is_zmm(b, x) && !is_normal;
   const auto [shifted, n] = nearest_power(b, x, format, in_halves ? 2 * format.bias : 0);
   Value* p = expm1_near_zero(b, remainder(b, x, n, format), format);
-  if (is_zmm(x)) return scale(b, b.CreateFAdd(p, number(x, 1.0)), n);
+  if (is_zmm(b, x)) return scale(b, b.CreateFAdd(p, number(x, 1.0)), n);
   Value* bits = b.CreateBitCast(shifted, integers);
   if (is_normal) {  // added to the exponent
     Value* exponent = b.CreateShl(bits, llvm::ConstantInt::get(integers, format.mantissa));
@@ -333,12 +332,12 @@ Value* coarse_tanh_by_quotient(IRBuilder<>& b, Value* x) {
 }
 
 Value* tanh_f32(IRBuilder<>& b, Value* x, bool coarse) {
-  if (is_zmm(x)) return coarse ? coarse_tanh_by_estimate(b, x) : tanh_by_estimate(b, x);
+  if (is_zmm(b, x)) return coarse ? coarse_tanh_by_estimate(b, x) : tanh_by_estimate(b, x);
   return coarse ? coarse_tanh_by_quotient(b, x) : tanh_by_quotient(b, x);
 }
 
 Value* sigmoid_f32(IRBuilder<>& b, Value* x, bool coarse) {
-  if (is_zmm(x)) return coarse ? coarse_sigmoid_by_estimate(b, x) : sigmoid_by_estimate(b, x);
+  if (is_zmm(b, x)) return coarse ? coarse_sigmoid_by_estimate(b, x) : sigmoid_by_estimate(b, x);
   return coarse ? coarse_sigmoid_by_quotient(b, x) : sigmoid_by_quotient(b, x);
 }
 

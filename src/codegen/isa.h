@@ -1,0 +1,28 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include "runtime/kernels.h"
+
+namespace weft::codegen {
+
+/// What emission asks of the vector unit that a module is for. It belongs to the module, since a module may be for
+/// another machine than the one that writes it (src/packages).
+struct VectorIsa {
+  bool avx512 = false;         ///< registers of 512 bits that scale by powers of two and estimate reciprocals
+  bool f16c = false;           ///< instructions that convert f16
+  bool bf16_rounding = false;  ///< one instruction that rounds 512 bits of f32 to bf16
+
+  bool operator==(const VectorIsa&) const = default;
+};
+
+/// The kernels' ISA on this machine.
+VectorIsa vector_isa_of(runtime::Isa isa);
+
+void set_vector_isa(llvm::Module& module, const VectorIsa& isa);
+
+/// That of the module in which the builder builds; internal error if none was set.
+VectorIsa vector_isa(const llvm::IRBuilder<>& b);
+
+}  // namespace weft::codegen
