@@ -3,7 +3,7 @@
 function(weft_link_package package)
   cmake_parse_arguments(ARG "" "FROM" "" ${ARGN})
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${ARG_FROM}
-       ${ARG_FROM}/*.py ${ARG_FROM}/*.pyi ${ARG_FROM}/py.typed)
+       ${ARG_FROM}/*.py ${ARG_FROM}/*.pyi ${ARG_FROM}/py.typed ${ARG_FROM}/weft_model.h*)
   foreach(file IN LISTS files)
     get_filename_component(folder ${CMAKE_BINARY_DIR}/python/${package}/${file} DIRECTORY)
     file(MAKE_DIRECTORY ${folder})

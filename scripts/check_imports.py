@@ -25,12 +25,22 @@ ARROWS: dict[str, set[str]] = {
     "device": {"_base", "_capture", "_device"},
     "_stablehlo": {"_base", "_control"},
     "_streaming": {"_base", "_capture"},
+    "_packages": {"_base", "_control", "_streaming"},
     "compat": {"_base", "_capture", "_control", "device"},
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},
     "verification": {"_base", "nn", "formats"},
     "explanation": {"_base", "_capture", "_stablehlo", "backend", "device"},
-    "_command_line": {"_base", "_capture", "_stablehlo", "backend", "compat", "verification", "explanation"},
+    "_command_line": {
+        "_base",
+        "_capture",
+        "_packages",
+        "_stablehlo",
+        "backend",
+        "compat",
+        "verification",
+        "explanation",
+    },
     "__main__": {"_command_line"},
 }
 

@@ -20,6 +20,7 @@ ARROWS: dict[str, set[str]] = {
     "planning": {"base", "ir", "passes", "runtime"},
     "codegen": {"base", "ir", "passes", "runtime", "planning"},
     "jit": {"base", "ir", "passes", "runtime", "planning", "codegen"},
+    "packages": {"base", "ir", "passes", "interpreter", "codegen"},
     "engine": {"base", "ir", "passes", "interpreter", "runtime", "planning", "jit"},
 }
 ENGINE = {"base", "ir", "passes", "runtime", "engine"}
@@ -33,7 +34,7 @@ AROUND: dict[str, set[str]] = {
     "pytorch/importer": ENGINE,
     "pytorch/programs": ENGINE | {"operator", "record", "decompose", "importer"},
     "pytorch/device": ENGINE | {"operator", "record", "override", "importer", "programs"},
-    "python/bindings": ENGINE | PYTORCH | {"stablehlo", "streaming"},
+    "python/bindings": ENGINE | PYTORCH | {"stablehlo", "streaming", "packages", "interpreter"},
     "verification/verify": {"base"},
     "verification/bindings": {"base", "verify"},
     "explanation/explain": {"base"},
@@ -44,7 +45,7 @@ WITHOUT_TORCH = {*ARROWS, "verification/verify", "explanation/explain"}
 SUFFIXES = {".h", ".hpp", ".cpp", ".def", ".inc"}
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2|pybind11)/|^Python\.h$")
 LLVM = re.compile(r"^(llvm|llvm-c|clang)/")
-LLVM_FOLDERS = {"codegen", "jit"}
+LLVM_FOLDERS = {"codegen", "jit", "packages"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
@@ -54,7 +55,7 @@ def fault(folder: str, header: str) -> str | None:
     if folder in WITHOUT_TORCH and TORCH.search(header):
         return f"{folder} never includes torch"
     if LLVM.search(header) and folder not in LLVM_FOLDERS:
-        return "only codegen and jit see LLVM"
+        return "only codegen, jit and packages see LLVM"
     target = header.split("/")[0]
     if target in KNOWN and target != folder.split("/")[-1] and target not in allowed:
         return f"{folder} may only use {', '.join(sorted(allowed)) or 'nothing'}"

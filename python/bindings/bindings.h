@@ -12,6 +12,7 @@ void init_known_scans(pybind11::module_& m);
 void init_program_of_runs(pybind11::module_& m);
 void init_override(pybind11::module_& m);
 void init_record(pybind11::module_& m);
+void init_packages(pybind11::module_& m);
 void init_programs(pybind11::module_& m);
 void init_stablehlo(pybind11::module_& m);
 void init_streaming(pybind11::module_& m);

@@ -34,4 +34,5 @@ PYBIND11_MODULE(_C, m) {
   weft::bindings::init_device(m);
   weft::bindings::init_stablehlo(m);
   weft::bindings::init_streaming(m);
+  weft::bindings::init_packages(m);
 }

@@ -35,6 +35,8 @@ from weft.device import sync
 if TYPE_CHECKING:  # imported when somebody asks for them, by __getattr__
     from weft import formats, nn
     from weft.explanation import explain
+    from weft._packages.load import load
+    from weft._packages.package import package
     from weft.nn import quantize
     from weft.verification import verify
 
@@ -52,7 +54,9 @@ __all__ = [
     "explain",
     "formats",
     "jit",
+    "load",
     "nn",
+    "package",
     "quantize",
     "reset_stats",
     "scan",
@@ -93,6 +97,8 @@ _LAZY = {
     "quantize": ("weft.nn", "quantize"),
     "verify": ("weft.verification", "verify"),
     "explain": ("weft.explanation", "explain"),
+    "package": ("weft._packages.package", "package"),
+    "load": ("weft._packages.load", "load"),
 }
 
 

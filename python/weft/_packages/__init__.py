@@ -1,0 +1,1 @@
+"""`weft.package` and `weft.load`: a trained step as an object file and a C header."""

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <llvm/IR/Module.h>
+
+#include <string>
+
+#include "packages/emitter.h"
+
+namespace weft::packages {
+
+/// What a package says of itself beside its code.
+struct Facts {
+  uint64_t fingerprint = 0;  ///< of the model: its program and its weights
+  int64_t state_bytes = 0, state_align = 0, saved_bytes = 0;
+};
+
+/// Emits the functions around a step, and the descriptor `weft_model` (weft_model.h) with what it names: a function
+/// `<name>_model_<target>` that returns it, and `<name>_model`, a weak one.
+Facts emit_model(const StepModel& model, const Bound& step, const Target& target, llvm::Function* step_function,
+                 const Memory& memory, llvm::Module& module);
+
+/// The number of a model: the same for all targets.
+uint64_t fingerprint_of(const StepModel& model);
+
+/// The target's name as a part of an identifier.
+std::string suffix_of(const Target& target);
+
+}  // namespace weft::packages

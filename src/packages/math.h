@@ -1,0 +1,19 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <span>
+
+#include "ir/program.h"
+#include "packages/target.h"
+
+namespace weft::packages {
+
+/// codegen::emit_elementwise without a call of any library: what has no instruction on the target is arithmetic.
+/// Functions that are calls elsewhere (sin, pow, erf and others) are computed in f64 and rounded to f32, where they are
+/// within 1 unit in the last place. sin and cos of more than 10^6, and remainders of a quotient of more than 2^29, are
+/// NaN: there the reduction would lose what the result is made of.
+llvm::Value* emit_without_library(llvm::IRBuilder<>& b, const Target& target, const ir::Op& op, DType from, DType to,
+                                  std::span<llvm::Value* const> operands);
+
+}  // namespace weft::packages

@@ -1,0 +1,178 @@
+// The loop nests of a step, one a task.
+#include <algorithm>
+
+#include "codegen/pointwise.h"
+#include "packages/emitter.h"
+
+namespace weft::packages {
+
+using ir::Op;
+using ir::OpCode;
+using ir::ValueId;
+using llvm::Value;
+
+void Emitter::emit_task(const Task& task) {
+  current_.clear();
+  known_.clear();
+  const Op& op = *step_.op_of(task.values[0]);
+  switch (task.way) {
+    case Way::kElements:
+      return emit_nest(task.values);
+    case Way::kParts:
+      return emit_parts(op);
+    case Way::kReduction:
+      return emit_reduction(op);
+    case Way::kContraction:
+      return emit_contraction(op);
+  }
+}
+
+/// How many sums have a register at the same time. The places are those of no loop yet.
+size_t Emitter::count_sums(const std::vector<ValueId>& values) {
+  const std::vector<int64_t> domain = sizes(values[0]);
+  if (domain.empty()) return 0;
+  Place first{std::vector<Coordinate>(domain.size()), static_cast<int64_t>(domain.size()) - 1, lanes_for(values[0])};
+  block_column_ = nullptr;
+  return find_sums(values, first).size();
+}
+
+void Emitter::emit_nest(const std::vector<ValueId>& values) {
+  current_.insert(values.begin(), values.end());
+  const Blocks blocks = blocks_for(values[0], count_sums(values));
+  const std::vector<int64_t> domain = sizes(values[0]);
+  std::vector<Destination> to;
+  for (ValueId value : values) {
+    const auto result = std::ranges::find(program_.body.results, value);
+    const auto state = static_cast<size_t>(result - program_.body.results.begin());
+    if (state < step_.states() && tasks_.in_place[state]) {
+      const ValueId old = program_.body.args[state];
+      const Memory::Slot& slot = memory_.slots.at(old);
+      const int64_t row = slot.strides.size() > 1 ? slot.strides[slot.strides.size() - 2] : 0;
+      const bool fits =
+          domain.size() < 2 ? blocks.padded() * size_of(dtype(old)) <= slot.bytes : blocks.padded() <= row;
+      if (fits || domain.empty()) {
+        memory_.slots[value] = slot;
+        buffers_[value] = buffers_.at(old);
+      }
+    }
+    if (!buffers_.contains(value)) buffers_[value] = in_state(value, reserve(value, blocks.padded()));
+    to.push_back({buffers_.at(value), std::vector<Coordinate>(domain.size())});
+  }
+  emit_elements(values, to, domain, blocks);
+}
+
+void Emitter::emit_elements(const std::vector<ValueId>& values, const std::vector<Destination>& to,
+                            const std::vector<int64_t>& domain, const Blocks& blocks) {
+  slack_ = blocks.padded() - blocks.columns;
+  if (domain.empty()) return emit_block(values, to, {{}, -1, 1}, blocks, number(0));
+  std::vector<int64_t> rows = domain;
+  rows.back() = 1;
+  std::vector<Coordinate> at(domain.size());
+  loops(rows, 0, at, [&] {
+    loop(blocks.count, 1, [&](Value* block) {
+      const auto known = known_;
+      block_column_ = blocks.count == 1 ? nullptr : b_.CreateMul(block, number(blocks.width()), "", true, true);
+      Place first{at, static_cast<int64_t>(domain.size()) - 1, blocks.lanes};
+      first.at.back() = {block_column_, first_column_};
+      emit_block(values, to, first, blocks, block);
+      known_ = known;
+    });
+  });
+  block_column_ = nullptr;
+}
+
+/// The vectors of one block: all are computed before any is stored, since a state may be stored where it is read.
+void Emitter::emit_block(const std::vector<ValueId>& values, const std::vector<Destination>& to, const Place& first,
+                         const Blocks& blocks, Value* number) {
+  std::vector<Sum> sums = find_sums(values, first);
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    std::vector<Sum> some;
+    for (const Sum& sum : sums)
+      if (this->dtype(sum.value) == dtype) some.push_back(sum);
+    if (!some.empty()) emit_sums(some, blocks, number);
+  }
+  std::vector<std::vector<Value*>> vectors(values.size());
+  const auto place_of = [&](unsigned v) {
+    Place place = first;
+    if (place.lane >= 0) place.at.back().offset += static_cast<int64_t>(v) * blocks.lanes;
+    return place;
+  };
+  for (unsigned v = 0; v < blocks.vectors; ++v) {
+    const Place place = place_of(v);
+    if (tasks_.may_fail && place.lane >= 0) {
+      std::vector<llvm::Constant*> lanes;
+      for (unsigned i = 0; i < place.lanes; ++i) lanes.push_back(llvm::ConstantInt::get(index_, i));
+      Value* column =
+          b_.CreateAdd(b_.CreateVectorSplat(place.lanes, sum(place.at.back())), llvm::ConstantVector::get(lanes));
+      valid_ =
+          b_.CreateICmpSLT(column, b_.CreateVectorSplat(place.lanes, this->number(first_column_ + blocks.columns)));
+    }
+    for (size_t i = 0; i < values.size(); ++i)
+      vectors[i].push_back(values[i] == ir::kNoValue
+                               ? llvm::Constant::getNullValue(register_type(to[i].buffer.dtype, place.lanes))
+                               : get(values[i], place));
+    valid_ = nullptr;
+  }
+  for (size_t i = 0; i < values.size(); ++i)
+    for (unsigned v = 0; v < blocks.vectors; ++v) {
+      std::vector<Coordinate> at = place_of(v).at;
+      for (size_t d = 0; d < at.size(); ++d) {
+        const Coordinate& origin = to[i].origin[d];
+        at[d].offset += origin.offset;
+        if (origin.base != nullptr) at[d].base = at[d].base ? b_.CreateAdd(at[d].base, origin.base) : origin.base;
+      }
+      const int64_t left = blocks.columns - static_cast<int64_t>(v) * blocks.lanes;
+      if (to[i].exact && left <= 0) continue;
+      if (to[i].exact && blocks.count == 1 && left < blocks.lanes)
+        store_exactly(to[i].buffer, at, vectors[i][v], left);
+      else
+        store(to[i].buffer, at, vectors[i][v]);
+    }
+}
+
+/// A part of a value that is put together: whole vectors first, then what is left of a last one. Nothing behind its
+/// columns is written.
+void Emitter::emit_part(ValueId part, ValueId whole, const std::vector<Coordinate>& origin) {
+  current_.clear();
+  known_.clear();
+  const ValueId shaped = part == ir::kNoValue ? whole : part;
+  const std::vector<int64_t> domain = sizes(shaped);
+  const Blocks blocks = blocks_for(shaped, 0);
+  const auto in_part = [&](int64_t first, int64_t columns) {
+    first_column_ = first;
+    emit_elements({part}, {{buffers_.at(whole), origin, true}}, domain,
+                  {columns, (columns + blocks.lanes - 1) / blocks.lanes, blocks.lanes, 1});
+    first_column_ = 0;
+  };
+  const int64_t whole_vectors = blocks.columns / blocks.lanes * blocks.lanes;
+  if (whole_vectors > 0) in_part(0, whole_vectors);
+  if (whole_vectors < blocks.columns) in_part(whole_vectors, blocks.columns - whole_vectors);
+}
+
+void Emitter::emit_parts(const Op& op) {
+  const ValueId whole = op.results[0];
+  const std::vector<int64_t> shape = sizes(whole);
+  buffers_[whole] = in_state(whole, reserve(whole, shape.empty() ? 1 : shape.back()));
+  std::vector<Coordinate> origin(shape.size());
+  if (op.code == OpCode::kConcat) {
+    const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+    for (ValueId part : op.operands) {
+      emit_part(part, whole, origin);
+      origin[dim].offset += sizes(part)[dim];
+    }
+    return;
+  }
+  const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+  if (op.code == OpCode::kPad) {
+    emit_part(ir::kNoValue, whole, origin);
+    origin[dim].offset = ir::size_attr(op, "low").constant();
+    emit_part(op.operands[0], whole, origin);
+    return;
+  }
+  emit_part(op.operands[0], whole, origin);
+  known_.clear();
+  origin[dim].base = checked_index(get(op.operands[2], {{}, -1, 1}), shape[dim] - sizes(op.operands[1])[dim]);
+  emit_part(op.operands[1], whole, origin);
+}
+
+}  // namespace weft::packages

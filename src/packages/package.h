@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "packages/step_model.h"
+#include "packages/target.h"
+
+namespace weft::packages {
+
+/// A step as an object file for one target, with what its header says.
+struct Object {
+  std::string bytes;
+  std::string assembly;      ///< where it was asked for
+  uint64_t fingerprint = 0;  ///< of program and weights: the same for all targets
+  int64_t state_bytes = 0, state_align = 0, saved_bytes = 0;
+};
+
+/// Compiles a step. The object exports `<name>_model_<target>` and, weakly, `<name>_model`, and needs nothing of
+/// anybody: no function of a library, no memory, no system. User's error naming what has no form in a package, or a
+/// target that isn't there.
+Object compile(const StepModel& model, const Target& target, bool assembly = false);
+
+/// An object that defines `<name>_model`: of several targets of one architecture, from the best to the least, the
+/// first that the processor has. User's error if nothing tells them apart.
+std::string compile_choice(std::string_view name, const std::vector<std::string>& targets);
+
+/// An archive of object files, as `ar` writes it: names and bytes.
+std::string archive(const std::vector<std::pair<std::string, std::string>>& members);
+
+}  // namespace weft::packages

@@ -1,0 +1,303 @@
+// Products by constant weights. The columns of a nest are cut into blocks of a few vectors; for each block the rows of
+// all weights that its sums need lie one after the other in the order of reading, so that a step reads its weights once
+// and in sequence. Sums begin with their biases and stay in registers; what the step does with them follows at once.
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "codegen/pointwise.h"
+#include "packages/emitter.h"
+
+namespace weft::packages {
+namespace {
+
+constexpr int64_t kStraight = 48;  // multiply-adds that are written out
+constexpr int64_t kUnrolled = 4;   // steps of the loop over K
+
+}  // namespace
+
+using ir::Op;
+using ir::OpCode;
+using ir::ValueId;
+using llvm::Value;
+
+Emitter::Sum Emitter::sum_of(ValueId value, const Place& place) {
+  Sum sum{value, place, {}, {}, {}};
+  add_leaves(value, place, true, sum);
+  return sum;
+}
+
+void Emitter::add_leaves(ValueId value, const Place& place, bool top, Sum& sum) {
+  if (step_.is_constant(value)) {
+    (is_packable(value, place) ? sum.constants : sum.others).push_back({value, place});
+    return;
+  }
+  const Op* op = step_.op_of(value);
+  const bool loads = op == nullptr || (buffers_.contains(value) && !current_.contains(value));
+  const bool in_order = place.lane < 0 || place.lane + 1 == static_cast<int64_t>(place.at.size());
+  if (!loads && in_order && is_product(step_, *op)) {
+    const std::vector<Coordinate> rows(place.at.begin(), place.at.end() - 1);
+    for (const Segment& segment : segments(step_, *op))
+      sum.parts.push_back({op, segment.value, rows, segment.first, segment.size, place.at.back()});
+    return;
+  }
+  const bool own = top || !current_.contains(value);  // a value of the nest is a sum of its own
+  if (!loads && own && op->code == OpCode::kAdd && (top || is_read_apart(value))) {
+    for (ValueId operand : op->operands) add_leaves(operand, place, false, sum);
+    return;
+  }
+  if (!loads && own && op->code == OpCode::kSlice) {
+    Place moved = place;
+    moved.at[static_cast<size_t>(op->attr<int64_t>("dim"))].offset += op->attr<int64_t>("start");
+    Sum inner{value, moved, {}, {}, {}};
+    add_leaves(op->operands[0], moved, false, inner);
+    if (!inner.parts.empty()) {
+      std::ranges::move(inner.parts, std::back_inserter(sum.parts));
+      std::ranges::move(inner.constants, std::back_inserter(sum.constants));
+      std::ranges::move(inner.others, std::back_inserter(sum.others));
+      return;
+    }
+  }
+  sum.others.push_back({value, place});
+}
+
+/// Whether all blocks' elements of a constant are known: it is the same in all rows that a loop goes through.
+bool Emitter::is_packable(ValueId value, const Place& place) const {
+  const Op* op = step_.op_of(value);
+  for (size_t i = 0; i < place.at.size(); ++i) {
+    if (static_cast<int64_t>(i) == place.lane || place.at[i].base == nullptr) continue;
+    if (op == nullptr || op->code != OpCode::kBroadcast) return false;
+    if (std::ranges::count(op->attr<std::vector<int64_t>>("dims"), static_cast<int64_t>(i)) > 0) return false;
+  }
+  return place.lane >= 0;
+}
+
+/// Whether no element of the value is read twice: it has one reader, or all take slices of it.
+bool Emitter::is_read_apart(ValueId value) const {
+  int64_t readers = std::ranges::count(program_.body.results, value);
+  bool slices = readers == 0;
+  for (const Op& op : program_.body.ops)
+    for (ValueId operand : op.operands)
+      if (operand == value) {
+        ++readers;
+        slices = slices && op.code == OpCode::kSlice;
+      }
+  return readers <= 1 || slices;
+}
+
+Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
+  if (!a->getType()->isFPOrFPVectorTy()) return b_.CreateAdd(b_.CreateMul(a, b), c);
+  return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {a->getType()}, {a, b, c});
+}
+
+/// A variable of the function, which LLVM puts in a register.
+Value* Emitter::variable(Value* start) {
+  llvm::BasicBlock& entry = function_->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  Value* slot = at_entry.CreateAlloca(start->getType());
+  b_.CreateStore(start, slot);
+  return slot;
+}
+
+/// For places that no block of columns has: right, and not fast.
+Value* Emitter::plain_sum(const Sum& sum) {
+  auto* type = register_type(dtype(sum.value), sum.place.lanes);
+  if (recording_ != nullptr) return llvm::PoisonValue::get(type);
+  Value* total = variable(llvm::Constant::getNullValue(type));
+  for (const Part& part : sum.parts) {
+    const auto known = known_;
+    loop(part.size, 1, [&](Value* k) {
+      Place left{part.rows, -1, 1};
+      left.at.push_back({k, 0});
+      const Coordinate row{k, part.row};
+      const bool transposed = part.product->attr_or<bool>("transpose_b", false);
+      Place right{transposed ? std::vector{part.column, row} : std::vector{row, part.column},
+                  sum.place.lane < 0 ? -1 : (transposed ? 0 : 1), sum.place.lanes};
+      Value* factor = splat(get(part.left, left), sum.place.lanes);
+      Value* before = b_.CreateLoad(type, total);
+      b_.CreateStore(multiply_add(factor, get(part.product->operands[1], right), before), total);
+    });
+    known_ = known;
+  }
+  Value* result = b_.CreateLoad(type, total);
+  const auto add = [&](const Leaf& leaf) {
+    Value* other = get(leaf.value, leaf.place);
+    result = type->isFPOrFPVectorTy() ? b_.CreateFAdd(result, other) : b_.CreateAdd(result, other);
+  };
+  std::ranges::for_each(sum.constants, add);
+  std::ranges::for_each(sum.others, add);
+  return result;
+}
+
+std::vector<Emitter::Sum> Emitter::find_sums(const std::vector<ValueId>& values, const Place& first) {
+  std::vector<Sum> sums;
+  const auto known = known_;
+  llvm::BasicBlock* here = b_.GetInsertBlock();
+  auto* aside = llvm::BasicBlock::Create(b_.getContext(), "aside", function_);
+  b_.SetInsertPoint(aside);
+  recording_ = &sums;
+  for (ValueId value : values)
+    if (value != ir::kNoValue) get(value, first);
+  recording_ = nullptr;
+  b_.SetInsertPoint(here);
+  aside->dropAllReferences();
+  aside->eraseFromParent();
+  known_ = known;
+  return sums;
+}
+
+Emitter::Blocks Emitter::blocks_for(ValueId value, size_t sums) const {
+  Blocks blocks;
+  const std::vector<int64_t> shape = sizes(value);
+  blocks.columns = shape.empty() ? 1 : shape.back();
+  blocks.lanes = lanes_for(value);
+  const int64_t vectors = (blocks.columns + blocks.lanes - 1) / blocks.lanes;
+  blocks.count = vectors;
+  if (sums == 0) return blocks;
+  const int64_t most = std::max<int64_t>(target_.registers * 3 / 4 / static_cast<int64_t>(sums), 1);
+  int64_t least = 0;  // cost, a half of it that of a block's beginning
+  for (int64_t wide = 1; wide <= std::min(most, vectors); ++wide) {
+    const int64_t count = (vectors + wide - 1) / wide, cost = 2 * count * wide + count;
+    if (wide > 1 && cost > least) continue;
+    least = cost;
+    blocks.vectors = static_cast<unsigned>(wide);
+    blocks.count = count;
+  }
+  return blocks;
+}
+
+std::vector<Emitter::Group> Emitter::groups_of(const std::vector<Sum>& sums) const {
+  std::vector<Group> groups;
+  for (size_t s = 0; s < sums.size(); ++s)
+    for (size_t p = 0; p < sums[s].parts.size(); ++p) {
+      const Part& part = sums[s].parts[p];
+      const auto same = std::ranges::find_if(groups, [&](const Group& group) {
+        const Part& first = sums[group[0].first].parts[group[0].second];
+        return first.left == part.left && first.rows == part.rows && first.size == part.size;
+      });
+      if (same == groups.end())
+        groups.push_back({{s, p}});
+      else
+        same->push_back({s, p});
+    }
+  return groups;
+}
+
+/// [block][biases][group][k][part of the group][vector][lane]: zeros behind the last column.
+llvm::GlobalVariable* Emitter::pack(const std::vector<Sum>& sums, const std::vector<Group>& groups,
+                                    const Blocks& blocks) {
+  const bool wide = dtype(sums[0].value) == DType::kF64;
+  std::vector<double> numbers;
+  const auto add_columns = [&](int64_t block, const auto& element) {
+    for (int64_t i = 0; i < blocks.width(); ++i) {
+      const int64_t column = block * blocks.width() + i;
+      numbers.push_back(column < blocks.columns ? element(column) : 0);
+    }
+  };
+  for (int64_t block = 0; block < blocks.count; ++block) {
+    for (const Sum& sum : sums)
+      add_columns(block, [&](int64_t column) {
+        double bias = 0;
+        for (const Leaf& leaf : sum.constants) {
+          std::vector<int64_t> at;
+          for (const Coordinate& coordinate : leaf.place.at) at.push_back(coordinate.offset);
+          if (leaf.place.lane >= 0) at[static_cast<size_t>(leaf.place.lane)] += column;
+          bias += step_.element(leaf.value, at);
+        }
+        return bias;
+      });
+    for (const Group& group : groups)
+      for (int64_t k = 0; k < sums[group[0].first].parts[group[0].second].size; ++k)
+        for (const auto& [s, p] : group) {
+          const Part& part = sums[s].parts[p];
+          const bool transposed = part.product->attr_or<bool>("transpose_b", false);
+          add_columns(block, [&](int64_t column) {
+            const int64_t n = part.column.offset + column, row = part.row + k;
+            return step_.element(part.product->operands[1], transposed ? std::vector{n, row} : std::vector{row, n});
+          });
+        }
+  }
+  if (wide) return global(llvm::ConstantDataArray::get(b_.getContext(), numbers), "weights");
+  const std::vector<float> narrow(numbers.begin(), numbers.end());
+  return global(llvm::ConstantDataArray::get(b_.getContext(), narrow), "weights");
+}
+
+/// All products of one row of a left operand: each element of it times a vector of each part.
+void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, Value* weights,
+                         const std::vector<std::vector<Value*>>& totals, int64_t splits) {
+  const Part& first = sums[group[0].first].parts[group[0].second];
+  auto* type = register_type(dtype(sums[0].value), blocks.lanes);
+  const int64_t bytes = size_of(dtype(sums[0].value));
+  const auto columns = static_cast<int64_t>(group.size()) * blocks.width();
+  const auto step = [&](Value* k, int64_t ahead) {
+    Place left{first.rows, -1, 1};
+    left.at.push_back({k, ahead});
+    Value* factor = splat(get(first.left, left), blocks.lanes);
+    Value* row = b_.CreateGEP(b_.getInt8Ty(), weights, b_.CreateMul(k, number(columns * bytes)));
+    for (size_t p = 0; p < group.size(); ++p)
+      for (unsigned v = 0; v < blocks.vectors; ++v) {
+        const int64_t at = ahead * columns + static_cast<int64_t>(p * blocks.vectors + v) * blocks.lanes;
+        Value* address = b_.CreateGEP(b_.getInt8Ty(), row, number(at * bytes));
+        Value* weight = b_.CreateAlignedLoad(type, address, llvm::Align(static_cast<uint64_t>(blocks.lanes * bytes)));
+        const auto split = static_cast<size_t>(ahead % splits);
+        Value* total = totals[group[p].first][v + split * blocks.vectors];
+        b_.CreateStore(multiply_add(factor, weight, b_.CreateLoad(type, total)), total);
+      }
+  };
+  const auto work = static_cast<int64_t>(group.size()) * blocks.vectors * first.size;
+  const int64_t unrolled = work <= kStraight ? first.size : std::max(kUnrolled, splits);
+  const int64_t whole = first.size / unrolled * unrolled;
+  const auto known = known_;
+  loop(whole, unrolled, [&](Value* k) {
+    for (int64_t ahead = 0; ahead < unrolled; ++ahead) step(k, ahead);
+  });
+  known_ = known;
+  for (int64_t k = whole; k < first.size; ++k) step(number(0), k);
+  known_ = known;
+}
+
+void Emitter::emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, Value* block) {
+  const std::vector<Group> groups = groups_of(sums);
+  llvm::GlobalVariable* packed = pack(sums, groups, blocks);
+  auto* type = register_type(dtype(sums[0].value), blocks.lanes);
+  const int64_t bytes = size_of(dtype(sums[0].value)), biases = static_cast<int64_t>(sums.size()) * blocks.width();
+  int64_t in_block = biases;
+  for (const Group& group : groups)
+    in_block += sums[group[0].first].parts[group[0].second].size * static_cast<int64_t>(group.size()) * blocks.width();
+  Value* weights = b_.CreateGEP(b_.getInt8Ty(), packed, b_.CreateMul(block, number(in_block * bytes)));
+  int64_t splits = 1;  // so many registers a sum, so that enough multiply-adds don't wait for each other
+  while (static_cast<int64_t>(sums.size()) * blocks.vectors * splits < target_.chains && splits < 4) splits *= 2;
+  std::vector<std::vector<Value*>> totals(sums.size());
+  const auto align = llvm::Align(static_cast<uint64_t>(blocks.lanes * bytes));
+  for (size_t s = 0; s < sums.size(); ++s)
+    for (unsigned i = 0; i < blocks.vectors * splits; ++i) {
+      const int64_t at = static_cast<int64_t>(s) * blocks.width() + static_cast<int64_t>(i) * blocks.lanes;
+      const bool biased = i < blocks.vectors && !sums[s].constants.empty();
+      Value* address = b_.CreateGEP(b_.getInt8Ty(), weights, number(at * bytes));
+      totals[s].push_back(variable(biased ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, align))
+                                          : llvm::Constant::getNullValue(type)));
+    }
+  int64_t first = biases;
+  for (const Group& group : groups) {
+    emit_group(sums, group, blocks, b_.CreateGEP(b_.getInt8Ty(), weights, number(first * bytes)), totals, splits);
+    first += sums[group[0].first].parts[group[0].second].size * static_cast<int64_t>(group.size()) * blocks.width();
+  }
+  for (unsigned v = 0; v < blocks.vectors; ++v)
+    for (size_t s = 0; s < sums.size(); ++s) {
+      std::vector<Value*> all;
+      for (int64_t i = 0; i < splits; ++i)
+        all.push_back(b_.CreateLoad(type, totals[s][v + static_cast<size_t>(i) * blocks.vectors]));
+      for (size_t half = all.size() / 2; half > 0; half /= 2)
+        for (size_t i = 0; i < half; ++i) all[i] = b_.CreateFAdd(all[i], all[i + half]);
+      const auto moved = [&](Place place) {
+        if (place.lane >= 0) place.at[static_cast<size_t>(place.lane)].offset += static_cast<int64_t>(v) * blocks.lanes;
+        return place;
+      };
+      Value* result = all[0];
+      for (const Leaf& leaf : sums[s].others) result = b_.CreateFAdd(result, get(leaf.value, moved(leaf.place)));
+      known_[{sums[s].value, moved(sums[s].place)}] = result;
+    }
+}
+
+}  // namespace weft::packages

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interpreter/array.h"
+#include "ir/program.h"
+
+namespace weft::packages {
+
+/// A step with all that it needs: what a package is made of.
+struct StepModel {
+  std::string name;                        ///< an identifier of C, the prefix of all names in the package
+  ir::Program program;                     ///< (states..., inputs..., weights...) -> (new states..., outputs...)
+  std::vector<interpreter::Array> states;  ///< their values at a start
+  std::vector<ir::Type> inputs;            ///< of the step, without symbols
+  std::vector<interpreter::Array> weights;
+  std::vector<std::string> state_names, input_names, output_names;
+};
+
+}  // namespace weft::packages
