@@ -34,9 +34,9 @@ from weft.device import sync
 
 if TYPE_CHECKING:  # imported when somebody asks for them, by __getattr__
     from weft import formats, nn
-    from weft.explanation import explain
     from weft._packages.load import load
     from weft._packages.package import package
+    from weft.explanation import explain
     from weft.nn import quantize
     from weft.verification import verify
 

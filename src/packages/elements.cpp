@@ -45,8 +45,10 @@ Value* Emitter::compute(ValueId value, const Op& op, const Place& place) {
   switch (op.code) {
     case OpCode::kBroadcast:
       return broadcast(op, place);
-    case OpCode::kReshape:
-      return reshape(op, place);
+    case OpCode::kReshape: {
+      const std::optional<Place> inner = reshaped(op, place);
+      return inner ? get(op.operands[0], *inner) : get_one_by_one(value, place);
+    }
     case OpCode::kSlice:
       moved.at[static_cast<size_t>(op.attr<int64_t>("dim"))].offset += op.attr<int64_t>("start");
       return get(op.operands[0], moved);
@@ -137,12 +139,13 @@ Value* Emitter::broadcast(const Op& op, const Place& place) {
   return splat(get(op.operands[0], inner), place.lanes);
 }
 
-/// The place in the operand: by the element's number in order, of which the last dim may be left out if both have it.
-Value* Emitter::reshape(const Op& op, const Place& place) {
+/// The place in a reshape's operand: by the element's number in order, of which the last dim is left out if both have
+/// it. None where neighbours aren't neighbours there.
+std::optional<Place> Emitter::reshaped(const Op& op, const Place& place) {
   const std::vector<int64_t> outer = sizes(op.results[0]), inner = sizes(op.operands[0]);
   const bool same_last = !outer.empty() && !inner.empty() && outer.back() == inner.back();
   const auto last = static_cast<int64_t>(outer.size()) - 1;
-  if (place.lane >= 0 && !(same_last && place.lane == last)) return get_one_by_one(op.results[0], place);
+  if (place.lane >= 0 && !(same_last && place.lane == last)) return std::nullopt;
   const size_t kept = same_last ? 1 : 0;
   Coordinate number_in_order;
   for (size_t i = 0; i + kept < outer.size(); ++i) {
@@ -170,7 +173,7 @@ Value* Emitter::reshape(const Op& op, const Place& place) {
       n = {b_.CreateUDiv(all, number(inner[i])), 0};
     }
   }
-  return get(op.operands[0], moved);
+  return moved;
 }
 
 void Emitter::fail_if(Value* any) {

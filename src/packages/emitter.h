@@ -94,7 +94,7 @@ class Emitter {
   llvm::Value* get_one_by_one(ir::ValueId value, const Place& place);
   llvm::Value* elementwise(const ir::Op& op, const Place& place);
   llvm::Value* broadcast(const ir::Op& op, const Place& place);
-  llvm::Value* reshape(const ir::Op& op, const Place& place);
+  std::optional<Place> reshaped(const ir::Op& op, const Place& place);
   llvm::Value* gather(const ir::Op& op, const Place& place);
   llvm::Value* dynamic_slice(const ir::Op& op, const Place& place);
   /// An index that is in 0..most, or else 0 and the step fails.
@@ -162,6 +162,7 @@ class Emitter {
   void emit_block(const std::vector<ir::ValueId>& values, const std::vector<Destination>& to, const Place& first,
                   const Blocks& blocks, llvm::Value* number);
   void emit_nest(const std::vector<ir::ValueId>& values);
+  bool is_in_place(size_t state, const Blocks& blocks) const;
   size_t count_sums(const std::vector<ir::ValueId>& values);
   void emit_parts(const ir::Op& op);
   void emit_part(ir::ValueId part, ir::ValueId whole, const std::vector<Coordinate>& origin);

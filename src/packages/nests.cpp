@@ -36,6 +36,14 @@ size_t Emitter::count_sums(const std::vector<ValueId>& values) {
   return find_sums(values, first).size();
 }
 
+bool Emitter::is_in_place(size_t state, const Blocks& blocks) const {
+  const std::vector<int64_t> shape = sizes(program_.body.args[state]);
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+  const auto how = tasks_.in_place[state];
+  return how == Tasks::InPlace::kYes || (how == Tasks::InPlace::kIfOneBlock && rows == 1 && blocks.count == 1);
+}
+
 void Emitter::emit_nest(const std::vector<ValueId>& values) {
   current_.insert(values.begin(), values.end());
   const Blocks blocks = blocks_for(values[0], count_sums(values));
@@ -44,7 +52,7 @@ void Emitter::emit_nest(const std::vector<ValueId>& values) {
   for (ValueId value : values) {
     const auto result = std::ranges::find(program_.body.results, value);
     const auto state = static_cast<size_t>(result - program_.body.results.begin());
-    if (state < step_.states() && tasks_.in_place[state]) {
+    if (state < step_.states() && is_in_place(state, blocks)) {
       const ValueId old = program_.body.args[state];
       const Memory::Slot& slot = memory_.slots.at(old);
       const int64_t row = slot.strides.size() > 1 ? slot.strides[slot.strides.size() - 2] : 0;

@@ -57,9 +57,9 @@ std::unique_ptr<llvm::TargetMachine> machine_of(const Target& target) {
   options.FunctionSections = options.DataSections = true;
   options.MCOptions.ABIName = std::string(target.abi);
   if (target.hard_floats) options.FloatABIType = llvm::FloatABI::Hard;
-  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(triple, target.cpu, target.features, options,
-                                                                          llvm::Reloc::PIC_, std::nullopt,
-                                                                          llvm::CodeGenOptLevel::Default, false));
+  const auto relocation = target.fixed_addresses ? llvm::Reloc::Static : llvm::Reloc::PIC_;
+  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
+      triple, target.cpu, target.features, options, relocation, std::nullopt, llvm::CodeGenOptLevel::Default, false));
   check(machine != nullptr, "weft.package: LLVM cannot generate code for {}", target.name);
   return machine;
 }
@@ -128,7 +128,7 @@ Object compile(const StepModel& model, const Target& target, bool assembly) {
   llvm::Module module(model.name, context);
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
-  module.setPICLevel(llvm::PICLevel::BigPIC);
+  if (!target.fixed_addresses) module.setPICLevel(llvm::PICLevel::BigPIC);
   if (!target.abi.empty())
     module.addModuleFlag(llvm::Module::Error, "target-abi", llvm::MDString::get(context, target.abi));
   codegen::set_vector_isa(module, {.avx512 = target.avx512, .f16c = target.f16c});
@@ -138,6 +138,7 @@ Object compile(const StepModel& model, const Target& target, bool assembly) {
   llvm::Function* function = emitter.emit_step(model.name + "_one_step");
   const Facts facts = emit_model(model, step, target, function, emitter.memory(), module);
   for (llvm::Function& each : module) {
+    each.addFnAttr(llvm::Attribute::NoUnwind);
     each.addFnAttr("target-cpu", target.cpu);
     if (!target.features.empty()) each.addFnAttr("target-features", target.features);
     if (!each.hasLocalLinkage()) continue;

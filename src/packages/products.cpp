@@ -47,11 +47,14 @@ void Emitter::add_leaves(ValueId value, const Place& place, bool top, Sum& sum) 
     for (ValueId operand : op->operands) add_leaves(operand, place, false, sum);
     return;
   }
-  if (!loads && own && op->code == OpCode::kSlice) {
-    Place moved = place;
-    moved.at[static_cast<size_t>(op->attr<int64_t>("dim"))].offset += op->attr<int64_t>("start");
-    Sum inner{value, moved, {}, {}, {}};
-    add_leaves(op->operands[0], moved, false, inner);
+  if (!loads && own && (op->code == OpCode::kSlice || op->code == OpCode::kReshape)) {
+    std::optional<Place> moved = place;
+    if (op->code == OpCode::kReshape)
+      moved = reshaped(*op, place);
+    else
+      moved->at[static_cast<size_t>(op->attr<int64_t>("dim"))].offset += op->attr<int64_t>("start");
+    Sum inner{value, place, {}, {}, {}};
+    if (moved) add_leaves(op->operands[0], *moved, false, inner);
     if (!inner.parts.empty()) {
       std::ranges::move(inner.parts, std::back_inserter(sum.parts));
       std::ranges::move(inner.constants, std::back_inserter(sum.constants));

@@ -77,6 +77,7 @@ constexpr Target kTargets[] = {
      .registers = 24,
      .chains = 2,
      .rounds = false,
+     .fixed_addresses = true,
      .hard_floats = true},
     {.name = "cortex-m7",
      .architecture = "armv7e-m",
@@ -88,6 +89,7 @@ constexpr Target kTargets[] = {
      .registers = 24,
      .chains = 4,
      .rounds = true,
+     .fixed_addresses = true,
      .hard_floats = true},
     {.name = "cortex-m33",
      .architecture = "armv8-m",
@@ -99,6 +101,7 @@ constexpr Target kTargets[] = {
      .registers = 24,
      .chains = 2,
      .rounds = false,
+     .fixed_addresses = true,
      .hard_floats = true},
     {.name = "wasm32",
      .architecture = "wasm32",
@@ -109,7 +112,8 @@ constexpr Target kTargets[] = {
      .vector_bytes = 16,
      .registers = 16,
      .chains = 4,
-     .rounds = true},
+     .rounds = true,
+     .fixed_addresses = true},
 };
 
 }  // namespace

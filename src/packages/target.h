@@ -13,14 +13,15 @@ struct Target {
   std::string_view name;          ///< as users name it: "x86-64-v3"
   std::string_view architecture;  ///< targets of one may share a library, which chooses among them
   std::string_view triple, cpu, features;
-  std::string_view abi;      ///< LLVM's name of the calling convention, where the triple alone doesn't say
-  int64_t vector_bytes;      ///< of a register; of one f32 where there are no vectors
-  int64_t registers;         ///< vector registers, or registers of f32
-  int64_t chains;            ///< multiply-adds that the processor has under way at the same time
-  bool rounds;               ///< has instructions for floor, ceil, trunc and round
-  bool avx512 = false;       ///< scales by powers of two, estimates reciprocals (codegen::VectorIsa)
-  bool f16c = false;         ///< converts f16 in vectors
-  bool hard_floats = false;  ///< ARM: floats are passed in their registers
+  std::string_view abi;          ///< LLVM's name of the calling convention, where the triple alone doesn't say
+  int64_t vector_bytes;          ///< of a register; of one f32 where there are no vectors
+  int64_t registers;             ///< vector registers, or registers of f32
+  int64_t chains;                ///< multiply-adds that the processor has under way at the same time
+  bool rounds;                   ///< has instructions for floor, ceil, trunc and round
+  bool avx512 = false;           ///< scales by powers of two, estimates reciprocals (codegen::VectorIsa)
+  bool f16c = false;             ///< converts f16 in vectors
+  bool fixed_addresses = false;  ///< there are no shared libraries
+  bool hard_floats = false;      ///< ARM: floats are passed in their registers
 };
 
 std::span<const Target> targets();

@@ -193,26 +193,25 @@ class Divider {
   }
 
   void set_in_place() {
-    tasks_.in_place.assign(step_.states(), false);
+    tasks_.in_place.assign(step_.states(), Tasks::InPlace::kNo);
     if (tasks_.may_fail) return;
-    for (size_t i = 0; i < step_.states(); ++i) tasks_.in_place[i] = is_in_place(i);
+    for (size_t i = 0; i < step_.states(); ++i) tasks_.in_place[i] = in_place(i);
   }
 
-  bool is_in_place(size_t state) const {
+  Tasks::InPlace in_place(size_t state) const {
     const ValueId old = program_.body.args[state], made = program_.body.results[state];
     const size_t task = tasks_.task_of.at(made);
-    if (tasks_.tasks[task].way != Way::kElements) return false;
-    for (size_t t = task; t < tasks_.tasks.size(); ++t) {
-      if (!tasks_.tasks[t].reads.contains(old)) continue;
-      if (t > task) return false;
-      for (ValueId value : tasks_.tasks[t].values) {
-        std::map<ValueId, Reach> memory;
-        std::set<ValueId> inner;
-        reach(value, true, memory, inner);
-        if (auto found = memory.find(old); found != memory.end() && !found->second.same_element) return false;
-      }
+    if (tasks_.tasks[task].way != Way::kElements) return Tasks::InPlace::kNo;
+    for (size_t later = task + 1; later < tasks_.tasks.size(); ++later)
+      if (tasks_.tasks[later].reads.contains(old)) return Tasks::InPlace::kNo;
+    for (ValueId value : tasks_.tasks[task].values) {
+      std::map<ValueId, Reach> memory;
+      std::set<ValueId> inner;
+      reach(value, true, memory, inner);
+      if (auto found = memory.find(old); found != memory.end() && !found->second.same_element)
+        return Tasks::InPlace::kIfOneBlock;
     }
-    return true;
+    return Tasks::InPlace::kYes;
   }
 
   const Bound& step_;

@@ -27,8 +27,13 @@ struct Task {
 struct Tasks {
   std::vector<Task> tasks;
   std::map<ir::ValueId, size_t> task_of;  ///< of values that have memory of their own
-  /// By state: whether the new one is stored in the memory of the old, since nothing reads that later.
-  std::vector<bool> in_place;
+  /// By state: whether the new one may be stored in the memory of the old, since nothing reads that later.
+  enum class InPlace : uint8_t {
+    kNo,
+    kIfOneBlock,  ///< if the nest computes all elements before it stores any
+    kYes          ///< each element of it is computed from the old one alone
+  };
+  std::vector<InPlace> in_place;
   bool may_fail = false;  ///< an index may be out of range, an integer may be divided by zero
 };
 

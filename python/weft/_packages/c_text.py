@@ -43,7 +43,7 @@ const weft_model* {name}_model(void);
 
 def cpp_header(name: str) -> str:
     """NAME.hpp."""
-    return f"""// {name}: written by Weft. `weft::State state({name}::model());` is a state, `state.step(inputs, outputs)` a step.
+    return f"""// {name}: written by Weft. `weft::State state({name}::model());` is a state.
 #ifndef WEFT_PACKAGE_{name.upper()}_HPP
 #define WEFT_PACKAGE_{name.upper()}_HPP
 
@@ -100,7 +100,7 @@ int main(void) {{
 
 def cmake(name: str) -> str:
     """NAMEConfig.cmake."""
-    return f"""# find_package({name} CONFIG REQUIRED PATHS folder NO_DEFAULT_PATH), then target_link_libraries(... {name}::{name}).
+    return f"""# find_package({name} CONFIG REQUIRED PATHS FOLDER NO_DEFAULT_PATH) makes the library {name}::{name}.
 if(NOT TARGET {name}::{name})
   add_library({name}::{name} STATIC IMPORTED)
   set_target_properties({name}::{name} PROPERTIES

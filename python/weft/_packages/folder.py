@@ -72,8 +72,8 @@ def write(path: Path, contents: Contents) -> None:
 
 
 def _libraries(contents: Contents) -> dict[str, dict[str, bytes]]:
-    """The members of each library: those of x86-64 together, with what chooses among them. The library for this machine,
-    or the only one, has the package's name alone."""
+    """The members of each library: those of x86-64 together, with what chooses among them. The library for this
+    machine, or the only one, has the package's name alone."""
     name, known = contents.name, _C.package_targets()
     groups: dict[str, list[str]] = {}
     for target, architecture in known:

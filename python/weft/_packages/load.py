@@ -175,6 +175,18 @@ class Model:
         """
         self._check(self._model.restore(self._state, saved, len(saved)))
 
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """A copy of the state's tensors, by name."""
+        saved, found, first = self.save(), {}, 8
+        for each in self.states:
+            count = torch.Size(each.shape).numel()
+            size = count * each.dtype.itemsize
+            flat = torch.frombuffer(bytearray(saved[first : first + size] or b"0"), dtype=torch.uint8)[:size]
+            found[each.name] = flat.view(each.dtype).reshape(each.shape)
+            first += -(-size // 8) * 8
+        return found
+
     def _call(self, lead: tuple[int, ...], inputs: Sequence[Tensor], call: object) -> Tensor | tuple[Tensor, ...]:
         if len(inputs) != len(self.inputs):
             wanted = ", ".join(map(str, self.inputs)) or "none"

@@ -24,7 +24,7 @@ def package(
     name: str | None = None,
     assembly: bool = False,
 ) -> Path:
-    """Writes a trained recurrence as object files with a C header, which need no library: no Python, PyTorch or Weft. ::
+    """Writes a trained recurrence as object files with a C header, which need no Python, no PyTorch, no Weft. ::
 
         gru = nn.GRU(1, 32)
         weft.package(gru, torch.randn(100, 1), "amp", targets=["x86-64-v3", "aarch64"])
@@ -34,16 +34,16 @@ def package(
 
     Args:
         model: an `nn.GRU`, `nn.LSTM` or `nn.RNN` of one direction, or a step as weft.scan takes it: any function
-            `carry, y = step(carry, x)` on pytrees. It computes one step; what it does with tensors from outside, such as
-            parameters, is computed now as far as it depends on these alone.
+            `carry, y = step(carry, x)` on pytrees. It computes one step; what it does with tensors from outside alone,
+            such as parameters, is computed now.
         example: of a module an input of it; of a step the tuple (carry, x) of its first call. Sizes are those of the
             example; the carry's values are those that a state has after its reset.
         output: the folder to write. It gets `NAME.h`, `NAME.hpp`, an object file for each target, an archive
             (`libNAME.a`), a shared library where there is a linker (`libNAME.so`), `NAME.json`, `NAMEConfig.cmake` and
             `example.c`. What lies there by these names is overwritten.
         targets: machines by name ("x86-64", "x86-64-v3", "x86-64-v4", "aarch64", "riscv64", "cortex-m4", "cortex-m7",
-            "cortex-m33", "wasm32"); the one that runs this if nothing is said. Of several x86-64 the library chooses the
-            best that the processor has, when it is asked for the model.
+            "cortex-m33", "wasm32"); the one that runs this if nothing is said. Of several x86-64 the library chooses
+            the best that the processor has, when it is asked for the model.
         name: the prefix of all names in C; the folder's name if nothing is said.
         assembly: write the machine code as text, too.
 
