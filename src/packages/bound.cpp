@@ -8,6 +8,7 @@
 #include "ir/inline.h"
 #include "ir/verifier.h"
 #include "packages/refusals.h"
+#include "packages/straighten.h"
 #include "passes/pass_runner.h"
 
 namespace weft::packages {
@@ -51,19 +52,22 @@ double read(const Array& array, int64_t offset) {
   return one.to_doubles()[0];
 }
 
-/// Gives results that are arguments, constants, or results twice over, memory of their own.
-void copy_results(ir::Program& program) {
+/// Gives results that are arguments, constants or views of them memory of their own, and each new state its own.
+void copy_results(ir::Program& program, size_t states) {
   ir::Builder builder(program, program.body);
-  std::vector<ValueId> results = program.body.results, seen = program.body.args;
-  for (ValueId& result : results) {
+  const auto is_elsewhere = [&](ValueId value) {
+    if (std::ranges::find(program.body.args, value) != program.body.args.end()) return true;
     const auto maker = std::ranges::find_if(
-        program.body.ops, [&](const ir::Op& op) { return std::ranges::find(op.results, result) != op.results.end(); });
-    const bool is_view =
-        maker != program.body.ops.end() &&
-        (maker->code == OpCode::kConstant || maker->code == OpCode::kBroadcast || maker->code == OpCode::kSlice ||
-         maker->code == OpCode::kReshape || maker->code == OpCode::kTranspose || maker->code == OpCode::kReverse);
-    if (is_view || std::ranges::find(seen, result) != seen.end()) result = builder.unary(OpCode::kCopy, result);
-    seen.push_back(result);
+        program.body.ops, [&](const ir::Op& op) { return std::ranges::find(op.results, value) != op.results.end(); });
+    constexpr OpCode kViews[] = {OpCode::kConstant, OpCode::kBroadcast, OpCode::kSlice,
+                                 OpCode::kReshape,  OpCode::kTranspose, OpCode::kReverse};
+    return std::ranges::find(kViews, maker->code) != std::end(kViews);
+  };
+  std::vector<ValueId> results = program.body.results;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto before = results.begin() + static_cast<std::ptrdiff_t>(std::min(i, states));
+    const bool twice = i < states && std::find(results.begin(), before, results[i]) != before;
+    if (twice || is_elsewhere(results[i])) results[i] = builder.unary(OpCode::kCopy, results[i]);
   }
   program.body.results = results;
 }
@@ -80,9 +84,10 @@ Bound::Bound(const StepModel& model)
     : program_(without_symbols(model)), states_(model.states.size()), inputs_(model.inputs.size()) {
   check_states(model, program_);
   const std::vector<ValueId> arguments = program_.body.args;
+  straighten(program_);
   passes::run_passes(program_, passes::compile_pipeline());
   internal_check(program_.body.args == arguments, "a pass has changed the step's arguments");
-  copy_results(program_);
+  copy_results(program_, states_);
   ir::verify(program_);
   for (size_t i = 0; i < model.weights.size(); ++i)
     constants_.emplace(program_.body.args[states_ + inputs_ + i], model.weights[i]);

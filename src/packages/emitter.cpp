@@ -163,11 +163,13 @@ Buffer Emitter::in_state(ValueId value, const Memory::Slot& slot) {
 }
 
 llvm::GlobalVariable* Emitter::global(llvm::Constant* data, const std::string& name) {
+  llvm::GlobalVariable*& known = globals_[data];  // of the same bytes LLVM makes one constant
+  if (known != nullptr) return known;
   auto* variable = new llvm::GlobalVariable(module_, data->getType(), true, llvm::GlobalValue::InternalLinkage, data,
                                             name);  // the module owns it
   variable->setAlignment(llvm::Align(static_cast<uint64_t>(std::max<int64_t>(target_.vector_bytes, 8))));
   variable->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
-  return variable;
+  return known = variable;
 }
 
 }  // namespace weft::packages

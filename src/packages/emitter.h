@@ -60,8 +60,6 @@ class Emitter {
   /// What reset writes for a state, as it lies in memory; states of zeros have none.
   llvm::Constant* initial(const interpreter::Array& array, const Memory::Slot& slot);
 
-  static constexpr int64_t kHeader = 64;  ///< bytes before the first state: its model's number
-
  private:
   using Body = std::function<void(llvm::Value* i)>;
 
@@ -201,6 +199,7 @@ class Emitter {
   std::set<ir::ValueId> current_;  ///< values that the nest being emitted stores
   std::map<std::pair<ir::ValueId, Place>, llvm::Value*> known_;
   std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;
+  std::map<llvm::Constant*, llvm::GlobalVariable*> globals_;
   std::vector<Sum>* recording_ = nullptr;  ///< where find_sums puts what it meets
   llvm::Value* block_column_ = nullptr;    ///< where the block being emitted begins; null: at 0
   int64_t first_column_ = 0;               ///< of the nest being emitted

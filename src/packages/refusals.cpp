@@ -10,12 +10,6 @@ std::string why_not(const ir::Program& program, const ir::Op& op) {
   switch (op.code) {
     case OpCode::kExtern:
       return "it runs in PyTorch, which is not there where a package runs; write it with operations that Weft compiles";
-    case OpCode::kScan:
-    case OpCode::kWhile:
-      return "a loop within a step has no form in a package yet; write its steps out, or make each a step of the "
-             "package";
-    case OpCode::kCond:
-      return "a branch within a step has no form in a package yet; compute both sides and choose with torch.where";
     case OpCode::kScatter:
     case OpCode::kScatterAdd:
       return "rows written by an index have no form in a package yet; write a row with a dynamic slice or torch.where";

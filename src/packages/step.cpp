@@ -20,14 +20,14 @@ llvm::Function* Emitter::emit_step(const std::string& name) {
   b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function_));
   state_ = function_->getArg(0);
   bad_ = variable(b_.getInt32(0));
-  memory_.bytes = kHeader;
+  memory_.bytes = std::max<int64_t>(target_.vector_bytes, 8);  // the model's number comes first
   place_states();
   stage_inputs();
   for (const Task& task : tasks_.tasks) emit_task(task);
   current_.clear();
   known_.clear();
   give_results();
-  memory_.bytes += 4 * kHeader * 8;  // what the widest block reads past an end
+  memory_.bytes += target_.registers * target_.vector_bytes;  // what the widest block reads past an end
   return function_;
 }
 

@@ -19,13 +19,16 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 import weft
+import weft.nn
 from weft import _C
+from weft._packages.folder import Contents, Object, write
+from weft._packages.steps import Step
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from cells.zoo import CELLS, Size
 
 EMULATED = ["aarch64", "riscv64"]
-Step = Callable[[Any, Any], tuple[Any, Any]]
+StepFunction = Callable[[Any, Any], tuple[Any, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +37,7 @@ def _no_grad() -> Any:
         yield
 
 
-def loop(step: Step, init: Any, xs: Any, steps: int) -> tuple[Any, list[Tensor]]:
+def loop(step: StepFunction, init: Any, xs: Any, steps: int) -> tuple[Any, list[Tensor]]:
     """In plain PyTorch: the last carry, and the leaves of ys stacked."""
     carry, ys = init, []
     for t in range(steps):
@@ -62,7 +65,7 @@ def assert_close(found: Tensor, expected: Tensor, tolerance: float = 2e-6) -> No
 
 def check(
     factory: pytest.TempPathFactory,
-    step: Step,
+    step: StepFunction,
     init: Any,
     xs: Any,
     steps: int,
@@ -140,7 +143,7 @@ def test_cells(name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch:
     targets = [*packaged.NATIVE, *(EMULATED if name in ("attention_decoder", "selective_ssm") else [])]
 
     def scan(
-        step: Step, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, *, dim: int = 0
+        step: StepFunction, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, *, dim: int = 0
     ) -> Any:
         xs = pytree.tree_map(lambda x: x.movedim(dim, 0), xs)
         steps = length or pytree.tree_leaves(xs)[0].shape[0]
@@ -485,3 +488,103 @@ def test_what_cannot_be_packaged(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"on cortex-m4 the step needs __extendsfdf2"):
         weft.package(lambda c, x: (c, torch.sin(x)), (x, x), tmp_path / "m", targets="cortex-m4")
     assert not (tmp_path / "m").exists()
+
+
+VARIANTS: dict[str, Callable[[], nn.Module]] = {
+    "reset before": lambda: weft.nn.GRU(3, 5, 2, reset_after=False),
+    "peepholes": lambda: weft.nn.LSTM(3, 9, peepholes=True),
+    "layer norm": lambda: weft.nn.LSTM(3, 6, layer_norm=True, cell_clip=0.5),
+    "softsign": lambda: weft.nn.RNN(3, 5, activation="softsign"),
+    "all at their defaults": lambda: weft.nn.GRU(3, 4),
+    "int8": lambda: weft.quantize(nn.LSTM(3, 20)),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.manual_seed(13)
+    module = VARIANTS[name]().eval()
+    for rows in ((), (2,)):
+        x = torch.randn(7, *rows, 3)
+        folder = weft.package(module, x, tmp_path_factory.mktemp("packages") / "model")
+        assert_close(packaged.loaded(folder, tmp_path_factory).run(x), module(x)[0], 5e-6)
+
+
+@pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell, nn.RNNCell])
+def test_cells_of_pytorch(kind: type[nn.RNNCellBase], tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.manual_seed(14)
+    cell, x = kind(3, 7), torch.randn(5, 2, 3)
+    folder = weft.package(cell, x[0], tmp_path_factory.mktemp("packages") / "model")
+    model, state = packaged.loaded(folder, tmp_path_factory), None
+    for t in range(5):
+        state = cell(x[t], state)
+        assert_close(model.step(x[t]), state[0] if isinstance(state, tuple) else state)
+
+
+class Doubled(nn.GRU):
+    def forward(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        y, h = super().forward(x, h)
+        return 2 * y, h
+
+
+def test_a_modules_own_forward_counts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.manual_seed(15)
+    doubled, hooked, x = Doubled(3, 4), nn.GRU(3, 4), torch.randn(5, 3)
+    hooked.register_forward_hook(lambda module, args, result: (result[0] + 1, result[1]))
+    for module in (doubled, hooked, nn.utils.parametrizations.weight_norm(nn.GRU(3, 4), "weight_hh_l0")):
+        folder = weft.package(module, x, tmp_path_factory.mktemp("packages") / "model")
+        assert_close(packaged.loaded(folder, tmp_path_factory).run(x), module(x)[0])
+
+
+def test_a_loop_in_a_step(tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.manual_seed(16)
+    w = torch.randn(6, 6) / 3
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return weft.scan(lambda h, _: (torch.tanh(h @ w + x), h), h, None, 3)
+
+    init, xs = torch.zeros(6), torch.randn(8, 6)
+    folder = weft.package(step, (init, xs[0]), tmp_path_factory.mktemp("packages") / "model")
+    with weft.disabled():
+        _, (expected,) = loop(step, init, xs, 8)
+    assert_close(packaged.loaded(folder, tmp_path_factory).run(xs), expected, 5e-6)
+
+
+BRANCH = """
+program @branch(%h: f32[4], %x: f32[4]) {
+  %sum = reduce_sum %x {dims = [0]} : f32[]
+  %zero = constant {value = 0} : f32[]
+  %positive = gt %sum, %zero : bool[]
+  %next = cond %positive then {
+    %a = add %h, %x : f32[4]
+    yield %a
+  } else {
+    %b = tanh %h : f32[4]
+    yield %b
+  } : f32[4]
+  return %next, %h
+}
+"""
+
+
+def test_a_branch_in_a_step(tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.manual_seed(17)
+    step = Step(_C.Program(BRANCH), {"h": torch.zeros(4)}, {"x": torch.zeros(4)}, [], ["y"])
+    objects = {target: Object(**step.model("model").compile(target)) for target in packaged.NATIVE}
+    path = tmp_path_factory.mktemp("packages") / "model"
+    write(path, Contents("model", step, objects))
+    model, h = packaged.loaded(path, tmp_path_factory), torch.zeros(4)
+    for x in torch.randn(6, 4):
+        assert_close(model.step(x), h)
+        h = h + x if x.sum() > 0 else h.tanh()
+
+
+def test_sizes_of_zero_and_no_inputs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    def step(carry: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return carry + 1, torch.cat([x, x + 1]) * carry
+
+    check(tmp_path_factory, step, torch.zeros(()), torch.zeros(3, 0), 3, packaged.NATIVE)
+    folder = weft.package(lambda c, x: (c * 0.5, c), (torch.ones(2, 3), None), tmp_path_factory.mktemp("p") / "model")
+    model = packaged.loaded(folder, tmp_path_factory)
+    assert model.inputs == [] and model.run(steps=0).shape == (0, 2, 3)
+    assert torch.equal(model.run(steps=3)[2], torch.full((2, 3), 0.25))

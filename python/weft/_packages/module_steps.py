@@ -1,24 +1,26 @@
-"""PyTorch's recurrent modules as steps."""
+"""PyTorch's recurrent modules as steps: the module itself, on a sequence of one step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, nn, sigmoid, tanh
-from torch.nn import functional
+import torch
+from torch import Tensor, nn
 
 Carry = dict[str, list[Tensor]]
 
 
-def step_of_module(module: nn.Module, example: Any) -> tuple[Callable[..., Any], Carry, Tensor] | None:
-    """The step of an nn.GRU, nn.LSTM or nn.RNN, its first carry, and the x of a step, given an input of the module;
-    None for other modules.
+def step_of_module(module: nn.Module, example: Any) -> tuple[Callable[..., Any], Any, Tensor] | None:
+    """The step of an nn.GRU, nn.LSTM or nn.RNN (weft.nn's are such), given an input of the module, or of a cell
+    (nn.GRUCell), given its input: the function, its first carry, and the x of a step. None for other modules.
 
     Raises:
         TypeError: the example is no input of the module.
         RuntimeError: the module needs the future (bidirectional), or is in training with dropout.
     """
+    if isinstance(module, nn.RNNCellBase):
+        return _step_of_cell(module, example)
     if not isinstance(module, nn.RNNBase):
         return None
     what = f"weft.package of {type(module).__name__}"
@@ -31,62 +33,38 @@ def step_of_module(module: nn.Module, example: Any) -> tuple[Callable[..., Any],
             f"{what}: the example must be an input of the module, [T, {module.input_size}] or "
             f"[T, B, {module.input_size}] (batch_first: [B, T, {module.input_size}])"
         )
-    x = example.select(1 if module.batch_first and example.dim() == 3 else 0, 0)
-    rows = x.shape[:-1]
-    width = module.proj_size or module.hidden_size
-    layers = range(module.num_layers)
-    carry = {"h": [x.new_zeros(*rows, width) for _ in layers]}
-    if isinstance(module, nn.LSTM):
+    time = 1 if module.batch_first and example.dim() == 3 else 0
+    x = example.select(time, 0)
+    rows, layers = x.shape[:-1], range(module.num_layers)
+    carry = {"h": [x.new_zeros(*rows, module.proj_size or module.hidden_size) for _ in layers]}
+    if module.mode == "LSTM":
         carry["c"] = [x.new_zeros(*rows, module.hidden_size) for _ in layers]
-    cell = _cell(module)
 
     def step(carry: Carry, x: Tensor) -> tuple[Carry, Tensor]:
-        after: Carry = {name: [] for name in carry}
-        for layer in layers:
-            weights = {
-                name: getattr(module, f"{name}_l{layer}", None)
-                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-            }
-            state = cell(x, {name: values[layer] for name, values in carry.items()}, weights)
-            for name, value in state.items():
-                after[name].append(value)
-            x = state["h"]
-        return after, x
+        states = tuple(torch.stack(values) for values in carry.values())
+        y, after = module(x.unsqueeze(time), states if len(states) > 1 else states[0])
+        after = after if len(states) > 1 else (after,)
+        return {name: list(value.unbind(0)) for name, value in zip(carry, after, strict=True)}, y.squeeze(time)
 
     return step, carry, x
 
 
-Cell = Callable[[Tensor, dict[str, Tensor], dict[str, Any]], dict[str, Tensor]]
+def _step_of_cell(module: nn.RNNCellBase, example: Any) -> tuple[Callable[..., Any], Any, Tensor]:
+    if not isinstance(example, Tensor) or example.dim() not in (1, 2) or example.shape[-1] != module.input_size:
+        raise TypeError(
+            f"weft.package of {type(module).__name__}: the example must be an input of the module, "
+            f"[{module.input_size}] or [B, {module.input_size}]"
+        )
+    zeros = example.new_zeros(*example.shape[:-1], module.hidden_size)
+    if isinstance(module, nn.LSTMCell):
+        return lambda carry, x: _both(module(x, (carry["h"], carry["c"]))), {"h": zeros, "c": zeros.clone()}, example
+
+    def step(carry: dict[str, Tensor], x: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        h = module(x, carry["h"])
+        return {"h": h}, h
+
+    return step, {"h": zeros}, example
 
 
-def _cell(module: nn.RNNBase) -> Cell:
-    if module.mode == "GRU":
-        return _gru
-    return _lstm if module.mode == "LSTM" else _rnn(functional.relu if module.mode == "RNN_RELU" else tanh)
-
-
-def _products(x: Tensor, h: Tensor, w: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    return functional.linear(x, w["weight_ih"], w["bias_ih"]), functional.linear(h, w["weight_hh"], w["bias_hh"])
-
-
-def _gru(x: Tensor, state: dict[str, Tensor], w: dict[str, Any]) -> dict[str, Tensor]:
-    a, b = _products(x, state["h"], w)
-    (ar, az, an), (br, bz, bn) = a.chunk(3, -1), b.chunk(3, -1)
-    n = tanh(an + sigmoid(ar + br) * bn)
-    return {"h": n + sigmoid(az + bz) * (state["h"] - n)}
-
-
-def _lstm(x: Tensor, state: dict[str, Tensor], w: dict[str, Any]) -> dict[str, Tensor]:
-    a, b = _products(x, state["h"], w)
-    i, f, g, o = (a + b).chunk(4, -1)
-    c = sigmoid(f) * state["c"] + sigmoid(i) * tanh(g)
-    h = sigmoid(o) * tanh(c)
-    return {"h": h if w["weight_hr"] is None else functional.linear(h, w["weight_hr"]), "c": c}
-
-
-def _rnn(activation: Callable[[Tensor], Tensor]) -> Cell:
-    def cell(x: Tensor, state: dict[str, Tensor], w: dict[str, Any]) -> dict[str, Tensor]:
-        a, b = _products(x, state["h"], w)
-        return {"h": activation(a + b)}
-
-    return cell
+def _both(states: tuple[Tensor, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+    return {"h": states[0], "c": states[1]}, states[0]

@@ -79,7 +79,7 @@ def _captured(step: Callable[..., Any], init: Any, x: Any) -> Step:
     try:
         found = call.find()
     except FailedError as failure:
-        raise failure.__cause__ or failure  # an error of the step's own, as it is
+        raise (failure.__cause__ or failure) from None  # an error of the step's own, as it is
     except UnsupportedError as error:
         raise RuntimeError(f"{WHAT}: the step can't be one program: {error}") from error
     if found.captured.noise:
