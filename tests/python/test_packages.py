@@ -119,7 +119,7 @@ def test_modules(name: str, rows: int | None, tmp_path_factory: pytest.TempPathF
         assert_close(packaged.loaded(folder, tmp_path_factory).run(x), expected)
 
 
-@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("target", packaged.MACHINES)
 def test_modules_under_emulators(target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     torch.manual_seed(4)
     for module in (nn.GRU(3, 20, 2), nn.LSTM(5, 33)):
