@@ -16,18 +16,18 @@ void check_dims(const std::string& op, const Tensor& tensor, const std::string& 
 }
 
 /// A size that is wanted; nothing where any will do.
-using WantedSize = std::optional<int64_t>;
+using KnownSize = std::optional<int64_t>;
 
-bool is(const c10::SymInt& size, WantedSize wanted) {
+bool is(const c10::SymInt& size, KnownSize wanted) {
   const auto known = size.maybe_as_int();
   return !known || !wanted || *known == *wanted;
 }
 
 void check_sizes(const std::string& op, const Tensor& tensor, const std::string& what,
-                 std::initializer_list<WantedSize> sizes) {
+                 std::initializer_list<KnownSize> sizes) {
   check_dims(op, tensor, what, std::ssize(sizes));
   int64_t dim = 0;
-  for (const WantedSize& wanted : sizes) {
+  for (const KnownSize& wanted : sizes) {
     TORCH_CHECK(is(tensor.sym_size(dim), wanted), op, ": size ", dim, " of ", what, " must be ", wanted.value_or(0),
                 ", but is ", tensor.sym_size(dim));
     ++dim;
@@ -80,18 +80,18 @@ void check_lstm(const RnnCall& call, const std::string& op) {
               ": got an incorrect number of RNN parameters: ", count);
   const int64_t parts = call.layers * directions;
   const c10::SymInt given = call.form == Form::kPacked ? h.sym_size(1) : call.input.sym_size(call.batch_first ? 0 : 1);
-  const WantedSize batch = given.maybe_as_int();
+  const KnownSize batch = given.maybe_as_int();
   check_sizes(op, h, "hx[0]", {parts, batch, output});
   check_sizes(op, c, "hx[1]", {parts, batch, hidden});
-  const WantedSize rows = hidden ? WantedSize(4 * *hidden) : std::nullopt;
-  WantedSize input = call.input.sym_size(-1).maybe_as_int();
+  const KnownSize rows = hidden ? KnownSize(4 * *hidden) : std::nullopt;
+  KnownSize input = call.input.sym_size(-1).maybe_as_int();
   size_t next = 0;
-  auto check_next = [&](std::initializer_list<WantedSize> sizes) {
+  auto check_next = [&](std::initializer_list<KnownSize> sizes) {
     check_sizes(op, call.params[next], "parameter " + std::to_string(next), sizes);
     ++next;
   };
   for (int64_t part = 0; part < parts; ++part) {
-    if (part == directions) input = output ? WantedSize(directions * *output) : std::nullopt;
+    if (part == directions) input = output ? KnownSize(directions * *output) : std::nullopt;
     check_next({rows, input});
     check_next({rows, output});
     for (int64_t bias = 0; bias < (call.has_biases ? 2 : 0); ++bias) check_next({rows});
