@@ -133,6 +133,7 @@ def _facts(contents: Contents) -> dict[str, object]:
         "inputs": tensors(contents.step.inputs),
         "outputs": contents.step.outputs,
         "states": tensors(contents.step.states),
+        **({} if contents.step.lags is None else {"chunk": contents.step.chunk, "lags": contents.step.lags}),
         "saved_bytes": first.saved_bytes,
         "targets": {
             target: {

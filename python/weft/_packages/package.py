@@ -12,7 +12,9 @@ from torch import nn
 from weft import _C
 from weft._base.words import did_you_mean
 from weft._packages import folder
+from weft._packages.models import step_of_model
 from weft._packages.steps import WHAT, step_of
+from weft._streaming.capture import Time
 
 
 def package(
@@ -23,6 +25,8 @@ def package(
     targets: str | Sequence[str] | None = None,
     name: str | None = None,
     assembly: bool = False,
+    time: Time = None,
+    delay: int = 0,
 ) -> Path:
     """Writes a trained recurrence as object files with a C header, which need no Python, no PyTorch, no Weft. ::
 
@@ -32,12 +36,15 @@ def package(
         def step(carry, x): ...
         weft.package(step, (carry, x), "filter")
 
+        denoiser = nn.Sequential(nn.Conv1d(...), ...).eval()
+        weft.package(denoiser, torch.randn(1, 16, 100), "denoiser", time=2)
+
     Args:
         model: an `nn.GRU`, `nn.LSTM` or `nn.RNN` of one direction, or a step as weft.scan takes it: any function
-            `carry, y = step(carry, x)` on pytrees. It computes one step; what it does with tensors from outside alone,
-            such as parameters, is computed now.
-        example: of a module an input of it; of a step the tuple (carry, x) of its first call. Sizes are those of the
-            example; the carry's values are those that a state has after its reset.
+            `carry, y = step(carry, x)` on pytrees. Or a model over whole sequences, any other module, which becomes a
+            step as by weft.stream. What it does with tensors from outside alone, such as parameters, is computed now.
+        example: of a module an input of it, or the tuple of its arguments; of a step the tuple (carry, x) of its first
+            call. Sizes are those of the example; the carry's values are those that a state has after its reset.
         output: the folder to write. It gets `NAME.h`, `NAME.hpp`, an object file for each target, an archive
             (`libNAME.a`), a shared library where there is a linker (`libNAME.so`), `NAME.json`, `NAMEConfig.cmake` and
             `example.c`. What lies there by these names is overwritten.
@@ -46,6 +53,10 @@ def package(
             the best that the processor has, when it is asked for the model.
         name: the prefix of all names in C; the folder's name if nothing is said.
         assembly: write the machine code as text, too.
+        time: of a model over whole sequences the dim that its steps are in, 1 if nothing is said; as weft.stream's.
+            With it a function is such a model, too, and a module whose example is a tuple of two no step.
+        delay: of such a model how many steps a result may lag behind the inputs that it needs; NAME.json has the lag of
+            each output.
 
     Returns:
         The folder.
@@ -53,18 +64,28 @@ def package(
     Raises:
         TypeError: `model` is nothing that has steps, or `example` isn't one of it.
         ValueError: an unknown target, or a name that C can't have.
-        RuntimeError: the step can't be packaged; which operation of it, and why.
+        RuntimeError: the step can't be packaged, or the model can't be a step; which operation of it, and why.
     """
     path = Path(output)
     prefix = path.name if name is None else name
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
         raise ValueError(f"{WHAT}: {prefix!r} is no name in C, which the package's functions begin with: give another")
     wanted = _targets(targets)
-    step = step_of(model, example)
+    if _is_over_time(model, example, time):
+        step = step_of_model(model, example, 1 if time is None else time, delay)
+    else:
+        step = step_of(model, example)
     compiled = step.model(prefix)
     objects = {target: folder.Object(**compiled.compile(target, assembly)) for target in wanted}
     folder.write(path, folder.Contents(prefix, step, objects))
     return path
+
+
+def _is_over_time(model: Any, example: Any, time: Time) -> bool:
+    if time is not None:
+        return True
+    is_step = isinstance(example, tuple) and len(example) == 2
+    return isinstance(model, nn.Module) and not isinstance(model, nn.RNNBase | nn.RNNCellBase) and not is_step
 
 
 def _targets(given: str | Sequence[str] | None) -> list[str]:

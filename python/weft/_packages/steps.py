@@ -28,6 +28,8 @@ class Step:
     inputs: dict[str, Tensor]  #: an example of each
     weights: list[Tensor]
     outputs: list[str]
+    chunk: int = 1  #: of a model over time: how many of its steps a call is
+    lags: list[int] | None = None  #: of its outputs: call c holds elements from c * those of a call - lag on
 
     def model(self, name: str) -> _C.StepModel:
         """To be compiled; `name` is an identifier of C."""

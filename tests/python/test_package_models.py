@@ -1,0 +1,84 @@
+"""Packages of models over whole sequences: what their library computes call by call is what the model gives."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import packaged
+import pytest
+import test_streaming
+import torch
+from torch import Tensor, nn
+
+import weft
+
+
+class Denoiser(nn.Module):
+    """Causal convolutions, a recurrent layer, and a mask on the input."""
+
+    def __init__(self, width: int = 12) -> None:
+        super().__init__()
+        self.front = nn.Conv1d(8, width, 3)
+        self.deep = nn.Conv1d(width, width, 3, dilation=2, groups=width)
+        self.gru = nn.GRU(width, 16, batch_first=True)
+        self.mask = nn.Linear(16, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.front(nn.functional.pad(x, (2, 0))))
+        y = torch.relu(self.deep(nn.functional.pad(y, (4, 0))))
+        y = self.gru(y.transpose(1, 2))[0]
+        return x * torch.sigmoid(self.mask(y)).transpose(1, 2)
+
+
+def run(model: Any, stream: Any, xs: Tensor) -> list[Tensor]:
+    """The outputs of a loaded package for a sequence, put together as a stream's."""
+    port = stream.inputs[0]
+    chunks = xs.shape[port.time] // port.per_chunk
+    stacked = xs.unflatten(port.time, (chunks, port.per_chunk)).movedim(port.time, 0).contiguous()
+    found = model.run(stacked)
+    found = found if isinstance(found, tuple) else (found,)
+    return [
+        ys[-1] if out.time is None else ys.movedim(0, out.time).flatten(out.time, out.time + 1)
+        for ys, out in zip(found, stream.outputs, strict=True)
+    ]
+
+
+def check(model: nn.Module, xs: Tensor, time: int, factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = weft.package(model, xs, factory.mktemp("packages") / "model", time=time)
+    stream = weft.stream(model, xs, time=time, check=False)
+    facts = json.loads((folder / "model.json").read_text())
+    assert facts["chunk"] == stream.chunk and facts["lags"] == [port.lag for port in stream.outputs]
+    xs = xs.narrow(time, 0, xs.shape[time] // stream.chunk * stream.chunk)
+    expected = [leaf for leaf in torch.utils._pytree.tree_leaves(stream.run(xs)) if isinstance(leaf, Tensor)]
+    for found, wanted in zip(run(packaged.loaded(folder, factory), stream, xs), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    return facts
+
+
+def test_a_denoiser(tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.manual_seed(0)
+    model, xs = Denoiser().eval(), torch.randn(1, 8, 40)
+    facts = check(model, xs, 2, tmp_path_factory)
+    assert facts["chunk"] == 1 and facts["inputs"] == [{"name": "x", "dtype": "f32", "shape": [1, 8, 1]}]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_models(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    rng = random.Random(100 + seed)
+    torch.manual_seed(seed)
+    model = nn.Sequential(*(test_streaming.layer(rng) for _ in range(rng.randint(1, 4)))).eval()
+    check(model, torch.randn(test_streaming.B, 24, test_streaming.C), 1, tmp_path_factory)
+
+
+def test_a_strided_model_takes_a_chunk_a_call(tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(2, 6, 4, stride=4), nn.ReLU()).eval()
+    assert check(model, torch.randn(1, 2, 64), 2, tmp_path_factory)["chunk"] == 4
+
+
+def test_what_needs_the_future_is_refused_with_its_line(tmp_path_factory: pytest.TempPathFactory) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.GRU(4, 4, batch_first=True, bidirectional=True))
+    with pytest.raises(RuntimeError, match=r"weft\.package: "):
+        weft.package(model, torch.randn(1, 10, 4), tmp_path_factory.mktemp("packages") / "model")
