@@ -99,16 +99,16 @@ void init_streaming(py::module_& m) {
       py::arg("step"), py::arg("states"), py::arg("inputs"), py::arg("constants"), py::arg("chunks"));
   m.def(
       "stream",
-      [](const Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay) {
+      [](const Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay, int64_t group) {
         try {
-          return streaming::stream(*whole, time_dims, delay);
+          return streaming::stream(*whole, time_dims, delay, group);
         } catch (const streaming::RefusedError&) {
           throw;
         } catch (const Error& error) {
           throw streaming::RefusedError(error.what(), -1);
         }
       },
-      py::arg("program"), py::arg("time_dims"), py::arg("delay"),
+      py::arg("program"), py::arg("time_dims"), py::arg("delay"), py::arg("group") = 1,
       "The program, whose first inputs are a model's and the others weights, as a step. UnsupportedError, with the "
       "recorded operation, for what can't be one.");
 }

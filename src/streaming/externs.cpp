@@ -65,6 +65,7 @@ Stream Walker::spread(const Op& op, const Stream& stream, size_t dim, int64_t ti
   result.time.length = ir::Dim(times) * from.time.length;
   result.per_chunk *= times;
   result.shift *= times;
+  result.settled *= times;
   return result;
 }
 
@@ -81,11 +82,14 @@ Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shap
     Window& window = windows.dims[x.time.dim - windows.first];
     x = after_lead(x, window.padding, windows.fill,
                    [&](const ir::Type& type) { return writer_.start().constant(windows.fill, type); });
+    const int64_t settled = whole_length(x) + window.padding + x.settled;
     if (x.per_chunk % window.stride != 0) refuse(op, "has windows {} steps apart, of {}", window.stride, x.per_chunk);
     result.time = {x.time.dim, 1, 1, shape.at(x.time.dim)};
     result.per_chunk = x.per_chunk / window.stride;
     // The last window of a chunk ends at the chunk's last element, or as few before it as the stride allows.
     result.shift = ceil_divide(window.reach() + x.shift + 1 - window.stride, window.stride);
+    const int64_t windows_settled = (settled - window.reach() - 1) / window.stride + 1;
+    result.settled = std::min<int64_t>(windows_settled - whole_length(result), 0);
     history = window.stride * result.shift - x.shift;
     begin = std::max<int64_t>(-history, 0);
     window.padding = 0;

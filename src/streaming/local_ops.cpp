@@ -84,6 +84,8 @@ void Walker::local(const Op& op) {
   const Stream& like = *std::ranges::find(operands, Kind::kTimed, &Stream::kind);
   Stream result = like;
   result.time = time_after(op, operands);
+  for (const Stream& operand : operands)
+    if (operand.kind == Kind::kTimed) result.settled = std::min(result.settled, operand.settled);
   result.origin = writer_.new_origin();
   result.step = emit(op, operands, true, like.time.length, like.per_chunk);
   result.start = result.lead() > 0 ? emit(op, operands, false, like.time.length, like.lead()) : ir::kNoValue;

@@ -132,10 +132,14 @@ void Walker::scan(const Op& op) {
   Stream like;
   if (has_timed) {
     xs = aligned(op, xs);
+    int64_t settled = 0;
+    for (const Stream& x : xs)
+      if (x.kind == Kind::kTimed) settled = std::min(settled, x.settled);
     // No index of a step that isn't one of the sequence makes the loop fail.
     for (size_t i = 0; i < xs.size(); ++i)
       if (xs[i].kind == Kind::kTimed && !is_floating(whole_.type(view.xs[i]).dtype)) xs[i] = writer_.masked(xs[i], 0);
     like = *std::ranges::find(xs, Kind::kTimed, &Stream::kind);
+    like.settled = settled;
   } else {  // it reads nothing that differs, and yields what does
     like.kind = Kind::kTimed;
     like.time = {0, 1, 1, view.length};
@@ -166,7 +170,8 @@ void Walker::scan(const Op& op) {
     Stream last;
     last.kind = Kind::kLast;
     last.step = loop.carries[i];
-    last.ahead = std::max<int64_t>(ahead_of(like), 0);
+    last.ahead = ahead_of(like);
+    last.settled = like.settled;
     last.looks_ahead = like.looks_ahead == nullptr ? &op : like.looks_ahead;
     define(op, i, std::move(last), {});
   }

@@ -41,6 +41,9 @@ struct Stream {
   uint64_t origin = 0;  ///< values of one origin have the same elements, under other numbers: their histories are one
 
   // ---- kLast, kTimed
+  /// Minus the number of elements, the last ones of the whole, that would be others if the sequence went on: those that
+  /// read what pads its end.
+  int64_t settled = 0;
   /// How many elements of time the whole has that the chunks so far don't: more than 0 where it looks ahead.
   int64_t ahead = 0;
   const ir::Op* looks_ahead = nullptr;  ///< the op by which it does

@@ -3,6 +3,7 @@
 #include "ir/verifier.h"
 #include "passes/pass_runner.h"
 #include "streaming/running_totals.h"
+#include "streaming/unit_dims.h"
 #include "streaming/walker.h"
 
 namespace weft::streaming {
@@ -10,7 +11,7 @@ namespace weft::streaming {
 namespace {
 
 /// The symbol of the time dims. User's error where they have none, or several.
-Lengths lengths_of(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims) {
+Lengths lengths_of(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t group) {
   std::string symbol;
   const std::vector<ir::ValueId>& inputs = whole.body.args;
   check(time_dims.size() <= inputs.size(), "there are {} time dims for {} inputs", time_dims.size(), inputs.size());
@@ -24,6 +25,9 @@ Lengths lengths_of(const ir::Program& whole, const std::vector<std::optional<siz
     check(symbol.empty() || symbol == dim.name(), "inputs have {} and {} steps: a stream has one number of them",
           symbol, dim.name());
     symbol = dim.name();
+    const size_t behind = *time_dims[i] + 1;
+    check(group == 1 || (behind < type.shape.size() && type.shape[behind] == ir::Dim(group)),
+          "input {} is {}, in which no {} steps are behind the dim {}", i, to_string(type), group, *time_dims[i]);
   }
   check(!symbol.empty(), "no input has a time");
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -47,12 +51,12 @@ struct Walked {
 };
 
 Walked walked(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay,
-              const Lengths& lengths, Histories histories) {
+              int64_t group, const Lengths& lengths, Histories histories) {
   Writer writer(whole, lengths, steps_of_chunk(whole, lengths), std::move(histories));
   Walker walker(whole, writer);
   for (size_t i = 0; i < whole.body.args.size(); ++i) {
     if (i < time_dims.size()) {
-      walker.add_input(whole.body.args[i], time_dims[i]);
+      walker.add_input(whole.body.args[i], time_dims[i], group);
     } else {
       walker.add_weight(whole.body.args[i]);
     }
@@ -67,6 +71,7 @@ Walked walked(const ir::Program& whole, const std::vector<std::optional<size_t>>
   }
   Walked found{writer.finish(results), writer.histories()};
   found.streamed.outputs = std::move(ports);
+  found.streamed.chunk *= group;
   for (const std::optional<size_t>& dim : time_dims)
     found.streamed.inputs.push_back(dim ? Port{dim, found.streamed.chunk, 0} : Port{});
   return found;
@@ -74,7 +79,8 @@ Walked walked(const ir::Program& whole, const std::vector<std::optional<size_t>>
 
 }  // namespace
 
-Streamed stream(const ir::Program& program, const std::vector<std::optional<size_t>>& time_dims, int64_t delay) {
+Streamed stream(const ir::Program& program, const std::vector<std::optional<size_t>>& time_dims, int64_t delay,
+                int64_t group) {
   check(delay >= 0, "delay must be a number of steps, but is {}", delay);
   ir::Program whole = program;
   whole.donations.clear();
@@ -82,13 +88,14 @@ Streamed stream(const ir::Program& program, const std::vector<std::optional<size
   passes::run_passes(whole, kBefore);
   running_totals(whole);
   ir::verify(whole);
-  const Lengths lengths = lengths_of(whole, time_dims);
+  const Lengths lengths = lengths_of(whole, time_dims, group);
   // Who reads how far back is known at the end of a first run.
-  Histories histories = walked(whole, time_dims, delay, lengths, {}).histories;
-  Streamed result = walked(whole, time_dims, delay, lengths, std::move(histories)).streamed;
+  Histories histories = walked(whole, time_dims, delay, group, lengths, {}).histories;
+  Streamed result = walked(whole, time_dims, delay, group, lengths, std::move(histories)).streamed;
   constexpr std::string_view kAfter[] = {"canonicalise", "cse", "dce"};
   for (ir::Program* written : {&result.step, &result.start}) {
     ir::verify(*written);
+    reshape_unit_dims(*written);
     passes::run_passes(*written, kAfter);
   }
   return result;

@@ -40,8 +40,9 @@ struct Streamed {
 };
 
 /// `whole`: a program whose first inputs are the model's, of which input i has time along time_dims[i], and whose other
-/// inputs are weights. The size of each time dim is the same symbol, and no other size is one. `delay`: how many steps
-/// an output may lag behind what it reads.
+/// inputs are weights. The size of each time dim is the same symbol, and no other size is one. `group`: how many steps
+/// the dim behind each time dim has, for a model that takes multiples of them only; in the step they are one dim.
+/// `delay`: how many steps an output may lag behind what it reads.
 ///
 /// Throws RefusedError for what needs the future or the sequence's end, user's error for inputs that are not so.
 ///
@@ -53,6 +54,7 @@ struct Streamed {
 ///   }
 ///
 /// has the step (%state: f32[B,1], %x: f32[B,1]) -> (%x, %state + %x).
-Streamed stream(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay);
+Streamed stream(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay,
+                int64_t group = 1);
 
 }  // namespace weft::streaming

@@ -64,7 +64,9 @@ void Walker::slice(const Op& op, const Streams& operands) {
   // The same elements under other numbers; but a history of what is in front of them begins elsewhere.
   if (lead > 0) result.origin = writer_.new_origin();
   result.shift += skipped;
+  const int64_t before_cut = whole_length(result) - skipped;
   result.time.length = length;
+  result.settled = std::min<int64_t>(result.settled + before_cut - whole_length(result), 0);
   result.start =
       result.lead() > 0 ? cut(writer_.start(), result.start, dim, lead - result.lead(), result.lead()) : ir::kNoValue;
   define(op, 0, std::move(result), operands);
@@ -97,6 +99,7 @@ void Walker::pad(const Op& op, const Streams& operands) {
   Stream result =
       after_lead(stream, low.constant(), 0, [&](const Type& type) { return writer_.start().constant(0, type); });
   result.time.length = whole_.type(op.results[0]).shape.at(dim);
+  result.settled -= whole_length(result) - low.constant() - whole_length(stream);
   define(op, 0, std::move(result), operands);
 }
 
@@ -117,6 +120,8 @@ void Walker::concat(const Op& op, const Streams& operands) {
     if (stream.shift > 0) refuse(op, "puts values in front of a sequence of which the first steps are missing");
     stream = after_lead(stream, elements, 0, [&](const Type&) { return in_start(op, part); });
   }
+  for (size_t i = *main + 1; i < operands.size(); ++i)
+    stream.settled -= whole_.type(op.operands[i]).shape.at(dim).constant();
   stream.time.length = whole_.type(op.results[0]).shape.at(dim);
   define(op, 0, std::move(stream), operands);
 }
@@ -169,6 +174,7 @@ void Walker::frames(const Op& op, const Streams& operands) {
   if (elements_before(shape, result.time.dim) != elements_before(whole_.type(op.operands[0]).shape, from.time.dim))
     refuse(op, "takes {} steps together, and other dims with them", size);
   result.per_chunk = from.per_chunk / size;
+  result.settled = -ceil_divide(-from.settled, size);
   result.shift = ceil_divide(from.shift, size);
   result.origin = writer_.new_origin();
   const Type& type = whole_.type(op.results[0]);

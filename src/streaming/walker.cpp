@@ -38,7 +38,7 @@ std::vector<Type> declared(const Op& op, Type type) {
 
 Walker::Walker(const ir::Program& whole, Writer& writer) : whole_(whole), lengths_(writer.lengths()), writer_(writer) {}
 
-void Walker::add_input(ValueId input, std::optional<size_t> time_dim) {
+void Walker::add_input(ValueId input, std::optional<size_t> time_dim, int64_t group) {
   const Type& type = whole_.type(input);
   Stream stream;
   if (!time_dim) {
@@ -49,7 +49,14 @@ void Walker::add_input(ValueId input, std::optional<size_t> time_dim) {
     stream.time = {*time_dim, 1, 1, type.shape.at(*time_dim)};
     stream.per_chunk = writer_.chunk();
     stream.origin = writer_.new_origin();
-    stream.step = writer_.add_input({type.dtype, with_size(type.shape, *time_dim, stream.per_chunk)});
+    const ir::Shape chunk = with_size(type.shape, *time_dim, stream.per_chunk);
+    if (group == 1) {
+      stream.step = writer_.add_input({type.dtype, chunk});
+    } else {
+      ir::Shape joined = with_size(chunk, *time_dim, stream.per_chunk * group);
+      joined.erase(joined.begin() + static_cast<std::ptrdiff_t>(*time_dim) + 1);
+      stream.step = writer_.step().reshape(writer_.add_input({type.dtype, joined}), chunk);
+    }
   }
   streams_[input] = std::move(stream);
 }
@@ -139,6 +146,7 @@ Kind Walker::kind_without_time(const Op& op, const Streams& operands) {
 /// An op without time, done once or, where it follows from what a chunk is given, in each.
 void Walker::plain(const Op& op, Kind kind) {
   const bool is_step = kind != Kind::kConstant;
+  if (is_step && op.code == OpCode::kExtern) refuse(op, "is a kernel of PyTorch's that has no streaming form");
   passes::Substitution map;
   const Streams operands = operands_of(op);
   for (size_t i = 0; i < operands.size(); ++i)
@@ -171,9 +179,12 @@ void Walker::end(const Op& op, std::string needs) {
   }
 }
 
+int64_t Walker::whole_length(const Stream& timed) const {
+  return lengths_.at(timed.time.length, kChunks * writer_.chunk());
+}
+
 int64_t Walker::ahead_of(const Stream& timed) const {
-  constexpr int64_t kChunks = 4096;  // enough that no size is bounded below
-  return lengths_.at(timed.time.length, kChunks * writer_.chunk()) + timed.shift - kChunks * timed.per_chunk;
+  return whole_length(timed) + timed.shift - kChunks * timed.per_chunk;
 }
 
 void Walker::define(const Op& op, size_t result, Stream stream, const Streams& operands) {
@@ -181,18 +192,24 @@ void Walker::define(const Op& op, size_t result, Stream stream, const Streams& o
     if (lengths_.count(whole_.type(op.results.at(result))) != 1)
       refuse(op, "has all steps at each step, as attention has, which needs the whole sequence");
     stream.ahead = ahead_of(stream);
-    int64_t most = 0;
+    int64_t most = 0, most_known = 0;
     stream.looks_ahead = nullptr;
     for (const Stream& operand : operands) {
-      if (operand.kind != Kind::kTimed || operand.ahead <= most) continue;
-      most = operand.ahead;
+      if (operand.kind != Kind::kTimed) continue;
+      most = std::max(most, operand.ahead);
+      if (operand.looks_ahead == nullptr || operand.ahead <= most_known) continue;
+      most_known = operand.ahead;
       stream.looks_ahead = operand.looks_ahead;
     }
     if (stream.ahead > most) stream.looks_ahead = &op;
   } else if (stream.kind == Kind::kLast && stream.looks_ahead == nullptr) {
     for (const Stream& operand : operands) {
-      if (operand.kind != Kind::kLast || operand.ahead < stream.ahead) continue;
+      if (operand.kind != Kind::kLast || operand.looks_ahead == nullptr) continue;
+      // Several carries of different sequences are none of one.
+      if (stream.looks_ahead != nullptr && stream.ahead != operand.ahead)
+        refuse(op, "joins last carries of sequences of different lengths");
       stream.ahead = operand.ahead;
+      stream.settled = std::min(stream.settled, operand.settled);
       stream.looks_ahead = operand.looks_ahead;
     }
   }
@@ -270,14 +287,18 @@ Stream Walker::output(ValueId result, int64_t delay) {
                stream.time.outer);
   }
   if (stream.kind == Kind::kLast) {
+    if (stream.ahead < 0 || (stream.ahead == 0 && stream.settled < 0))
+      user_error("{} is a loop's last carry, and the loop is over a sequence without its last steps", name());
     if (stream.ahead > 0)
       refuse(*stream.looks_ahead, "reads steps that are still to come, and {} is a loop's carry behind them", name());
     return stream;
   }
+  // What has come so far of elements that read what pads the end is of a sequence that goes on.
+  if (stream.settled < 0) stream = writer_.delayed(stream, std::max<int64_t>(-stream.ahead - stream.settled, 0));
   const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), stream.per_chunk);
   if (steps > delay && stream.looks_ahead != nullptr) {
     refuse(*stream.looks_ahead,
-           "reads steps that are still to come: {} lags {} steps behind them. Pad on the left only, or allow it with "
+           "reads steps that are still to come: {} is complete {} steps late. Pad on the left only, or allow it with "
            "delay={}",
            name(), steps, steps);
   }

@@ -14,8 +14,9 @@ class Walker {
  public:
   Walker(const ir::Program& whole, Writer& writer);
 
-  /// The input has its time along this dim, or, without one, is given again with each chunk.
-  void add_input(ir::ValueId input, std::optional<size_t> time_dim);
+  /// The input has its time along this dim, or, without one, is given again with each chunk. `group`: how many steps
+  /// the dim behind has.
+  void add_input(ir::ValueId input, std::optional<size_t> time_dim, int64_t group);
   void add_weight(ir::ValueId weight);
   void walk();
   /// What the result is in the step program. `delay`: how many steps it may lag behind what it reads.
@@ -33,6 +34,10 @@ class Walker {
   void end(const ir::Op& op, std::string needs);
   void define_uniform(const ir::Op& op, const Streams& operands);
   Stream::Kind kind_without_time(const ir::Op& op, const Streams& operands);
+  /// So many chunks that no size is bounded below.
+  static constexpr int64_t kChunks = 4096;
+  /// How many elements the whole has after them.
+  int64_t whole_length(const Stream& timed) const;
   int64_t ahead_of(const Stream& timed) const;
   ir::ValueId in_step(const Stream& free);
   ir::ValueId in_start(const ir::Op& op, const Stream& free);

@@ -143,6 +143,7 @@ Stream Writer::as_time(const Stream& timed) {
   result.per_chunk *= times;
   result.shift *= times;
   result.ahead *= times;
+  result.settled *= times;
   return result;
 }
 

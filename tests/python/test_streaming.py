@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 import weft
+from weft._streaming import stream as module
 
 B, C = 2, 6
 
@@ -175,3 +176,257 @@ def test_random_models(seed: int) -> None:
     torch.manual_seed(seed)
     model = nn.Sequential(*(layer(rng) for _ in range(rng.randint(1, 6)))).eval()
     compare(model, torch.randn(B, 24, C), 1, seed=seed)
+
+
+# ---- what else is streamed
+
+
+def test_arguments_and_results_of_several_kinds() -> None:
+    """Tokens and features, a setting without time, results in a dict with a constant; the last carry."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.rnn = nn.Embedding(10, C), nn.LSTM(C, C, num_layers=2)
+
+        def forward(self, tokens: Tensor, features: Tensor, setting: Tensor, *, scale: float = 2.0) -> dict[str, Any]:
+            y, (h, c) = self.rnn(self.table(tokens) + features * setting)
+            return {"y": y * scale, "last": (h, c), "name": "model"}
+
+    torch.manual_seed(0)
+    model = Model().eval()
+    tokens, features, setting = torch.randint(10, (12, B)), torch.randn(12, B, C), torch.randn(C)
+    stream = weft.stream(model, tokens, features, setting, time=[0, 0, None])
+    with torch.no_grad():
+        whole = model(tokens, features, setting)
+    first = stream.run(tokens[:7], features[:7], setting)
+    second = stream.run(tokens[7:], features[7:], setting)
+    assert second["name"] == "model"
+    torch.testing.assert_close(torch.cat([first["y"], second["y"]]), whole["y"], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(second["last"], whole["last"], rtol=1e-5, atol=1e-5)
+    assert stream.outputs[1].time is None
+
+
+def test_a_scan_of_the_users_own() -> None:
+    torch.manual_seed(0)
+    w = nn.Parameter(torch.randn(C, C) * 0.3)
+
+    def model(x: Tensor) -> Tensor:
+        _, ys = weft.scan(lambda h, xt: ((n := torch.sin(h @ w + xt)), n * h), torch.ones(B, C), x)
+        return ys.cumsum(0)
+
+    compare(model, torch.randn(20, B, C), 0)
+
+
+def test_a_loop_in_python() -> None:
+    class Loop(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = nn.GRUCell(C, C)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h, ys = x.new_zeros(x.shape[0], C), []
+            for t in range(x.shape[1]):
+                h = self.cell(x[:, t], h)
+                ys.append(h)
+            return torch.stack(ys, 1)
+
+    torch.manual_seed(0)
+    compare(Loop().eval(), torch.randn(B, 16, C), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_dtypes(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    rng = random.Random(1)
+    model = nn.Sequential(Conv(rng), nn.LayerNorm(C), Recurrent(rng)).eval().to(dtype)
+    weft.stream(model, torch.randn(B, 16, C, dtype=dtype))  # checks itself
+    if dtype == torch.float64:
+        compare(model, torch.randn(B, 16, C, dtype=dtype), 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "delay"),  # the least: with one step less it is refused
+    [
+        (nn.Conv1d(C, 4, 5, padding=2), 2),
+        (nn.Conv1d(C, 4, 3, stride=2, padding=1), 0),
+        (nn.Conv1d(C, 4, 4, stride=3, padding=2), 3),
+        (nn.Conv1d(C, 4, 2, stride=4), 0),
+        (nn.ConvTranspose1d(C, 4, 4, stride=2, padding=1), 1),
+        (nn.ConvTranspose1d(C, 4, 5, stride=3, groups=2, output_padding=1), 1),
+        (nn.Sequential(nn.Conv1d(C, C, 4, stride=2, padding=1), nn.ConvTranspose1d(C, C, 4, stride=2, padding=1)), 3),
+        (nn.AvgPool1d(3, 2, padding=1), 0),
+        (nn.MaxPool1d(3, 1, padding=1, dilation=1), 1),
+        (nn.MaxPool1d(2), 0),
+        (nn.BatchNorm1d(C), 0),
+        (nn.Sequential(nn.Conv1d(C, C, 3), nn.Conv1d(C, C, 3, padding=1), nn.MaxPool1d(2), nn.Conv1d(C, C, 2)), 2),
+    ],
+)
+def test_windows(model: nn.Module, delay: int) -> None:
+    torch.manual_seed(0)
+    compare(model.eval(), torch.randn(B, C, 36), 2, delay=delay)
+    if delay > 0:
+        with pytest.raises(RuntimeError, match=f"allow it with delay={delay}"):
+            weft.stream(model, torch.randn(B, C, 36), time=2, delay=delay - 1)
+
+
+def test_convolutions_of_images_over_time() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 3, 3, padding=(0, 1)), nn.ReLU(), nn.Conv2d(3, 2, (2, 3), stride=(1, 2)))
+    compare(model, torch.randn(B, 1, 20, 9), 2)
+
+
+def test_steps_that_are_taken_together() -> None:
+    torch.manual_seed(0)
+    rnn = nn.GRU(4 * C, C, batch_first=True)
+    stream = compare(lambda x: rnn(x.reshape(B, -1, 4 * C))[0], torch.randn(B, 24, C), 1)
+    assert stream.chunk == 4
+    with pytest.raises(ValueError, match="takes 4 steps at once, so that 6 are no number of chunks"):
+        stream.run(torch.randn(B, 6, C))
+
+
+def test_the_state_may_be_kept_and_set() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(Conv(random.Random(3)), Recurrent(random.Random(3))).eval()
+    stream, x = weft.stream(model, torch.randn(B, 9, C)), torch.randn(B, 12, C)
+    stream.run(x[:, :5])
+    kept = stream.state
+    rest = stream.run(x[:, 5:])
+    stream.reset()
+    stream.run(x[:, :3])
+    stream.state = kept
+    assert torch.equal(stream.run(x[:, 5:]), rest)
+    stream.state = kept
+    assert torch.equal(torch.stack([stream.step(x[:, t]) for t in range(5, 12)], 1), rest)
+    name = next(iter(kept))
+    with pytest.raises(ValueError, match=rf"{name} of this model's state is .*, not float64"):
+        stream.state = {**kept, name: kept[name].double()}
+    with pytest.raises(ValueError, match="the state of this model has"):
+        stream.state = {"h": kept[name]}
+
+
+def test_inputs_that_do_not_fit() -> None:
+    stream = weft.stream(nn.GRU(C, 4, batch_first=True), torch.randn(B, 9, C))
+    with pytest.raises(ValueError, match=r"takes float32\[2,9,6\] with any number of steps in dim 1, but got float32"):
+        stream.run(torch.randn(3, 9, C))
+    with pytest.raises(ValueError, match=r"takes float32.*, but got float64"):
+        stream.run(torch.randn(B, 9, C, dtype=torch.float64))
+    with pytest.raises(ValueError, match="a chunk has 1 steps, not 2"):
+        stream.step(torch.randn(B, 2, C))
+    with pytest.raises(ValueError, match="0 are no number of chunks"):
+        stream.run(torch.randn(B, 0, C))
+    with pytest.raises(ValueError, match="has 1 leaves, not 2"):
+        stream.run(torch.randn(B, 1, C), 3)
+
+
+def test_the_model_is_captured_as_it_is() -> None:
+    linear = nn.Linear(C, C)
+    stream = weft.stream(linear, torch.randn(B, 9, C))
+    assert stream.state == {}
+    stream = weft.stream(nn.Linear(C, C), torch.randn(B, 1, C))  # one step says as much
+    assert stream.run(torch.randn(B, 5, C)).shape == (B, 5, C)
+
+
+# ---- what is refused
+
+
+class Attention(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+class Initial(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(C, C, batch_first=True)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        return self.rnn(x, h)[0]
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.GRU(C, C, batch_first=True), nn.GRU(C, C, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(x, self.first(x)[1])[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda x: x.mean(1), "reduce_sum over time .* needs all steps of the sequence"),
+        (lambda x: x - x.mean(1, keepdim=True), "reduce_sum over time"),
+        (lambda x: x.softmax(1), "reduce_max over time"),
+        (lambda x: x / x.norm(dim=1, keepdim=True), "reduce_sum over time"),
+        (lambda x: x[:, -1], r"picks steps by number, as `x\[:, -1\]` does"),
+        (lambda x: x[:, :5], "takes 5 steps of the whole sequence by number"),
+        (lambda x: x[:, x.shape[1] // 2 :], "counted from the end of the sequence"),
+        (lambda x: x.flip(1), "turns time round"),
+        (lambda x: torch.cat([x, x], 1), "puts one sequence behind another"),
+        (lambda x: x.roll(1, 1), "(counted from the end|behind another|in front of the sequence)"),
+        (lambda x: x * x.shape[1], "the number of steps"),
+        (lambda x: x.sort(1)[0], "aten.sort.* is a kernel of PyTorch's that has no streaming form"),
+        (lambda x: x.matmul(x.transpose(1, 2)), "(in different dims|all steps at each step)"),
+        (nn.GRU(C, C, batch_first=True, bidirectional=True), "from the sequence's end to its beginning"),
+        (nn.GroupNorm(2, C), "reduce_sum over time"),
+        (Attention(), "all steps at each step"),
+        (Decoder(), "scan (begins with|decides)"),
+        (nn.Dropout(0.5), r"it draws random numbers: call its eval\(\) before"),
+        (lambda x: x + F.pad(x, (0, 0, 0, 2))[:, 2:], "complete 2 steps late.*delay=2"),
+        (lambda x: x[:, : x.shape[1] // 2], "a part of the sequence that depends on its length"),
+        (lambda x: x if x.shape[1] > 11 else -x, "result 0 of the stream is not that of the model"),
+        (lambda x: x if x.shape[1] == 12 else -x, "does something else for another number of steps"),
+    ],
+)
+def test_refused(model: Callable[[Tensor], Tensor], message: str) -> None:
+    time = 2 if isinstance(model, nn.GroupNorm) else 1
+    example = torch.randn(B, C, 12) if time == 2 else torch.randn(B, 12, C)
+    with pytest.raises(RuntimeError, match=f"(?s)weft.stream: .*{message}"):
+        weft.stream(model, example, time=time)
+
+
+def test_an_initial_state_that_is_an_argument() -> None:
+    with pytest.raises(RuntimeError, match="decides what the model begins with, by an input without time"):
+        weft.stream(Initial(), torch.randn(B, 12, C), torch.randn(1, B, C), time=[1, None])
+
+
+def test_refusals_name_the_line() -> None:
+    def model(x: Tensor) -> Tensor:
+        y = torch.tanh(x)
+        return y - y.mean(1, keepdim=True)  # the line
+
+    with pytest.raises(RuntimeError, match=r"\(test_streaming.py:\d+: return y - y.mean\(1, keepdim=True\)"):
+        weft.stream(model, torch.randn(B, 12, C))
+
+
+def test_the_check_finds_a_model_that_changes() -> None:
+    model = nn.Linear(C, C)
+
+    def changing(x: Tensor) -> Tensor:
+        return model(x)
+
+    made = module.streaming_model(changing, (torch.randn(B, 12, C),))
+    with torch.no_grad():
+        model.bias += 1
+    with pytest.raises(RuntimeError, match="result 0 of the stream is not that of the model; they differ by"):
+        module.check_against_whole(changing, made, lambda: module.Stream(made).run)
+
+
+@pytest.mark.parametrize(
+    ("time", "message"),
+    [
+        (3, r"float32\[2,12,6\], which has no dim 3"),
+        (None, "no tensor of the example has steps"),
+        ([1, 1], "has 1 tensors, but time="),
+    ],
+)
+def test_times_that_do_not_fit(time: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        weft.stream(nn.Linear(C, C), torch.randn(B, 12, C), time=time)
+
+
+def test_inputs_of_different_lengths() -> None:
+    with pytest.raises(ValueError, match=r"the example's tensors have \[5, 6\] steps"):
+        weft.stream(lambda x, y: (x + 1, y + 1), torch.randn(B, 5, C), torch.randn(B, 6, C))

@@ -23,6 +23,7 @@ using ir::Dim;
 using ir::OpCode;
 using ir::Type;
 using ir::ValueId;
+using testing::error_of;
 using Dims = std::vector<std::optional<size_t>>;
 
 /// Elements first..first+count-1 along a dim.
@@ -99,9 +100,9 @@ std::vector<int64_t> expect_chunks_give_the_whole(const ir::Program& whole, cons
 
 /// The same for a text whose first input has its time along this dim.
 void expect_streams(std::string_view text, size_t dim = 0, int64_t delay = 0) {
-  for (int64_t chunks : {1, 2, 9}) {
+  for (int64_t chunks : {5, 9}) {
     const std::vector<int64_t> compared = expect_chunks_give_the_whole(ir::parse(text), {dim}, delay, chunks, 7);
-    EXPECT_TRUE(chunks < 9 || compared[0] > 0) << "nothing was compared\n" << text;
+    EXPECT_GT(compared[0], 0) << "nothing was compared\n" << text;
   }
 }
 
@@ -179,9 +180,9 @@ TEST(Streaming, KeepsOneHistoryForAllReaders) {
     %a = slice %x {dim = 0, start = 0, limit = dim(T-4)}
     %b = slice %x {dim = 0, start = 1, limit = dim(T-3)}
     %c = slice %x {dim = 0, start = 4, limit = dim(T)}
-    %s = add %a, %b
-    %y = add %s, %c
-    return %y
+    %y = add %a, %c
+    %z = add %b, %c
+    return %y, %z
   })"),
                                    {0}, 0);
   ASSERT_EQ(streamed.states.size(), 1);
@@ -190,30 +191,31 @@ TEST(Streaming, KeepsOneHistoryForAllReaders) {
 }
 
 TEST(Streaming, TakesAsManyStepsAsStridesAskFor) {
-  const Streamed streamed = stream(ir::parse(R"(program @p(%x: f32[2,6,T], %w: f32[4,6,3]) {
+  const Streamed streamed = stream(ir::parse(R"text(program @p(%x: f32[2,6,T], %w: f32[4,6,3]) {
     %a = extern %x, %w {call = "aten.convolution.default(%0, %1, None, [2], [2], [1], false, [0], 1)"} : f32[2,4,(T+1)//2+1]
     %b = extern %a {call = "aten.avg_pool2d.default(%0, [1, 3], [1, 3], [0, 0], false, true, None)"} : f32[2,4,((T+1)//2+1)//3]
     return %a, %b
-})"), {2}, 10);
+})text"),
+                                   {2}, 10);
   EXPECT_EQ(streamed.chunk, 6);
-EXPECT_EQ(streamed.outputs[0].per_chunk, 3);
-EXPECT_EQ(streamed.outputs[1].per_chunk, 1);
+  EXPECT_EQ(streamed.outputs[0].per_chunk, 3);
+  EXPECT_EQ(streamed.outputs[1].per_chunk, 1);
 }
 
 TEST(Streaming, RunningTotalsAreScans) {
-  ir::Program program = ir::parse(R"(program @p(%x: f32[2,T]) {
+  ir::Program program = ir::parse(R"text(program @p(%x: f32[2,T]) {
     %a = extern %x {call = "aten.cumsum.default(%0, -1, None)"} : f32[2,T]
     %b, %c = extern %x {call = "aten.cummin.default(%0, 1)"} : f32[2,T], i64[2,T]
     return %a, %b, %c
-})");
+})text");
   running_totals(program);
-ir::verify(program);
-const std::vector<double> values{3, 1, 2, 1, -1, 4, -1, -2};
-const Array x = Array::of(DType::kF32, {2, 4}, values);
-const std::vector<Array> results = interpreter::evaluate(program, std::vector{x});
-EXPECT_EQ(results[0].to_doubles(), (std::vector<double>{3, 4, 6, 7, -1, 3, 2, 0}));
-EXPECT_EQ(results[1].to_doubles(), (std::vector<double>{3, 1, 1, 1, -1, -1, -1, -2}));
-EXPECT_EQ(results[2].to_doubles(), (std::vector<double>{0, 1, 1, 3, 0, 0, 2, 3}));
+  ir::verify(program);
+  const std::vector<double> values{3, 1, 2, 1, -1, 4, -1, -2};
+  const Array x = Array::of(DType::kF32, {2, 4}, values);
+  const std::vector<Array> results = interpreter::evaluate(program, std::vector{x});
+  EXPECT_EQ(results[0].to_doubles(), (std::vector<double>{3, 4, 6, 7, -1, 3, 2, 0}));
+  EXPECT_EQ(results[1].to_doubles(), (std::vector<double>{3, 1, 1, 1, -1, -1, -1, -2}));
+  EXPECT_EQ(results[2].to_doubles(), (std::vector<double>{0, 1, 1, 3, 0, 0, 2, 3}));
 }
 
 TEST(Streaming, RefusesWhatNeedsTheEnd) {
@@ -278,10 +280,10 @@ TEST(Streaming, DelayIsAllowedOrNot) {
     %y = add %x, %s
     return %y
   })";
-  EXPECT_EQ(
-      refusal(kAhead),
-      "pad reads steps that are still to come: result 0 lags 2 steps behind them. Pad on the left only, or allow it "
-      "with delay=2");
+  EXPECT_EQ(refusal(kAhead),
+            "pad reads steps that are still to come: result 0 is complete 2 steps late. Pad on the left only, or allow "
+            "it with "
+            "delay=2");
   EXPECT_EQ(refusal(kAhead, {0}, 1).substr(0, 9), "pad reads");
   const Streamed streamed = stream(ir::parse(kAhead), {0}, 2);
   EXPECT_EQ(streamed.outputs[0].lag, 2);

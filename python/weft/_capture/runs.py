@@ -28,6 +28,7 @@ class Function:
     #: dims that may be symbols where the function does the same for all their sizes
     more_dynamic: Callable[[int, Tensor], Sequence[int]] | None = None
     wider: Wider | None = None  #: what calls before had other sizes of
+    has_gradient: bool = True  #: its program may be differentiated
     #: operations that stay whole, as do those of which the decomposition depends on sizes; ops then say which is theirs
     whole: frozenset[str] | None = None
     never_dynamic: frozenset[tuple[int, int]] = frozenset()  #: (tensor leaf, dim)s that say how much the function does

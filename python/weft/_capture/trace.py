@@ -292,7 +292,9 @@ class _Tracer:
         real = self.at_hand or runs[-1]
         free = template.free_numbers(real.recording)
         with modes.alone(), torch.autocast("cpu", enabled=False):
-            derivative = functools.partial(extern_derivatives.derivative, trace)
+            derivative: Any = functools.partial(extern_derivatives.derivative, trace)
+            if not self.function.has_gradient:
+                derivative = _no_derivative
             program, noise, constants, sizes = _C.program_of_runs(
                 [run.recording for run in runs],
                 list(template.free),
@@ -358,6 +360,10 @@ def _backward_of(run: Run) -> Callable[[int, list[Tensor]], _C.Program]:
 
 def _small_and_larger(keys: Sequence[Key]) -> list[Symbols]:
     return [make(keys, guesses=True) for make in (Symbols.small, Symbols.larger)]
+
+
+def _no_derivative(*_: Any) -> None:
+    """That of an `extern` in a program that nobody differentiates."""
 
 
 def _own_error(error: Exception) -> BaseException:

@@ -71,37 +71,25 @@ def streaming_model(
     """
     leaves, spec = trees.flatten((example, {}))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    dims = _time_dims(tensors, time, what)
-    steps = _steps(tensors, dims, what)
-
-    def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
-        results, results_spec = trees.flatten(model(*args, **kwargs))
-        constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
-        return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants)
-
-    def dynamic(i: int, _: Tensor) -> tuple[int, ...]:
-        dim = dims[i]
-        return () if dim is None else (dim,)
-
-    given = _resized(leaves, dims, max(steps, 2))
-    function = Function(flat, given, spec, f"{what}: the model", (model,), dynamic, dynamic, whole=WHOLE)
+    whole = _Whole(model, leaves, spec, _time_dims(tensors, time, what), what)
+    steps = _steps(tensors, whole.dims, what)
     with torch.no_grad():
         try:
-            traced = _traced(function, dims, max(steps, 2))
+            program, traced = whole.program(max(steps, 2))
             if traced.noise:
                 raise UnsupportedError("it draws random numbers: call its eval() before")
-            streamed = _C.stream(_with_symbol(traced, dims), dims, delay)
+            streamed = _C.stream(program, whole.dims, delay, whole.group)
         except FailedError as failure:
             raise RuntimeError(f"{what}: the model failed: {failure.__cause__}") from failure.__cause__
         except UnsupportedError as error:
-            place = record.place_of(function, error.operation) if error.operation is not None else ""
+            place = record.place_of(whole.function, error.operation) if error.operation is not None else ""
             raise RuntimeError(f"{what}: {error} {place}".rstrip()) from error
         derived = torch.ops.weft.call(streamed.start.text, traced.captured)
     results_spec, results = traced.extra
     count = len(streamed.states)
     return StreamingModel(
         streamed.step,
-        [(traced.captured if is_weight else derived)[i].detach() for is_weight, i in streamed.constants],
+        [(traced.captured if is_weight else derived)[i].detach().clone() for is_weight, i in streamed.constants],
         derived[:count],
         streamed.states,
         streamed.chunk,
@@ -112,6 +100,107 @@ def streaming_model(
         results,
         results_spec,
     )
+
+
+class _Whole:
+    """The capture of a model for any number of steps, or any multiple of some."""
+
+    def __init__(
+        self, model: Callable[..., Any], leaves: list[Any], spec: pytree.TreeSpec, dims: list[int | None], what: str
+    ) -> None:
+        self.model, self.leaves, self.spec, self.dims, self.what = model, leaves, spec, dims, what
+        self.group = 1  #: a multiple of so many steps, which are a dim behind the time's
+        self.function: Function  #: that was recorded last
+
+    def program(self, steps: int) -> tuple[_C.Program, Traced]:
+        """The program, whose time dims are a symbol, and what it is called with."""
+        failed: Exception | None = None
+        for self.group in (1, *(group for group in range(2, 257) if steps % group == 0 and steps > group)):
+            try:
+                traced = self._traced(steps, WHOLE)
+                if self._is_for_any(traced):
+                    return traced.program, traced
+                if self.group == 1 and (rolled := self._rolled(steps)) is not None:
+                    return rolled
+            except UnsupportedError as error:
+                failed = failed or error
+        self.group = 1
+        if failed is not None:
+            raise failed
+        raise UnsupportedError(
+            f"the model does something else for another number of steps than the example's {steps}, and no multiple of "
+            "a few steps is alike"
+        )
+
+    def _traced(self, steps: int, whole: frozenset[str] | None) -> Traced:
+        self.function = self._function(steps, whole)
+        run = record.record(self.function)
+        # A tensor from outside with as many rows as there are steps would be taken for one that has one a step.
+        factor = 1
+        while any(t.dim() > 0 and t.shape[0] == steps // self.group * factor for t in run.recording.outside):
+            factor += 1
+        if factor > 1:
+            self.function = self._function(steps * factor, whole)
+            run = record.record(self.function)
+        return trace.of_run(self.function, run)[0]
+
+    def _function(self, steps: int, whole: frozenset[str] | None) -> Function:
+        def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
+            if self.group > 1:
+                args = self._ungrouped(args)
+            results, results_spec = trees.flatten(self.model(*args, **kwargs))
+            constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
+            return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants)
+
+        def dynamic(i: int, _: Tensor) -> tuple[int, ...]:
+            dim = self.dims[i]
+            return () if dim is None else (dim,)
+
+        leaves = self._resized(steps)
+        what = f"{self.what}: the model"
+        return Function(flat, leaves, self.spec, what, (self.model,), dynamic, dynamic, has_gradient=False, whole=whole)
+
+    def _resized(self, steps: int) -> list[Any]:
+        """The leaves with so many steps: of tensors without values, at which a capture doesn't look."""
+        each = iter(self.dims)
+        resized = []
+        for leaf in self.leaves:
+            dim = next(each) if isinstance(leaf, Tensor) else None
+            if dim is not None:
+                sizes = list(leaf.shape)
+                sizes[dim : dim + 1] = [steps] if self.group == 1 else [steps // self.group, self.group]
+                leaf = leaf.detach() if sizes == list(leaf.shape) else leaf.new_empty(sizes)
+            resized.append(leaf)
+        return resized
+
+    def _ungrouped(self, args: Any) -> Any:
+        """The arguments as the model takes them."""
+        leaves, spec = trees.flatten(args)
+        each = iter(self.dims)
+        for i, leaf in enumerate(leaves):
+            dim = next(each) if isinstance(leaf, Tensor) else None
+            if dim is not None:
+                leaves[i] = leaf.flatten(dim, dim + 1)
+        return trees.unflatten(leaves, spec)
+
+    def _is_for_any(self, traced: Traced) -> bool:
+        return all(isinstance(traced.sizes[i][dim], str) for i, dim in enumerate(self.dims) if dim is not None)
+
+    def _rolled(self, steps: int) -> tuple[_C.Program, Traced] | None:
+        """Of a model with a loop over the steps in Python: it must be the same program for another number of them."""
+        found = []
+        for count in (steps, steps + 5):
+            try:
+                traced = self._traced(count, None)
+            except FailedError:
+                if count == steps:
+                    raise
+                return None  # the model itself refuses that many
+            rolled = _C.run_passes(traced.program, ["roll", "symbolic_lengths"])
+            if rolled.count("scan") == traced.program.count("scan"):
+                return None
+            found.append((rolled, traced))
+        return found[0] if found[0][0].text == found[1][0].text else None
 
 
 def _time_dims(tensors: Sequence[Tensor], time: Time, what: str) -> list[int | None]:
@@ -136,33 +225,3 @@ def _steps(tensors: Sequence[Tensor], dims: Sequence[int | None], what: str) -> 
             f"{what}: the example's tensors have {sorted(steps)} steps along {list(dims)}; they must agree"
         )
     return steps.pop()
-
-
-def _resized(leaves: Sequence[Any], dims: Sequence[int | None], steps: int) -> list[Any]:
-    """The leaves with so many steps: of tensors without values, at which a capture doesn't look."""
-    each = iter(dims)
-    resized = []
-    for leaf in leaves:
-        dim = next(each) if isinstance(leaf, Tensor) else None
-        if dim is not None and leaf.shape[dim] != steps:
-            leaf = leaf.new_empty([steps if i == dim else size for i, size in enumerate(leaf.shape)])
-        resized.append(leaf)
-    return resized
-
-
-def _traced(function: Function, dims: Sequence[int | None], steps: int) -> Traced:
-    run = record.record(function)
-    # A tensor from outside with as many rows as there are steps would be taken for one that has one a step.
-    factor = 1
-    while any(t.dim() > 0 and t.shape[0] == steps * factor for t in run.recording.outside):
-        factor += 1
-    if factor > 1:
-        function.leaves = _resized(function.leaves, dims, steps * factor)
-        run = record.record(function)
-    return trace.of_run(function, run)[0]
-
-
-def _with_symbol(traced: Traced, dims: Sequence[int | None]) -> _C.Program:
-    """The program for any number of steps. One of a loop over them in Python has to be rolled up first."""
-    is_for_any = all(isinstance(traced.sizes[i][dim], str) for i, dim in enumerate(dims) if dim is not None)
-    return traced.program if is_for_any else _C.run_passes(traced.program, ["roll", "symbolic_lengths"])

@@ -18,7 +18,7 @@ BOUNDS = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 5e-2, torch.b
 def check_against_whole(
     model: Callable[..., Any], made: StreamingModel, new_run: Callable[[], Callable[..., Any]]
 ) -> None:
-    """Runs the model, and the stream from its beginning by `new_run()`, on sequences made of the example's steps, of its length and of another.
+    """Runs the model, and a stream by `new_run()`, on sequences of the example's steps in other orders.
 
     Raises RuntimeError where they differ.
     """
@@ -27,13 +27,18 @@ def check_against_whole(
     steps = max(e.shape[p.time] for e, p in zip(examples, ports, strict=True) if p.time is not None)
     chunks = max(-(-steps // made.chunk), 1)
     generator = torch.Generator().manual_seed(0)
-    for count in (chunks, chunks + 3):
+    for count in dict.fromkeys((chunks, chunks + 3, max(chunks // 2, 1))):
         inputs = [_alike(e, p.time, count * made.chunk, generator) for e, p in zip(examples, ports, strict=True)]
         left = iter(inputs)
         leaves = [next(left) if isinstance(leaf, Tensor) else leaf for leaf in made.arguments]
         arguments = trees.unflatten(leaves, made.argument_spec)[0]
-        with torch.no_grad():
-            whole = [leaf for leaf in trees.flatten(model(*arguments))[0] if isinstance(leaf, Tensor)]
+        try:
+            with torch.no_grad():
+                whole = [leaf for leaf in trees.flatten(model(*arguments))[0] if isinstance(leaf, Tensor)]
+        except Exception:
+            if count == chunks:
+                raise
+            continue  # a model may refuse few steps, or more than it knows
         parts = [leaf for leaf in trees.flatten(new_run()(*arguments))[0] if isinstance(leaf, Tensor)]
         for i, (expected, found, port) in enumerate(zip(whole, parts, made.outputs, strict=True)):
             _compare(i, expected, found, port.time, port.lag)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from weft import _C
@@ -163,7 +162,7 @@ def stream(
     `delay`: how many steps a result may lag behind the inputs that it needs. Chunk c of an output holds its elements
     from c * per_chunk - lag on (`Stream.outputs`); those of a negative number hold nothing of meaning.
 
-    `check`: the model and the stream are compared on random sequences of two lengths.
+    `check`: the model and the stream are compared on random sequences of several lengths.
 
     Raises:
         ValueError: the example has no such dims, or no steps.
