@@ -32,6 +32,15 @@ void raise(const streaming::RefusedError& refused) {
   PyErr_SetObject(type.ptr(), error.ptr());
 }
 
+/// The step once. Results: the next states, then the outputs.
+std::vector<at::Tensor> run_chunk(const torch_operator::ProgramRef& step, std::vector<at::Tensor> states,
+                                  const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& constants) {
+  const at::NoGradGuard no_gradients;
+  states.insert(states.end(), inputs.begin(), inputs.end());
+  states.insert(states.end(), constants.begin(), constants.end());
+  return torch_operator::call(step, states);
+}
+
 /// The step for each of some chunks, one after the other. `inputs`: of those that have a time, the stack of all chunks.
 /// Results: the last states, then of each output the stack of all chunks.
 std::vector<at::Tensor> run_chunks(const torch_operator::ProgramRef& step, std::vector<at::Tensor> states,
@@ -41,10 +50,9 @@ std::vector<at::Tensor> run_chunks(const torch_operator::ProgramRef& step, std::
   const size_t count = states.size();
   std::vector<std::vector<at::Tensor>> outputs;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    std::vector<at::Tensor> all = std::move(states);
-    for (const auto& [input, is_stack] : inputs) all.push_back(is_stack ? input.select(0, chunk) : input);
-    all.insert(all.end(), constants.begin(), constants.end());
-    std::vector<at::Tensor> results = torch_operator::call(step, all);
+    std::vector<at::Tensor> given;
+    for (const auto& [input, is_stack] : inputs) given.push_back(is_stack ? input.select(0, chunk) : input);
+    std::vector<at::Tensor> results = run_chunk(step, std::move(states), given, constants);
     outputs.resize(results.size() - count);
     for (size_t i = count; i < results.size(); ++i) outputs[i - count].push_back(std::move(results[i]));
     results.resize(count);
@@ -89,6 +97,15 @@ void init_streaming(py::module_& m) {
           "outputs", [](const Streamed& s) { return as_list(s.outputs); },
           "Of each output (dim of its time or None, elements of a chunk, lag in elements).");
   m.def(
+      "run_chunk",
+      [](const Program& step, std::vector<at::Tensor> states, const std::vector<at::Tensor>& inputs,
+         const std::vector<at::Tensor>& constants) {
+        const torch_operator::ProgramRef called = step.called();
+        const py::gil_scoped_release no_gil;
+        return run_chunk(called, std::move(states), inputs, constants);
+      },
+      py::arg("step"), py::arg("states"), py::arg("inputs"), py::arg("constants"));
+  m.def(
       "run_chunks",
       [](const Program& step, std::vector<at::Tensor> states, const std::vector<std::pair<at::Tensor, bool>>& inputs,
          const std::vector<at::Tensor>& constants, int64_t chunks) {
@@ -99,16 +116,17 @@ void init_streaming(py::module_& m) {
       py::arg("step"), py::arg("states"), py::arg("inputs"), py::arg("constants"), py::arg("chunks"));
   m.def(
       "stream",
-      [](const Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay, int64_t group) {
+      [](const Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay, int64_t group,
+         int64_t chunk) {
         try {
-          return streaming::stream(*whole, time_dims, delay, group);
+          return streaming::stream(*whole, time_dims, delay, group, chunk);
         } catch (const streaming::RefusedError&) {
           throw;
         } catch (const Error& error) {
           throw streaming::RefusedError(error.what(), -1);
         }
       },
-      py::arg("program"), py::arg("time_dims"), py::arg("delay"), py::arg("group") = 1,
+      py::arg("program"), py::arg("time_dims"), py::arg("delay"), py::arg("group") = 1, py::arg("chunk") = 0,
       "The program, whose first inputs are a model's and the others weights, as a step. UnsupportedError, with the "
       "recorded operation, for what can't be one.");
 }

@@ -45,14 +45,16 @@ Port port_of(const Stream& stream) {
   return {stream.time.dim, stream.per_chunk * stream.time.inner, stream.shift * stream.time.inner};
 }
 
+constexpr int64_t kMostSteps = int64_t{1} << 20;
+
 struct Walked {
   Streamed streamed;
   Histories histories;
 };
 
 Walked walked(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay,
-              int64_t group, const Lengths& lengths, Histories histories) {
-  Writer writer(whole, lengths, steps_of_chunk(whole, lengths), std::move(histories));
+              int64_t group, const Lengths& lengths, int64_t chunk, Histories histories) {
+  Writer writer(whole, lengths, chunk, std::move(histories));
   Walker walker(whole, writer);
   for (size_t i = 0; i < whole.body.args.size(); ++i) {
     if (i < time_dims.size()) {
@@ -80,7 +82,7 @@ Walked walked(const ir::Program& whole, const std::vector<std::optional<size_t>>
 }  // namespace
 
 Streamed stream(const ir::Program& program, const std::vector<std::optional<size_t>>& time_dims, int64_t delay,
-                int64_t group) {
+                int64_t group, int64_t chunk) {
   check(delay >= 0, "delay must be a number of steps, but is {}", delay);
   ir::Program whole = program;
   whole.donations.clear();
@@ -89,9 +91,15 @@ Streamed stream(const ir::Program& program, const std::vector<std::optional<size
   running_totals(whole);
   ir::verify(whole);
   const Lengths lengths = lengths_of(whole, time_dims, group);
+  const int64_t least = steps_of_chunk(whole, lengths);
+  if (chunk == 0) chunk = least * group;
+  check(chunk > 0 && chunk % (least * group) == 0 && chunk <= kMostSteps,
+        "{} steps at once are not possible: this model takes multiples of {}, up to {}", chunk, least * group,
+        kMostSteps);
+  chunk /= group;
   // Who reads how far back is known at the end of a first run.
-  Histories histories = walked(whole, time_dims, delay, group, lengths, {}).histories;
-  Streamed result = walked(whole, time_dims, delay, group, lengths, std::move(histories)).streamed;
+  Histories histories = walked(whole, time_dims, delay, group, lengths, chunk, {}).histories;
+  Streamed result = walked(whole, time_dims, delay, group, lengths, chunk, std::move(histories)).streamed;
   constexpr std::string_view kAfter[] = {"canonicalise", "cse", "dce"};
   for (ir::Program* written : {&result.step, &result.start}) {
     ir::verify(*written);

@@ -29,8 +29,8 @@ struct Port {
 ///   step:  (states..., inputs..., constants...) -> (next states..., outputs...)
 ///   start: (weights...) -> (initial states..., derived constants...)
 ///
-/// Step takes `chunk` steps of each input at once, 1 unless strides ask for more. It has no loop over time, no symbol,
-/// and no extern where the whole had those that are known here. Start is run once.
+/// Step takes `chunk` steps of each input at once, of which it has loops if they are several. It has no symbol and no
+/// extern. Start is run once.
 struct Streamed {
   ir::Program step, start;
   int64_t chunk = 1;
@@ -42,7 +42,8 @@ struct Streamed {
 /// `whole`: a program whose first inputs are the model's, of which input i has time along time_dims[i], and whose other
 /// inputs are weights. The size of each time dim is the same symbol, and no other size is one. `group`: how many steps
 /// the dim behind each time dim has, for a model that takes multiples of them only; in the step they are one dim.
-/// `delay`: how many steps an output may lag behind what it reads.
+/// `chunk`: how many steps the step takes at once, a multiple of the least, which 0 stands for. More of them are loops
+/// of so many steps, and products of as many rows. `delay`: how many steps an output may lag behind what it reads.
 ///
 /// Throws RefusedError for what needs the future or the sequence's end, user's error for inputs that are not so.
 ///
@@ -55,6 +56,6 @@ struct Streamed {
 ///
 /// has the step (%state: f32[B,1], %x: f32[B,1]) -> (%x, %state + %x).
 Streamed stream(const ir::Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay,
-                int64_t group = 1);
+                int64_t group = 1, int64_t chunk = 0);
 
 }  // namespace weft::streaming

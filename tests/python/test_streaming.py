@@ -36,10 +36,12 @@ def chunked(stream: weft._streaming.stream.Stream, xs: Tensor, time: int, rng: r
     ]
 
 
-def compare(model: Callable[..., Any], xs: Tensor, time: int, *, delay: int = 0, seed: int = 0) -> Any:
+def compare(
+    model: Callable[..., Any], xs: Tensor, time: int, *, delay: int = 0, chunk: int | None = None, seed: int = 0
+) -> Any:
     """Chunks give what the model gives, and any chunks the same bits."""
     rng = random.Random(seed)
-    stream = weft.stream(model, xs, time=time, delay=delay, check=False)
+    stream = weft.stream(model, xs, time=time, delay=delay, chunk=chunk, check=False)
     with torch.no_grad():
         whole = [leaf for leaf in torch.utils._pytree.tree_leaves(model(xs)) if isinstance(leaf, Tensor)]
     xs = xs.narrow(time, 0, xs.shape[time] // stream.chunk * stream.chunk)
@@ -176,6 +178,24 @@ def test_random_models(seed: int) -> None:
     torch.manual_seed(seed)
     model = nn.Sequential(*(layer(rng) for _ in range(rng.randint(1, 6)))).eval()
     compare(model, torch.randn(B, 24, C), 1, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(MODELS // 4))
+def test_random_models_in_blocks(seed: int) -> None:
+    rng = random.Random(1000 + seed)
+    torch.manual_seed(seed)
+    model = nn.Sequential(*(layer(rng) for _ in range(rng.randint(1, 6)))).eval()
+    least = weft.stream(model, torch.randn(B, 24, C), check=False).chunk
+    compare(model, torch.randn(B, 96, C), 1, chunk=least * rng.randint(2, 5), seed=seed)
+
+
+def test_a_chunk_that_no_stride_allows() -> None:
+    model = nn.Conv1d(C, C, 2, stride=2)
+    with pytest.raises(RuntimeError, match="3 steps at once are not possible: this model takes multiples of 2"):
+        weft.stream(model, torch.randn(B, C, 12), time=2, chunk=3)
+    with pytest.raises(ValueError, match="chunk is a number of steps, but is 0"):
+        weft.stream(model, torch.randn(B, C, 12), time=2, chunk=0)
+    assert weft.stream(model, torch.randn(B, C, 12), time=2, chunk=8).outputs[0].per_chunk == 4
 
 
 # ---- what else is streamed

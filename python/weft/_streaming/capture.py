@@ -63,7 +63,13 @@ class StreamingModel:
 
 
 def streaming_model(
-    model: Callable[..., Any], example: tuple[Any, ...], *, time: Time = 1, delay: int = 0, what: str = "weft.stream"
+    model: Callable[..., Any],
+    example: tuple[Any, ...],
+    *,
+    time: Time = 1,
+    delay: int = 0,
+    chunk: int | None = None,
+    what: str = "weft.stream",
 ) -> StreamingModel:
     """The model as a step. `what` begins messages.
 
@@ -73,12 +79,14 @@ def streaming_model(
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     whole = _Whole(model, leaves, spec, _time_dims(tensors, time, what), what)
     steps = _steps(tensors, whole.dims, what)
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"{what}: chunk is a number of steps, but is {chunk}")
     with torch.no_grad():
         try:
             program, traced = whole.program(max(steps, 2))
             if traced.noise:
                 raise UnsupportedError("it draws random numbers: call its eval() before")
-            streamed = _C.stream(program, whole.dims, delay, whole.group)
+            streamed = _C.stream(program, whole.dims, delay, whole.group, chunk or 0)
         except FailedError as failure:
             raise RuntimeError(f"{what}: the model failed: {failure.__cause__}") from failure.__cause__
         except UnsupportedError as error:

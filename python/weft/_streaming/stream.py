@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from weft import _C
@@ -16,12 +17,21 @@ from weft._streaming.check import check_against_whole
 class Stream:
     """A model and what it remembers of a sequence so far. Made by weft.stream.
 
-    `chunk`: how many steps it takes at once: 1 unless the model has strides. `outputs`: for each tensor of the result
+    `chunk`: how many steps it takes at once. `outputs`: for each tensor of the result
     the dim of its time, how many elements a chunk gives, and how many elements they lag.
     """
 
     def __init__(self, model: StreamingModel) -> None:
         self.model = model
+        self._types = [example.dtype for example in model.examples]
+        chunk, step = [], []  # the shapes of a chunk, and of a step without its dim
+        for example, port in zip(model.examples, model.inputs, strict=True):
+            sizes = list(example.shape)
+            if port.time is not None:
+                sizes[port.time] = model.chunk
+            chunk.append(torch.Size(sizes))
+            step.append(torch.Size(size for dim, size in enumerate(sizes) if dim != port.time))
+        self._shapes = {False: chunk, True: step if model.chunk == 1 else None}
         self.reset()
 
     @property
@@ -59,24 +69,36 @@ class Stream:
         Raises:
             ValueError: the inputs aren't like the example, but for the number of steps.
         """
-        tensors = self._tensors(inputs)
-        ports = zip(tensors, self.model.inputs, self.model.examples, strict=True)
-        is_short = self.chunk == 1 and all(
-            port.time is None or tensor.dim() == example.dim() - 1 for tensor, port, example in ports
-        )
-        if is_short:
-            tensors = [
-                t if p.time is None else t.unsqueeze(p.time) for t, p in zip(tensors, self.model.inputs, strict=True)
-            ]
-        if self._steps(tensors) != self.chunk:
-            raise ValueError(
-                f"weft.stream: a chunk has {self.chunk} steps, not {self._steps(tensors)}; run() takes more"
-            )
-        results = [stack[0] for stack in self._call(tensors, 1)]
-        if is_short:
-            ports_out = zip(results, self.model.outputs, strict=True)
-            results = [t if p.time is None or p.per_chunk != 1 else t.squeeze(p.time) for t, p in ports_out]
+        short = self._is_short(inputs) if len(inputs) == len(self.model.arguments) else None
+        if short is None:
+            tensors = self._tensors(inputs)
+            short = self._is_short(tuple(tensors))
+            if short is None:
+                steps = self._steps(tensors)
+                raise ValueError(f"weft.stream: a chunk has {self.chunk} steps, not {steps}; run() takes more")
+        else:
+            tensors = list(inputs)
+        shapes = self._shapes[False]
+        given = [t.reshape(s) if short else t.contiguous() for t, s in zip(tensors, shapes, strict=True)]
+        results = _C.run_chunk(self.model.step, self._state, given, self.model.constants)
+        count = len(self._state)
+        self._state, results = results[:count], results[count:]
+        if short:
+            ports = zip(results, self.model.outputs, strict=True)
+            results = [t if p.time is None or p.per_chunk != 1 else t.squeeze(p.time) for t, p in ports]
         return self.model.result(results)
+
+    def _is_short(self, inputs: tuple[Any, ...]) -> bool | None:
+        """Whether these are a chunk's tensors without the dim of their time; None: they are none of a chunk."""
+        types = self._types
+        if len(inputs) != len(types) or not all(
+            isinstance(x, Tensor) and x.dtype == dtype for x, dtype in zip(inputs, types, strict=True)
+        ):
+            return None
+        shapes = [x.shape for x in inputs]
+        if shapes == self._shapes[False]:
+            return False
+        return True if shapes == self._shapes[True] else None
 
     def run(self, *inputs: Any) -> Any:
         """The next steps of the sequence, any number of chunks; results as the model gives them for these steps.
@@ -142,7 +164,12 @@ def _stacked(tensor: Tensor, time: int, chunks: int) -> Tensor:
 
 
 def stream(
-    model: nn.Module | Callable[..., Any], *example: Any, time: Time = 1, delay: int = 0, check: bool = True
+    model: nn.Module | Callable[..., Any],
+    *example: Any,
+    time: Time = 1,
+    delay: int = 0,
+    chunk: int | None = None,
+    check: bool = True,
 ) -> Stream:
     """A model over a whole sequence as one over its steps, with a state. ::
 
@@ -162,17 +189,20 @@ def stream(
     `delay`: how many steps a result may lag behind the inputs that it needs. Chunk c of an output holds its elements
     from c * per_chunk - lag on (`Stream.outputs`); those of a negative number hold nothing of meaning.
 
+    `chunk`: how many steps to take at once. Without it as few as possible, 1 unless the model has strides; blocks of
+    64 are several times as fast a step.
+
     `check`: the model and the stream are compared on random sequences of several lengths.
 
     Raises:
-        ValueError: the example has no such dims, or no steps.
+        ValueError: the example has no such dims, or no steps; `chunk` is no number of steps.
         RuntimeError: the model needs what a stream doesn't know (the sequence's end, steps to come, a sum over all
             steps): which operation, in which line, and what is possible instead; or it does something else for another
-            number of steps, or draws random numbers.
+            number of steps, or draws random numbers; `chunk` is no multiple of the model's strides.
     """
     if not callable(model):
         raise TypeError(f"weft.stream: takes a module or a function, not {type(model).__name__}")
-    made = streaming_model(model, example, time=time, delay=delay)
+    made = streaming_model(model, example, time=time, delay=delay, chunk=chunk)
     if check:
         check_against_whole(model, made, lambda: Stream(made).run)
     return Stream(made)
