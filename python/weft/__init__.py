@@ -32,7 +32,7 @@ from weft._stablehlo.write import stablehlo
 from weft._streaming.stream import stream
 from weft.device import sync
 
-if TYPE_CHECKING:  # imported when somebody asks for them, by __getattr__
+if TYPE_CHECKING:  # these names are imported by __getattr__, when somebody asks for them
     from weft import formats, nn
     from weft._packages.load import load
     from weft._packages.package import package
@@ -90,7 +90,8 @@ def call(program: str, inputs: Sequence[Tensor]) -> list[Tensor]:
     return results
 
 
-#: What is imported when somebody asks for it: the module that has it, and its name there, if it isn't the module.
+#: Names imported when somebody asks for them: the module that has each, and its name there if that isn't the module
+#: itself.
 _LAZY = {
     "nn": ("weft.nn", ""),
     "formats": ("weft.formats", ""),
@@ -102,7 +103,7 @@ _LAZY = {
 }
 
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
         """The parts that are imported when somebody asks for them."""

@@ -1,10 +1,10 @@
-"""What PyTorch and the IR have in common."""
+"""Dtypes that both PyTorch and the IR have."""
 
 from __future__ import annotations
 
 import torch
 
-#: PyTorch's dtypes that the IR has, by the IR's name.
+#: The IR's names of PyTorch's dtypes.
 DTYPES = {
     torch.float32: "f32",
     torch.float64: "f64",

@@ -6,9 +6,9 @@ from torch import Tensor
 
 
 class UnsupportedError(Exception):
-    """A program can't express it; what it is stands in the message.
+    """A program can't express it; the message says what.
 
-    `operation`: the index of the recorded operation at or near which that is, where it is known.
+    `operation`: the index of the recorded operation at or near the cause, where it is known.
     """
 
     operation: int | None = None
@@ -47,6 +47,6 @@ class MutatesCapturedError(SideEffectError):
 
 
 def raise_if_internal(error: Exception) -> None:
-    """What the IR can't express is an answer; a bug is not."""
+    """Raises the error again if it is Weft's own bug; what the IR can't express is a normal answer."""
     if "weft internal error" in str(error):
         raise error

@@ -1,4 +1,4 @@
-"""Locks that a child of `os.fork` may need: a fork takes them first, as src/base/fork.h has it for the engine's."""
+"""Locks that a child of `os.fork` may need: a fork takes them first, as src/base/fork.h does with the engine's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Lock(Protocol):
-    """What `threading.Lock` and `threading.RLock` make."""
+    """The type of both `threading.Lock` and `threading.RLock`."""
 
     def acquire(self) -> bool: ...
     def release(self) -> None: ...

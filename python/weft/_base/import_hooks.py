@@ -1,4 +1,4 @@
-"""Touching a module of PyTorch's without paying for its import: most programs never import torch._dynamo."""
+"""Actions on a module of PyTorch's that don't import it: most programs never import torch._dynamo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Action = Callable[[ModuleType], None]
 
 
 def when_imported(name: str, action: Action) -> None:
-    """Calls `action(module)` now if the module is imported, else right after it will have been."""
+    """Calls `action(module)` now if the module is imported, else right after its import."""
     module = sys.modules.get(name)
     if module is not None and not getattr(module.__spec__, "_initializing", False):
         action(module)

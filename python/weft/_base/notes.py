@@ -11,7 +11,8 @@ from weft._base import trees
 
 
 def add(error: BaseException, note: str) -> None:
-    """What a traceback shows below the error; before Python 3.11, which has such notes, the end of its message."""
+    """Adds a note, which a traceback shows below the error. Before Python 3.11, which has such notes, it becomes the
+    end of the message."""
     if hasattr(error, "add_note"):
         error.add_note(note)
     elif error.args and isinstance(error.args[0], str):
@@ -19,19 +20,19 @@ def add(error: BaseException, note: str) -> None:
 
 
 def shapes(name: str, tree: Any) -> str:
-    """carry['h'] float32[8,16], carry['c'] float32[8,16]"""
+    """The leaves' names and types, as carry['h'] float32[8,16], carry['c'] float32[8,16]."""
     try:
         leaves = trees.flatten(tree)[0]
         return ", ".join(
             f"{path} {trees.describe(leaf)}" for path, leaf in zip(trees.paths(name, tree), leaves, strict=True)
         )
-    except Exception:  # of a tree that PyTorch can't take apart: the error that is under way says more
+    except Exception:  # the tree is one that PyTorch can't take apart: the error that is under way says more
         return f"{name} {type(tree).__name__}"
 
 
 class on_errors:  # noqa: N801
-    """Errors within get a note: where they came up, and the shapes of the arguments. A plain class, which takes a third
-    of a generator's time."""
+    """Adds a note to errors raised within: where they came up, and the shapes of the arguments. A plain class, which
+    takes a third of a generator's time."""
 
     def __init__(self, where: str, **arguments: Any) -> None:
         self.where, self.arguments = where, arguments

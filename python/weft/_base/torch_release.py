@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-#: What one source is for. PyTorch's C++ interface differs between releases, and so do the parts of its Python side that
-#: Weft changes.
+#: The releases that one source supports. PyTorch's C++ interface differs between releases, and so do the parts of its
+#: Python side that Weft changes.
 SUPPORTED = ("2.13", "2.14", "2.15")
 
 _NAME = "weft._C"
@@ -23,7 +23,7 @@ def modules(folder: Path = Path(__file__).parent.parent) -> dict[str, Path]:
 
 
 def module_for(installed: str, built: dict[str, Path]) -> Path:
-    """The extension module for PyTorch's version, found before the loader finds out in its own way.
+    """The extension module for PyTorch's version, chosen before Python's loader fails in its own words.
 
     Args:
         installed: the version: 2.13.0+cpu.

@@ -43,13 +43,13 @@ def unflatten(leaves: Sequence[Any], spec: pytree.TreeSpec) -> Any:
 
 
 def paths(name: str, tree: Any) -> list[str]:
-    """What the leaves are called: `carry['h']`, `xs[0].mask`."""
+    """The leaves' names: `carry['h']`, `xs[0].mask`."""
     flatten(tree)  # registers dataclasses
     return [name + pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
 
 
 def describe(leaf: Any) -> str:
-    """float32[8,16] of a tensor."""
+    """A tensor as float32[8,16]."""
     if not isinstance(leaf, Tensor):
         return "None" if leaf is None else f"{type(leaf).__name__} {leaf!r}"
     return f"{str(leaf.dtype).removeprefix('torch.')}[{','.join(map(str, leaf.shape))}]"

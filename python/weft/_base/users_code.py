@@ -41,7 +41,7 @@ def is_users(file: str) -> bool:
 def innermost(frame: types.FrameType | None) -> types.FrameType | None:
     """The frame, or the first of its callers', that is the user's; None if there is none."""
     while frame is not None:
-        # Inductor's modules, which lie in a folder of its own, have names like torch._inductor's.
+        # Inductor's modules lie in a folder of their own, but have names like torch._inductor's.
         name = str(frame.f_globals.get("__name__"))
         if is_users(frame.f_code.co_filename) and not name.startswith(("torch.", "_weft_run")):
             return frame
@@ -50,8 +50,8 @@ def innermost(frame: types.FrameType | None) -> types.FrameType | None:
 
 
 def calling() -> types.FrameType | None:
-    """The user's frame that is at work in this thread. In a thread of autograd's: that which waits in `backward()`, if
-    there is one such thread. Else None."""
+    """The innermost frame of the user's in this thread. A thread of autograd's has none: then that of the thread that
+    waits in `backward()`, if there is exactly one. Else None."""
     found = innermost(sys._getframe(1))
     if found is not None:
         return found

@@ -21,7 +21,8 @@ class FallbackWarning(UserWarning):
 
 #: Shown for a file's name where no line of the user's is known.
 _ELSEWHERE = "<no Python code>"
-#: Read by Python, and by the build, tests and scripts, of which one that is started by another may import Weft.
+#: Environment variables read by Python code, and by the build, tests and scripts, which may start a process that
+#: imports Weft.
 _OTHERS = (
     "WEFT_RUN", "WEFT_RUN_BACKEND", "WEFT_RUN_STATS", "WEFT_SKIP_PACKAGES", "WEFT_SWEEP", "WEFT_FUZZ_FILES",
     "WEFT_SITE", "WEFT_STATIC_LLVM", "WEFT_OLDER_SYSTEMS", "WEFT_SANITIZE", "WEFT_DEVICE", "WEFT_TORCH",

@@ -1,4 +1,4 @@
-"""What messages to users have in common."""
+"""Wording that messages to users share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that says that there is no such name; nothing where none is close."""
+    """A clause that suggests the closest known name, for the end of a message about an unknown one; empty where none is
+    close."""
     close = difflib.get_close_matches(name, list(known), 1, 0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

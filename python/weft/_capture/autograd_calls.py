@@ -13,7 +13,7 @@ from weft import _C
 from weft._base import torch_private
 from weft._base.errors import UnsupportedError
 
-#: Since PyTorch 2.14. Who is shown the nodes of a program sees others than those of the step.
+#: Since PyTorch 2.14. The hook would see the nodes of a program, not those of the step.
 NODES_WATCHED = "a hook on the creation of autograd's nodes (torch.autograd.graph.node_creation_hook)"
 
 _installed = False
@@ -33,7 +33,7 @@ def install() -> None:
         nodes.__enter__ = _watched(nodes.__enter__, _refuse_watched_nodes)
     saved = torch_private.SavedTensor
     saved.register_hooks = _watched(saved.register_hooks, _look_at_saved)
-    _installed = True  # last: another thread must not record before all is watched
+    _installed = True  # last: another thread must not record before all calls are watched
 
 
 def _watched(function: Callable[..., Any], look: Callable[..., None]) -> Callable[..., Any]:
@@ -67,7 +67,7 @@ def _look_at_hook(tensor: Any, *_: Any, **__: Any) -> None:
 
 
 def _look_at_saved(hooks: Any, *_: Any, **__: Any) -> None:
-    # These give back what they were given.
+    # These hooks unpack the values that they packed.
     same = (*torch_private.hooks_of_checkpoints(), torch.autograd.graph.save_on_cpu)
     if not isinstance(hooks, same):
         raise UnsupportedError("hooks on what autograd saves (saved_tensors_hooks)")

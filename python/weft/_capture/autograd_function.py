@@ -30,7 +30,7 @@ Record = Callable[[Function], Run]
 
 
 def install(record: Record) -> None:
-    """From here on such functions' calls within a recording are recorded; `record` records their backward."""
+    """Records calls of such Functions within a recording from now on; `record` records their backward."""
     if "apply" in SingleLevelFunction.__dict__:
         return
 
@@ -39,17 +39,17 @@ def install(record: Record) -> None:
             return _recorded(record, cls, args, kwargs)
         return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 
-    # Where Dynamo leaves a call to Python it would take up this frame by itself, and can't compile `super` in it.
+    # Where Dynamo leaves a call to Python it would compile this frame by itself, and can't compile `super` in it.
     skip = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)
     set_code_exec_strategy(apply.__code__, skip)
     SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
     native = torch.autograd.Function.__dict__["apply"]
-    if not isinstance(native, classmethod):  # up to 2.13 it is, Python's, and comes to the one above
+    if not isinstance(native, classmethod):  # up to 2.13 `Function.apply` is Python's, and calls the one above
         _install_over(native, record, skip)
 
 
 def _install_over(native: Any, record: Record, skip: FrameExecStrategy) -> None:
-    """Since 2.14 `Function.apply` is C, which comes to no Python but the function's own."""
+    """Since 2.14 `Function.apply` is C, and calls no Python but the Function's own methods."""
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if _C.recording() and not are_functorch_transforms_active():
@@ -64,7 +64,8 @@ def _install_over(native: Any, record: Record, skip: FrameExecStrategy) -> None:
     torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment,method-assign]
 
     def refuse_kept(self: Any) -> None:
-        """What was kept of `apply` before Weft was imported makes its context, and then calls the function's own."""
+        """Called where an `apply` that was kept before Weft was imported makes its context, right before the Function's
+        own forward."""
         if _C.recording():
             name = type(self).__name__.removesuffix("Backward")
             raise UnsupportedError(f"the torch.autograd.Function {name}, whose apply was kept before weft was imported")
@@ -73,8 +74,8 @@ def _install_over(native: Any, record: Record, skip: FrameExecStrategy) -> None:
 
 
 def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
-    """Its forward's operations are recorded as they come; then, as one operation that changes nothing but the
-    derivative, what its backward does."""
+    """Records its forward's operations as they come; then its backward, as one operation that changes nothing but the
+    derivative."""
     run = under_way.run
     if cls is BackwardHookFunction:
         raise UnsupportedError("a hook on the backward of a module (register_full_backward_hook)")
@@ -109,12 +110,13 @@ def record_backward(
     inputs: Sequence[Tensor],
     values: Sequence[Tensor],
 ) -> tuple[Run, list[Tensor]]:
-    """Records a derivative beside the function: `backward` of inputs, values and cotangents. What it reads beside these
-    becomes an input too, without a gradient: the tensors that are returned."""
+    """Records a derivative beside the function: `backward`, from inputs, values and cotangents. Other tensors that
+    `backward` reads become inputs too, without a gradient; these are returned."""
 
     first = len(inputs)
 
-    def function(like: Sequence[Tensor], reads: Sequence[Tensor] = ()) -> Function:  # keeps none of this call's tensors
+    # the closure must keep none of this call's tensors
+    def function(like: Sequence[Tensor], reads: Sequence[Tensor] = ()) -> Function:
         last = first + len(reads)
 
         def flat(*given: Tensor) -> tuple[list[Tensor], None]:
@@ -164,7 +166,7 @@ def _forward(cls: Any, args: Any, kwargs: Any) -> tuple[_Context, Any]:
 def _backward(cls: Any, args: Any, kwargs: Any, outputs: tuple[Any, ...], differentiable: list[Tensor]) -> Any:
     """(inputs, differentiable outputs, their cotangents) -> cotangents of the floating inputs."""
     are_tensors = [isinstance(a, Tensor) for a in args]
-    others = [None if isinstance(a, Tensor) else a for a in args]  # it outlives the tensors
+    others = [None if isinstance(a, Tensor) else a for a in args]  # the closure outlives the tensors
     wanted = {id(y) for y in differentiable}
     places = [i for i, y in enumerate(outputs) if id(y) in wanted]
 
@@ -190,7 +192,7 @@ def _backward(cls: Any, args: Any, kwargs: Any, outputs: tuple[Any, ...], differ
 
 
 class _Context:
-    """What a Function's forward and backward see as ctx."""
+    """`ctx` in a Function's forward and backward."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -214,7 +216,8 @@ class _Context:
         self.materialise = value
 
     def __getattr__(self, name: str) -> Any:
-        """What else PyTorch's own has, such as `set_output_grad_dtype` (2.14) and `input_grad_buffers` (2.15)."""
+        """Other attributes of PyTorch's own context, such as `set_output_grad_dtype` (2.14) and `input_grad_buffers`
+        (2.15)."""
         if hasattr(torch.autograd.function.BackwardCFunction, name):
             raise UnsupportedError(f"ctx.{name} of a torch.autograd.Function")
         raise AttributeError(f"{name!r}: nothing of this name was kept in the context of the torch.autograd.Function")

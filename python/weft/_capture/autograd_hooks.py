@@ -1,4 +1,4 @@
-"""Hooks on the gradients of values inside a recorded function: what they do becomes a part of its derivative."""
+"""Hooks on the gradients of values inside a recorded function, which become a part of its derivative."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft._capture.runs import Function, Run
 Hook = Callable[[Any], Any]
 
 
-#: Nodes of operations whose derivative in a program reads their result as autograd does, behind a hook on it.
+#: Nodes of operations whose derivative in a program reads the result as autograd does, behind a hook on it.
 _READ_BEHIND_HOOKS = (
     "TanhBackward0",
     "SigmoidBackward0",
@@ -33,9 +33,9 @@ _READ_BEHIND_HOOKS = (
 
 
 def _saves(node: Any, output: int | None) -> bool:
-    """Whether the node keeps its operation's result, or that one of its results: a hook on it then gets what a second
-    derivative gives the saved result."""
-    if node is None or type(node).__name__ == "ReluBackward0":  # to whose result a second derivative gives nothing
+    """Whether the node keeps its operation's result, or the result of the number `output`. A hook on that result then
+    gets the gradient that a second derivative sends to the saved result."""
+    if node is None or type(node).__name__ == "ReluBackward0":  # a second derivative sends nothing to its result
         return False
     if type(node).__name__ == "WeftDerived":
         return True
@@ -44,7 +44,7 @@ def _saves(node: Any, output: int | None) -> bool:
 
 
 def record_hooks(record: Callable[[Function], Run], run: Run, outputs: list[Tensor], carries: int | None) -> None:
-    """Records what the hooks do that a gradient of the outputs gets through.
+    """Records the hooks that a gradient of the outputs passes through.
 
     Raises UnsupportedError for hooks that no program can have: with side effects, on a node's results.
     """
@@ -52,7 +52,7 @@ def record_hooks(record: Callable[[Function], Run], run: Run, outputs: list[Tens
         if not hooks:
             continue
         what = f"a hook on a gradient ({_place(hooks[0])})"
-        if isinstance(of, int):  # of an input: a carry's value is what the step before has returned
+        if isinstance(of, int):  # of an input; the step before made a carry's value
             made_by = outputs[of].grad_fn if of < (carries or 0) else None
             is_saved = _saves(made_by, None)
         else:
@@ -105,7 +105,7 @@ def _code(hook: Hook) -> types.CodeType | None:
 def _side_effect(hook: Hook) -> str | None:
     """What the hook does beside returning a gradient, as far as its own code shows it.
 
-    A hook is recorded once a call, and not run at each step, so what it does besides would be lost.
+    A hook is recorded once a call, and not run at each step, so any side effect would be lost.
     """
     code = _code(hook)
     if code is None:

@@ -1,4 +1,5 @@
-"""PyTorch's decompositions: how it makes operations of others, where Weft (pytorch/decompose) has no way of its own."""
+"""PyTorch's decompositions of operations into others, for those that Weft (pytorch/decompose) doesn't decompose
+itself."""
 
 from __future__ import annotations
 
@@ -13,19 +14,20 @@ from weft._base import torch_private
 
 
 def decompose(name: tuple[str, str], arguments: list[Any]) -> Any:
-    """The operation, by name and overload, on all its arguments in order; NotImplemented where there is no way."""
+    """Decomposes the operation, given by name and overload, on all its arguments in order; NotImplemented where nothing
+    does."""
     op = operator_of(*name)
     function = _decomposition(op)
     return NotImplemented if function is None else call(op, function, arguments)
 
 
 def is_made_of_others(op: Any) -> bool:
-    """Whether there is a way, Weft's or PyTorch's."""
+    """Whether Weft or PyTorch decomposes it."""
     return _C.decomposes(op._schema.name, op._overloadname) or _decomposition(op) is not None
 
 
 def call(op: Any, function: Callable[..., Any], arguments: list[Any]) -> Any:
-    """`function` with the arguments of the operation `op`, in the schema's order."""
+    """Calls `function` with the arguments of the operation `op`, given in the schema's order."""
     positional, named = [], {}
     for parameter, argument in zip(op._schema.arguments, arguments, strict=True):
         if parameter.kwarg_only:
@@ -43,7 +45,7 @@ def operator_of(name: str, overload: str) -> Any:
 
 @functools.cache
 def _decomposition(op: Any) -> Callable[..., Any] | None:
-    if op.namespace == "prims":  # what PyTorch's decompositions are written in
+    if op.namespace == "prims":  # the operations that PyTorch's decompositions are written in
         return getattr(op, "impl_aten", None)
     return _from_pytorch().get(op)
 
@@ -52,7 +54,7 @@ def _decomposition(op: Any) -> Callable[..., Any] | None:
 def _from_pytorch() -> dict[Any, Callable[..., Any]]:
     found = {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}
     aten = torch.ops.aten
-    # Of equal elements they would share the gradient, where the operation gives it to the first.
+    # Among equal elements these decompositions would share the gradient, where the operation gives it to the first.
     for op in (aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default):
         found.pop(op, None)
     found[aten.grid_sampler_2d.default] = functools.partial(_grid_sampler, found[aten.grid_sampler_2d.default])
@@ -62,7 +64,7 @@ def _from_pytorch() -> dict[Any, Callable[..., Any]]:
 def _grid_sampler(
     sample: Callable[..., Any], x: Any, grid: Any, interpolation: int, padding: int, align_corners: bool
 ) -> Any:
-    """PyTorch's decomposition `sample`, with no gradient at the bounds that it clamps coordinates to, as in the
+    """PyTorch's decomposition `sample`, with no gradient at the bounds to which it clamps coordinates, as in the
     operation."""
     zeros, reflection, bicubic = 0, 2, 2
     if padding == zeros or interpolation == bicubic:

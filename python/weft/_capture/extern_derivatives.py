@@ -19,13 +19,13 @@ from weft._base.errors import UnsupportedError
 from weft._capture.decompositions import call, operator_of
 from weft._capture.traced import Traced
 
-_MOST_DERIVATIVES = 2  #: how often an op can be differentiated: the derivative's derivative has none
+_MOST_DERIVATIVES = 2  #: how often an op can be differentiated: the derivative of its derivative has no derivative
 
 _nesting = 0  # guarded by the lock of `trace`
 _derivatives: dict[tuple[Any, ...], _C.Program | None] = {}
 _MOST_KEPT = 1024
 
-#: dtype, sizes, their expressions or "" by dim, whether autograd would ask for its derivative
+#: dtype; sizes; by dim the size's expression, or ""; whether autograd would ask for its derivative
 Type = tuple[torch.dtype, list[int], list[str], bool]
 
 
@@ -54,7 +54,7 @@ def derivative(
             _derivatives.clear()
         try:
             _derivatives[key] = _first_of(
-                # With a graph of their own some backwards look at values (det), and without it they don't.
+                # With create_graph some backwards look at values (det's does), and without it they don't.
                 lambda again=again: _traced(trace, operator_of(*name), arguments, operands, results, again)
                 for again in (True, False)
             )
@@ -67,7 +67,8 @@ def derivative(
 
 
 def _first_of(ways: Iterable[Callable[[], _C.Program]]) -> _C.Program | None:
-    """The first that there is; None if PyTorch has none, or none that a program can express."""
+    """The program of the first way that works; None if PyTorch has no derivative, or none that a program can
+    express."""
     for way in ways:
         with contextlib.suppress(RuntimeError, UnsupportedError, NotImplementedError):
             return way()
@@ -103,14 +104,14 @@ def _traced(
         return [dim for dim, expression in enumerate(types[leaf][2]) if expression]
 
     def follow(shapes: list[list[int]]) -> list[list[int]]:
-        """The shapes of the results, and of their cotangents, for operands of these."""
+        """The shapes of the results, and of their cotangents, for operands of these shapes."""
         like = zip(shapes, operands, strict=False)
         given = [torch.empty(shape, dtype=dtype, device="meta") for shape, (dtype, *_) in like]
         computed = [list(t.shape) for t in _flat(call(op, op, [_given(argument, given) for argument in arguments]))]
         kept = [shape for shape, result in zip(computed, results, strict=True) if result[0].is_floating_point]
         return [*computed, *kept]
 
-    # A size that is a symbol by itself may be any number; one that is an expression follows from others.
+    # A size that is a symbol by itself may be any number; a size that is an expression follows from others.
     follows = any(
         expression and not expression.isidentifier() for *_, expressions, _ in types for expression in expressions
     )

@@ -1,5 +1,5 @@
-"""Nodes of an FX graph as values of one program: AOTAutograd's, and what Dynamo's come to. pytorch/importer says what
-an operation of ATen's means."""
+"""Nodes of FX graphs as values of one program: AOTAutograd's nodes, and the ATen operations that Dynamo's come to.
+pytorch/importer says what an ATen operation means."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Types:
         self.names: dict[sympy.Symbol, str] = {}
 
     def has(self, tensor: object) -> bool:
-        """Whether there is a type for it."""
+        """Whether the IR has a type for it."""
         try:
             self.of(tensor)
         except UnsupportedError:
@@ -66,7 +66,7 @@ class Types:
 
 
 class Importer:
-    """The program so far: what has been written, and what it reads from outside."""
+    """The program so far: the values written, and the inputs that it reads from outside."""
 
     def __init__(self, types: Types) -> None:
         self.region, self.types = _C.Region(), types
@@ -79,13 +79,13 @@ class Importer:
         return self.values[node]
 
     def read(self, node: fx.Node) -> Any:
-        """The value of a node that hasn't been written: from outside."""
+        """The value of a node that hasn't been written: an input from outside."""
         value = self.region.input(self.types.of(example_of(node)))
         self.inputs.append(node)
         return value
 
     def aten(self, name: str, arguments: Sequence[Any], type_: _C.Type) -> Any:
-        """An operation of ATen's, all its arguments in the schema's order."""
+        """Writes an operation of ATen's, given all its arguments in the schema's order."""
         try:
             return self.region.aten(name, list(arguments), type_)
         except RuntimeError as error:
@@ -116,12 +116,12 @@ class Importer:
     def inline(self, program: _C.Program, inputs: Sequence[Any]) -> Any:
         try:
             return self.region.inline_program(program, inputs)
-        except RuntimeError as error:  # traced for sizes that happen to be those of now
+        except RuntimeError as error:  # the program was traced for sizes that happen to be those of now
             raise_if_internal(error)
             raise UnsupportedError(str(error)) from None
 
     def _argument(self, given: object) -> object:
-        """As importer::Argument."""
+        """The argument as importer::Argument takes it."""
         if isinstance(given, fx.Node):
             return self.values.get(given, _C.Unknown())
         if given is None or isinstance(given, bool | int | float | str):
@@ -136,7 +136,7 @@ class Importer:
 
 
 def example_of(node: fx.Node) -> Any:
-    """What the graph's maker has computed of the node: AOTAutograd, or Dynamo."""
+    """The example value that the graph's maker, AOTAutograd or Dynamo, has computed for the node."""
     found = node.meta.get("val")
     return node.meta.get("example_value") if found is None else found
 
@@ -159,7 +159,7 @@ def _parameters(op: OpOverload) -> list[tuple[str, Any]]:
     return [(parameter.name, parameter.default_value) for parameter in op._schema.arguments]
 
 
-#: By operation and its arguments' types: programs of operations that are made of others; None where there is none.
+#: Programs of operations that are made of others, by operation and its arguments' types; None where there is none.
 _made: dict[Any, _C.Program | None] = {}
 _MOST_MADE = 4096
 

@@ -51,13 +51,13 @@ def _is_basic(item: object) -> bool:
 
 
 def _sizes(x: Tensor, index: tuple[Any, ...]) -> list[int]:
-    """How many dims of x each part of an index is for."""
+    """The number of dims of x that each part of the index stands for."""
     taken = sum(item is not None and item is not Ellipsis for item in index)
     return [0 if item is None else x.dim() - taken if item is Ellipsis else 1 for item in index]
 
 
 def _rest(x: Tensor, rest: list[Any]) -> Tensor:
-    """x by the parts of the index that need no value; x itself if these take all of it."""
+    """x indexed by the parts that need no value; x itself if these take all of it."""
     return x if all(item is Ellipsis or item == slice(None) for item in rest) else x[tuple(rest)]
 
 
@@ -73,9 +73,9 @@ def _taken(x: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def _put(x: Tensor, index: tuple[Any, ...], value: Any) -> None:
-    """Writes to the part of x that the rest of the index shows, which is a view."""
+    """Writes to a view of x: the one that the other parts of the index select."""
     shown = _rest(x, [slice(None) if _is_position(item) else item for item in index])
-    positions: list[Tensor | None] = []  # by dim of what is shown
+    positions: list[Tensor | None] = []  # by dim of `shown`
     for item, dims in zip(index, _sizes(x, index), strict=True):
         if _is_position(item):
             positions.append(item)

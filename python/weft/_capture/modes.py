@@ -34,14 +34,14 @@ modules_are_traced = torch_private.modules_are_traced
 
 
 def unwrapped(tensor: Tensor) -> Tensor:
-    """What the wrappers of torch.func's transforms, which a function itself may use, hold."""
+    """The tensor inside all wrappers of torch.func's transforms, which a function itself may use."""
     while is_functorch_wrapped_tensor(tensor):
         tensor = get_unwrapped(tensor)
     return tensor
 
 
 def is_recordable(tensors: Sequence[Tensor]) -> bool:
-    """Whether there is nothing at work that wants to see the function's operations, or its arguments', for itself."""
+    """Whether nothing is active that must itself see the operations of the function, or of its arguments."""
     if _C.are_plain(tensors):
         return True
     return all(is_plain(tensor) or _C.is_recorded(tensor) or is_transformed(tensor) for tensor in tensors)
@@ -55,10 +55,10 @@ def is_transformed(tensor: Tensor) -> bool:
 
 
 class Substitution(TorchFunctionMode):
-    """Shows PyTorch's functions other tensors in the place of some."""
+    """Shows PyTorch's functions replacements for some tensors."""
 
     def __init__(self, other: Callable[[Tensor], Tensor]) -> None:
-        """`other`: of a tensor; itself for one that is shown as it is."""
+        """`other` gives a tensor's replacement; the tensor itself where it has none."""
         super().__init__()
         self.other = other
 
@@ -77,7 +77,7 @@ class Substitution(TorchFunctionMode):
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Within, no mode and no transform of the caller's is active, and his random numbers stay what they are."""
+    """No mode and no transform of the caller's is active within, and the caller's random numbers stay what they are."""
     with contextlib.ExitStack() as stack:
         if _C.recording():
             stack.enter_context(_C.Suspended())
@@ -104,7 +104,7 @@ def without_dispatch_modes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_function_modes() -> Iterator[None]:
-    """A default device stays; outer traces', ours or export's, don't."""
+    """Takes away all modes of functions but a default device: outer traces', ours or export's."""
     popped = [pop_torch_function_stack() for _ in range(len_torch_function_stack())]
     for mode in reversed(popped):
         if isinstance(mode, DeviceContext):
@@ -120,7 +120,7 @@ def without_function_modes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_traced_modules() -> Iterator[None]:
-    """torch.fx would count those that are only made here."""
+    """Hides calls of modules that are made only here from torch.fx, which would count them."""
     if not modules_are_traced():
         yield
         return
@@ -139,7 +139,7 @@ def is_tracing() -> bool:
 
 @contextlib.contextmanager
 def without_tracing() -> Iterator[None]:
-    """torch.jit.trace, of which a step's operations are no business, would write them down."""
+    """Hides a step's operations from torch.jit.trace, which would write them down."""
     before = get_tracing_state()
     set_tracing_state(None)
     try:
@@ -150,7 +150,7 @@ def without_tracing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_autocast_cache() -> Iterator[None]:
-    """A weight that autocast has cast before would come from nowhere."""
+    """Has weights cast anew: autocast's cached cast of one would come from nowhere in a recording."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:

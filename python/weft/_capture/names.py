@@ -1,4 +1,4 @@
-"""What the user calls a tensor that his function reads from outside, for messages."""
+"""The user's name of a tensor that the user's function reads from outside, for messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_DEPTH = 6
 
 
 def name_of(tensor: Tensor, functions: tuple[Callable[..., Any], ...]) -> str:
-    """Its path from a variable of the functions', as `norm.running_mean`; "" if it isn't found."""
+    """The tensor's path from a variable of the functions, as `norm.running_mean`; "" if it isn't found."""
     seen: set[int] = set()
     for function in functions:
         for path, value in _variables(function):
@@ -25,7 +25,7 @@ def name_of(tensor: Tensor, functions: tuple[Callable[..., Any], ...]) -> str:
 
 
 def line_of(name: str, functions: tuple[Callable[..., Any], ...]) -> str:
-    """The first line of the functions' that mentions the variable, as " (train.py:12)"; "" if none does."""
+    """The first line of the functions that mentions the variable, as " (train.py:12)"; "" if none does."""
     root = re.split(r"[.\[]", name, maxsplit=1)[0]
     for function in functions:
         function = getattr(function, "forward", function) if isinstance(function, torch.nn.Module) else function
@@ -45,7 +45,7 @@ def line_of(name: str, functions: tuple[Callable[..., Any], ...]) -> str:
 
 
 def _variables(function: Any) -> Iterator[tuple[str, Any]]:
-    """What the function can name: its closure, the globals that its code mentions, its `self`."""
+    """The variables that the function can name: its closure, the globals that its code mentions, its `self`."""
     if isinstance(function, functools.partial):
         yield from _variables(function.func)
         yield from ((f"argument {i}", value) for i, value in enumerate(function.args))

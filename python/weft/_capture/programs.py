@@ -35,11 +35,12 @@ Shape = Sequence[Any]
 class Captured:
     """A program with all that is needed to call it again."""
 
-    program: Any  #: a _C.Program; or several, as whoever captures it likes; or why there is none
+    program: Any  #: a _C.Program; or several, if `compose` makes several; or the error that says why there is none
     noise: list[Noise]
     extra: list[Any]  #: what the functions returned beside tensors
     templates: list[_C.Template]
-    constants: list[list[Tensor]]  #: of each function: tensors that belong to the program, after those from outside
+    #: for each function: tensors that belong to the program, after the tensors from outside
+    constants: list[list[Tensor]]
     scan: Any = None  #: a _C.KnownScan, where _C.scan_again may call it
 
     @functools.cached_property
@@ -50,7 +51,7 @@ class Captured:
         return size + sum(template.bytes for template in self.templates)
 
     def inputs(self, runs: Sequence[Run]) -> list[Tensor]:
-        """What the program takes beside arguments and random numbers."""
+        """The program's inputs beside arguments and random numbers."""
         tensors: list[Tensor] = []
         for run, template, constants in zip(runs, self.templates, self.constants, strict=True):
             tensors += run.recording.outside
@@ -61,7 +62,8 @@ class Captured:
         return tensors
 
     def differing_numbers(self, runs: Sequence[Run]) -> list[list[int]] | None:
-        """Which numbers would have to be inputs for the program to be that of the runs; None: it isn't anyway."""
+        """The numbers that would have to be inputs for the program to be that of the runs; None if other things differ
+        too."""
         found = []
         for template, extra, run in zip(self.templates, self.extra, runs, strict=True):
             differing = template.differing_numbers(run.recording)
@@ -92,7 +94,8 @@ def find(
     compose: Callable[[list[Traced]], Any],
     runs: list[Run] | None = None,
 ) -> Found:
-    """The program that `compose` makes of the functions' programs, or made before of functions that did the same.
+    """The program that `compose` makes of the functions' programs, or that it made before for functions that did the
+    same.
 
     `key`: what the program depends on besides what the functions do. `runs`: theirs, where they have been run for this
     call.
@@ -127,8 +130,8 @@ def find(
 
 
 def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> Any:
-    """`run()`, or, where there is no program for it, `plainly()`. Within a recording what `plainly` does becomes a part
-    of the program of the function around, and counts as that program does."""
+    """`run()`, or `plainly()` where there is no program. Within a recording the operations of `plainly` become a part
+    of the program of the surrounding function, and are counted with it."""
     try:
         return run()
     except UnsupportedError as error:
@@ -137,7 +140,7 @@ def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> An
         return plainly()
     except FailedError as failure:
         error = failure.__cause__
-    # An error of the user's is raised by PyTorch too, and in its words.
+    # PyTorch raises an error of the user's too, and in its own words.
     result = plainly()
     if not _C.recording():
         _C.report_fallback(what, str(error) if error is None else record.failure(error))
@@ -147,7 +150,7 @@ def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> An
 def _capture(
     key: Any, functions: Sequence[Function], runs: list[Run], compose: Callable[[list[Traced]], Any]
 ) -> Captured:
-    """A new program; one of another number than a program before takes the number as an input."""
+    """A new program. If it differs from a program before in numbers only, it takes these numbers as inputs."""
     recordings = [run.recording for run in runs]
     known = table.alike(key, recordings)
     others = [numbers for program in known if (numbers := program.differing_numbers(runs)) is not None]
@@ -171,15 +174,16 @@ def _capture(
                 [traced.captured[len(traced.captured) - traced.constants :] for traced in traces],
             )
         except LeakError:
-            for function, run in zip(functions, runs, strict=True):  # of tensors of the sizes that the user knows
+            for function, run in zip(functions, runs, strict=True):  # with tensors of the sizes that the user knows
                 record.refuse_leaks(function, run)
             raise
-        except SideEffectError as error:  # none of the function's, which has run: of an operation that it is made of
+        # not the function's own effect, since it has run: that of an operation that it is made of
+        except SideEffectError as error:
             refused = UnsupportedError(f"{error.__context__ or error}: changes a tensor in place")
         except Exception as error:  # the function itself has run; what it did is more than a program can hold
             raise_if_internal(error)
             refused = _located(error, functions)
-    for function in functions:  # what a run has kept, those above may have put something else in the place of
+    for function in functions:  # runs above may have replaced what the function's own run kept
         with record.randomness_kept():
             again = record.record(function)
         again.backwards.clear()
@@ -195,7 +199,7 @@ def _capture(
 
 
 def _located(error: Exception, functions: Sequence[Function]) -> Exception:
-    """An error that knows which operation it is about, with its line."""
+    """The error, with the line of the operation that it is about, if it knows that operation."""
     if not isinstance(error, UnsupportedError) or error.operation is None or len(functions) != 1:
         return error
     place = record.place_of(functions[0], error.operation)
@@ -203,7 +207,7 @@ def _located(error: Exception, functions: Sequence[Function]) -> Exception:
 
 
 def _wider(functions: Sequence[Function], widening: _C.Widening | None) -> Sequence[Function]:
-    """The functions, with what calls of them have had other sizes of."""
+    """The functions, each with the sizes in which calls of it have differed."""
     if widening is None:
         return functions
     wider = []
@@ -219,14 +223,14 @@ def _no_dims(_: int, __: Tensor) -> tuple[int, ...]:
 
 @dataclasses.dataclass
 class _Untold:
-    """Stands for a run where functions are traced without one."""
+    """Takes the place of a run where functions are traced without one."""
 
     extra: Any
 
 
 def _find_anew(functions: Sequence[Function], compose: Callable[[list[Traced]], Any]) -> Found:
-    """For what no recording can hold (tensors of a trace, subclasses): captured at each call, since nothing tells
-    whether the function does what it did before."""
+    """Captures at each call what no recording can hold (tensors of a trace, subclasses), since nothing tells whether
+    the function does the same as before."""
     traces = [trace.of_function(function) for function in functions]
     extras = [traced.extra for traced in traces]
     program = Captured(compose(traces), [n for traced in traces for n in traced.noise], extras, [], [])
@@ -241,7 +245,7 @@ def draw(
     steps: Callable[[], Sequence[int]] | None,
     length: Any,
 ) -> list[Tensor]:
-    """Random numbers, drawn in the order in which a plain loop over `steps()` draws them; without steps, once each.
+    """Random numbers, drawn in the order in which a plain loop over `steps()` draws them; once each without steps.
 
     Raises UnsupportedError within a recording, which draws for all steps at once, where these would be other numbers.
     """
@@ -264,8 +268,8 @@ def draw(
 
 
 def _drawn_at_once(noise: Sequence[Noise], steps: Callable[[], Sequence[int]] | None) -> bool:
-    """Whether PyTorch draws the same numbers for all steps at once as for one after the other. It does for those that
-    it draws element by element, on every CPU: others come in pairs or in vectors."""
+    """Whether PyTorch draws the same numbers for all steps at once as step by step. It does for methods that draw
+    element by element on every CPU; other methods draw in pairs or in vectors."""
     if len(noise) > 1 or noise[0].method not in ("uniform_", "random_"):
         return False
     order = list(steps()) if steps is not None else []
@@ -273,8 +277,8 @@ def _drawn_at_once(noise: Sequence[Noise], steps: Callable[[], Sequence[int]] | 
 
 
 def kept() -> dict[str, int]:
-    """How many captured programs are kept, the most that are, the bytes that their records and texts take; and how many
-    compiled programs are."""
+    """The numbers of captured programs kept, of the most that are kept, of bytes of their records and texts, and of
+    compiled programs kept."""
     most, executables = table.most, _C.kept_programs()[1]
     return {"programs": len(table), "most": most, "bytes": table.bytes, "executables": executables}
 

@@ -1,4 +1,4 @@
-"""Runs of a function on tensors that hold nothing and write down what is done to them (pytorch/record).
+"""Runs of a function on tensors without data, which write down what is done to them (pytorch/record).
 
 What a run did is the key under which a program is found again (`programs`), and what the program is made of
 (`trace`).
@@ -46,7 +46,7 @@ _READS = "weft: reads the value of a recorded tensor"
 
 
 def record(function: Function, shown: Shown | None = None) -> Run:
-    """The function, run.
+    """Runs the function and records it.
 
     Raises:
         ReadsValueError, SideEffectError: what it mustn't do.
@@ -72,7 +72,7 @@ def record(function: Function, shown: Shown | None = None) -> Run:
         raise
 
 
-#: The code of functions that have to be run so.
+#: The code of functions that must be run with `ByTensors`.
 _indexed_by_tensors: set[Any] = set()
 _MOST_CODES = 1024
 
@@ -82,7 +82,7 @@ def _codes(function: Function) -> tuple[Any, ...]:
 
 
 def place_of(function: Function, operation: int) -> str:
-    """The line of the user's code that does the operation of this number; empty where that isn't found."""
+    """The line of the user's code that does the operation of this index; empty where that isn't found."""
     found = [""]
 
     def look() -> None:
@@ -131,7 +131,7 @@ def _record(
         raise _explained(function, recording, error) from (
             error if recording.failure is None and _READS not in str(error) else None
         )
-    if recording.failure is not None:  # the function took the error for its own
+    if recording.failure is not None:  # the function has caught the error as if it were its own
         raise _explained(function, recording, None)
     if forward_mode and recording.stops_gradients:
         raise UnsupportedError("torch.no_grad in forward mode, in which it stops nothing")
@@ -163,19 +163,19 @@ def _inputs(function: Function, recording: _C.StepRecording, shown: Shown | None
 
 
 def _count(function: Function) -> int | None:
-    """How many inputs are carries."""
+    """The number of tensors among the carries."""
     if function.carries is None:
         return None
     return sum(isinstance(leaf, Tensor) for leaf in function.leaves[: function.carries])
 
 
 def _variables(function: Function) -> list[Any]:
-    """The variables of the functions around the user's that these share with them."""
+    """The cells of variables that the user's functions share with the functions around them."""
     return [variable for user in function.users for variable in _C.variables_of(user)]
 
 
 class _Substitute(modes.Substitution):
-    """Shows the function stand-ins for tensors from outside, in other sizes than they have."""
+    """Shows the function stand-ins, of other sizes, for tensors from outside."""
 
     def __init__(self, recording: _C.StepRecording, sizes: Callable[[Tensor], Sequence[int] | None]) -> None:
         super().__init__(self._stand_in)
@@ -192,13 +192,13 @@ class _Substitute(modes.Substitution):
 
 
 def _transformed_sizes(tensor: Tensor) -> Sequence[int] | None:
-    """Tensors of torch.func's transforms, and those with a tangent, are shown as plain ones."""
+    """Sizes of plain stand-ins for tensors of torch.func's transforms and for tensors with a tangent."""
     return tensor.shape if modes.is_transformed(tensor) or _C.is_dual(tensor) else None
 
 
 @contextlib.contextmanager
 def randomness_kept() -> Iterator[None]:
-    """Python's and NumPy's random numbers go on as if nothing within had drawn any."""
+    """Restores the state of Python's and NumPy's random numbers afterwards."""
     numpy = sys.modules.get("numpy")
     state, other = random.getstate(), numpy.random.get_state() if numpy is not None else None
     try:
@@ -210,7 +210,7 @@ def randomness_kept() -> Iterator[None]:
 
 
 class _Aside:
-    """Within, the run is recorded, and nothing else that is at work in this thread sees it, but `indices`."""
+    """Records the run within. Nothing else that is active in this thread sees it, except `indices`."""
 
     def __init__(self, run: Run, indices: ByTensors | None) -> None:
         self.run, self.others = run, _others(run)
@@ -236,7 +236,7 @@ class _Aside:
 
 
 def _others(run: Run) -> list[Callable[[], Any]]:
-    """What else is at work, each as a context without it."""
+    """What else is active, each as a context that takes it away."""
     found: list[Callable[[], Any]] = []
     if run.transformed:
         found.append(torch_private.temporarily_clear_interpreter_stack)
@@ -288,12 +288,12 @@ def _explained(function: Function, recording: _C.StepRecording, error: BaseExcep
     return error if isinstance(error, UnsupportedError | SideEffectError) else FailedError(str(error))
 
 
-#: Files of PyTorch in which a user's own reading arrives: operators and methods of tensors.
+#: Files of PyTorch through which a user's own reading of values passes: operators and methods of tensors.
 _METHODS = torch_private.METHODS_FILES
 _PYTORCH = tuple(f"{path}/" for path in torch.__path__)
 
 
-#: Where PyTorch makes a tensor's text.
+#: Files in which PyTorch writes a tensor's text.
 _PRINTING = torch_private.PRINTING_FILES
 
 
@@ -308,7 +308,7 @@ def _is_in(error: BaseException | None, files: tuple[str, ...]) -> TypeGuard[Bas
 
 
 def _reader_in_pytorch(error: BaseException | None) -> str | None:
-    """The function of PyTorch's, written in Python, that asked for a value, as many do to check their arguments."""
+    """The function of PyTorch's, written in Python, that asked for a value; many do, to check their arguments."""
     frame = None if error is None else error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -316,7 +316,7 @@ def _reader_in_pytorch(error: BaseException | None) -> str | None:
         return None
     code = frame.tb_frame.f_code
     is_readers = code.co_filename.startswith(_PYTORCH) and not code.co_filename.startswith(_METHODS)
-    name: str = getattr(code, "co_qualname", code.co_name)  # the class's name too from Python 3.11 on
+    name: str = getattr(code, "co_qualname", code.co_name)  # with the class's name from Python 3.11 on
     return name if is_readers else None
 
 
@@ -327,12 +327,13 @@ def refuse_leaks(function: Function, run: Run, has_own_sizes: bool = True) -> No
     """
     if not run.recording.leaks():
         return
-    for generation in range(3):  # what the run has left in circles is young; a whole collection takes long
+    for generation in range(3):  # circles of references that the run has left are young; a whole collection takes long
         gc.collect(generation)
         if not run.recording.kept():
             return
     kept = run.recording.kept()
-    names = [(name_of(tensor, function.users), tensor) for tensor in kept]  # of what these are made of, too
+    # `kept` has the tensors that kept ones are made of, too
+    names = [(name_of(tensor, function.users), tensor) for tensor in kept]
     name, tensor = next((pair for pair in names if pair[0]), ("", kept[0]))
     where = f"as {name}{line_of(name, function.users)}" if name else "as by appending to a list"
     described = trees.describe(tensor) if has_own_sizes else f"tensor ({str(tensor.dtype).removeprefix('torch.')})"
@@ -343,7 +344,7 @@ def refuse_leaks(function: Function, run: Run, has_own_sizes: bool = True) -> No
 
 
 def place(error: BaseException) -> str:
-    """Where in the user's own code an error came from."""
+    """The place in the user's own code that an error came from."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if users_code.is_users(frame.filename):
             return _described(frame)
@@ -351,13 +352,13 @@ def place(error: BaseException) -> str:
 
 
 def failure(error: BaseException) -> str:
-    """Why a function fails in a program, though it doesn't where it runs, with the line. Autograd speaks of the tensors
-    that it fails on, which are a recording's: they require gradients where the user's may not."""
+    """Why a function fails in a program, though it doesn't in plain PyTorch, with the line. Autograd's words are about
+    the recording's tensors, which may require gradients where the user's don't."""
     return f"{in_words(str(error))} {place(error)}".rstrip()
 
 
 def in_words(said: str) -> str:
-    """What PyTorch says of a recording's tensors, in terms of the user's."""
+    """PyTorch's words about a recording's tensors, rewritten for the user's."""
     if "requires_grad" in said or "require grad" in said or "requires grad" in said:
         return "what autograd refuses for tensors with gradients, which those of a program may have"
     if _OF_META.search(said):
@@ -365,7 +366,7 @@ def in_words(said: str) -> str:
     return said
 
 
-#: PyTorch's words for tensors that have no values.
+#: PyTorch's words for tensors without values.
 _OF_META = re.compile(r"\b(meta|Meta)\b (tensor|device|kernel|backend)|device (type )?'?meta\b|FakeTensor")
 
 

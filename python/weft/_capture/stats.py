@@ -20,7 +20,7 @@ class BackendStats:
     frames: int = 0  #: graphs taken from Dynamo
     graphs: int = 0  #: forward, backward and inference graphs compiled
     calls: int = 0  #: calls of Weft programs in them
-    regions: int = 0  #: of these calls, those that ATen ops have joined
+    regions: int = 0  #: how many of these calls ATen ops have joined
     rolled: int = 0  #: loops of Python that became scans
     #: steps of loops that stay written out, by the line of the user's code and the reason
     not_rolled: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
@@ -34,11 +34,11 @@ NOTHING_MET = "no recurrent layer was met, and nothing else that Weft compiles"
 
 
 class Stats(dict[str, Any]):
-    """What `weft.stats()` returns: a dict, which `str()` makes a text of."""
+    """The result of `weft.stats()`: a dict, whose `str()` is a text."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing came to Weft at all: no recurrent layer, no step, no graph."""
+        """Whether nothing ran through Weft: no recurrent layer, no step, no graph."""
         met = (self["calls"], self["compiled"], self["backend"]["frames"], self["device"]["records"])
         return not any(met) and not self["fallbacks"] and not self["extern"]
 
@@ -89,9 +89,9 @@ class Stats(dict[str, Any]):
         return "\n".join(lines)
 
 
-#: Counts by names that come up as things happen, of which only those since then are shown.
+#: Counts by names that come up as things happen; only names that grew are shown.
 _BY_NAME = ("fallbacks", "extern", "ran_at_once", "not_rolled")
-#: What is there now, whatever happened before.
+#: Values of now, from which nothing is subtracted.
 _LEVELS = ("captured", "kept")
 
 _start: dict[str, Any] = {}
@@ -129,7 +129,7 @@ def reset_stats() -> None:
 
 
 def since(now: dict[str, Any], before: dict[str, Any], *, by_name: bool = False) -> dict[str, Any]:
-    """Counters, of `totals()`, since others; `by_name` leaves out those that didn't grow."""
+    """How much counters of `totals()` grew since `before`; `by_name` leaves out those that didn't grow."""
     found: dict[str, Any] = {}
     for name, value in now.items():
         if name in _LEVELS:

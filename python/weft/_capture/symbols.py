@@ -1,4 +1,4 @@
-"""Sizes as a trace sees them: which are symbols, and the numbers that stand for these in its runs."""
+"""Sizes as a trace sees them: which sizes are symbols, and the numbers that stand for these in its runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ HINT = 2  #: the run with the sizes at hand
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """What a size that may be a symbol is told from others by."""
+    """What identifies a size that may be a symbol."""
 
     hint: int | None
-    symbol: str = ""  #: an outer trace's; or what else tells it from a size that is equal at hand
+    symbol: str = ""  #: an outer trace's symbol; or another text that tells it from a size that is equal at hand
 
 
 class Symbols:
-    """Which sizes are symbols: those of one key are one, and have a number in each run (sample_sizes.h)."""
+    """Which sizes are symbols. Sizes of one key are one symbol, which has a number in each run (sample_sizes.h)."""
 
     MOST = _C.MOST_SYMBOLS
 
@@ -34,7 +34,7 @@ class Symbols:
 
     @classmethod
     def larger(cls, keys: Sequence[Key], *, guesses: bool) -> Symbols:
-        """The numbers are larger than the sizes at hand, as functions need that make sizes smaller."""
+        """Symbols whose numbers are larger than the sizes at hand, for functions that make sizes smaller."""
         keys = keys[: cls.MOST]
         return cls(keys, _C.larger_samples([key.hint or 0 for key in keys]), guesses=guesses)
 
@@ -45,16 +45,17 @@ class Symbols:
         return self.samples[self.keys.index(key)][run]
 
     def add(self, key: Key, sample: tuple[int, int]) -> None:
-        """A further symbol, of which the numbers in the runs are known."""
+        """Adds a symbol whose numbers in the runs are known."""
         self.keys.append(key)
         self.samples.append(sample)
 
     def runs(self) -> list[int]:
-        """Two runs with other sizes, and one that must bear out what they say of the sizes at hand."""
+        """Two runs with other sizes, and a third with the sizes at hand, which must confirm what the two say of
+        these."""
         if not self.keys:
             return [0]
         return [0, 1] if any(key.hint is None for key in self.keys) else [0, 1, HINT]
 
     def at_hand(self) -> list[int]:
-        """The values in the run HINT, if there is one."""
+        """The symbols' values in the run HINT, if there is one."""
         return [key.hint for key in self.keys if key.hint is not None] if HINT in self.runs() else []

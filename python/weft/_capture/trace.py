@@ -32,7 +32,8 @@ from weft._capture.traced import Noise, Traced
 
 T = TypeVar("T")
 
-#: One trace at a time: what lets PyTorch's decompositions run, and Python's random numbers, are the process's.
+#: One trace at a time: Python's random numbers, and the switch that lets PyTorch's decompositions run, belong to the
+#: process.
 lock = threading.RLock()
 fork.hold_across_fork(lock, fork.TRACE)
 
@@ -86,8 +87,9 @@ class _Tracer:
     def __init__(self, function: Function, at_hand: Run | None, free: Sequence[int]) -> None:
         self.function, self.at_hand, self.free = function, at_hand, list(free)
         self.by_hint = False
-        self.before: dict[tuple[int, int], int] = {}  #: by tensor leaf and dim: the size that a call before had
-        self.followed: list[list[list[int]]] = []  #: shapes of all leaves, in two runs, where some follow from others
+        self.before: dict[tuple[int, int], int] = {}  #: by tensor leaf and dim: the size in a call before
+        #: shapes of all leaves in two runs, where some shapes follow from others
+        self.followed: list[list[list[int]]] = []
         self.shapes = [
             list(leaf.shape[function.first_dims.get(i, 0) :])
             for i, leaf in enumerate(function.leaves)
@@ -128,7 +130,7 @@ class _Tracer:
     # ---- sizes
 
     def _wider(self) -> tuple[Traced, _C.Template] | None:
-        """With symbols for the sizes, too, that calls before had others of."""
+        """Traces with symbols also for the sizes in which calls before differed."""
         wider = self.function.wider
         if wider is None:
             return None
@@ -142,7 +144,7 @@ class _Tracer:
         return self._tried([Symbols(keys, each, guesses=True) for each in _C.sample_choices(seen)], self._trace)
 
     def _widest(self) -> tuple[Traced, _C.Template] | None:
-        """With symbols for all dims that the function would rather have so than not."""
+        """Traces with symbols for all dims that are better symbols where the function allows it."""
         if self.function.more_dynamic is None or self.at_hand is None:
             return None
         self.dims = self._dims_by(self.function.more_dynamic)
@@ -157,7 +159,7 @@ class _Tracer:
         return found
 
     def _tried(self, choices: Sequence[Symbols], attempt: Callable[[Symbols], T]) -> T | None:
-        """With the first numbers for the symbols at which the function does the same as at hand."""
+        """The attempt with the first choice of symbols for which the function does the same as at hand."""
         for symbols in choices:
             try:
                 return attempt(symbols)
@@ -177,7 +179,7 @@ class _Tracer:
         return Key(int(self.shapes[i][dim]), "" if before is None else f"was {before}")
 
     def _followed(self) -> Symbols:
-        """Symbols for the first leaves' sizes, and for those of the last that are others."""
+        """Symbols for the first leaves' sizes, and for sizes of the last leaves that are none of these."""
         follow = self.function.follow
         assert follow is not None
         count = len(self.shapes) - len(follow([list(shape) for shape in self.shapes]))
@@ -197,7 +199,7 @@ class _Tracer:
         return symbols
 
     def _choices(self) -> Iterator[Symbols]:
-        """All sizes that may be symbols, then with equal ones the same, then one less, then none."""
+        """All sizes that may be symbols; then equal sizes as one symbol; then without one of them; then none."""
         keys = self._all_keys()
         if len({key.hint for key in keys}) < len(keys):
             yield Symbols.small(keys, guesses=False)
@@ -222,21 +224,21 @@ class _Tracer:
         return list(keys)
 
     def _own_keys(self, size: Any) -> list[Key]:
-        """Of a size that is no outer trace's: as that of leaves that may have any, and as that of some that had
-        others."""
+        """The keys that a size may have if it is no outer trace's: that of equal sizes, and those of sizes that
+        differed before."""
         if isinstance(size, torch.SymInt):
             return []
         keys = [self._key(*place) for place in self.before]
         return [Key(int(size)), *(key for key in keys if key.hint == size)]
 
     def _outer_keys(self, size: torch.SymInt) -> dict[Any, Key]:
-        """Of an outer trace's symbols in `size`, by symbol."""
+        """The keys of an outer trace's symbols in `size`, by symbol."""
         hints = size.node.shape_env.backed_var_to_val
         symbols = sorted(size.node.expr.free_symbols, key=str)
         return {s: Key(int(hints[s]) if s in hints else None, "" if self.by_hint else str(s)) for s in symbols}
 
     def _number(self, number: Any, symbols: Symbols, index: int) -> Any:
-        """What the run has for an outer trace's size; anything else is what it is."""
+        """A number that the run has in the place of an outer trace's size; any other value is itself."""
         if not isinstance(number, torch.SymInt):
             return number
         sizes = {}
@@ -257,13 +259,13 @@ class _Tracer:
         ]
 
     def _captured_sizes(self, tensor: Tensor, symbols: Symbols, index: int) -> list[int] | None:
-        """What the function is shown of a tensor from outside; None: itself. Its leading size is a symbol if an
-        argument's is; weights' sizes are their own."""
+        """The sizes of a stand-in for a tensor from outside; None: itself. Its leading size is a symbol if an
+        argument's equal size is; weights keep their sizes."""
         shape, is_plain = list(tensor.shape), modes.is_plain(tensor)
         if is_plain and (index == HINT or not symbols.keys or isinstance(tensor, torch.nn.Parameter)):
             return None
         if self.at_hand is not None and not is_plain and not modes.is_transformed(tensor):
-            return None  # the recording says what is wrong with it
+            return None  # the recording says what is wrong with the tensor
         _check_supported(tensor)
         sizes = [int(self._number(size, symbols, index)) for size in shape]
         if shape and not isinstance(tensor, torch.nn.Parameter) and not is_fake(tensor):
@@ -272,7 +274,7 @@ class _Tracer:
         return None if is_plain and sizes == shape else sizes
 
     def _captured(self, symbols: Symbols, index: int) -> Callable[[Tensor], list[int] | None] | None:
-        """`_captured_sizes`, if the run at hand has read a tensor that is shown in other sizes than its own."""
+        """`_captured_sizes`, if it gives a stand-in for some tensor that the run at hand has read."""
 
         def sizes(tensor: Tensor) -> list[int] | None:
             return self._captured_sizes(tensor, symbols, index)
@@ -306,7 +308,7 @@ class _Tracer:
             )
             captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
         for run in runs:
-            if run is not self.at_hand:  # of which the caller asks, and for which this run's tensors may be kept now
+            if run is not self.at_hand:  # the caller checks `at_hand`, whose kept tensors this run may have replaced
                 run.backwards.clear()
                 record.refuse_leaks(self.function, run, has_own_sizes=self.at_hand is None)
         traced = Traced(program, [Noise(*one) for one in noise], captured, real.extra, len(constants), sizes)
@@ -328,14 +330,15 @@ class _Tracer:
         return _C.SizeFit(symbols.samples, symbols.at_hand(), symbols.guesses)
 
     def _template(self, runs: list[Run], sizes: _C.SizeFit) -> _C.Template:
-        """What all runs do; it must be the same."""
+        """The template of all runs, which must do the same."""
         first, second = runs[0].recording, runs[min(1, len(runs) - 1)].recording
         third = runs[HINT].recording if len(runs) > HINT else None
         template = _C.Template(first, second, third, sizes)
         if template is None or any(run.extra != runs[0].extra for run in runs):
             raise _C.MismatchError("what it does depends on sizes")
         if self.at_hand is None and template.free:
-            raise _C.MismatchError("numbers in it depend on sizes")  # and nobody would ask for them again
+            # there is no run at hand whose numbers would be asked for again
+            raise _C.MismatchError("numbers in it depend on sizes")
         for word in self.free:
             template.free_number(word)
         if not template.matches(runs[-1].recording):
@@ -346,7 +349,8 @@ class _Tracer:
 def _backward_of(run: Run) -> Callable[[int, list[Tensor]], _C.Program]:
     """The program of a torch.autograd.Function's backward, by the Function's index in the run and tensors like its
     inputs and differentiable outputs: (inputs..., differentiable outputs..., their cotangents...) -> cotangents of the
-    floating inputs. It does the forward again, of which what the backward doesn't need falls away."""
+    floating inputs. The program contains the forward again; the parts of it that the backward doesn't need fall
+    away."""
 
     def program(which: int, like: list[Tensor]) -> _C.Program:
         backward = run.backwards[which]
@@ -367,7 +371,7 @@ def _no_derivative(*_: Any) -> None:
 
 
 def _own_error(error: Exception) -> BaseException:
-    """A function's own error as it raised it."""
+    """The function's own error as it was raised."""
     if isinstance(error, FailedError) and error.__cause__ is not None:
         return error.__cause__
     if isinstance(error, UnrecordableError):
@@ -378,7 +382,7 @@ def _own_error(error: Exception) -> BaseException:
 def _dims(
     dynamic: Callable[[int, Tensor], Sequence[int]], index: int, tensor: Tensor, shape: Sequence[Any]
 ) -> list[int]:
-    """Which dims of a tensor leaf may be symbols."""
+    """The dims of a tensor leaf that may be symbols."""
     if is_fake(tensor) or not all(type(size) is int for size in shape):
         return []
     return [dim for dim in dynamic(index, tensor) if dim < len(shape) and shape[dim] >= 2]
@@ -396,5 +400,5 @@ def _check_supported(tensor: Tensor) -> None:
 
 
 def _is_traced(tensor: Tensor) -> bool:
-    """Whether it is one of PyTorch's own subclasses that stand for tensors while these are traced."""
+    """Whether it is a tensor of PyTorch's own subclasses that stand for tensors during a trace."""
     return is_fake(tensor) or is_functional(tensor)

@@ -1,4 +1,4 @@
-"""The program that a function was traced to, with all that is needed to call it."""
+"""The program of a traced function, with all that is needed to call it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Noise:
     sizes: list[tuple[int, list[tuple[int, int]]]]  #: a factor times the sizes of (input, dim)s
 
     def shape(self, shapes: Sequence[Sequence[Any]]) -> list[Any]:
-        """Its shape, with the shapes of the program's inputs being these."""
+        """The shape, given the shapes of the program's inputs."""
         shape = []
         for factor, dims in self.sizes:
             size: Any = factor
@@ -32,7 +32,7 @@ class Noise:
         return shape
 
     def draw(self, tensor: Tensor) -> Tensor:
-        """Into the tensor."""
+        """Fills the tensor."""
         return getattr(tensor, self.method)(*self.arguments)
 
 
@@ -43,6 +43,6 @@ class Traced:
     program: _C.Program
     noise: list[Noise]
     captured: list[Tensor]  #: outside tensors that the function reads
-    extra: Any  #: what the function returned beside tensors; of `trace`, the structure of its result
+    extra: Any  #: what the function returned beside tensors; from `trace`, the structure of its result
     constants: int  #: how many of `captured`, at its end, are tensors of numbers that an operation itself made
     sizes: list[list[int | str]]  #: of each argument and captured tensor, by dim: a number, or an expression of symbols

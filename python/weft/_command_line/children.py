@@ -12,11 +12,12 @@ from typing import Any
 from weft._base.import_hooks import when_imported
 from weft._capture.stats import since, totals
 
-_before: dict[str, Any] = {}  #: what the process that this one was forked from had counted
+_before: dict[str, Any] = {}  #: counters that the process had before the fork that made this one
 
 
 def keep_stats(folder: str, main_process: int = 0) -> None:
-    """Has this process and those forked from it leave their counters in the folder when they end; not the main one."""
+    """Makes this process and those forked from it write their counters to the folder when they end; the main process
+    doesn't."""
 
     def write() -> None:
         if os.getpid() != main_process:
@@ -27,7 +28,7 @@ def keep_stats(folder: str, main_process: int = 0) -> None:
         _before = totals()
 
     def watch(util: ModuleType) -> None:
-        """Of processes that end as multiprocessing has them end, without what atexit knows."""
+        """Writes the counters also where multiprocessing ends a process, which calls none of atexit's functions."""
 
         def again(_: Any) -> None:
             util.Finalize(None, write, exitpriority=-100)

@@ -1,4 +1,4 @@
-"""`weft run --backend weft`: what torch.compile compiles with where the program names no backend."""
+"""`weft run --backend weft`: the backend of torch.compile where the program names none."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ def _weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs:
     return inductor(graph_module, example_inputs)
 
 
-_weft.__name__ = "weft"  # as Dynamo calls it
+_weft.__name__ = "weft"  # the name by which Dynamo calls it

@@ -24,7 +24,7 @@ from weft._command_line.usage import wrong
 
 
 def run(words: list[str]) -> None:
-    """[options] SCRIPT or -m MODULE, then what is the program's own."""
+    """Runs `[options] SCRIPT` or `[options] -m MODULE`; what follows belongs to the program."""
     reaches_children = True
     counts = False
     backend = ""
@@ -55,7 +55,7 @@ def run(words: list[str]) -> None:
 
 
 def _prepare(counts: bool, reaches_children: bool, backend: str) -> None:
-    """What becomes of the program's children, by environment variables that python/start/_weft_run.py heeds."""
+    """Sets environment variables, which python/start/_weft_run.py reads, for the program's children."""
     for name in ("WEFT_RUN", "WEFT_RUN_BACKEND", "WEFT_RUN_STATS"):
         os.environ.pop(name, None)
     importlib.import_module("weft.compat.keras").install_when_imported()
@@ -103,7 +103,7 @@ def _run_script(words: list[str]) -> None:
     main_module.__dict__["__cached__"] = None
     try:
         with io.open_code(path) as file:
-            code = pkgutil.read_code(file)  # of a compiled file
+            code = pkgutil.read_code(file)  # the file may be compiled
         if code is None:
             with io.open_code(path) as file:
                 source = file.read()
@@ -124,7 +124,7 @@ def _execute(code: CodeType, names: dict[str, Any]) -> None:
 
 
 def _run_as_main(name: str, *, alter_argv: bool) -> None:
-    """As the interpreter itself runs `-m name`."""
+    """Runs as the interpreter itself runs `-m name`."""
     try:
         runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
     except SystemExit:
@@ -135,18 +135,19 @@ def _run_as_main(name: str, *, alter_argv: bool) -> None:
 
 
 def _fresh_main() -> ModuleType:
-    """A module `__main__` with nothing in it, in the place of the one that the interpreter started with."""
+    """An empty module `__main__`, in the place of the one that the interpreter started with."""
     fresh = ModuleType("__main__")
     names = fresh.__dict__
     names["__builtins__"] = sys.modules["builtins"]
-    if "__annotations__" in sys.modules["__main__"].__dict__:  # not of every version of Python
+    if "__annotations__" in sys.modules["__main__"].__dict__:  # not every version of Python has it
         names["__annotations__"] = {}
     sys.modules["__main__"] = fresh
     return fresh
 
 
 def _set_first_path(folder: str) -> None:
-    """The interpreter put the folder of the command `weft` first, or the current one for `python -m weft`."""
+    """Replaces the first path: the interpreter put the folder of the command `weft` there, or the current one for
+    `python -m weft`."""
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):
         sys.path[0] = folder
 
@@ -161,7 +162,7 @@ class _WeftImported:
 
 
 def _import_weft_in_children(spawn: ModuleType) -> None:
-    """Processes that multiprocessing starts afresh import Weft before they unpickle their work."""
+    """Makes processes that multiprocessing starts afresh import Weft before they unpickle their work."""
     prepare = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def _import_weft_in_children(spawn: ModuleType) -> None:
 
 
 def _hide_own_frames() -> None:
-    """Has the traceback that is about to be printed begin where it would under `python`, not in this file."""
+    """Makes the traceback that is about to be printed begin where it would under `python`, not in this file."""
     hook = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

@@ -1,4 +1,4 @@
-"""What the command `weft` says of itself."""
+"""The help text of the command `weft`."""
 
 from __future__ import annotations
 

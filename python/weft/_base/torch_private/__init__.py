@@ -1,6 +1,4 @@
-"""What Weft uses of PyTorch's private names, those of which a part begins with an underscore: any release may change
-them, so the rest of Weft takes them from here. scripts/check_private_names.py holds this to be true, and
-tests/python/test_torch_private.py says which of them an installed release lacks.
+"""PyTorch's private names that Weft uses: names of which a part begins with an underscore.
 
 What `import torch` doesn't load by itself, or may stop loading, is in `LAZY` and looked up when it is first asked for.
 """
@@ -17,7 +15,7 @@ import torch._VF
 import torch.utils._device
 from torch import Tensor
 
-if TYPE_CHECKING:  # the types of what is in LAZY
+if TYPE_CHECKING:  # the types of the names in LAZY
     import torch._logging._internal
     import torch.distributed.fsdp._common_utils
     import torch.fx.graph
@@ -46,7 +44,7 @@ if TYPE_CHECKING:  # the types of what is in LAZY
     inductor_config = config
     inductor_metrics = metrics
     is_torch_handler: Callable[[Any], bool] = torch._logging._internal._is_torch_handler
-    # Dynamo has few types for what follows.
+    # Dynamo has few types for the names that follow.
     InstructionTranslatorBase: Any
     LazyVariableTracker: Any
     TorchHigherOrderOperatorVariable: Any
@@ -59,7 +57,7 @@ if TYPE_CHECKING:  # the types of what is in LAZY
     speculate_subgraph: Any
     unpack_iterable: Any
 
-# Trees. torch.export's functions for them take what they register from here.
+# Trees; torch.export's functions for trees work with these too.
 pytree = torch.utils._pytree
 
 # Operators as objects, and the keys of their kernels.
@@ -70,8 +68,8 @@ DispatchKey = torch._C.DispatchKey
 TransformType: Any = torch._C._functorch.TransformType
 parse_dispatch_key = torch._C._parse_dispatch_key
 
-# What is at work in this thread: modes of functions and of operators, torch.func's transforms, torch.jit.trace.
-# torch.overrides and its kin can enter them, but not look at them.
+# What is active in this thread: modes of functions and of operators, torch.func's transforms, torch.jit.trace.
+# torch.overrides and its kin can enter these, but not look at them.
 len_torch_function_stack = torch._C._len_torch_function_stack
 pop_torch_function_stack = torch._C._pop_torch_function_stack
 push_on_torch_function_stack = torch._C._push_on_torch_function_stack
@@ -95,16 +93,16 @@ set_code_exec_strategy = torch._C._dynamo.eval_frame.set_code_exec_strategy
 FrameAction = torch._C._dynamo.eval_frame._FrameAction
 FrameExecStrategy = torch._C._dynamo.eval_frame._FrameExecStrategy
 
-# torch.autograd.Function and its parts, of which Weft takes the place within a recording.
+# torch.autograd.Function and its parts, which Weft replaces within a recording.
 SingleLevelFunction = torch.autograd.function._SingleLevelFunction
 is_setup_context_defined: Callable[[Any], bool] = torch.autograd.function._is_setup_context_defined
 BackwardHookFunction = torch.nn.modules._functions.BackwardHookFunction
 SavedTensor: Any = torch._C._autograd.SavedTensor
 
-# What Dynamo's graphs switch autograd off and on with.
+# The function by which Dynamo's graphs switch autograd off and on.
 set_grad_enabled = torch._C._set_grad_enabled
 
-# Where PyTorch's modules look for the functions of recurrent layers, and where these are.
+# Where PyTorch's modules look for the functions of recurrent layers, and where these functions are.
 VF: Any = torch._VF
 VariableFunctions = torch._C._VariableFunctions
 
@@ -113,7 +111,7 @@ get_accelerator = torch._C._get_accelerator
 get_privateuse1_backend_name = torch._C._get_privateuse1_backend_name
 register_device_module = torch._register_device_module
 
-# What torch.compile makes of its arguments before it gives them to Dynamo.
+# What torch.compile turns its arguments into before it gives them to Dynamo.
 TorchCompileWrapper: Any = torch._TorchCompileWrapper
 TorchCompileInductorWrapper: Any = torch._TorchCompileInductorWrapper
 
@@ -122,11 +120,11 @@ UNSET_SENTINEL = torch.utils._config_module._UNSET_SENTINEL
 
 #: Looked up when it is first asked for: "module:name", or "module:" for a module itself.
 LAZY = {
-    # What AOTAutograd makes of a graph.
+    # What AOTAutograd turns a graph into.
     "aot_autograd": "torch._dynamo.backends.common:aot_autograd",
     "default_partition": "torch._functorch.partitioners:default_partition",
     "BoxedCodeGen": "torch.fx.graph:_BoxedCodeGen",
-    # What Dynamo makes of a torch.autograd.Function.
+    # What Dynamo turns a torch.autograd.Function into.
     "autograd_function_apply": "torch._functorch.autograd_function:autograd_function_apply",
     # Tensors without data, and modes taken away for a while.
     "FakeTensor": "torch._subclasses.fake_tensor:FakeTensor",
@@ -139,7 +137,7 @@ LAZY = {
     "core_aten_decompositions": "torch._decomp:core_aten_decompositions",
     "decomposition_table": "torch._decomp:decomposition_table",
     "get_decompositions": "torch._decomp:get_decompositions",
-    # What Dynamo makes a graph's control flow operators of; there is no way to tell it of another operator.
+    # What Dynamo turns a graph's control flow operators into. Dynamo has no public way to learn of another operator.
     "InstructionTranslator": "torch._dynamo.symbolic_convert:InstructionTranslator",
     "InstructionTranslatorBase": "torch._dynamo.symbolic_convert:InstructionTranslatorBase",
     "LazyVariableTracker": "torch._dynamo.variables.higher_order_ops:LazyVariableTracker",
@@ -162,11 +160,11 @@ LAZY = {
     "is_torch_handler": "torch._logging._internal:_is_torch_handler",
     "reset_code_state": "torch._dynamo.pgo:reset_code_state",
     "trace_log": "torch._logging._internal:trace_log",
-    # By which the older FSDP finds a device.
+    # Where the older FSDP looks for a device.
     "FSDPDeviceHandle": "torch.distributed.fsdp._common_utils:_FSDPDeviceHandle",
 }
 
-if not TYPE_CHECKING:  # a checker that saw this would take any name
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in LAZY:
@@ -181,13 +179,13 @@ if not TYPE_CHECKING:  # a checker that saw this would take any name
 DECOMPOSITIONS = "torch._decomp.decompositions"
 DYNAMO_OPENXLA = "torch._dynamo.backends.torchxla"
 DYNAMO_HIGHER_ORDER = "torch._dynamo.variables.higher_order_ops"
-#: Of torch.onnx.export, the module with its table of operators, which is made for each export.
+#: The module of torch.onnx.export that has its table of operators, which is made anew for each export.
 ONNX_REGISTRATION = "torch.onnx._internal.exporter._registration"
 FSDP_COMMON = "torch.distributed.fsdp._common_utils"
 FULLY_SHARD_INIT = "torch.distributed.fsdp._fully_shard._fsdp_init"
 
-#: Loggers of torch.compile, and its modules that warn. `torch` itself is not among them: what its operations say they
-#: say without compiling too.
+#: Loggers of torch.compile, and its modules that warn. `torch` itself is not among them: its operations warn without
+#: compiling too.
 COMPILER = (
     "torch._dynamo",
     "torch._inductor",
@@ -199,13 +197,14 @@ COMPILER = (
     "torch.fx",
 )
 
-#: How the names of files begin in which PyTorch has the methods of tensors, and in which it makes a tensor's text.
+#: How file names begin in PyTorch that define the methods of tensors, and those that write a tensor's text.
 METHODS_FILES = tuple(f"{path}/_tensor" for path in torch.__path__)
 PRINTING_FILES = tuple(f"{path}/_tensor_str.py" for path in torch.__path__)
 #: The frame in which a thread waits for autograd: its file and its function.
 ENGINE_FRAME = f"{torch.__path__[0]}/autograd/graph.py", "_engine_run_backward"
 
-#: The functions that a pickle of tensors calls, and with how many arguments, in files of this release and older ones.
+#: The functions that a pickle of tensors calls, with their numbers of arguments, in files of this release and older
+#: ones.
 REBUILDING = {
     "torch._utils._rebuild_parameter": range(3, 4),
     "torch._utils._rebuild_parameter_with_state": range(4, 5),
@@ -215,7 +214,7 @@ REBUILDING = {
     "torch._utils._rebuild_tensor_v3": range(7, 9),
     "torch.serialization._get_layout": range(1, 2),
 }
-REBUILD_TENSOR = "torch._utils._rebuild_tensor"  #: how the names of those begin that take a storage
+REBUILD_TENSOR = "torch._utils._rebuild_tensor"  #: how the names of those functions begin that take a storage
 
 
 def in_forward_mode() -> bool:
@@ -224,35 +223,35 @@ def in_forward_mode() -> bool:
 
 
 def replace_engine_run_backward(make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Puts what `make` makes of it in the place of the function that every backward goes through."""
+    """Replaces the function that every backward goes through by `make` of it."""
     package: Any = torch.autograd
     package.graph._engine_run_backward = package._engine_run_backward = make(package.graph._engine_run_backward)
 
 
 def replace_accelerator_functions(make: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Puts what `make` makes of it, and of its name, in the place of each function by which Python asks PyTorch for the
-    machine's accelerator: `_get_accelerator`, and `_accelerator_...`, which are torch.accelerator's."""
+    """Replaces each function by which Python asks PyTorch for the machine's accelerator by `make` of its name and
+    itself: `_get_accelerator`, and `_accelerator_...`, which are torch.accelerator's."""
     for name in dir(torch._C):
         if name == "_get_accelerator" or name.startswith("_accelerator_"):
             setattr(torch._C, name, make(name, getattr(torch._C, name)))
 
 
 def replace_device_of_data_parallel(make: Callable[[Callable[[], str | None]], Callable[[], str | None]]) -> None:
-    """Puts what `make` makes of it in the place of the function by which nn.DataParallel finds its kind of device."""
-    module: Any = sys.modules["torch.nn.parallel.data_parallel"]  # whose name in the package is a function's
+    """Replaces the function by which nn.DataParallel finds its kind of device by `make` of it."""
+    module: Any = sys.modules["torch.nn.parallel.data_parallel"]  # its name in the package is that of a function
     module._get_available_device_type = make(module._get_available_device_type)
 
 
 def replace_autograd_would_have_decomposed(make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
-    """Puts what `make` makes of it in the place of the function by which tracing below autograd decides whether an
-    operator is decomposed by its composite."""
+    """Replaces the function by which tracing below autograd decides whether an operator is decomposed by its composite
+    by `make` of it."""
     for name in ("torch._subclasses.functional_tensor", "torch.fx.experimental.proxy_tensor"):
         module: Any = importlib.import_module(name)
         module.autograd_would_have_decomposed = make(module.autograd_would_have_decomposed)
 
 
 def replace_tensor_str(make: Callable[[Callable[..., str]], Callable[..., str]]) -> None:
-    """Puts what `make` makes of it in the place of the function that writes a tensor's numbers for `repr`."""
+    """Replaces the function that writes a tensor's numbers for `repr` by `make` of it."""
     module: Any = torch._tensor_str
     module._tensor_str = make(module._tensor_str)
 
@@ -265,7 +264,7 @@ def hooks_of_checkpoints() -> tuple[type, ...]:
 
 
 def untraced_module_call() -> Any:
-    """What `nn.Module.__call__` is where torch.fx doesn't watch it; None where torch.fx was never imported."""
+    """`nn.Module.__call__` where torch.fx doesn't watch it; None where torch.fx was never imported."""
     traced = sys.modules.get("torch.fx._symbolic_trace")
     return None if traced is None else traced._orig_module_call
 
@@ -277,18 +276,18 @@ def modules_are_traced() -> bool:
 
 
 def is_fake(tensor: Tensor) -> bool:
-    """Whether it is a FakeTensor, without importing what has these."""
+    """Whether it is a FakeTensor. Doesn't import the module that defines these."""
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     return fake is not None and isinstance(tensor, fake.FakeTensor)
 
 
 def is_functional(tensor: Tensor) -> bool:
-    """Whether it is a FunctionalTensor, without importing what has these."""
+    """Whether it is a FunctionalTensor. Doesn't import the module that defines these."""
     functional = sys.modules.get("torch._subclasses.functional_tensor")
     return functional is not None and isinstance(tensor, functional.FunctionalTensor)
 
 
 def forget_fake_dispatch() -> None:
-    """Empties the cache of what operators do to FakeTensors, if there may be something in it."""
+    """Empties the cache of what operators do to FakeTensors, unless it is empty."""
     if (fake := sys.modules.get("torch._subclasses.fake_tensor")) is not None:
         fake.FakeTensorMode.cache_clear()

@@ -3,8 +3,8 @@ run time: scripts/check_private_names.py does, and a test that looks for each in
 
 from __future__ import annotations
 
-#: Where they are, a class or the module that looks for them, and their names. Some without an underscore are among
-#: them, of what is private itself.
+#: The class that has them, or the module that looks for them, and their names. Some are private although they have no
+#: underscore.
 ATTRIBUTES = (
     ("torch:Tensor", "_use_count"),
     ("torch:Tensor", "_version"),
