@@ -90,7 +90,7 @@ def _checked_dim(xs: Any, names: list[str], leaves: list[Any], dim: int) -> int:
 
 
 def _checked_result(names: list[str], spec: Any, before: list[Tensor], after: Any) -> list[Tensor]:
-    """The leaves of what combine returned, which is to be like its arguments."""
+    """The leaves of combine's result, which must be like its arguments."""
     results, new_spec = trees.flatten(after)
     if new_spec != spec:
         raise ValueError(

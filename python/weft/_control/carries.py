@@ -15,7 +15,8 @@ from weft._base.torch_private import pytree
 
 
 def checked_carry(what: str, spec: pytree.TreeSpec, before: Any, after: Any) -> list[Tensor | None]:
-    """The leaves of the next carry, which must be like those before; under autocast they get their dtype back."""
+    """The leaves of the next carry, which must be like the leaves before; under autocast they are cast back to their
+    dtype."""
     leaves, new_spec = trees.flatten(after)
     if new_spec is not spec and new_spec != spec:
         raise ValueError(
@@ -31,7 +32,7 @@ def checked_carry(what: str, spec: pytree.TreeSpec, before: Any, after: Any) -> 
 
 
 def _are_alike(before: list[Any], after: list[Any]) -> bool:
-    """Whether all are tensors and carries as they must be."""
+    """Whether all leaves are tensors, of the shapes and dtypes before."""
     if not torch.compiler.is_dynamo_compiling():
         return _C.are_alike(before, after)
     pairs = zip(before, after, strict=True)
@@ -64,7 +65,8 @@ def tensors(what: str, name: str, tree: Any) -> tuple[list[Tensor | None], pytre
 
 
 def condition(what: str, cond: Callable[[Any], Any], carry: Any) -> Tensor:
-    """What a loop's condition says of a carry, which it leaves as it is: a program would not have the change."""
+    """A loop's condition on a carry. The condition must leave the carry as it is, since a program would not have the
+    change."""
     versions = _versions(carry)
     result = trees.as_tensor(cond(carry), f"{what}: the condition")
     if versions != _versions(carry):
@@ -75,7 +77,7 @@ def condition(what: str, cond: Callable[[Any], Any], carry: Any) -> Tensor:
 
 
 def _versions(carry: Any) -> list[int]:
-    """How often each leaf has been changed in place; nothing of tensors that don't count it."""
+    """How often each leaf has been changed in place; leaves that don't count changes are left out."""
     if torch.compiler.is_dynamo_compiling():
         return []
     leaves = trees.flatten(carry)[0]

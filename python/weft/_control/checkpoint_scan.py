@@ -59,7 +59,7 @@ class _Call(Call):
         )
 
     def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
-        """Whole chunks by the one program, what is left over by the other: it comes last, or in reverse first."""
+        """Runs whole chunks by one program and the rest by the other. The rest comes last, or first in reverse."""
         chunked, plain = program
         if modes.is_tracing():  # the trace would hold the number of chunks
             return super()._results(plain, carry, xs, others)

@@ -1,4 +1,4 @@
-"""Donated tensors: a call's caller gives their memory up, and finds results in it."""
+"""Donated tensors: the caller of a program gives up their memory, and finds results in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft import _C
 from weft._base import trees
 from weft._base.torch_private import pytree
 
-#: Which tensor among the inputs gives its memory to which tensor among the results.
+#: Pairs of the number of an input and of the result that takes its memory.
 Pairs = list[tuple[int, int]]
 
 
@@ -34,7 +34,7 @@ def call_(program: str, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def call_pairs(program: str, inputs: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
-    """The same, of the program's donations."""
+    """`call_` with the program's donations given."""
     if any(tensor.device.type == "weft" for tensor in inputs):
         return _call_pairs_on_device(program, inputs, pairs)
     taken = {source for source, _ in pairs}
@@ -47,7 +47,8 @@ def call_pairs(program: str, inputs: Sequence[Tensor], pairs: Pairs) -> list[Ten
 
 
 def _call_pairs_on_device(program: str, inputs: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
-    """A tensor of the device has no memory of its own to give up: it gets the result as its new value."""
+    """`call_pairs` for tensors of the device, whose memory isn't their own to give up: a donated tensor gets the result
+    as its new value."""
     taken = {source for source, _ in pairs}
     _C.check_donated("weft::call_", list(inputs), [i in taken for i in range(len(inputs))])
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
@@ -62,16 +63,16 @@ def _call_pairs_on_device(program: str, inputs: Sequence[Tensor], pairs: Pairs) 
 
 @dataclasses.dataclass
 class Donated:
-    """The positional arguments of one call that are given up for their new values: the first parts of the result, in
-    the order of `which`, or, of one argument, the whole of it."""
+    """The positional arguments of one call that are given up. The first parts of the result are their new values, in
+    the order of `which`; the whole result is, where there is one such argument."""
 
     which: Sequence[int]
-    specs: list[pytree.TreeSpec]  #: of the arguments
-    leaves: list[tuple[int, Any]]  #: theirs: each with its number among the tensors of all arguments
+    specs: list[pytree.TreeSpec]  #: of these arguments
+    leaves: list[tuple[int, Any]]  #: leaves of these arguments, each with its number among the tensors of all arguments
 
     @classmethod
     def of(cls, which: Sequence[int], leaves: Sequence[Any], spec: pytree.TreeSpec) -> Donated:
-        """Of the arguments `which`, from the leaves and the structure of (args, kwargs)."""
+        """Made for the arguments `which`, from the leaves and the structure of (args, kwargs)."""
         numbers = itertools.accumulate((isinstance(leaf, Tensor) for leaf in leaves), initial=0)
         numbered = list(zip(numbers, leaves, strict=False))
         arguments = spec.children()[0].children()
@@ -80,7 +81,7 @@ class Donated:
         return cls(which, [arguments[i] for i in which], list(itertools.chain(*chosen)))
 
     def pairs(self, results: Sequence[Any], spec: pytree.TreeSpec) -> Pairs:
-        """Which tensor of the arguments is given up for which of the result.
+        """Pairs of a donated tensor of the arguments and its new value in the result, both by number.
 
         Raises:
             TypeError: the result doesn't begin with the new values, or one has another shape or dtype than before.
@@ -107,11 +108,11 @@ class Donated:
 
 
 def run_plainly(fn: Callable[..., Any], arguments: Sequence[Any], kwargs: Any, donate: Sequence[int]) -> Any:
-    """What a call means whose arguments `donate` are given up, in plain PyTorch."""
+    """A call that gives up the arguments `donate`, in plain PyTorch."""
     given, given_spec = trees.flatten((arguments, kwargs))
     leaves, spec = trees.flatten(fn(*arguments, **kwargs))
     pairs = Donated.of(donate, given, given_spec).pairs(leaves, spec)
-    # Results may be views of what is written now.
+    # Results may be views of the arguments that are written below.
     leaves = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     inputs = [leaf for leaf in given if isinstance(leaf, Tensor)]
     if not torch.compiler.is_dynamo_compiling():

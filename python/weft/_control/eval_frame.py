@@ -1,4 +1,4 @@
-"""Dynamo and Weft's own Python."""
+"""Keeping Dynamo out of Weft's own Python."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from weft._base.torch_private import set_eval_frame as _set
 
 
 class without_dynamo:  # noqa: N801
-    """Within, Dynamo compiles no frame: after a graph break it would go on with Weft's own functions, which are none of
-    its business. A plain class, since Dynamo would look at a generator's frame too."""
+    """Dynamo compiles no frame within: after a graph break it would compile Weft's own functions. A plain class, since
+    Dynamo would look at a generator's frame too."""
 
     def __enter__(self) -> None:
         self._before: Any = _set(None)

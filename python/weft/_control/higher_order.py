@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 
 class _State(threading.local):
-    in_backend = False  #: the backend `weft` has a graph traced
+    in_backend = False  #: whether the backend `weft` has a graph traced
 
 
 _state = _State()
@@ -37,7 +37,7 @@ _state = _State()
 
 @contextlib.contextmanager
 def in_backend() -> Iterator[None]:
-    """While the backend `weft` has a graph traced, in this thread: all the operators become programs."""
+    """Within, the backend `weft` has a graph traced in this thread: all the operators become programs."""
     before, _state.in_backend = _state.in_backend, True
     try:
         yield
@@ -145,12 +145,12 @@ def while_loop(
 
 
 def with_gradients(cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any) -> Any:
-    """PyTorch's derivative of a loop loses what reaches parameters by way of a carry that needs no gradient at first:
-    all carries are made to need one if anything does."""
+    """Makes all carries need a gradient if anything does: PyTorch's derivative of a loop loses gradients that reach
+    parameters through a carry that needs none at first."""
     needing = [t for t in _tensors([*carried_inputs, *additional_inputs]) if t.requires_grad]
     if not torch.is_grad_enabled() or not needing:
         return cond_fn, body_fn, carried_inputs, additional_inputs
-    nothing = needing[0].reshape(-1)[:0].sum()  # zero, whatever there is in the tensor
+    nothing = needing[0].reshape(-1)[:0].sum()  # zero, whatever the tensor holds
 
     def needs_gradient(carry: Any) -> Any:
         if not isinstance(carry, Tensor) or carry.requires_grad or not carry.is_floating_point():
@@ -167,7 +167,7 @@ def with_gradients(cond_fn: Function, body_fn: Function, carried_inputs: Any, ad
 class _Step:
     traced: Traced
     spec: pytree.TreeSpec  #: the structure of the results
-    mask: list[bool]  #: which of them are tensors; the others are None
+    mask: list[bool]  #: which results are tensors; the others are None
     arguments: list[Tensor]  #: what it was traced with
 
     def results(self, outputs: Sequence[Tensor]) -> Any:
@@ -175,7 +175,7 @@ class _Step:
         return pytree.tree_unflatten([next(remaining) if is_tensor else None for is_tensor in self.mask], self.spec)
 
     def captured(self) -> list[Tensor]:
-        """As tensors of the trace that is being written, if any."""
+        """The captured tensors, as tensors of the trace that is being written, if any."""
         return [torch.ops.aten.lift_fresh_copy(t) if modes.is_plain(t) else t for t in self.traced.captured]
 
     def noise(self, *length: Any) -> list[Tensor]:
@@ -189,12 +189,12 @@ class _Step:
         return [*self.noise(), *self.captured()]
 
 
-#: By graph module, then by the arguments' types: Dynamo and AOTAutograd ask for the same step each.
+#: By graph module, then by the arguments' types: Dynamo and AOTAutograd each ask for the same step.
 _steps: weakref.WeakKeyDictionary[torch.fx.GraphModule, dict[Any, _Step]] = weakref.WeakKeyDictionary()
 
 
 def _trace(fn: Function, arguments: list[Any], *, leaf: bool = False) -> _Step:
-    """`leaf`: the result is a tensor of one element, of whatever shape."""
+    """`leaf`: the result is a tensor of one element, of any shape."""
     if not isinstance(fn, torch.fx.GraphModule):
         return _trace_anew(fn, arguments, leaf)
     key = (
@@ -240,7 +240,7 @@ def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
 
 
 def _like(argument: Any) -> Any:
-    """What tells the tracer of an argument: plain tensors themselves, of others something of the same type."""
+    """An argument that the tracer gets: a plain tensor itself, for any other value one of the same type."""
     if not isinstance(argument, Tensor) or modes.is_plain(argument):
         return argument
     return _fake(argument, argument.shape)

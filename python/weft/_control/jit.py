@@ -23,7 +23,7 @@ from weft._control.eval_frame import without_dynamo
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Dims = Callable[[int, Tensor], Sequence[int]]  #: of a tensor among the arguments, the dims that may be symbols
+Dims = Callable[[int, Tensor], Sequence[int]]  #: gives the dims of a tensor among the arguments that may be symbols
 
 
 def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, R]:
@@ -98,25 +98,26 @@ def _run(
     return call.result(torch.ops.weft.call(call.program.text, call.inputs))
 
 
-#: A scan with a carry, in a program's text.
+#: Finds a scan with a carry in a program's text.
 _CARRIES = re.compile(r"= scan [^\n]*carry\(%")
 
 
 class Loops:
-    """What is known of the loops in a function's Python: which sizes say how many steps they take. Those can't be
-    symbols of a trace, in which another size is another number of operations; the passes make them symbols."""
+    """Which sizes are lengths of the loops in a function's Python. A length can't be a symbol of a trace, since another
+    length is another number of operations; the pass `symbolic_lengths` makes it a symbol."""
 
     def __init__(self) -> None:
-        self.lengths: dict[tuple[int, ...], set[tuple[int, int]]] = {}  #: (tensor, dim)s, by the tensors' ranks
+        #: (tensor, dim)s of lengths, by the tensors' ranks
+        self.lengths: dict[tuple[int, ...], set[tuple[int, int]]] = {}
 
     def without(self, ranks: tuple[int, ...], dims: Dims) -> Dims:
-        """Of `dims` those that are no lengths."""
+        """`dims` without lengths."""
         lengths = self.lengths.get(ranks, set())
         return lambda i, tensor: tuple(dim for dim in dims(i, tensor) if (i, dim) not in lengths)
 
     def rolled(self, ranks: tuple[int, ...], traced: Traced) -> _C.Program:
-        """The program, with a scan for each loop of which the trace has one step after the other. What is alike but
-        carries nothing on, as the projections to queries, keys and values, is no loop of somebody's."""
+        """The program, with a scan for each loop whose steps the trace has one after the other. Operations that are
+        alike but have no carry, such as the projections to queries, keys and values, are not taken for a loop."""
         rolled = _C.run_passes(traced.program, ["roll"])
         if rolled.count("scan") == traced.program.count("scan") or not _CARRIES.search(rolled.text):
             return traced.program
@@ -130,16 +131,16 @@ class Loops:
 
 @dataclasses.dataclass(frozen=True)
 class Capture:
-    """A call of a function as a call of a program."""
+    """A call of a function, as a call of a program."""
 
     program: _C.Program
-    inputs: list[Tensor]  #: the arguments' tensors, random numbers, then what the function reads from outside
-    pairs: Pairs  #: of arguments that are given up, and the results in their memory
+    inputs: list[Tensor]  #: the arguments' tensors, random numbers, then tensors from outside
+    pairs: Pairs  #: arguments that are given up, and the results in their memory
     constants: list[tuple[Any] | None]  #: by leaf of the function's result: a constant, or None for a tensor
     spec: pytree.TreeSpec  #: of the function's result
 
     def result(self, tensors: Sequence[Tensor]) -> Any:
-        """What the function returns, the program's results being these."""
+        """The function's result, made of the program's results."""
         results = iter(tensors)
         return pytree.tree_unflatten([next(results) if c is None else c[0] for c in self.constants], self.spec)
 
@@ -165,7 +166,7 @@ def capture(
         constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
         try:
             pairs = donated.pairs(results, results_spec) if donated else []
-        except TypeError:  # of these arguments, which have other sizes while the function is traced
+        except TypeError:  # the pairs of these arguments, whose sizes differ while the function is traced
             pairs = Donated.of(donate, *trees.flatten((args, kwargs))).pairs(results, results_spec)
         return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants, pairs)
 
@@ -186,8 +187,8 @@ def capture(
 
 
 def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:
-    """All but the last, features for which code of their number is faster; of images (batch, channels, height, ...)
-    all."""
+    """All dims but the last, since code for a fixed number of features is faster; all dims of images (batch, channels,
+    height, ...)."""
     return tuple(range(tensor.dim() if tensor.dim() > 3 else max(tensor.dim() - 1, 1)))
 
 

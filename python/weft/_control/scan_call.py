@@ -26,7 +26,7 @@ SomeCall = TypeVar("SomeCall", bound="Call")
 
 
 def run(call: Call) -> tuple[Any, Any]:
-    """As a program; as a loop where there is no such program, or Weft is switched off."""
+    """Runs as a program, or as a loop where there is no program or Weft is switched off."""
     if not _C.active():
         return call.loop()
     return programs.or_else(call.what, call.run, call.loop)
@@ -34,7 +34,7 @@ def run(call: Call) -> tuple[Any, Any]:
 
 @dataclasses.dataclass
 class Call:
-    """One call: arguments flat and checked."""
+    """The arguments of one call, flat and checked."""
 
     what: str
     step: Step
@@ -44,10 +44,10 @@ class Call:
     xs_spec: pytree.TreeSpec
     reverse: bool
     length: int
-    dim: int  #: the time's, among those of the xs as they were given, and of the ys
-    body: str = "the step"  #: what messages call the step
-    user: Callable[..., Any] | None = None  #: the user's function, where the step is made of it
-    run_before: Run | None = None  #: the step's, where it has been run for this call (_C.scan_again)
+    dim: int  #: the time's dim, in the xs as they were given and in the ys
+    body: str = "the step"  #: the step's name in messages
+    user: Callable[..., Any] | None = None  #: the user's function, where the step calls it
+    run_before: Run | None = None  #: the step's run, where it has been run for this call (_C.scan_again)
 
     @classmethod
     def of(
@@ -82,7 +82,7 @@ class Call:
         carry = trees.unflatten([None if leaf is None else leaf.clone() for leaf in self.carry], self.carry_spec)
         xs = [
             None if leaf is None else leaf.clone() for leaf in self.xs
-        ]  # as a whole: a step may see what lies beside x
+        ]  # as a whole: a step may see elements beside x
         steps: list[list[Any]] = []
         ys_spec = None
         for t in self.order():
@@ -98,8 +98,8 @@ class Call:
         return carry, self.placed(ys, ys_spec)
 
     def placed(self, ys: list[Tensor | None], spec: pytree.TreeSpec) -> Any:
-        """The ys [T, ...] as the caller gets them, the time where it is in the xs. As in PyTorch's scan it is the
-        first dim of a y that has too few dims for that."""
+        """The ys [T, ...] as the caller gets them, with the time at the dim that it has in the xs. As in PyTorch's
+        scan, a y with too few dims for that has the time first."""
         if self.dim:
             ys = [y if y is None or y.dim() <= self.dim else y.movedim(0, self.dim) for y in ys]
         return trees.unflatten(ys, spec)
@@ -140,7 +140,7 @@ class Call:
         return trees.unflatten(last, self.carry_spec), placed
 
     def _know(self, found: programs.Found, ys: Any) -> None:
-        """From here on _C.scan_again finds the program by itself, where it is of a usual kind."""
+        """Lets _C.scan_again find the program by itself from now on, where the call is of a usual kind."""
         (made,) = found.runs
         is_usual = type(self) is Call and self.user is None and not self.dim
         is_usual = is_usual and isinstance(made, Run) and not made.by_tensors
@@ -154,7 +154,7 @@ class Call:
         return programs.find(self.what, key, [self.function()], lambda traces: self._compose_of(traces[0]), before)
 
     def function(self) -> Function:
-        """The step, of the leaves of a carry and of one x."""
+        """The step as a function of the leaves of a carry and of one x."""
         carries = len(self.carry)
 
         def body(*leaves: Any) -> tuple[list[Tensor], Any]:
@@ -170,11 +170,11 @@ class Call:
 
     @property
     def users(self) -> Callable[..., Any]:
-        """The function that the user has written."""
+        """The function that the user wrote."""
         return self.user or self.step
 
     def order(self) -> Sequence[int]:
-        """The steps, the first taken first."""
+        """The steps' numbers, in the order in which they run."""
         return range(self.length - 1, -1, -1) if self.reverse else range(self.length)
 
     def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
@@ -185,12 +185,12 @@ class Call:
         return self._compose(traced.program, _count(self.carry), _count(self.xs) + len(traced.noise))
 
     def _compose(self, step: _C.Program, carries: int, xs: int) -> Any:
-        """The program, or what else `_results` is to find."""
+        """The program, or several, as `_results` needs them."""
         return _C.scan_program(step, carries, xs, self.reverse)
 
 
 def _described(ys: Any) -> tuple[pytree.TreeSpec, list[bool]]:
-    """What a Run's `extra` says of the ys."""
+    """The ys' part of a Run's `extra`."""
     leaves, spec = trees.flatten(ys)
     return spec, [leaf is None for leaf in leaves]
 
@@ -199,12 +199,12 @@ _C.set_scans_python(under_way, Run, _described, torch.nn.Module, programs.table)
 
 
 def only_steps(length: int) -> Tensor:
-    """What programs take for xs where there are none, [length, 0]; whatever PyTorch's defaults are."""
+    """A stand-in for xs where there are none, [length, 0], of float32 on the CPU whatever PyTorch's defaults are."""
     return torch.empty(length, 0, dtype=torch.float32, device="cpu")
 
 
 def front_dim(what: str, xs: Any, leaves: list[Tensor | None], dim: int) -> int:
-    """`dim` counted from the front, of the first x."""
+    """`dim` counted from the front of the first x."""
     if not isinstance(dim, int) or isinstance(dim, bool):
         raise TypeError(f"{what}: dim must be an integer, but is {dim!r}")
     if dim == 0:
@@ -230,7 +230,7 @@ def _length(what: str, xs: Any, leaves: list[Tensor | None], length: int | None,
     if length is not None and (not isinstance(length, int | torch.SymInt) or isinstance(length, bool)):
         raise TypeError(f"{what}: length must be an integer, but is {type(length).__name__}")
     with modes.without_tracing() if modes.is_tracing() else contextlib.nullcontext():
-        known = [leaf.shape[dim] for leaf in leaves if leaf is not None]  # numbers, which in a trace are tensors
+        known = [leaf.shape[dim] for leaf in leaves if leaf is not None]  # in a trace the sizes would be tensors
     if length is None and not known:
         raise ValueError(f"{what}: there are no xs, so length must say how many steps to take")
     total = length if length is not None else known[0]

@@ -90,12 +90,12 @@ def scan(
     return pytree.tree_unflatten(_filled(last, call.carry), call.carry_spec), ys
 
 
-# What a step's y is made of comes to light within the operator, out of which Dynamo lets only tensors. Functions that
-# it calls as they are, instead of tracing them, keep it in the meantime, as an attribute of a module: such it can find
-# again whenever it checks its guards.
+# The structure of a step's y comes to light within the operator, out of which Dynamo lets only tensors. Functions that
+# Dynamo calls instead of tracing keep the structure in the meantime, as an attribute of a module: Dynamo can find such
+# an attribute again whenever it checks its guards.
 
 _structures = ModuleType("weft._control.under_dynamo._structures")
-_numbers: dict[Any, int] = {}  #: of structures
+_numbers: dict[Any, int] = {}  #: numbers of structures
 _at: dict[int, int] = {}  #: the structure's number, by the call's key
 _keys = itertools.count()
 
@@ -105,7 +105,7 @@ def _new_key() -> int:
 
 
 def _remember(key: int, described: Any, leaves: str) -> None:
-    """`leaves`: - for None and * for a tensor."""
+    """`leaves` has - for None and * for a tensor."""
     number = _numbers.setdefault((_hashable(described), leaves), len(_numbers))
     setattr(_structures, f"spec{number}", _made(described))
     setattr(_structures, f"leaves{number}", leaves)
@@ -135,7 +135,7 @@ def _made(described: Any) -> pytree.TreeSpec:
 
 
 def register_dataclasses(tree: Any) -> None:
-    """To Dynamo too, a dataclass is a pytree."""
+    """Registers the dataclasses in a tree, so that Dynamo takes them for pytrees too."""
     if dataclasses.is_dataclass(tree):
         _register(type(tree))
         for field in dataclasses.fields(tree):
@@ -149,7 +149,7 @@ def register_dataclasses(tree: Any) -> None:
 
 
 def _register(cls: type) -> None:
-    """Makes the dataclass known to PyTorch, and Dynamo forget what it has seen of PyTorch's table before."""
+    """Registers the dataclass with PyTorch, and makes Dynamo forget its earlier look at PyTorch's table."""
     if cls in pytree.SUPPORTED_NODES:
         return
     pytree.register_dataclass(cls)
@@ -201,7 +201,7 @@ def _own(tensor: Tensor) -> Tensor:
 
 
 def _filled(tensors: Sequence[Tensor], leaves: Sequence[Any]) -> list[Any]:
-    """`leaves` with `tensors` in the place of all that aren't None."""
+    """`leaves` with `tensors` in the place of all leaves that aren't None."""
     remaining = list(tensors)
     return [None if leaf is None else remaining.pop(0) for leaf in leaves]
 
@@ -252,8 +252,8 @@ def install() -> None:
 
     known = torch_private.hop_name_to_variable_class
     known["weft_flat_scan"] = FlatScanVariable
-    # A step whose y is its carry is none that Dynamo would let through; a program's results share no memory.
+    # Dynamo refuses a step whose y is its carry; a program's results share no memory.
     known["scan"].supports_aliasing = property(lambda _: _C.active())
-    # Dynamo asks tensors of torch.vmap for their memory, which is that of what they wrap.
+    # Dynamo asks tensors of torch.vmap for their memory, which is that of the tensors inside them.
     storages = torch_private.dynamo_higher_order.get_tensor_storages
     torch_private.dynamo_higher_order.get_tensor_storages = lambda tensor: storages(modes.unwrapped(tensor))

@@ -71,7 +71,7 @@ def while_loop(
 
 
 def _required(fn: Callable[..., Any]) -> int:
-    """How many arguments a function must have; 1 where that isn't known."""
+    """The number of arguments that a function must have; 1 where that isn't known."""
     fn = fn.forward if isinstance(fn, torch.nn.Module) else fn
     code = getattr(fn, "__code__", None)
     if code is None:
@@ -80,7 +80,7 @@ def _required(fn: Callable[..., Any]) -> int:
 
 
 def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
-    """What the call means, in plain PyTorch. As in a program, the body may change its carry in place."""
+    """The loop in plain PyTorch. As in a program, the body may change its carry in place."""
     leaves, spec = tensors(_WHAT, "carry", carry)
     carry = pytree.tree_unflatten([None if leaf is None else leaf.clone() for leaf in leaves], spec)
     steps = 0

@@ -18,7 +18,7 @@ from weft._base import torch_private
 
 
 def _hidden(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which until the device is in use does what it does without weft."""
+    """`function`, behaving as without weft until the device is in use."""
     gives_a_device = name in ("_accelerator_getAccelerator", "_get_accelerator")
     before = function() if gives_a_device else None
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from weft._base import torch_private
 
-_BEFORE_PYTORCHS = 5  #: its own packages for files begin at 10, the CPU's
+_BEFORE_PYTORCHS = 5  #: PyTorch's own packages for files begin at 10, the CPU's
 
 
 def _printed_by_cpu(write: Callable[..., str]) -> Callable[..., str]:

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 _apply = nn.Module._apply
-_state = threading.local()  #: `moves`: within a module that moves; `exchanges`: and its parameters stay the objects
+_state = threading.local()  #: `moves`: a module is moving; `exchanges`: its parameters stay the same objects
 
 Place = tuple[nn.Module, str]
 
 
 def _places(module: nn.Module, recurse: bool) -> dict[int, list[Place]]:
-    """Of each parameter."""
+    """The places of each parameter."""
     found: dict[int, list[Place]] = {}
     for each in module.modules() if recurse else [module]:
         for name, parameter in each._parameters.items():
@@ -33,7 +33,7 @@ def _places(module: nn.Module, recurse: bool) -> dict[int, list[Place]]:
 
 
 def _goes_to(fn: Callable[[Tensor], Tensor]) -> str | None:
-    """The kind of device; None if `fn` doesn't say."""
+    """The kind of device to which `fn` moves tensors; None if `fn` doesn't say."""
     try:
         with torch.no_grad():
             return fn(torch.empty(0, device="cpu")).device.type
@@ -42,14 +42,14 @@ def _goes_to(fn: Callable[[Tensor], Tensor]) -> str | None:
 
 
 def _can_be_exchanged(parameter: nn.Parameter) -> bool:
-    """Whether torch.utils.swap_tensors takes it, and leaves it what it is."""
+    """Whether torch.utils.swap_tensors takes the parameter, and leaves its type as it is."""
     return (
         type(parameter) is nn.Parameter and not weakref.getweakrefcount(parameter) and parameter._use_count() <= 1  # type: ignore[attr-defined]
     )
 
 
 def _apply_with_exchange(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool) -> nn.Module:
-    """As nn.Module._apply; the module's parameters are the same objects after it, with what `fn` made of them.
+    """nn.Module._apply, except that the module's parameters stay the same objects, with what `fn` made of them.
 
     Not by torch.__future__.set_swap_module_params_on_conversion: it holds for all threads, so that one that moves a
     module would change what another's `.to` or `load_state_dict` does, and two at once could leave it on for good.
@@ -60,7 +60,7 @@ def _apply_with_exchange(module: nn.Module, fn: Callable[[Tensor], Tensor], recu
         new = module._parameters[name]
         if old is None or new is None or new is old:
             continue
-        if old.device != new.device:  # else exchanged under another name of the same module
+        if old.device != new.device:  # equal devices: exchanged already, under another name of the same module
             attributes = dict(old.__dict__)
             torch.utils.swap_tensors(old, new)
             old.__dict__.update(attributes)
@@ -78,13 +78,13 @@ def _move(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool) -> n
         return _apply(module, fn, recurse)
     for each in module.modules() if recurse else [module]:
         if isinstance(each, nn.RNNBase):
-            each._flat_weight_refs = []  # as its own _apply does, which makes them again
+            each._flat_weight_refs = []  # as its own _apply does, which makes these references again
     _state.exchanges = all(map(_can_be_exchanged, parameters))
     if _state.exchanges:
         return _apply_with_exchange(module, fn, recurse)
     _apply(module, fn, recurse)
     for old, ((owner, name), *others) in zip(parameters, places.values(), strict=True):
-        if isinstance(old, nn.UninitializedParameter):  # of a lazy module
+        if isinstance(old, nn.UninitializedParameter):  # a parameter of a lazy module
             owner._parameters[name] = nn.UninitializedParameter(old.requires_grad, to, old.dtype)
         for other, its_name in others:
             other._parameters[its_name] = owner._parameters[name]

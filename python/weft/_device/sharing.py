@@ -18,7 +18,8 @@ def _arrived(tensor: Tensor, kind: type, requires_grad: bool) -> Tensor:
 
 
 def _reduce(tensor: Tensor) -> Any:
-    """As PyTorch's; of a tensor of the device a copy is sent, as it is now: the other process has a device of its own.
+    """PyTorch's reduction, except that a tensor of the device is sent as a copy, since the other process has a device
+    of its own.
 
     Raises:
         RuntimeError: it is no leaf and requires a gradient, in PyTorch's words.

@@ -60,7 +60,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """What weft.device.memory_stats() says."""
+    """The same as weft.device.memory_stats()."""
     return _C.device_memory()
 
 
@@ -77,7 +77,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def empty_cache() -> None:
-    """Memory that no value takes is free already."""
+    """Does nothing: memory without a value is free already."""
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

@@ -1,4 +1,4 @@
-"""What falls away from an ATen graph: views that it doesn't need without autograd, results that nobody reads."""
+"""Removal from an ATen graph: of views that it doesn't need without autograd, and of results that nobody reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tidy(graph: fx.Graph) -> None:
 
 
 def _same_without_view(node: fx.Node) -> fx.Node | None:
-    """The node that may stand in this one's place. Shortens a view of a view."""
+    """The node that may take this one's place. Shortens a view of a view."""
     if node.op != "call_function" or not node.args or not isinstance(source := node.args[0], fx.Node):
         return None
     if node.target in (_aten.detach.default, _aten.alias.default):
@@ -41,7 +41,7 @@ def _same_without_view(node: fx.Node) -> fx.Node | None:
 
 
 def drop_unused_outputs(graph: fx.Graph) -> None:
-    """Programs compute only what the graph reads."""
+    """Drops outputs of programs that the graph doesn't read."""
     for node in graph.find_nodes(op="call_function", target=CALL):
         taken = sorted(node.users, key=lambda user: user.args[1])
         used = [user for user in taken if user.users]

@@ -28,7 +28,8 @@ def fuse_regions(graph: fx.Graph) -> int:
 
 
 def _programs(graph: fx.Graph) -> tuple[Partition, list[tuple[list[fx.Node], RegionProgram]]]:
-    """The regions with their programs. Where the IR refuses a node after all, other regions are looked for."""
+    """The regions with their programs. Where the IR refuses a node after all, the search for regions starts again
+    without it."""
     refused: set[fx.Node] = set()
     while True:
         analysis = Partition(graph, refused)
@@ -46,8 +47,8 @@ def _replace(
     analysis: Partition,
     replaced: dict[fx.Node, fx.Node],
 ) -> None:
-    """Puts the program's call where the last member is; `_sort` mends the order. `replaced` has the results of calls by
-    the nodes that they are of."""
+    """Puts the program's call where the last member is; `_sort` mends the order. `replaced` maps nodes to the results
+    of calls that took their place."""
     place = analysis.order[members[-1]]
     with graph.inserting_after(members[-1]):
         call = graph.call_function(CALL, (program.text, []))
@@ -76,8 +77,8 @@ def _replace(
 
 
 def _sort(graph: fx.Graph, place: dict[fx.Node, int]) -> None:
-    """Puts every node after what it reads, and otherwise by `place`. Random numbers keep their order; nothing moves
-    past a mutation."""
+    """Puts every node after the nodes that it reads, and otherwise by `place`. Random numbers keep their order; nothing
+    moves past a mutation."""
     nodes = list(graph.nodes)
     followers: dict[fx.Node, set[fx.Node]] = {node: set(node.users) for node in nodes}
     impure = sorted((node for node in nodes if not is_pure(node)), key=place.__getitem__)

@@ -1,4 +1,4 @@
-"""What the nodes of an ATen graph are to a region."""
+"""How the nodes of an ATen graph take part in regions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _aten = torch.ops.aten
 
 PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default}
 PERMUTES = {_aten.t.default, _aten.transpose.int, _aten.permute.default}
-# Expressible, but ATen was measured to be faster at them, or they would only be copied: they join no region.
+# Expressible, but ATen was measured to be faster at these, or a program would only copy: they join no region.
 LEFT_TO_ATEN = {
     _aten.amax.default,
     _aten.clone.default,
@@ -50,7 +50,7 @@ def is_expressible(node: fx.Node, typed: set[fx.Node]) -> bool:
         return False
     if node not in typed or not typed.issuperset(tensor_inputs(node)):
         return False
-    return is_view(node) or example_of(node).is_contiguous()  # as a program's outputs are
+    return is_view(node) or example_of(node).is_contiguous()  # a program's outputs are contiguous
 
 
 def is_pure(node: fx.Node) -> bool:
@@ -63,7 +63,7 @@ def is_pure(node: fx.Node) -> bool:
 
 
 def is_barrier(impure: fx.Node) -> bool:
-    """Whether it may change a tensor, as opposed to drawing random numbers only."""
+    """Whether it may change a tensor; drawing random numbers is no barrier."""
     if impure.op != "call_function":
         return False
     return not isinstance(impure.target, OpOverload) or _traits(impure.target).changes_something

@@ -1,4 +1,4 @@
-"""What the nodes of an ATen graph wait for, and which of them a program may hold."""
+"""Which nodes the nodes of an ATen graph wait for, and which nodes a program may hold."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Partition:
         self._find_waits()
 
     def _is_transparent(self, node: fx.Node) -> bool:
-        """A view that becomes part of the program where a region reads it. A permutation does only as an operand of
-        products, which read it in place; elsewhere the program would have to copy."""
+        """Whether the view becomes part of a program where a region reads it. A permutation does so only as an operand
+        of products, which read it in place; elsewhere the program would have to copy."""
         return is_view(node) and (node.target not in PERMUTES or self.is_read_by_products_only(node))
 
     def is_read_by_products_only(self, node: fx.Node, or_permuted: bool = False) -> bool:
-        """Whether all readers that may be in a region are products, or views that permute for such."""
+        """Whether all readers that may be in a region are products, or (with `or_permuted`) views that permute."""
         for user in node.users:
             if or_permuted and user.target in PERMUTES:
                 continue
@@ -75,14 +75,14 @@ class Partition:
             if not is_pure(node):  # random numbers and mutations stay in order
                 waits |= {last_impure} if last_impure else set()
                 last_impure = node
-                if is_barrier(node):  # after all that may read what it writes, before all that reads it then
+                if is_barrier(node):  # after all nodes that may read what it writes, and before all that read it later
                     waits.update(seen)
                     barrier, seen = node, []
             self.waits[node] = waits
             seen.append(node)
 
     def regions(self) -> list[list[fx.Node]]:
-        """The nodes that run as one call (pytorch/importer/partition.h), as lists in the graph's order."""
+        """The groups of nodes that run as one call each (pytorch/importer/partition.h), in the graph's order."""
         nodes = list(self.graph.nodes)
         waits = [sorted(self.order[n] for n in self.waits[node]) for node in nodes]
         units = _C.partition(waits, [node in self.members for node in nodes], [is_call(node) for node in nodes])

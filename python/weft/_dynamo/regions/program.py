@@ -19,7 +19,7 @@ class RegionProgram(Importer):
     def __init__(self, graph: Partition, members: list[fx.Node]) -> None:
         super().__init__(Types(halves=False))
         self.graph, self.members = graph, set(members)
-        self.transposed: set[fx.Node] = set()  #: inputs that the call gets transposed
+        self.transposed: set[fx.Node] = set()  #: inputs that the call gets as transposes
         self.refused: set[fx.Node] = set()  #: nodes that the IR can't express after all; there is no program then
         for node in members:
             if not is_output(node):
@@ -36,7 +36,7 @@ class RegionProgram(Importer):
             return ""
 
     def _is_read_outside(self, node: fx.Node) -> bool:
-        """Whether it must be an output: views that are read outside stay there, and read it."""
+        """Whether the node must be an output. Views that are read outside stay outside, and read the node."""
         if is_call(node):
             return False
         stack = list(node.users)
@@ -49,8 +49,8 @@ class RegionProgram(Importer):
         return False
 
     def read(self, node: fx.Node) -> Any:
-        """A view is part of the program. A matrix that lies transposed, as a linear's weight saved for the backward
-        does, goes in as it lies: the operator would copy it."""
+        """Reads a view as part of the program. A matrix that lies transposed, such as a linear's weight saved for the
+        backward, becomes an input as it lies; the operator would copy it."""
         if node in self.graph.views:
             self._write(node)
             if node in self.values:
@@ -64,7 +64,7 @@ class RegionProgram(Importer):
         return self.aten("aten.t.default", [source], self.types.of(value))
 
     def _write(self, node: fx.Node) -> None:
-        """What is refused is read from outside, if at all."""
+        """Writes the node; a refused node is only read from outside, if at all."""
         try:
             if is_call(node):
                 text, inputs = node.args

@@ -1,4 +1,4 @@
-"""Tensors that a loop writes row by row, as values: `outs[t] = h` for all t is a stack of what was written."""
+"""Tensors that a loop writes row by row, as values: `outs[t] = h` for all t becomes a stack of the rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _is_fresh(node: fx.Node) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """One index of one dim."""
+    """The part of a tensor at one index of one dim."""
 
     dim: int
     index: int
@@ -65,7 +65,7 @@ def _row(index: Any, shape: torch.Size) -> _Row | None:
 @dataclasses.dataclass
 class _Access:
     node: fx.Node
-    row: _Row | None  #: None: the whole
+    row: _Row | None  #: None: the whole tensor
     is_write: bool
 
 
@@ -91,18 +91,18 @@ def _replace(graph: fx.Graph, buffer: fx.Node, memory: Memory) -> None:
     (dim,) = dims
     last = accesses.index(writes[-1])
     if any(access.row is None or access.row.dim != dim for access in accesses[:last]):
-        return  # read as a whole, or as another view, that what is written later would change
+        return  # a later write would change the whole, or the other view, that is read
     if any(_is_changed(access.node) for access in accesses if not access.is_write):
         return
     if any(_row_is_written_later(access, accesses) for access in accesses[:last] if not access.is_write):
         return
     if any(_is_changed(node, access.node) for access in writes for node in _views(access.node.args[2], memory)):
-        return  # what was written is what it was then
+        return  # the row must keep the value that it had when it was written
     _rewrite(graph, buffer, accesses, dim, last)
 
 
 def _fits(write: _Access, buffer: Tensor) -> bool:
-    """Whether what is written is a row as it is, neither broadcast nor cast."""
+    """Whether the write stores exactly a row, neither broadcast nor cast."""
     value = write.node.args[2]
     example = value.meta.get("example_value") if isinstance(value, fx.Node) else None
     assert write.row is not None
@@ -111,7 +111,7 @@ def _fits(write: _Access, buffer: Tensor) -> bool:
 
 
 def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether the sizes are equal whatever their symbols are; asks for no guard."""
+    """Whether the sizes are equal for all values of their symbols. Adds no guard."""
     return len(sizes) == len(others) and all(
         str(as_int(size)) == str(as_int(other)) for size, other in zip(sizes, others, strict=True)
     )
@@ -136,7 +136,7 @@ def _row_is_written_later(read: _Access, accesses: list[_Access]) -> bool:
 
 
 def _views(node: fx.Node, memory: Memory) -> list[fx.Node]:
-    """The node, what it is a view of, and the other views of that."""
+    """The node, its root, and the other views of the root."""
     root = memory.root(node)
     return [node, root, *memory.views.get(root, ())]
 

@@ -1,5 +1,5 @@
-"""Functions that differ from step to step in a number, as x[t] does: written as ATen operations at once, since tracing
-them for each step would cost more than the rest."""
+"""Functions that differ from step to step in a number, such as x[t], written as ATen operations at once: tracing them
+for each step would cost more than all the rest."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _indexed(writer: Importer, source: fx.Node, index: list[Any]) -> Any:
 
 
 def _as(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
-    """A function of one tensor and of numbers, which takes its arguments as the operation does."""
+    """Writes a function of one tensor and of numbers, with the arguments of the operation `op`."""
     names = {parameter.name for parameter in op._schema.arguments}
 
     def write(writer: Importer, node: fx.Node) -> Any:
@@ -82,7 +82,7 @@ def _as(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
 
 
 def _arithmetic(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
-    """A floating tensor and a number, in either order."""
+    """Writes arithmetic of a floating tensor and a number, in either order."""
     in_order = _as(op)
 
     def write(writer: Importer, node: fx.Node) -> Any:
@@ -100,11 +100,11 @@ def _arithmetic(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
 
 
 def _embedding(writer: Importer, node: fx.Node) -> Any:
-    """Not run on a table that may be large."""
+    """Writes an embedding without running it, since its table may be large."""
     names = ("input", "weight", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
     given = dict(zip(names, node.args, strict=False)) | node.kwargs
     if given.get("padding_idx") is not None or given.get("max_norm") is not None:
-        return None  # a row gets no gradient; the table changes
+        return None  # with these a row gets no gradient, or the table changes
     if given.get("scale_grad_by_freq") or given.get("sparse"):
         return None
     table, index = writer.value(given["weight"]), writer.value(given["input"])
@@ -122,7 +122,7 @@ def _constant(writer: Importer, node: fx.Node) -> Any:
     return writer.aten("aten.full.default", [[], number], writer.types.of(example))
 
 
-#: By a node's target: of the writer and the node to its value, None where it has to be traced after all.
+#: By a node's target: writes the node and returns its value, or None where the node has to be traced after all.
 DIRECT: dict[Any, Callable[[Importer, fx.Node], Any]] = {
     operator.getitem: _getitem,
     torch.nn.functional.embedding: _embedding,
@@ -141,5 +141,5 @@ def direct(node: fx.Node) -> Callable[[Importer, fx.Node], Any] | None:
 
 
 def is_direct(node: fx.Node) -> bool:
-    """Whether it is likely to be written at once."""
+    """Whether the node is likely to be written at once."""
     return direct(node) is not None

@@ -1,4 +1,4 @@
-"""What Dynamo makes of a call of a torch.autograd.Function: an operator of two graphs, forward and backward."""
+"""Dynamo's operator for a call of a torch.autograd.Function, which has two graphs, forward and backward."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def apply(
     dirty_idx: Any = (),
     **_: Any,
 ) -> Any:
-    """The operator. Its own kernel keeps what was saved in a cell of its own, beyond the call."""
+    """The operator, run as a Function. PyTorch's kernel would keep the saved tensors in a cell of its own, beyond the
+    call."""
     if dirty_idx:
         raise UnsupportedError("a torch.autograd.Function that changes its inputs in place")
     return _Applied.apply(forward, backward, tuple(non_differentiable_idx), *args)

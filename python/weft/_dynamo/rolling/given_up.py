@@ -1,5 +1,5 @@
-"""Loops that Dynamo gives up: a step in which it would have to end its graph has it leave the whole function to Python,
-and the backend never sees the loop."""
+"""Loops that Dynamo gives up. If it would have to end its graph within a step, Dynamo leaves the whole function to
+Python, and the backend never sees the loop."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from weft._base import users_code
 from weft._base.torch_private import InstructionTranslator, InstructionTranslatorBase
 from weft._dynamo.rolling.not_rolled import NotRolled, Place
 
-#: What Python wants to know of a tensor, by how Dynamo's words begin.
+#: How Dynamo's message begins where Python wants the value of a tensor.
 _VALUES = ("Data-dependent", "Unsupported Tensor.item()", "Unsupported Tensor.tolist()", "Dynamic slicing")
 
 
 def install(tell: Callable[[NotRolled], None], compiler: str) -> None:
-    """Has `tell` called of each loop that Dynamo gives up in a function that this compiler was to compile."""
+    """Has `tell` called for each loop that Dynamo gives up in a function that this compiler was to compile."""
     translator = InstructionTranslatorBase
     give_up: Any = translator.raise_loop_graph_break
 

@@ -1,4 +1,5 @@
-"""Results that a loop joins one by one, as `ys = torch.cat([ys, y.unsqueeze(0)])` does: all of them are joined once."""
+"""Results that a loop joins one by one, as `ys = torch.cat([ys, y.unsqueeze(0)])` does: they are joined all at once
+instead."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _JOINS = (torch.cat, torch.concat, torch.concatenate)
 
 
 def join_at_once(graph: fx.Graph, known: Known) -> None:
-    """Where a join is read by nothing but the next join along the same dim, that one takes its parts."""
+    """Where nothing but the next join along the same dim reads a join, the next one takes its parts."""
     written = {root for node in graph.nodes for root in _written(node, known)} if _has_chain(graph) else set()
     for node in graph.nodes:
         if (dim := _dim(node)) is None:
@@ -25,7 +26,7 @@ def join_at_once(graph: fx.Graph, known: Known) -> None:
             is_chained = _dim(part) == dim and len(part.users) == 1 and example_of(part).dtype == example_of(node).dtype
             inner = list(part.args[0]) if is_chained else [part]
             if len(inner) > 1 and any(known.memory.root(each) in written for each in inner):
-                inner = [part]  # what was joined is what it was then
+                inner = [part]  # a changed part was joined with the value that it had then
             parts += inner
         if len(parts) > len(node.args[0]):
             kept = [part for part in parts if not _is_empty(part, dim, example_of(node))]
@@ -40,14 +41,14 @@ def _has_chain(graph: fx.Graph) -> bool:
 
 
 def _written(node: fx.Node, known: Known) -> list[fx.Node]:
-    """The memory that the node may change."""
+    """The roots of tensors that the node may change."""
     if node.op not in ("call_function", "call_method") or not known.may_write(node):
         return []
     return [known.memory.root(source) for source in node.all_input_nodes]
 
 
 def _dim(node: Any) -> int | None:
-    """Along which dim the node joins tensors of the same rank; None if it doesn't."""
+    """The dim along which the node joins tensors of equal rank; None if it joins none."""
     if not isinstance(node, fx.Node) or node.target not in _JOINS or not node.args:
         return None
     parts, example = node.args[0], example_of(node)

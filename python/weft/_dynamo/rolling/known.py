@@ -1,5 +1,5 @@
-"""What the nodes of Dynamo's graph do: each kind of node is recorded once, and says by the schemas of the operations
-that it comes to which tensors it writes to, which random numbers it draws and what its results are."""
+"""What the nodes of Dynamo's graph do. Each kind of node is recorded once. The schemas of its operations say which
+tensors it writes to, which random numbers it draws and what its results are."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from weft._dynamo.rolling.nodes import (
     takes_output,
 )
 
-_MOST_ELEMENTS = 1 << 27  #: of a tensor that a function is run on
+_MOST_ELEMENTS = 1 << 27  #: the largest tensor that a function is run on
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """What all nodes do that call one function in one way."""
 
-    program: Any = None  #: of the node's tensors: its results, then what the tensors are that it writes to
-    noise: tuple[Noise, ...] = ()  #: what the program takes beside the tensors
-    writes: tuple[int, ...] = ()  #: places of the tensors that it writes to
+    program: Any = None  #: from the node's tensors to its results, then the new values of the tensors that it writes to
+    noise: tuple[Noise, ...] = ()  #: further inputs of the program
+    writes: tuple[int, ...] = ()  #: the indices of the tensors that it writes to
     refusal: str = ""  #: why there is no program
 
 
@@ -90,19 +90,19 @@ class Known:
         return not _only_computes(node) and (bool(self.refusal(node)) or bool(self.kind(node).writes))
 
     def program(self, key: Any, make: Callable[[], Kind]) -> Kind:
-        """Of something that isn't one node's function."""
+        """The kind that `make` makes, of something other than one node's function."""
         if key not in self.kinds:
             self.kinds[key] = make()
         return self.kinds[key]
 
 
 def _only_computes(node: fx.Node) -> bool:
-    """Whether that is known at a glance."""
+    """Whether the node certainly does nothing but compute, without a recording."""
     return is_number(node) or takes_output(node) or is_direct(node)
 
 
 def _without_grad(graph: fx.Graph) -> set[fx.Node]:
-    """The nodes for which the graph has switched autograd off."""
+    """The nodes within which the graph has switched autograd off."""
     found, is_off = set(), False
     for node in graph.nodes:
         if is_grad_mode(node):
@@ -116,7 +116,7 @@ def _without_grad(graph: fx.Graph) -> set[fx.Node]:
 
 
 def call(node: fx.Node, value: Callable[[fx.Node], Any]) -> Any:
-    """The node's function, on `value` of the nodes that it reads."""
+    """Calls the node's function, with `value` of the nodes that it reads."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), value)
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
@@ -125,7 +125,7 @@ def call(node: fx.Node, value: Callable[[fx.Node], Any]) -> Any:
 
 
 def on_tensors(node: fx.Node, sources: Sequence[Source], tensors: Sequence[Tensor]) -> Any:
-    """The node's function, on tensors in the place of its sources."""
+    """Calls the node's function, with tensors in the place of its sources."""
     shown: dict[fx.Node, Any] = {}
     for source, tensor in zip(sources, tensors, strict=True):
         if source.index is None:
@@ -142,7 +142,7 @@ def on_tensors(node: fx.Node, sources: Sequence[Source], tensors: Sequence[Tenso
 
 
 def _number(example: Any, sources: Sequence[Source], tensors: Sequence[Tensor]) -> Any:
-    """A number of the graph; a symbolic one is a size of one of the tensors."""
+    """A number of the graph; a symbolic number is the size of one of the tensors."""
     if not isinstance(example, torch.SymInt):
         if isinstance(example, list | tuple) and not isinstance(example, torch.Size):
             return type(example)(_number(each, sources, tensors) for each in example)
@@ -161,12 +161,12 @@ def _number(example: Any, sources: Sequence[Source], tensors: Sequence[Tensor]) 
 def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:
     """The program of a function that writes to none of its arguments."""
     if any(_elements(example) > _MOST_ELEMENTS for example in examples):
-        return Kind(refusal="a tensor with too many elements")  # the function is run on as many
+        return Kind(refusal="a tensor with too many elements")  # the function would be run on as many elements
     try:
         traced = trace(run, examples, what="it", dynamic=lambda _, __: ())
     except UnsupportedError as error:
         return Kind(refusal=str(error))
-    except Exception as error:  # what the tracer can't do, whatever it is, stays a node of the graph
+    except Exception as error:  # anything that the tracer can't do stays a node of the graph
         raise_if_internal(error)
         return Kind(refusal=(str(error).splitlines() or [type(error).__name__])[0])
     if traced.captured:
@@ -175,7 +175,8 @@ def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:
 
 
 def _recorded(node: fx.Node, sources: Sequence[Source], with_grad: bool) -> Kind:
-    """Where the function writes to arguments it is recorded again, with copies of these, which are results then."""
+    """Records the function. A function that writes to arguments is recorded again with copies of these, which become
+    results."""
     examples = [source.example for source in sources]
     writes: tuple[int, ...] = ()
 
@@ -184,7 +185,8 @@ def _recorded(node: fx.Node, sources: Sequence[Source], with_grad: bool) -> Kind
 
     def run(*tensors: Tensor) -> Any:
         nonlocal writes
-        if not with_grad:  # copies of all: a change that autograd doesn't see is refused where it could be seen
+        # copies of all: a change that autograd doesn't see would be refused if the tensors were visible to it
+        if not with_grad:
             tensors = tuple(tensor.detach().clone() for tensor in tensors)
             with torch.no_grad():
                 found = on_tensors(node, sources, tensors)
@@ -205,13 +207,13 @@ def _recorded(node: fx.Node, sources: Sequence[Source], with_grad: bool) -> Kind
     if writes:
         kind = dataclasses.replace(kind, writes=writes)
     elif not kind.refusal and (example_of(node) is None or name_of(node).endswith("_") != name_of(node).endswith("__")):
-        # What it is there for, no operation shows.
+        # The node is there for the sake of something that no operation shows.
         return Kind(refusal=f"{name_of(node)} does something other than computing")
     return kind
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """A node's results."""
+    """The tensors among a node's results."""
     for each in value if isinstance(value, list | tuple) else [value]:
         if isinstance(each, Tensor):
             yield each

@@ -1,4 +1,5 @@
-"""Which values of Dynamo's graph share memory. Its examples do where the graph's tensors will, strides included."""
+"""Which values of Dynamo's graph share memory. The graph's example values share memory where its tensors will, strides
+included."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from weft._capture.fx_nodes import example_of
 
 
 class Memory:
-    """Of each tensor the *root*: the node that made the memory, or that brings it into the graph."""
+    """The *root* of each tensor: the node that made its memory, or that brings the memory into the graph."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self.storages: dict[fx.Node, int] = {}
         self.roots: dict[fx.Node, fx.Node] = {}
         self.views: dict[fx.Node, list[fx.Node]] = {}  #: by root
-        self._first: dict[int, list[fx.Node]] = {}  #: by storage: its roots
+        self._first: dict[int, list[fx.Node]] = {}  #: roots by storage
         for node in graph.nodes:
             if (storage := _storage(example_of(node))) is not None:
                 self.storages[node] = storage
@@ -29,7 +30,7 @@ class Memory:
     def _add(self, node: fx.Node, storage: int) -> None:
         parent = next((n for n in node.all_input_nodes if self.storages.get(n) == storage), None)
         if parent is None and not isinstance(example_of(node), Tensor):
-            del self.storages[node]  # several new tensors: each is a root where it is taken
+            del self.storages[node]  # several new tensors: each becomes a root where a node takes it
         elif parent is None:
             self._first.setdefault(storage, []).append(node)
             self.roots[node] = node
@@ -39,11 +40,11 @@ class Memory:
             self.views[self.roots[node]].append(node)
 
     def root(self, node: fx.Node) -> fx.Node:
-        """Itself for what has no memory that is known."""
+        """The node's root; the node itself if its memory isn't known."""
         return self.roots.get(node, node)
 
     def is_view_of_several(self, node: fx.Node) -> bool:
-        """Whether it has several views of one tensor, as x.unbind(0) does."""
+        """Whether the node has several views of one tensor as its results, as x.unbind(0) does."""
         return node in self.storages and not isinstance(example_of(node), Tensor)
 
     def check_written(self, node: fx.Node) -> fx.Node:
@@ -60,12 +61,12 @@ class Memory:
         return root
 
     def parent(self, node: fx.Node) -> fx.Node | None:
-        """What the node is a view of."""
+        """The node whose view this one is."""
         storage = self.storages[node]
         return next((n for n in node.all_input_nodes if self.storages.get(n) == storage), None)
 
     def path(self, root: fx.Node, node: fx.Node) -> list[fx.Node]:
-        """The views that lead from the root to the node, this included."""
+        """The views that lead from the root to the node, the node included."""
         found = []
         while node is not root:
             found.append(node)
@@ -76,7 +77,7 @@ class Memory:
 
 
 def is_same_view(a: fx.Node, b: fx.Node) -> bool:
-    """Whether two values that share memory are the same elements of it."""
+    """Whether two values that share memory have the same elements of it."""
     one, other = example_of(a), example_of(b)
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return False

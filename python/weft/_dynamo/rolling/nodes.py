@@ -1,4 +1,4 @@
-"""Nodes of Dynamo's graph: what they read, and which of them do the same."""
+"""Nodes of Dynamo's graph: which tensors they read, and which nodes do the same."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def is_grad_mode(node: fx.Node) -> bool:
 
 
 def is_users(node: fx.Node) -> bool:
-    """Whether the node calls a function of the user's. It may do what no record of operations shows, and runs once a
-    step."""
+    """Whether the node calls a function of the user's. Such a function may do things that no record of operations
+    shows, and runs once a step."""
     if node.op != "call_function":
         return False
     function = node.target
@@ -49,7 +49,7 @@ def is_of_transform(node: fx.Node) -> bool:
 
 
 def name_of(node: fx.Node) -> str:
-    """Of the function."""
+    """The name of the node's function."""
     if isinstance(node.target, str):
         return node.target
     if isinstance(node.target, OpOverload):
@@ -58,12 +58,13 @@ def name_of(node: fx.Node) -> str:
 
 
 def as_int(size: Any) -> Any:
-    """A size that has turned out to be a number, as the length of a loop that Dynamo wrote out has, as that number."""
+    """A size that is known by now, such as the length of a loop that Dynamo has unrolled, as a number; any other as it
+    is."""
     return int(size) if isinstance(size, torch.SymInt) and size.node.expr.is_number else size
 
 
 def takes_output(node: fx.Node) -> bool:
-    """Whether it takes one of several results."""
+    """Whether the node takes one of several results."""
     return (
         node.target is operator.getitem
         and isinstance(node.args[1], int)
@@ -73,13 +74,13 @@ def takes_output(node: fx.Node) -> bool:
 
 
 def is_number(node: fx.Node) -> bool:
-    """Whether its value is no tensor: its readers see in its example what it is."""
+    """Whether the node's value is no tensor: its readers find the value in its example."""
     return isinstance(example_of(node), int | float | bool | str | torch.SymInt | torch.Size | torch.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A tensor that a node reads: a node's value, or one of several."""
+    """A tensor that a node reads: another node's value, or one of that node's several results."""
 
     node: fx.Node
     index: int | None = None
@@ -102,7 +103,7 @@ def sources_of(node: fx.Node) -> list[Source]:
 
 
 def key_of(node: fx.Node, sources: Sequence[Source]) -> Any:
-    """Equal for nodes that do the same with tensors of the same types."""
+    """A key that is equal for nodes that do the same with tensors of the same types."""
     place = {source.node: i for i, source in reversed(list(enumerate(sources)))}
 
     def key(argument: Any) -> Any:
@@ -130,7 +131,7 @@ def attribute_of(node: fx.Node) -> Any:
 
 
 def key_of_module(module: Any) -> Any:
-    """Equal for graphs that do the same."""
+    """A key that is equal for graphs that do the same."""
     if not isinstance(module, fx.GraphModule):
         raise UnsupportedError(f"an argument that is a {type(module).__name__}")
     number = {node: i for i, node in enumerate(module.graph.nodes)}

@@ -19,7 +19,7 @@ from weft._dynamo.rolling.stretches import FEWEST, anchors_of, form_of
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A line of the user's; of an unknown one the file is empty."""
+    """A line of the user's; the file is empty if the line isn't known."""
 
     file: str = ""
     line: int = 0
@@ -39,7 +39,7 @@ class NotRolled:
 
 
 def not_rolled(graph: fx.Graph, known: Known) -> list[NotRolled]:
-    """The loops among the nodes that are left. Layers with weights of their own are none."""
+    """The loops among the nodes that are left. Layers with weights of their own are no loop."""
     nodes = [
         node
         for node in graph.nodes
@@ -56,12 +56,12 @@ def not_rolled(graph: fx.Graph, known: Known) -> list[NotRolled]:
 @dataclasses.dataclass
 class _Loop:
     nodes: list[fx.Node]
-    anchors: list[int]  #: among these, where each step has the node of which there are most
+    anchors: list[int]  #: indices in `nodes` of the anchor that occurs most often, one for each step
     steps: int
 
 
 def _loops(nodes: list[fx.Node]) -> Iterable[_Loop]:
-    """Stretches in which nodes do the same with the same values; those that overlap are one."""
+    """Stretches in which nodes do the same with the same values; overlapping stretches are one."""
     _, anchors = anchors_of(nodes)
     groups: dict[object, list[int]] = {}
     for index in anchors:
@@ -81,14 +81,15 @@ def _loops(nodes: list[fx.Node]) -> Iterable[_Loop]:
 
 
 def _count(nodes: list[fx.Node], anchor: fx.Node) -> int:
-    """How many nodes do what the anchor does with something that it reads; the first may read other things besides."""
+    """The most nodes that do what the anchor does with one and the same source of the anchor's; the first step's node
+    may read other things besides."""
     form = form_of(anchor)
     alike = [node for node in nodes if form_of(node) == form]
     return max(sum(source in node.all_input_nodes for node in alike) for source in anchor.all_input_nodes)
 
 
 def _has_own_weights(nodes: list[fx.Node]) -> bool:
-    """Whether nodes of one form read matrices that come into the graph, each another one: the layers of a network."""
+    """Whether most nodes of one form read matrices from outside that only they read: the layers of a network."""
     forms = Counter(form_of(node) for node in nodes)
     readers: Counter[fx.Node] = Counter()
     for node in nodes:
@@ -130,7 +131,7 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+).*\n\s*(?P<code>
 
 
 def place_of(node: fx.Node) -> Place:
-    """The innermost line of the user's that made the node."""
+    """The innermost line of the user's at which the node was made."""
     found = Place()
     for match in _FRAME.finditer(node.meta.get("stack_trace") or node.stack_trace or ""):
         if users_code.is_users(match["file"]):

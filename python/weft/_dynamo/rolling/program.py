@@ -1,4 +1,4 @@
-"""Nodes, each after what it reads, written as one program."""
+"""Nodes, in an order in which each follows its inputs, written as one program."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ class Draw:
 
 @dataclasses.dataclass
 class Outputs:
-    """What is read of a program's nodes outside."""
+    """The program's nodes that are read outside."""
 
-    nodes: list[fx.Node]  #: whose values the program gives
-    kept: set[fx.Node]  #: views, which stay outside, since somebody may write to them or to what they are views of
+    nodes: list[fx.Node]  #: nodes whose values the program returns
+    kept: set[fx.Node]  #: views that stay outside, since somebody may write to them or to their roots
     same: dict[fx.Node, fx.Node]  #: nodes whose results are one of the outputs, or a tensor from outside
-    written: dict[fx.Node, fx.Node]  #: by tensor from outside that is written to: the node through which that is done
+    #: by tensor from outside that is written to: the node that is written to last, a view of it or itself
+    written: dict[fx.Node, fx.Node]
 
 
 class Writer(Importer):
@@ -54,11 +55,11 @@ class Writer(Importer):
         super().__init__(known.types)
         self.known, self.memory = known, known.memory
         self.members: dict[fx.Node, None] = {}
-        self.written: dict[fx.Node, fx.Node] = {}  #: by root: the tensor through which it was last written to
+        self.written: dict[fx.Node, fx.Node] = {}  #: by root: the tensor of its memory that was written to last
 
     def add(self, node: fx.Node) -> None:
         if is_number(node) or is_grad_mode(node):
-            return  # what it is, its readers see in its example; what it switches, Known has seen
+            return  # readers find a number in its example; `Known` has seen the switch
         if (value := self._value_of(node, is_first=True)) is not None:
             self.values[node] = value
             self._check(node, example_of(node))
@@ -78,7 +79,8 @@ class Writer(Importer):
     # ---- values
 
     def _value_of(self, node: fx.Node, *, is_first: bool) -> Any:
-        """None for a node without a result. `is_first`: it isn't taken again after its root was written to."""
+        """The node's value; None for a node without a result. `is_first`: the value isn't computed again after a write
+        to its root."""
         if takes_output(node):
             return self.value(node.args[0])[node.args[1]]
         write = direct(node) if node not in self.known.without_grad else None
@@ -94,7 +96,7 @@ class Writer(Importer):
         return super().read(node)
 
     def _taken_again(self, root: fx.Node, node: fx.Node) -> Any:
-        """A view, of what its root is now."""
+        """A view, computed again from its root's value of now."""
         if node is root or is_same_view(root, node):
             return self.value(root)
         if self.known.kind(node).writes and not takes_output(node):
@@ -144,7 +146,7 @@ class Writer(Importer):
         self.written[root] = node
 
     def _through(self, root: fx.Node, node: fx.Node, value: Any) -> Any:
-        """The root, after what it has at the node was written."""
+        """The root's value after a write of `value` to its view `node`."""
         path = [each for each in self.memory.path(root, node) if not self._is_result_of_change(each)]
         if any(len(sources_of(each)) != len(sources_of(each)[:1]) and not takes_output(each) for each in path):
             raise UnsupportedError("it writes to a view whose place isn't known")
@@ -172,10 +174,10 @@ class Writer(Importer):
     # ---- the program
 
     def outputs(self) -> Outputs:
-        """What others read of the members."""
+        """The members' values that other nodes read."""
         found = Outputs([], set(), {}, {})
         nodes: dict[fx.Node, None] = {}
-        for node in reversed(self.members):  # a view that is kept reads what it is a view of
+        for node in reversed(self.members):  # a view that is kept reads its root or another view
             if any(user not in self.members or user in found.kept for user in node.users):
                 self._add_output(node, found, nodes)
         for root, node in self.written.items():
@@ -203,14 +205,14 @@ class Writer(Importer):
             raise UnsupportedError("a result of a change in place is read elsewhere")
 
     def _target(self, root: fx.Node, node: fx.Node, found: Outputs) -> fx.Node:
-        """Through which the root gets its last value: itself, or a view of all of it that autograd doesn't see."""
+        """The tensor that gets the root's last value: the root itself. Refuses a leaf that requires a gradient."""
         example = example_of(root)
         if not (example.requires_grad and example.is_leaf):
             return root
         raise UnsupportedError("it writes to a leaf that requires a gradient")
 
     def check_grad_mode(self) -> None:
-        """One call takes all members' place."""
+        """Refuses members that end where autograd is switched off, since one call takes all members' place."""
         are_off = [node in self.known.without_grad for node in self.members]
         if are_off[-1] and not all(are_off):
             raise UnsupportedError("it ends within torch.no_grad")

@@ -20,7 +20,7 @@ CALL = torch.ops.weft.call.default
 
 
 def roll(graph: fx.Graph) -> tuple[int, list[NotRolled]]:
-    """Replaces unrolled loops by calls of programs with scans; returns how many scans there are, and what is left."""
+    """Replaces unrolled loops by calls of programs with scans; returns the number of scans, and the loops left."""
     scans, known = 0, Known(graph)
     join_at_once(graph, known)
     for stretch in stretches(graph, known):
@@ -80,14 +80,15 @@ def _replace(graph: fx.Graph, writer: Writer, outputs: Outputs, text: str) -> No
 def _results(
     graph: fx.Graph, call: fx.Node, writer: Writer, outputs: Outputs
 ) -> tuple[dict[fx.Node, fx.Node], fx.Node]:
-    """The call's outputs by the nodes that they are of, tensors from outside written to; and the last new node."""
+    """The call's results by the nodes that they replace, tensors from outside that are written to included; and the
+    last new node."""
     has_grad = any(isinstance(n, fx.Node) and example_of(n).requires_grad for n in writer.inputs)
     results, at = {}, call
     for index, node in enumerate(outputs.nodes):
         with graph.inserting_after(at):
             at = results[node] = graph.call_function(operator.getitem, (call, index))
         at.meta = dict(node.meta)
-        if has_grad and not example_of(node).requires_grad:  # a detached one, of a call that has a derivative
+        if has_grad and not example_of(node).requires_grad:  # the node is detached, but the call has a derivative
             with graph.inserting_after(at):
                 at = results[node] = graph.call_method("detach", (at,))
             at.meta = dict(node.meta)
@@ -99,7 +100,7 @@ def _results(
 
 
 def _behind(writer: Writer, outputs: Outputs, last: fx.Node) -> list[fx.Node]:
-    """What reads the stretch's values before its last node is, and comes after the call then: sizes, views."""
+    """Nodes before the stretch's last node that read its values, and so must follow the call: sizes, views."""
     found: list[fx.Node] = []
     moved = {*outputs.nodes, *outputs.same} & set(writer.members)
     node = min(writer.members)
@@ -114,8 +115,8 @@ def _behind(writer: Writer, outputs: Outputs, last: fx.Node) -> list[fx.Node]:
 
 
 def _given(graph: fx.Graph, source: fx.Node | Draw) -> fx.Node:
-    """An input of the call. One that no gradient reaches is given without its graph, which may be of a step before and
-    gone: a call's gradients are zeros where autograd has none."""
+    """An input of the call, detached if no gradient reaches it: its graph may belong to a step before and be gone, and
+    the call would send zeros where autograd sends nothing."""
     if isinstance(source, Draw):
         return _draw(graph, source)
     if not example_of(source).requires_grad or any(map(_may_pass_gradients, source.users)):
@@ -126,7 +127,7 @@ def _given(graph: fx.Graph, source: fx.Node | Draw) -> fx.Node:
 
 
 def _may_pass_gradients(node: fx.Node) -> bool:
-    """Several results are examples that don't say."""
+    """Whether the node's result may require a gradient. Several results have examples that don't say."""
     return not isinstance(example_of(node), Tensor) or example_of(node).requires_grad
 
 

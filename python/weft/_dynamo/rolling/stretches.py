@@ -1,4 +1,4 @@
-"""Where in a graph that Dynamo has traced there may be loops that it has unrolled."""
+"""Stretches of a graph traced by Dynamo in which there may be unrolled loops."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from weft._capture.fx_nodes import example_of
 from weft._dynamo.rolling.known import Known
 from weft._dynamo.rolling.nodes import is_grad_mode, name_of
 
-FEWEST = 3  #: steps of a loop
+FEWEST = 3  #: the fewest steps of a loop
 
 
 def stretches(graph: fx.Graph, known: Known) -> list[list[fx.Node]]:
-    """Runs of nodes in which something repeats, of which each by itself can be part of a program."""
+    """Runs of nodes in which something repeats, each of which can be part of a program by itself."""
     found, nodes, in_autocast = [], [], 0
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
@@ -32,7 +32,7 @@ def stretches(graph: fx.Graph, known: Known) -> list[list[fx.Node]]:
 
 
 def without_refused(nodes: list[fx.Node], known: Known) -> list[list[fx.Node]]:
-    """The stretches among the nodes, in none of which there is a node that no program can hold."""
+    """The stretches among the nodes, cut at nodes that no program can hold."""
     found = []
     for stretch in repetitive(nodes, known):
         refused = [i for i, node in enumerate(stretch) if _is_refused(node, known)]
@@ -53,8 +53,8 @@ def _is_refused(node: fx.Node, known: Known) -> bool:
 
 
 def repetitive(nodes: list[fx.Node], known: Known) -> list[list[fx.Node]]:
-    """The part of the nodes, if any, from the first to the last that does what others do with the same values, with
-    what is around it and does what others do."""
+    """The part of the nodes, if any, that repeats: from the first to the last node that does with a value what others
+    do with it, and the nodes around these that do what others do."""
     forms, anchors = anchors_of(nodes)
     if not anchors:
         return []
@@ -73,7 +73,7 @@ def repetitive(nodes: list[fx.Node], known: Known) -> list[list[fx.Node]]:
             if _collects(node) and all(n in inside or (n < node and n < nodes[last]) for n in node.all_input_nodes):
                 stretch.append(node)
                 inside.add(node)
-    for node in list(stretch):  # results of one node go together
+    for node in list(stretch):  # all results of a node go together
         if isinstance(example_of(node), list | tuple):
             stretch += [user for user in node.users if user not in inside]
     return [stretch]
@@ -87,7 +87,8 @@ def _collects(node: fx.Node) -> bool:
 
 
 def anchors_of(nodes: list[fx.Node]) -> tuple[list[Any], list[int]]:
-    """What each node does, whatever with; and which nodes do with the same values what others do with them too."""
+    """The form of each node; and the indices of anchors, nodes that do with a value what at least FEWEST nodes do with
+    it."""
     forms = [form_of(node) for node in nodes]
     uses = Counter(
         (form, i, source)
@@ -103,8 +104,8 @@ def anchors_of(nodes: list[fx.Node]) -> tuple[list[Any], list[int]]:
 
 
 def _is_anchor(node: fx.Node, is_shared: list[bool]) -> bool:
-    """Whether it reads something that others of its kind read too, and otherwise what was computed: not the same
-    tensor with weights of its own, as several heads do."""
+    """Whether the node reads something that others of its form read too, and otherwise only computed values. Several
+    heads read the same tensor with weights of their own: these are no anchors."""
     rest = [source for source, shared in zip(node.all_input_nodes, is_shared, strict=True) if not shared]
     return any(is_shared) and all(source.op not in ("placeholder", "get_attr") for source in rest)
 
