@@ -41,9 +41,9 @@ OPTIONS = {
 }
 
 
-_MOST_STEPS = 8  #: that stay written out without a warning
+_MOST_STEPS = 8  #: steps of a loop that stay written out without a warning
 
-watchers: list[Callable[[fx.Graph], None]] = []  #: told of each graph as it runs
+watchers: list[Callable[[fx.Graph], None]] = []  #: called with each graph when it runs
 
 
 def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Compiled:
@@ -71,7 +71,8 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
             return aot_autograd(
                 fw_compiler=compile_graph,
                 bw_compiler=compile_graph,
-                partition_fn=default_partition,  # saves what eager saves: without fusion recomputing would not pay
+                # saves the tensors that eager saves; without fusion recomputing would not pay
+                partition_fn=default_partition,
                 keep_inference_input_mutations=True,
             )(graph_module, example_inputs)
     finally:
@@ -79,7 +80,7 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
 
 
 def _tell(left: Sequence[NotRolled]) -> None:
-    """Counts the loops that stay written out, and warns of each that is long, at its line."""
+    """Counts the loops that stay written out, and warns of each long one, at its line."""
     for loop in left:
         _count_left(loop)
         if loop.steps > _MOST_STEPS:
@@ -120,7 +121,8 @@ def _check_arguments(mode: str | None = None, options: dict[str, Any] | None = N
 
 
 def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, capture: bool) -> Compiled:
-    """One of AOTAutograd's graphs, in the boxed convention: arguments are freed as soon as they have been used."""
+    """Compiles one of AOTAutograd's graphs, in the boxed convention: arguments are freed as soon as they have been
+    used."""
     graph = graph_module.graph
     cleanup.tidy(graph)
     cleanup.drop_unused_outputs(graph)

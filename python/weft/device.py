@@ -105,7 +105,7 @@ def sync(wait: bool = True) -> None:
 
 
 def stats() -> dict[str, Any]:
-    """What `weft.stats()["device"]` counts, but since the process began."""
+    """The same counts as `weft.stats()["device"]`, since the process began."""
     return _C.device_stats() | {"ran_at_once": _C.device_ran_at_once()}
 
 
@@ -129,5 +129,5 @@ def memory_stats() -> dict[str, int]:
 
 
 def reset_peak_memory_stats() -> None:
-    """`most_bytes` starts from what is held now."""
+    """Makes `most_bytes` start from the bytes held now."""
     _C.device_forget_peak()

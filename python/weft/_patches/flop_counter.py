@@ -11,7 +11,7 @@ from weft import _C
 
 
 def install(flop_counter: ModuleType) -> None:
-    """Once torch.utils.flop_counter, `flop_counter`, is imported."""
+    """To be called once torch.utils.flop_counter, `flop_counter`, is imported."""
 
     @flop_counter.register_flop_formula(torch.ops.weft.call)
     def flops(program: str, sizes: list[Any], *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
@@ -34,7 +34,7 @@ def _count_modules_on_pytorch(mode: Any) -> None:
         return result
 
     def exit_disabled(self: Any, *error: Any) -> Any:
-        if self.mode is not None:  # it was entered
+        if self.mode is not None:  # the mode was entered
             _C.exit_disabled()
         return exit(self, *error)
 

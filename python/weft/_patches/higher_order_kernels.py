@@ -24,12 +24,13 @@ from weft._control import higher_order
 
 Function = Callable[..., Any]
 
-# What PyTorch's own kernels have to say about a step is theirs to say: any of these sends the call to them.
+# The errors of a program; any of them leaves the call to PyTorch's own kernels, which report what is wrong with a step
+# themselves.
 _REFUSALS = (UnsupportedError, RuntimeError, TypeError, ValueError, IndexError)
 
 
 class _State(threading.local):
-    in_pytorch = False  #: one of PyTorch's kernels runs, after Weft has refused
+    in_pytorch = False  #: whether one of PyTorch's kernels runs, after Weft has refused
 
 
 _state = _State()
@@ -57,14 +58,14 @@ _undo: list[Callable[[], None]] = []
 def _replace_kernels(
     op: Any, prepare: Callable[..., Any], *, everywhere: bool = False, mend: Callable[..., Any] | None = None
 ) -> None:
-    """Puts `prepare` before the operator's kernels wherever there may be gradients, or a trace that wants to know what
-    the operator is made of; unless `everywhere`, only while the backend `weft` is at work.
+    """Asks `prepare` before the operator's kernels: under autograd and in traces that look inside the operator. Only
+    while the backend `weft` is at work, unless `everywhere`.
 
     `mend` makes the arguments such that PyTorch's kernel is right, where a call is left to it.
     """
 
     def asking_weft_first(original: Function, skipped: int, autograd: bool) -> Function:
-        """`skipped`: how many arguments come before the operator's own."""
+        """`skipped`: the number of arguments before the operator's own."""
 
         @functools.wraps(original)
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -93,11 +94,11 @@ def _replace_kernels(
         _undo.append(lambda: table.update({key: original}) if original else table.pop(key))
 
     if (key := torch_private.parse_dispatch_key("TESTING_ONLY_GenericMode")) is not None:
-        op.fallthrough(key)  # by which a recording sees operations without tensors
+        op.fallthrough(key)  # the key by which a recording sees operations without tensors
     replace(op.py_kernels, DispatchKey.Autograd)
     replace(op.py_kernels, DispatchKey.CompositeExplicitAutograd, autograd=False)
     replace(op.python_key_table, torch_private.FunctionalTensorMode, skipped=1, autograd=False)
-    for transform in (TransformType.Grad, TransformType.Jvp):  # for which PyTorch has nothing
+    for transform in (TransformType.Grad, TransformType.Jvp):  # PyTorch has no rules for these
         replace(op.functorch_table, transform, skipped=1)
     op._dispatch_cache.clear()
     _undo.append(op._dispatch_cache.clear)

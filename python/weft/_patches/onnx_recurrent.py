@@ -15,14 +15,15 @@ import torch
 
 from weft import _C
 
-#: By PyTorch's name: the operator, its gates in ONNX's order as places in PyTorch's, and what else it is told.
+#: By PyTorch's name: ONNX's operator, the places in PyTorch's order of ONNX's gates, and further attributes of the
+#: operator.
 OPERATORS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "gru": ("GRU", (1, 0, 2), {"linear_before_reset": 1}),
     "lstm": ("LSTM", (0, 3, 1, 2), {}),
     "rnn_tanh": ("RNN", (0,), {"activations": ["Tanh"]}),
     "rnn_relu": ("RNN", (0,), {"activations": ["Relu"]}),
 }
-#: Tensors of each direction of each layer.
+#: How many weights and biases each direction of each layer has.
 WEIGHTS, BIASES = 2, 2
 
 
@@ -51,7 +52,7 @@ def _no_translation(program: Any, inputs: Any) -> Any:
 
 
 def _translation(name: str) -> Callable[..., Any]:
-    # Without types: the exporter would look for ONNX's types in annotations.
+    # The functions have no types: the exporter would look for ONNX's types in annotations.
     def translate(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):  # type: ignore[no-untyped-def]
         states = list(hx) if name == "lstm" else [hx]
         if name == "lstm" and states[0].shape[2] != states[1].shape[2]:
@@ -75,7 +76,7 @@ class _Layers:
     """The layers of one module, while the exporter records what is done with `ops`."""
 
     def __init__(self, name: str, params: Sequence[Any], has_biases: bool, directions: int) -> None:
-        import onnxscript  # which the exporter needs itself
+        import onnxscript  # the exporter needs it too
 
         self.ops: Any = onnxscript.opset18
         self.operator, self.gates, self.attributes = OPERATORS[name]
@@ -98,7 +99,7 @@ class _Layers:
             x,
             *weights,
             biases,
-            None,  # the lengths of sequences: all have the whole
+            None,  # the lengths of sequences; without them all steps count
             *starts,
             direction="bidirectional" if self.directions == 2 else "forward",
             hidden_size=self.features,
@@ -106,11 +107,12 @@ class _Layers:
         )
         if self.directions == 1:
             return (ops.Squeeze(y, [1]), *ends)
-        rows = ops.Transpose(y, perm=[0, 2, 1, 3])  # of [T, directions, B, features]
+        rows = ops.Transpose(y, perm=[0, 2, 1, 3])  # y is [T, directions, B, features]
         return (ops.Reshape(rows, [0, 0, self.directions * self.features]), *ends)
 
     def _joined(self, directions: list[list[Any]]) -> Any:
-        """Parameters of each direction, their gates in ONNX's order, one after another: [directions, ...]."""
+        """Parameters of each direction, with their gates in ONNX's order, one direction after another: [directions,
+        ...]."""
         ops, whole = self.ops, []
         for params in directions:
             parts = []

@@ -36,7 +36,7 @@ _exporting: contextvars.ContextVar[bool] = contextvars.ContextVar("_exporting", 
 
 
 def install(decompositions: ModuleType) -> None:
-    """Once torch._decomp.decompositions is imported, which registers PyTorch's own."""
+    """To be called once torch._decomp.decompositions is imported, which registers PyTorch's decompositions."""
     for name in OVERRIDDEN:
         op = getattr(torch.ops.aten, name).input
         original = torch_private.decomposition_table[op]
@@ -71,17 +71,17 @@ def _asking_weft_first(name: str, original: Callable[..., Any]) -> Callable[...,
 
 
 def _try_weft(name: str, input: Tensor, hx: Any, params: list[Tensor], *options: Any) -> tuple[Tensor, ...]:
-    """The outputs as Weft's operator gives them; none where PyTorch's decomposition is to run."""
+    """The outputs of Weft's operator; none where PyTorch's decomposition is to run."""
     states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
     if len(options) != 6 or has_torch_function((input, *states, *params)):
         return ()
-    # By key: the operator itself must not be traced, only what it calls.
+    # Chosen by key: the operator itself must not be traced, only its call of the program.
     key = DispatchKey.CompositeImplicitAutograd
     return tuple(torch.ops.weft._try_rnn.default._op_dk(key, name, input, states, list(params), *options))
 
 
 def keep_exported(exported_program: ModuleType) -> None:
-    """Once torch.export.exported_program, `exported_program`, is imported."""
+    """To be called once torch.export.exported_program, `exported_program`, is imported."""
     program_class = exported_program.ExportedProgram
     original = program_class.run_decompositions
 
@@ -112,8 +112,8 @@ def _is_pytorchs(function: Any) -> bool:
 
 @functools.cache
 def _decompose_below_autograd() -> None:
-    """Below autograd PyTorch takes an operator with a kernel for the CPU for one that isn't decomposed. Ours have such
-    kernels, and so said nothing in a program with free sizes, nor in the body of a scan."""
+    """Below autograd PyTorch takes an operator with a kernel for the CPU for one without a composite. Ours have such
+    kernels, so their composites didn't run in a program with free sizes, nor in the body of a scan."""
     ops = {getattr(getattr(torch.ops.aten, name), overload) for name in OVERRIDDEN for overload in ("input", "data")}
     ops |= {getattr(torch.ops.aten, f"{name}_cell").default for name in OVERRIDDEN}
 
@@ -129,7 +129,7 @@ def _decompose_below_autograd() -> None:
 
 @contextlib.contextmanager
 def _enabled_again() -> Iterator[None]:
-    """Weft as it was when `run_decompositions` was called."""
+    """Switches Weft to its state when `run_decompositions` was called."""
     _C.exit_disabled()
     token = _exporting.set(False)
     try:
@@ -141,7 +141,8 @@ def _enabled_again() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_kernels_in_python() -> Iterator[None]:
-    """PyTorch keeps or decomposes an operator by kernels in Python of its own, which it puts where there are none."""
+    """Takes away Weft's kernels in Python: where there are none PyTorch puts kernels of its own, which keep or
+    decompose an operator."""
     ops = [getattr(torch.ops.aten, name).input for name in OVERRIDDEN]
     taken = [(op, op.py_kernels.pop(DispatchKey.AutogradCPU)) for op in ops if DispatchKey.AutogradCPU in op.py_kernels]
     for op, _ in taken:

@@ -75,7 +75,8 @@ def disabled() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _overridden(config: ModuleType, name: str, value: Any) -> Iterator[None]:
-    """As config.patch, which however leaves the value before as this thread's own, whatever the default becomes."""
+    """config.patch, except that it leaves no value of this thread's own: afterwards the default holds again, even a
+    changed one."""
     variable = config._config[name].user_override
     token = variable.set(value)
     _mark_changed(config, name)
@@ -109,7 +110,7 @@ def _set_default(config: ModuleType, name: str, value: Any) -> None:
 
 
 def _write_default(config: ModuleType, name: str, value: Any) -> None:
-    """A new default for all threads, in the place that an environment variable's value has."""
+    """Writes a new default for all threads, in the place where an environment variable's value stands."""
     config._config[name].env_value_default = value
     _mark_changed(config, name)
 
@@ -126,7 +127,7 @@ def _name_to_dynamo(_: ModuleType) -> None:
 
 
 def _forget_dispatch() -> None:
-    """What was traced before may have left the old kernels in PyTorch's caches."""
+    """Forgets the old kernels, which earlier traces may have left in PyTorch's caches."""
     for name in _OVERRIDDEN:
         recurrence = getattr(torch.ops.aten, name)
         step = getattr(torch.ops.aten, f"{name}_cell")
@@ -140,5 +141,5 @@ when_imported(torch_private.DECOMPOSITIONS, rnn_decompositions.install)
 when_imported(torch_private.DYNAMO_HIGHER_ORDER, _name_to_dynamo)
 when_imported("torch.export.exported_program", rnn_decompositions.keep_exported)
 when_imported(torch_private.ONNX_REGISTRATION, onnx_recurrent.install)
-if _C.enabled():  # WEFT=0 says no
+if _C.enabled():  # WEFT=0 keeps Weft disabled
     enable()

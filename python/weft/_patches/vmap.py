@@ -15,7 +15,7 @@ def _rule(
     info: Any, in_dims: tuple[Any, ...], program: str, inputs: list[Tensor]
 ) -> tuple[list[Tensor], list[int | None]]:
     dims = in_dims[1]
-    # With nothing to map over there are still the results' shapes to find: those of one element of zeros.
+    # An empty mapped dim still needs the results' shapes: those of one element of zeros.
     count = info.batch_size
     columns = [_elements(tensor, dim, max(count, 1)) for tensor, dim in zip(inputs, dims, strict=True)]
     calls = [torch.ops.weft.call(program, [column[i] for column in columns]) for i in range(max(count, 1))]
@@ -37,7 +37,7 @@ torch.library.register_vmap("weft::call", _rule)
 def _while_loop(
     interpreter: Any, cond_fn: Any, body_fn: Any, carried_inputs: Any, additional_inputs: Any, *rest: Any
 ) -> Any:
-    """Elements whose condition no longer holds keep their carries, whatever the body makes of them."""
+    """Elements whose condition no longer holds keep their carries, whatever the body returns for them."""
     level, size = interpreter.level(), interpreter.batch_size()
     carries, count = [_in_front(carry, level, size) for carry in carried_inputs], len(carried_inputs)
     others, dims = [], [0] * count
@@ -66,7 +66,7 @@ def _while_loop(
 
 
 def _in_front(carry: Any, level: int, size: int) -> Tensor:
-    """A carry of all elements, the mapped dim first."""
+    """A carry of all elements, with the mapped dim first."""
     plain, dim = unwrap_batched(torch.as_tensor(carry), level)
     mapped = plain.expand(size, *plain.shape) if dim is None else plain.movedim(dim, 0)
     return mapped.clone(memory_format=torch.contiguous_format)

@@ -13,21 +13,21 @@ from torch import Tensor
 
 #: HLO instructions that compute nothing: they name values, or put them together.
 _BOOKKEEPING = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
-#: Those that run other computations, whose instructions are counted themselves.
+#: HLO instructions that run other computations, whose instructions are counted themselves.
 _CALLS = {"fusion", "while", "conditional", "call"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What XLA makes of a program. Each place in its code counts once, however often a loop runs it."""
+    """Counts of XLA's code for a program. Each place in the code counts once, however often a loop runs it."""
 
     operations: dict[str, int]  #: HLO operations after optimisation by opcode, those inside fusions too
     fusions: int  #: kernels made of operations
-    kernels: int  #: what there is to run: fusions, and operations outside of them
+    kernels: int  #: fusions, and operations outside of fusions
 
     @property
     def total(self) -> int:
-        """How many operations."""
+        """The number of operations."""
         return sum(self.operations.values())
 
 
@@ -48,7 +48,7 @@ class Executable:
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """@main's results for these inputs, on the CPU."""
         jax = self._jax
-        with jax.enable_x64(True):  # else jax makes 32 bits of 64
+        with jax.enable_x64(True):  # without this jax makes 32 bits of 64
             # Copies: XLA writes results over donated inputs.
             arrays = [jax.dlpack.from_dlpack(tensor.detach().cpu().contiguous()) for tensor in inputs]
             results = self._loaded.execute([jax.device_put(one, self._device, may_alias=False) for one in arrays])
@@ -56,13 +56,14 @@ class Executable:
             return [torch.from_dlpack(jax.device_put(result, cpu)).clone() for result in results]
 
     def hlo(self) -> str:
-        """The HLO that XLA has made, after its optimisations."""
+        """The HLO after XLA's optimisations."""
         return str(self._loaded.hlo_modules()[0].to_string())
 
     def count(self) -> Counts:
-        """Its operations, fusions and kernels."""
+        """Counts the HLO's operations, fusions and kernels."""
         module = self._loaded.hlo_modules()[0]
-        applied = set(re.findall(r"to_apply=%?([\w.-]+)", module.to_string()))  # element by element, by a reduction
+        # computations that a reduction applies to elements
+        applied = set(re.findall(r"to_apply=%?([\w.-]+)", module.to_string()))
         launched = {one.name for one in module.make_nonfusion_computations()} - applied
         operations: collections.Counter[str] = collections.Counter()
         fusions = kernels = 0
@@ -79,7 +80,7 @@ class Executable:
 
 
 def _opcode(instruction: Any) -> str:
-    """As HLO's text has it: dynamic-update-slice of HloOpcode.kDynamicUpdateSlice."""
+    """The opcode in HLO's text: dynamic-update-slice for HloOpcode.kDynamicUpdateSlice."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", str(instruction.opcode).rpartition(".k")[2]).lower()
 
 

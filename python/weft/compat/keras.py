@@ -31,14 +31,14 @@ __all__ = ["install", "install_when_imported", "uninstall"]
 
 Step = Callable[[Any, tuple[Any, ...]], tuple[Any, Any]]
 
-#: Keras's own functions, by module and name, while Weft's are in their place.
+#: Keras's own functions, by module and name; kept while Weft's take their place.
 _before: dict[tuple[str, str], Any] = {}
-#: Where Keras's layers find the functions of its backend.
+#: The modules where Keras's layers find the functions of its backend.
 _PLACES = ("keras.src.backend", "keras.src.backend.torch", "keras.src.backend.torch.rnn")
 
 
 def install() -> None:
-    """Has Keras's recurrent layers run by Weft, in this process. Does nothing if they do already.
+    """Makes Keras's recurrent layers run by Weft, in this process. Does nothing if they do already.
 
     Raises:
         RuntimeError: Keras's backend is not PyTorch.
@@ -133,7 +133,7 @@ class _Loop:
         self.tree, self.step, self.constants, self.zero_masked = tree, step, constants, zero_masked
 
     def run(self, xs: Any, masks: Tensor | None, initial_states: Any) -> tuple[Any, Any]:
-        """xs [T, B, ...], masks [T, B, 1] -> outputs [T, B, ...], states."""
+        """Runs xs [T, B, ...] with masks [T, B, 1]; returns outputs [T, B, ...] and states."""
         tree, states = self.tree, tuple(initial_states)
         if masks is None:
 
@@ -155,14 +155,14 @@ class _Loop:
         return outputs, tuple(tree.pack_sequence_as(states, last))
 
     def _zeros(self, xs: Any, states: tuple[Any, ...]) -> list[Tensor]:
-        """Like the outputs of a step, what was before the first: Keras computes one for that too."""
+        """Zeros like the outputs of a step, for the outputs before the first: Keras computes one step for these too."""
         with torch.no_grad():
             output, _ = self.step(self.tree.map_structure(lambda x: x[0], xs), states + self.constants)
         return [torch.zeros_like(each) for each in self.tree.flatten(output)]
 
 
 def _chosen(mask: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """By a mask [B, 1]: rows of one, else of the other."""
+    """Rows of one tensor where the mask [B, 1] holds, else of the other."""
     return torch.where(mask.reshape(mask.shape + (1,) * (one.dim() - mask.dim())), one, other)
 
 
@@ -179,8 +179,8 @@ def _masks(mask: Tensor | None, time_major: bool) -> Tensor | None:
 
 
 def _or(as_keras_does: Callable[[], Any], by_weft: Callable[[], Any]) -> Any:
-    """Keras's loop where a step can't be captured: it draws from Keras's generators, decides by values, gives states of
-    another dtype than they began with. An error of the user's own is raised by Keras's loop again."""
+    """Keras's loop where a step can't be captured: a step that draws from Keras's generators, decides by values, or
+    returns states of another dtype than it began with. Keras's loop raises an error of the user's own again."""
     try:
         return by_weft()
     except (SideEffectError, ReadsValueError, ValueError, TypeError) as error:
@@ -286,14 +286,14 @@ def _is_ours(own: ModuleType, mask: Any, inputs: Any, batch_first: bool) -> bool
 
 
 def _steps(own: ModuleType, inputs: Tensor, kernel: Tensor, go_backwards: bool, batch_first: bool) -> Tensor:
-    """[T, B, features]"""
+    """The inputs as steps, [T, B, features]."""
     inputs = own.convert_to_tensor(inputs).to(kernel.dtype)
     inputs = _swapped(inputs) if batch_first else inputs
     return torch.flip(inputs, [0]) if go_backwards else inputs
 
 
 def _projected(x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    """Of the inputs it leaves the loop, and is one product for all steps."""
+    """A product of the inputs, which leaves the loop and is one product for all steps."""
     product = torch.matmul(x, kernel)
     return product if bias is None else product + bias
 

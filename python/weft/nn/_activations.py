@@ -19,7 +19,7 @@ from weft._base import torch_private
 
 Activation = str | Callable[[Tensor], Tensor]
 
-#: What the engine computes itself.
+#: Activations that the engine computes itself.
 NATIVE = ("sigmoid", "tanh", "relu", "hard_sigmoid", "identity")
 _ALIASES = {
     "linear": "identity",
@@ -77,7 +77,7 @@ def resolve(option: str, activation: Activation) -> dict[str, str]:
 
 def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype) -> str:
     """The program of a callable of one [B,H]: y = f(x)."""
-    from torch.fx.experimental.proxy_tensor import make_fx  # imports what `import weft` must not wait for
+    from torch.fx.experimental.proxy_tensor import make_fx  # imports modules that `import weft` must not wait for
 
     from weft import _C
     from weft._base.errors import UnsupportedError, raise_if_internal
@@ -130,8 +130,8 @@ def _captured(option: str, function: Callable[[Tensor], Any], dtype: torch.dtype
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """ATen's activations in terms of what the IR has. Those of PyTorch that overflow in the branch not taken, which
-    would make the gradient NaN, are written anew."""
+    """ATen's activations in terms of the IR's ops. PyTorch's decompositions that overflow in the branch not taken,
+    which would make the gradient NaN, are written anew."""
     aten = torch.ops.aten
     table = torch_private.get_decompositions(
         [
@@ -167,7 +167,7 @@ def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 
 def _clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """At the very bounds the gradient goes through, as it does through ATen's clamp."""
+    """At the very bounds the gradient passes through, as it does through ATen's clamp."""
     if low is not None:
         x = torch.where(x < low, low, x)
     return x if high is None else torch.where(x > high, high, x)

@@ -41,7 +41,7 @@ _CLASSES: dict[type[nn.RNNBase], type[Variant]] = {nn.GRU: GRU, nn.LSTM: LSTM, n
 class Converted:
     """One module that was replaced."""
 
-    name: str  #: in the model, "" for the root; the first of its names if it has several
+    name: str  #: its name in the model, "" for the root; the first if it has several
     kind: str  #: GRU, LSTM or RNN
     module: nn.RNNBase
 
@@ -54,12 +54,12 @@ class ConvertReport(Sequence[Converted]):
 
     def __init__(self, model: nn.Module, converted: list[Converted], skipped: dict[str, str]) -> None:
         self.model = model  #: the model given, changed in place
-        self.skipped = skipped  #: recurrent modules left as they are: why, by name
+        self.skipped = skipped  #: recurrent modules left as they are: the reason, by name
         self._converted = converted
 
     @property
     def names(self) -> list[str]:
-        """Of the modules that were replaced."""
+        """The names of the modules that were replaced."""
         return [entry.name for entry in self]
 
     @overload
@@ -73,7 +73,7 @@ class ConvertReport(Sequence[Converted]):
         return len(self._converted)
 
     def __contains__(self, value: object) -> bool:
-        """Of a name as well as of an entry."""
+        """Takes a name as well as an entry."""
         return value in self._converted or value in self.names
 
     def __iter__(self) -> Iterator[Converted]:
@@ -151,7 +151,7 @@ def _check(found: list[tuple[str, nn.RNNBase, type[Variant]]], options: dict[str
 
 def _become(module: nn.RNNBase, target: type[Variant], options: dict[str, Any]) -> None:
     if parametrize.is_parametrized(module):
-        # parametrize has put a class between the module and its own, with a property for each parameter.
+        # parametrize has put a class, with a property for each parameter, between the module and its own class.
         between = type(module)
         body = {name: value for name, value in vars(between).items() if name not in ("__dict__", "__weakref__")}
         module.__class__ = type(f"Parametrized{target.__name__}", (target,), body)

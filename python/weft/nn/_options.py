@@ -1,4 +1,4 @@
-"""The options of `weft.nn`'s modules: what each kind takes, and what is wrong with a bad value."""
+"""The options of `weft.nn`'s modules: those of each kind, and checks of their values."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _COUPLINGS = (False, True, "input", "forget")
 
 
 def refusing_others(constructor: F) -> F:
-    """A constructor of weft.nn's that answers a keyword that it lacks with the one that was meant."""
+    """Wraps a constructor of weft.nn's: an unknown keyword raises an error that suggests the closest known one."""
     known = [name for name in inspect.signature(constructor).parameters if name != "self"]
 
     @functools.wraps(constructor)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
         for name in kwargs:
-            if name == "proj_size" and name not in known:  # as PyTorch says it
+            if name == "proj_size" and name not in known:  # in PyTorch's words
                 raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
             if name not in known:
                 raise TypeError(f"weft.nn.{self.kind} has no option {name!r}{did_you_mean(name, known)}")
@@ -79,7 +79,7 @@ def check(kind: str, options: dict[str, Any]) -> None:
 
 
 def programs(options: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """By option, then by the dtype that is computed in: what the operator takes for an activation."""
+    """The operator's argument for an activation, by option and by the dtype that is computed in."""
     names = ("gate_activation", "activation")
     return {n: _activations.resolve(n, options[n]) for n in names if options.get(n) is not None}
 

@@ -68,7 +68,7 @@ def quantize(
         if inplace:
             raise ValueError("weft.quantize: a recurrent module itself can't be changed in place: take what it returns")
         return made[module]
-    if not inplace:  # a copy that shares nothing, but leaves out the weights that are replaced
+    if not inplace:  # a copy that shares nothing, made without the weights that are replaced
         return copy.deepcopy(module, {id(old): new for old, new in made.items()})
     for parent in list(module.modules()):
         for name, child in list(parent._modules.items()):  # a module may be there under several names

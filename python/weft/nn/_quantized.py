@@ -31,7 +31,7 @@ def rows_as_int8(weight: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 
 def _operator(*tensors: Tensor) -> Callable[..., list[Tensor]]:
-    """weft::_rnn_quantized, which C++ calls in half the time unless something in Python is to see the call."""
+    """weft::_rnn_quantized, called from C++ in half the time unless something in Python must see the call."""
     if torch.compiler.is_compiling() or len_torch_function_stack() > 0:
         return torch.ops.weft._rnn_quantized
     return _C.rnn_quantized if all(type(t) is Tensor for t in tensors) else torch.ops.weft._rnn_quantized
@@ -61,15 +61,15 @@ class ByteWeights(nn.Module):
                 self.register_buffer(name, value.detach().to(torch.float32, copy=True))
 
     def _operands(self) -> list[Tensor]:
-        """What the operator takes behind a call's tensors: the weights, each with its scales behind it, and biases."""
-        buffers = self._buffers  # an attribute of each name takes as long to find as a small step to compute
+        """The operator's arguments after a call's tensors: the weights, each followed by its scales, and biases."""
+        buffers = self._buffers  # a look-up of an attribute for each name takes as long as a small step
         return [buffers[name] if name in buffers else getattr(self, name) for name in self._operand_names]
 
     def _carried(self, tensor: Tensor) -> Tensor:
         return tensor if tensor.dtype is self.carry else tensor.to(self.carry)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """A change of dtype, as by .bfloat16(), is the carry's; scales and biases stay float32."""
+        """A change of dtype, as by .bfloat16(), changes the carry's; scales and biases stay float32."""
         floating = {n: b for n, b in self.named_buffers(recurse=False) if b.is_floating_point()}
         super()._apply(fn, recurse)
         for name, before in floating.items():

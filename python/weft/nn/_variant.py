@@ -18,7 +18,7 @@ State = Tensor | tuple[Tensor, Tensor]
 
 
 class Variant(nn.RNNBase):
-    """Comes before PyTorch's class in the bases."""
+    """A base of the modules, listed before PyTorch's class."""
 
     kind: ClassVar[str]
 
@@ -39,7 +39,8 @@ class Variant(nn.RNNBase):
             self._extra_names.append([name + suffix for name in shapes])
 
     def _extra_shapes(self) -> dict[str, int]:
-        """The parameters of a layer and direction that PyTorch lacks: a vector each, in the operator's order."""
+        """The shapes of a layer's and direction's parameters that PyTorch lacks: a vector each, in the operator's
+        order."""
         shapes: dict[str, int] = {}
         if getattr(self, "peepholes", False):
             shapes |= {f"weight_c{gate}": self.hidden_size for gate in self._peephole_gates()}
@@ -66,7 +67,7 @@ class Variant(nn.RNNBase):
         self._reset_extra_parameters(peephole_range=self.hidden_size**-0.5)
 
     def _reset_extra_parameters(self, peephole_range: float) -> None:
-        for names in getattr(self, "_extra_names", ()):  # not there yet while PyTorch's constructor runs
+        for names in getattr(self, "_extra_names", ()):  # the names aren't there yet while PyTorch's constructor runs
             for name in names:
                 parameter = getattr(self, name)
                 if name.startswith("weight_c"):
@@ -75,7 +76,7 @@ class Variant(nn.RNNBase):
                     nn.init.constant_(parameter, 1.0 if name.startswith("weight") else 0.0)
 
     def _is_plain(self) -> bool:
-        """Whether PyTorch's module does the same now."""
+        """Whether PyTorch's module computes the same now."""
         for name, default in _options.OPTIONS[self.kind].items():
             if getattr(self, name) != default and not (name == "recurrent_dropout" and not self.training):
                 return False
@@ -101,11 +102,11 @@ class Variant(nn.RNNBase):
         return module
 
     def _run(self, input: Any, hx: Any, is_init: Tensor | None) -> tuple[Any, Any]:
-        """forward of a variant; checks and errors as in PyTorch's modules."""
+        """The forward of a variant; checks and errors are those of PyTorch's modules."""
         if isinstance(input, PackedSequence):
             return self._run_packed(input, hx, is_init)
         if input.dim() not in (2, 3):
-            tensor = " tensor" if self.kind == "RNN" else ""  # as PyTorch words it
+            tensor = " tensor" if self.kind == "RNN" else ""  # PyTorch's wording
             raise ValueError(f"{self.kind}: Expected input to be 2D or 3D, got {input.dim()}D{tensor} instead")
         is_batched = input.dim() == 3
         batch_dim = 0 if self.batch_first else 1
@@ -173,7 +174,7 @@ class Variant(nn.RNNBase):
         )
 
     def _states(self, hx: Any, input: Tensor, is_batched: bool) -> tuple[Tensor, ...]:
-        """The states given, with a batch dim; () if none."""
+        """The given states with a batch dim; () if there are none."""
         if hx is None:
             return ()
         dims, wanted = ("3-D", 3) if is_batched else ("2-D", 2)

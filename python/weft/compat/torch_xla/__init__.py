@@ -50,7 +50,7 @@ __all__ = [
     "xr",
 ]
 
-#: PyTorch's, as PyTorch/XLA's releases are numbered.
+#: The version of PyTorch, by which PyTorch/XLA's releases are numbered.
 __version__: str = str(torch.__version__).split("+")[0]
 
 _openxla.register()

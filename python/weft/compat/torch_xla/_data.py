@@ -15,19 +15,19 @@ from torch.nn.utils.rnn import PackedSequence
 
 from weft._base.torch_private import pytree
 
-#: What has no tensors in it, or none that can be exchanged, though it has attributes.
+#: Types that hold no tensors, or none that can be exchanged, although they have attributes.
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.MethodType, weakref.ref, torch.device, torch.dtype)
 
 
 class DataWrapper:
-    """What a program derives of it says itself which tensors are in it (`torch_xla.utils.utils.DataWrapper`)."""
+    """Base of a program's classes that say themselves which tensors they hold (`torch_xla.utils.utils.DataWrapper`)."""
 
     def get_tensors(self) -> list[Tensor]:
-        """Those that may move."""
+        """The tensors that may move."""
         raise NotImplementedError("The method is missing an implementation")
 
     def from_tensors(self, tensors: list[Tensor]) -> Any:
-        """What stands in the place of this object, given other tensors for those of `get_tensors()`."""
+        """The object that takes this one's place, given other tensors for those of `get_tensors()`."""
         raise NotImplementedError("The method is missing an implementation")
 
 
@@ -66,8 +66,8 @@ def _tensors_in(value: Any, seen: set[int]) -> Iterator[Tensor]:
 class _Exchange:
     def __init__(self, moves: Callable[[Tensor], bool], move: Callable[[Tensor], Tensor]) -> None:
         self.moves, self.move = moves, move
-        self.done: dict[int, Any] = {}  #: by the id of what was there before
-        self.kept: list[Any] = []  #: so that ids stay theirs
+        self.done: dict[int, Any] = {}  #: by the id of the object before
+        self.kept: list[Any] = []  #: keeps objects alive, so that their ids stay unique
 
     def of(self, value: Any) -> Any:
         if id(value) in self.done:
@@ -95,7 +95,7 @@ class _Exchange:
         return moved
 
     def _mutable(self, value: Any) -> Any:
-        """Copied before what is in it, which may hold itself."""
+        """Copies the container before its items, since it may contain itself."""
         if not any(map(self.moves, tensors_in(value))):
             self.done[id(value)] = value
             return value
@@ -120,6 +120,6 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, _OPAQUE):
         return
     names = dict.fromkeys(vars(value)) if hasattr(value, "__dict__") else {}
-    if dataclasses.is_dataclass(value):  # may have slots
+    if dataclasses.is_dataclass(value):  # a dataclass may have slots
         names |= dict.fromkeys(field.name for field in dataclasses.fields(value))
     yield from ((name, getattr(value, name)) for name in names if hasattr(value, name))

@@ -1,4 +1,4 @@
-"""What PyTorch/XLA has and one CPU device has no counterpart for."""
+"""Functions of PyTorch/XLA without a counterpart on one CPU device."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from weft._base.torch_private import DYNAMO_OPENXLA
 
 
 def _run_graph(model: fx.GraphModule, fake_tensor_inputs: list[Any], boxed: bool = False) -> Callable[..., Any]:
-    """The graph as it is. What it does to tensors of the device is recorded, and runs with all else of the step."""
+    """The graph, unchanged: its operations on tensors of the device are recorded, and run with the rest of the step."""
 
     def run(args: list[Any]) -> Any:
         given = list(args)

@@ -1,4 +1,4 @@
-"""Steps: where one ends, what is to be called then, and how often that was."""
+"""Steps: where a step ends, the closures to call then, and how many there were."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _state = threading.local()  #: `closures` of the thread's step
 
 
 class Clock:
-    """How long something took: how often, the sum, and the last samples as (time, seconds)."""
+    """Counts how often something ran, the sum of its times, and the last samples as (time, seconds)."""
 
     def __init__(self) -> None:
         self.count, self.total, self.samples = 0, 0.0, deque[tuple[float, float]](maxlen=1024)
@@ -32,7 +32,7 @@ lock = threading.Lock()
 execution = Clock()  #: of steps
 marked = 0  #: steps
 _beside: ThreadPoolExecutor | None = None
-_running: set[Future[Any]] = set()  #: closures, or what they have raised
+_running: set[Future[Any]] = set()  #: closures that are running, or that raised an error
 
 
 def the_device() -> torch.device:
@@ -69,7 +69,8 @@ def at_end_of_step(closure: Callable[[], Any], run_async: bool) -> None:
 
 
 def _run_beside(closure: Callable[[], Any]) -> None:
-    """In another thread, one closure after the other. Raises what an earlier one has raised, and runs no more then."""
+    """Runs closures in another thread, one after the other. Raises the error of an earlier one, and then runs no
+    more."""
     global _beside
     with lock:
         if _beside is None:

@@ -183,23 +183,23 @@ def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> A
 
 
 def all_reduce(reduce_type: str, inputs: Any, scale: float = 1.0, groups: Any = None, pin_layout: bool = True) -> Any:
-    """Of one replica, as PyTorch/XLA has it: a tensor's copy, or the list itself, not scaled."""
+    """With one replica as in PyTorch/XLA: a copy of a tensor, or the list itself, not scaled."""
     return inputs.clone() if isinstance(inputs, Tensor) else inputs
 
 
 def all_gather(
     value: Tensor, dim: int = 0, groups: Any = None, output: Tensor | None = None, pin_layout: bool = True
 ) -> Tensor:
-    """Of one replica: a copy of `value`, or `output` with its values."""
+    """With one replica: a copy of `value`, or `output` with its values."""
     return value.clone() if output is None else output.copy_(value)
 
 
 def reduce_gradients(optimizer: torch.optim.Optimizer, groups: Any = None, pin_layout: bool = True) -> None:
-    """Of one replica they are reduced."""
+    """Nothing to do: one replica's gradients are reduced already."""
 
 
 def broadcast_master_param(model: torch.nn.Module) -> None:
-    """The one replica has them."""
+    """Nothing to do: the one replica has the parameters."""
 
 
 _REPLICAS = "drop the call, or use torch.distributed between processes of the CPU"

@@ -56,17 +56,17 @@ def _measured() -> dict[str, Data]:
 
 
 def counter_names() -> list[str]:
-    """Of those that are not 0."""
+    """The names of counters that are not 0."""
     return list(_counted())
 
 
 def counter_value(name: str) -> int | None:
-    """None: it is 0, or there is no such counter."""
+    """The counter's value; None if it is 0, or there is no such counter."""
     return _counted().get(name)
 
 
 def metric_names() -> list[str]:
-    """Of those that have samples."""
+    """The names of metrics that have samples."""
     return list(_measured())
 
 
@@ -95,8 +95,8 @@ def metrics_report() -> str:
 
 
 def short_metrics_report(counter_names: list[str] | None = None, metric_names: list[str] | None = None) -> str:
-    """Those that are named; by default CachedCompile and MarkStep, CompileTime and ExecuteTime. The operations that ran
-    at once are always among them."""
+    """The named metrics and counters, by default CachedCompile and MarkStep, CompileTime and ExecuteTime; and always
+    the operations that ran at once."""
     counters = counter_names or ["CachedCompile", "MarkStep"]
     metrics = metric_names or ["CompileTime", "ExecuteTime"]
     measured, counted = _measured(), _counted()

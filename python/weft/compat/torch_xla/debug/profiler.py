@@ -28,7 +28,7 @@ class StepTrace(torch.profiler.record_function):
 
 
 def trace_me(scope: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: calls of the function are under that name."""
+    """A decorator that shows calls of the function under that name."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

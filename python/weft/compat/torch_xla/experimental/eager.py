@@ -14,7 +14,7 @@ def is_eager_mode() -> bool:
 
 
 def eager_mode(enable: bool) -> None:
-    """Nothing to do without it.
+    """Nothing to do if `enable` is false.
 
     Raises:
         NotImplementedError: `enable` is true.
@@ -25,6 +25,6 @@ def eager_mode(enable: bool) -> None:
 
 @contextlib.contextmanager
 def eager_mode_context(enable: bool) -> Iterator[bool]:
-    """As `eager_mode`; gives what it was before, False."""
+    """The same as `eager_mode`; gives the mode before, which is False."""
     eager_mode(enable)
     yield False

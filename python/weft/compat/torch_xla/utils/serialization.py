@@ -1,4 +1,4 @@
-"""`torch_xla.utils.serialization`: data in a file, and each of its tensors in one of its own."""
+"""`torch_xla.utils.serialization`: a file for the data, and one for each of its tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _file(path: str, number: int) -> Path:
 
 
 class _Numbered(Tensor):
-    """Stands in the data for a tensor in a file of its own: one int64, its number."""
+    """Takes the place of a tensor that has a file of its own: one int64, the file's number."""
 
 
 def save(data: Any, path: str, master_only: bool = True, global_master: bool = False) -> None:
@@ -40,7 +40,7 @@ def save(data: Any, path: str, master_only: bool = True, global_master: bool = F
 
 
 def load(path: str) -> Any:
-    """What `save` wrote, with its tensors on the CPU."""
+    """The data that `save` wrote, with its tensors on the CPU."""
     return with_tensors(torch.load(path, weights_only=False), _is_numbered, lambda tensor: _load(path, int(tensor)))
 
 

@@ -1,4 +1,4 @@
-"""`torch_xla.utils.utils`: what scripts and examples take from it."""
+"""`torch_xla.utils.utils`: the helpers that scripts and examples use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class SampleGenerator:
-    """`data`, `sample_count` times."""
+    """Gives `data` `sample_count` times."""
 
     def __init__(self, data: Any, sample_count: int) -> None:
         self._data, self._count = data, sample_count
@@ -42,7 +42,7 @@ class SampleGenerator:
 
 
 class FnDataGenerator:
-    """`x = gen_tensor(batch_size, *dims)` and `func(x)`, `count` times; `dims` is [1] unless it is given."""
+    """Gives `x = gen_tensor(batch_size, *dims)` and `func(x)`, `count` times; `dims` is [1] unless it is given."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class FnDataGenerator:
 
 
 def as_list(t: Any) -> Any:
-    """A tuple or list itself, something else in a list."""
+    """A tuple or list itself, any other value in a list."""
     return t if isinstance(t, (tuple, list)) else [t]
 
 
@@ -84,7 +84,7 @@ def check_env_flag(name: str, default: str = "") -> bool:
 
 
 def flatten_nested_tuple(inputs: Any) -> tuple[Any, ...]:
-    """What is in tuples and lists, at any depth."""
+    """The items of tuples and lists at any depth."""
     if not isinstance(inputs, (tuple, list)):
         return (inputs,)
     return tuple(leaf for each in inputs for leaf in flatten_nested_tuple(each))
@@ -100,7 +100,7 @@ def eprint(*args: Any, **kwargs: Any) -> None:
 
 
 def timed(fn: Callable[[], Any], msg: str = "", printfn: Callable[[str], Any] = eprint) -> Any:
-    """`fn()`; prints how long it took. What it has recorded has not run by then."""
+    """Calls `fn()` and prints how long it took. Operations that it recorded have not run by then."""
     begin = time.time()
     result = fn()
     printfn(f"{msg}{1000 * (time.time() - begin):.3f}ms")
@@ -108,6 +108,6 @@ def timed(fn: Callable[[], Any], msg: str = "", printfn: Callable[[str], Any] = 
 
 
 def parallel_work(num_workers: int, fn: Callable[..., Any], *args: Sequence[Any]) -> list[Any]:
-    """`fn` of each of `args`, in threads. Raises what one of them raises."""
+    """`fn` of each of `args`, in threads. Raises the error that one of the calls raises."""
     with ThreadPoolExecutor(num_workers) as threads:
         return list(threads.map(fn, *args))
