@@ -1,4 +1,4 @@
-"""Parameters by the modules that they are in: what lies beside a cell's own, and isn't used."""
+"""Parameters by their modules: parameters that lie beside a cell's own, and that nothing uses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Path = tuple[str, ...]
 
 
 def parts_of(name: str) -> Path:
-    """The path of a tensor in the tree of modules, whatever joins its parts."""
+    """The path of a tensor in the tree of modules, whatever character joins its parts."""
     return tuple(re.split(r"[./:]", name))
 
 
 def by_module(names: Iterable[str]) -> dict[Path, dict[str, str]]:
-    """By module: its own tensors' names by their last parts."""
+    """Tensors by module: their names by the last parts of these."""
     modules: dict[Path, dict[str, str]] = {}
     for name in names:
         *path, leaf = parts_of(name)
@@ -23,8 +23,8 @@ def by_module(names: Iterable[str]) -> dict[Path, dict[str, str]]:
 
 
 def beside(ignored: Iterable[str], cells: Collection[Path]) -> list[str]:
-    """Of the tensors that aren't used those that are in a cell's module or below it; of a cell that is the whole file
-    those that are in no module."""
+    """The unused tensors that belong to cells: those in a cell's module or below it, and for a cell that is the whole
+    file those in no module."""
     found = []
     for name in ignored:
         path = parts_of(name)[:-1]
@@ -34,7 +34,7 @@ def beside(ignored: Iterable[str], cells: Collection[Path]) -> list[str]:
 
 
 def unused_text(names: list[str]) -> str:
-    """A note: which they are, the first of many."""
+    """A note that names the unused tensors, or the first of many."""
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     verb = "lies" if len(names) == 1 else "lie"
     return f"{shown} {verb} beside a recurrent layer's parameters and {'is' if len(names) == 1 else 'are'} not used"

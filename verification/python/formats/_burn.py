@@ -36,7 +36,7 @@ _NAME = re.compile(
     r"(?:(.*)\.)?((?:reset|update|new|input|forget|cell|output)_gate|gate)\.(input|hidden)_transform\.(weight|bias)",
     re.DOTALL,
 )
-#: By kind: the fields that are activations, and what they are here.
+#: By kind: the fields that are activations, and their names in a Layer.
 ACTIVATIONS = {
     "GRU": {"gate_activation": "gate_activation", "hidden_activation": "activation"},
     "LSTM": {
@@ -104,7 +104,7 @@ def _is_transposed(
     options: Options,
     source: Source,
 ) -> bool:
-    """Whether weights lie as PyTorch has them, [outputs, inputs]: as the shapes say, or else as the file is one."""
+    """Whether weights lie as PyTorch has them, [outputs, inputs]: by their shapes, or else by the kind of file."""
     said: dict[bool, str] = {}
     for prefix, found in modules.items():
         gate = BURN_GATES[kinds[prefix]][0]
@@ -162,7 +162,7 @@ def _direction(tensors: dict[str, Tensor], found: dict[str, str], kind: str, tra
 
 
 def _pairs(modules: dict[str, dict[str, str]]) -> dict[str, list[str]]:
-    """Modules by name: a Bi one's are its forward and its reverse."""
+    """Modules by name; a Bi module is its forward and its reverse."""
     pairs: dict[str, list[str]] = {}
     for prefix in modules:
         base, _, last = prefix.rpartition(".")
@@ -202,7 +202,7 @@ def _layer(name: str, directions: list[Direction], kinds: Sequence[str], options
 
 
 def _parametric(tensors: dict[str, Tensor], layer: Layer, parts: list[str], used: set[str]) -> None:
-    """Activations with parameters are in the record: a PRelu of one slope is a leaky ReLU."""
+    """Activations whose parameters are in the record: a PRelu of one slope is a leaky ReLU."""
     for part in parts:
         for field, ours in ACTIVATIONS[layer.kind].items():
             head = f"{part}.{field}.".lstrip(".")
@@ -221,7 +221,7 @@ def _parametric(tensors: dict[str, Tensor], layer: Layer, parts: list[str], used
 
 
 def _follow(source: Source) -> None:
-    """Layers of one Vec (names that count up) are taken for a stack."""
+    """Takes layers of one Vec (names that count up) for a stack."""
     for before, layer in zip(source.layers, source.layers[1:], strict=False):
         (base, _, first), (other, _, second) = before.name.rpartition("."), layer.name.rpartition(".")
         counts = base == other and first.isdecimal() and second.isdecimal() and len(second) < 10

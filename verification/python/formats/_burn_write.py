@@ -17,7 +17,7 @@ _SUPPORTED = (
     "reset_before", "reset_after", "gate_activation", "activation", "output_activation", "cell_clip", "coupled",
     "bidirectional", "no_bias", "one_bias", "two_biases", "reverse",
 )  # fmt: skip
-#: Burn's ActivationConfig, by the name here: its text, in which {a} and {b} are the parameters.
+#: Burn's ActivationConfig as text, by the name in a Layer; {a} and {b} are the parameters.
 _CONFIGS = {
     "sigmoid": "Sigmoid",
     "tanh": "Tanh",
@@ -90,7 +90,7 @@ def _record_names(layers: list[Layer]) -> list[str]:
         if stacked and last.isdecimal():
             names.append(f"{base}.{int(last) + 1}")
             continue
-        # A path is made of Rust's identifiers, and of numbers where there is a Vec.
+        # A path consists of Rust's identifiers, and of numbers where there is a Vec.
         name = ".".join(re.sub(r"\W", "_", word) for word in layer.name.split(".") if word) or layer.kind.lower()
         name = re.sub(r"(^|\.)(?=\d+$)", r"\1_", name.removeprefix("_root_") or layer.kind.lower())
         free, count = name, 0
@@ -108,7 +108,7 @@ def _alike(layer: Layer, other: Layer) -> bool:
 
 
 def _parts(layer: Layer, direction: Direction, transpose: bool) -> list[tuple[str, Tensor]]:
-    """The parameters of a module; a Linear of Burn's has a bias where the other has one."""
+    """The parameters of a module. All of Burn's Linears have a bias if the layer has one for x or for h."""
     gates = len(GATES[layer.kind])
     sides = {"input": (direction.weight_x, direction.bias_x), "hidden": (direction.weight_h, direction.bias_h)}
     any_bias = next((bias for _, bias in sides.values() if bias is not None), None)
@@ -125,7 +125,7 @@ def _parts(layer: Layer, direction: Direction, transpose: bool) -> list[tuple[st
 
 
 def _configuration(layer: Layer) -> str:
-    """The config that makes Burn's module."""
+    """The config from which Burn makes the module."""
     first = layer.directions[0]
     has_bias = any(bias is not None for d in layer.directions for bias in (d.bias_x, d.bias_h))
     kind = ("Bi" if len(layer.directions) == 2 else "") + layer.kind.capitalize()

@@ -37,7 +37,7 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
 
 
 def _is_none(tensors: dict[str, Tensor], cell: Cell) -> bool:
-    """Whether it is a GRU with a parameter `bias` that isn't Equinox's, which has a bias_n beside it."""
+    """Whether it is a GRU with a parameter `bias` that isn't Equinox's: Equinox has a bias_n beside it."""
     weight_h = tensors[cell.names["weight_hh"]]
     is_gru = weight_h.dim() == 2 and weight_h.shape[0] == 3 * weight_h.shape[1]
     return is_gru and cell.names.keys() & {"bias", "bias_n"} == {"bias"}

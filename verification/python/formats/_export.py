@@ -1,4 +1,5 @@
-"""torch.export programs: the recurrent operators of their graphs, and where these are written out the parameters."""
+"""torch.export programs: the recurrent operators of their graphs, or the parameters where these operators are written
+out."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ OPTIONS = _pytorch.OPTIONS
 _MODULES = {"gru": "GRU", "lstm": "LSTM", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _CELLS = {"gru_cell": "GRU", "lstm_cell": "LSTM", "rnn_tanh_cell": "RNN", "rnn_relu_cell": "RNN"}
 _ZEROS = ("zeros", "new_zeros", "zeros_like")
-#: What leaves a value as it is, or only moves its axes.
+#: Operators that leave a value as it is, or only move its axes.
 _VIEWS = (
     "transpose", "permute", "contiguous", "clone", "alias", "detach", "detach_", "dropout", "_to_copy", "to",
     "unsqueeze", "squeeze", "expand", "lift_fresh_copy", "view", "reshape", "t",
@@ -54,8 +55,8 @@ class _Reader:
         self._notes: list[str] = []
         self._used: set[str] = set()
         self._seen: set[tuple[Any, ...]] = set()
-        self._scopes: list[Scope] = []  # kept, as they are known by identity below
-        self._last: dict[tuple[int, str], Layer] = {}  # by graph and name of an output: the layer that it is
+        self._scopes: list[Scope] = []  # keeps the scopes alive, since below they are known by identity
+        self._last: dict[tuple[int, str], Layer] = {}  # layers by graph and name of their output
 
     def read(self) -> Source:
         written_out: dict[str, set[str]] = {}
@@ -83,7 +84,7 @@ class _Reader:
         return Source("", "torch.export", self._layers, notes=self._notes, ignored=unused)
 
     def _module(self, scope: Scope, node: dict[str, Any], own: dict[str, Any]) -> None:
-        """An operator that runs all layers of a module."""
+        """Reads an operator that runs all layers of a module."""
         cell, count = own["cell"], own["num_layers"]
         kind = _MODULES[cell]
         directions = 2 if own["bidirectional"] else 1
@@ -120,7 +121,7 @@ class _Reader:
             self._layers += self._read(label, tensors, {"activation": activation})
 
     def _program(self, scope: Scope, node: dict[str, Any]) -> None:
-        """A program of Weft's for a module: known by its inputs' names, checked by its text."""
+        """Reads a program of Weft's for a module: known by its inputs' names, checked by its text."""
         own = arguments(node)
         found = variant_of(own["program"])
         if found is None:
@@ -143,7 +144,7 @@ class _Reader:
             self._last[id(scope), result[0]] = layers[-1]
 
     def _by_names(self, written_out: dict[str, set[str]]) -> None:
-        """Parameters of modules whose operators the graph hasn't."""
+        """Layers of the parameters of modules whose operators the graph doesn't have."""
         rest = {name: tensor for name, tensor in self._archive.tensors.items() if name not in self._used}
         source = _pytorch.layers_of(rest, self._options)
         if source is None:
@@ -163,13 +164,13 @@ class _Reader:
     def _parameters(
         self, scope: Scope, node: dict[str, Any], given: list[str], wanted: list[str], again: bool = False
     ) -> tuple[str, dict[str, Tensor] | None]:
-        """The operator's name in the model, and its weights under PyTorch's names; None if it was there before, unless
-        it may be `again`, as a layer behind a layer with the same weights is."""
+        """The operator's name in the model, and its weights under PyTorch's names. None for weights that have been read
+        before, unless they may come `again`, as in a layer behind a layer with the same weights."""
         names = [self._parameter(scope, name, node) for name in given]
         key = (node["target"], *names)
         modules = {name.rpartition(".")[0] for name in names}
         label = modules.pop() if len(modules) == 1 else str(node.get("name") or node["target"])
-        if key in self._seen and not again:  # a cell, once a step; or a module that is called twice
+        if key in self._seen and not again:  # a cell, at each further step; or a module that is called twice
             return label, None
         self._seen.add(key)
         self._used |= set(names)
@@ -210,7 +211,7 @@ class _Reader:
         return list(source.layers)
 
     def _check_states(self, scope: Scope, own: dict[str, Any], layers: list[Layer], label: str) -> None:
-        """Initial states that are constants go to the layers."""
+        """Adds initial states that are constants to the layers."""
         states = own.get("hx") or own.get("states") or []
         directions = [d for layer in layers for d in layer.directions]
         for which, name in zip(("h0", "c0"), states, strict=False):
@@ -229,7 +230,7 @@ class _Reader:
                     setattr(d, which, state[0].clone() if bool((state == state[:1]).all()) else state.clone())
 
     def _constant(self, scope: Scope, name: str) -> Tensor | None:
-        """A state that is zeros, or a tensor of the model, maybe for all rows."""
+        """A state that is zeros, or a tensor of the model, maybe one row for the whole batch."""
         ops: list[dict[str, Any]] = []
         for _ in range(32):
             scope, name, node, _ = scope.find(name)
@@ -267,7 +268,8 @@ def _fits(source: Layer | None, layer: Layer) -> bool:
 
 
 def _viewed(value: Tensor, ops: list[dict[str, Any]]) -> Tensor | None:
-    """What some operators on axes make of [H], [B, H] or [L, B, H]; the batch has one row where expand is to set it."""
+    """A tensor [H], [B, H] or [L, B, H] after operators on its axes; the batch has one row where an expand is to set
+    its size."""
     for node in reversed(ops):
         own, op = arguments(node), node["target"].removeprefix("torch.ops.aten.").partition(".")[0]
         if op == "unsqueeze":
@@ -280,13 +282,13 @@ def _viewed(value: Tensor, ops: list[dict[str, Any]]) -> Tensor | None:
 
 
 def _plain(op: str, own: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of PyTorch's operator, as `weft.nn`'s has them."""
+    """The arguments of PyTorch's operator, in the form of `weft.nn`'s."""
     layers = {"cell": op, "biases": own["has_biases"]}
     return own | layers | {"input": own.get("input") or own["data"]}
 
 
 def _parameter_names(kind: str, count: int, own: dict[str, Any]) -> list[str]:
-    """Of a layer and direction with `count` parameters, in the operators' order."""
+    """The names of a layer's and direction's `count` parameters, in the operators' order."""
     names = ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if own["biases"] else [])
     extra: list[str] = []
     if own.get("peepholes"):

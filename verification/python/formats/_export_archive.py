@@ -20,7 +20,7 @@ from weft.formats._layers import FormatError
 from weft.formats._sniff import first_line, members, read_member
 from weft.formats._tensors import read_tensors
 
-#: By number in the export schema's ScalarType.
+#: Dtypes by number in the export schema's ScalarType.
 _DTYPES = {
     1: torch.uint8, 2: torch.int8, 3: torch.int16, 4: torch.int32, 5: torch.int64, 6: torch.float16, 7: torch.float32,
     8: torch.float64, 12: torch.bool, 13: torch.bfloat16,
@@ -82,7 +82,7 @@ class Archive:
         try:
             for name, entry in entries["config"].items():
                 if entry["use_pickle"] or entry["tensor_meta"] is None:
-                    continue  # of a tensor subclass, or no tensor
+                    continue  # a tensor subclass, or no tensor
                 member = folder + entry["path_name"]
                 if member not in read:
                     read[member] = read_member(self.path, member)
@@ -94,7 +94,7 @@ class Archive:
         return found
 
     def _old_tensors(self, names: list[str]) -> dict[str, Tensor]:
-        """Of archives before PyTorch 2.8, in which the weights are a file of torch.save."""
+        """Tensors of archives before PyTorch 2.8, in which a file of torch.save has the weights."""
         found: dict[str, Tensor] = {}
         for part in ("serialized_state_dict.pt", "serialized_constants.pt"):
             name = next((name for name in names if name.split("/")[-1] == part), None)
@@ -108,7 +108,7 @@ class Archive:
 
 
 def _inputs(specs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The names in the graph and in the model of what isn't an input of the user's."""
+    """The names, in the graph and in the model, of inputs that aren't the user's."""
     for spec in specs:
         for kind, name in (("parameter", "parameter_name"), ("buffer", "buffer_name"),
                            ("tensor_constant", "tensor_constant_name")):  # fmt: skip
@@ -143,7 +143,7 @@ def _int(name: str, value: dict[str, Any]) -> int:
 
 
 class Scope:
-    """A graph in the graph around it: where its values come from."""
+    """A graph, with the graph around it, from which its values may come."""
 
     def __init__(self, graph: dict[str, Any], outer: Scope | None = None, given: dict[str, str] | None = None) -> None:
         self.nodes: list[dict[str, Any]] = graph["nodes"]
@@ -173,7 +173,8 @@ class Scope:
         raise FormatError(f"{name} is made of itself")
 
     def walk(self, budget: list[int]) -> Iterator[tuple[Scope, dict[str, Any]]]:
-        """All nodes in order, those of inner graphs (of torch.no_grad() in a forward, ...) at their place."""
+        """All nodes in order. Nodes of inner graphs (of torch.no_grad() in a forward, ...) come at the place of
+        these."""
         for node in self.nodes:
             budget[0] += 1
             if budget[0] > _MOST_NODES:

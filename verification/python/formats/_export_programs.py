@@ -1,4 +1,4 @@
-"""Weft's own programs in an exported graph: which module's they are, and which function an activation's text is."""
+"""Weft's own programs in an exported graph: the module of each, and the function of an activation's text."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MOST_CONSTANTS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """What a program's inputs say of it."""
+    """What the inputs of a program tell of its module."""
 
     cell: str
-    inputs: list[str]  #: all, in order
-    parameters: dict[str, str]  #: those that are weights, and PyTorch's names of them
+    inputs: list[str]  #: all inputs, in order
+    parameters: dict[str, str]  #: inputs that are weights, and PyTorch's names of them
     options: dict[str, Any]
 
     def check(self, program: str, layers: list[Layer], label: str) -> None:
@@ -51,7 +51,8 @@ class Variant:
 
 
 def variant_of(program: Any) -> Variant | None:
-    """None: the program isn't of a recurrent module (of a scan, of operations that were fused)."""
+    """The variant of a program; None if the program isn't a recurrent module's (but a scan's, or operations that were
+    fused)."""
     match = _HEADER.match(program) if isinstance(program, str) and len(program) < _MOST_TEXT else None
     if match is None:
         return None
@@ -64,7 +65,7 @@ def variant_of(program: Any) -> Variant | None:
 
 
 def _pytorchs(name: str) -> str:
-    """PyTorch's name of a parameter, of Weft's; "" if it is none."""
+    """PyTorch's name of a parameter of Weft's; "" if there is none."""
     match = _PARAMETER.fullmatch(name)
     if match is None:
         return ""
@@ -74,13 +75,13 @@ def _pytorchs(name: str) -> str:
 
 
 def _body(program: str) -> str:
-    """Without the program's name, the sizes' names and what it returns beside y."""
+    """A program's text without its name, the sizes' names and the results beside y."""
     text = re.sub(r"\breturn ([^,\n]*)[^\n]*", r"return \1", program.partition(") {")[2])
     return text.partition("return")[0]
 
 
 def _program_of(module: torch.nn.Module) -> str:
-    """The program that the module is, in evaluation."""
+    """The program of the module, in evaluation."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     names = [name for name, _ in module.named_parameters()]
@@ -98,7 +99,7 @@ def _program_of(module: torch.nn.Module) -> str:
 
 
 def activation_of(text: Any, label: str) -> Activation:
-    """Of an operator's argument: a name, or the text of a program of one function.
+    """The activation that an operator's argument is: a name, or the text of a program of one function.
 
     Raises:
         FormatError: it is no activation that is known here.
@@ -115,7 +116,7 @@ def activation_of(text: Any, label: str) -> Activation:
 
 
 def _candidates(text: str) -> list[Activation]:
-    """Those whose texts differ from this one in constants alone, with its constants as their parameters."""
+    """The activations whose texts differ from this one in constants alone, with these constants as parameters."""
     numbers = list(dict.fromkeys(map(float, re.findall(rf"value = ({_NUMBER})", text))))[:_MOST_CONSTANTS]
     alike = [name for name in ACTIVATIONS if _shape(text) in map(_shape, _texts(activation(name)))]
     found = [activation(name) for name in alike]

@@ -1,4 +1,4 @@
-"""What layers have beside weights and biases, and the error that names what a format can't express."""
+"""Features of layers beside weights and biases, and the error that names those that a format can't express."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from weft.formats._layers import SIGMOID, TANH, FormatError, Layer
 
-#: What a layer may have beside weights and biases, by the name that `refuse` takes: what it is called.
+#: Features that a layer may have beside weights and biases: their words in messages, by the name that `refuse` takes.
 FEATURES = {
     "reset_before": "reset_after=False",
     "reset_after": "reset_after=True",
@@ -33,7 +33,7 @@ FEATURES = {
 
 
 def features(layer: Layer) -> set[str]:
-    """Which of FEATURES a layer has."""
+    """The names in FEATURES of the features that a layer has."""
     first = layer.directions[0]
     is_gru = layer.kind == "GRU"
     found = {

@@ -21,7 +21,7 @@ from weft.formats._tensors import parameter
 
 OPTIONS = ("module", "gate_activation", "activation", "bidirectional", "merge", "residual", "reverse")
 
-#: By kind: linen's names of the products of x and of h, gate by gate. nnx can't call one `if`.
+#: By kind: linen's names of the products of x and of h, gate by gate. nnx can't name an attribute `if`.
 LINEN = {
     "GRU": (("ir", "iz", "in"), ("hr", "hz", "hn")),
     "LSTM": (("ii", "if", "ig", "io"), ("hi", "hf", "hg", "ho")),
@@ -29,7 +29,7 @@ LINEN = {
 }
 _MERGES = ("concat", "sum", "mul", "ave")
 _WIDTHS = {1: "RNN", 3: "GRU", 4: "LSTM"}
-#: Of a training state, beside the parameters: what has the same names.
+#: Parts of a training state with the same names as the parameters.
 _COPIES = {"opt_state", "mu", "nu", "trace", "ema", "ema_params", "batch_stats"}
 
 
@@ -80,7 +80,7 @@ def _groups(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Found]:
     groups: dict[tuple[str, ...], Found] = {}
     for name in tensors:
         parts = re.split(r"[./]", name)
-        if parts[-1] in ("value", "raw_value"):  # of an nnx.Variable
+        if parts[-1] in ("value", "raw_value"):  # the parts of an nnx.Variable
             parts.pop()
         if len(parts) > 1 and parts[-1] in ("kernel", "bias"):
             groups.setdefault(tuple(parts[:-2]), {})[parts[-2], parts[-1]] = name
@@ -88,7 +88,7 @@ def _groups(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Found]:
 
 
 def _kind(tensors: dict[str, Tensor], found: Found) -> str:
-    """Of a cell, or "": what its products are called, and for nnx how wide they are."""
+    """The kind of a cell, "" if it is none, by its products' names, and for nnx by their widths."""
     products = {product for product, _ in found}
     kernels = {product for product, part in found if part == "kernel"}
     if products == {"dense_i", "dense_h"} == kernels:
@@ -104,7 +104,7 @@ def _kind(tensors: dict[str, Tensor], found: Found) -> str:
 
 
 def _paired(tensors: dict[str, Tensor], cells: dict[tuple[str, ...], tuple[Found, str]]) -> list[Unit]:
-    """Layers: a Bidirectional's are its forward_rnn and its backward_rnn."""
+    """Layers of cells: the forward_rnn and backward_rnn of a Bidirectional are one."""
     units: list[Unit] = []
     for path, (found, kind) in cells.items():
         words = [i for i, word in enumerate(path) if word in ("forward_rnn", "backward_rnn")]

@@ -1,4 +1,4 @@
-"""What feeds what among Flax's cells: their paths and sizes say more or less of it."""
+"""Which of Flax's cells feeds which, as far as their paths and sizes tell."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 _AUTOMATIC = re.compile(r"(.*Cell)_(\d+)", re.DOTALL)
 _NUMBERED = re.compile(r"(.*?)_?(\d+)", re.DOTALL)
-#: Ways to put the cells of a module in order that are tried.
+#: How many orders of a module's cells are tried.
 _MOST_WAYS = 20_000
 
-#: Of a cell, by product ("ir", "dense_h") and part ("kernel", "bias"): the tensor's name in the file.
+#: By product ("ir", "dense_h") and part ("kernel", "bias"): the name in the file of a cell's tensor.
 Found = dict[tuple[str, str], str]
 
 
 @dataclasses.dataclass
 class Unit:
-    """A layer: the cells of its one or two directions, and where they are in the tree of modules."""
+    """A layer: the cells of its one or two directions, and their places in the tree of modules."""
 
     path: tuple[str, ...]
     cells: list[Found]
@@ -53,7 +53,7 @@ def arranged(units: list[Unit], asked: bool | None, merge: str, notes: list[str]
 
 
 def _ordered(units: list[Unit]) -> list[Unit]:
-    """By name, with numbers as numbers; or as they are in the file, if more of them fit each other so."""
+    """Units by name, with numbers as numbers; or in the order of the file, if more of them fit each other so."""
 
     def natural(unit: Unit) -> list[list[tuple[int, str]]]:
         words = [re.split(r"(\d+)", word) for word in unit.path]
@@ -69,7 +69,7 @@ def _ordered(units: list[Unit]) -> list[Unit]:
 
 
 def _chain(group: list[Unit], asked: bool | None, merge: str, notes: list[str]) -> list[Unit]:
-    """Cells that linen numbered, in an order in which each fits behind the one before; [] if there is none."""
+    """Cells that linen numbered, in an order in which each fits behind the one before; [] if there is no such order."""
     ways = list(itertools.islice(_ways(group, asked, merge), 2))
     if not ways:
         return []
@@ -86,11 +86,11 @@ def _chain(group: list[Unit], asked: bool | None, merge: str, notes: list[str]) 
 
 
 def _ways(group: list[Unit], asked: bool | None, merge: str) -> Iterator[list[Unit]]:
-    """All such orders, those without pairs first; a class's cells stay in the order of their numbers."""
+    """All such orders, those without pairs first. Cells of one class stay in the order of their numbers."""
     queues: dict[str, list[Unit]] = {}
     for unit in _ordered(group):
         queues.setdefault(unit.path[-1].rpartition("_")[0], []).append(unit)
-    # Classes as they come in the file.
+    # Classes in the order of the file.
     classes = list(dict.fromkeys(unit.path[-1].rpartition("_")[0] for unit in group))
     stack: list[tuple[list[Unit], dict[str, int], int | None]] = [([], dict.fromkeys(classes, 0), None)]
     for _ in range(_MOST_WAYS):
@@ -113,7 +113,7 @@ def _ways(group: list[Unit], asked: bool | None, merge: str) -> Iterator[list[Un
 
 
 def _folded(units: list[Unit], asked: bool | None, notes: list[str]) -> list[Unit]:
-    """Two cells in a row that are alike as the directions of one layer, where neither can be behind the other."""
+    """Pairs of cells in a row that are alike, as the directions of one layer, where neither can be behind the other."""
     if asked is False:
         return units
     order: list[Unit] = []
@@ -139,7 +139,7 @@ def _alike(unit: Unit, other: Unit) -> bool:
 
 
 def _automatic(unit: Unit, other: Unit) -> bool:
-    """Whether the two have names that linen made, one after the other, in one module."""
+    """Whether linen made the names of both, one after the other, in one module."""
     if unit.path[:-1] != other.path[:-1] or not unit.path or not other.path:
         return False
     names = [_AUTOMATIC.fullmatch(path[-1]) for path in (unit.path, other.path)]
@@ -147,7 +147,7 @@ def _automatic(unit: Unit, other: Unit) -> bool:
 
 
 def follows(before: Unit, unit: Unit) -> bool:
-    """Whether one is behind the other in a list of modules, or among the cells that linen named."""
+    """Whether `later` is behind the other in a list of modules, or among the cells that linen named."""
     first, second = (path[:-1] if path[-1:] == ("cell",) else path for path in (before.path, unit.path))
     if first[:-1] != second[:-1] or not first or not second:
         return False

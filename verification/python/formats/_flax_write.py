@@ -18,7 +18,7 @@ _SUPPORTED = (
 )  # fmt: skip
 _CLASSES = {"GRU": "GRUCell", "LSTM": "OptimizedLSTMCell", "RNN": "SimpleCell"}
 _MERGES = {"sum": "a + b", "mul": "a * b", "ave": "(a + b) / 2"}
-#: As Python, in which {a} and {b} are the parameters.
+#: Activations as Python code, in which {a} and {b} are the parameters.
 _FUNCTIONS = {
     "affine": "lambda x: {a} * x + {b}",
     "elu": "lambda x: nn.elu(x, {a})",
@@ -86,7 +86,7 @@ def _problems(layers: list[Layer]) -> list[str]:
 
 
 def _cell(layer: Layer, direction: Direction, notes: list[str]) -> list[tuple[str, Tensor]]:
-    """A linen cell's parameters by name. Where a gate has one bias, it has that of both products."""
+    """A linen cell's parameters by name. A gate with one bias gets the sum of both products' biases."""
     kind, units = layer.kind, layer.hidden_size
     of_x, of_h = LINEN[kind]
     xs, hs = (weight.detach().chunk(len(of_x)) for weight in (direction.weight_x, direction.weight_h))
@@ -112,7 +112,7 @@ def _cell(layer: Layer, direction: Direction, notes: list[str]) -> list[tuple[st
 
 
 def _module(layer: Layer) -> str:
-    """The linen module, as Python."""
+    """The linen module, as Python code."""
     arguments = [str(layer.hidden_size)]
     if layer.kind != "RNN" and layer.gate_activation != SIGMOID:
         arguments.append(f"gate_fn={_function(layer.gate_activation)}")

@@ -1,4 +1,4 @@
-"""The activations of a Layer as functions, and as what `weft.nn` takes for them."""
+"""The activations of a Layer as functions, and as arguments of `weft.nn`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _thresholded_relu(x: Tensor, alpha: float) -> Tensor:
     return torch.where(x > alpha, x, torch.zeros_like(x))
 
 
-#: By name: of a tensor and of alpha and beta, where it has them.
+#: By name: functions of a tensor, and of alpha and beta where the activation has them.
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "log_sigmoid": functional.logsigmoid,
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
 }
-#: What stands in a constructor for those that `weft.nn` has no name for.
+#: A constructor's text for activations without a name in `weft.nn`.
 _TEXTS = {
     "hard_sigmoid": "(alpha * x + beta).clamp(0, 1)",
     "elu": "torch.nn.functional.elu(x, alpha)",
@@ -66,12 +66,12 @@ def parameters(activation: Activation) -> list[float]:
 
 
 def evaluate(activation: Activation, x: Tensor) -> Tensor:
-    """The activation of a tensor."""
+    """Applies the activation to a tensor."""
     return FUNCTIONS[activation.name](x, *parameters(activation))
 
 
 def for_weft_nn(activation: Activation) -> tuple[str | Callable[[Tensor], Tensor], str]:
-    """What `weft.nn`'s options take for an activation: its name, or a function; and its text in a constructor."""
+    """An activation as an option of `weft.nn`: its name or a function, and its text in a constructor."""
     name = {"hard_silu": "hard_swish"}.get(activation.name, activation.name)
     is_default = all(
         math.isclose(value, default, rel_tol=1e-7)

@@ -21,7 +21,7 @@ from weft.formats._layers import FormatError
 _CHILD = Path(__file__).with_name("_hdf5_child.py")
 _MEMORY = 1 << 30  # for the interpreter, NumPy and libhdf5, and its caches
 _SECONDS = 2  # of processor time, and one more for each 10 MB
-_PATIENCE = 10  # seconds by the clock for each of processor time
+_PATIENCE = 10  # seconds of the clock for each second of processor time
 _SLACK = 64 << 20
 _RATIO = 16  # compressed weights shrink by less
 _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
@@ -31,9 +31,9 @@ _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.
 class Hdf5:
     """What an HDF5 file holds that may be weights."""
 
-    tensors: dict[str, Tensor]  #: by path: "layers/gru/cell/vars/0"
-    addresses: dict[str, int]  #: where in the file their headers lie: in the order in which they were written
-    others: dict[str, str]  #: datasets of no floating dtype, which aren't read: their dtypes
+    tensors: dict[str, Tensor]  #: by path, as "layers/gru/cell/vars/0"
+    addresses: dict[str, int]  #: the places of their headers in the file: the order in which they were written
+    others: dict[str, str]  #: dtypes of datasets that aren't read, since they aren't floating
     attributes: dict[str, dict[str, Any]]  #: by path, "" for the root: attributes of text, a str or a list of them
 
 
@@ -51,7 +51,7 @@ def read_hdf5(path: Path, what: str) -> Hdf5:
     size = path.stat().st_size
     output = _SLACK + _RATIO * size
     limits = {"memory": _MEMORY + output, "seconds": _SECONDS + size // 10_000_000, "output": output}
-    # No code but libhdf5's own: its filters can come as plugins, and those can be named by the environment.
+    # No code but libhdf5's own: its filters can be plugins, which the environment can name.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HDF5_")}
     environment |= {"HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryFile() as out:
@@ -103,7 +103,7 @@ def _take(out: BinaryIO) -> Hdf5:
         count = math.prod(entry["shape"])
         data = bytearray(out.read(count * dtype.itemsize))
         flat = torch.frombuffer(data, dtype=dtype) if count else torch.empty(0, dtype=dtype)
-        # Keras of other systems writes paths with backslashes.
+        # Keras on other systems writes paths with backslashes.
         tensors[path.replace("\\", "/")] = flat.reshape(entry["shape"])
         addresses[path.replace("\\", "/")] = int(entry["address"])
     attributes = {path.replace("\\", "/"): found for path, found in header["attributes"].items()}

@@ -18,12 +18,12 @@ MOST_RANK = 8
 MOST_TEXT = 64 << 20  # characters of all attributes together
 #: Filters that libhdf5 and h5py have built in: deflate, shuffle, fletcher32, szip, lzf. Others are loaded from plugins.
 FILTERS = {1, 2, 3, 4, 32000}
-#: By NumPy's kind and size.
+#: torch's dtypes by NumPy's kind and size.
 DTYPES = {("f", 2): "float16", ("f", 4): "float32", ("f", 8): "float64"}
 
 
 class Refused(Exception):
-    """What is wrong with the file, in a line."""
+    """What is wrong with the file, in one line."""
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -31,7 +31,7 @@ def limit(limits: dict[str, int]) -> None:
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
         bound = sys.maxsize if hard == resource.RLIM_INFINITY else hard
-        # Of processor time the first limit is a signal, whose name says what happened; the second kills.
+        # The first limit of processor time sends a signal, whose name says what happened; the second one kills.
         resource.setrlimit(kind, (min(most, bound), min(most + (name == "CPU"), bound)))
 
 
@@ -163,7 +163,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Without the teardown of libhdf5, which can crash over what a malformed file left behind.
+    # Skips the teardown of libhdf5, which can crash over what a malformed file left behind.
     status = main()
     sys.stderr.flush()
     os._exit(status)

@@ -19,7 +19,7 @@ from weft.formats._layers import SIGMOID, TANH, FormatError, Layer, Source
 from weft.formats._options import Options
 from weft.formats._sniff import container_of, first_line, members, read_member
 
-#: For files without a config; where there is one, it says all of it.
+#: Only for files without a config, which would say all of this.
 OPTIONS = ("activation", "gate_activation", "merge", "reset_after")
 
 _MOST_JSON = 256 << 20
@@ -80,7 +80,7 @@ def _json(path: Path, name: str, data: bytes) -> dict[str, Any]:
 
 
 def _source(path: Path, file: Hdf5, config: dict[str, Any] | None, keras2: bool, options: Options) -> Source:
-    # So were the layers of a model called before Keras 3.
+    # The name of a model's layers before Keras 3.
     file.tensors = {name.replace("_layer_checkpoint_dependencies", "layers"): t for name, t in file.tensors.items()}
     source = Source(str(path), "keras", [])
     used: set[str] = set()
@@ -138,7 +138,7 @@ def _note_policy(found: Found, source: Source) -> None:
 
 
 def _names(file: Hdf5, legacy: dict[str, list[list[str]]], found: Found, cell: Cell) -> list[str]:
-    """The names of a cell's kernel, recurrent kernel and bias, the last if there is one."""
+    """The names of a cell's kernel, recurrent kernel and, if there is one, bias."""
     if cell.top in legacy:
         if cell.number >= len(legacy[cell.top]):
             raise FormatError(f"layer {found.name!r}: its weights are missing")

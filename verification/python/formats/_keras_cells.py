@@ -1,4 +1,4 @@
-"""The cells in a Keras file: by the names and shapes of their weights, and what directions these make."""
+"""The cells in a Keras file, by the names and shapes of their weights, and their directions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from weft.formats._hdf5 import Hdf5
 from weft.formats._layers import GATES, Direction, FormatError
 from weft.formats._tensors import parameter
 
-#: A cell's group, and the names of its kernel, recurrent kernel and bias, the last if there is one.
+#: A cell's group, and the names of its kernel, recurrent kernel and, if there is one, bias.
 Group = tuple[str, list[str]]
 
-_RZN = (1, 0, 2)  # where r, z, n of a GRU lie among Keras' gates
+_RZN = (1, 0, 2)  # the places of r, z, n among Keras' gates of a GRU
 
 
 def legacy_cells(file: Hdf5) -> dict[str, list[list[str]]]:
-    """By layer of the outermost model: the cells in it, in Keras 2's files: [kernel, recurrent kernel, bias]."""
+    """Cells in Keras 2's files, by layer of the outermost model: [kernel, recurrent kernel, bias]."""
     cells: dict[str, list[list[str]]] = {}
     root = "model_weights" if "model_weights" in file.attributes else ""
     for top in _chunked(file.attributes.get(root, {}), "layer_names"):
@@ -38,7 +38,7 @@ def legacy_cells(file: Hdf5) -> dict[str, list[list[str]]]:
 
 
 def _chunked(attributes: dict[str, Any], name: str) -> list[str]:
-    """A list of texts that, where it is long, is in several attributes: name0, name1, ..."""
+    """A list of texts, which is in several attributes (name0, name1, ...) if it is long."""
     parts = [attributes.get(name), *(attributes.get(f"{name}{i}") for i in range(len(attributes)))]
     return [str(text) for part in parts if isinstance(part, list) for text in part]
 
@@ -49,7 +49,7 @@ def adjacent(file: Hdf5, first: list[Group], second: list[Group], cells: list[Gr
     listed = r"(layers/[^/]+/)*layers/[^/]+(/cell(/cells/[^/]+)?)?|model_weights/.*"
     parents = {base.removesuffix("/cell").rpartition("/")[0] for base in bases}
     if not all(re.fullmatch(listed, base) for base in bases) and (len(parents) > 1 or "" in parents):
-        return False  # attributes of a model lie in alphabetical order
+        return False  # attributes of a model are in alphabetical order
     known = {name for _, names in cells for name in names}
     low = max(file.addresses[name] for _, names in first for name in names)
     high = min(file.addresses[name] for _, names in second for name in names)
@@ -57,7 +57,7 @@ def adjacent(file: Hdf5, first: list[Group], second: list[Group], cells: list[Gr
 
 
 def pair(where: str, cells: dict[str, Any]) -> str:
-    """The layer of a cell: itself, or the Bidirectional that it is a direction of."""
+    """The layer that a cell belongs to: itself, or the Bidirectional of which it is a direction."""
     for forward, backward in (("/forward_layer/", "/backward_layer/"), ("/forward_", "/backward_")):
         other = where.replace(backward, forward) if backward in where else where.replace(forward, backward)
         if other != where and other in cells:
@@ -66,7 +66,7 @@ def pair(where: str, cells: dict[str, Any]) -> str:
 
 
 def cells_by_shape(file: Hdf5) -> list[Group]:
-    """Whatever has the shapes of a cell, as they lie in the file."""
+    """All groups of tensors with the shapes of a cell, in the order of the file."""
     cells = []
     for name in file.tensors:
         group, _, leaf = name.rpartition("/")
@@ -99,7 +99,7 @@ def kind_of(file: Hdf5, names: Sequence[str]) -> str | None:
 def directions_of(
     file: Hdf5, kind: str, names: Sequence[Sequence[str]], layer: str, reverse: Sequence[bool]
 ) -> tuple[list[Direction], bool | None]:
-    """The directions, and what a GRU's biases say of reset_after: None where there is none."""
+    """The directions, and reset_after by the shape of a GRU's biases: None where it has none."""
     gates = len(GATES[kind])
     pick = picker(kind)
     directions: list[Direction] = []
@@ -130,7 +130,7 @@ def directions_of(
 
 
 def picker(kind: str) -> Callable[[Tensor], Tensor]:
-    """From Keras' gates to those here, along the first dimension; a GRU's are their own inverse."""
+    """A function from Keras' gates to those here, along the first dimension; a GRU's is its own inverse."""
 
     def pick(tensor: Tensor) -> Tensor:
         if kind != "GRU":

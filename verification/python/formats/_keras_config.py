@@ -1,4 +1,5 @@
-"""The recurrent layers in a Keras model's config, and which feeds which. The config is data; Keras isn't asked."""
+"""The recurrent layers in a Keras model's config, and which layer feeds which. The config is data; Keras isn't
+asked."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from weft.formats._options import activation
 
 KINDS = {"GRU": "GRU", "LSTM": "LSTM", "SimpleRNN": "RNN", "GRUCell": "GRU", "LSTMCell": "LSTM", "SimpleRNNCell": "RNN"}
 MERGES = ("concat", "sum", "mul", "ave")
-#: Layers whose output is their input, as far as sequences go, when nothing is trained.
+#: Layers whose output sequence is their input, when nothing is trained.
 _TRANSPARENT = {
     "ActivityRegularization",
     "AlphaDropout",
@@ -23,7 +24,7 @@ _TRANSPARENT = {
     "InputLayer",
     "SpatialDropout1D",
 }
-#: Keras' names of activations that are others here, and the parameters that Keras gives them.
+#: Keras' names of activations that have other names here, and the parameters that Keras gives them.
 _ACTIVATIONS = {
     "celu": ("elu", 1.0),
     "exponential": ("exp",),
@@ -32,14 +33,14 @@ _ACTIVATIONS = {
     "linear": ("identity",),
     "swish": ("silu",),
 }
-#: Those that are the same here.
+#: Activations with the same name here.
 SAME = ("tanh", "sigmoid", "relu", "hard_tanh", "softsign", "softplus", "selu", "silu", "gelu", "mish", "relu6")
 SAME = (*SAME, "hard_silu", "log_sigmoid")
 
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """What a tensor of the model is: the sequence that a recurrent layer made, in whichever order of time."""
+    """A tensor of the model: the sequence that a recurrent layer made, in either order of time."""
 
     layer: int  #: index into Walk.found
     flipped: bool  #: its first step is the last of the model's input
@@ -51,8 +52,8 @@ class Cell:
 
     config: dict[str, Any]
     path: str  #: the group with `vars`, in Keras 3's layout
-    top: str  #: in Keras 2's: the layer of the outermost model that it belongs to,
-    number: int  #: and the how manieth cell of that it is
+    top: str  #: in Keras 2's layout: the layer of the outermost model that the cell belongs to,
+    number: int  #: and the cell's number among that layer's
     reverse: bool
 
 
@@ -68,7 +69,7 @@ class Found:
 
 
 def read_activation(value: Any, keras2: bool) -> Activation:
-    """An activation in a config: a name, None, a function or a layer as Keras serialises them.
+    """Reads an activation of a config: a name, None, a function or a layer as Keras serialises them.
 
     Raises:
         FormatError: it is none of those that layers here have.
@@ -181,7 +182,7 @@ class Walk:
         return [None]
 
     def _note_behaviour(self, name: str, kind: Any, config: dict[str, Any]) -> None:
-        """What changes the results of recurrent layers and isn't in their weights."""
+        """Notes masks and `stateful`, which change the results of recurrent layers and aren't in their weights."""
         if kind == "Masking" or (kind == "Embedding" and config.get("mask_zero")):
             self.notes.append(
                 f"layer {name!r} ({kind}) makes a mask, by which Keras's recurrent layers behind it skip steps; here "
@@ -258,7 +259,7 @@ class Walk:
 
 
 def in_chains(found: list[Found]) -> list[Found]:
-    """The layers, each behind the one that feeds it, if that feeds no other before; `source` is None or i - 1."""
+    """The layers, each behind the layer that feeds it, if that one feeds none before; `source` is None or i - 1."""
     order: list[int] = []
     for first in range(len(found)):
         index: int | None = first
@@ -274,7 +275,7 @@ def in_chains(found: list[Found]) -> list[Found]:
 
 
 def snake(name: str) -> str:
-    """A class name as Keras makes a group's name of it: SimpleRNN is simple_rnn."""
+    """A class name as Keras makes a group's name from it: SimpleRNN is simple_rnn."""
     name = re.sub(r"\W+", "", name)
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
@@ -294,7 +295,7 @@ def _entries(config: dict[str, Any], path: str) -> Iterator[tuple[dict[str, Any]
 
 
 def _cells(entry: dict[str, Any], path: str) -> list[tuple[dict[str, Any], str]] | None:
-    """The cells of a recurrent layer and their groups; None: not one of Keras' own."""
+    """The cells of a recurrent layer and their groups; None: a cell that isn't Keras' own."""
     kind, config = entry["class_name"], entry["config"]
     if kind in KINDS:
         return [(entry, path)]
@@ -319,7 +320,7 @@ def _is_recurrent(entry: dict[str, Any]) -> bool:
 
 
 def _has_mask(value: Any) -> bool:
-    """Whether inbound nodes, of Keras 2 or 3, have a tensor for a mask among a call's keywords."""
+    """Whether inbound nodes, of Keras 2 or 3, pass a tensor as a mask among a call's keywords."""
     if isinstance(value, dict):
         return value.get("mask") is not None or any(map(_has_mask, value.values()))
     return isinstance(value, list | tuple) and any(map(_has_mask, value))
@@ -331,7 +332,7 @@ def _histories(value: Any) -> list[tuple[str, int]]:
         if value.get("class_name") == "__keras_tensor__":
             name, _, output = value["config"]["keras_history"]
             return [(str(name), int(output))]
-        if "args" in value and "kwargs" in value:  # of a call; a mask among its keywords is no input
+        if "args" in value and "kwargs" in value:  # a call; a mask among its keywords is no input
             return _histories(value["args"]) + _histories(value["kwargs"].get("initial_state"))
         return [pair for below in value.values() for pair in _histories(below)]
     if isinstance(value, list | tuple):

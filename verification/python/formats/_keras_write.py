@@ -23,7 +23,7 @@ _CLASSES = {"GRU": "GRU", "LSTM": "LSTM", "RNN": "SimpleRNN"}
 _CELLS = ("reset_before", "reset_after", "gate_activation", "activation", "merge", "reverse", "bidirectional")
 _SUPPORTED = (*_CELLS, "no_bias", "one_bias", "two_biases")
 _ZEROS = {"module": "keras.initializers", "class_name": "Zeros", "config": {}, "registered_name": None}
-#: Keras' names of those that it has with the same parameters.
+#: Keras' names of activations that it has with the same parameters.
 _NAMES = {
     activation("elu", 1.0): "elu",
     activation("hard_sigmoid", 1 / 6, 0.5): "hard_sigmoid",
@@ -64,7 +64,7 @@ def write(layers: list[Layer], path: Path) -> list[str]:
 
 
 def _put(group: Any, name: str, tensor: Tensor) -> None:
-    if tensor.dtype == torch.bfloat16:  # two bytes, named by an attribute
+    if tensor.dtype == torch.bfloat16:  # two bytes, whose dtype an attribute names
         group.create_dataset(name, data=tensor.contiguous().view(torch.int16).numpy().view("V2"))
         group[name].attrs["dtype"] = "bfloat16"
     else:
@@ -95,7 +95,7 @@ def _problems(layers: list[Layer]) -> list[str]:
 
 
 def _activation(used: Activation) -> Any:
-    """In a config; None: Keras has none such."""
+    """An activation as a config has it; None if Keras has none such."""
     for known, name in _NAMES.items():
         if known.name == used.name and str(known) == str(used):
             return name
@@ -128,7 +128,8 @@ def _model(layers: list[Layer], notes: list[str]) -> tuple[list[dict[str, Any]],
             entries.append(_bidirectional(layer, name))
             flipped = False
             continue
-        # Keras returns what a layer with go_backwards=True does in the order of its work, and so to the next layer.
+        # Keras returns the results of a layer with go_backwards=True in the order in which it made them, also to the
+        # next layer.
         flipped = flipped and layer.continues
         reverse = layer.directions[0].reverse
         entries.append(_recurrent(layer, layer.directions[0], name, reverse != flipped))
@@ -171,7 +172,7 @@ def _recurrent(layer: Layer, direction: Direction, name: str, go_backwards: bool
         "units": layer.hidden_size,
         "activation": _activation(layer.activation),
         "use_bias": direction.bias_x is not None or direction.bias_h is not None,
-        # The default one needs a QR factorisation, which half precisions don't have; what it makes isn't used.
+        # The default initialiser needs a QR factorisation, which half precisions don't have; its result isn't used.
         "recurrent_initializer": _ZEROS,
         "dropout": 0.0,
         "recurrent_dropout": 0.0,
@@ -277,7 +278,7 @@ def _name_of(entry: dict[str, Any]) -> str:
 
 
 def _unsaid(layers: list[Layer]) -> list[str]:
-    """What a file of weights doesn't hold and isn't Keras' default."""
+    """Settings that a file of weights doesn't hold and that aren't Keras' defaults."""
     notes = []
     for layer in layers:
         words = []

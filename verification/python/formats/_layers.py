@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-#: By kind: the gates in the order of the rows.
+#: The gates by kind, in the order of the rows.
 GATES: dict[str, tuple[str, ...]] = {"GRU": ("r", "z", "n"), "LSTM": ("i", "f", "g", "o"), "RNN": ("h",)}
 
 
@@ -53,7 +53,7 @@ class Activation:
         return hash(str(self))
 
 
-#: A layer that is the whole of its file, where no part of a tensor's name could be its own.
+#: The name of a layer that is the whole of its file; no part of a tensor's name could be this.
 UNNAMED = "(root)"
 SIGMOID = Activation("sigmoid")
 TANH = Activation("tanh")
@@ -95,7 +95,8 @@ class Direction:
 class Layer:
     """A recurrent layer of one direction or two, and what its cell computes."""
 
-    name: str  #: in the file: of a module, a node, a key; with the layer's number where a module has several
+    #: its name in the file: a module's, a node's or a key; with the layer's number where a module has several
+    name: str
     kind: str  #: GRU, LSTM or RNN
     directions: Sequence[Direction]  #: one or two; of two the first is the forward one
     continues: bool = False  #: its input is known to be the output of the layer before it in the list
@@ -103,7 +104,7 @@ class Layer:
     gate_activation: Activation = SIGMOID  #: s
     activation: Activation = TANH  #: g
     output_activation: Activation = TANH  #: LSTM: k
-    clip: float | None = None  #: what goes into s and g is clamped to [-clip, clip], as ONNX does
+    clip: float | None = None  #: arguments of s and g are clamped to [-clip, clip], as ONNX does
     cell_clip: float | None = None  #: c' (a GRU's and an RNN's h') is clamped to [-cell_clip, cell_clip]
     coupled: str = ""  #: LSTM: "input": f = 1 - i; "forget": i = 1 - f. The unused rows of the weights are ignored
     norm_eps: float | None = None  #: layer normalisation as in `weft.nn`, with this epsilon; None: none
@@ -112,12 +113,12 @@ class Layer:
 
     @property
     def label(self) -> str:
-        """Its name for a reader; "" of a file that has one layer without a name."""
+        """The layer's name for a reader; "" for a file that has one layer without a name."""
         return "" if self.name == UNNAMED else self.name
 
     @property
     def called(self) -> str:
-        """Its name in a sentence."""
+        """The layer's name in a sentence."""
         return self.label or "the layer"
 
     @property

@@ -39,7 +39,7 @@ def layers_of_module(module: nn.Module) -> Source:
                 notes.append(f"{label}: {type(part).__name__} has a forward of its own, which isn't looked at")
             if part.training and any(getattr(part, p, 0) for p in ("dropout", "recurrent_dropout", "zoneout")):
                 notes.append(f"{_pytorch.module_name(name)}: is in training; it is taken as in evaluation")
-    if not layers:  # a scripted module is of no class, but has the parameters
+    if not layers:  # a scripted module has no class of ours, but has the parameters
         found = _pytorch.layers_of(_state(module), Options())
         if found is None:
             raise FormatError(f"{type(module).__name__} holds no nn.GRU, nn.LSTM, nn.RNN, cell or weft.nn module")
@@ -53,7 +53,7 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _layers(name: str, module: nn.Module) -> list[Layer]:
-    """One module's, from its parameters (of parametrised ones what they are now) and its attributes."""
+    """The layers of one module, from its parameters (of parametrised ones their values now) and its attributes."""
     if isinstance(module, nn.RNNBase):
         own = [*(p for names in module._all_weights for p in names)]
         own += [p for names in getattr(module, "_extra_names", ()) for p in names]
@@ -78,7 +78,7 @@ def _layers(name: str, module: nn.Module) -> list[Layer]:
 
 
 def _activation(name: str, value: str | Callable[[Tensor], Tensor]) -> Activation:
-    """Of `weft.nn`: a name, or a function, which is found out by what it does.
+    """An activation of `weft.nn`: a name, or a function, which is identified by its values.
 
     Raises:
         FormatError: it does what no activation here does.
@@ -101,7 +101,7 @@ def _activation(name: str, value: str | Callable[[Tensor], Tensor]) -> Activatio
 
 
 def _candidates(y: Tensor, x: Tensor, far: float) -> list[Activation]:
-    """Those that have no parameters, and of the others the ones whose parameters fit some of the points."""
+    """Activations that have no parameters, and others with parameters that fit some of the points."""
 
     def at(value: float) -> float:
         return float(y[(x - value).abs().argmin()])
@@ -117,5 +117,5 @@ def _candidates(y: Tensor, x: Tensor, far: float) -> list[Activation]:
 
 
 def _rounded(a: Activation) -> Activation:
-    """With parameters of few digits, as people write them."""
+    """The activation with parameters of few digits, as people write them."""
     return dataclasses.replace(a, alpha=round(a.alpha, 6), beta=round(a.beta, 6))

@@ -15,7 +15,7 @@ from weft.formats._tensors import parameter
 
 OPTIONS = ("module", "activation", "reverse")
 
-#: What a GRU's parameters don't say; mlx before 0.31.2.
+#: Options that a GRU's parameters don't tell; for mlx before 0.31.2.
 _FIRST_STEP = (
     "a GRU of MLX before 0.31.2 leaves bhn out at step 0 where no hidden state is given; here it is added, as later "
     "releases do"

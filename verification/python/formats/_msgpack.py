@@ -11,13 +11,13 @@ from torch import Tensor
 
 from weft.formats._layers import FormatError
 
-_ARRAY, _COMPLEX, _SCALAR = 1, 2, 3  # flax.serialization's types of extension
+_ARRAY, _COMPLEX, _SCALAR = 1, 2, 3  # flax.serialization's extension types
 _NAMES = (
     "float16", "bfloat16", "float32", "float64", "bool", "complex64", "int8", "int16", "int32", "int64", "uint8",
     "uint16", "uint32", "uint64",
 )  # fmt: skip
 _DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in _NAMES}
-# The decoder allocates a list before its entries are there, and a list may be in a list; states are dicts, not lists.
+# Decoders allocate a list before its entries have arrived, and lists can be nested. States are dicts, not lists.
 _MOST_LIST = 4096
 _MOST_RANK = 32
 _CHUNK = 1 << 30  # bytes: a longer array is in pieces
@@ -25,7 +25,7 @@ _CHUNKED = "__msgpack_chunked_array__"
 
 
 def unpack(msgpack: Any, data: bytes) -> Any:
-    """What the bytes hold, with tensors for arrays; memory is bounded by a small multiple of them.
+    """Unpacks the bytes, with tensors for arrays; memory is bounded by a small multiple of the bytes.
 
     Args:
         msgpack: the package.
@@ -112,7 +112,7 @@ def _tensor(msgpack: Any, packed: bytes) -> Tensor:
 
 
 def _joined(value: Any, depth: int) -> Any:
-    """Arrays in pieces as one."""
+    """Joins arrays that are in pieces."""
     if not isinstance(value, dict) or depth > 100:
         return value
     if _CHUNKED not in value:

@@ -18,11 +18,11 @@ from weft.formats._tensors import parameter
 
 OPTIONS: tuple[str, ...] = ()
 
-#: ONNX's order of the gates: which of its blocks are ours, in our order.
+#: The places of our gates among ONNX's blocks, in our order.
 ORDER = {"GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1), "RNN": (0,)}
 PEEPHOLES = (0, 2, 1)  #: ONNX has i, o, f
 _DEFAULTS = {"GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh"), "RNN": ("Tanh",)}
-#: ONNX's activations: our name, and the defaults of alpha and beta, where it has them.
+#: By ONNX's name of an activation: our name, and the defaults of alpha and beta where it has them.
 ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "Sigmoid": ("sigmoid", ()),
     "Tanh": ("tanh", ()),
@@ -36,9 +36,9 @@ ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "Softsign": ("softsign", ()),
     "Softplus": ("softplus", ()),
 }
-#: Those of which ONNX Runtime has other defaults.
+#: Activations for which ONNX Runtime has other defaults.
 _DISPUTED = ("affine", "scaledtanh", "thresholdedrelu")
-#: Nodes through which a layer's output may go on its way to the next one.
+#: Nodes that a layer's output may pass on its way to the next layer.
 _BETWEEN = ("Squeeze", "Transpose", "Reshape", "Identity", "Cast", "Dropout", "Unsqueeze")
 _SPLITS = ("Split", "Slice", "Gather")
 
@@ -53,7 +53,7 @@ def read(path: Path, options: Options) -> Source:
     graph = Graph(model, model.graph, Files(path))
     layers: list[Layer] = []
     notes: list[str] = []
-    places: dict[tuple[int, int], Layer] = {}  # by the identities of graph and node, which `alive` keeps
+    places: dict[tuple[int, int], Layer] = {}  # by the identities of graph and node, which `alive` keeps unique
     alive: list[Any] = []
     shared: dict[tuple[Any, ...], Layer] = {}  # by the names of the weights
     again: dict[str, int] = {}
@@ -91,7 +91,7 @@ def _kinds(model: Any) -> str:
 
 
 def _in_chains(layers: list[Layer], before: list[Layer | None]) -> list[Layer]:
-    """Each layer right after the one whose output it gets, if that has none there already."""
+    """Puts each layer right after the layer whose output it gets, if that has no follower yet."""
     ordered: list[Layer] = []
     for layer, source in zip(layers, before, strict=True):
         at = next((i for i, other in enumerate(ordered) if other is source), None)
@@ -104,7 +104,7 @@ def _in_chains(layers: list[Layer], before: list[Layer | None]) -> list[Layer]:
 
 
 def _comes_from(graph: Graph, name: str, places: dict[tuple[int, int], Layer], layer: Layer) -> Layer | None:
-    """The layer whose whole output becomes this one's input, of those read so far."""
+    """The layer, among those read so far, whose whole output becomes this one's input."""
     crossed = False
     for _ in range(32):
         made = graph.producer(name)
@@ -117,7 +117,7 @@ def _comes_from(graph: Graph, name: str, places: dict[tuple[int, int], Layer], l
             crossed = crossed or attributes(node, graph.references).get("layout", 0) == 1
             fits = source.output_size == layer.input_size and name == node.output[0]
             return source if fits and (crossed or len(source.directions) == 1) else None
-        if node.op_type == "Concat":  # of the two directions, each by itself
+        if node.op_type == "Concat":  # joins the two directions, each by itself
             parts = [graph.producer(part) for part in node.input]
             heads = {_head(*part) for part in parts if part is not None}
             if len(heads) != 1 or None in parts or len(node.input) != 2:
@@ -132,7 +132,7 @@ def _comes_from(graph: Graph, name: str, places: dict[tuple[int, int], Layer], l
 
 
 def _head(graph: Graph, node: Any) -> str:
-    """What a part of a recurrent node's output is a part of; its own name if it is none."""
+    """The output of a recurrent node of which this name is a part; the name itself if it is none."""
     for _ in range(4):
         if node.op_type not in (*_SPLITS, "Squeeze") or not node.input:
             break
@@ -220,7 +220,7 @@ def _check_lengths(graph: Graph, name: str, steps: int | None, label: str, notes
 
 
 def reorder(rows: Tensor, order: tuple[int, ...]) -> Tensor:
-    """Blocks of rows in another order."""
+    """Blocks of rows in the given order."""
     blocks = rows.chunk(len(order), 0)
     return torch.cat([blocks[i] for i in order]).contiguous()
 
@@ -249,7 +249,7 @@ def _state(
     value = parameter({what: constant.value}, what)
     if not value.any():
         return None
-    # What Expand makes of it broadcasts as the value does.
+    # A broadcast gives what Expand would make of the value.
     shape = (1,) * (3 - value.dim()) + tuple(value.shape)
     if len(shape) != 3 or shape[2] not in (1, units) or shape[1 if batch_first else 0] not in (1, count):
         wanted = f"[B, {count}, {units}]" if batch_first else f"[{count}, B, {units}]"
@@ -261,7 +261,7 @@ def _state(
 
 
 def _decimal(value: float) -> float:
-    """A float32 attribute as what was written there: 0.2, not the float32 nearest to it."""
+    """The decimal number that a float32 attribute was written as: 0.2, not the float32 nearest to it."""
     return float(str(np.float32(value)))
 
 
@@ -282,7 +282,7 @@ def _activations(kind: str, count: int, own: dict[str, Any], label: str, notes: 
             notes.append(
                 f"{label}: its {name} has ONNX's default where the node gives none, {wanted}; some runtimes take 0"
             )
-        # Each takes the next of a list only if it has that parameter, as ONNX Runtime does.
+        # Each activation takes the next number of a list only if it has that parameter, as in ONNX Runtime.
         values = [
             _decimal(given.pop(0)) if given else default
             for given, default in zip((alphas, betas), defaults, strict=False)

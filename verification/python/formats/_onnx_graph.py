@@ -1,4 +1,4 @@
-"""An ONNX graph as data: what produces a value, and the constants that simple nodes make of initialisers."""
+"""An ONNX graph as data: the node that produces a value, and the constants that simple nodes make of initialisers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from weft.formats._sniff import first_line
 from weft.formats._tensors import optional
 
 _MOST_NODES = 500_000
-_CALL = 20  # a call of a function counts as so many: it may be empty, and call two others
+_CALL = 20  # a function's call counts as so many nodes: a function may be empty, and call two others
 _MOST_DEPTH = 200
 
 
 def load(path: Path) -> Any:
-    """The ModelProto of a file; nothing of it is checked.
+    """The ModelProto of a file, unchecked.
 
     Raises:
         FormatError: it isn't one.
@@ -67,7 +67,7 @@ def attributes(node: Any, references: Mapping[str, Any] | None = None) -> dict[s
 
 
 def _kind_of(a: Any) -> int:
-    """Of an attribute without a type, as IR version 1 has them."""
+    """The kind of an attribute without a type, as in IR version 1."""
     for number, field in ((1, "f"), (2, "i"), (3, "s"), (4, "t"), (6, "floats"), (7, "ints"), (8, "strings")):
         value = getattr(a, field)
         if a.HasField(field) if number < 5 else len(value):
@@ -77,15 +77,15 @@ def _kind_of(a: Any) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A value that doesn't depend on the model's inputs, but for its shape maybe."""
+    """A value that doesn't depend on the model's inputs, except maybe in its shape."""
 
     value: Tensor
-    is_shaped: bool = True  #: False: it is to be broadcast to a shape that isn't known, that of the batch mostly
+    is_shaped: bool = True  #: False: it is to be broadcast to an unknown shape, mostly that of the batch
 
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """A value's name in the graph where it is made."""
+    """A value, by its graph and its name there."""
 
     graph: Graph
     name: str
@@ -98,7 +98,7 @@ class Graph:
         self.model = model
         self.files = files
         self.depth = 0 if outer is None else outer.depth + 1
-        self.formals: dict[str, Value] = {}  # of a function: what it was called with
+        self.formals: dict[str, Value] = {}  # of a function: the values that it was called with
         self.references: dict[str, Any] = {}  # of a function: its attributes
         self._outer = outer
         self._proto = proto
@@ -121,7 +121,7 @@ class Graph:
         return self._outer.producer(name)
 
     def size(self, name: str, dim: int) -> int | None:
-        """What the file says of a value's dim; None: nothing, or a name."""
+        """A value's dim as the file gives it; None: not at all, or by name."""
         for each in (*getattr(self._proto, "value_info", ()), *getattr(self._proto, "input", ())):
             if not isinstance(each, str) and each.name == name:
                 dims = each.type.tensor_type.shape.dim
@@ -130,7 +130,7 @@ class Graph:
         return None
 
     def nodes(self, budget: list[int]) -> Iterator[tuple[Graph, Any]]:
-        """All nodes in order, those of subgraphs and called functions at their place."""
+        """All nodes in order. Nodes of subgraphs and called functions come at the place of these."""
         functions = {(f.domain, f.name): f for f in getattr(self.model, "functions", ())}
         for node in self._proto.node:
             budget[0] += 1
@@ -155,7 +155,7 @@ class Graph:
             formal: Value(self, actual) for formal, actual in zip(function.input, node.input, strict=False) if actual
         }
         body.references = attributes(node, self.references)
-        # What the caller sees of the results is made in the body.
+        # The body makes the values that the caller sees as results.
         for formal, actual in zip(function.output, node.output, strict=False):
             self.formals.setdefault(actual, Value(body, formal))
             self._producers.pop(actual, None)
@@ -214,7 +214,8 @@ class Graph:
         try:
             assert fold is not None
             values = [None if i is None else i.value for i in inputs]
-            if node.op_type not in VIEWS:  # none makes more of its inputs than all of them, Cast numbers of 8 bytes
+            # VIEWS make no more bytes than their inputs have; Cast makes up to 8 for each number
+            if node.op_type not in VIEWS:
                 size = 8 if node.op_type == "Cast" else 0
                 self.files.spend(sum(v.numel() * max(size, v.itemsize) for v in values if v is not None), name)
             return Constant(fold(own, list(node.output).index(name), *values))
@@ -226,7 +227,7 @@ class Graph:
 
 
 def _of_unshaped(inputs: list[Constant | None]) -> Constant | None:
-    """Parts, other shapes and joins of one number are that number, whatever their shape."""
+    """Slices, reshapes and joins of one number are that number, whatever their shape."""
     first = inputs[0]
     if first is None or first.is_shaped or bool((first.value != first.value.reshape(-1)[:1]).any()):
         return None

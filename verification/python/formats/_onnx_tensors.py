@@ -1,4 +1,4 @@
-"""Tensors of ONNX models, and the few nodes that are computed where weights are made of others."""
+"""Tensors of ONNX models, and the few nodes that compute weights from other weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RATIO = 32
 
 
 class Files:
-    """The folder of a model, and how much memory its files are worth: 64 MiB, and 32 times their bytes.
+    """The folder of a model, and the memory that its files may use: 64 MiB, and 32 times their bytes.
 
     Nodes can double a constant again and again, and a function with weights in it may be called by many.
     """
@@ -32,14 +32,15 @@ class Files:
         self._sizes[file] = size
 
     def spend(self, size: int, what: str) -> None:
-        """Before `size` bytes are allocated. Raises FormatError if all so far are more than the files are worth."""
+        """Called before `size` bytes are allocated. Raises FormatError if that is more in all than the files may
+        use."""
         self._spent += size
         total = sum(self._sizes.values())
         if self._spent > _SLACK + _RATIO * total:
             raise FormatError(f"{what}: its constants take {self._spent} bytes of files of {total}, as no weights do")
 
 
-#: By number in onnx.TensorProto.DataType: torch's dtype, NumPy's for the bytes, the field for values.
+#: By number in onnx.TensorProto.DataType: torch's dtype, NumPy's for raw bytes, and the field for values.
 _TYPES: dict[int, tuple[torch.dtype, str, str]] = {
     1: (torch.float32, "<f4", "float_data"),
     2: (torch.uint8, "<u1", "int32_data"),
@@ -204,9 +205,9 @@ def _gather(own: dict[str, Any], _: int, x: Tensor, indices: Tensor) -> Tensor:
     return picked.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
-#: What takes no memory of its own.
+#: Nodes that take no memory of their own.
 VIEWS = ("Identity", "Dropout", "Transpose", "Squeeze", "Unsqueeze", "Split")
-#: What a node makes of its attributes, which of its outputs is wanted, and its inputs.
+#: Computes a node from its attributes, the index of the wanted output, and its inputs.
 FOLDS: dict[str, Callable[..., Tensor]] = {
     "Identity": lambda own, _, x: x,
     "Dropout": lambda own, output, x, *more: x,

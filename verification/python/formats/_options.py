@@ -1,4 +1,4 @@
-"""What a file doesn't say, said by the caller: `options`, a dict from names to values or to their text."""
+"""Facts that a file lacks, given by the caller: `options`, a dict from names to values or to their text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.formats._layers import Activation, FormatError
 
-#: Every activation: the defaults of alpha and beta, where it has them.
+#: By activation: the defaults of alpha and beta, where it has them.
 ACTIVATIONS: dict[str, tuple[float, ...]] = {
     "sigmoid": (),
     "tanh": (),
@@ -81,10 +81,10 @@ def parse_activation(text: str) -> Activation:
 
 @dataclasses.dataclass
 class Options:
-    """Options given for one file. What isn't given is None, or the default asked for."""
+    """Options given for one file. An option that isn't given is None, or the default asked for."""
 
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    container: str = ""  #: what the file is, a key of `_sniff.CONTAINERS`
+    container: str = ""  #: the kind of file, a key of `_sniff.CONTAINERS`
 
     def check(self, format: str, known: Collection[str]) -> None:
         """Raises FormatError for a name that `format` doesn't know, with those that it does."""
@@ -97,7 +97,7 @@ class Options:
         return self.values.get(name) is not None
 
     def flag(self, name: str, default: bool | None = None) -> Any:
-        """A bool, of a bool or of true, false, yes, no, 1, 0."""
+        """A bool, from a bool or from true, false, yes, no, 1, 0."""
         value = self.values.get(name)
         if value is None or isinstance(value, bool):
             return default if value is None else value
@@ -120,7 +120,7 @@ class Options:
         return number
 
     def activation(self, name: str, default: Activation | None = None) -> Any:
-        """An Activation, of one or of its text."""
+        """An Activation, from one or from its text."""
         value = self.values.get(name)
         if value is None or isinstance(value, Activation):
             return default if value is None else value
@@ -130,7 +130,7 @@ class Options:
             raise FormatError(f"option {name}: {error}") from None
 
     def word(self, name: str, choices: Collection[str], default: str | None = None) -> Any:
-        """One of some words."""
+        """One of the words allowed."""
         value = self.values.get(name)
         if value is None:
             return default

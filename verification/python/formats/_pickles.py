@@ -19,7 +19,7 @@ import torch
 from weft._base.torch_private import REBUILD_TENSOR, REBUILDING
 from weft.formats._layers import FormatError
 
-_DEPTH = 16  # of tuples: a key of tuples that share their parts takes 2^depth steps to hash
+_DEPTH = 16  # depth of tuples: a key of tuples that share their parts takes 2^depth steps to hash
 _MOST_BYTES = 256 << 20
 
 _STORAGES = {
@@ -28,7 +28,7 @@ _STORAGES = {
     "ShortStorage": torch.int16, "CharStorage": torch.int8, "ByteStorage": torch.uint8, "BoolStorage": torch.bool,
     "UntypedStorage": torch.uint8, "ComplexDoubleStorage": torch.complex128, "ComplexFloatStorage": torch.complex64,
 }  # fmt: skip
-#: What may be called, and with how many arguments.
+#: The functions that a pickle may call, with their numbers of arguments.
 _CALLS = {
     "collections.OrderedDict": range(2),
     "collections.Counter": range(2),
@@ -58,11 +58,11 @@ class _Storage:
 
 
 class _Object:
-    """What a call would return."""
+    """The result of a call, not made."""
 
 
 class _Tuple(tuple):
-    """A tuple that knows how deep it is."""
+    """A tuple with its depth."""
 
     depth = 1
 
@@ -145,7 +145,7 @@ class _Machine:
 
     def _to_mark(self) -> list[Any]:
         at = len(self._stack) - 1
-        while at >= 0 and self._stack[at] is not _MARK:  # from the end: what is passed is popped
+        while at >= 0 and self._stack[at] is not _MARK:  # from the end: every entry passed is popped
             at -= 1
         if at < 0:
             raise FormatError("its pickle is malformed: no mark is set")

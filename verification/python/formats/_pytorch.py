@@ -26,9 +26,9 @@ _PARAMETERS = (
     "weight_ln_ih", "weight_ln_hh", "weight_ln_c", "bias_ln_c",
 )  # fmt: skip
 _NAME = re.compile(rf"(?:(.*)\.)?({'|'.join(_PARAMETERS)})(?:_l(\d{{1,4}})(_reverse)?)?", re.DOTALL)
-#: What wraps a model in a checkpoint or in its own names, and isn't part of it.
+#: Prefixes of a model in a checkpoint or in a wrapper, which aren't part of its names.
 _WRAPPERS = re.compile(r"^(?:(?:state_dict|model_state_dict|module|_orig_mod)\.)+|(?<=\.)_orig_mod\.")
-#: Of a checkpoint: copies of the model that aren't the model.
+#: Keys of a checkpoint under which there are copies of the model.
 _COPIES = re.compile(r"(?:^|_)(?:ema|avg|average|averaged|swa|shadow|best|old)(?:_|$)")
 _KINDS = {1: "RNN", 3: "GRU", 4: "LSTM"}
 _EPS = 1e-5  # of weft.nn's layer normalisation
@@ -72,12 +72,12 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
 
 
 def module_name(prefix: str) -> str:
-    """A module's name in its model, of its prefix in a state dict."""
+    """A module's name in its model, from its prefix in a state dict."""
     return _WRAPPERS.sub("", f"{prefix}.").removesuffix(".") or "(root)"
 
 
 def _without_copies(modules: dict[str, dict], notes: list[str]) -> dict[str, dict]:
-    """Without the averaged model that a checkpoint may hold beside the model."""
+    """The state dict without an averaged model, which a checkpoint may hold beside the model."""
     by_head: dict[str, set[str]] = {}
     for prefix in modules:
         head, _, rest = prefix.partition(".")
@@ -130,7 +130,7 @@ def _folded(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
 
 
 def _parametrised(name: str) -> tuple[str, str]:
-    """Of a part of a recurrent weight: the weight, and the part's suffix; "" if it is none, or the second part."""
+    """For a part of a recurrent weight: the weight, and the part's suffix; "" if it is none, or the second part."""
     head, _, last = name.rpartition(".")
     before, _, weight = head.rpartition(".")
     if last in ("original", "original0", "original1") and before.endswith("parametrizations"):
@@ -152,7 +152,8 @@ def _weight_norm(g: Tensor, v: Tensor) -> Tensor:
     return v * (g / v.norm(dim=[i for i in range(v.dim()) if i != dim], keepdim=True))
 
 
-#: By the suffix of the first part: what makes a weight of two, the suffix of the second part, and how.
+#: By the suffix of the first part: the parametrisation, the suffix of the second part, and the function that makes the
+#: weight of both.
 _FOLDS: dict[str, tuple[str, str, Callable[[Tensor, Tensor], Tensor]]] = {
     "original0": ("weight_norm", "original1", _weight_norm),
     "_g": ("weight_norm", "_v", _weight_norm),
@@ -235,7 +236,7 @@ def _direction(tensors: dict[str, Tensor], names: dict[str, str], reverse: bool)
 
 
 def _peepholes(get: Callable[..., Tensor | None], like: Tensor, units: int) -> Tensor | None:
-    """[3, H]; where the gate of one is coupled to the other's, it has none."""
+    """The peepholes [3, H]. A gate that is coupled to another has none."""
     own = [get(f"weight_c{gate}", units) for gate in "ifo"]
     if all(tensor is None for tensor in own):
         return None
@@ -273,7 +274,7 @@ def _layer(name: str, directions: list[Direction], continues: bool, names: dict[
 
 
 def _coupling(name: str, kind: str, names: dict[str, str], options: Options) -> str:
-    """What the peepholes that there are say, or else the option."""
+    """The coupling, by the peepholes that exist, or else by the option."""
     if kind != "LSTM":
         return ""
     given = {"true": "input", "false": ""}.get(str(options.text("coupled_input_forget", "false")).lower())

@@ -37,12 +37,12 @@ def read(path: str | os.PathLike[str], format: str | None = None, options: Mappi
     except FormatError as error:
         text = _one_line(str(error))
         raise FormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
-    except Exception as error:  # what a damaged file makes a library raise
+    except Exception as error:  # any exception that a damaged file raises in a library
         raise FormatError(f"{path}: can't be read: {type(error).__name__}: {first_line(error)}") from None
 
 
 def _one_line(text: str) -> str:
-    """Names in a file may hold anything, and end up in messages."""
+    """Names in a file may hold any character, and end up in messages."""
     return "".join(letter if letter.isprintable() else " " if letter in "\n\t" else "?" for letter in text)
 
 
@@ -115,5 +115,5 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     except FormatError as error:
         text = _one_line(str(error))
         raise FormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
-    except Exception as error:  # what a damaged file makes a library raise
+    except Exception as error:  # any exception that a damaged file raises in a library
         raise FormatError(f"{path}: can't be read: {type(error).__name__}: {first_line(error)}") from None

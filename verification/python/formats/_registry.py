@@ -1,4 +1,4 @@
-"""The formats: what each is called, which files it is in, and who reads and writes it."""
+"""The formats: the name of each, its kinds of files, and its reader and writer."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Format:
     """
 
     name: str
-    extensions: tuple[str, ...]  #: which `write` knows it by; the first format with an extension has it
-    containers: tuple[str, ...]  #: keys of _sniff.CONTAINERS in which it may be
-    options: Collection[str]  #: names that `options` may have
+    extensions: tuple[str, ...]  #: by which `write` knows the format; the first format with an extension has it
+    containers: tuple[str, ...]  #: keys of _sniff.CONTAINERS in which the format may be
+    options: Collection[str]  #: names that `options` may have for the format
     write: Callable[[list[Layer], Path], list[str]] | Callable[[Trace, Path], list[str]] | None = None
     read: Callable[[Path, Options], Source] | None = None
     layers_of: Callable[[dict[str, Tensor], Options], Source | None] | None = None
 
 
 _TENSORS = ("torch", "safetensors", "npz", "npy")
-_ARRAYS = ("torch", "safetensors", "npz", "msgpack")  # of frameworks without a format of their own
+_ARRAYS = ("torch", "safetensors", "npz", "msgpack")  # files of frameworks without a format of their own
 
-#: In the order in which they are asked whether a file's names are theirs.
+#: In the order in which each is asked whether a file's names are its own.
 FORMATS: tuple[Format, ...] = (
     Format("equinox", (), _ARRAYS, _equinox.OPTIONS, layers_of=_equinox.layers_of),
     Format(
@@ -110,7 +110,8 @@ def by_name(name: str) -> Format:
 
 
 def by_extension(path: Path) -> Format:
-    """The first format whose files are named so. Raises FormatError, with all extensions, if there is none."""
+    """The first format whose files have such an extension. Raises FormatError, with all extensions, if there is
+    none."""
     for format in FORMATS:
         if path.name.lower().endswith(format.extensions):
             return format

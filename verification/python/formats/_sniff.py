@@ -1,4 +1,4 @@
-"""What kind of file it is, by its first bytes and, of an archive, its members; only then by its extension."""
+"""The kind of a file, by its first bytes and, for an archive, by its members; only then by its extension."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weft.formats._layers import FormatError
 
-#: Kinds of files by their content, and what a message calls them.
+#: Kinds of files by their content, and their words in messages.
 CONTAINERS = {
     "torch": "a PyTorch file",
     "export": "a torch.export program",
@@ -19,10 +19,10 @@ CONTAINERS = {
     "msgpack": "a MessagePack file",
     "onnx": "an ONNX model",
 }
-#: What a file may be whose content has no magic number.
+#: Kinds that have no magic number in their content.
 _BY_EXTENSION = {".onnx": "onnx", ".msgpack": "msgpack", ".mpk": "msgpack", ".safetensors": "safetensors"}
 
-_DEFLATE = 1032  # DEFLATE makes at most so many bytes of one
+_DEFLATE = 1032  # DEFLATE makes at most so many bytes from one
 _SLACK = 64 << 20
 _RATIO = 100
 
@@ -148,6 +148,6 @@ def read_member(path: Path, name: str, most: int | None = None) -> bytes:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception of another library says, in one line."""
+    """The first line of another library's exception."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__

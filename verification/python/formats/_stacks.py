@@ -1,4 +1,4 @@
-"""Layers as modules: which of them one nn.GRU, LSTM or RNN, or `weft.nn`'s, can hold together."""
+"""Layers as modules: which layers one nn.GRU, LSTM or RNN, or one of `weft.nn`, can hold together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.formats._functions import for_weft_nn
 from weft.formats._layers import SIGMOID, TANH, Activation, Direction, Layer
 
 _EPS = 1e-5  # of weft.nn's layer normalisation
-#: What weft.nn's modules can be; see `_features.FEATURES`.
+#: The features that weft.nn's modules can have; see `_features.FEATURES`.
 SUPPORTED = (
     "reset_before", "reset_after", "gate_activation", "activation", "cell_clip", "coupled", "norm", "projection",
     "peepholes", "bidirectional", "no_bias", "one_bias", "two_biases", "zoneout",
@@ -24,7 +24,7 @@ SUPPORTED = (
 
 @dataclasses.dataclass
 class Stack:
-    """Layers of one module."""
+    """The layers of one module."""
 
     name: str  #: valid in a state dict, "" where there is one stack alone
     layers: list[Layer]
@@ -40,7 +40,7 @@ class Stack:
         return any(t is not None for d in directions for t in (d.bias_x, d.bias_h, d.norm_c_bias))
 
     def arguments(self) -> dict[str, Any]:
-        """Of PyTorch's constructor, those that aren't at their defaults."""
+        """Arguments of PyTorch's constructor that aren't at their defaults."""
         first = self.layers[0]
         found: dict[str, Any] = {"num_layers": len(self.layers)} if len(self.layers) > 1 else {}
         if len(first.directions) == 2:
@@ -56,7 +56,7 @@ class Stack:
         return found
 
     def options(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Of `weft.nn`'s constructor, those that aren't at their defaults: the values, and their text."""
+        """Options of `weft.nn`'s constructor that aren't at their defaults: the values, and their text."""
         first = self.layers[0]
         values: dict[str, Any] = {}
         texts: dict[str, str] = {}
@@ -99,7 +99,7 @@ class Stack:
         return module.eval().requires_grad_(False)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Without the stack's name."""
+        """The state dict, without the stack's name."""
         found: dict[str, Tensor] = {}
         for number, layer in enumerate(self.layers):
             for direction, suffix in zip(layer.directions, ("", "_reverse"), strict=False):
@@ -124,7 +124,7 @@ class Stack:
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def notes(self) -> list[str]:
-        """What was filled in, and which constructor makes the module where a state dict doesn't say it."""
+        """What was filled in, and the constructor of the module where a state dict doesn't tell it."""
         notes = []
         directions = [d for layer in self.layers for d in layer.directions]
         if self.has_bias and any((d.bias_x is None) != (d.bias_h is None) for d in directions):
@@ -134,7 +134,7 @@ class Stack:
         return notes
 
     def configuration_note(self) -> list[str]:
-        """The constructor, where the parameters alone don't say what the module does."""
+        """The constructor, where the parameters alone don't tell what the module does."""
         if self.options()[0] or "nonlinearity" in self.arguments():
             return [f"{self._label}load it into {self.constructor()}"]
         return []
@@ -173,7 +173,7 @@ def _follows(first: Layer, layer: Layer) -> bool:
 
 
 def _key(layer: Layer) -> tuple[Any, ...]:
-    """What all layers of a module have in common."""
+    """A key that all layers of a module have in common."""
     d = layer.directions[0]
     settings = (
         layer.reset_after or layer.kind != "GRU", str(layer.gate_activation), str(layer.activation), layer.cell_clip,
@@ -198,7 +198,7 @@ def _more_problems(layers: Sequence[Layer]) -> list[str]:
 
 
 def _names(wanted: Sequence[str]) -> list[str]:
-    """Names that a state dict can have, no two the same and none a part of another."""
+    """Valid names in a state dict, no two the same and none a part of another."""
     found: list[str] = []
     for name in wanted:
         plain = re.sub(r"\.?l0$", "", name)

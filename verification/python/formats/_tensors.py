@@ -18,14 +18,14 @@ from weft.formats import _msgpack, _pickles
 from weft.formats._layers import FormatError
 from weft.formats._sniff import container_of, first_line, members, read_member
 
-#: What weights may be.
+#: The dtypes that weights may have.
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 _NUMBERS = re.compile(r"(\d+)")
 _MOST_ENTRIES = 2_000_000
 _MOST_DEPTH = 64
 _LONGEST_NAME = 1024
-_SHARED = 8  # tensors that are views of one storage may together be so many times the file
+_SHARED = 8  # tensors that are views of one storage may together have so many times the file's bytes
 
 
 def read_tensors(path: Path, container: str | None = None) -> dict[str, Tensor]:
@@ -139,11 +139,11 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     }
     _pickles.check(read_member(path, pickles[0]), records)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of pickle protocols
+        warnings.simplefilter("ignore")  # warnings about pickle protocols
         # Mapped, so that a storage is a slice of the file whatever the archive's own directory claims.
         try:
             loaded = torch.load(str(path), map_location="cpu", weights_only=True, mmap=True)
-        except pickle.UnpicklingError as error:  # with advice to load it without weights_only
+        except pickle.UnpicklingError as error:  # its message advises to load without weights_only
             why = str(error).partition("WeightsUnpickler error:")[2].strip().splitlines() or ["it isn't weights only"]
             raise FormatError(f"{path}: torch.load(weights_only=True) refuses it: {why[0][:300]}") from None
     if not isinstance(loaded, dict | list | tuple | Tensor):
@@ -159,14 +159,14 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     safetensors = optional("safetensors", path)
     try:
         with safetensors.safe_open(str(path), framework="pt", device="cpu") as file:
-            # The file has them in an order of its own: here layer 2 comes before layer 10.
+            # The file has an order of its own: layer 2 comes before layer 10 here.
             return {name: file.get_tensor(name) for name in sorted(file.keys(), key=_natural)}
     except Exception as error:
         raise FormatError(f"{path}: is a damaged safetensors file: {first_line(error)}") from None
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Sorts numbers in names as numbers."""
+    """A key by which names sort with numbers as numbers."""
     parts = _NUMBERS.split(name)
     return [(part.isdecimal(), int(part) if part.isdecimal() and len(part) < 10 else 0, part) for part in parts]
 
@@ -254,7 +254,7 @@ def _write_msgpack(tensors: dict[str, Tensor], path: Path) -> None:
     path.write_bytes(_msgpack.pack(optional("msgpack", path), tensors))
 
 
-#: By container (`_sniff.CONTAINERS`).
+#: Readers by container (`_sniff.CONTAINERS`).
 READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
     "torch": _read_torch,
     "safetensors": _read_safetensors,
@@ -262,7 +262,7 @@ READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
     "npy": _read_npy,
     "msgpack": _read_msgpack,
 }
-#: By extension.
+#: Writers by extension.
 WRITERS: dict[str, Callable[[dict[str, Tensor], Path], None]] = {
     ".pt": _write_torch,
     ".pth": _write_torch,

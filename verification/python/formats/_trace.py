@@ -1,4 +1,4 @@
-"""What an implementation that can't be run here was given and what it answered: arrays x, y, and some more."""
+"""A trace of an implementation that can't be run here: arrays x, y, and some more."""
 
 from __future__ import annotations
 
