@@ -1,5 +1,5 @@
-"""Biases that one format keeps apart and another adds, in the dtype of the file: the sums are rounded, and in float64
-that is a difference which no fault has made."""
+"""Biases that one format keeps apart and another adds, in the dtype of the file: rounding of these sums is a difference
+in float64 that no fault has made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.verification._pairs import Pair
 
 def settled(pair: Pair) -> tuple[Pair, list[str]]:
     """The pair with the reference's biases wherever the candidate's differ from them by the rounding of such a sum
-    alone, in whichever of the two it was made; and a line that says so for each layer of which it is true."""
+    alone, on either side; and for each layer with such biases a line that says so."""
     layers, notes = [], []
     for ours, theirs in zip(pair.reference, pair.candidate, strict=True):
         directions = [_settled(ours, *both) for both in zip(ours.directions, theirs.directions, strict=True)]
@@ -29,18 +29,18 @@ def settled(pair: Pair) -> tuple[Pair, list[str]]:
 
 
 def _settled(layer: Layer, ours: Direction, theirs: Direction) -> Direction:
-    """`theirs` itself where there is nothing to settle."""
+    """The candidate's direction, settled; `theirs` itself where there is nothing to settle."""
     rows = ours.weight_x.shape[0]
     mine, other = _biases(ours, rows), _biases(theirs, rows)
     sums = mine.sum(0), other.sum(0)
-    # A sum of two has half a unit of rounding; one of numbers that were rounded themselves is another matter.
+    # A sum of two exact numbers has half a unit of rounding; a sum of rounded numbers may have more.
     unit = max(_unit(each) for each in (ours, theirs))
     same = (sums[0] - sums[1]).abs() <= unit * torch.maximum(sums[0].abs(), sums[1].abs())
     joined = (mine == 0).any(0) != (other == 0).any(0)
     if layer.kind == "GRU" and layer.reset_after:
-        joined[2 * rows // 3 :] = False  # the reset gate is between the two
+        joined[2 * rows // 3 :] = False  # the reset gate is between these two
     settling = same & joined & (sums[0] != sums[1])
-    # Rows that differ otherwise stay as they are, and show.
+    # Rows that differ by more stay as they are, and show.
     if not bool(settling.any()):
         return theirs
     bias_x, bias_h = torch.where(settling, mine, other).unbind(0)
@@ -48,7 +48,7 @@ def _settled(layer: Layer, ours: Direction, theirs: Direction) -> Direction:
 
 
 def _biases(direction: Direction, rows: int) -> Tensor:
-    """[2, G*H] in float64; zeros where there is none."""
+    """The two biases [2, G*H] in float64; zeros for a missing one."""
     parts = (direction.bias_x, direction.bias_h)
     return torch.stack([torch.zeros(rows, dtype=torch.float64) if part is None else part.double() for part in parts])
 

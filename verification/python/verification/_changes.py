@@ -25,7 +25,7 @@ def change(name: str, detail: str, who: str, where: Where) -> Change:
     return Change(name, detail, f"{who} {meaning}", configuration)
 
 
-#: Steps that a change may be limited to, and how to run a module for them.
+#: Steps to which a change may be limited, and how to run a module for them.
 _STEPS = {
     "at step 0 only": "m(x[:1], h0), the others without it",
     "at the last step only": "m(x[-1:], h), the others without it",
@@ -35,7 +35,7 @@ _STEPS = {
 
 
 def _by_steps(detail: str) -> tuple[str, str]:
-    """A form, and the steps that it is limited to, if it is."""
+    """A form without the steps to which it is limited, and these steps."""
     for steps in _STEPS:
         if detail.endswith(steps):
             return detail.removesuffix(steps).removesuffix("; "), steps
@@ -124,7 +124,7 @@ def _parsed(text: str) -> Activation:
     match = re.fullmatch(r"(\w+)(?:\(([^,]+)(?:, (.+))?\))?", text)
     assert match is not None, text
     numbers = [float(number) for number in match.groups()[1:] if number is not None]
-    if numbers and abs(numbers[0] - 1 / 6) < 1e-8:  # which is printed with nine digits
+    if numbers and abs(numbers[0] - 1 / 6) < 1e-8:  # numbers are printed with nine digits
         numbers[0] = 1 / 6
     return Activation(match[1], *numbers)
 

@@ -38,12 +38,12 @@ random input and what the layers make of it.
 
 
 def main(command: str, words: Sequence[str]) -> int:
-    """The exit status."""
+    """Runs the command; returns the exit status."""
     parser = _verify_parser() if command == "verify" else _convert_parser()
     try:
         arguments = parser.parse_args(words)
         return _verify(arguments) if command == "verify" else _convert(arguments)
-    except SystemExit as exit:  # argparse's: --help, or a wrong command line, which it has printed
+    except SystemExit as exit:  # argparse has printed --help, or what is wrong with the command line
         return int(exit.code or 0)
     except (FormatError, OSError) as error:
         print(f"weft {command}: {_one_line(error)}", file=sys.stderr)
@@ -152,21 +152,21 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _put(text: str, path: str | None) -> bool:
-    """Whether it went to a file, which standard output says nothing of."""
+    """Writes to a file or to standard output. Returns whether to a file, of which standard output has nothing then."""
     if path is not None:
         return _put_file(text, Path(path))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader had enough, as `head` has
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return False
 
 
 def _put_file(text: str, path: Path) -> bool:
-    """Whole or not at all. False: to a device or a pipe, which may be standard output."""
-    if path.exists() and not path.is_file():  # can't be replaced
+    """Writes a file whole or not at all. False: the path is a device or a pipe, which may be standard output."""
+    if path.exists() and not path.is_file():  # devices and pipes can't be replaced
         path.write_text(text, encoding="utf-8")
         return False
     with replacing(path) as new:
@@ -175,7 +175,7 @@ def _put_file(text: str, path: Path) -> bool:
 
 
 def _left_out(source: formats.Source) -> list[str]:
-    """A note of the tensors that no recurrent layer has."""
+    """A note of the tensors that belong to no recurrent layer."""
     names = [name for name in source.ignored if name not in source.unused]
     if not names or source.trace is not None:
         return []

@@ -1,4 +1,4 @@
-"""From what verification/verify says to a report's parts."""
+"""The parts of a report from the results of verification/verify."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tracks_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int, ex
     tracks = []
     for each in raw:
         if all(math.isnan(value) for value in each["defect"]):
-            continue  # a layer of which nothing was recorded
+            continue  # nothing of the layer was recorded
         layer = layers[each["layer"]]
         direction = _direction_name(layer, each["direction"])
         place = _place(each["first"], layer, direction, start, exchanged) if each["first"] else None
@@ -73,13 +73,13 @@ def _numbers(values: Sequence[float]) -> list[float | None]:
 
 
 def first_of(tracks: Sequence[Track]) -> Place | None:
-    """The first of all: by the turn of its direction, then by layer."""
+    """The first of all places: by the turn of its direction, then by layer."""
     places = [track.first for track in tracks if track.first is not None]
     return min(places, key=lambda place: (place.turn, place.layer), default=None)
 
 
 def diagnoses_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int, side: str) -> list[Diagnosis]:
-    """side: whose layers they are, which is the side that is to be changed."""
+    """`side`: the side whose layers are to be changed."""
     who = "the candidate" if side == "reference" else "the reference"
     result = []
     for each in raw:
@@ -97,25 +97,26 @@ def diagnoses_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int,
 
 
 def _changes_of(changes: Sequence[tuple[str, str]], who: str, where: Where) -> list[Change]:
-    """Of a constructor that several of them are about, each gives the line with those before it."""
+    """Changes in words. Where several are options of one constructor, each gives the constructor with the options
+    before it."""
     return [_changes.change(name, detail, who, where) for name, detail in changes]
 
 
 def merged(diagnoses: list[Diagnosis], models: dict[str, Sequence[Layer]]) -> list[Diagnosis]:
-    """One for all layers where each layer has the same. models: by side its layers."""
+    """One diagnosis for all layers where each layer has the same. `models`: layers by side."""
     layers = max(len(model) for model in models.values())
     alike = len({(layer.kind, layer.hidden_size) for model in models.values() for layer in model}) == 1
     whole = alike and len(diagnoses) == layers > 1 and all(", " not in each.scope for each in diagnoses)
     keys = {(each.side, tuple((change.name, change.detail) for change in each.changes)) for each in diagnoses}
     if whole and len(keys) == 1:
         return [_of_all_layers(diagnoses[0], models[diagnoses[0].side])]
-    if layers == 1:  # "all layers" of one
+    if layers == 1:  # "all layers" of one layer
         return [dataclasses.replace(each, scope=each.scope.replace("all layers", "layer 0")) for each in diagnoses]
     return diagnoses
 
 
 def _of_all_layers(diagnosis: Diagnosis, layers: Sequence[Layer]) -> Diagnosis:
-    """A diagnosis of the first layer that is each layer's; its code is that of all of them."""
+    """A diagnosis of the first layer that holds for each layer, with code for all of them."""
     who = "the candidate" if diagnosis.side == "reference" else "the reference"
 
     def widened(changes: Sequence[Change]) -> list[Change]:
@@ -134,7 +135,7 @@ def _of_all_layers(diagnosis: Diagnosis, layers: Sequence[Layer]) -> Diagnosis:
 
 
 def side_of(source: Source, layers: int = 1) -> Side:
-    """layers: those of the other side, of which a trace records the last."""
+    """`layers`: those of the other side; a trace records only the last of them."""
     notes = list(source.notes)
     if source.trace is not None:
         trace = source.trace

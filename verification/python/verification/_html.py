@@ -11,10 +11,10 @@ from weft.verification import _plots, _svg
 from weft.verification._results import Change, Diagnosis, Place, Results, Side, Track
 from weft.verification._style import CSS
 
-_PLOTS = 8  #: more are folded away
-_COLUMNS = 480  #: of one plot; of many together not many more than ten times that
+_PLOTS = 8  #: plots beyond these are folded away
+_COLUMNS = 480  #: columns of one plot; many plots together have not many more than ten times that
 
-#: Whatever comes from a file is escaped; that nothing is loaded or run holds even so.
+#: Every text from a file is escaped; this policy makes sure that nothing is loaded or run even so.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 _KEY = """<div class="key" aria-hidden="true">
@@ -60,12 +60,12 @@ def _text(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """Text of several lines."""
+    """A text of several lines."""
     return "\n".join(_text(line) for line in text.splitlines())
 
 
 def _number(value: float | None, digits: int = 3) -> str:
-    """Powers of ten as such."""
+    """A number, with powers of ten as exponents."""
     if value is None:
         return "–"
     text = _plots.number(value, digits)
@@ -78,7 +78,7 @@ def _powers(text: str) -> str:
 
 
 def _with_powers(text: str) -> str:
-    """A sentence's numbers."""
+    """A sentence, with powers of ten as exponents."""
     return re.sub(r"\b\d+(?:\.\d+)?e[+-]\d+\b", lambda found: f"<span class=whole>{_powers(found[0])}</span>", text)
 
 
@@ -113,7 +113,7 @@ def _verdict(report: Results) -> str:
 
 
 def _main(report: Results) -> Diagnosis | None:
-    """The diagnosis that the page begins with."""
+    """The diagnosis at the head of the page."""
     return next((found for found in report.diagnoses if found.changes), None)
 
 
@@ -123,7 +123,7 @@ def _place(place: Place) -> str:
 
 
 def _facts(facts: Sequence[tuple[str, str]], kind: str = "") -> str:
-    """Names and HTML."""
+    """Pairs of a name and HTML."""
     entries = (f'<div><dt>{name}</dt><dd class="{kind}">{value}</dd></div>' for name, value in facts)
     return f'<dl class="facts">{"".join(entries)}</dl>'
 
@@ -155,7 +155,7 @@ def _why(report: Results) -> str:
 
 
 def _diagnosis(found: Diagnosis, said: bool) -> str:
-    """said: its sentence stands on the page already."""
+    """`said`: the page has its sentence already."""
     names = "".join(f'<code class="name">{_text(change.name)}</code>' for change in found.changes)
     alone = len(found.changes) == 1
     detail = f"<code>{_text(found.changes[0].detail)}</code>" if alone and found.changes[0].detail else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.verification._results import Place, Results
 
-#: Of the format. What is only added does not change it.
+#: The format's version. Additions don't change it.
 VERSION = 1
 
 
@@ -20,7 +20,7 @@ def to_json(report: Results) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Of dicts, lists, strings, numbers and None alone."""
+    """The value as dicts, lists, strings, numbers and None alone."""
     if dataclasses.is_dataclass(value):
         fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return fields | {"difference": _plain(value.difference)} if isinstance(value, Place) else fields

@@ -17,12 +17,12 @@ from weft.verification._where import without_states
 
 
 def own_dtype(pair: Pair, input: _sides.Input) -> OwnDtype | None:
-    """None where a side is nothing that PyTorch or `weft.nn` has a module for."""
+    """None where PyTorch and `weft.nn` have no module for a side."""
     dtype = _sides.dtype_of(pair.candidate)
     with torch.no_grad():
         try:
             answers = [_run(layers, input, dtype) for layers in (pair.reference, pair.candidate)]
-        except (FormatError, ValueError):  # of ours, of PyTorch's constructors
+        except (FormatError, ValueError):  # FormatError is ours, ValueError comes from PyTorch's constructors
             return None
     if answers[0].numel() == 0:
         return None
@@ -42,7 +42,7 @@ def own_dtype(pair: Pair, input: _sides.Input) -> OwnDtype | None:
 
 
 def _run(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) -> Tensor:
-    """y [T, B, D*H], of all layers one after the other."""
+    """y [T, B, D*H] of all layers, one after the other."""
     y = input.x.to(dtype)
     rest = list(layers)
     for stack in stacks_of("weft.nn", [without_states(layer) for layer in layers]):
@@ -70,5 +70,5 @@ def _states(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) ->
 
 
 def _bound(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) -> Tensor:
-    """What rounding can make of y in this dtype when the layers run on by themselves."""
+    """The most by which rounding in this dtype can change y when the layers run on by themselves."""
     return torch.from_numpy(_C.rounding_bound(_sides.engine(layers), input.x.numpy(), DTYPES[dtype]))

@@ -1,4 +1,4 @@
-"""Which layers of two models are compared with each other."""
+"""Which layers of two models are compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from weft.verification._sides import describe
 
 @dataclasses.dataclass
 class Pair:
-    """A chain of layers, each fed by the one before it, on both sides. start: its first layer's index in the file."""
+    """A chain of layers on both sides, each layer fed by the one before it. `start`: the index in the file of its first
+    layer."""
 
     start: int
     reference: list[Layer]
@@ -56,8 +57,8 @@ def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list
 
 
 def _of_the_same_names(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[str]:
-    """One line about the layers that have the same name on both sides and can't be compared: likely another version of
-    the model, which a list of layers that fit nothing wouldn't say."""
+    """One line about layers of the same name on both sides that can't be compared: likely another version of the model,
+    which a list of layers that fit nothing wouldn't tell."""
     by_name = {layer.label: layer for layer in candidate if layer.label}
     both = [(layer, by_name[layer.label]) for layer in reference if layer.label in by_name]
     apart = [f"{ours.label} ({_shape(ours)}, not {_shape(theirs)})" for ours, theirs in both if _misfit(ours, theirs)]
@@ -90,7 +91,7 @@ def _partners(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[in
 
 
 def _fitting(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[int | None]:
-    """For each of the reference's layers the first of the candidate's left that fits it."""
+    """For each of the reference's layers the first of the candidate's remaining layers that fits it."""
     left = list(range(len(candidate)))
     found: list[int | None] = []
     for ours in reference:
@@ -126,7 +127,7 @@ def _fits(pair: Pair, ours: Layer, theirs: Layer) -> bool:
 
 
 def _misfit(ours: Layer, theirs: Layer) -> str:
-    """What keeps two layers from being compared, "" if nothing does."""
+    """Why two layers can't be compared; "" if they can."""
     for what, mine, other in (
         ("inputs", ours.input_size, theirs.input_size),
         ("units", ours.hidden_size, theirs.hidden_size),

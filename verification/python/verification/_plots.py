@@ -1,5 +1,5 @@
-"""What the text's and the page's plots have in common: a logarithmic axis that has room for 0, NaN and infinities,
-long sequences in few columns, and how numbers and places are said."""
+"""Parts of the text's and the page's plots: a logarithmic axis with room for 0, NaN and infinities, long sequences in
+few columns, and numbers and places in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from weft.verification._results import Place, Results, Spot, Track
 
-#: More decades than that below the largest value say nothing any more.
+#: Decades further than these below the largest value tell nothing.
 _DECADES = 20
 
 _QUANTITIES = {
@@ -35,11 +35,11 @@ class Scale:
 
     low: int
     high: int
-    has_zeros: bool  #: needs a place below
-    has_odd: bool  #: NaN or infinite: needs a place above
+    has_zeros: bool  #: whether it needs a place below for 0
+    has_odd: bool  #: whether it needs a place above for NaN and infinities
 
     def position(self, value: float) -> float:
-        """0 to 1 of a finite value above 0; what is below the axis is at its lower end."""
+        """A value's place, 0 to 1, for finite values above 0; values below the axis are at its lower end."""
         return min(1.0, max(0.0, (math.log10(value) - self.low) / (self.high - self.low)))
 
     def ticks(self, most: int) -> list[int]:
@@ -50,7 +50,7 @@ class Scale:
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """Consecutive steps, first to last, in one column: the largest of each."""
+    """Consecutive steps, first to last, in one column: the largest of each track."""
 
     first: int
     last: int
@@ -64,7 +64,7 @@ class Column:
 
 
 def largest(values: Iterable[float | None]) -> float | None:
-    """NaN is more than infinity here. None: there is no value."""
+    """The largest value, of which NaN is the largest; None if there is no value."""
     present = [value for value in values if value is not None]
     if any(math.isnan(value) for value in present):
         return math.nan
@@ -112,8 +112,8 @@ def differing_first(report: Results) -> list[Track]:
 
 
 def printable(text: str) -> str:
-    """Names come from files. What a terminal or a page would obey rather than show (control characters, changes of the
-    direction of writing, half characters) is written as an escape."""
+    """Names come from files. Characters that a terminal or a page would obey rather than show (control characters,
+    changes of the direction of writing, half characters) are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
@@ -147,17 +147,17 @@ def track_name(track: Track | Place) -> str:
 
 
 def capitalised(sentence: str) -> str:
-    """With a full stop."""
+    """The sentence with a capital letter and a full stop."""
     return sentence[:1].upper() + sentence[1:] + ("" if sentence.endswith((".", "!", "?")) else ".")
 
 
 def step_name(place: Place) -> str:
-    """The step; of a direction that runs backwards with its turn, which is what counts there."""
+    """The step's name; for a direction that runs backwards with its turn, by which steps count there."""
     return f"step {place.step}" + (f" (turn {place.turn})" if place.turn != place.step else "")
 
 
 def times_bound(place: Place) -> str:
-    """ "1.2e+09 times what rounding explains", "" where that can't be said."""
+    """As "1.2e+09 times what rounding explains"; "" where the bound is 0, or one of the two is infinite."""
     if not (math.isfinite(place.difference) and 0 < place.bound < math.inf):
         return ""
     return f"{number(place.difference / place.bound, 2)} times what rounding explains"
@@ -168,7 +168,7 @@ def spot(place: Spot) -> str:
 
 
 def allowed(report: Results) -> str:
-    """Of two that agree: how far they are apart at most, and what was allowed there."""
+    """For two sides that agree: their largest distance, and the bound there."""
     parts = []
     steps = [
         (defect, bound)
@@ -190,7 +190,7 @@ def allowed(report: Results) -> str:
 
 
 def own_dtype(report: Results) -> str:
-    """A sentence; "" if it wasn't tried."""
+    """A sentence about the run in the stored dtype; "" if there was none."""
     own = report.own_dtype
     if own is None:
         return ""

@@ -1,4 +1,4 @@
-"""A trace as verification/verify compares it."""
+"""A trace, in the form in which verification/verify compares it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.verification import _C
 
 
 def recording_of(layers: Sequence[Layer], trace: Trace) -> Any:
-    """The trace by layers and directions: of all but the last layer nothing is known."""
+    """The trace by layers and directions; nothing is known of layers before the last."""
     x, y = trace.x, trace.y
     if 0 in x.shape[:2]:
         raise FormatError(f"the trace's x has shape {list(x.shape)}; at least one step and row is expected")
@@ -74,7 +74,7 @@ def _add_last_states(recorded: list[list[dict[str, Any]]], layers: Sequence[Laye
         parts = [state] if state.dim() == 2 else list(state.unbind(0))
         if len(parts) not in (1, len(flat)) or (len(parts) == 1 and len(flat) > 1 and len(layers[-1].directions) > 1):
             raise FormatError(f"the trace's {name} has shape {list(state.shape)}; [{len(flat)}, B, H] is expected")
-        # One state of several layers' is the last one's.
+        # A single state stands for the last layer's.
         for direction, part, size in zip(flat[-len(parts) :], parts, wanted[-len(parts) :], strict=True):
             if part.shape[1] != size:
                 raise FormatError(f"the trace's {name} has {part.shape[1]} units; {size} are expected")

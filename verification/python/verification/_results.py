@@ -1,4 +1,4 @@
-"""What `weft.verify` found, as data."""
+"""The results of `weft.verify`, as data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 class Side:
     """The reference or the candidate."""
 
-    path: str  #: of the file; what the object is for one in memory
+    path: str  #: the file's path; for an object in memory a description
     format: str  #: pytorch, torch.export, onnx, keras, burn, flax, trace
     dtype: str  #: its own: float32, ...
     layers: Sequence[str]  #: one line a layer: "gru.weight_ih_l0: GRU 64 -> 128, both directions, reset_after=True"
@@ -22,16 +22,17 @@ class Place:
     """Where the two first differ by more than rounding explains. First: in the order in which values are computed."""
 
     layer: int  #: from 0
-    layer_name: str  #: the reference's name of it; the candidate's if only that has names
+    layer_name: str  #: the reference's name of the layer; the candidate's if only that has names
     direction: str  #: forward, reverse, or both where only their merged result is known
     step: int  #: index into the input's time axis
-    turn: int  #: the how manieth step that the direction does, from 0; step itself if it runs forward
+    #: the number of the step in the order of its direction, from 0; `step` itself if the direction runs forward
+    turn: int
     quantity: str  #: a gate (r, z, n; i, f, g, o), or a state (h, c), or what was recorded last (hn, cn)
     row: int  #: of the batch
     unit: int
-    reference: float  #: the reference's value there, from the candidate's state before that step
+    reference: float  #: the reference's value there, computed from the candidate's state before that step
     candidate: float
-    bound: float  #: what rounding can make of it
+    bound: float  #: how far rounding can move the value
 
     @property
     def difference(self) -> float:
@@ -41,7 +42,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Spot:
-    """Where h of a track is the furthest apart, each side run on from its own states."""
+    """Where a track's h is furthest apart, with each side run on from its own states."""
 
     step: int  #: index into the input's time axis
     row: int  #: of the batch
@@ -61,21 +62,22 @@ class Track:
     layer_name: str
     kind: str  #: GRU, LSTM, RNN
     direction: str  #: forward, reverse, or both where only their merged result is known
-    difference: Sequence[float | None]  #: of h, each side run on from its own states, from the input alone
-    defect: Sequence[float | None]  #: of what one step of the reference makes of the candidate's state before it
-    bound: Sequence[float | None]  #: what rounding can make of that
+    difference: Sequence[float | None]  #: of h, with each side run on from its own states, from the input alone
+    defect: Sequence[float | None]  #: of one step of the reference from the candidate's state before it
+    bound: Sequence[float | None]  #: how far rounding can move that
     first: Place | None  #: None: this direction agrees
-    largest: Spot | None = None  #: None: nowhere, or it isn't known by unit
+    largest: Spot | None = None  #: None: nowhere, or not known by unit
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One known difference in the form that fits."""
+    """One known difference, in the form that fits."""
 
-    name: str  #: stable: reset_before, stale_hidden_state, gate_order, ...
-    detail: str  #: which: "z, r, n instead of r, z, n"; "" where there is one form only
+    name: str  #: stable name: reset_before, stale_hidden_state, gate_order, ...
+    detail: str  #: the form: "z, r, n instead of r, z, n"; "" where there is only one
     meaning: str  #: a sentence: "the candidate applies the reset gate before the hidden product, not after it"
-    configuration: str  #: what does the same here: "weft.nn.GRU(2, 1, reset_after=False)"; or the tensor code to do it
+    #: a module that does the same: "weft.nn.GRU(2, 1, reset_after=False)"; or the tensor code to do it
+    configuration: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,35 +86,36 @@ class Diagnosis:
 
     scope: str  #: "all layers", "layer 0", "layer 1, reverse"
     changes: Sequence[Change]  #: one or two; empty: none of the known differences explains it
-    side: str  #: which side is to be changed so: "reference" (so changed it does what the candidate does), "candidate"
-    sentence: str  #: all of it as prose: "the hidden state is stale from step 1 on: ..."
-    also: Sequence[Sequence[Change]] = ()  #: other sets as small that do it too
+    side: str  #: the side to be changed so: "reference" (with the changes it does what the candidate does), "candidate"
+    sentence: str  #: all changes as prose: "the hidden state is stale from step 1 on: ..."
+    also: Sequence[Sequence[Change]] = ()  #: other sets of as few changes that do it too
 
 
 @dataclasses.dataclass(frozen=True)
 class OwnDtype:
-    """Both run in the dtype that they are stored in."""
+    """Both sides, run in the dtype that they are stored in."""
 
     dtype: str
-    difference: float  #: largest, of the outputs
-    bound: float  #: what rounding can make of it, there; infinite where rounding is amplified without limit
+    difference: float  #: the largest difference of the outputs
+    bound: float  #: how far rounding can move the outputs there; infinite where rounding is amplified without limit
     agrees: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """Everything that was found."""
+    """All that was found."""
 
     reference: Side
     candidate: Side
     input: str  #: "random, seed 0: 16 steps, batch 2, 64 inputs"; the path of a file
-    precision: str  #: in which the sides were compared: float64; of a trace its own dtype
+    precision: str  #: the precision of the comparison: float64; for a trace its own dtype
     tracks: Sequence[Track]
-    first: Place | None  #: of all tracks; None: they agree
+    first: Place | None  #: the first of all tracks; None: the sides agree
     diagnoses: Sequence[Diagnosis] = ()
     own_dtype: OwnDtype | None = None
     problems: Sequence[str] = ()  #: differences that need no run: another number of layers, other sizes
-    structure: Sequence[str] = ()  #: if these are of structure: which layers fit which; those that do were compared
+    #: if the problems are structural: which layers fit which; fitting layers were compared
+    structure: Sequence[str] = ()
 
     @property
     def agrees(self) -> bool:

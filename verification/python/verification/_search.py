@@ -1,4 +1,5 @@
-"""The search for what explains the difference of two models: by changes of either side, exactly or up to rounding."""
+"""The search for changes that explain the difference of two models: changes of either side, exactly or up to
+rounding."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from weft.verification._weights import differing
 def explained(
     pair: Pair, ours: list[dict[str, Any]], theirs: list[dict[str, Any]], recording: Any, x: np.ndarray
 ) -> list[Diagnosis]:
-    """A diagnosis for each part that differs. First what changes of the reference do; then, for what is left, changes
-    of the candidate, since what only that has (a bias, say) no change of the reference can show; then single ones of
-    both with the bounds of the dtype that the weights are stored in, in which they may have been computed with."""
+    """A diagnosis for each part that differs. Changes of the reference are tried first, then, for the parts left,
+    changes of the candidate: no change of the reference can show a part that only the candidate has, such as a bias.
+    Last come single changes of both with bounds of the stored dtype, since parameters may have been computed in it."""
     dtype = str(_sides.dtype_of(pair.candidate)).removeprefix("torch.")
     narrow = DTYPES[_sides.dtype_of(pair.candidate)]
 
@@ -53,7 +54,7 @@ def _up_to_rounding(diagnosis: Diagnosis, dtype: str) -> Diagnosis:
 
 
 def _rounded_otherwise(diagnosis: Diagnosis, differing_parts: list[Diagnosis], dtype: str) -> Diagnosis:
-    """What doesn't differ any more with the bounds of the dtype differs by rounding alone."""
+    """The diagnosis of a part that no longer differs with the bounds of the dtype: it differs by rounding alone."""
     layer = diagnosis.scope.split(",")[0]
     if diagnosis.changes or any(other.scope.split(",")[0] in (layer, "all layers") for other in differing_parts):
         return diagnosis
@@ -63,7 +64,7 @@ def _rounded_otherwise(diagnosis: Diagnosis, differing_parts: list[Diagnosis], d
 
 
 def _with_weights(diagnosis: Diagnosis, pair: Pair) -> Diagnosis:
-    """Of what no known difference explains: which parameters differ."""
+    """The diagnosis with the parameters that differ, of a part that no known difference explains."""
     index = int(diagnosis.scope.split(",")[0].removeprefix("layer ")) - pair.start
     found = differing(pair.reference[index], pair.candidate[index])
     weights = f"parameters differ: {'; '.join(found)}" if found else "the parameters are the same"

@@ -1,4 +1,4 @@
-"""What may be given to `weft.verify` as a side or as input, and the form in which it is compared."""
+"""Sides and inputs that `weft.verify` takes, and the form in which they are compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Side = str | os.PathLike[str] | Source | Trace | Sequence[Layer] | nn.Module | M
 
 @dataclasses.dataclass
 class Input:
-    """What both sides are run on. x: [T, B, I]; h0, c0: [B, H] or [layers*D, B, H], for both sides, or None."""
+    """The input of both sides.
+
+    x: [T, B, I]; h0, c0: [B, H] or [layers*D, B, H], for both sides, or None.
+    """
 
     x: Tensor
     h0: Tensor | None
@@ -58,7 +61,7 @@ def source_of(side: Side, format: str | None, options: Mapping[str, Any] | None)
 
 
 def as_tensor(value: Any, name: str) -> Tensor:
-    """A tensor or an array as a tensor on the CPU."""
+    """A tensor or an array, as a tensor on the CPU."""
     if isinstance(value, Tensor):
         return value.detach().cpu()
     try:
@@ -72,8 +75,8 @@ def dtype_of(layers: Sequence[Layer]) -> torch.dtype:
 
 
 def traced(function: Callable[..., Any], input: Input, dtype: torch.dtype) -> Trace:
-    """Calls a function with x, and with the initial states that there are, and takes down its answer: y, or a tuple
-    that begins with it."""
+    """Calls a function with x, and with the initial states that there are, and records its answer: y, or a tuple that
+    begins with y."""
     states = [state.to(dtype) for state in (input.h0, input.c0) if state is not None]
     x = input.x.to(dtype)
     with torch.no_grad():
@@ -89,7 +92,7 @@ def traced(function: Callable[..., Any], input: Input, dtype: torch.dtype) -> Tr
 
 
 def engine(layers: Sequence[Layer]) -> list[dict[str, Any]]:
-    """Layers as verification/verify takes them."""
+    """Layers in the form of verification/verify."""
     return [_for_engine(layer) for layer in layers]
 
 
@@ -164,7 +167,7 @@ def _parts(state: Tensor, count: int, name: str) -> list[Tensor]:
 
 
 def describe(layer: Layer) -> str:
-    """ "encoder: GRU 64 -> 128, both directions, reset_after=False"."""
+    """A layer in words: "encoder: GRU 64 -> 128, both directions, reset_after=False"."""
     name = f"{layer.label}: " if layer.label else ""
     words = [f"{name}{layer.kind} {layer.input_size} -> {layer.hidden_size}"]
     if len(layer.directions) == 2:

@@ -1,4 +1,4 @@
-"""How the page looks."""
+"""The page's style."""
 
 #: By role, in light and in dark surroundings. Told apart by lightness and by dashes too, not by hue alone.
 LIGHT = {

@@ -1,4 +1,4 @@
-"""A track as an SVG that may be stretched, with its labels beside it as HTML, which keeps its size of letters."""
+"""A track as an SVG that may be stretched. Its labels are HTML beside it, whose letters keep their size."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from weft.verification import _plots
 from weft.verification._plots import Column, Scale
 from weft.verification._results import Track
 
-_HEIGHT = 1000  #: of the drawing; its width is the number of columns
-_BAND = 0.12  #: of the height: the place for 0, and for NaN and infinities
+_HEIGHT = 1000  #: height of the drawing; its width is the number of columns
+_BAND = 0.12  #: share of the height for the place of 0, and for that of NaN and infinities
 _MARGIN = 0.03
-_DOTS = 64  #: at most so many columns have dots; more are a line
+_DOTS = 64  #: plots of more columns have lines without dots
 
 
 def plot(track: Track, most_columns: int) -> str:
@@ -43,7 +43,7 @@ def plot(track: Track, most_columns: int) -> str:
 
 
 class _Axis:
-    """Where values are, from the top, 0 to 1."""
+    """The places of values, from the top, 0 to 1."""
 
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
@@ -99,7 +99,7 @@ def _grid(scale: Scale, axis: _Axis, width: int) -> list[str]:
 
 
 def _lines(columns: Sequence[Column], axis: _Axis) -> list[str]:
-    """The bound with the field below it, then the difference, and the defect on top: it is the thinner."""
+    """The bound with the field below it, then the difference, and on top the defect, which is the thinner line."""
     parts = [f'<path class="field" d="{"".join(_field(run, axis) for run in _runs(columns, lambda c: c.bound))}"/>']
     series: list[tuple[str, Callable[[Column], float | None]]] = [
         ("bound", lambda column: column.bound),
@@ -121,7 +121,7 @@ def _lines(columns: Sequence[Column], axis: _Axis) -> list[str]:
 
 
 def _runs(columns: Sequence[Column], value: Callable[[Column], float | None]) -> list[list[tuple[float, float]]]:
-    """Points without a gap between them: x in columns, and the value."""
+    """Runs of points without a gap: x in columns, and the value."""
     runs: list[list[tuple[float, float]]] = [[]]
     for index, column in enumerate(columns):
         found = value(column)
@@ -133,7 +133,7 @@ def _runs(columns: Sequence[Column], value: Callable[[Column], float | None]) ->
 
 
 def _widened(run: list[tuple[float, float]], alone: bool) -> list[tuple[float, float]]:
-    """Of a sequence of one step a line across the plot."""
+    """Widens a run of one step to a line across the plot."""
     return [(0.0, run[0][1]), (1.0, run[0][1])] if alone else run
 
 
@@ -163,7 +163,7 @@ def _mark_label(track: Track, columns: Sequence[Column]) -> str:
 
 
 def _hovers(columns: Sequence[Column]) -> list[str]:
-    """A field of the plot's whole height for each column, which names its values."""
+    """A field of the plot's whole height for each column, which shows the column's values."""
     parts = []
     for index, column in enumerate(columns):
         steps = f"step {column.first}" if column.first == column.last else f"steps {column.first} to {column.last}"

@@ -1,4 +1,4 @@
-"""Known differences of what goes into single gates, and of numbers that were read off a recording, in words; see
+"""Known differences in the sums of single gates, and in numbers that were read off a recording, in words; see
 `_changes`."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import re
 from weft.formats import GATES
 from weft.verification._where import Text, Where
 
-#: The name of a term in words, and its parameter in a module; of a layer that normalises, the gain of the product.
+#: A term in words, and its parameter in a module: for a layer that normalises, the gain of the product.
 _TERMS = {
     "input_bias": ("input bias", "bias_ih", "bias_ih"),
     "recurrent_bias": ("recurrent bias", "bias_hh", "bias_hh"),
@@ -18,13 +18,13 @@ _TERMS = {
 
 
 def gates_of(detail: str, where: Where) -> tuple[str, tuple[str, ...]]:
-    """A form without ", in gates r, z", and the gates: all of a kind's where it names none."""
+    """A form without ", in gates r, z", and these gates: all gates of a kind where the form names none."""
     form, _, names = re.sub(r", in gates? ", "\0", detail).partition("\0")
     return form, tuple(names.split(", ")) if names else tuple(GATES[where.layer.kind])
 
 
 def of_gates(gates: tuple[str, ...], where: Where) -> str:
-    """ " of gate n", or "" of all."""
+    """As " of gate n"; "" for all gates."""
     if len(gates) == len(GATES[where.layer.kind]):
         return ""
     return f" of gate{'s' * (len(gates) > 1)} {', '.join(gates)}"
@@ -83,7 +83,7 @@ def _offset(detail: str, where: Where) -> tuple[str, str]:
     form, gates = gates_of(detail, where)
     number, sense = form.split()
     verb, preposition, sign = ("adds", "to", "+=") if sense == "more" else ("takes", "from", "-=")
-    gate = gates[0] if len(gates) == 1 else "f"  # forget_bias names none
+    gate = gates[0] if len(gates) == 1 else "f"  # forget_bias names no gate
     name = "the forget gate" if len(gates) > 1 else f"gate {gate}"
     code = where.each(f"{{bias_ih}}.data{rows_of((gate,), where)[0]} {sign} {number}")
     return f"{verb} {number} {preposition} what goes into {name}", code

@@ -12,9 +12,9 @@ from weft.verification._plots import Column, Scale
 from weft.verification._results import Change, Diagnosis, Place, Results, Side, Track
 
 _HEIGHT = 8  #: rows of the plot's logarithmic part
-_ONE_LINERS = 6  #: tracks that differ, beside the one in the plot, which get a line each
+_ONE_LINERS = 6  #: tracks that differ, beside the plotted one, which get a line each
 _LEVELS = "▁▂▃▄▅▆▇█"
-#: Of difference, defect and bound: later ones are drawn first.
+#: Marks of difference, defect and bound; later ones are drawn first.
 _MARKS = "●×─"
 _BOTH = "◆"
 _CODES = {"bold": "1", "●": "33", "×": "36", "◆": "35", "─": "2"}
@@ -109,7 +109,7 @@ def _names(changes: Sequence[Change]) -> str:
 
 
 def _tracks(report: Results, width: int, paint: _Paint) -> list[str]:
-    """The first that differs as a plot, some more as a line each, those that agree in one."""
+    """The first track that differs as a plot, some more as a line each, those that agree in one line."""
     tracks = [track for track in _plots.differing_first(report) if _plots.steps_of(track)]
     if not tracks:
         return []
@@ -171,9 +171,9 @@ def _rows(columns: list[Column], scale: Scale) -> list[tuple[str, str]]:
 
 
 def _step_axis(track: Track, columns: list[Column], stretch: int, width: int) -> list[str]:
-    """Numbers of steps, and a mark under the first that differs."""
+    """Step numbers, and a mark under the first step that differs."""
     total = len(columns) * stretch
-    left = 11  # of the plot, beside its labels
+    left = 11  # left of the plot, beside its labels
 
     def x_of(step: int) -> int:
         return next(x for x, column in enumerate(columns) if step <= column.last) * stretch
@@ -195,7 +195,7 @@ def _step_axis(track: Track, columns: list[Column], stretch: int, width: int) ->
 
 
 def _one_line(track: Track, width: int) -> list[str]:
-    """A name and the difference as little bars."""
+    """A track's name, and its difference as little bars."""
     assert track.first is not None
     name = f"  {_plots.track_name(track)}: differs from {_plots.step_name(track.first)}  "
     room = width - len(name)

@@ -106,7 +106,7 @@ def _input_of(input: Any) -> Input | None:
             f"{label}: the input should have x [T, B, I]; it has {', '.join(list(arrays)[:5]) or 'nothing'}"
         )
     x = arrays["x"]
-    if x.dim() == 2:  # without a batch
+    if x.dim() == 2:  # without a batch dim
         x = x.unsqueeze(1)
         states = {name: arrays[name] for name in ("h0", "c0") if name in arrays}
         arrays |= {name: state.unsqueeze(-2) for name, state in states.items()}
@@ -129,13 +129,13 @@ def _random_input(layers: Sequence[Layer], seed: int, steps: int, batch: int) ->
         raise FormatError(f"the seed should be a number of 64 bits, got: {seed}")
     inputs = layers[0].input_size
     x = torch.randn(steps, batch, inputs, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    # Numbers that every dtype here can hold, so that both sides are given the same ones whatever they compute in.
+    # Numbers that every dtype here holds exactly, so that both sides get the same ones in any dtype.
     x = x.to(torch.bfloat16).double()
     return Input(x, None, None, f"random, seed {seed}: {steps} steps, batch {batch}, {inputs} inputs")
 
 
 def trace_of(layers: Sequence[Layer], seed: int, steps: int, batch: int) -> Trace:
-    """What the layers make of a random input, in float64: for an implementation that can't be run here.
+    """The layers' results on a random input, in float64: for an implementation that can't be run here.
 
     Raises:
         FormatError: layers of which one isn't fed by the one before it.

@@ -11,7 +11,7 @@ from weft.formats import GATES, Direction, Layer
 
 
 def differing(ours: Layer, theirs: Layer) -> list[str]:
-    """What differs between the parameters, a phrase each: "weight_h by up to 0.1, in gate r"."""
+    """The parameters that differ, a phrase each: "weight_h by up to 0.1, in gate r"."""
     found = []
     for index, (mine, other) in enumerate(zip(ours.directions, theirs.directions, strict=True)):
         where = "" if len(ours.directions) == 1 else f" of the {('forward', 'backward')[index]} direction"
@@ -27,7 +27,8 @@ def _difference(first: Tensor | None, second: Tensor | None, gates: tuple[str, .
     if first is None or second is None:
         present = second if first is None else first
         assert present is not None
-        if not bool(present.any()):  # zeros are as good as none, but for gains, which are never None on one side alone
+        # zeros are as good as None, except for gains, which are never None on one side alone
+        if not bool(present.any()):
             return ""
         return "that only the candidate has" if first is None else "that the candidate lacks"
     if first.shape != second.shape:

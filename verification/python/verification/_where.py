@@ -1,4 +1,4 @@
-"""The part of a model that a change is in, and code that is about it."""
+"""The part of a model in which a change is, and code for that part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Where:
 
     @property
     def layer(self) -> Layer:
-        """The first that is changed."""
+        """The first changed layer."""
         return self.model[self.changed[0]]
 
     def constructor(self, **fields: Any) -> str:
@@ -51,7 +51,7 @@ class Where:
         return "\n".join(lines)
 
     def _module(self, layers: Sequence[Layer]) -> range:
-        """The layers of the module that has the changed ones; the changed ones where the model is no module."""
+        """The layers of the module with the changed ones; only the changed ones where the model is no module."""
         first, last = min(self.changed), max(self.changed)
         try:
             stacks = stacks_of("weft.nn", layers)
@@ -65,12 +65,12 @@ class Where:
         return range(first, last + 1)
 
     def biases(self) -> list[str]:
-        """Those of bias_ih and bias_hh that PyTorch's module of the layer has: none or both."""
+        """The biases, of bias_ih and bias_hh, that PyTorch's module of the layer has: none or both."""
         directions = self.layer.directions
         return ["bias_ih", "bias_hh"] if any(d.bias_x is not None or d.bias_h is not None for d in directions) else []
 
     def parameters(self, *names: str) -> list[str]:
-        """m.weight_hh_l0, ...: of the directions that are changed, as PyTorch names them in the layer's module."""
+        """The names of the changed directions' parameters in PyTorch's module of the layer: m.weight_hh_l0, ..."""
         return [part for index, direction in self._parts() for part in self._names(index, direction, names)]
 
     def _names(self, index: int, direction: int, names: Sequence[str]) -> list[str]:
@@ -79,7 +79,7 @@ class Where:
         return [f"m.{name}_l{number[1] if number else 0}{suffix}" for name in names]
 
     def each(self, line: str) -> str:
-        """A line of code for each of these directions; {weight_hh} in it is such a name."""
+        """A line of code for each changed direction; {weight_hh} in it stands for such a name."""
         names = re.findall(r"\{(\w+)\}", line)
         lines = []
         for index, direction in self._parts():
@@ -93,7 +93,7 @@ class Where:
         return f"for p in ({', '.join(parameters)}{',' if len(parameters) == 1 else ''}): p.data = {expression}"
 
     def _parts(self) -> list[tuple[int, int]]:
-        """Layer and direction of all that is changed."""
+        """The layer and direction of each changed part."""
         return [
             (index, direction)
             for index in self.changed
@@ -103,10 +103,11 @@ class Where:
 
 
 def without_states(layer: Layer) -> Layer:
-    """The layer without initial states, which a module doesn't hold."""
+    """The layer without its initial states, which a module doesn't hold."""
     directions = [dataclasses.replace(direction, h0=None, c0=None) for direction in layer.directions]
     return dataclasses.replace(layer, directions=directions)
 
 
-#: Of a form of a change and where it is: what somebody does who gets these numbers, beginning with a verb; and code.
+#: Takes the form and the place of a change. Gives what somebody does who gets these numbers, beginning with a verb; and
+#: code.
 Text = Callable[[str, Where], tuple[str, str]]
