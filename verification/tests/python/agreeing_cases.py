@@ -58,7 +58,7 @@ def variant(draw: random.Random) -> list[Layer]:
 
 
 def changed(layers: list[Layer], change: Callable[[torch.Tensor], torch.Tensor]) -> list[Layer]:
-    """With all parameters changed."""
+    """The layers with all parameters changed."""
 
     def direction(each: Direction) -> Direction:
         values = {name: getattr(each, name) for name in (*PARAMETERS, "norm_c_bias")}
@@ -68,7 +68,7 @@ def changed(layers: list[Layer], change: Callable[[torch.Tensor], torch.Tensor])
 
 
 def answered(layers: list[Layer], draw: random.Random, steps: int, scale: float = 1.0, dtype: str = "") -> Trace:
-    """By the slow implementation, in some precision and order of summation."""
+    """The answer of the slow implementation, in some precision and order of summation."""
     numbers = np.random.default_rng(draw.getrandbits(60))
     rows, first = draw.randint(1, 4), layers[0].directions[0]
     dtype = dtype or draw.choice(["float32", "float64"])
@@ -119,8 +119,8 @@ def two_dtypes(draw: random.Random) -> tuple[Any, Any]:
 
 
 def joined_biases(draw: random.Random) -> tuple[Any, Any]:
-    """What a converter to a format of one bias does, in the dtype of the file; of a GRU whose reset gate is after the
-    product the biases of n stay two."""
+    """Biases as a converter to a format of one bias adds them, in the dtype of the file. A GRU whose reset gate is
+    after the product keeps the two biases of n."""
     kind, own = draw.choice([("LSTM", {}), ("RNN", {}), ("GRU", {}), ("GRU", {"reset_after": False})])
     dtype = draw.choice([torch.float32, torch.float32, torch.float16, torch.bfloat16])
     layers = random_layers(Wrong("", Faults(), kind, own), draw)
@@ -139,7 +139,8 @@ def joined_biases(draw: random.Random) -> tuple[Any, Any]:
 
 
 def pytorchs_modules(draw: random.Random) -> tuple[Any, Any]:
-    """In float32, by PyTorch's own kernels or by Weft's, as a trace; against the module, its state dict or layers."""
+    """Answers in float32, by PyTorch's own kernels or by Weft's, as a trace; against the module, its state dict or
+    layers."""
     layers = plain(draw)
     first = layers[0]
     more = {"proj_size": first.directions[0].output_size} if first.directions[0].projection is not None else {}

@@ -9,7 +9,7 @@ from weft import formats
 
 
 def gate(name, input_weight, input_bias, hidden_weight, hidden_bias):
-    """A GateController as a record has it: weights [inputs, outputs]."""
+    """A GateController's tensors in a record: weights [inputs, outputs]."""
     return {
         f"{name}.input_transform.weight": torch.tensor(input_weight),
         f"{name}.input_transform.bias": torch.tensor(input_bias),
@@ -25,7 +25,7 @@ def scalar(name, weight, bias=0.0):
 def read(tmp_path, tensors, suffix=".safetensors", **options):
     path = tmp_path / f"record{suffix}"
     if suffix == ".safetensors":
-        # As default_metadata of burn-store has it.
+        # As in burn-store's default_metadata.
         metadata = {"format": "safetensors", "producer": "burn", "version": "0.22.0"}
         save_file({name: tensor.contiguous().clone() for name, tensor in tensors.items()}, path, metadata)
     else:

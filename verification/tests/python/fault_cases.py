@@ -1,4 +1,4 @@
-"""Random models, and what an implementation with one known mistake makes of them."""
+"""Random models, and the answers of an implementation with one known mistake."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PARAMETERS = ("weight_x", "weight_h", "bias_x", "bias_h", "projection", "peephol
 
 @dataclasses.dataclass
 class Case:
-    """A model, and another implementation of it that gives something else."""
+    """A model, and another implementation that answers differently."""
 
     fault: str  #: its stable name
     detail: str  #: for whoever reads a failure
     layers: list[Layer]  #: the reference
     trace: Trace  #: the candidate
-    right: Tensor  #: what it should have answered, [T, B, D*H]
-    model: list[Layer] | None = None  #: the candidate, where layers can be wrong in the same way
+    right: Tensor  #: the right answer, [T, B, D*H]
+    model: list[Layer] | None = None  #: the candidate, where layers can have the same mistake
 
     def __str__(self) -> str:
         first = self.layers[0]
@@ -43,7 +43,7 @@ class Case:
 
 @dataclasses.dataclass
 class Wrong:
-    """A fault to make: in layers of this kind, with what it is that the reference must have."""
+    """A fault to make in layers of this kind, and what the reference must have for it."""
 
     detail: str
     faults: Faults
@@ -55,7 +55,7 @@ class Wrong:
     state: bool | None = None  #: whether there must be an initial state; None: either
     directions: int = 0  #: 0: any
     layers: int = 0
-    same: Callable[[Layer], Layer] | None = None  #: a layer that is wrong in the same way
+    same: Callable[[Layer], Layer] | None = None  #: makes a layer with the same mistake
 
 
 def replaced(**fields: Any) -> Callable[[Layer], Layer]:
@@ -68,7 +68,7 @@ def each_direction(change: Callable[[Direction], dict[str, Any]]) -> Callable[[L
     )
 
 
-# What can be wrong. Each function draws one form of its fault.
+# The possible faults. Each function draws one form of its fault.
 
 
 def reset_before(draw: random.Random) -> Wrong:
@@ -301,7 +301,7 @@ def random_layers(wrong: Wrong, draw: random.Random) -> list[Layer]:
 
 
 def state_dict(layers: list[Layer]) -> dict[str, Tensor]:
-    """As `nn.GRU` and its like name them; for layers that these can compute."""
+    """A state dict as `nn.GRU` and its like name it; for layers that these can compute."""
     names = {"weight_x": "weight_ih", "weight_h": "weight_hh", "bias_x": "bias_ih", "bias_h": "bias_hh",
              "projection": "weight_hr"}  # fmt: skip
     return {
@@ -323,8 +323,8 @@ def trace_of(x: Array, h0: Array | None, c0: Array | None, answer: Answer, dtype
 
 
 def random_case(seed: int, fault: str) -> Case:
-    """One fault in a model: of the same seed the same case. Models in which the fault changes no more than rounding
-    does are drawn anew."""
+    """A model with one fault; the same seed gives the same case. Models in which the fault changes no more than
+    rounding does are drawn anew."""
     for attempt in range(200):
         draw = random.Random(f"{fault} {seed} {attempt}")
         case = drawn_case(FAULTS[fault](draw), fault, draw)
@@ -345,7 +345,7 @@ def drawn_case(wrong: Wrong, fault: str, draw: random.Random) -> Case:
               for size in (first.output_size, layers[0].hidden_size))  # fmt: skip
     has_state = draw.random() < 0.5 if wrong.state is None else wrong.state
     h0, c0 = (h0 if has_state else None), (c0 if has_state and wrong.kind == "LSTM" else None)
-    # Half precisions are seen best from a precision that is far from them.
+    # Half precisions are best seen from a precision that is far from them.
     computed = draw.choice(["float32", "float64"])
     number = Numbers(computed, draw.choice(["numpy", "forward", "backward", "shuffled"]))
     answer = run(layers, x, h0, c0, wrong.faults, number)

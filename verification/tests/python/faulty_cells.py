@@ -21,7 +21,7 @@ GATES = {"GRU": "rzn", "LSTM": "ifgo", "RNN": "h"}
 
 @dataclasses.dataclass(frozen=True)
 class Faults:
-    """What is done wrong; with the defaults nothing is."""
+    """The mistakes; with the defaults there is none."""
 
     # while weights are taken
     gate_order: tuple[int, ...] = ()  #: rows of gate gate_order[k] are taken for gate k

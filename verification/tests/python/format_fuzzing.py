@@ -21,8 +21,8 @@ from torch import nn
 
 from weft import formats
 
-_MOST_MEMORY = 1 << 30  # beyond what the process has when the libraries are loaded
-_MOST_SECONDS = 5.0  # of CPU time, for one file: what else the machine does must not fail a file
+_MOST_MEMORY = 1 << 30  # beyond the process's memory when the libraries are loaded
+_MOST_SECONDS = 5.0  # of CPU time for one file: other work of the machine must not fail a file
 _NUMBERS = [0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, 1 << 60, (1 << 63) - 1, (1 << 64) - 1]
 
 
@@ -47,7 +47,7 @@ def _write_trace(path: Path) -> None:
     formats.write(formats.Trace(torch.randn(3, 2, 4), torch.randn(3, 2, 5), h0=torch.randn(2, 5)), path)
 
 
-#: By format and container: the extension of its files, and what writes a good one.
+#: By format and container: the extension of its files, and a function that writes a good one.
 GOOD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "pytorch-zip": (".pt", _write_layers),
     "pytorch-safetensors": (".safetensors", _write_layers),
@@ -64,8 +64,8 @@ GOOD: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """One to four changes: bits, numbers at their limits, parts left out, repeated, moved or cut off; and of an archive
-    also its members, so that the damage isn't found by their checksums alone."""
+    """The data with one to four changes: bits, numbers at their limits, parts left out, repeated, moved or cut off.
+    Members of an archive are changed too, so that the damage isn't found by their checksums alone."""
     if data[:4] == b"PK\x03\x04" and rng.random() < 0.7:
         return _mutated_member(data, rng)
     for _ in range(rng.randint(1, 4)):
@@ -101,7 +101,7 @@ def _number(data: bytes, rng: random.Random) -> bytes:
 
 
 def _digit(data: bytes, rng: random.Random) -> bytes:
-    """For headers in text: another number."""
+    """Puts another digit, for headers in text."""
     digits = [i for i, byte in enumerate(data[:4096]) if 48 <= byte < 58]
     if not digits:
         return _flip(data, rng)
@@ -130,7 +130,7 @@ def _noise(data: bytes, rng: random.Random) -> bytes:
 
 
 def _place(data: bytes, rng: random.Random) -> int:
-    """Headers are at either end."""
+    """A place to change, mostly near either end, where headers are."""
     ends = min(512, len(data))
     kind = rng.random()
     if kind < 0.4:
@@ -168,7 +168,7 @@ def check(path: Path, what: str) -> str:
 
 
 def limit_memory() -> None:
-    """From here on the process may have _MOST_MEMORY more than it has."""
+    """Limits the process to _MOST_MEMORY more than it has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + _MOST_MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -181,7 +181,7 @@ def main(name: str, first: int, count: int) -> None:
         path = Path(folder) / f"file{suffix}"
         write(path)
         data = path.read_bytes()
-        formats.read(path)  # loads the libraries, and is good
+        formats.read(path)  # the file is good, and reading it loads the libraries
         limit_memory()
         refused = 0
         for seed in range(first, first + count):

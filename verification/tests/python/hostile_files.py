@@ -19,7 +19,7 @@ import torch
 from format_fuzzing import check, limit_memory
 
 HUGE = 1 << 60
-MARKER = "executed"  # a file that code in a file would make
+MARKER = "executed"  # a file that code in a hostile file would make
 
 
 class Call:

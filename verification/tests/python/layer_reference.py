@@ -42,14 +42,14 @@ def activate(activation: Activation, x: Tensor) -> Tensor:
 
 
 def run_layers(layers: list[Layer], x: Tensor) -> Tensor:
-    """[T, B, I] -> [T, B, D*H]: the layers one after the other, whether they say so or not."""
+    """[T, B, I] -> [T, B, D*H]: runs the layers one after the other, whether they say so or not."""
     for layer in layers:
         x, _ = run_layer(layer, x)
     return x
 
 
 def run_layer(layer: Layer, x: Tensor, h0: Tensor | None = None, c0: Tensor | None = None) -> tuple[Tensor, list]:
-    """x [T, B, I] -> y [T, B, D*P], and of each direction its last states (h, c); c is None but of an LSTM.
+    """x [T, B, I] -> y [T, B, D*P], and each direction's last states (h, c); c is None except for an LSTM.
 
     h0 [D, B, P], c0 [D, B, H]: they go before the layer's own.
     """

@@ -1,4 +1,4 @@
-"""Reports as `weft.verify` could make them, for what writes them."""
+"""Reports as `weft.verify` could make them, for their writers."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def report(tracks: Sequence[Track], diagnoses: Sequence[Diagnosis] = (), **field
 
 
 def agreeing(steps: int = 16) -> Report:
-    """Of one layer; the first step is equal bit for bit."""
+    """A report of one layer; the first step is equal bit for bit."""
     size = [0.0, *(1e-16 * (1 + 0.3 * math.sin(step)) for step in range(1, steps))]
     return report([track(size)], own_dtype=OwnDtype("float32", 1.2e-7, 2.1e-6, True))
 
 
 def differing(steps: int = 16, name: str = "gru") -> Report:
-    """From step 1 on, with a diagnosis of two changes and another as small."""
+    """A report that differs from step 1 on, with a diagnosis of two changes and another one as small."""
     size = [0.0, *(min(1.0, 1e-3 * 1.5 ** min(step, 50)) for step in range(1, steps))]
     found = Diagnosis(
         "all layers",
@@ -142,7 +142,7 @@ def many() -> Report:
 
 
 def mismatched() -> Report:
-    """Nothing could be run."""
+    """A report of sides that could not be run."""
     structure = [
         "the reference's layer 0 (l0: GRU 2 -> 1) fits the candidate's layer 0",
         "the reference's layer 1 (l1: GRU 1 -> 1) fits nothing of the candidate's",

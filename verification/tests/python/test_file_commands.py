@@ -1,4 +1,4 @@
-"""`weft verify` and `weft convert` as somebody at a terminal uses them."""
+"""`weft verify` and `weft convert` as typed at a terminal."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_convert_writes_or_says_why_not(capsys: pytest.CaptureFixture[str]) -> N
     save("a.pt", nn.LSTM(3, 4, 2, bidirectional=True))
     assert main(["convert", "a.pt", "a.safetensors"]) == 0
     assert capsys.readouterr().out.startswith("a.pt (pytorch) -> a.safetensors: 2 layers")
-    assert Path("a.safetensors").stat().st_mode == Path("a.pt").stat().st_mode  # as of any new file
+    assert Path("a.safetensors").stat().st_mode == Path("a.pt").stat().st_mode  # the mode of any new file
     assert main(["convert", "a.pt", "a.npz", "--steps", "5"]) == 0
     assert "a trace of the last of 2 layers" in capsys.readouterr().out
     assert main(["verify", "a.safetensors", "a.npz"]) == 0
@@ -128,7 +128,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 def test_an_interrupt_ends_a_long_search() -> None:
     save("a.pt", nn.LSTM(300, 300))
     save("c.pt", nn.LSTM(300, 300), seed=1)
-    # From inside, so that it comes while the search runs and not while Python starts.
+    # The signal comes from inside, so that it arrives during the search and not while Python starts.
     code = """if True:
         import os, signal, sys, threading
         from weft._command_line import main

@@ -19,7 +19,7 @@ assert spec is not None and spec.loader is not None
 matrix = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(matrix)
 
-#: What float32 rounding makes of outputs in [-1, 1] in five steps, with room for each framework's own tanh.
+#: The most that float32 rounding changes outputs in [-1, 1] in five steps, with room for each framework's own tanh.
 TOLERANCE = 4e-6
 
 

@@ -1,4 +1,5 @@
-"""Random layers with random features, written to every format: what isn't refused is read back as the same function."""
+"""Random layers with random features, written to every format: layers that aren't refused are read back as the same
+function."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def random_direction(rng, kind, inputs, units, outputs, reverse, options):
 
 def random_activation(rng):
     name = rng.choice(list(ACTIVATIONS))
-    if name in ("exp", "affine"):  # they grow without limit
+    if name in ("exp", "affine"):  # these functions grow without limit
         name = "softsign"
     parameters = [rng.choice([default, 0.25, 0.4]) for default in ACTIVATIONS[name]]
     return Activation(name, *parameters)
@@ -85,7 +86,7 @@ def random_layers(seed):
 
 
 def reading_options(format, layer):
-    """What a file of this format doesn't say of the layer."""
+    """The options that tell what a file of this format lacks of the layer."""
     own = {"gate_activation": str(layer.gate_activation), "activation": str(layer.activation)}
     if format == "pytorch":
         own |= {"reset_after": layer.reset_after, "cell_clip": layer.cell_clip, "zoneout": layer.zoneout[0]}

@@ -1,4 +1,4 @@
-"""weft.formats: PyTorch's state dicts and modules, traces, and what reading and writing have in common."""
+"""weft.formats: PyTorch's state dicts and modules, traces, and everything that reading and writing share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODULES = {
     "lstm-forget": lambda: weft.nn.LSTM(3, 4, peepholes=True, coupled_input_forget="forget", layer_norm=True),
     "lstm-norm-no-bias": lambda: weft.nn.LSTM(3, 4, layer_norm=True, bias=False, proj_size=2),
 }
-#: What a state dict doesn't say: the module, and the options that do.
+#: Modules whose settings a state dict lacks, and the options that tell them.
 WITH_OPTIONS = {
     "relu": (lambda: nn.RNN(3, 4, 2, nonlinearity="relu"), {"nonlinearity": "relu"}),
     "elu": (lambda: weft.nn.RNN(3, 4, activation="elu", cell_clip=0.5), {"activation": "elu", "cell_clip": 0.5}),
@@ -47,7 +47,7 @@ WITH_OPTIONS = {
 
 
 def state(module):
-    """Its parameters, those of layer_norm away from 1 and 0."""
+    """The module's parameters, with those of layer_norm away from 1 and 0."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if "ln" in name:
@@ -200,7 +200,7 @@ def test_other_parametrizations_are_refused(tmp_path):
     module = parametrizations.spectral_norm(nn.GRU(3, 4), "weight_hh_l0")
     text = message(save(tmp_path, module.state_dict()))
     assert "parametrizations.weight_hh_l0.original is what a parametrization makes weight_hh_l0 of" in text
-    # In memory there is the weight itself.
+    # A module in memory has the weight itself.
     (layer,) = formats.layers_of_module(module.eval()).layers
     torch.testing.assert_close(layer.directions[0].weight_h, module.weight_hh_l0.detach())
 

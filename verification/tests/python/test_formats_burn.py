@@ -118,7 +118,7 @@ def test_lstm_and_rnn_of_burns_tests(tmp_path):
     assert torch.equal(y[0], h)
     rnn = scalar("gate", 0.5)
     close(run_layers(read(tmp_path, rnn).layers, steps([[0.1]])).flatten(), [0.04995], 1e-5)
-    # test_forward_reverse_sequence: the result of the first step is the last one made.
+    # test_forward_reverse_sequence: the result of the first step is made last.
     layers = read(tmp_path, rnn, reverse=True).layers
     close(run_layers(layers, steps([[0.1], [0.2], [0.3]]))[0, 0], [0.135508], 1e-6)
 

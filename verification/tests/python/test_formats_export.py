@@ -76,7 +76,7 @@ def test_an_exported_module_is_read(name, decomposed, dynamic, tmp_path):
         return
     source = formats.read(path)
     assert source.format == "torch.export" and source.layers[0].name.startswith("body.rnn")
-    assert len(source.notes) == (decomposed and not dynamic)  # that the steps are written out
+    assert len(source.notes) == (decomposed and not dynamic)  # a note says that the steps are written out
     check_is(source, module)
 
 

@@ -1,4 +1,5 @@
-"""weft.formats and Flax: linen's and nnx's cells compute what is read of them, and linen runs what is written."""
+"""weft.formats and Flax: linen's and nnx's cells compute the layers that are read from them, and linen runs the files
+that are written."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Compact(nn.Module):
 
 
 class Mixed(nn.Module):
-    """By its names alone the GRUs come before the LSTMs."""
+    """A model whose names alone put the GRUs before the LSTMs."""
 
     @nn.compact
     def __call__(self, x):
@@ -99,7 +100,7 @@ def test_linen_computes_what_is_read(module, suffix, tmp_path):
     x = torch.randn(6, 2, 3)
     layers = source.layers
     if isinstance(module, SetUp):
-        # What attributes are called says nothing of what feeds what, but for those in one list.
+        # The names of attributes say nothing of which layer feeds which, except in one list.
         assert [layer.continues for layer in layers] == [False, False] + [True] * 10
         assert [layer.name for layer in layers] == ["encoder", *(f"steps_{i}" for i in range(11))]
     else:

@@ -1,4 +1,4 @@
-"""weft.formats and Keras: what Keras saves is read as Keras computes it, and Keras loads what is written."""
+"""weft.formats and Keras: files are read as Keras computes them, and Keras loads the files that are written."""
 
 from __future__ import annotations
 
@@ -366,7 +366,7 @@ def test_links_claims_and_foreign_dtypes_in_hdf5_are_refused(tmp_path):
     with h5py.File(path, "w") as file:
         file.create_dataset(f"{group}/0", (1 << 20, 1 << 20), "f4", chunks=(1, 1 << 20), compression="gzip")
     refused("claims more than")
-    with h5py.File(path, "w") as file:  # allocated late, so that the file has nothing of it
+    with h5py.File(path, "w") as file:  # allocated late, so that the file has no bytes of it
         file.create_dataset(f"{group}/0", (1 << 20, 12), "f4")
     refused("claims 50331648 bytes of a file of")
     with h5py.File(path, "w") as file:

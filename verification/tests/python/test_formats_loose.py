@@ -30,7 +30,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def unrolled(step, state, x: np.ndarray) -> np.ndarray:
-    """step: of x [B, I] and a state (h first) to the next one."""
+    """`step` takes x [B, I] and a state (h first), and gives the next state."""
     ys = []
     for each in x:
         state = step(each, *state)
@@ -58,7 +58,7 @@ def equinox_gru():
 
 
 def lstm_of_one_bias(weight_x, weight_h, bias):
-    """An LSTM whose arrays have these names."""
+    """Arrays with these names for an LSTM."""
     p = {weight_x: array(20, INPUTS), weight_h: array(20, UNITS), bias: array(20)}
 
     def step(x, h, c):

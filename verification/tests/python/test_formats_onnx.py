@@ -1,4 +1,4 @@
-"""ONNX models: read as ONNX Runtime runs them and as PyTorch exports them; written so that it runs them."""
+"""ONNX models: read as ONNX Runtime runs them and as PyTorch exports them; written so that ONNX Runtime runs them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NODES = {
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3), (3, 3)])
 @pytest.mark.parametrize("steps", [5, None])
 def test_constant_lengths_are_all_the_steps_or_refused(kind, layout, lengths, steps, tmp_path):
-    """What is read agrees with what ONNX Runtime answers: so it isn't read where a row ends earlier."""
+    """A file that is read agrees with ONNX Runtime's answer, so a file in which a row ends earlier isn't read."""
     model = node_model(kind, lengths=lengths, **({"layout": 1} if layout else {}))
     if steps is not None:
         model.graph.input[0].type.tensor_type.shape.dim[layout].dim_value = steps
@@ -64,7 +64,7 @@ def test_constant_lengths_are_all_the_steps_or_refused(kind, layout, lengths, st
         return
     source = read_model(tmp_path, model)
     assert source.notes == []
-    if not layout:  # which ONNX Runtime's CPU kernels don't have
+    if not layout:  # ONNX Runtime's CPU kernels don't have layout=1
         x = torch.randn(5, 2, 3)
         (y,) = run_onnx(model, x)
         assert weft.verify(source, {"x": x, "y": y.transpose(1, 2).flatten(2)}).agrees
@@ -106,7 +106,7 @@ MODULES = {
 
 
 class Model(nn.Module):
-    """With something before and after the recurrent module."""
+    """A model with layers before and after the recurrent module."""
 
     def __init__(self, rnn):
         super().__init__()

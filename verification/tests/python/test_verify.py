@@ -1,4 +1,4 @@
-"""`weft.verify`: what agrees, what differs and where, every kind of side, and what is said of bad ones."""
+"""`weft.verify`: sides that agree, differences and their places, every kind of side, and messages about bad ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def copied(module: nn.Module) -> nn.Module:
 
 
 def trace_of(module: nn.Module, x: Tensor, *states: Tensor) -> Trace:
-    """What PyTorch, or weft.nn, answers in the module's dtype."""
+    """The answer of PyTorch or weft.nn in the module's dtype, as a trace."""
     with torch.no_grad(), weft.disabled():
         y, last = module(x, *states)
     (hn, cn) = last if isinstance(last, tuple) else (last, None)
@@ -383,7 +383,7 @@ def test_the_line_of_configuration_does_what_the_candidate_does(
 
 
 def test_parameters_that_were_computed_with_are_explained_up_to_rounding() -> None:
-    """A bias to which 1 was added in float32 isn't 1 more in float64."""
+    """A bias to which 1 was added in float32 isn't 1 larger in float64."""
     module = seeded(nn.LSTM(3, 4))
     other = copied(module)
     with torch.no_grad():
@@ -400,7 +400,7 @@ def test_parameters_that_were_computed_with_are_explained_up_to_rounding() -> No
 
 
 def test_operands_of_a_matrix_unit() -> None:
-    """What TF32 and bfloat16 units give: rounded operands, float32 sums and gates; y itself isn't rounded."""
+    """The answers of TF32 and bfloat16 units: rounded operands, float32 sums and gates; y itself isn't rounded."""
     module = seeded(nn.GRU(5, 6))
     x = torch.randn(9, 2, 5)
     for dtype, bits in ((torch.bfloat16, "8 bits"), (torch.float16, "11 bits")):

@@ -91,7 +91,7 @@ def test_with_both_mended_all_steps_agree(has_state: bool, dtype: str) -> None:
 
 
 def test_so_configured_it_agrees() -> None:
-    """What the diagnosis says to write does what the candidate does."""
+    """The module that the diagnosis tells to write does the same as the candidate."""
     trace = recorded(ONLY_RESET, True, "float32", units=4)
     layers = right_layers(4)
     report = weft.verify(layers, trace)

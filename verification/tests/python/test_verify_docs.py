@@ -1,4 +1,4 @@
-"""docs/verify.md says what there is."""
+"""docs/verify.md lists all that exists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from weft.verification._changes import NAMES
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "verify.md"
-TRACE = ("x", "y", "hn", "cn")  #: arrays, which are in a table of their own
+TRACE = ("x", "y", "hn", "cn")  #: arrays, which have a table of their own
 
 
 def test_every_known_difference_is_documented() -> None:

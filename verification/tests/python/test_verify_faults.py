@@ -15,13 +15,13 @@ from fault_cases import FAULTS, Case, pair_case, random_case
 
 import weft
 
-#: Of each fault: 26 faults make 520 cases.
+#: The number of each fault's cases: 26 faults make 520.
 SEEDS = 20
 AGREEING = 200
 
 
 def named(case: Case, report) -> bool:
-    """Whether the first diagnosis is the one fault, or the fault does as well as what it says."""
+    """Whether the first diagnosis is the one fault, or the fault does as well as the diagnosis."""
     if report.agrees or not report.diagnoses:
         return False
     first = report.diagnoses[0]
@@ -109,7 +109,7 @@ def test_the_sides_may_be_exchanged() -> None:
 
 
 def test_other_weights_are_no_known_fault() -> None:
-    """What no known difference explains isn't explained."""
+    """A difference that no known difference explains isn't explained."""
     for seed in range(30):
         case = random_case(seed, "reset_before")
         if len(case.layers) > 1:

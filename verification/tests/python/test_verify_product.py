@@ -39,7 +39,7 @@ def seeded(cell: nn.Module, seed: int) -> nn.Module:
 
 
 def traced(cell: nn.Module, wrong: nn.Module, at, dtype: torch.dtype, seed: int, clamp: float = 0.0) -> dict:
-    """What a loop over the cell answers that has `wrong` instead in some steps; h is clamped where clamp isn't 0."""
+    """The answer of a loop over the cell that uses `wrong` instead in some steps; h is clamped where clamp isn't 0."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(COUNT, ROWS, INPUTS, generator=generator).to(dtype)
     lstm = isinstance(cell, nn.LSTMCell)
@@ -56,7 +56,7 @@ def traced(cell: nn.Module, wrong: nn.Module, at, dtype: torch.dtype, seed: int,
 
 
 def names(report) -> list[tuple[str, str]]:
-    """All single differences that it says explain it."""
+    """The names of all single differences in the diagnosis."""
     assert not report.agrees and report.diagnoses, report
     sets = [changes for each in report.diagnoses for changes in (each.changes, *each.also)]
     return [(changes[0].name, changes[0].detail) for changes in sets if len(changes) == 1]
@@ -101,7 +101,8 @@ def test_terms_of_gates_in_steps(seed: int) -> None:
 
 
 def test_what_reports_were_about() -> None:
-    """By name: b_hn alone, which flax.nnx's GRU lacks; at step 0 only, as MLX's before 0.31.2; the two exchanged."""
+    """Known reports: b_hn alone, which flax.nnx's GRU lacks; b_hn at step 0 only, as in MLX before 0.31.2; the two
+    biases exchanged."""
     cell = seeded(nn.GRUCell(INPUTS, UNITS), 1)
     without, exchanged = scaled(cell, "bias_hh", "GRU", ("n",), 0.0), copy.deepcopy(cell)
     rows = slice(2 * UNITS, None)

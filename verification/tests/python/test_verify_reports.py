@@ -100,7 +100,7 @@ def test_color_adds_escapes_alone() -> None:
     assert re.sub(r"\x1b\[\d+m", "", colored) == plain
 
 
-# What plots are made of
+# Parts of plots
 
 
 def test_columns_hold_the_largest_of_all_their_steps() -> None:
@@ -281,7 +281,7 @@ def test_long_sequences_make_no_long_page() -> None:
 CHROMIUM = shutil.which("chromium")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium isn't installed (scripts/setup.sh installs it)")
 WIDTH = 900
-#: Goes into a copy of the page and says where its plots are, and what doesn't fit.
+#: Goes into a copy of the page and tells the places of its plots, and which elements don't fit.
 MEASURE = """<script>
 const boxes = [...document.querySelectorAll('.plot > svg')].map(svg => {
   const box = svg.getBoundingClientRect();
@@ -374,7 +374,7 @@ def test_the_page_fits_a_phone_and_labels_keep_apart(name: str, tmp_path: Path) 
 
 @needs_browser
 def test_the_console_would_be_heard(tmp_path: Path) -> None:
-    """What the test above relies on; and a script that got into the page would not run."""
+    """The test above relies on this. And a script that got into the page would not run."""
     script = "<script>undefined_function()</script></body>"
     page = to_html(report_cases.agreeing())
     unlocked = re.sub(r"<meta http-equiv=[^>]*>", "", page)

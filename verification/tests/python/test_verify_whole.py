@@ -1,4 +1,5 @@
-"""`weft.verify` of modules of several layers: code that is of the whole module, and where in it h is furthest apart."""
+"""`weft.verify` of modules of several layers: code for the whole module, and the place in it where h is furthest
+apart."""
 
 from __future__ import annotations
 
