@@ -30,8 +30,8 @@ class PassRunner {
   void run(std::span<const Pass> passes);
   void run(std::span<const std::string_view> names);
 
-  /// Runs a step that is no pass, since its result is no program alone: timed, verified and, with WEFT_DUMP, written as
-  /// `text` gives it.
+  /// Runs a step that is no pass, since its result is more than a program. It is timed, verified and, with WEFT_DUMP,
+  /// its result is written as `text` gives it.
   void run_step(std::string_view name, const std::function<void()>& step, const std::function<std::string()>& text);
 
  private:
@@ -39,11 +39,11 @@ class PassRunner {
 
   ir::Program& program_;
   std::filesystem::path folder_;  ///< of the dump; empty without
-  std::string text_;              ///< written last
-  size_t count_ = 0;              ///< passes so far
+  std::string text_;              ///< the text written last
+  size_t count_ = 0;              ///< passes and steps so far
 };
 
-/// The same for the passes alone.
+/// Runs these passes with a PassRunner of their own.
 void run_passes(ir::Program& program, std::span<const std::string_view> names);
 
 /// The passes between a parsed program and a target's own passes, in order; pipeline.cpp says why each stands where it

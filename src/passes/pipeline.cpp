@@ -51,7 +51,7 @@ constexpr std::string_view kPipeline[] = {
     "promote_sums",
     // The passes below look for the canonical forms.
     "canonicalise", "cse", "dce",
-    // States that steps take apart become carries of their own, so that the passes below see what depends on which.
+    // Splits carries that steps read in parts, so that the passes below see which op depends on which part.
     "split_carries",
     // Separates, in sums and products, the parts that depend on no carry, so that hoist can move them.
     "reassociate",
@@ -66,8 +66,7 @@ constexpr std::string_view kPipeline[] = {
     "hoist",
     // Moves ops that no carry needs behind the loop.
     "sink", "canonicalise", "cse", "dce",
-    // Merges stacks that sink has made and that have columns in common. It undoes canonical forms, so it comes after
-    // them.
+    // Merges the stacks of sink that share columns. It undoes canonical forms, so it comes after them.
     "merge_stacks",
     // A target's own passes follow (planning::Target::layout_passes).
 };

@@ -168,8 +168,9 @@ Op ScanParts::build() && {
 
 namespace {
 
-/// The place in `list` of the entry whose `member` is the value, or none. `places` holds, plus one, those of the first
-/// `known` entries; users of the list append to it and take entries out.
+/// The index in `list` of the entry whose `member` is the value, or none. `places` caches, by value, the index plus one
+/// of the first `known` entries. Users of the list append to it or take entries out, so the cache is brought up to date
+/// here.
 template <typename Entry>
 std::optional<size_t> find_in(const std::vector<Entry>& list, ValueId Entry::* member, ValueId value,
                               ValueMap<uint32_t>& places, size_t& known) {

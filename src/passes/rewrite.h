@@ -10,8 +10,8 @@
 
 namespace weft::passes {
 
-/// A value's T by id, T() where none was set. Takes memory, and time to make, for pages that were written to only: a
-/// pass may have one for each of a thousand loops.
+/// A map from values to T, by id; T() where none was set. Only pages that were written to take memory, and time to
+/// make: a pass may have one map for each of a thousand loops.
 template <typename T>
 class ValueMap {
  public:
@@ -32,7 +32,7 @@ class ValueMap {
  private:
   static constexpr size_t kPage = 256, kNone = ~size_t{0};
 
-  std::vector<size_t> pages_;  ///< where in `entries_` each begins
+  std::vector<size_t> pages_;  ///< where in `entries_` each page begins
   std::vector<T> entries_;
 };
 
@@ -102,7 +102,8 @@ int64_t estimated_bytes(const ir::Type& type);
 /// The type of `length` stacked values of the type.
 ir::Type stacked(const ir::Type& type, const ir::Dim& length);
 
-/// A scan as parts that can be edited, and put together again. What belongs together has one index: carries, xs, ys.
+/// A scan as parts that can be edited, and put together again. Each entry of carries, xs and ys holds the values that
+/// belong together.
 struct ScanParts {
   struct Carry {
     ir::ValueId init, arg, out, result;
@@ -128,13 +129,13 @@ struct ScanParts {
   /// The op, with its results as listed in carries and ys.
   ir::Op build() &&;
 
-  /// A further y of this value; its stack. One that is there already is used again.
+  /// Adds a y for this value of the region, unless there is one. Returns its stack.
   ir::ValueId stack_of(ir::Program& program, ir::ValueId out);
-  /// The region's argument for a step of this stack; one that is there already is used again.
+  /// Adds an x for this stack, unless there is one. Returns the region's argument for it.
   ir::ValueId step_of(ir::Program& program, ir::ValueId stack);
 
  private:
-  /// Places in `ys` by out and in `xs` by stack, of as many as there were at the last look.
+  /// The index plus one in `ys` by out and in `xs` by stack, for the first `known_ys_` and `known_xs_` entries.
   ValueMap<uint32_t> y_of_, x_of_;
   size_t known_ys_ = 0, known_xs_ = 0;
 };
@@ -145,17 +146,18 @@ void substitute(ScanParts& scan, const Substitution& with);
 /// Removes the region's ops that nothing needs, and the xs that nothing reads then.
 void drop_dead_ops(ScanParts& scan);
 
-/// The operand that a result of a stop_gradient or custom_vjp is equal to: of a custom_vjp, the values come last.
+/// The operand that a result of a stop_gradient or custom_vjp is equal to. A custom_vjp's last operands are these
+/// values.
 inline ir::ValueId value_of(const ir::Op& op, size_t result) {
   return op.operands.at(op.operands.size() - op.results.size() + result);
 }
 
-/// Removes the ops for which `which` holds, stop_gradients and custom_vjps, in regions too: their values take the place
-/// of their results.
+/// Removes the stop_gradients and custom_vjps for which `which` holds, in regions too. The values that their results
+/// are equal to take the results' place.
 void replace_by_values(ir::Program& program, bool (*which)(const ir::Op&));
 
-/// Whether two equal ops may become one, and one may become two. Not so for a derivative of the user's that isn't
-/// linear: of a sum of gradients it makes something else than of each.
+/// Whether two equal ops may become one, and one may become two. False for a derivative of the user's that isn't
+/// linear: applied to a sum of gradients it gives another result than the sum over each gradient.
 inline bool is_repeatable(const ir::Op& op) {
   return op.code != ir::OpCode::kCustomVjp || op.has("refuses") || op.attr_or<bool>("linear", false);
 }

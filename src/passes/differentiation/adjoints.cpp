@@ -65,7 +65,7 @@ class VariedMarker {
  private:
   struct Readers {
     std::vector<const Op*> ops;
-    std::vector<ValueId> becomes;  ///< arguments of regions that it is passed to, results that it is yielded to
+    std::vector<ValueId> becomes;  ///< the region arguments that it is passed to, the results that it is yielded to
   };
 
   Readers& readers(ValueId v) {
@@ -93,7 +93,7 @@ class VariedMarker {
     }
   }
 
-  /// A scan's carries vary when what they begin with or what a step makes of them does.
+  /// A carry varies if its initial value varies, or the value that a step yields for it.
   void add_scan(const Op& op) {
     ir::ScanView scan(op);
     find_readers(scan.region);
@@ -129,7 +129,7 @@ void mark_varied(const Program& program, const Block& block, ValueSet& varied) {
 std::vector<ValueId> choose_kept(const Program& program, const Block& block, const ValueSet& demanded,
                                  const ValueSet& available, const ValueSet& pinned, const ValueSet& for_derivative,
                                  Keep keep) {
-  // Keeping a view would copy it. So of a view and its operand of the same size the operand is kept.
+  // Of a view and its operand of the same size, the operand is kept: keeping the view would copy it.
   constexpr int64_t kPlain = 100;
   constexpr int64_t kView = 101;
   MinCut cut;

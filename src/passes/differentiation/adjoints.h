@@ -29,14 +29,14 @@ class Adjoints {
   ir::ValueId cotangent_or_zero(ir::ValueId value);
   /// Adds to the value's cotangent; nothing when it is not wanted or `cotangent` is kNoValue.
   void accumulate(ir::ValueId value, ir::ValueId cotangent);
-  /// A derivative that reads the result of its own op reads `value` in its place, which is equal: the result behind a
-  /// hook, so that what a second derivative gives the result goes through the hook too.
+  /// The derivative of an op that reads the op's own result reads `value` instead of `result`. The two are equal:
+  /// `value` is the result behind a hook, so what a second derivative gives the result goes through the hook too.
   void show(ir::ValueId result, ir::ValueId value) { shown_.insert_or_assign(result, value); }
   ir::ValueId shown(ir::ValueId result) const {
     const auto found = shown_.find(result);
     return found == shown_.end() ? result : found->second;
   }
-  /// All values that have a cotangent, in the order in which they first got one.
+  /// The values with a cotangent, in the order in which they first got one.
   const std::vector<ir::ValueId>& reached() const { return reached_; }
 
   /// Differentiates the ops. Scans among them get further ys: what their backward reads.

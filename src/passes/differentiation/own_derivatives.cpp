@@ -16,10 +16,10 @@ using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
 
-/// What is known of a value if the named inputs are zero.
+/// What is known of a value when the named inputs are zero.
 struct Known {
-  std::optional<double> all;  ///< the number that every element is
-  bool depends = false;       ///< on those inputs: where its number isn't known it may be anything, infinite too
+  std::optional<double> all;  ///< the number that every element is, if known
+  bool depends = false;       ///< on the named inputs: with `all` unknown it may be anything, infinite too
 
   bool is_zero() const { return all == 0; }
   /// A finite number, of which nothing else is known.
@@ -174,13 +174,13 @@ enum class Kind : uint8_t { kZero, kFixed, kLinear, kOther };
 
 Kind worst(const std::vector<Kind>& kinds) { return kinds.empty() ? Kind::kFixed : *std::ranges::max_element(kinds); }
 
-/// Of operands all of which it is linear in: a sum with a fixed number isn't.
+/// Of an op that is linear in all operands together. A sum of a linear and a fixed operand isn't linear.
 Kind linear_in_all(const std::vector<Kind>& kinds) {
   const bool is_mixed = std::ranges::count(kinds, Kind::kFixed) > 0 && std::ranges::count(kinds, Kind::kLinear) > 0;
   return is_mixed ? Kind::kOther : worst(kinds);
 }
 
-/// Of operands of which only this one may depend on the inputs.
+/// Of an op that is linear in `operand`, while the other operands are fixed.
 Kind linear_in(const std::vector<Kind>& kinds, size_t operand) {
   for (size_t i = 0; i < kinds.size(); ++i)
     if (i != operand && kinds[i] > Kind::kFixed) return Kind::kOther;

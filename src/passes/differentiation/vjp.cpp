@@ -80,9 +80,9 @@ void add_symbols(const Program& program, const ir::Block& block, std::set<std::s
   }
 }
 
-/// In a program that a derivative was made in, of which another is asked for: a derivative of the user's that isn't
-/// linear (a gradient clipped by a hook) would have to see the sum of what both programs give its value, and sees them
-/// apart.
+/// For a second derivative of a program that contains one already. A derivative of the user's that isn't linear (a
+/// gradient clipped by a hook) would need the sum of the gradients that both programs give its value, but it sees each
+/// alone. Such an op refuses instead.
 void refuse_another(ir::Block& block) {
   for (Op& op : block.ops) {
     for (ir::Block& region : op.regions) refuse_another(region);
@@ -219,7 +219,7 @@ class Split {
     return program;
   }
 
-  /// A symbol that no argument of the backward binds gets one more saved input, which binds it.
+  /// Saves one more input for each symbol that no argument of the backward binds.
   void bind_symbols(const Program& backward) {
     std::set<std::string> bound;
     auto bind = [&](ValueId v) {
@@ -228,7 +228,7 @@ class Split {
     };
     for (const auto* list : {&saved_inputs_, &saved_outputs_, &residuals_, &cotangents_})
       for (ValueId v : *list) bind(v);
-    std::map<std::string, ValueId> first_input;  // with a dim that is the symbol
+    std::map<std::string, ValueId> first_input;  // by symbol: the first input with a dim of that size
     for (ValueId input : inputs_)
       for (const ir::Dim& dim : joint_.type(input).shape)
         if (dim.is_symbol()) first_input.try_emplace(dim.name(), input);
@@ -284,14 +284,14 @@ Program value_and_vjp(const Program& program, const std::vector<bool>& wanted) {
 
 Program jvp_of_primals(const Program& original, const std::vector<bool>& varied) {
   Program program = original;
-  replace_by_values(program, is_hook);  // which do nothing in forward mode
+  replace_by_values(program, is_hook);  // hooks do nothing in forward mode
   const size_t inputs = program.body.args.size(), outputs = program.body.results.size();
   std::vector<bool> cotangents(inputs + outputs, false);
   for (size_t i = 0; i < outputs; ++i)
     cotangents[inputs + i] = is_floating(program.type(program.body.results[i]).dtype);
   Program result = vjp_of_primals(vjp_of_primals(program, varied), cotangents);
   result.name = program.name + "_jvp";
-  // At which cotangents the linear function is differentiated makes no difference.
+  // The function is linear in the cotangents, so its derivative is the same at any: zeros are passed.
   std::vector<ValueId>& args = result.body.args;
   const auto first = args.begin() + static_cast<int64_t>(inputs);
   const auto last = first + static_cast<int64_t>(outputs);

@@ -82,7 +82,7 @@ void while_loop(Adjoints&, Op&) {
 namespace {
 
 /// The derivative that an op brings along, a program (inputs..., results..., cotangents of the floating results...) ->
-/// cotangents of the floating inputs. `what` is whose it is, for errors.
+/// cotangents of the floating inputs. `what` names the op in errors.
 void apply_derivative(Adjoints& adjoints, const Op& op, std::vector<ValueId> inputs, std::string_view what) {
   Program& program = adjoints.program();
   auto is_real = [&](ValueId v) { return is_floating(program.type(v).dtype); };

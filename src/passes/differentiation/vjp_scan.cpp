@@ -34,11 +34,11 @@ class ScanRule {
   }
 
  private:
-  /// Carries whose cotangent may be other than zero in some step: what the results' cotangents come to going back
-  /// through the ops of a step, and from what a carry was to what it came from.
+  /// Carries whose cotangent may be nonzero in some step. Follows the results' cotangents back through the ops of a
+  /// step, and from a carry's argument to the value yielded for it.
   std::vector<bool> active_carries() {
     std::vector<bool> active(forward_.carries.size()), followed(forward_.ops.size());
-    ValueMap<uint32_t> carry_of, definition;  // of an argument; of an op's result: the index plus one
+    ValueMap<uint32_t> carry_of, definition;  // by argument; by op's result; plus one
     for (size_t i = 0; i < forward_.carries.size(); ++i)
       carry_of[forward_.carries[i].arg] = static_cast<uint32_t>(i) + 1;
     for (size_t i = 0; i < forward_.ops.size(); ++i)
@@ -149,7 +149,7 @@ class ScanRule {
   ///     %r = cast %y {excess_precision = true} : bf16[B,H]
   ///     %w = cast %r : f32[B,H]                             // reads of %y become reads of %w; %r is kept
   void read_rounded() {
-    std::unordered_map<ValueId, ValueId> exact;  // of a rounded value
+    std::unordered_map<ValueId, ValueId> exact;  // by rounded value: the value before rounding
     Substitution rounded;
     for (const Op& op : forward_.ops) {
       if (op.code != ir::OpCode::kCast) continue;
@@ -196,7 +196,7 @@ class ScanRule {
       for_each_use(op, [&](ValueId v) { needed.insert(v); });
     }
     for (size_t i = again.size(); i-- > 0;) {
-      std::vector<std::pair<ValueId, ValueId>> kept;  // of a scan, some results may be kept and others not
+      std::vector<std::pair<ValueId, ValueId>> kept;  // some results of a scan may be kept and others not
       for (ValueId result : again[i]->results)
         if (map.contains(result)) kept.emplace_back(result, map(result));
       Op op = clone(program_, *again[i], map);
@@ -212,7 +212,7 @@ class ScanRule {
   Op& op_;
   ScanParts forward_, backward_;
   std::vector<bool> active_;
-  std::vector<std::pair<ValueId, ValueId>> found_;  ///< values outside, and a summand of their cotangent
+  std::vector<std::pair<ValueId, ValueId>> found_;  ///< each a value from outside and a summand of its cotangent
   ValueSet inside_;
 };
 

@@ -24,7 +24,7 @@ Dims shifted(const Dims& dims) {
   return result;
 }
 
-/// The same with the dim of the steps in front.
+/// The dims of a step as dims of the stack, behind the dim of the steps.
 Dims shifted_behind_zero(const Dims& dims) {
   Dims result = shifted(dims);
   result.insert(result.begin(), 0);
@@ -89,7 +89,7 @@ ValueId AllSteps::outer(const Op& op) {
 ValueId AllSteps::windows(const Op& op) {
   const auto dim = op.attr<int64_t>("dim");
   const ir::Dim size = size_attr(op, "size");
-  Dims to_front{dim}, back{0};  // of the tensor's dims; of those of the steps, the window and the other dims
+  Dims to_front{dim}, back{0};  // perms: of the tensor's dims; of the dims (steps, window, others)
   for (int64_t i = 0; i < outside_.type(op.operands[0]).rank(); ++i) {
     if (i != dim) to_front.push_back(i);
     back.push_back(i == dim ? 1 : i < dim ? i + 2 : i + 1);

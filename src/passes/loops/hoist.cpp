@@ -119,7 +119,8 @@ class Hoist {
           !AllSteps::is_possible(program_, op, parts_.ragged, varies, [&](ValueId v) { return is_captured(v); }) ||
           grows(program_, op) || (op.code == OpCode::kOuter && sums.contains(op.results[0]));
       if ((worst == Depends::kStep && stays) || !is_repeatable(op)) worst = Depends::kLoop;
-      // In a ragged scan a sum over rows differs from step to step even if the rows don't: a step has its own number.
+      // In a ragged scan a sum over rows differs from step to step even if the rows don't: each step has its own number
+      // of rows.
       if (parts_.ragged && worst == Depends::kNothing && !keeps_rows(program_, op, *parts_.ragged))
         worst = Depends::kLoop;
       if (worst == Depends::kNothing && is_free_inside(op.code) && !stays) repeatable_.insert(op.results[0]);

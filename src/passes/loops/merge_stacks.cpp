@@ -19,7 +19,7 @@ using ir::Program;
 using ir::ValueId;
 using Dims = std::vector<int64_t>;
 
-/// Columns start..limit-1 of the merged concatenation, which are the columns from `at` on of one of the original two.
+/// Columns start..limit-1 of the merged concatenation: they hold the columns from `at` on of one of the original two.
 struct StackRange {
   int64_t at, start, limit;
 };
@@ -44,7 +44,7 @@ class EditedOps {
   void take_out(size_t place) { gone_[place] = true; }
   bool is_gone(size_t place) const { return gone_[place]; }
 
-  /// The op that makes the value, at the place or put in front of it.
+  /// Takes out the op that makes `result`, which stands at the place or was put in front of it.
   void take_out(size_t place, ValueId result) {
     if (place < ops_.size() && std::ranges::count(ops_[place].results, result) != 0) return take_out(place);
     std::erase_if(before_[place], [&](const Op& op) { return op.results[0] == result; });
@@ -58,7 +58,7 @@ class EditedOps {
     if (!gone_[place]) f(ops_[place]);
   }
 
-  /// Writes the block anew, with these replacements.
+  /// Writes the block anew, with values replaced as `replaced` says.
   void finish(const Substitution& replaced) {
     std::vector<Op> result;
     for (size_t i = 0; i <= ops_.size(); ++i) {
@@ -97,7 +97,7 @@ class StacksOfScan {
 
   std::vector<Stack> all;
 
-  /// Others that have a part in common with the stack, in order; of very many the first.
+  /// The unmerged stacks that share a part with this one, in order; the first `kMost` where there are very many.
   std::vector<size_t> related(size_t stack) const {
     constexpr size_t kMost = 64;
     std::vector<size_t> found;
@@ -112,8 +112,8 @@ class StacksOfScan {
     return found;
   }
 
-  /// Where in the region the two can stand as one: behind all parts, before what reads the second. None when the first
-  /// is read in the region.
+  /// Where in the region a concatenation of both can stand: behind all parts, before the first reader of `second`. None
+  /// if the region reads `first`.
   std::optional<size_t> place_for(const Stack& first, const Stack& second) const {
     if (reader_.get(first.out) != 0) return std::nullopt;
     size_t place = 0;
@@ -123,7 +123,7 @@ class StacksOfScan {
     return place;
   }
 
-  /// The second stands for both now.
+  /// Makes `second` stand for both.
   void merge(size_t first, size_t second, size_t place, ValueId out, ValueId stack, std::vector<ValueId> parts) {
     all[first].merged = true;
     for (ValueId part : all[first].parts) with_part_[part].push_back(second);
@@ -180,8 +180,8 @@ class MergeStacks {
   int64_t columns(ValueId v) const { return program_.type(v).shape.back().constant(); }
   int64_t last_dim(ValueId v) const { return program_.type(v).rank() - 1; }
 
-  /// Merges pairs of the scan's stacks while there are such. The first stacks come first, again whenever one that they
-  /// have a part in common with has become another.
+  /// Merges pairs of the scan's stacks until no pair is left. Tries the stacks in order, and again each stack that
+  /// shares a part with a merged one.
   void merge_in(size_t scan) {
     StacksOfScan stacks(program_, body_.ops[scan]);
     if (stacks.all.size() < 2) return;
@@ -231,7 +231,7 @@ class MergeStacks {
     }
   }
 
-  /// Whether it is read by ops of the body alone: not returned, and in no region.
+  /// Whether only ops of the body read the value: it is not returned, and no region reads it.
   bool is_read_here(ValueId v) const { return !elsewhere_.contains(v); }
 
   bool is_read_in_ranges(const Stack& stack) {
@@ -325,7 +325,7 @@ class MergeStacks {
     readers_[stack].assign(places.begin(), places.end());
   }
 
-  /// Makes what the op needs of the new stack. False if other ops do its work now.
+  /// Replaces the op's operand by what it needs of the new stack. False if other ops have replaced the op itself.
   bool rewrite_reader(Op& op, ValueId stack, const std::map<ValueId, std::vector<StackRange>>& old,
                       ir::Builder& builder, std::map<ValueId, ValueId>& joined, std::map<Dims, ValueId>& sums) {
     auto read = std::ranges::find_if(op.operands, [&](ValueId v) { return old.contains(v); });
@@ -369,7 +369,7 @@ class MergeStacks {
     return ranges.size() == 1 ? ranges : parts;
   }
 
-  /// The slices come first and the products after them, as neighbours, so that prepack keeps them as one sum.
+  /// All slices are emitted before the products: prepack keeps only neighbouring products as one sum.
   ValueId sum_of_products(ir::Builder& builder, const Op& op, ValueId stack,
                           const std::vector<StackRange>& ranges) const {
     bool transposed = op.attr_or("transpose_b", false);
@@ -395,7 +395,7 @@ class MergeStacks {
   EditedOps edited_;
   Substitution replaced_;
   bool changed_ = false, found_readers_ = false;
-  std::unordered_map<ValueId, std::vector<size_t>> readers_;  ///< of scans' results: places in the body
+  std::unordered_map<ValueId, std::vector<size_t>> readers_;  ///< by scan result: the places of its readers in the body
   ValueSet elsewhere_;                                        ///< what is read in regions, or returned
   std::unordered_map<ValueId, ValueId> cast_of_;
 };

@@ -22,7 +22,7 @@ class RowSums {
   RowSums(ir::Program& program, ir::Block& before, ir::Builder& after)
       : program_(program), before_(program, before), after_(after) {}
 
-  /// The sum over all steps, and in each over `dims`, of a floating value of the region.
+  /// The sum of a floating value of the region over all steps, and over `dims` within each step.
   ir::ValueId sum(ir::ValueId value, const std::vector<int64_t>& dims);
 
   /// Adds the carries and their ops to the scan.
@@ -36,7 +36,7 @@ class RowSums {
   ir::Builder& after_;
   std::vector<ScanParts::Carry> carries_;
   ir::Block ops_;
-  std::unordered_map<ir::ValueId, ir::ValueId> sums_;  ///< of each value over the steps
+  std::unordered_map<ir::ValueId, ir::ValueId> sums_;  ///< by value: its sum over the steps
 };
 
 }  // namespace weft::passes

@@ -156,8 +156,8 @@ class Sink {
 
   bool may_move(const Op& op) const { return op.results.size() == 1 && !stays_.contains(op.results[0]); }
 
-  /// A sum that becomes an ordinary carry may take what others add up along: all are looked at again, though not as
-  /// often as there are sums.
+  /// Chooses the sums to move. A dropped sum is an ordinary carry, which may keep what other sums add up in the loop:
+  /// so all are looked at again, for `kMostRounds` rounds at most.
   void choose_sums() {
     constexpr int kMostRounds = 8;
     choose();
@@ -318,7 +318,7 @@ class Sink {
     return all_->stack(wanted);
   }
 
-  /// The dims of the stack of `v` that a sum over `dims` in each step and then over all steps sums over.
+  /// The dims of `v`'s stack to sum over, for a sum over `dims` in each step and then over all steps.
   Dims summed_dims(ValueId v, const Dims& dims) const {
     if (is_rows(v)) return dims;
     Dims all = {0};
@@ -326,7 +326,7 @@ class Sink {
     return all;
   }
 
-  /// Whether a sum over rows would be all that reads the value's stack. Of a ragged scan the packed rows are summed.
+  /// Whether only a sum over rows would read the value's stack. Not in a ragged scan, where the packed rows are summed.
   bool needs_stack(ValueId v) const {
     if (parts_.ragged || !is_floating(program_.type(v).dtype) || !is_inside(v) || all_->has(v) || part_of(v))
       return false;
@@ -406,10 +406,10 @@ class Sink {
   std::vector<std::vector<Term>> sums_;  ///< carry: its terms, the last first; none for an ordinary carry
   ValueSet steady_;                      ///< in a ragged region: results without rows that are the same in every step
   ValueSet stays_, moved_;
-  ValueSet read_behind_;  ///< by ops that move and are no sums over rows
+  ValueSet read_behind_;  ///< what moved ops other than sums over rows read
   ValueSet xs_, ys_;      ///< the region's arguments that are xs; what it yields as ys
   std::unordered_map<ValueId, Part> part_of_;
-  std::map<std::pair<std::vector<ValueId>, int64_t>, ValueId> concats_;  ///< the first of these parts along this dim
+  std::map<std::pair<std::vector<ValueId>, int64_t>, ValueId> concats_;  ///< their concatenation along this dim
   AllSteps* all_ = nullptr;
 };
 

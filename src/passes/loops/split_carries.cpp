@@ -15,7 +15,7 @@ using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
 
-/// More parts than states of cells have: each is a carry, with memory of its own.
+/// More parts than a cell's state has. A limit, since each part becomes a carry with memory of its own.
 constexpr size_t kMostParts = 8;
 
 /// Part of a carry: its elements start..limit-1 along the dim.
@@ -72,7 +72,7 @@ class CarrySplitter {
     std::ranges::move(joins, std::back_inserter(around.ops));
   }
 
-  /// What the region's ops, nested regions included, and results read of each carry.
+  /// By carry: how the region's ops (nested regions included) and results read it.
   static std::map<ValueId, Reads> reads_of_carries(const ScanParts& scan) {
     std::map<ValueId, Reads> reads;
     for (const ScanParts::Carry& carry : scan.carries) reads[carry.arg];

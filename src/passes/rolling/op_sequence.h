@@ -32,7 +32,7 @@ class OpSequence {
   ir::ValueId resolve(ir::ValueId v) const { return is_rolled(v) ? element(v) : v; }
   /// The operand of a floating op, resolved; kNoValue if it has none.
   ir::ValueId source(const ir::Op& op) const { return op.operands.empty() ? ir::kNoValue : resolve(op.operands[0]); }
-  /// The value from which floating ops make this one: the first that is no floating op's result.
+  /// The value at the start of a chain of floating ops that ends in `v`: the first that no floating op computes.
   ir::ValueId root(ir::ValueId v) const;
 
   bool is_rolled(ir::ValueId v) const { return place(v) >= 0 && rolled_[static_cast<size_t>(place(v))]; }

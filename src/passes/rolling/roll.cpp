@@ -23,7 +23,7 @@ constexpr size_t kFewestSteps = 3;
 
 bool is_heavy(const Block& block);
 
-/// Ops that take so long that the overhead of a loop is small beside them.
+/// Ops so slow that the overhead of a loop is small beside them.
 bool is_heavy(const Op& op) {
   OpClass kind = ir::info(op.code).op_class;
   return kind == OpClass::kProduct || kind == OpClass::kRegion || op.code == OpCode::kGather ||

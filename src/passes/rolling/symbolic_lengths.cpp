@@ -30,7 +30,7 @@ void for_each_op(Block& block, const Visit& visit) {
   }
 }
 
-/// The lengths of loops through sequences that are numbers.
+/// The lengths, where they are numbers, of the loops that have xs.
 std::set<int64_t> lengths_of(Program& program) {
   std::set<int64_t> lengths;
   for_each_op(program.body, [&](const Op& op) {
@@ -42,7 +42,7 @@ std::set<int64_t> lengths_of(Program& program) {
   return lengths;
 }
 
-/// Sizes of inputs that loops go through: not the last dim of several, which is one of features.
+/// Sizes of inputs that may be a loop's length. The last dim of several is left out: it holds features.
 std::vector<int64_t> candidates(Program& program) {
   const std::set<int64_t> lengths = lengths_of(program);
   std::vector<int64_t> found;
@@ -69,10 +69,10 @@ Dim fresh_symbol(const Program& program) {
   return Dim::symbol(name);
 }
 
-/// Puts a symbol in the place of a number wherever that is a size.
+/// Replaces a number by a symbol wherever the number is a size.
 class LengthSymbol {
  public:
-  /// `below`: sizes that are up to so much less are the symbol less as much.
+  /// `below`: a size up to this much less than `size` becomes the symbol minus the difference.
   LengthSymbol(int64_t size, int64_t below, Dim symbol) : size_(size), below_(below), symbol_(std::move(symbol)) {}
 
   void run(Program& program) const {

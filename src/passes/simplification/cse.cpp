@@ -101,8 +101,8 @@ class Cse {
     return nullptr;
   }
 
-  /// Whether the op is outside a ragged scan that we are in, and works on rows. There it works on all rows, so that its
-  /// result may differ from that of an equal op on a step's rows (a sum over rows does).
+  /// Whether the op works on rows and stands outside a ragged scan that we are in. There it works on all rows, so its
+  /// result may differ from that of an equal op on a step's rows, as a sum over rows does.
   bool other_rows(const Entry& entry) const {
     auto mentions = [&](const ir::Ragged& ragged) {
       auto on_rows = [&](ValueId v) { return mentions_rows(program_.type(v), ragged); };
@@ -138,7 +138,7 @@ class Cse {
   Program& program_;
   Substitution replaced_;
   std::unordered_map<size_t, std::vector<Entry>> table_;
-  std::vector<std::pair<int, ir::Ragged>> ragged_;  ///< the ragged scans that we are in, and how deep each stands
+  std::vector<std::pair<int, ir::Ragged>> ragged_;  ///< the ragged scans that we are in, and the depth of each
   int depth_ = 0;
 };
 

@@ -26,7 +26,7 @@ class Dce {
   }
 
  private:
-  /// The op whose result it is, or to whose region it is an argument.
+  /// The op that a value is a result of, or to whose region it is an argument.
   struct Maker {
     const Op* op = nullptr;
     size_t index = 0;
@@ -127,7 +127,7 @@ class Dce {
   }
 
   ValueSet live_;
-  ValueSet done_;  ///< ops, by their first result, whose other needs are marked
+  ValueSet done_;  ///< by first result: the ops whose other needs are marked
   std::vector<ValueId> pending_;
   ValueMap<Maker> makers_;
 };

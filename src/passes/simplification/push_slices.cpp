@@ -50,7 +50,7 @@ class SliceReads {
     }
   }
 
-  /// Adds a range. Ranges of different dims or that overlap make the value one that is read as a whole.
+  /// Adds a range. A value whose ranges overlap or lie in different dims counts as read as a whole.
   void add(ValueId v, const Range& range) {
     if (all_[v]) return;
     auto& ranges = ranges_[v];
@@ -61,7 +61,7 @@ class SliceReads {
     if (ranges.size() > kMost) all_[v] = true;
   }
 
-  std::vector<bool> all_;  ///< value: it is read as a whole
+  std::vector<bool> all_;  ///< by value: whether it is read as a whole
   std::unordered_map<ValueId, std::vector<Range>> ranges_;
   const std::vector<Range> none_;
 };

@@ -59,7 +59,7 @@ class Separate {
 
   bool is_loop(ValueId v) const { return loop_.contains(v); }
 
-  /// How often a value is read; what is made here stands for one reader's.
+  /// How often the region reads a value. A value made here has one reader.
   uint32_t uses(ValueId v) const {
     const uint32_t known = uses_.get(v);
     return known == 0 ? 1 : known;
@@ -87,7 +87,7 @@ class Separate {
     return op.code == code ? &op : nullptr;
   }
 
-  /// An op of the builder's, entered like the others.
+  /// Enters the op that the builder has just made, like any other.
   ValueId entered(ValueId result) {
     Op op = std::move(out_.ops.back());
     out_.ops.pop_back();
@@ -200,7 +200,7 @@ class Separate {
   ValueSet loop_;            ///< what depends on a carry
   ValueSet step_;            ///< what depends on xs
   ValueSet inside_;          ///< what the region defines
-  ValueSet inner_;           ///< what one sum reads, and nothing else
+  ValueSet inner_;           ///< operands of additions that nothing else reads
   ValueMap<uint32_t> at_;    ///< value: its op's index in out_ plus one, or 0
   Substitution replaced_;
 };

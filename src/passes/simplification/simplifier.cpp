@@ -286,7 +286,7 @@ std::optional<int64_t> Simplifier::padded_dim(ValueId value) const {
   return op && found != pad_sums_.end() ? std::optional(found->second) : std::nullopt;
 }
 
-/// The pads in a sum of them; empty where one is not known here.
+/// The pads that a sum adds up, in order of their starts; empty if the op of a summand is hidden.
 std::vector<Simplifier::Piece> Simplifier::pieces_of(const Op& sum, int64_t dim) const {
   std::vector<Piece> pieces;
   std::vector<ValueId> pending = {sum.operands[1], sum.operands[0]};
@@ -307,7 +307,7 @@ std::vector<Simplifier::Piece> Simplifier::pieces_of(const Op& sum, int64_t dim)
   return pieces;
 }
 
-/// Pads along one dim, whose inner ranges are equal or lie side by side, are one pad of a concatenation in their sum.
+/// A sum of pads along one dim whose inner ranges are equal or lie side by side becomes one pad of a concatenation.
 ValueId Simplifier::sum_of_pads(const Op& op) {
   constexpr size_t kFew = 64;
   const std::optional<int64_t> dim = padded_dim(op.operands[0]);
@@ -317,7 +317,7 @@ ValueId Simplifier::sum_of_pads(const Op& op) {
     return kNoValue;
   }
   std::vector<std::vector<Piece>> runs;
-  std::map<int64_t, size_t> run_to;  // the last run that ends there
+  std::map<int64_t, size_t> run_to;  // by end: the last run that ends there
   const std::vector<Piece> pieces = pieces_of(op, *dim);
   for (const Piece& piece : pieces) {
     auto same = run_to.find(piece.limit), before = run_to.find(piece.start);
@@ -334,7 +334,7 @@ ValueId Simplifier::sum_of_pads(const Op& op) {
     run_to[piece.limit] = run;
   }
   if (runs.size() == pieces.size() || runs.size() > kFew) {
-    if (pieces.size() <= kFew) pad_sums_.emplace(op.results[0], *dim);  // what is added later may lie between
+    if (pieces.size() <= kFew) pad_sums_.emplace(op.results[0], *dim);  // a later pad may lie between these
     return kNoValue;
   }
   ValueId sum = kNoValue;

@@ -42,8 +42,8 @@ class Simplifier {
   /// The number that all elements of the value are, if it is known.
   std::optional<double> splat(ir::ValueId value) const;
 
-  /// Adds that one op reads, which adds a pad to them (as the gradients of slices are added up): the last of such a
-  /// sum is simplified as a whole, or else each of its parts would be copied once for each that follows.
+  /// Additions whose only reader adds another pad to them, as the gradients of slices are added up. Only the last
+  /// addition of such a sum is simplified, as a whole: otherwise each part would be copied once for each that follows.
   ValueSet inner_pad_sums;
 
   bool changed = false;  ///< true iff a rule has applied
@@ -64,7 +64,7 @@ class Simplifier {
   ir::ValueId sum_of_pads(const ir::Op& op);
   std::vector<Piece> pieces_of(const ir::Op& sum, int64_t dim) const;
   ir::ValueId pad_of_pieces(const ir::Op& op, int64_t dim, const std::vector<Piece>& pieces);
-  /// The dim of a pad by numbers to a size that is a number, or of a sum of pads that is one of `pad_sums_`.
+  /// The dim of a pad, if its bounds and its size are numbers, or of a sum in `pad_sums_`.
   std::optional<int64_t> padded_dim(ir::ValueId value) const;
   ir::ValueId broadcast(const ir::Op& op);
   ir::ValueId reshape(const ir::Op& op);
@@ -88,14 +88,14 @@ class Simplifier {
   };
   struct RaggedRegion {
     ir::Ragged ragged;
-    std::set<const ir::Block*> blocks;  ///< entered since
+    std::set<const ir::Block*> blocks;  ///< the blocks entered since
   };
   bool is_hidden(const Place& place) const;
   ir::Program& program_;
   ir::Block* block_ = nullptr;
   std::vector<Place> places_;                          ///< where each value is computed
-  std::vector<RaggedRegion> ragged_;                   ///< that the block at hand is in
-  std::unordered_map<ir::ValueId, int64_t> pad_sums_;  ///< sums of pads, and their dim
+  std::vector<RaggedRegion> ragged_;                   ///< the ragged regions around the current block
+  std::unordered_map<ir::ValueId, int64_t> pad_sums_;  ///< by sum of pads: its dim
 };
 
 }  // namespace weft::passes

@@ -125,7 +125,8 @@ ValueId Simplifier::slice_of_concat(const Op& op, const Op& concat) {
     for (ValueId& part : operands) part = slice(part, s.dim, s.start, s.limit);
     return make(OpCode::kConcat, std::move(operands), {{"dim", dim}});
   }
-  // Each part is taken as a whole, in a range, or not at all; a part of which that depends on symbols stays.
+  // The slice takes each part as a whole, in a range, or not at all. If it depends on symbols which of these, the slice
+  // stays.
   struct Taken {
     ValueId part;
     Dim from, to;
