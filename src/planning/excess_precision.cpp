@@ -13,7 +13,7 @@ bool casts(const ir::Program& program, const Op& op, DType to) {
   return op.code == OpCode::kCast && program.type(op.results[0]).dtype == to;
 }
 
-/// What an op other than a cast to f32 reads.
+/// The values that some op other than a cast to f32 reads.
 std::set<ValueId> read_rounded(const ir::Program& program, const ir::Block& block) {
   std::set<ValueId> all;
   for (const Op& op : block.ops)
@@ -25,7 +25,7 @@ bool rounds_loosely(const ir::Program& program, const Op& op, DType to) {
   return casts(program, op, to) && op.attr_or<bool>(ir::kExcessPrecision, false);
 }
 
-/// What something reads that is no loose cast to bf16.
+/// The values that the block returns, or that some op other than a loose cast to bf16 reads.
 std::set<ValueId> read_as_they_are(const ir::Program& program, const ir::Block& block) {
   std::set<ValueId> all(block.results.begin(), block.results.end());
   for (const Op& op : block.ops)

@@ -15,7 +15,8 @@ class CarryMemory {
   CarryMemory(const Schedule& schedule, const ir::Block& step, const BlockSchedule& stages)
       : schedule_(schedule), step_(step), stages_(stages.stages) {}
 
-  /// `place`: of the carry among the step's arguments and results.
+  /// Whether the carry's old and new value may share memory. `place`: the carry's among the step's arguments and
+  /// results.
   bool is_one(size_t place) const {
     const ValueId old = step_.args[place], next = step_.results[place];
     if (std::ranges::count(step_.results, next) != 1) return false;
@@ -34,7 +35,7 @@ class CarryMemory {
     return std::ranges::any_of(stage.ops, [&](const Op* op) { return std::ranges::count(op->results, value) > 0; });
   }
 
-  /// Whether the value is read from this one's memory.
+  /// Whether `value` is read from the memory of `memory`.
   bool lies_in(ValueId value, ValueId memory) const {
     const auto found = schedule_.buffer.find(viewed(schedule_, value));
     return found != schedule_.buffer.end() && found->second == schedule_.buffer.at(memory);

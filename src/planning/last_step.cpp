@@ -8,7 +8,7 @@ namespace {
 using ir::Op;
 using ir::ValueId;
 
-/// The values in memory that have to be there after the last step.
+/// The values that must be in memory after the last step.
 std::set<ValueId> wanted_results(const Schedule& schedule, const ir::ScanView& view, const std::set<ValueId>& used) {
   std::set<ValueId> wanted;
   for (ValueId y : view.y_outs) wanted.insert(memory_of(schedule, y));

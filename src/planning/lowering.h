@@ -23,7 +23,7 @@ enum class Lowering {
 
 /// How a scan runs.
 struct ScanDecision {
-  Lowering lowering = Lowering::kScan;  ///< or kLoop, or kCall for the interpreter
+  Lowering lowering = Lowering::kScan;  ///< or kLoop, or kCall: the interpreter
   std::string reason;                   ///< why it is not one function; empty if it is
   bool batched = false;                 ///< a function that runs row by row: threads split the rows of the batch
 };

@@ -9,7 +9,7 @@ using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
 
-/// Whether the operand is dense in the domain's order, or a single number.
+/// Whether the operand is dense in the domain's order, or one number repeated.
 bool lies_like(const Schedule& schedule, ValueId value, const ir::Shape& domain) {
   const ir::Program& program = *schedule.program;
   auto def = schedule.definition.find(value);

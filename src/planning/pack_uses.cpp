@@ -30,14 +30,14 @@ class UseCounter {
 
  private:
   struct Pack {
-    size_t depth;  ///< regions around it
+    size_t depth;  ///< the number of regions around it
     PackUses uses;
   };
-  /// A region around the op at hand.
+  /// A region around the current op.
   struct Region {
     Dim steps;
     const ir::Ragged* ragged;
-    bool is_native;  ///< false: an op runs it that stages don't reach into, such as the interpreter
+    bool is_native;  ///< false: an op runs the region without stages, as the interpreter does
   };
 
   void visit(const Block& block) {
@@ -84,7 +84,7 @@ class UseCounter {
       const Region& region = regions_[i];
       times = bounded_product(times, region.steps);
       if (region.ragged && has_rows(type, *region.ragged))
-        type = ir::stacked(type, Dim(1), *region.ragged);  // its rows are those of all steps
+        type = ir::stacked(type, Dim(1), *region.ragged);  // type's rows are those of all steps
       else
         rows = bounded_product(rows, region.steps);
     }
@@ -96,7 +96,7 @@ class UseCounter {
   const Schedule& schedule_;
   const ir::Program& program_;
   std::vector<Region> regions_;
-  std::set<ValueId> rewritten_;  ///< in whose memory something else may be written
+  std::set<ValueId> rewritten_;  ///< values whose memory may be written to again
   std::map<ValueId, Pack> packs_;
 };
 
@@ -107,7 +107,7 @@ std::map<ValueId, PackUses> pack_uses(const Schedule& schedule) { return UseCoun
 PackSource source_of(const Schedule& schedule, const Op& pack) {
   ValueId root = pack.operands[0];
   int64_t row = 0, column = 0;
-  while (viewed(schedule, root) != root) {  // slices
+  while (viewed(schedule, root) != root) {  // follows slices
     const Op& slice = *schedule.definition.at(root);
     (slice.attr<int64_t>("dim") == 0 ? row : column) += slice.attr<int64_t>("start");
     root = slice.operands[0];

@@ -59,8 +59,8 @@ class Planner {
   }
 
  private:
-  /// The memory of an input is written in the last stage that reads the input at the earliest; that the same stage may
-  /// do both, fuse has seen to.
+  /// Checks that an input's memory is written in the last stage that reads the input, or later. fuse has seen to it
+  /// that one stage may do both.
   void check_donations(const std::vector<int64_t>& outputs) const {
     for (const ir::Donation& donation : program_.donations) {
       const auto written = static_cast<size_t>(outputs[donation.result]);
@@ -105,7 +105,7 @@ class Planner {
   }
 
   /// Numbers a block's stages and adds buffers for the values that they store. `results` are the buffers of the block's
-  /// results, which exist already; of a reshape it is the operand that is stored there.
+  /// results, which exist already. Where a result is a reshape, its operand is stored there.
   void add_stages(const Block& block, BlockSchedule& stages, const std::vector<int64_t>& results) {
     std::map<ValueId, std::vector<int64_t>> places;
     for (size_t i = 0; i < results.size(); ++i) places[stored_for(block.results[i])].push_back(results[i]);
@@ -203,8 +203,8 @@ class Planner {
     schedule_.scans.emplace(&op, std::move(scan));
   }
 
-  /// When members share columns, each computes the replicated stages for itself: their values get memory for each
-  /// member.
+  /// Where members share columns, each computes the replicated stages for itself. The values of these stages get memory
+  /// for each member.
   template <typename AddWork>
   void add_copies_of_members(const ir::ScanView& view, ScanBuffers& scan, AddWork work) {
     auto own = [&](int64_t id) { schedule_.plan.buffers[static_cast<size_t>(id)].copies_a_member = 2; };
@@ -283,7 +283,7 @@ class Planner {
     runtime::StagePlan plan;
     plan.symbol = symbol;
     plan.index = stage.index;
-    // A stage in windows of a scan is called for some of its rows: machine code.
+    // A stage in the windows of a scan is called for some of its rows only, which a copy kernel cannot do.
     if (auto copy = windowed_.contains(&stage) ? std::nullopt : small_copy(schedule_, stage)) {
       plan.kind = runtime::StagePlan::Kind::kCall;
       plan.symbol = std::string(info(stage.ops[0]->code).name);
@@ -452,7 +452,7 @@ class Planner {
     }
   }
 
-  /// StepWork::units and grain, of the stage with the fewest shares of those with products.
+  /// Sets StepWork::units and grain. Of the stages with products, the one with the fewest shares decides.
   static void set_units(const Stage& stage, runtime::StepWork& step) {
     const int64_t units = ceil_div(stage.domain.back().constant(), stage.lanes), grain = column_grain(stage);
     if (step.grain > 0 && ceil_div(step.units, step.grain) <= ceil_div(units, grain)) return;
@@ -466,7 +466,7 @@ class Planner {
   const Program& program_;
   const TakeBlock& take_block_;
   std::set<ValueId> used_;                   // values that something reads
-  std::map<const Stage*, size_t> windowed_;  // windowed_stages
+  std::map<const Stage*, size_t> windowed_;  // as windowed_stages gives them
   bool calls_out_ = false;                   // calls are made between the team's parallel regions
   int64_t stages_ = 0;                       // numbered so far
   size_t depth_here_ = 0;                    // how many stages are around the block at hand

@@ -50,14 +50,13 @@ struct BlockSchedule {
 struct ScanBuffers {
   BlockSchedule block;
   std::vector<int64_t> carries;            ///< one a carry
-  std::map<ir::ValueId, int64_t> scratch;  ///< of values stored within a step that are neither carry nor y
-  /// For ys of replicated stages that are no carries: the buffers of all threads but the first, which stores to the
-  /// stack.
+  std::map<ir::ValueId, int64_t> scratch;  ///< by value stored within a step, neither carry nor y
+  /// By y of a replicated stage that is no carry: the buffers of all threads but the first, which stores to the stack.
   std::map<ir::ValueId, int64_t> others;
   std::set<ir::ValueId> streamed;    ///< the ys whose stacks may go past the caches (streamed_ys)
-  std::vector<bool> barrier_before;  ///< of each stage, when threads share columns
-  std::set<ir::ValueId> crossing;    ///< values of a step of which they then read what others wrote (ColumnSharing)
-  std::vector<bool> for_next_step;   ///< of each stage: skipped in the last step
+  std::vector<bool> barrier_before;  ///< by stage: whether a barrier is before it when threads share columns
+  std::set<ir::ValueId> crossing;    ///< values of a step that one thread writes and others read (ColumnSharing)
+  std::vector<bool> for_next_step;   ///< by stage: whether the last step skips it
 };
 
 /// An op whose regions are divided into stages (runtime::ControlPlan): cond, while, and a scan that runs step by step.
@@ -76,7 +75,7 @@ struct Schedule {
   std::map<const ir::Op*, ScanBuffers> scans;  ///< the scans that are one function
   std::map<const ir::Op*, ControlSchedule> controls;
   std::map<ir::ValueId, PackUses> packs;
-  std::map<ir::ValueId, int64_t> buffer;             ///< of each stored value and of its aliases
+  std::map<ir::ValueId, int64_t> buffer;             ///< by stored value, and by its aliases
   std::map<ir::ValueId, std::vector<int64_t>> also;  ///< further buffers to which a value is stored
   runtime::Plan plan;                                ///< complete but for stages' functions and calls
 

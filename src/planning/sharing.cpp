@@ -47,7 +47,7 @@ class SharingAnalysis {
   void add_read(int64_t reader, const Op& op, ValueId operand) {
     const ValueId memory = memory_of(operand);
     if (auto made = producer_.find(memory); made != producer_.end()) {
-      // A stage reads its own values in registers, at the element at hand.
+      // What a stage reads of its own values is in registers, at the same element.
       if (made->second == reader || !crosses(reader, op, operand, made->second)) return;
       internal_check(made->second < reader, "stage {} of a scan reads what stage {} makes", reader, made->second);
       arcs_.emplace(made->second + 1, reader);
@@ -72,7 +72,7 @@ class SharingAnalysis {
   /// The stages before which a barrier lies between the end of stage `from` in one step and the beginning of stage `to`
   /// in the next.
   Arc around(int64_t from, int64_t to) const {
-    if (to >= from) return {0, count_ - 1};  // a whole turn or more
+    if (to >= from) return {0, count_ - 1};  // the whole circle
     return from + 1 == count_ ? Arc{0, to} : Arc{from + 1, to};
   }
 
@@ -107,14 +107,14 @@ class SharingAnalysis {
   const BlockSchedule& block_;
   int64_t count_;
   std::map<ValueId, int64_t> producer_;
-  std::map<ValueId, ValueId> next_value_;  ///< of each carry
+  std::map<ValueId, ValueId> next_value_;  ///< by carry: the value that the step yields for it
   std::set<Arc> arcs_;
   std::set<ValueId> crossing_;
 };
 
-/// Whether each arc has a point.
+/// Whether there is a point in each arc.
 bool are_met(const std::vector<bool>& points, const std::vector<Arc>& arcs) {
-  std::vector<int64_t> before = {0};  // points in front of each place
+  std::vector<int64_t> before = {0};  // by place: the number of points in front of it
   for (bool point : points) before.push_back(before.back() + (point ? 1 : 0));
   return std::ranges::all_of(arcs, [&](const Arc& arc) {
     const int64_t inside = before[static_cast<size_t>(arc.second) + 1] - before[static_cast<size_t>(arc.first)];

@@ -14,10 +14,11 @@ using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
 
-/// A scan looks for others among so many stages behind it: results wait longer in memory the farther these are.
+/// How many stages behind a scan are searched for others to run beside it: the farther away these are, the longer
+/// results wait in memory.
 constexpr int64_t kMostAhead = 256;
 
-/// The memory that a stage, or several, touch. Known by its buffer; results in the memory of inputs, by the input's.
+/// The memory that one or several stages access, by buffer. A result in the memory of an input counts as the input.
 struct Accesses {
   std::set<int64_t> reads, writes;
   bool may_fail = false;
@@ -54,13 +55,14 @@ class ScanGrouping {
   const Stage& stage(int64_t place) const { return body_.stages[static_cast<size_t>(place)]; }
   bool is_scan(int64_t place) const { return stage(place).lowering == Lowering::kScan; }
 
-  /// The scan at this place, with those behind it that depend neither on it nor on each other, or follow.
+  /// The group of the scan at this place: scans behind it that follow it, or that are independent of all others in the
+  /// group.
   ScanGroup from(int64_t first) {
     ScanGroup group;
     if (!is_scan(first)) return group;
     group.scans = {first};
     waiting_.clear();
-    Accesses touched = accesses(first);  // by scans of the group, and by what depends on them
+    Accesses touched = accesses(first);  // memory of the group's scans, and of all that depends on them
     const int64_t end = std::min(count(), first + kMostAhead);
     for (int64_t i = first + 1;
          i < end && std::ranges::none_of(stage(i).ops, [](auto* op) { return calls_out(*op); }); ++i) {
@@ -76,7 +78,7 @@ class ScanGrouping {
       }
     }
     const int64_t last = group.scans.back();
-    for (const auto& [scan, stages] : waiting_)  // for scans that came too late
+    for (const auto& [scan, stages] : waiting_)  // their scans came too late
       group.after.insert(group.after.end(), stages.begin(), stages.end());
     std::ranges::sort(group.after);
     for (std::vector<int64_t>* places : {&group.before, &group.after})
@@ -84,7 +86,7 @@ class ScanGrouping {
     return group;
   }
 
-  /// Gives the scan at this place, and the stages that wait for it, to the group or to what comes after it.
+  /// Takes the scan at this place and the stages that wait for it into the group, or puts them after it.
   void take_scan(int64_t place, ScanGroup& group, Accesses& touched) {
     std::vector<int64_t> stages;
     if (auto found = waiting_.extract(place)) stages = std::move(found.mapped());
@@ -100,7 +102,7 @@ class ScanGrouping {
     add(accesses(place), touched);
   }
 
-  /// Whether the stage could run in the windows of a scan behind it, if that becomes one of the group.
+  /// Whether the stage could run in the windows of a scan behind it, in case that scan joins the group.
   bool may_wait_for_its_scan(int64_t place, const ScanGroup& group, const Accesses& touched) const {
     std::set<int64_t> leaders;
     return windowed_.contains(&stage(place)) && follows_as_window(place, group, touched, leaders);
@@ -108,12 +110,13 @@ class ScanGrouping {
 
   // ---- what follows step by step
 
-  /// Whether the scan depends on the group at most by xs that scans of it stack, which `leaders` get.
+  /// Whether the scan depends on the group only by xs that are stacks of the group's scans. Adds these scans to
+  /// `leaders`.
   bool follows_as_scan(int64_t place, const ScanGroup& group, const Accesses& touched,
                        std::set<int64_t>& leaders) const {
     const Op& op = *stage(place).ops[0];
     const ir::ScanView view(op);
-    std::map<ValueId, int64_t> by_steps;  // how often the scan reads the value so
+    std::map<ValueId, int64_t> by_steps;  // by value: how often the scan reads it as such an x
     for (ValueId x : view.xs)
       if (const int64_t leader = leader_of(x, view, group); leader >= 0) {
         leaders.insert(leader);
@@ -122,7 +125,7 @@ class ScanGrouping {
     return !depends_on(accesses(place, [&](ValueId value) { return by_steps[value]-- > 0; }), touched);
   }
 
-  /// Whether the stage depends on the group at most by reading what its scans stack, each row the slice of its step.
+  /// Whether the stage depends on the group only by reading stacks of its scans, each row from the slice of its step.
   bool follows_as_window(int64_t place, const ScanGroup& group, const Accesses& touched,
                          std::set<int64_t>& leaders) const {
     const ir::ScanView view(*stage(static_cast<int64_t>(windowed_.at(&stage(place)))).ops[0]);
@@ -179,7 +182,7 @@ class ScanGrouping {
     return accesses(place, [](ValueId) { return false; });
   }
 
-  /// Without the reads for which is_left_out(value) holds.
+  /// What the stage at this place accesses, but for the reads for which is_left_out(value) holds.
   template <typename IsLeftOut>
   Accesses accesses(int64_t place, IsLeftOut is_left_out) const {
     Accesses all;
@@ -211,7 +214,7 @@ class ScanGrouping {
   const BlockSchedule& body_;
   const std::map<const Stage*, size_t>& windowed_;
   std::set<int64_t> donated_;
-  std::map<int64_t, std::vector<int64_t>> waiting_;  ///< stages that could run in the windows of the scan at a place
+  std::map<int64_t, std::vector<int64_t>> waiting_;  ///< by place of a scan: stages that could run in its windows
 };
 
 }  // namespace

@@ -7,19 +7,19 @@
 
 namespace weft::planning {
 
-/// Scans of the body that may run at the same time, each as a whole by one member: each is one function, and they don't
-/// depend on each other, as the two directions of a bidirectional layer; or one follows another, as the second layer
-/// does the first: a step of it needs only what the other stored in the same step, so it may run some steps behind. The
-/// fields are places in `body.stages`. All places from the first scan to the last are in one of them; the stages may
-/// run in this order instead: what some scan of the group may need, the scans, what may need their results.
+/// Scans of the body that may run at the same time, each as a whole by one member. Each is one function. Either they
+/// don't depend on each other, as the two directions of a bidirectional layer. Or one follows another, as the second
+/// layer follows the first: a step of it needs only what the other stored in the same step, so it may run some steps
+/// behind. The fields are places in `body.stages`. All places from the first scan to the last are in one of them. The
+/// stages may run in this order instead: what the group's scans may need, the scans, what may need their results.
 struct ScanGroup {
   std::vector<int64_t> before;
   std::vector<int64_t> scans;  ///< at least two, in order
   std::vector<int64_t> after;
-  /// Stages that read, of what the group's scans make, only the slice of the step at hand, and whose results only one
-  /// scan of the group reads. They have to run in the windows of that scan (windows.h).
+  /// Stages that read only the current step's slice of what the group's scans make, and whose results only one scan of
+  /// the group reads. They have to run in the windows of that scan (windows.h).
   std::vector<int64_t> within;
-  /// Which scan follows which, by index in `scans`: the scan, and one before it.
+  /// Pairs of a follower and a scan before it that it follows, as indices in `scans`.
   std::vector<std::pair<int64_t, int64_t>> follows;
 };
 

@@ -24,7 +24,7 @@ std::vector<int64_t> constant_steps_of(const Shape& shape) {
 
 runtime::DimExpr number(Schedule& schedule, int64_t value) { return schedule.expression(Dim(value)); }
 
-/// What of a value in memory `operand` reads, put into a result whose elements are `to` apart.
+/// The part of a copy that takes the elements that `operand` reads in memory to a result whose strides are `to`.
 std::optional<runtime::CopyCall::Part> part_of(Schedule& schedule, ir::ValueId operand,
                                                const std::vector<int64_t>& to) {
   const Shape& shape = schedule.program->type(operand).shape;
@@ -48,7 +48,7 @@ std::optional<runtime::CopyCall::Part> part_of(Schedule& schedule, ir::ValueId o
 }  // namespace
 
 std::optional<runtime::CopyCall> small_copy(Schedule& schedule, const Stage& stage) {
-  constexpr int64_t kMost = 1 << 16;  // elements
+  constexpr int64_t kMost = 1 << 16;  // in elements
   const Op& op = *stage.ops[0];
   const bool is_code = stage.lowering == Lowering::kFused || stage.lowering == Lowering::kRowCopy;
   const bool is_concat = op.code == OpCode::kConcat;

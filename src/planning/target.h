@@ -18,8 +18,8 @@ struct ProductTile {
   int64_t groups = 1;        ///< gates, equal ranges of the result's columns, side by side in a panel
   int64_t unroll = 1;        ///< units of each gate in a panel
   int64_t lanes = 1;         ///< elements of a unit
-  int64_t rows = 1;          ///< that its kernel takes at once, if more than Target::row_block
-  int64_t weight_bytes = 0;  ///< read at every step
+  int64_t rows = 1;          ///< rows that its kernel takes at once, if more than Target::row_block
+  int64_t weight_bytes = 0;  ///< bytes of weights read at every step
 
   /// The columns that the stage runs over.
   int64_t width() const { return columns / groups; }
@@ -29,9 +29,9 @@ struct ProductTile {
 struct Limits {
   int64_t stage_size;         ///< the largest stage, in the unit of Target::code_size
   int64_t access_size;        ///< the code that loads or stores one value
-  int64_t stages_a_function;  ///< of a scan that is one function
-  int64_t stacks_a_function;  ///< carries, xs and ys of such a scan
-  int64_t parts;              ///< of a concatenation in a stage; more are joined by a kernel
+  int64_t stages_a_function;  ///< the most stages of a scan that is one function
+  int64_t stacks_a_function;  ///< the most carries, xs and ys of such a scan
+  int64_t parts;              ///< the most parts of a concatenation in a stage; a kernel joins more
   int64_t tiny_domain;        ///< a stage over so few elements costs less than starting another one
 };
 
@@ -48,16 +48,17 @@ class Target {
  public:
   virtual ~Target() = default;
 
-  /// Passes that lay memory out as the target's kernels read it, after those that suit every target.
+  /// Passes that lay memory out as the target's kernels read it. They run after the passes for all targets.
   virtual std::span<const passes::Pass> layout_passes() const = 0;
 
   /// Whether stages compute elements of the type. Ops on other types are calls.
   virtual bool computes(DType dtype) const = 0;
 
-  /// Elements of the vectors of a stage whose widest type this is.
+  /// Elements of a vector in a stage whose widest type is `dtype`.
   virtual int64_t lanes(DType dtype) const = 0;
 
-  /// Rows that a stage does at once if its products have tiles of so many vectors in all, of so many lanes; at least 1.
+  /// Rows that a stage does at once if the tiles of its products have `vectors` vectors in all, of `lanes` lanes; at
+  /// least 1.
   virtual int64_t row_block(int64_t vectors, int64_t lanes) const = 0;
 
   /// How a stage computes the product; none where the product is a call.

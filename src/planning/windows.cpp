@@ -29,7 +29,7 @@ class WindowFinder {
     const Op& scan = *body_.stages[index].ops[0];
     const ir::ScanView view(scan);
     if (view.ragged || !schedule_.rules.decision(scan).batched) return;
-    std::map<ValueId, int64_t> read;  // how often it is an x
+    std::map<ValueId, int64_t> read;  // by value: how often it is an x
     for (ValueId x : view.xs) ++read[x];
     const ir::Dim& rows = program_.type(view.region.args[0]).shape[0];
     for (size_t i = 0; i < index; ++i) {

@@ -19,7 +19,7 @@ bool is_on_rows(const ir::Program& program, const Op& op, const ir::Ragged& ragg
 }  // namespace
 
 ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b) {
-  // What overflows is the largest number times the first's symbols, which may be 0.
+  // An overflow counts as the largest number times the symbols of both sizes, since a symbol may be 0.
   if (auto product = try_multiply(a, b)) return *std::move(product);
   ir::Dim most(INT64_MAX);
   for (const ir::Dim* dim : {&a, &b}) {
@@ -62,7 +62,8 @@ void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* 
   if (op.code == OpCode::kScan) return count_scan(op, repeats);
   if (!op.regions.empty()) return count_regions(op, repeats);
   if (op.results.empty() || is_view(op.code)) return;
-  // A pack is left out where it would matter: beside few rows of products. Others take much longer than their packs.
+  // A pack that may be left out isn't counted. It would matter only beside products of few rows, for which a run leaves
+  // it out; other products take much longer than their packs.
   if (op.code == OpCode::kPack && pack_that_may_be_left_out(schedule_, op.results[0])) return;
   ir::Dim elements = bounded_product(bounded_count(shape_of(op.results[0], ragged)), repeats);
   ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0], ragged);

@@ -7,11 +7,11 @@
 
 namespace weft::planning {
 
-/// The product of sizes that are only estimated or not needed where they don't fit: a number that overflows is the
-/// largest there is.
+/// The product of two sizes, for sizes that are only estimated, or not needed where they don't fit. A number that
+/// overflows becomes the largest there is.
 ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b);
 
-/// The number of elements of such dims.
+/// The product of the dims, as bounded_product.
 ir::Dim bounded_count(std::span<const ir::Dim> dims);
 
 /// The cost model's count of work: multiply-adds of products, and a few for each element of other ops. A while is

@@ -41,18 +41,18 @@ constexpr Limits kLimits = {
     .stages_a_function = kMostStages,
     .stacks_a_function = kMostStacks,
     .parts = 128,         // each has its own loads in the stage's basic block
-    .tiny_domain = 1024,  // done sooner than the threads have met at a barrier behind it
+    .tiny_domain = 1024,  // done sooner than a barrier behind it
 };
 
 /// Rounding f32 to a 16-bit type, in LLVM instructions.
 constexpr int64_t kRoundToHalf = 12;
 
-/// Rows that go together over the parts of a panel that is a large part of the core's own cache, since a block of a few
-/// rows would bring all of it from a distant one: a multiple of the kernels' 6 and 8.
+/// Rows that are taken together over the panels that each take up a large part of the core's own cache: for a block of
+/// only a few rows, all of such a panel would come from a more distant cache. A multiple of the kernels' 6 and 8 rows.
 constexpr int64_t kRowsOfParts = 96;
 
 int64_t rows_at_once(const Panels& panels, int64_t depth) {
-  if (panels.weights == DType::kI8) return 1;  // they lie in no panels
+  if (panels.weights == DType::kI8) return 1;  // weights of 8 bits lie in no panels
   const int64_t steps = panels.weights == DType::kBF16 ? (depth + 1) / 2 : depth;
   const int64_t panel_bytes = steps * panels.groups * panels.unroll * target::kUnit;
   return panel_bytes > runtime::private_cache_bytes() / 4 ? kRowsOfParts : 1;

@@ -9,7 +9,7 @@
 
 namespace weft::planning {
 
-/// The call of a kernel for an op; nothing where the kernel doesn't do these dtypes or this layout.
+/// A kernel's call for an op; nothing where the kernel doesn't take the op's dtypes or layout.
 using KernelArguments = std::optional<runtime::KernelCall> (*)(Schedule& schedule, const ir::Op& op);
 
 using MaybeCall = std::optional<runtime::KernelCall>;
@@ -17,16 +17,17 @@ using MaybeCall = std::optional<runtime::KernelCall>;
 struct Kernel {
   ir::OpCode op;
   KernelArguments arguments;
-  OperandViews views = OperandViews::kNone;  ///< of its operands; others lie in buffers of their own
+  OperandViews views =
+      OperandViews::kNone;  ///< the views of its operands that it follows; other operands lie in buffers of their own
 };
 
-/// The kernels of ops, of one op the best first. Each file of arguments lists its own.
+/// The kernels for ops; among those for one op the best comes first. Each file of arguments lists its own.
 std::span<const Kernel> matrix_kernels();
 std::span<const Kernel> element_kernels();
 std::span<const Kernel> movement_kernels();
 
 inline bool is_index(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
-/// Of the micro-kernels: products, sums of rows.
+/// Whether the micro-kernels for products and sums of rows take the type.
 inline bool has_kernels(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
 
 /// Whether the kernel of an `outer` or `reduce_sum` takes operands with a stride between rows: products over rows, and

@@ -9,7 +9,7 @@ namespace {
 
 using ir::Op;
 
-/// Calls visit(kernel) for the kernels of an op, the best first, until it returns true.
+/// Calls visit(kernel) for each kernel for the op, the best first, until it returns true.
 template <typename Visit>
 void find_kernel(ir::OpCode code, Visit visit) {
   for (const auto& kernels : {matrix_kernels(), element_kernels(), movement_kernels()})

@@ -31,7 +31,7 @@ MatrixPlace place_of(Schedule& schedule, ValueId value) {
   return matrix;
 }
 
-/// The same where columns may be joined from several ranges, which follow each other.
+/// The rows of a value whose columns may be joined from several ranges: one place a range, in order.
 std::vector<MatrixPlace> places_of(Schedule& schedule, ValueId value) {
   auto found = schedule.definition.find(value);
   if (found == schedule.definition.end() || !schedule.rules.is_ranges(*found->second))
@@ -43,13 +43,13 @@ std::vector<MatrixPlace> places_of(Schedule& schedule, ValueId value) {
 
 bool is_matrix(const ir::Type& type) { return type.rank() >= 1 && type.shape.back().is_constant(); }
 
-/// Of outer products, which there are of bf16 too.
+/// Whether kernels for outer products take the value as an operand. They take bf16 too.
 bool is_factor(const Schedule& schedule, ValueId value) {
   const ir::Type& type = schedule.program->type(value);
   return is_matrix(type) && (has_kernels(type.dtype) || type.dtype == DType::kBF16);
 }
 
-/// Whether dims are the leading ones, in any order.
+/// Whether the dims are the leading ones, in any order.
 bool are_leading(std::vector<int64_t> dims) {
   std::ranges::sort(dims);
   for (size_t i = 0; i < dims.size(); ++i)
@@ -110,7 +110,7 @@ MaybeCall outer_arguments(Schedule& schedule, const Op& op) {
                             .result = schedule.buffer.at(op.results[0])};
 }
 
-/// Of columns whose numbers only a call knows: a product of two matrices.
+/// An outer product of operands whose number of columns only a call knows is a product of two matrices.
 MaybeCall outer_product_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.results[0]);
   const Shape& rows = schedule.program->type(op.operands[0]).shape;
@@ -127,7 +127,7 @@ MaybeCall outer_product_arguments(Schedule& schedule, const Op& op) {
                               .transpose_right = false};
 }
 
-/// Where leading dims are summed away and the kept ones are constant: then the operand is a matrix of the kept columns.
+/// A sum over leading dims whose kept dims are constant: the operand is a matrix of the kept columns.
 MaybeCall column_sum_arguments(Schedule& schedule, const Op& op) {
   const ir::Type& type = schedule.program->type(op.operands[0]);
   const auto& dims = op.attr<std::vector<int64_t>>("dims");

@@ -11,8 +11,8 @@ using ir::Shape;
 using ir::ValueId;
 using runtime::CopyCall;
 
-/// How far apart the elements of a dense value are along each dim. Numbers that don't fit are those of a value without
-/// elements, of which nothing is copied.
+/// How far apart the elements of a dense value are along each dim. Only a value without elements can have strides that
+/// overflow, and nothing of it is copied.
 std::vector<Dim> steps_of(const Shape& shape) {
   std::vector<Dim> steps(shape.size(), Dim(1));
   for (size_t i = shape.size(); i-- > 1;) steps[i - 1] = bounded_product(steps[i], shape[i]);
@@ -21,7 +21,7 @@ std::vector<Dim> steps_of(const Shape& shape) {
 
 size_t dim_of(const Op& op) { return static_cast<size_t>(op.attr<int64_t>("dim")); }
 
-/// Makes a CopyCall: part by part, each a box of elements of the result and what of the source goes there.
+/// Makes a CopyCall of parts. Each part copies a box of the result's elements from the source.
 class CopyMaker {
  public:
   CopyMaker(Schedule& schedule, const Op& op) : schedule_(schedule), op_(op) {
@@ -32,7 +32,7 @@ class CopyMaker {
   const Shape& source(size_t operand = 0) const { return schedule_.program->type(op_.operands[operand]).shape; }
   const Shape& result() const { return schedule_.program->type(op_.results[0]).shape; }
 
-  /// `steps`: the source's, for each dim of the result.
+  /// `steps`: the source's strides, one for each dim of the result.
   CopyCall::Part& add(size_t operand, const Shape& box, const std::vector<Dim>& steps) {
     CopyCall::Part part;
     part.source = schedule_.buffer.at(op_.operands[operand]);
@@ -52,7 +52,7 @@ class CopyMaker {
   CopyCall call_;
 };
 
-/// A table's rows: its first dim, and the elements of the others.
+/// A table's rows: its first dim counts them, and the elements of the others make up a row.
 struct Table {
   runtime::DimExpr rows, columns;
 };
@@ -160,7 +160,7 @@ MaybeCall scatter_add_arguments(Schedule& schedule, const Op& op) {
                                  .columns = std::move(table.columns)};
 }
 
-/// A value, and how many rows it has along the op's dim.
+/// A value's buffer and its number of rows along the op's dim.
 runtime::RowsPlace rows_of(Schedule& schedule, const Op& op, ValueId value) {
   return {schedule.buffer.at(value), schedule.expression(schedule.program->type(value).shape[dim_of(op)])};
 }

@@ -21,7 +21,7 @@ using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
 
-/// The readers of each value: ops, and whether a block returns it.
+/// For each value the ops that read it, and whether a block returns it.
 struct Uses {
   std::map<ValueId, std::vector<const Op*>> ops;
   std::set<ValueId> returned;
@@ -53,8 +53,8 @@ int64_t column_groups(const Program& program, ValueId result, int64_t columns, c
   return columns / width;
 }
 
-/// Units side by side in a panel: so many that the panels together have the fewest columns that are only zeros. (Of 7
-/// units panels of 3 compute 9, panels of 4 compute 8.) In a loop panels stay narrow, so that even a few units can be
+/// Units side by side in a panel: the number that pads the panels with the fewest columns of zeros. (For 7 units,
+/// panels of 3 compute 9 units, panels of 4 compute 8.) In a loop panels stay narrow, so that even a few units can be
 /// split among threads.
 int64_t panel_unroll(int64_t groups, int64_t group_columns, int64_t lanes, bool in_loop) {
   if (groups > 1) return 1;
@@ -104,7 +104,7 @@ class Prepacker {
     });
   }
 
-  /// The value in bf16: what it was cast from, else rounded before the op at hand.
+  /// The value in bf16: what it was cast from, or a cast to bf16 in front of the current op.
   ValueId rounded(ValueId value) {
     if (ValueId half = narrow(value); half != ir::kNoValue) return half;
     auto [found, fresh] = levels_.back().rounded.try_emplace(value, ir::kNoValue);
@@ -120,7 +120,7 @@ class Prepacker {
   }
 
   /// A product of a bf16 and an f32 operand whose result is rounded to bf16 takes both as bf16, as PyTorch's product of
-  /// bf16 does: the gradient of a bf16 weight. The casts of its result are then no more (drop_cast).
+  /// bf16 does: the gradient of a bf16 weight. drop_cast then removes the casts of its result.
   void narrow_outer(Op& op) {
     if (narrow(op.operands[0]) == ir::kNoValue && narrow(op.operands[1]) == ir::kNoValue) return;
     if (!is_only_rounded(op.results[0])) return;
@@ -142,7 +142,7 @@ class Prepacker {
     op = std::move(holder.ops[0]);
   }
 
-  /// The product of two vectors, a row of each, is elementwise.
+  /// A product of two vectors, one row each, becomes elementwise.
   void spread_outer(Op& op) {
     if (program_.type(op.operands[0]).rank() != 1 || op.has("round_to_f16")) return;
     const std::vector<ir::Dim> shape = program_.type(op.results[0]).shape;
@@ -155,8 +155,8 @@ class Prepacker {
     op = std::move(holder.ops.back());
   }
 
-  /// A sum over rows of casts of bf16 whose result is rounded to bf16 reads the bf16 ones and rounds once itself: the
-  /// gradient of a bf16 bias. Otherwise the cast of all rows would be stored for it.
+  /// A sum over rows of casts of bf16 whose result is rounded to bf16 reads the bf16 rows and rounds its result once:
+  /// the gradient of a bf16 bias. Otherwise the cast of all rows would be stored for it.
   void narrow_sum(Op& op) {
     const ValueId half = narrow(op.operands[0]), result = op.results[0];
     if (half == ir::kNoValue || !is_only_rounded(result)) return;
@@ -181,11 +181,11 @@ class Prepacker {
 
   using Key = std::tuple<ValueId, int64_t, int64_t, bool>;  // weights, groups, width, transpose_b
 
-  /// A block that the ops at hand are in.
+  /// A block around the current op.
   struct Level {
-    std::set<ValueId> defined;           // by ops so far
-    std::vector<Op> pending;             // packs and casts that go before the block's op at hand
-    std::map<ValueId, ValueId> rounded;  // values cast to bf16 so far
+    std::set<ValueId> defined;           // by the block's ops so far
+    std::vector<Op> pending;             // packs and casts to put before the block's current op
+    std::map<ValueId, ValueId> rounded;  // by value: its cast to bf16, if made so far
   };
 
   void rewrite(Block& block) {
@@ -229,7 +229,7 @@ class Prepacker {
     if (from == DType::kI8 && (to == DType::kF32 || to == DType::kI32)) bytes_.emplace(op.results[0], op.operands[0]);
   }
 
-  /// Takes the weights as they lie if they are 8 bits wide and that is best whatever the sizes.
+  /// Lets the product read 8-bit weights as they lie, where that is best for all sizes. True iff it does.
   bool takes_bytes(Op& op) {
     auto found = bytes_.find(op.operands[1]);
     if (found == bytes_.end() || !op.attr_or<bool>("transpose_b", false)) return false;
@@ -247,15 +247,15 @@ class Prepacker {
     return true;
   }
 
-  /// The block that defines the value, unless it is the region at hand (or unless there are no regions): there the
-  /// panels are made once for all steps.
+  /// The block that defines the value: there the panels are made, once for all steps. Null if that block is the
+  /// innermost of several, since it would make them at every step.
   Level* level_for_panels(ValueId value) {
     for (size_t i = levels_.size(); i-- > 0;)
       if (levels_[i].defined.contains(value)) return i == 0 || i + 1 < levels_.size() ? &levels_[i] : nullptr;
     return nullptr;
   }
 
-  /// The bf16 operand if the value is a cast of bf16 to f32, else kNoValue.
+  /// The operand if the value is a cast of bf16 to f32, else kNoValue.
   ValueId narrow(ValueId value) const {
     auto found = narrow_.find(value);
     return found == narrow_.end() ? ir::kNoValue : found->second;
@@ -312,17 +312,17 @@ class Prepacker {
   Program& program_;
   bool bytes_are_fast_;
   Uses uses_;
-  std::vector<Level> levels_;           // the body, and the regions around the op at hand
-  std::map<ValueId, ValueId> narrow_;   // casts of bf16 to f32 so far: result, operand
-  std::map<ValueId, ValueId> widened_;  // casts of f16 and i8 to f32 so far
-  std::map<ValueId, ValueId> bytes_;    // casts of i8 so far
-  std::map<ValueId, std::pair<std::vector<ValueId>, int64_t>> joined_;  // concats of casts of bf16: what was cast, dim
+  std::vector<Level> levels_;           // the body, and the regions around the current op
+  std::map<ValueId, ValueId> narrow_;   // by cast of bf16 to f32 so far: its operand
+  std::map<ValueId, ValueId> widened_;  // by cast of f16 or i8 to f32 so far: its operand
+  std::map<ValueId, ValueId> bytes_;    // by cast of i8 so far: its operand
+  std::map<ValueId, std::pair<std::vector<ValueId>, int64_t>> joined_;  // by concat of casts of bf16: operands, dim
   std::map<Key, ValueId> packed_;
-  std::map<ValueId, ValueId> rounded_results_;  // results in f32 that are bf16 or f16 now
+  std::map<ValueId, ValueId> rounded_results_;  // by result in f32: the bf16 or f16 one now
   passes::Substitution replaced_;
 };
 
-/// The panels of a product by weights as they lie.
+/// The panels of a product whose weights are read as they lie.
 std::optional<Panels> byte_panels(const Program& program, const Op& op) {
   const ir::Type& weights = program.type(op.operands[1]);
   const auto groups = op.attr<int64_t>("groups"), width = op.attr<int64_t>("width");

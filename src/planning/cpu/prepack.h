@@ -78,13 +78,13 @@ struct Panels {
   int64_t groups;   ///< gates, equal ranges of these columns, side by side in a panel
   int64_t unroll;   ///< units (base/target.h) of each gate in a panel
   int64_t lanes;    ///< columns of a unit
-  /// bf16 ones lie in pairs: the rows 2i and 2i + 1 interleaved, as instructions on pairs read them. i8 ones are no
-  /// panels: they lie in rows, and a panel is some rows of each gate.
+  /// bf16 weights lie in pairs: the rows 2i and 2i + 1 interleaved, as instructions on pairs read them. i8 weights are
+  /// not in panels but in rows, and a panel stands for some rows of each gate.
   DType weights;
 };
 
-/// The panels of a pack, matmul_packed or matmul_rows; none where the micro-kernels don't read them. They read all that
-/// prepack makes. The text of a program may ask for others, on which the interpreter works.
+/// The panels of a pack, matmul_packed or matmul_rows; none where the micro-kernels don't read them. They read all
+/// panels that prepack makes. A program's text may ask for others, which only the interpreter reads.
 std::optional<Panels> kernel_panels(const ir::Program& program, const ir::Op& op);
 
 }  // namespace weft::planning

@@ -79,7 +79,7 @@ class CopyInserter {
   }
 
  private:
-  /// Copies operands that the op's code can't read where they lie.
+  /// Copies the operands that the op's code can't read where they lie.
   void prepare(Op& op) {
     const Lowering lowering = rules_.of(op);
     if (lowering == Lowering::kView) return;
@@ -97,7 +97,7 @@ class CopyInserter {
     return !definitions_.is_view(value) || (views == OperandViews::kMatrix && definitions_.is_matrix_slice(value));
   }
 
-  /// The copy of a value. One from around the block is copied once, outside, beside its definition.
+  /// The copy of a value. A value from around the block is copied only once, outside, beside its definition.
   ValueId copy(ValueId value) {
     if (here_.contains(value)) return copy_here(value);
     auto [found, fresh] = copied_outside_.try_emplace(value, ir::kNoValue);

@@ -12,17 +12,17 @@ class Definitions {
  public:
   struct Definition {
     ir::OpCode code;
-    bool view;            ///< nothing stores it: readers address what it is a view of
-    bool last_dim_slice;  ///< of the columns
+    bool view;            ///< nothing stores it: readers address the value that it is a view of
+    bool last_dim_slice;  ///< a slice of columns
     bool several_places;  ///< its stage can store it to more than one place
-    ir::ValueId source;   ///< its first operand, if it has any: what a view is of
+    ir::ValueId source;   ///< its first operand, if any: the value that a view is of
   };
 
   explicit Definitions(const LoweringRules& rules) : rules_(rules), program_(rules.program()) { add(program_.body); }
 
   /// Null for an argument.
   const Definition* find(ir::ValueId value) const;
-  /// The value that a reshape of reshapes has the memory of; any other value itself.
+  /// The value in whose memory a reshape lies, through reshapes of reshapes; any other value itself.
   ir::ValueId reshaped(ir::ValueId value) const;
   void add(const ir::Op& op);
 
@@ -43,14 +43,16 @@ class Definitions {
   std::unordered_map<ir::ValueId, Definition> definitions_;
 };
 
-/// Tells the rules which concatenations of the block are views (LoweringRules::is_ranges), so that they are not copied:
-/// those of column slices of one value all of whose readers are kernels that take several ranges of columns.
+/// Tells the rules which concatenations of the block are views (LoweringRules::is_ranges), so that they are not copied.
+/// A concatenation of column slices of one value is a view if all its readers are kernels that take several ranges of
+/// columns.
 void find_ranges(const ir::Block& block, const Definitions& definitions, LoweringRules& rules);
 
 /// Inserts a copy of every value of the block that will be read as memory but has none, such as a broadcast that a
-/// product reads, or is a result without memory of its own. (A program's result that reshapes what no other result is
-/// has it, unless inputs are donated.) `in_place`: the block is a scan's region, whose code stores a yielded value to
-/// every place that it is yielded to. Returns copies of values from around the block; the caller inserts them there.
+/// product reads, or is a result without memory of its own. (A program's result that reshapes a value has that value's
+/// memory, unless another result has it or inputs are donated.) `in_place`: the block is a scan's region, whose code
+/// stores a yielded value to every place that it is yielded to. Returns copies of values from around the block; the
+/// caller inserts them there.
 std::vector<ir::Op> insert_copies(ir::Program& program, ir::Block& block, Definitions& definitions,
                                   const LoweringRules& rules, bool in_place);
 

@@ -18,7 +18,7 @@ class WriteOrder {
  public:
   WriteOrder(const LoweringRules& rules, const std::vector<Stage>& body)
       : rules_(rules), ops_(rules.program().body.ops) {
-    passes::ValueMap<size_t> definition;  // plus one
+    passes::ValueMap<size_t> definition;  // index plus one
     for (size_t i = 0; i < ops_.size(); ++i)
       for (ValueId result : ops_[i].results) definition[result] = i + 1;
     stage_.assign(ops_.size(), kNone);
@@ -35,7 +35,7 @@ class WriteOrder {
     }
   }
 
-  /// The positions of these results.
+  /// The positions of the results that are written too early.
   std::vector<size_t> too_early() {
     for (size_t i = 0; i < ops_.size(); ++i) visit(i);
     std::vector<size_t> found;
@@ -58,7 +58,7 @@ class WriteOrder {
   void visit(size_t op) {
     const Lowering lowering = rules_.of(ops_[op]);
     if (lowering == Lowering::kView || lowering == Lowering::kAlias) {
-      // The reader of a view reads what the view shows.
+      // A view shows whatever inputs its operand shows.
       for (ValueId operand : ops_[op].operands)
         if (auto found = seen_.find(operand); found != seen_.end()) show(ops_[op].results[0], found->second);
       return;
@@ -85,7 +85,7 @@ class WriteOrder {
     write.is_read = true;
   }
 
-  /// Whether the op that makes the result replaces a part of the input where that lies, and reads it for nothing else.
+  /// Whether the op that makes the result replaces a part of the input in place, and reads the input for nothing else.
   bool replaces_part(const Write& write) const {
     const Op& op = ops_[write.op];
     const int updated = ir::traits_of(op.code).updated;
@@ -93,14 +93,14 @@ class WriteOrder {
     return std::ranges::count_if(op.operands, [&](ValueId value) { return shows_input(value, write); }) == 1;
   }
 
-  /// Whether the value shows the input.
+  /// Whether the value shows the input of this write.
   bool shows_input(ValueId value, const Write& write) const {
     const auto found = seen_.find(value);
     return found != seen_.end() &&
            std::ranges::any_of(found->second, [&](size_t each) { return writes_[each].input == write.input; });
   }
 
-  /// Whether the op stores each element of its result where its stage's loops have just come to.
+  /// Whether the op stores each element of its result at the element that its stage's loops have reached.
   bool stores_elements(size_t op) const {
     if (rules_.of(ops_[op]) != Lowering::kFused) return false;
     if (const auto tile = rules_.tile(ops_[op])) return tile->groups == 1;
@@ -109,12 +109,12 @@ class WriteOrder {
 
   const LoweringRules& rules_;
   const std::vector<Op>& ops_;
-  std::vector<size_t> stage_;  ///< of each op; kNone of a view
+  std::vector<size_t> stage_;  ///< by op: its stage; kNone for a view
   std::vector<Write> writes_;
-  std::unordered_map<ValueId, std::vector<size_t>> seen_;  ///< the inputs of these writes that a value shows
+  std::unordered_map<ValueId, std::vector<size_t>> seen_;  ///< by value: the writes whose input it shows
 };
 
-/// Whether two ops look at the same before they write: if one finds nothing wrong, neither does the other.
+/// Whether two ops make the same checks before they write: if one finds no error, neither does the other.
 bool same_check(const Program& program, const Op& a, const Op& b) {
   auto rows = [&](const Op& op, size_t operand) {
     return program.type(op.operands[operand]).shape[static_cast<size_t>(op.attr<int64_t>("dim"))];
@@ -123,7 +123,7 @@ bool same_check(const Program& program, const Op& a, const Op& b) {
          rows(a, 0) == rows(b, 0) && rows(a, 1) == rows(b, 1);
 }
 
-/// The first op that makes a result in an input's memory and looks at all that may be wrong before it writes.
+/// The first op that makes a result in an input's memory and finds all its errors before it writes.
 std::optional<size_t> gate_of(const Program& program) {
   const std::vector<Op>& ops = program.body.ops;
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -137,7 +137,7 @@ std::optional<size_t> gate_of(const Program& program) {
 LateWrites late_writes_behind(const Program& program, std::optional<size_t> gate) {
   const std::vector<Op>& ops = program.body.ops;
   LateWrites late{std::vector<bool>(ops.size(), false), gate, {}};
-  passes::ValueSet awaited;  // what an op that may fail depends on
+  passes::ValueSet awaited;  // what ops that may fail depend on
   for (size_t i = ops.size(); i-- > 0;) {
     const bool is_passed = gate && i > *gate && same_check(program, ops[i], ops[*gate]);
     const bool fails = may_fail(program, ops[i]) && !is_passed;
@@ -173,7 +173,8 @@ LateWrites late_writes(const LoweringRules& rules) {
   const Program& program = rules.program();
   const std::optional<size_t> gate = gate_of(program);
   LateWrites late = late_writes_behind(program, gate);
-  // A result that an op that may fail waits for is made aside, so that its own op needs no place behind all others.
+  // If an op that may fail waits for the gate's result, that result is made aside: the gate can't stand behind all
+  // others.
   const bool waits = gate && !late.deferred[*gate];
   return waits ? late_writes_behind(program, std::nullopt) : late;
 }

@@ -8,8 +8,8 @@
 namespace weft::planning {
 
 /// Finds the results that may not be written where they are computed, because a stage would read a new value for an old
-/// one: of those that take an input's memory (ir::Donation), whatever reads of the input the stages leave behind the
-/// write. By position. fuse copies them there in stages behind all others.
+/// one. These are results that take an input's memory (ir::Donation) while stages behind the write still read the
+/// input. Returns their positions. fuse copies them to the inputs' memory in stages behind all others.
 ///
 /// A result stays where it is computed if every stage that reads the input comes before its stage. It stays, too, if
 /// its own stage reads the input, but only at the element at hand, and for the first time at or before the op that
@@ -30,16 +30,18 @@ bool may_fail(const ir::Program& program, const ir::Op& op);
 /// How results that take an input's memory are kept from being written before an op that may fail. A call that fails
 /// then leaves the inputs as they were.
 struct LateWrites {
-  /// Ops of the body that come behind all stages that may fail: those that make such results, and what reads these.
+  /// By op of the body: whether it comes behind all stages that may fail. These are the ops that make such results, and
+  /// the ops that read these results.
   std::vector<bool> deferred;
-  /// The first of them: an op that may fail, but looks at all that may be wrong before it writes. It stands behind all
-  /// others that may fail and before all that write, and what looks at the same behind it cannot fail:
+  /// The first deferred op, if it may fail but finds all its errors before it writes. It stands behind all others that
+  /// may fail and before all that write. An op behind it that makes the same checks cannot fail:
   ///
   ///     %k2 = dynamic_update %k, %a, %at {dim = 0} : f32[512,64]   // finds that %at is too large, or nothing
   ///     %v2 = dynamic_update %v, %b, %at {dim = 0} : f32[512,64]
   ///     return %k2 in %k, %v2 in %v
   std::optional<size_t> gate;
-  /// Results that an op that may fail depends on, or makes itself: computed aside and copied behind all others.
+  /// Results that an op that may fail depends on, or makes itself. They are computed aside and copied behind all
+  /// others.
   std::vector<size_t> copied;
 };
 LateWrites late_writes(const LoweringRules& rules);

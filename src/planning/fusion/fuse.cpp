@@ -26,12 +26,13 @@ int64_t stacks_of(const Op& scan) {
   return std::ssize(scan.operands) + std::ssize(scan.results) - scan.attr<int64_t>("carries");
 }
 
-/// Why one function of machine code cannot run this scan; empty if it can.
+/// Why one function of machine code cannot run the scan; empty if it can.
 std::string unsupported(const LoweringRules& rules, const Op& scan) {
   auto computed = [&](ValueId v) { return rules.target().computes(rules.program().type(v).dtype); };
   for (const Op& op : scan.regions[0].ops) {
     const Lowering lowering = rules.of(op);
-    const bool is_product = lowering == Lowering::kFused && rules.tile(op);  // its weights need no machine code
+    const bool is_product =
+        lowering == Lowering::kFused && rules.tile(op);  // the product's weights need no machine code
     if (!is_product && (!std::ranges::all_of(op.operands, computed) || !std::ranges::all_of(op.results, computed)))
       return fmt::format("{} on a type without machine code in a scan", info(op.code).name);
     if (op.code == OpCode::kScan) return "a scan in a scan";
@@ -51,7 +52,7 @@ enum class BlockKind {
 /// Divides the ops of one block among stages.
 class StageAssigner {
  public:
-  /// `shared`: so many ops, the first, share stages; each further one gets a stage of its own, behind all others.
+  /// `shared`: the first `shared` ops share stages. Each further op gets a stage of its own, behind all others.
   StageAssigner(const LoweringRules& rules, const Block& block, BlockKind kind, bool batched,
                 size_t shared = std::numeric_limits<size_t>::max())
       : rules_(rules),
@@ -62,7 +63,7 @@ class StageAssigner {
         is_body_(kind == BlockKind::kStages),
         groups_(rules, block, batched, kind == BlockKind::kStages) {}
 
-  /// `late`: ops that come behind all stages that may fail (donations.h); none are if it is empty.
+  /// `late`: the ops that come behind all stages that may fail (donations.h). Empty: no op does.
   std::vector<Stage> run(const LateWrites& late = {}) {
     const std::vector<bool>& deferred = late.deferred;
     auto is_late = [&](size_t op) { return op < deferred.size() && deferred[op]; };
@@ -86,12 +87,12 @@ class StageAssigner {
   }
 
  private:
-  /// An op, or the ops of a stage so far, as a part of a stage.
+  /// What an op, or all ops of a stage so far, ask of a stage.
   struct Part {
-    int64_t unroll = 0, lanes = 0, vectors = 0, rows = 0;  // of its products' tiles; 0 without
+    int64_t unroll = 0, lanes = 0, vectors = 0, rows = 0;  // of the tiles of products; 0 without products
     bool has_reduction = false;
     int64_t size = 0;           // code_size and memory accesses
-    std::set<ValueId> reads{};  // from memory
+    std::set<ValueId> reads{};  // values read from memory
   };
 
   void assign(size_t index) {
@@ -139,8 +140,8 @@ class StageAssigner {
     return first;
   }
 
-  /// The first stage of the op's group, not before what it reads, that it fits into. Few are tried: those that have no
-  /// room for most ops are no longer among them.
+  /// The first stage of the op's group that the op fits into, and that comes after what the op reads; else a new stage.
+  /// Tries a few stages only: a stage with room for few ops leaves the list.
   int64_t place(size_t index) {
     constexpr int kMostTried = 16;
     const Part wanted = part_of(index);
@@ -170,7 +171,7 @@ class StageAssigner {
   };
   using Readers = std::vector<std::vector<Reader>>;
 
-  /// By op: who reads its result. Nothing of ops whose results somebody else sees: a region, the block's own results.
+  /// By op: the readers of its result. None for an op whose result a region reads or the block returns.
   Readers readers() const {
     Readers found(block_.ops.size());
     passes::ValueSet seen;
@@ -191,17 +192,17 @@ class StageAssigner {
 
   int64_t stage_of(size_t op) const { return stage_of_.get(block_.ops[op].results[0]) - 1; }
 
-  /// Whether an op does nothing but elements of its own, one from each operand's.
+  /// Whether an op only computes its own elements, each from one element of each operand.
   bool is_plain(size_t index) const {
     const Op& op = block_.ops[index];
     return groups_.lowering(index) == Lowering::kFused && !is_reduction(op) && !rules_.tile(op) &&
            op.code != OpCode::kConcat && op.results.size() == 1 && index < shared_;
   }
 
-  /// Moves elementwise ops to the stage of their first reader where the value would only wait in memory until then:
-  /// 1 - y*y of a forward pass, which the backward pass reads, is made of y there. An op whose operand is kept for
-  /// others anyway saves its buffer; one that keeps an operand alive in the place of its result costs nothing, and may
-  /// let that operand's op follow.
+  /// Moves elementwise ops to the stage of their first reader where the value would only wait in memory until then: 1 -
+  /// y*y of a forward pass, which the backward pass reads, is made of y there. An op whose operands are kept for others
+  /// anyway saves a buffer. An op that keeps one operand alive instead of its result costs nothing, and may let that
+  /// operand's op follow.
   void delay() {
     const Readers readers = this->readers();
     for (size_t i = block_.ops.size(); i-- > 0;) {
@@ -216,7 +217,7 @@ class StageAssigner {
     }
   }
 
-  /// How many values would be kept in memory until the stage `to` for this op alone.
+  /// How many values would stay in memory until stage `to` only for this op.
   int64_t kept_for(size_t index, int64_t to, const Readers& readers) const {
     std::set<ValueId> kept;
     for (ValueId operand : block_.ops[index].operands) {
@@ -240,7 +241,7 @@ class StageAssigner {
     join(to, wanted);
   }
 
-  /// A concatenation has a store for each part.
+  /// Counts a store for each part of a concatenation.
   static int64_t accesses_of_results(const Op& op) {
     return std::ssize(op.code == OpCode::kConcat ? op.operands : op.results);
   }
@@ -276,7 +277,8 @@ class StageAssigner {
     return !wanted.has_reduction || part.unroll == 0;
   }
 
-  /// The stage's vectors have as many lanes as the panels of its products, even if it has values of wider types.
+  /// Sets the stage's vectors to as many lanes as the panels of its products have, even if it has values of wider
+  /// types.
   void finish(Stage& stage, const Part& part) const {
     const Target& target = rules_.target();
     auto is_wide = [&](ValueId v) { return rules_.program().type(v).dtype == DType::kF64; };
@@ -299,9 +301,9 @@ class StageAssigner {
   int64_t fence_ = 0;  ///< the first stage that ops may be placed in
   FusionGroups groups_;
   std::vector<Stage> stages_;
-  std::vector<Part> parts_;                                  // of each stage
-  std::unordered_map<uint32_t, std::vector<int64_t>> open_;  // stages of each group that may have room, in order
-  ValueMap<int64_t> stage_of_;                               // plus one; 0 for none
+  std::vector<Part> parts_;                                  // by stage
+  std::unordered_map<uint32_t, std::vector<int64_t>> open_;  // by group: the stages that may have room, in order
+  ValueMap<int64_t> stage_of_;                               // the index plus one; 0 for none
 };
 
 /// Divides a program's blocks, the inner ones first.
@@ -338,7 +340,7 @@ class Fuser {
     return decision;
   }
 
-  /// Returns the copies that the regions need of values from around them.
+  /// Returns the copies of values from around the regions, which the regions need.
   std::vector<Op> fuse_regions(Op& op) {
     std::vector<Op> outside;
     auto fuse_region = [&](Block& region, BlockKind kind, bool batched) {

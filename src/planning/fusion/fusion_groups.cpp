@@ -34,7 +34,7 @@ uint32_t FusionGroups::leader(uint32_t op) {
   return op;
 }
 
-/// The earlier op stands for both.
+/// Unites two groups. The earlier op of the two leaders stands for both.
 void FusionGroups::unite(uint32_t a, uint32_t b) {
   a = leader(a);
   b = leader(b);
@@ -44,11 +44,11 @@ void FusionGroups::unite(uint32_t a, uint32_t b) {
 void FusionGroups::join_dependent() {
   parent_.resize(ops_.size());
   std::iota(parent_.begin(), parent_.end(), 0);
-  // The first op that reads elements of a value over a domain: others share its loads, or those of cache lines beside.
+  // The first op that reads elements of a value over a domain. Later ones share its loads, or at least its cache lines.
   std::map<std::pair<ValueId, uint32_t>, uint32_t> readers;
   for (uint32_t i = 0; i < ops_.size(); ++i) {
     if (ops_[i].lowering != Lowering::kFused) continue;
-    // What is made of constants alone (a loop's zeros) only stores, as its neighbours do.
+    // An op on constants alone (a loop's zeros) only stores. All such ops over one domain are of one group.
     bool is_fill = true;
     for (ValueId operand : block_.ops[i].operands) {
       const Read read = this->read(i, operand);
@@ -60,7 +60,7 @@ void FusionGroups::join_dependent() {
     }
     if (is_fill) unite(i, readers.try_emplace({ir::kNoValue, ops_[i].domain}, i).first->second);
   }
-  // A tiny domain is the group of all its ops.
+  // All ops over a tiny domain are one group.
   for (uint32_t i = 0; i < ops_.size(); ++i)
     if (ops_[i].lowering == Lowering::kFused)
       ops_[i].group = tiny_[ops_[i].domain] ? ops_[i].domain : static_cast<uint32_t>(domains_.size()) + leader(i);

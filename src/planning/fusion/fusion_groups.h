@@ -8,25 +8,25 @@
 
 namespace weft::planning {
 
-/// The ops of one block as fusion sees them: what each runs over, and what it reads behind views.
+/// The ops of one block as fusion sees them: the domain of each, and the values that it reads behind views.
 class FusionGroups {
  public:
-  /// `along_dependences`: only ops that depend on each other, or read the same, are of one group; else all that run
-  /// over the same domain are.
+  /// `along_dependences`: a group has only ops that depend on each other or read the same values. Otherwise all ops
+  /// over one domain are a group.
   FusionGroups(const LoweringRules& rules, const ir::Block& block, bool batched, bool along_dependences);
 
   struct Read {
     ir::ValueId root;   ///< what is read, behind views
     int32_t producer;   ///< the op of the block that makes it, or -1
-    bool same_element;  ///< each element is read where the producer, which has the same domain, has just made it
-    bool repeats;       ///< elements are read more than once each: through a broadcast
+    bool same_element;  ///< each element is read where its producer, over the same domain, has just made it
+    bool repeats;       ///< a broadcast, through which each element is read more than once
   };
   Read read(size_t op, ir::ValueId operand) const;
 
   Lowering lowering(size_t op) const { return ops_[op].lowering; }
-  /// The domain as a number. Of fused ops.
+  /// The number of a fused op's domain.
   uint32_t domain(size_t op) const { return ops_[op].domain; }
-  /// Ops of other groups are in other stages. Of fused ops.
+  /// The number of a fused op's group. Ops of different groups are in different stages.
   uint32_t group(size_t op) const { return ops_[op].group; }
   bool is_constant(ir::ValueId root) const;
   /// The value behind views and reshapes.
@@ -37,9 +37,9 @@ class FusionGroups {
     Lowering lowering;
     uint32_t domain, group;
   };
-  /// The domains that are so small that a stage of its own costs more than what it does.
+  /// Whether the domain is so small that starting a stage of its own costs more than the work in it.
   bool is_tiny(uint32_t domain) const { return tiny_[domain]; }
-  /// Whether the slice is one of the groups of columns that the product's tile has side by side.
+  /// Whether the slice is one of the gates that the product's tile has side by side.
   bool is_gate(const ProductTile& tile, const ir::Op& product, const ir::Op& slice) const;
   bool is_weights(const ir::Op& op, ir::ValueId operand) const;
   void join_dependent();
@@ -52,8 +52,8 @@ class FusionGroups {
   std::vector<FusedOp> ops_;
   std::vector<ir::Shape> domains_;
   std::vector<bool> tiny_;
-  std::vector<uint32_t> parent_;           ///< of a group's ops, on the way to one that stands for all
-  passes::ValueMap<uint32_t> definition_;  ///< the value's op plus one, or 0
+  std::vector<uint32_t> parent_;           ///< by op: another op of its group, or itself: the leader
+  passes::ValueMap<uint32_t> definition_;  ///< by value: its op plus one, or 0
 };
 
 }  // namespace weft::planning
