@@ -19,7 +19,7 @@ class Registry {
  public:
   Registry() { pthread_atfork(before, after_in_parent, after_in_child); }
 
-  /// `inside`: of a gate, whose mutex this is.
+  /// `inside`: for a gate's mutex, the number of threads inside the gate; else null.
   void add(std::mutex& mutex, LockRank rank, const std::atomic<int64_t>* inside) {
     const std::lock_guard lock(mutex_);
     auto later = std::ranges::upper_bound(locks_, rank, {}, &Lock::rank);

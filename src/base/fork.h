@@ -28,20 +28,21 @@ enum class LockRank {
   kCompiler,  ///< LLVM at work on modules, in any number of threads (ForkGate)
   kLinker,    ///< the session that machine code is linked, looked up and freed in
   kMachines,  ///< targets and what LLVM knows of them, kept from module to module
-  kLayouts,   ///< of buffers, kept from call to call
+  kLayouts,   ///< layouts of buffers, kept from call to call
   kArena,     ///< memory, kept from call to call
 };
 
 /// Has every later fork hold `mutex`; returns it.
 std::mutex& hold_across_fork(std::mutex& mutex, LockRank rank);
 
-/// Where threads are at work, any number at once, in a library whose locks no fork can hold: a fork lets those who are
-/// in leave, and keeps others out until it is over. Made while the library is loaded, and never destroyed.
+/// A gate in front of a library whose locks no fork can hold, in which any number of threads may be at work. A fork
+/// waits until the threads inside have left, and keeps others out until it is over. Gates are made while the library is
+/// loaded, and never destroyed.
 class ForkGate {
  public:
   explicit ForkGate(LockRank rank);
 
-  /// A thread's stay, which takes the place of holding a lock of the rank.
+  /// A thread's stay inside the gate. It counts as a held lock of the gate's rank.
   class Stay {
    public:
     explicit Stay(ForkGate& gate) : gate_(gate) {

@@ -12,7 +12,7 @@ std::optional<std::pair<size_t, size_t>> find_overlap(std::span<const MemoryRang
     if (ranges[i].first < ranges[i].last) order.push_back(i);
   auto address = [&](size_t i) { return reinterpret_cast<uintptr_t>(ranges[i].first); };
   std::ranges::sort(order, {}, address);
-  // Of the ranges so far the one that ends last, and that of those that are written: if any meets the next, it does.
+  // The range that ends last so far, among all and among the written ones: an overlap with the next range shows there.
   const MemoryRange* farthest = nullptr;
   const MemoryRange* farthest_written = nullptr;
   for (size_t i : order) {

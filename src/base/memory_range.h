@@ -14,7 +14,8 @@ struct MemoryRange {
   bool is_written = false;
 };
 
-/// Two ranges, by index, that have an address in common and of which one is written. Nothing if there are none.
+/// Two ranges, by index, that have an address in common and at least one of which is written. Nothing if there are
+/// none.
 std::optional<std::pair<size_t, size_t>> find_overlap(std::span<const MemoryRange> ranges);
 
 }  // namespace weft

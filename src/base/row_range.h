@@ -8,8 +8,8 @@
 
 namespace weft {
 
-/// What is wrong with `count` rows from `start` on, of a dim that has `size`; nothing if they lie within it. `op` is
-/// what asks for them.
+/// What is wrong with `count` rows from `start` on, of a dim of size `size`; empty if they lie within it. `op` names
+/// the op that asks for them.
 inline std::string row_range_misfit(std::string_view op, int64_t start, int64_t count, int64_t dim, int64_t size) {
   if (count > size) return fmt::format("{}: dimension {} has {} rows, fewer than {}", op, dim, size, count);
   if (start >= 0 && start <= size - count) return "";

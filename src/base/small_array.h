@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// A number of elements that is known when it is made, without allocation where there are at most N. They are not
-/// initialised unless their type does that.
+/// An array whose number of elements is fixed when it is made. Up to N elements need no allocation. The elements are
+/// not initialised unless their type does that.
 template <typename T, size_t N>
 class SmallArray {
  public:

@@ -38,43 +38,43 @@ inline constexpr int64_t kBarrierWork = 1 << 14;
 /// 4.4, B107 10.6 and 9.5. Where the rows are odd in number, columns share them more evenly, by half a row.)
 inline constexpr int64_t kWorkPerCrossingByte = 4;
 
-/// Scans that don't depend on each other run side by side, a thread each, if that takes less than this part of the time
-/// that they take one after the other: all that they need and make is then in memory at the same time.
+/// Independent scans run side by side, a thread each, if that takes less than this part of the time that they take one
+/// after the other. They have to gain that much, since all that they need and make is then in memory at the same time.
 inline constexpr double kGainSideBySide = 7.0 / 8;
 
-/// The work in the time that another thread takes to wake up, 2 to 5 us: less of it is done by one thread.
+/// The work in the time that another thread takes to wake up, 2 to 5 us. Less work than this is done by one thread.
 inline constexpr int64_t kWakeWork = 1 << 16;
 
-/// The work of one core in 10 to 20 ms, a few of the times for which a system gives a thread a core that others want
-/// too: threads that have to wait for a core at the end of each stage lose more than it would save to split less of it.
-/// (Zen 4, two cores with a busy program on each, two threads and one: GRU B32 T128 H64, forward, 15 and 3.7 ms,
-/// training 49 and 9; LSTM B64 T64 H256, forward, 59 and 65.)
+/// The work of one core in 10 to 20 ms, a few time slices of a core that other threads want too. Splitting less work
+/// than this would save less than the threads lose when they wait for a core at the end of each stage. (Zen 4, two
+/// cores with a busy program on each, two threads and one: GRU B32 T128 H64, forward, 15 and 3.7 ms, training 49 and 9;
+/// LSTM B64 T64 H256, forward, 59 and 65.)
 inline constexpr int64_t kSliceWork = 1 << 29;
 
-/// Weights that no core's own cache holds arrive while as many rows as this are multiplied by them at least: a window
-/// of a thread's fewer rows would wait for them. (Rows that take as long as the weights' arrival differ from processor
+/// At least this many rows are multiplied while weights arrive that no core's own cache holds: a window in which a
+/// thread has fewer rows would wait for the weights. (How many rows take as long as the arrival differs from processor
 /// to processor: rows_while_streaming in runtime/kernels.h.)
 inline constexpr int64_t kLeastRowsOfWindow = 4;
 
-/// Weights that a core's own cache holds take as long to read as so many further rows take to multiply by them. (A Xeon
-/// with AVX-512 and 2 MiB of such cache, one thread, GRU and LSTM of 128 and 256 units: a step of B rows takes as long
-/// as B + 2 rows of a large product.)
+/// Reading weights from a core's own cache takes as long as multiplying this many further rows by them. (A Xeon with
+/// AVX-512 and 2 MiB of such cache, one thread, GRU and LSTM of 128 and 256 units: a step of B rows takes as long as B
+/// + 2 rows of a large product.)
 inline constexpr double kRowsWhileReading = 2;
 
 /// Rows that dot products along rows of the weights do at once. `wide`: with 32 vectors of 64 bytes.
 constexpr int64_t rows_of_dots(bool wide) { return wide ? 6 : 3; }
 
-/// A dot product goes over so many bytes of a row at a time: four rows of the weights and the rows of the left operand
-/// that they meet are to stay in the first-level cache. (16 rows by 6964 rows of 1741, an Intel Xeon: 8.5 ms without,
-/// 6.6 with it.) Where rows are parted depends on their length alone.
+/// A dot product takes a row in parts of this many bytes, so that four rows of the weights and the rows of the left
+/// operand that they are multiplied with stay in the first-level cache. (16 rows by 6964 rows of 1741, an Intel Xeon:
+/// 8.5 ms with whole rows, 6.6 with parts.) Where a row is parted depends on its length alone.
 inline constexpr int64_t kBytesOfDots = 4096;
 
 /// Weights are packed if they are multiplied by more rows than this. Packing reads and writes all of them. In return
-/// products on panels are faster: as compared with dot products along transposed rows of k weights, by the sum of a
-/// vector's lanes, whose share is less the longer the rows are; as compared with other weights, which are read in parts
-/// of their rows, by reading memory in one long run at each step. `bytes`: of k weights. `on_the_way`: products can
-/// pack panel by panel, which then come from the cache (runtime/packs.h). `wide`: vectors of 64 bytes, with which
-/// products on panels gain most, so that fewer rows pay for packing.
+/// products on panels are faster. Dot products along transposed rows of k weights have to sum a vector's lanes, whose
+/// share falls as the rows grow longer. Weights that are not transposed are read in parts of their rows, and panels in
+/// one long run of memory at each step. `bytes`: the bytes of k weights. `on_the_way`: products can pack panel by
+/// panel, and read each panel from the cache (runtime/packs.h). `wide`: vectors of 64 bytes, with which products on
+/// panels gain most, so that fewer rows pay for packing.
 ///
 /// Transposed, one row at a time (AVX-512, Zen 5): f32 with k 256, 512, 1024 from 14, 22 and 50 rows on, bf16 from 8,
 /// 15 and 32. On the way, all rows at once (AVX2, Zen 3, f32): with k 256 from 28 rows on, with 512 from 50; with 1024
@@ -90,53 +90,56 @@ constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the
   return rows < most ? rows : most;
 }
 
-/// The same of bf16 weights that are not transposed, which are widened where they lie, while products on panels use the
-/// processor's instructions for pairs where it has them. (Without these: from 16 to 24 rows.)
+/// The same for bf16 weights that are not transposed. Products widen these where they lie, while products on panels use
+/// the processor's instructions for pairs where it has them. (Without such instructions packing pays from 16 to 24 rows
+/// on.)
 inline constexpr int64_t kHalfRowsWorthPacking = 8;
 
-/// Products of columns that fill no more than half a unit are dot products along the rows of transposed weights that
-/// have so many bytes: on panels most lanes would multiply zeros, while the sums of lanes cost little beside such rows.
+/// Products whose columns fill at most half a unit are dot products along the rows of transposed weights, if these rows
+/// have at least this many bytes. On panels most lanes would multiply zeros, while summing lanes costs little beside
+/// such rows.
 inline constexpr int64_t kBytesOfNarrowRows = 2 * kUnit;
 
-/// Weights are packed on the way if products go over them no more often than this: packing them a panel at a time takes
-/// less than before all products, as panels stay in the cache, but is done each time. (Zen 5, 64 rows of 600 to 1024:
-/// a cell's step takes 0.77 to 0.93 of the time with a pack before it.)
+/// Weights are packed on the way if products go over them at most this often. Packing a panel at a time takes less time
+/// than packing before all products, since panels stay in the cache, but it is repeated each time. (Zen 5, 64 rows of
+/// 600 to 1024: a cell's step takes 0.77 to 0.93 of the time with a pack before it.)
 inline constexpr int64_t kMostPacksOnTheWay = 2;
 
-/// Packing weights takes about as long as to multiply so many rows by them.
+/// Packing weights takes about as long as multiplying this many rows by them.
 inline constexpr int64_t kRowsWhilePacking = 16;
 
-/// With more rows than this, a pack of its own leaves the products to windows of steps (runtime/window.h), where there
-/// may be some, and reads weights that are not transposed in longer runs.
+/// With more rows than this, weights get a pack of their own. It leaves the products to windows of steps
+/// (runtime/window.h), where there may be some, and reads weights that are not transposed in longer runs.
 inline constexpr int64_t kMostRowsOnTheWay = 16 * kRowsWhilePacking;
 
-/// With more rows than this, packing is a small part of the work, wherever it is done, while products of a pack of its
-/// own take rows in chunks that stay in the core's own cache. (Xeon with AVX-512, two threads, on the way and before:
-/// 512 rows by 4096 rows of 1024 15.8 and 18.2 ms; 2048 by 2048 of 512 17.9 and 14.6.)
+/// With more rows than this, weights get a pack of their own even where there are no windows. Packing is then a small
+/// part of the work, wherever it is done, while products with such a pack take rows in chunks that stay in the core's
+/// own cache. (Xeon with AVX-512, two threads, packed on the way and before: 512 rows by 4096 rows of 1024 15.8 and
+/// 18.2 ms; 2048 by 2048 of 512 17.9 and 14.6.)
 inline constexpr int64_t kMostRowsWithoutWindows = 64 * kRowsWhilePacking;
 
-/// Products of fewer rows at once are slower a row: weights are read from the cache for each few rows, and the last
-/// rows of a block of the micro-kernel may be few.
+/// Products of fewer rows than this at once are slower per row: weights are read from the cache for every few rows, and
+/// the last block of rows of the micro-kernel may be small.
 inline constexpr int64_t kRowsOfWindow = 16;
 
-/// While so many rows are multiplied by weights, the next weights arrive from the shared cache, if they are asked for:
-/// four bytes for 64 multiply-adds, at 60 to 120 of them a nanosecond, are 4 to 8 GB/s, a core reads 29 to 90. (Zen 4,
-/// one thread, LSTM, forward, windows of 64 rows instead of none: B16 T128 H256 22.9 and 21.1 ms, B16 T64 H512 42.9
-/// and 41.3, B64 T64 H512 164 and 159.)
+/// While this many rows are multiplied by weights, the next weights arrive from the shared cache, if they are
+/// prefetched: four bytes for 64 multiply-adds, at 60 to 120 multiply-adds a nanosecond, are 4 to 8 GB/s, and a core
+/// reads 29 to 90. (Zen 4, one thread, LSTM, forward, windows of 64 rows instead of none: B16 T128 H256 22.9 and 21.1
+/// ms, B16 T64 H512 42.9 and 41.3, B64 T64 H512 164 and 159.)
 inline constexpr int64_t kRowsBehindWeights = 64;
 
-/// The same of weights that the shared cache may not keep from window to window, as the scan's own weights go through
-/// it too: they come from memory, beside the stacks that without windows would.
+/// The same for weights that the shared cache may not keep from window to window, since the scan's own weights go
+/// through it too. They come from memory, as the stacks would without windows.
 inline constexpr int64_t kRowsBehindMemory = 384;
 
-/// Of weights of 8 bits, steps of no more rows than this wait for the weights: there the bytes themselves are read,
-/// where the processor multiplies them at all fast, and not panels of f32 (runtime/packs.h).
+/// Steps of at most this many rows wait for their weights. Of 8-bit weights such steps therefore read the bytes
+/// themselves, not panels of f32, where the processor multiplies bytes at all fast (runtime/packs.h).
 inline constexpr int64_t kMostRowsOfBytes = 2;
 
-/// Steps that a while loop is taken to have, whose number nobody knows before it has run.
+/// The estimated number of steps of a while loop: nobody knows it before the loop has run.
 inline constexpr int64_t kStepsOfWhile = 16;
 
-/// A size that is known at the call only is taken for so many where sizes are compared before.
+/// The estimate of a size that only the call knows, for comparing sizes before the call.
 inline constexpr int64_t kTypicalSize = 32;
 
 }  // namespace weft::target

@@ -43,7 +43,7 @@ class Interpreted {
   struct Memory {
     const CallContext& context;
     const ir::Bindings& bindings;
-    std::map<ValueId, interpreter::Array> computed;  // views without memory, and the sizes of those with
+    std::map<ValueId, interpreter::Array> computed;  // views without memory; of values with memory the sizes alone
   };
 
   interpreter::View view(Memory& memory, ValueId value) const {

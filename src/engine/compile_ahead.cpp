@@ -19,14 +19,14 @@ struct Worker {
   std::shared_ptr<const std::atomic<bool>> has_left;
 };
 
-/// Those whose threads have not been joined. Not for children of a fork, where the threads are gone and the lock may be
-/// held for ever. Never destroyed.
+/// The workers whose threads have not been joined. A child of a fork doesn't use it: there the threads are gone, and
+/// the lock may be held for ever. Never destroyed.
 struct Workers {
   std::mutex mutex;
   std::vector<Worker> all;
   bool are_ended = false;
 
-  /// Under the lock.
+  /// Call it under the lock.
   void join_those_who_left() {
     std::erase_if(all, [](Worker& worker) {
       const bool left = worker.has_left->load(std::memory_order_acquire);
@@ -47,7 +47,7 @@ std::shared_ptr<CompilationAhead> CompilationAhead::begin(ir::Program program) {
   workers.join_those_who_left();
   auto ahead = std::make_shared<CompilationAhead>();
   auto has_left = std::make_shared<std::atomic<bool>>(false);
-  workers.all.reserve(workers.all.size() + 1);  // nothing fails once the thread runs
+  workers.all.reserve(workers.all.size() + 1);  // so that nothing fails once the thread runs
   try {
     std::thread thread(runtime::on_another_core([ahead, has_left, program = std::move(program)]() mutable {
       ahead->compile(std::move(program));
@@ -65,7 +65,7 @@ void CompilationAhead::compile(ir::Program program) {
   try {
     result_ = std::make_shared<const NativeResult>(native(std::move(program)));
   } catch (const std::exception&) {
-    // take() says so.
+    // Then take() returns null.
   }
   is_done_.store(true, std::memory_order_release);
   is_done_.notify_all();

@@ -9,15 +9,16 @@ namespace weft::engine {
 
 struct NativeResult;
 
-/// A program that a thread of its own compiles, for a call to come. Counted in stats() as the first call takes it: what
-/// was never taken was not made ready, and the seconds are those that the call waited.
+/// A program that a thread of its own compiles, for a later call. stats() counts it when the first call takes it, with
+/// the seconds that this call waited. A program that no call takes is not counted.
 class CompilationAhead {
  public:
-  /// Begins. Null where no thread can be had: the system gives none, a child of fork has but one, the process ends.
+  /// Begins to compile. Null where no thread can be had: the system gives none, a child of fork has but one, the
+  /// process ends.
   static std::shared_ptr<CompilationAhead> begin(ir::Program program);
 
-  /// Waits until it is done. Null if it failed, for the caller to compile the program and get the error itself, and in
-  /// a child of a fork that came in between.
+  /// Waits until the program is compiled. Null if that failed: the caller then compiles the program and gets the error
+  /// itself. Null too in a child of a fork that came in between.
   std::shared_ptr<const Executable> take();
 
  private:
@@ -28,8 +29,8 @@ class CompilationAhead {
   std::shared_ptr<const NativeResult> result_;  ///< read once it is done
 };
 
-/// Waits for those that have begun; from here on none begins. To be called before the process ends, which destroys the
-/// objects that LLVM has.
+/// Waits for the compilations that have begun; from here on none begins. Must be called before the process ends, which
+/// destroys LLVM's objects.
 void end_compilations_ahead();
 
 }  // namespace weft::engine

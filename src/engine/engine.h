@@ -23,10 +23,10 @@ class Executable {
   virtual const ir::Program& program() const = 0;
   /// Checks the inputs of a call, and gives symbols their values.
   virtual const ir::Binder& binder() const = 0;
-  /// With inputs that fit the program, and binder()'s values of symbols for them. Outputs are dense, of the sizes that
-  /// the program's types give, allocated by the caller, and overlap nothing. But a result that takes an input's memory
-  /// (ir::Donation) has the input's address, and that input overlaps no other. std::bad_alloc when the arena can't be
-  /// had. After an error the memory of outputs, so of donated inputs, holds anything.
+  /// Runs the program on inputs that fit it, with binder()'s values of symbols for them. Outputs are dense, of the
+  /// sizes that the program's types give, allocated by the caller, and overlap nothing. But a result that takes an
+  /// input's memory (ir::Donation) has the input's address, and that input overlaps no other. std::bad_alloc when the
+  /// arena can't be had. After an error the memory of outputs, so of donated inputs, holds anything.
   virtual void run(const std::vector<int64_t>& symbols, std::span<const runtime::TensorRef> inputs,
                    std::span<const runtime::TensorRef> outputs, runtime::Team& team) const = 0;
   /// The same after checking the inputs. User's error naming the input, what it must be and what it is, or the two that
@@ -35,13 +35,13 @@ class Executable {
            runtime::Team& team) const;
   /// The buffer plan as text, for these sizes of symbols: a line a buffer, the last line the peak in bytes.
   virtual std::string plan(const ir::Bindings& bindings) const = 0;
-  /// The whole plan, of stages too, for any sizes (runtime/plan_text.h).
+  /// The whole plan as text, stages included, for any sizes (runtime/plan_text.h).
   virtual std::string plan_text() const = 0;
 };
 
-/// Compiles a program; nothing is kept (pytorch/operator/program_table.h does).
+/// Compiles a program. Nothing is kept for later calls (pytorch/operator/program_table.h does that).
 std::shared_ptr<const Executable> compile(ir::Program program);
-/// The same of a text. User's error if it doesn't parse.
+/// Compiles the program that a text holds. User's error if it doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
 
 /// Counts since the process began: programs compiled, seconds, cache hits, and for each reason how often something ran
@@ -50,7 +50,7 @@ struct Stats {
   int64_t compiled = 0;
   int64_t object_cache_hits = 0;  ///< taken from the disk instead of compiled
   int64_t instructions = 0;       ///< LLVM instructions compiled
-  double compile_seconds = 0;     ///< that calls waited for programs
+  double compile_seconds = 0;     ///< for which calls waited for programs
   std::map<std::string, int64_t> fallbacks;
 };
 Stats stats();

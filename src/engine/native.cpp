@@ -63,7 +63,7 @@ class Native : public Executable {
   std::string plan_text() const override { return runtime::write_plan(native_->plan()); }
 
  private:
-  /// The plan; where passes are verified, as it comes back from its text, which shows that the text says all.
+  /// The plan. Where passes are verified it is read back from its text, which shows that the text says all.
   runtime::Plan plan_to_run() const {
     if (!settings().verify) return schedule_.plan;
     runtime::Plan plan = runtime::read_plan(runtime::write_plan(schedule_.plan));
@@ -71,7 +71,7 @@ class Native : public Executable {
     return plan;
   }
 
-  /// Finds what the stages of a block, and those within them, run.
+  /// Finds the functions and callbacks that the stages of a block run, nested stages included.
   void link(const std::vector<runtime::StagePlan>& stages, const planning::BlockSchedule& block,
             runtime::StageCode& code) const {
     for (size_t i = 0; i < stages.size(); ++i) {

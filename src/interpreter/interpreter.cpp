@@ -123,7 +123,7 @@ void Evaluator::run_ragged_scan(const Call& call) {
     size_t t = scan.reverse ? steps.batch_sizes.size() - 1 - step : step;
     int64_t rows = steps.batch_sizes[t];
     bindings[scan.ragged->rows.name()] = rows;
-    std::deque<std::vector<int64_t>> sizes;  // what the step's views show
+    std::deque<std::vector<int64_t>> sizes;  // the sizes that the step's views refer to
     Captured outside = [&](ir::ValueId id) { return is_rows(id) ? rows_of(view(id), 0, rows, sizes) : view(id); };
     Evaluator inside(program_, bindings, outside);
     for (size_t i = 0; i < carries; ++i) {
@@ -136,7 +136,7 @@ void Evaluator::run_ragged_scan(const Call& call) {
                                                          : step_of(stack, static_cast<int64_t>(t)));
     }
     inside.run_ops(scan.region);
-    std::vector<Array> next = now;  // rows that have no such step stay
+    std::vector<Array> next = now;  // rows without such a step keep their carry
     for (size_t i = 0; i < carries; ++i) copy_bytes(next[i].bytes.data(), inside.view(scan.carry_outs[i]));
     for (size_t i = 0; i < scan.y_outs.size(); ++i) {
       View y = inside.view(scan.y_outs[i]);

@@ -13,7 +13,8 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-/// Row-major strides, in elements; of a tensor without elements zeros, since what its other dims come to may overflow.
+/// Row-major strides, in elements. Zeros for a tensor without elements, since the product of its other dims may
+/// overflow.
 Sizes strides_of(std::span<const int64_t> sizes) {
   Sizes strides(sizes.size());
   if (count_of(sizes) == 0) return strides;
@@ -46,7 +47,7 @@ struct StridedCopy {
   }
 };
 
-/// Copies sizes elements of a dtype between two memories with strides and offsets in elements.
+/// One side of strided_copy: its strides and offset, in elements.
 struct Side {
   Sizes strides;
   int64_t offset = 0;
@@ -86,7 +87,7 @@ int64_t checked_index(T index, int64_t size, const char* op) {
   return i;
 }
 
-/// The start of `count` rows along `dim` of the first operand.
+/// The place where `count` rows along `dim` of the first operand start. User's error if they don't fit.
 int64_t checked_start(const Call& call, const void* start, int64_t count) {
   const auto first = *static_cast<const int64_t*>(start);
   const std::string misfit = row_range_misfit(info(call.op.code).name, first, count, call.op.attr<int64_t>("dim"),

@@ -39,7 +39,7 @@ class Builder {
   ValueId select(ValueId c, ValueId a, ValueId b) { return emit(OpCode::kSelect, {c, a, b}); }
   /// `a` itself if it has that dtype.
   ValueId cast(ValueId a, DType dtype);
-  /// With {excess_precision = true}.
+  /// A cast with {excess_precision = true}.
   ValueId cast_loosely(ValueId a, DType dtype);
   /// Operand dim i becomes result dim dims[i].
   ValueId broadcast(ValueId a, const Shape& shape, std::vector<int64_t> dims);
@@ -63,7 +63,7 @@ class Builder {
                             const Step& step) {
     return scan(std::move(inits), std::move(xs), std::move(length), std::nullopt, reverse, step);
   }
-  /// The same, ragged where `ragged` says so.
+  /// The same; ragged if `ragged` is set.
   std::vector<ValueId> scan(std::vector<ValueId> inits, std::vector<ValueId> xs, Dim length,
                             const std::optional<Ragged>& ragged, bool reverse, const Step& step);
 

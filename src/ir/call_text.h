@@ -22,17 +22,17 @@ class CallText {
   std::string_view name() const { return std::string_view(text_).substr(0, text_.find('(')); }
   size_t count() const { return arguments_.size(); }
 
-  // Argument i. User's error, which has the call, where it is something else.
+  // Argument i. User's error that quotes the call if the argument is something else.
   bool flag(size_t i) const;
   int64_t integer(size_t i) const;
   bool has_none(size_t i) const { return argument(i) == "None"; }
-  /// Whether it is that number, whole or not.
+  /// Whether argument i is this number, whole or not.
   bool has_number(size_t i, double number) const;
   Sizes integers(size_t i) const;
   std::vector<bool> flags(size_t i) const;
-  /// A text, without its quotes.
+  /// Argument i, a text, without its quotes.
   std::string_view word(size_t i) const;
-  /// The number of an operand, or none for `None`.
+  /// The number of the operand that is argument i, or none for `None`.
   std::optional<size_t> operand(size_t i) const;
 
   /// The user's error for a call with arguments that have no lowering.

@@ -29,8 +29,8 @@ class Lexer {
  public:
   explicit Lexer(std::string_view source) : source_(source) {}
   Token next();
-  /// The same behind a part of a size, where `+`, `-` and `//` are operators: `T-1`, `(T+1)//2`. A division is told
-  /// from a comment by the number that follows at once.
+  /// The next token behind a part of a size, where `+`, `-` and `//` are operators: `T-1`, `(T+1)//2`. A `//` is a
+  /// division if a number follows at once, else it begins a comment.
   Token next_in_size();
 
  private:

@@ -117,7 +117,8 @@ struct Value {
 /// An attribute that is a size: an integer, or a dim where it is no number (`start = dim(T-1)`).
 Dim size_attr(const Op& op, std::string_view name);
 Attr as_attr(Dim size);
-/// Whether it is an attribute that holds an integer where it can: a bound of a slice or its size, or what a pad adds.
+/// Whether the attribute is a size that is held as an integer where it is a number: a slice's bound or size, or what a
+/// pad adds.
 bool is_bound(std::string_view attr);
 
 /// The elements start..limit-1 along a dim.
@@ -125,11 +126,11 @@ struct SliceRange {
   int64_t dim, start, limit;
   bool operator==(const SliceRange&) const = default;
 };
-/// What a slice takes; none if a bound is no number.
+/// The range that a slice takes; none if a bound is no number.
 std::optional<SliceRange> constant_range(const Op& slice);
 
 /// A result that takes the memory of an input, `return %p2 in %p`: the caller gives the memory up, and finds the result
-/// in it. Both by position. Results' values don't depend on it.
+/// in it. `input` and `result` are positions. Results' values don't depend on it.
 struct Donation {
   size_t input, result;
   bool operator==(const Donation&) const = default;
@@ -158,7 +159,7 @@ bool has_rows(const Type& type, const Ragged& ragged);
 /// Whether one of the type's dims is or contains the rows.
 bool mentions_rows(const Type& type, const Ragged& ragged);
 
-/// The type of all steps' values of this type, stacked ([length, ...], or [packed, ...] for rows of a ragged scan), and
+/// The type of a stack of all steps' values ([length, ...], or [packed, ...] for rows of a ragged scan), and the type
 /// of one step of a stack.
 Type stacked(const Type& step, const Dim& length, const std::optional<Ragged>& ragged);
 Type step_of(const Type& stack, const std::optional<Ragged>& ragged);

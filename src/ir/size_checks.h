@@ -6,8 +6,8 @@
 
 namespace weft::ir {
 
-/// What must not be negative at a call but is for some values of symbols: sizes of values and loops, the start of a
-/// slice, what it takes and what it leaves, what a pad adds. Sorted.
+/// The sizes that must not be negative at a call but are for some values of symbols: of values and loops, of a slice's
+/// start, range and rest, of what a pad adds. Sorted.
 std::vector<Dim> sizes_to_check(const Program& program);
 
 }  // namespace weft::ir

@@ -41,7 +41,7 @@ class SizeParser {
   int64_t parse_integer();
   /// A size: `T`, `4*T*B`, `(T+1)//2`.
   Dim parse_dim();
-  /// The same, or a number that is no size since it is negative.
+  /// The same, or a negative number, which is no size.
   Dim parse_sum(int depth = 0);
 
   std::string_view source_;
@@ -49,7 +49,7 @@ class SizeParser {
   Token token_;
 
  private:
-  // Behind a part of a size the next token is read as one that may go on with it.
+  // Reads the next token behind a part of a size, which the token may continue.
   void advance_in_size() { token_ = lexer_.next_in_size(); }
   bool accept_operator(std::string_view text);
   Dim parse_atom();

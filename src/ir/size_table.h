@@ -18,7 +18,7 @@ struct PlainSizes {
   /// False where the result overflows.
   static bool multiply(int64_t& product, int64_t size) { return !__builtin_mul_overflow(product, size, &product); }
   static bool add(int64_t& sum, int64_t term) { return !__builtin_add_overflow(sum, term, &sum); }
-  /// Rounded down, of what is not negative.
+  /// The quotient, rounded down; `size` is not negative.
   static int64_t divide(int64_t size, int64_t divisor) { return size / divisor; }
   static bool same(int64_t a, int64_t b) { return a == b; }
 };
@@ -44,7 +44,7 @@ class SizeTable {
   const std::vector<std::string>& symbols() const { return symbols_; }  ///< sorted
   const std::vector<Derived>& derived() const { return derived_; }
 
-  /// The dim as a product, for which derived values may have to be added. User's error if a symbol is none of these.
+  /// The dim as a product. Adds the derived values that it needs. User's error if a symbol is none of symbols().
   Size add(const Dim& dim);
 
   /// Appends the derived values to those of symbols. False where one overflows.
@@ -61,7 +61,7 @@ class SizeTable {
     return true;
   }
 
-  /// The size for these values. Nothing where it overflows: low bits that happen to be some tensor's size are none. 0
+  /// The size for these values. Nothing where it overflows, since the low bits might happen to be some tensor's size. 0
   /// times anything is 0.
   template <typename Arithmetic>
   static std::optional<typename Arithmetic::Int> evaluate(const Size& size,
@@ -79,12 +79,12 @@ class SizeTable {
  private:
   Size product(const Dim::Term& term);
   size_t value_of(const Dim::Atom& atom);
-  /// The number of the derived value.
+  /// The index of a derived value, which is added if it is new.
   size_t sum(const Dim& dim, int64_t divisor);
 
   std::vector<std::string> symbols_;
   std::vector<Derived> derived_;
-  std::map<std::pair<Dim, int64_t>, size_t> known_;  ///< of derived values: sum and divisor
+  std::map<std::pair<Dim, int64_t>, size_t> known_;  ///< by sum and divisor: a derived value's index
 };
 
 }  // namespace weft::ir

@@ -62,16 +62,16 @@ enum class Cost : uint8_t {
   kDear      ///< more
 };
 
-/// When an op may find an error while it runs. Results in the memory of inputs are kept from being written before
+/// When an op may find an error while it runs. Until then no result is written to the memory of an input
 /// (planning/fusion/donations.h).
 enum class Fails : uint8_t {
   kUnsaid,         ///< counts as kAnyTime; no row of the table leaves it so
-  kNever,          ///< whatever its operands hold; what an op in its regions may find is asked of that op
-  kBeforeWriting,  ///< looks at all that may be wrong before it writes anything
-  kAnyTime         ///< when a part of its results may be written
+  kNever,          ///< whatever its operands hold; the ops in its regions are asked themselves
+  kBeforeWriting,  ///< finds all its errors before it writes anything
+  kAnyTime         ///< when a part of its results may be written already
 };
 
-/// Of an op that may fail: where it does.
+/// Where an op that may fail does so.
 enum class FailsWhere : uint8_t {
   kEverywhere,
   kIntegers,  ///< in results of integers
@@ -101,7 +101,7 @@ struct OpTraits {
   /// stage's size, and so LLVM's time.
   uint8_t instructions = 1, instructions_f64 = 1, instructions_int = 1;
 
-  // Each returns the traits with one of them set, for ops.def.
+  // Each returns the traits with one trait changed, for ops.def.
   constexpr OpTraits by(Codegen how) const {
     OpTraits changed = *this;
     changed.codegen = how;

@@ -10,7 +10,7 @@
 namespace weft::ir {
 namespace {
 
-/// More atoms in one size than any program has; it bounds what a text can make a product of sums take.
+/// More atoms in one size than any program has. This bounds the work of a product of sums in a text.
 constexpr size_t kMostAtoms = 256;
 
 int64_t multiply(int64_t a, int64_t b) {

@@ -53,7 +53,7 @@ std::vector<Type> slice(const RuleInput& in) {
   Type type = in.operand(0);
   size_t dim = in.dim_of(type);
   const Dim start = in.size("start"), limit = in.size("limit");
-  // What only some values of symbols make wrong is found at the call (ir/size_checks.h).
+  // Bounds that only some values of symbols make wrong are found at the call (ir/size_checks.h).
   const bool outside = start.is_always_negative() || (limit - start).is_always_negative() ||
                        (type.shape[dim] - limit).is_always_negative();
   check(!outside, "slice: {}..{} is outside dim {} of {}", to_string(start), to_string(limit), dim, to_string(type));
@@ -153,7 +153,7 @@ void check_start(const RuleInput& in, const Type& start) {
   check(start == Type{DType::kI64, {}}, "{}: its start must be i64[], not {}", in.name(), to_string(start));
 }
 
-/// What only some values of symbols make wrong is found at the call, with the start.
+/// Rows that only some values of symbols make too many are found at the call, with the start.
 void check_rows_fit(const RuleInput& in, const Dim& rows, size_t dim) {
   check(!rows.is_always_negative() && !(in.operand(0).shape[dim] - rows).is_always_negative(),
         "{}: dim {} of {} has no {} rows", in.name(), dim, to_string(in.operand(0)), to_string(rows));

@@ -4,7 +4,7 @@ namespace weft::ir::type_rules {
 
 namespace {
 
-/// How a pack lays out so many columns.
+/// How a pack lays out its columns.
 struct PanelLayout {
   int64_t groups, width, interleave;
   int64_t panels;
@@ -26,7 +26,7 @@ PanelLayout panel_layout(const RuleInput& in, int64_t columns, int64_t width) {
   return layout;
 }
 
-/// The shape of such panels for an inner size of k.
+/// The shape of panels of this layout for an inner size of k.
 Shape panel_shape(const RuleInput& in, const PanelLayout& layout, const Dim& k) {
   const Dim columns = Dim(layout.interleave) * Dim(layout.groups) * Dim(layout.width);
   if (layout.interleave == 1) return {Dim(layout.panels), k, columns};

@@ -82,7 +82,7 @@ class Announcer {
       announce_copy(*copy);
     else if (auto* intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(&at))
       announce_intrinsic(*intrinsic);
-    else if (!llvm::isa<llvm::FenceInst>(at))  // it touches no memory itself
+    else if (!llvm::isa<llvm::FenceInst>(at))  // a fence touches no memory itself
       // The functions that stages call announce what they do themselves.
       internal_check(llvm::isa<llvm::CallInst>(at), "no announcement of '{}'", at.getOpcodeName());
   }
@@ -99,7 +99,7 @@ class Announcer {
       case llvm::Intrinsic::masked_store:
         return announce("write", at.getArgOperand(1), bytes_of(at.getArgOperand(0)->getType(), at.getArgOperand(3)));
       case llvm::Intrinsic::prefetch:
-        return;  // whatever lies there, nobody learns it
+        return;  // a prefetch hands no value on
       default:
         internal_check(at.isLifetimeStartOrEnd() || at.isAssumeLikeIntrinsic(), "no announcement of {}",
                        at.getCalledFunction()->getName().str());

@@ -22,12 +22,13 @@ namespace {
 
 using llvm::orc::LLJIT;
 
-/// Where whoever is in LLVM stays or holds the linker's lock: LLVM has locks that no fork can hold, those of its static
-/// objects, and of functions that it initialises at their first use. Threads compile at the same time, each a module
-/// with a context of its own. Never destroyed: programs may be compiled and freed while the process exits.
+/// A thread that is in LLVM stays here or holds the linker's lock: LLVM has locks that no fork can hold. These are the
+/// locks of its static objects, and of functions that it initialises at their first use. Threads compile at the same
+/// time, each a module with a context of its own. Never destroyed: programs may be compiled and freed while the process
+/// exits.
 ForkGate& compiler = *new ForkGate(LockRank::kCompiler);
 
-/// Of the session. Its own locks, as LLVM's others, nobody holds while a fork holds this one.
+/// Guards the ORC session. A fork takes it, so no thread holds an LLVM lock while the process forks.
 std::mutex& linker_mutex = hold_across_fork(*new std::mutex, LockRank::kLinker);
 
 std::string message_of(llvm::Error error) { return llvm::toString(std::move(error)); }
@@ -52,7 +53,7 @@ void define(llvm::orc::SymbolMap& symbols, LLJIT& jit, const std::string& name, 
   symbols[jit.mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
 }
 
-/// Products of any number of vectors, `name` and the number behind it.
+/// Defines the products of each number of vectors, as `name`_1, `name`_2 and so on.
 void define_products(llvm::orc::SymbolMap& symbols, LLJIT& jit, const std::string& name,
                      const runtime::ProductKernel* products) {
   for (int64_t vectors = 1; vectors <= target::kMaxPanelUnits; ++vectors)
@@ -104,7 +105,7 @@ std::unique_ptr<LLJIT> make_session() {
 
 LLJIT* the_session = nullptr;  // never destroyed
 
-/// The one ORC session of the process. Called, and used, under the lock.
+/// The one ORC session of the process. Call and use it under linker_mutex.
 LLJIT& session() {
   if (!the_session) the_session = make_session().release();
   return *the_session;

@@ -70,7 +70,7 @@ std::string header_of(const std::string& key, std::string_view object) {
   return fmt::format("{}{:016x} {} {}\n{}\n", kMagic, checksum(object), object.size(), key.size(), key);
 }
 
-/// Whether it is the user's, and writable to nobody else.
+/// Whether a file or folder is the user's own, and writable to nobody else.
 bool is_private(const struct stat& info) {
   return info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
@@ -127,12 +127,13 @@ std::string read_file(const Descriptor& folder, const std::string& name) {
   return read_all(file.number(), static_cast<size_t>(info.st_size));
 }
 
-/// Bytes that this process has stored since it last looked at the whole folder, and which one that was, by its inode
-/// (0: none yet). A mistake of threads that store at once costs one look more or one less.
+/// Bytes that this process has stored since it last looked at the whole folder, and a hash of that folder's path and
+/// inode (0: no look yet). Threads that store at once may disturb each other here, which costs one look more or one
+/// less.
 std::atomic<int64_t> stored_since_look{0};
 std::atomic<uint64_t> folder_looked_at{0};
 
-/// Whether it is time to look, since `stored` bytes more have been.
+/// Whether the folder is due for a look, now that `stored` bytes more have been stored.
 bool is_due(const Descriptor& folder, int64_t stored, int64_t part) {
   struct stat info{};
   if (::fstat(folder.number(), &info) != 0) return false;

@@ -82,8 +82,8 @@ Object object_of(llvm::Module& module, const std::string& dump) {
   return object;
 }
 
-/// Calls each(i) for all i below `count`, by several threads if the system gives them. If calls throw, one's error is
-/// thrown.
+/// Calls each(i) for all i below `count`, by several threads if the system gives them. Throws the error of one of the
+/// calls if some throw.
 template <typename Each>
 void in_threads(size_t count, const Each& each) {
   std::atomic<size_t> next{0};
@@ -101,7 +101,7 @@ void in_threads(size_t count, const Each& each) {
   try {
     while (threads.size() + 1 < most) threads.emplace_back(runtime::on_another_core(std::ref(work)));
   } catch (const std::system_error&) {
-    // No more threads: those that are there do the work.
+    // No more threads can be had: the others do the work.
   }
   work();
   threads.clear();  // waits

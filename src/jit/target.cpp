@@ -41,8 +41,8 @@ std::string host_features() {
   return text;
 }
 
-/// Takes the passes of LLVM's code generation but for those that kOptions leaves out. LLVM has switches for these too,
-/// which would hold for all that uses LLVM in this process.
+/// Takes the passes of LLVM's code generation but for those that kOptions leaves out. LLVM's own switches for these
+/// passes would hold for everybody who uses LLVM in this process.
 class PassFilter : public llvm::legacy::PassManagerBase {
  public:
   explicit PassFilter(llvm::legacy::PassManagerBase& passes) : passes_(passes) {
@@ -94,9 +94,9 @@ std::unique_ptr<llvm::TargetMachine> new_machine(const Target& target) {
 
 // Never destroyed: programs may be compiled while the process exits.
 
-std::mutex& machines_mutex = hold_across_fork(*new std::mutex, LockRank::kMachines);  // of both
+std::mutex& machines_mutex = hold_across_fork(*new std::mutex, LockRank::kMachines);  // guards the two below
 auto& targets = *new std::map<runtime::Isa, const Target>;
-/// As many of a target as were in use at once.
+/// By target: as many machines as were in use at once.
 auto& idle_machines = *new std::map<const Target*, std::vector<std::unique_ptr<llvm::TargetMachine>>>;
 
 }  // namespace

@@ -56,8 +56,9 @@ struct KeepMachine {
 };
 using Machine = std::unique_ptr<llvm::TargetMachine, KeepMachine>;
 
-/// A machine for one module at a time: one that a module has been compiled by, since a new one takes a millisecond to
-/// get to know its CPU, or else new. `target`: of target_of. User's error with LLVM's words when it has none.
+/// A machine for one module at a time. It has compiled a module before where one such is idle, since a new machine
+/// takes a millisecond to get to know its CPU. `target` comes from target_of. User's error with LLVM's words when LLVM
+/// has no machine.
 Machine machine_of(const Target& target);
 
 /// Runs the short pipeline before code generation: early CSE and loop-invariant code motion only (an instruction costs

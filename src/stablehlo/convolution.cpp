@@ -61,7 +61,7 @@ Tensor convolve(Emitter& emit, const Tensor& x, const Tensor& w, const Convoluti
 
 namespace {
 
-/// Kernels [O, C/groups, ...], of which each group has O/groups, beside each other: [O/groups, C, ...].
+/// Kernels [O, C/groups, ...], O/groups of each group, with the groups side by side: [O/groups, C, ...].
 Tensor groups_beside(Emitter& emit, const Tensor& w, int64_t groups) {
   if (groups == 1) return w;
   const Sizes& sizes = w.type.sizes;
@@ -76,7 +76,7 @@ Tensor groups_beside(Emitter& emit, const Tensor& w, int64_t groups) {
 
 }  // namespace
 
-/// A convolution of the cotangents, as far apart as the stride says, by the kernel turned round.
+/// A convolution of the cotangents, spread apart by the stride, by the reversed kernel.
 Tensor convolution_by_input(Emitter& emit, const Tensor& dy, const TensorType& x, const Tensor& w,
                             const ConvolutionOptions& options) {
   const Sizes in = spatial_of(x), out = spatial_of(dy.type), kernel = spatial_of(w.type);
@@ -92,8 +92,8 @@ Tensor convolution_by_input(Emitter& emit, const Tensor& dy, const TensorType& x
                 {"b, f", "i, o", "b, f", ones(in.size()), low, high, options.stride, options.dilation, options.groups});
 }
 
-/// A convolution of x by the cotangents, summed over the batch: its channels are the batch of the one, and its spatial
-/// dims are those of the kernel. Groups of channels are so groups of that batch.
+/// A convolution of x by the cotangents, summed over the batch. x's channels take the place of a batch, and the
+/// result's spatial dims are those of the kernel. Groups of channels are then groups of that batch.
 Tensor convolution_by_weight(Emitter& emit, const Tensor& dy, const Tensor& x, const TensorType& w,
                              const ConvolutionOptions& options) {
   const Sizes in = spatial_of(x.type), out = spatial_of(dy.type), kernel = spatial_of(w);

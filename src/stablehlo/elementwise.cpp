@@ -25,7 +25,8 @@ void scaled_log(const Site& site, double factor) {
   store(site, site.emit().binary("multiply", log, site.emit().like(factor, log)));
 }
 
-/// Truncated and saturated, 0 for NaN. StableHLO leaves open what converting such numbers gives.
+/// x truncated and saturated, 0 for NaN. StableHLO leaves open what a conversion gives for numbers out of range and
+/// NaN.
 Tensor to_integer(Emitter& emit, const Tensor& x, DType to) {
   const int bits = static_cast<int>(8 * size_of(to)) - (to == DType::kU8 ? 0 : 1);
   const TensorType type{to, x.type.sizes};
@@ -33,7 +34,7 @@ Tensor to_integer(Emitter& emit, const Tensor& x, DType to) {
   const Tensor above = emit.compare("GE", x, emit.like(std::ldexp(1, bits), x));
   const Tensor below = emit.compare("LE", x, emit.like(to == DType::kU8 ? 0 : -std::ldexp(1, bits), x));
   const Tensor least = emit.least(type);
-  // The bits of the greatest are the others than the least's; a double holds no greatest i64.
+  // The greatest integer has the inverted bits of the least. No double holds the greatest i64.
   const Tensor most = emit.unary("not", least);
   Tensor result = emit.convert(emit.select(emit.compare("EQ", x, x), x, zero), to);
   result = emit.select(above, most, result);

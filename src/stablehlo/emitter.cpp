@@ -22,13 +22,13 @@ std::string_view element_name(DType dtype) {
   }
 }
 
-/// What a comparison compares as.
+/// The comparison type for a dtype.
 std::string_view kind_of(DType dtype) {
   if (is_floating(dtype)) return "FLOAT";
   return dtype == DType::kBool || dtype == DType::kU8 ? "UNSIGNED" : "SIGNED";
 }
 
-/// The bits of what a decimal number cannot write.
+/// The bits of infinity, which no decimal number can write.
 std::string_view infinity_bits(DType dtype, bool negative) {
   switch (dtype) {
     case DType::kF16:
@@ -160,7 +160,7 @@ Tensor Emitter::least(const TensorType& type) {
 
 Tensor Emitter::greatest(const TensorType& type) {
   if (is_floating(type.dtype)) return constant(std::numeric_limits<double>::infinity(), type);
-  // The bits of an integer that are all set are -1, or without a sign the greatest; the least has the rest of them.
+  // The greatest integer has the inverted bits of the least. For types without a sign it is written as a number.
   if (type.dtype == DType::kU8) return constant(255, type);
   if (type.dtype == DType::kBool) return constant(1, type);
   return unary("not", least(type));

@@ -50,7 +50,7 @@ class Emitter {
   // Text.
   std::string take() { return std::move(text_); }
   void line(std::string_view text);
-  /// Lines that follow stand one level deeper, or less deep.
+  /// Indents the lines that follow one level more, or one level less.
   void indent() { ++depth_; }
   void dedent() { --depth_; }
   /// `%n`, never given before.
@@ -93,7 +93,7 @@ class Emitter {
   /// The table [V, rest...] with updates [idx..., rest...] joined to its rows by `op`; an index outside is skipped.
   Tensor scatter(std::string_view op, const Tensor& table, const Tensor& index, const Tensor& updates);
 
-  /// Sorted along a dim, NaN as the greatest and equal elements in their order; and where, int64, each was.
+  /// The elements sorted along a dim, stably and with NaN as the greatest; and the place of each before, int64.
   std::pair<Tensor, Tensor> sort(const Tensor& a, int64_t dim, bool is_descending);
 
   // Sums.

@@ -1,5 +1,5 @@
 // Calls of PyTorch that have ops of StableHLO: convolutions, pooling, sorting, scattering, distances, and what solves
-// linear systems. Each other call is the user's error, which has the call.
+// linear systems. Any other call is the user's error, which quotes the call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,8 @@ struct ConvolutionCall {
         is_transposed(call.flag(first + 3)),
         output_padding(call.integers(first + 4)) {}
 
-  /// Of the transposed one: what a convolution with these options would have to be of, to give x.
+  /// The type of a transposed convolution's result: a convolution of this type, with these options, would give x's
+  /// type.
   TensorType transposed_type(const TensorType& x, const TensorType& w) const {
     TensorType type{x.dtype, {x.sizes[0], w.sizes[1] * options.groups}};
     for (size_t i = 0; i < options.stride.size(); ++i)
@@ -74,10 +75,10 @@ void convolution_backward(const ExternSite& site) {
   const auto wanted_count = static_cast<size_t>(std::ranges::count(wanted, true));
   const size_t count = site.site.op.results.size();
   if (wanted.size() != 3 || (count != 3 && count != wanted_count)) site.call.refuse("it has other results than three");
-  // Those that nobody wants may have no places.
+  // Results that nobody wants may be left out.
   const size_t weight = count == 3 || wanted[0] ? 1 : 0, bias = count - 1;
   const Tensor dy = site.tensor(0), x = site.tensor(1), w = site.tensor(2);
-  // A transposed convolution takes dy for x: it is the gradient of one that takes x for dy.
+  // A transposed convolution is the gradient of a convolution by its input: x and dy change places.
   const bool is_transposed = call.is_transposed;
   if (wanted[0])
     site.done(0, is_transposed ? convolve(site.emit(), dy, w, call.options)
@@ -106,7 +107,7 @@ void cholesky(const ExternSite& site) {
   const Tensor factor{site.emit().new_name(), a.type};
   site.emit().line(fmt::format("{} = stablehlo.cholesky {}, lower = {} : {}", factor.name, a.name, is_lower, type));
   site.done(0, triangle(site.emit(), factor, is_lower));
-  // StableHLO's factors are NaN where there are none; which minor failed it does not say.
+  // StableHLO's factor is NaN where there is none. Which minor failed it does not say.
   if (site.site.op.results.size() > 1)
     site.site.writer.refuse(site.site.op.results[1], site.call.text() + ", of which StableHLO has the factors alone");
 }
@@ -219,7 +220,7 @@ void adaptive_max(const ExternSite& site) {
     site.site.writer.refuse(site.site.op.results[1], site.call.text() + ", which has no lowering for where they were");
 }
 
-/// How updates are joined; of integers there are no means.
+/// How updates are joined. User's error for means of integers.
 ScatterReduction reduction_of(const ExternSite& site, size_t name, const Tensor& table) {
   constexpr std::pair<std::string_view, std::string_view> kOps[] = {
       {"sum", "add"}, {"prod", "multiply"}, {"amax", "maximum"}, {"amin", "minimum"}, {"mean", "add"}};
@@ -290,7 +291,7 @@ void slice_copy(const ExternSite& site) {
   site.done(0, site.emit().slice(x, dim, first, std::max(first, place(3))));
 }
 
-/// Argument i, a power that there are distances of.
+/// Argument i, the power of a distance: 1 or 2. User's error for another.
 int64_t power(const ExternSite& site, size_t i) {
   for (const int64_t p : {1, 2})
     if (site.call.has_number(i, static_cast<double>(p))) return p;

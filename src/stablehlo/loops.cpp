@@ -62,7 +62,7 @@ class ScanLoop {
   /// The rows of the step that is being written, of a ragged scan.
   StepRows own_rows() const { return {*scan_.ragged, count_}; }
 
-  /// Whether all steps' values of this type lie packed: they have a row for each row of the step.
+  /// Whether a value's stack is packed, with a row for each row of each step.
   bool is_packed(ValueId id) const { return scan_.ragged && ir::has_rows(writer_.ir_type(id), *scan_.ragged); }
 
   void write_no_steps() {
@@ -133,7 +133,7 @@ class ScanLoop {
     return emit_.reshape(emit_.dynamic_slice(stack, step, 0, 1), type.sizes);
   }
 
-  /// The stack with a step's y. Rows that the step does not have are those of other steps.
+  /// The stack with a step's y written to it. Rows beyond the step's own belong to other steps, and stay as they are.
   Tensor stack_with(const Tensor& stack, ValueId id, const Tensor& step, const Tensor& offset) {
     const Tensor y = writer_.value(id);
     if (is_packed(id)) {

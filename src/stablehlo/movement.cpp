@@ -81,8 +81,8 @@ void scatter_add(const Site& site) {
   site.done(emit.convert(emit.scatter("add", zeros, index, updates), type.dtype));
 }
 
-/// Of equal indices the last one's update stays, whereas StableHLO leaves the order open. So the greatest position that
-/// names a row is found first, which no order changes.
+/// Of several updates of one row the last one stays, whereas StableHLO leaves their order open. So the greatest
+/// position that names a row is found first: a maximum is the same in any order.
 void scatter(const Site& site) {
   Emitter& emit = site.emit();
   const Tensor table = site.operand(0), updates = site.operand(2);

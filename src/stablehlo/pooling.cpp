@@ -28,7 +28,7 @@ Tensor ones(Emitter& emit, DType dtype, const AveragePooling& pooling) {
   return emit.constant(1, {dtype, as_samples(pooling.kernel, pooling.kernel.size())});
 }
 
-/// How many elements each mean is of, as a tensor like the means.
+/// How many elements each mean is taken over, as a tensor like the means.
 Tensor divisors(Emitter& emit, const TensorType& x, const TensorType& means, const AveragePooling& pooling) {
   const bool is_padded = std::ranges::any_of(pooling.padding, [](int64_t each) { return each != 0; });
   if (pooling.divisor || pooling.counts_padding || !is_padded)
@@ -44,7 +44,7 @@ Tensor divisors(Emitter& emit, const TensorType& x, const TensorType& means, con
 }
 
 struct AdaptiveWindow {
-  int64_t first, last;  ///< the last is behind it
+  int64_t first, last;  ///< `last` is behind the window
   int64_t size() const { return last - first; }
 };
 
@@ -54,7 +54,7 @@ std::vector<AdaptiveWindow> adaptive_windows(int64_t size, int64_t count) {
   return windows;
 }
 
-/// The last dims one after the other: a window of several is the product of windows of one.
+/// Pools the last dims one after the other: a window of several dims is the product of windows of one dim.
 Tensor adaptive_pool(Emitter& emit, Tensor x, const Sizes& spatial, std::string_view op) {
   for (size_t i = 0; i < spatial.size(); ++i) {
     const int64_t dim = x.type.rank() - static_cast<int64_t>(spatial.size() - i);

@@ -10,7 +10,7 @@ namespace weft::stablehlo {
 struct AveragePooling {
   Sizes kernel, stride, padding;
   bool counts_padding = true;
-  std::optional<int64_t> divisor;  ///< in the place of how many elements a window has
+  std::optional<int64_t> divisor;  ///< replaces the number of a window's elements
 
   /// The sizes of the result, [..., spatial...] as `x`.
   Sizes result_of(const Sizes& x) const;
@@ -18,15 +18,15 @@ struct AveragePooling {
 
 /// x [..., spatial...]: the means. f16 and bf16 are summed in f32.
 Tensor average_pool(Emitter& emit, const Tensor& x, const AveragePooling& pooling);
-/// The cotangent of x, whose type it has.
+/// The cotangent of `x`, of x's type.
 Tensor average_pool_by_input(Emitter& emit, const Tensor& dy, const TensorType& x, const AveragePooling& pooling);
 
-/// x [..., spatial...]: for each dim of the result the means, or the greatest, of windows from floor(i n / m) to
-/// ceil((i + 1) n / m), as aten::adaptive_avg_pool3d and adaptive_max_pool2d have them: they may differ in size and
-/// overlap. `spatial`: m by dim, none of them 0.
+/// x [..., spatial...]: the means, or the greatest elements, of windows, as in aten::adaptive_avg_pool3d and
+/// adaptive_max_pool2d. Along each dim, window i of m is from floor(i n / m) to ceil((i + 1) n / m). Windows may differ
+/// in size and overlap. `spatial`: m by dim, none of them 0.
 Tensor adaptive_average_pool(Emitter& emit, const Tensor& x, const Sizes& spatial);
 Tensor adaptive_max_pool(Emitter& emit, const Tensor& x, const Sizes& spatial);
-/// The cotangent of x, whose type it has, of the means.
+/// The cotangent of the means' `x`, of x's type.
 Tensor adaptive_average_pool_by_input(Emitter& emit, const Tensor& dy, const TensorType& x, size_t spatial);
 
 }  // namespace weft::stablehlo

@@ -6,7 +6,7 @@
 namespace weft::stablehlo {
 namespace {
 
-/// What leaves any number as it is.
+/// The identity element of `op`.
 Tensor identity(Emitter& emit, const Tensor& like, std::string_view op) {
   if (op == "maximum") return emit.least(like.type);
   if (op == "minimum") return emit.greatest(like.type);

@@ -11,7 +11,7 @@ using ir::OpCode;
 
 struct OpRow {
   OpCode code;
-  std::string_view becomes;  ///< for `direct` the op's name in StableHLO, else what readers are to know
+  std::string_view becomes;  ///< for `direct` the op's name in StableHLO, else words for readers
   Lowering lowering;
 };
 

@@ -32,26 +32,27 @@ class Writer {
   int64_t size(const ir::Dim& dim) const;
   const Tensor& value(ir::ValueId id) const;
   void set(ir::ValueId id, Tensor tensor);
-  /// A result that can't be written, which is no error unless it is read. `why` ends the message.
+  /// Marks a result that can't be written, which is an error only if it is read. `why` ends the message.
   void refuse(ir::ValueId id, std::string why) { refused_[id] = std::move(why); }
 
   void write_ops(const ir::Block& block);
   std::vector<Tensor> values(std::span<const ir::ValueId> ids) const;
 
-  /// A while whose loop values are `own`, then what the regions read from outside. `write_region` writes the ops of a
-  /// region, given the own values as they are at its begin, and returns what it yields. Returns the last own values.
-  /// Values from outside are passed through the loop, since not every reader of StableHLO lets a region see them.
+  /// A while whose loop values are `own`, followed by what the regions read from outside. `condition` and `body` write
+  /// the ops of a region, given the own values at its start, and return what it yields. Returns the own values behind
+  /// the loop. Values from outside are passed through the loop, since not every reader of StableHLO lets a region see
+  /// them.
   using Part = std::function<std::vector<Tensor>(std::span<const Tensor> own)>;
   std::vector<Tensor> write_while(std::span<const Tensor> own, std::span<const ir::Block* const> reads,
                                   const Part& condition, const Part& body);
 
-  /// The ragged step, of those being written, for whose rows the value has one each; null if there is none.
+  /// The ragged step being written of whose rows the value has one each; null if there is none.
   const StepRows* step_rows_of(ir::ValueId id) const;
   void enter_rows(StepRows rows) { rows_.push_back(std::move(rows)); }
   void leave_rows() { rows_.pop_back(); }
   /// The tensor, with `rest` in the rows that the step does not have.
   Tensor masked(const StepRows& rows, const Tensor& tensor, const Tensor& rest);
-  /// The value of an operand, with zeros in these rows, if it has rows.
+  /// The value of an operand, with zeros in the rows that a ragged step does not have.
   Tensor zero_beyond(ir::ValueId id);
 
  private:
