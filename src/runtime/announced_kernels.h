@@ -49,7 +49,7 @@ inline void announce_panels(int64_t vectors, int64_t a_size, int64_t c_size, int
     Rectangle{static_cast<char*>(c) + p * c_step * c_size, rows, width / c_size, ldc, c_size}.write();
 }
 
-/// `size`: bytes of an element of the source; `row_bytes`: of a panel's row, per group.
+/// `size`: bytes of an element of the source; `row_bytes`: bytes of a panel's row, for one group.
 inline void announce_pack(const PackArgs& args, int64_t size, int64_t steps, int64_t first, int64_t last) {
   const int64_t width = args.groups * args.unroll * target::kUnit;
   announce_write(static_cast<char*>(args.destination) + first * steps * width, (last - first) * steps * width);
@@ -181,7 +181,7 @@ struct AnnouncedKernels {
   static inline const DTypeKernels kAnnounced = make();
 };
 
-/// `kSize`: bytes of a weight.
+/// `kSize`: the bytes of a weight.
 template <const WidenedKernels& kTable, int64_t kSize>
 struct AnnouncedWidened {
   template <size_t kVectors>
@@ -230,7 +230,7 @@ struct AnnouncedF16Outer {
 
 template <const FoldKernels& kTable>
 struct AnnouncedFolds {
-  /// `kPlace`: of the dtype in FoldKernels.
+  /// `kPlace`: the index of the dtype in FoldKernels.
   template <bool kSum, size_t kPlace>
   static void fold(const void* x, int64_t rows, int64_t ld, void* out, int64_t columns) {
     constexpr int64_t kSize = kPlace % 2 == 0 ? 4 : 8;

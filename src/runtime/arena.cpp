@@ -95,7 +95,7 @@ Arena::Block Arena::acquire(int64_t bytes, int64_t most_larger) {
       const int64_t larger = found->first;
       return {this, take(found), larger};
     }
-    // The new block can serve the calls that use the next smaller one. Keeping both would only cost memory.
+    // The new block can also serve the calls that use the next smaller one. Keeping both would only cost memory.
     if (found != idle_.begin() && std::prev(found)->first >= kPagedFrom &&
         capacity <= most_larger * std::prev(found)->first)
       drop(std::prev(found));
@@ -115,7 +115,7 @@ void Arena::release(std::byte* data, int64_t capacity) noexcept {
     give_back(data, capacity);
     return;
   }
-  // Frees the largest blocks first: they fill the limit, and cost the least per byte to get again.
+  // Frees the largest blocks first: they fill the limit, and getting them again costs the least per byte.
   while (idle_bytes_ + capacity > limit_) drop(std::prev(idle_.end()));
   try {
     idle_[capacity].push_back(data);

@@ -26,7 +26,7 @@ class Arena {
       if (data_) arena_->release(data_, capacity_);
     }
 
-    /// Null when nothing was asked for.
+    /// Null when no bytes were asked for.
     std::byte* data() const { return data_; }
     /// At least what was asked for.
     int64_t capacity() const { return capacity_; }
@@ -58,9 +58,9 @@ class Arena {
   /// need them.
   Block acquire_close(int64_t bytes) { return acquire(bytes, 1); }
 
-  /// Bytes kept that nobody uses.
+  /// The bytes in idle blocks.
   int64_t idle_bytes() const;
-  /// Gives them back to the system.
+  /// Gives all idle blocks back to the system.
   void trim();
 
  private:
@@ -73,7 +73,7 @@ class Arena {
   void release(std::byte* data, int64_t capacity) noexcept;
   /// Takes one of these idle blocks into use. Under the lock.
   std::byte* take(std::map<int64_t, std::vector<std::byte*>>::iterator blocks);
-  /// Takes one and gives it back to the system.
+  /// Takes one of these idle blocks and gives it back to the system.
   void drop(std::map<int64_t, std::vector<std::byte*>>::iterator blocks) noexcept;
 
   const int64_t limit_;

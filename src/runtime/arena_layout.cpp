@@ -14,16 +14,19 @@ namespace {
 
 constexpr int64_t kHostedFrom = 1 << 20;  // smaller buffers are better kept together, where the caches know them
 
-/// The most buffers that are placed anew at each new size: first fit compares each with all others, 128 in 10 us.
+/// The most buffers that are placed anew at each new size. First fit compares each buffer with all others: 10 us for
+/// 128.
 constexpr size_t kFew = 128;
 
-/// Of many buffers so many are tried in so many outputs, and the others lie in the arena.
+/// Of many buffers, only the kMostHosted largest are tried in the kMostHosts largest outputs. All others lie in the
+/// arena.
 constexpr size_t kMostHosted = 64, kMostHosts = 8;
 
-/// Whether buffers may lie in this one's memory until it is written. That of an input holds the input till then.
+/// Whether other buffers may lie in this output's memory until it is written. An output in an input's memory can host
+/// none, since it holds the input until then.
 bool is_host(const BufferPlan& buffer) { return buffer.storage == Storage::kOutput && buffer.donor < 0; }
 
-/// The arena, or the memory of an output until that is written, and the buffers placed in it.
+/// The buffers placed in the arena, or in an output's memory until the output is written.
 class Space {
  public:
   Space(const std::vector<Life>& lives, ArenaLayout& layout) : lives_(lives), layout_(layout) {}
@@ -35,7 +38,8 @@ class Space {
         written_(lives[output].first),
         room_(plan.buffers[output].elements.evaluate(symbol_values) * plan.buffers[output].element_size) {}
 
-  /// Places the buffer where it fits first. False when there is no room for as long as it lives.
+  /// Places the buffer by first fit. False where there is no room, or the output is written before the buffer's last
+  /// stage.
   bool add(size_t buffer, int64_t bytes) {
     if (lives_[buffer].last >= written_) return false;
     int64_t offset = 0;
@@ -69,7 +73,8 @@ class Space {
   std::vector<Placed> placed_;  ///< by offset
 };
 
-/// Bytes at symbols of a middling size, to compare buffers by: at least one, at most 2^40, of which thousands add up.
+/// The buffer's bytes when all symbols have a middling size, to compare buffers by: from 1 to 2^40 an instance, so that
+/// thousands add up without overflow.
 int64_t middling_bytes(const BufferPlan& buffer) {
   constexpr int64_t kMost = int64_t{1} << 40;
   int64_t bytes = std::min(buffer.elements.factor, kMost) * buffer.element_size;

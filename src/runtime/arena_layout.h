@@ -13,23 +13,24 @@ namespace weft::runtime {
 /// Where each arena buffer lies, so that two that live at the same time never overlap: in the arena, or, with
 /// `uses_outputs`, in the memory of an output that is written only after the buffer's last stage.
 struct ArenaLayout {
-  std::vector<int64_t> offsets;  ///< one a buffer, in bytes; -1 for those that have no memory of the arena's
-  std::vector<int64_t> hosts;    ///< the output's buffer that it lies in; -1: in the arena
-  int64_t bytes = 0;             ///< of the arena
+  std::vector<int64_t> offsets;  ///< by buffer, in bytes; -1 without memory of the arena's
+  std::vector<int64_t> hosts;    ///< by buffer: the output's buffer that it lies in; -1: in the arena
+  int64_t bytes = 0;             ///< the size of the arena
 };
 
 /// Lays out the buffers of one plan for any values of its symbols; deterministic.
 ///
-/// Few buffers are placed anew for other values: first fit in order of size. Of many, which lies upon which is worked
-/// out once, for symbols of a middling size; other values only move the offsets, in time linear in the buffers.
+/// Few buffers are placed anew for each set of values: first fit in order of size. For many buffers, which one lies
+/// upon which is worked out once, for symbols of a middling size. Other values only move the offsets, in time linear in
+/// the buffers.
 class ArenaPlanner {
  public:
   /// The plan must outlive it.
   explicit ArenaPlanner(const Plan& plan);
 
   /// Outputs must be aligned to 64 bytes if they are to be used. `members`: how many share the columns of each stage
-  /// (by StagePlan::index); empty where none are shared. `others`: buffers that need another memory than their plan
-  /// says, or none. User's error where a size exceeds 2^61 bytes.
+  /// (by StagePlan::index); empty where none are shared. `others`: buffers that need more or less memory than their
+  /// plan says. User's error where a size exceeds 2^61 bytes.
   ArenaLayout lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
                       const std::vector<int64_t>& members = {}, const std::vector<BufferBytes>& others = {},
                       StageOrder stages = StageOrder::kInTurn) const;
@@ -38,7 +39,7 @@ class ArenaPlanner {
   /// What depends on the order in which stages run.
   struct Order {
     std::vector<Life> lives;
-    Stacking stacking;  ///< of many buffers
+    Stacking stacking;  ///< if there are many buffers
   };
 
   std::vector<int64_t> sizes(const std::vector<int64_t>& symbol_values, const std::vector<int64_t>& members) const;
@@ -50,11 +51,11 @@ class ArenaPlanner {
 
   const Plan& plan_;
   std::vector<size_t> arena_;       ///< the buffers with memory of the arena's; what follows is by index in this list
-  std::vector<uint32_t> class_of_;  ///< by size
+  std::vector<uint32_t> class_of_;  ///< by entry of arena_; equal sizes are one class
   std::vector<size_t> classes_;     ///< a buffer of each class
-  std::map<StageOrder, Order> orders_;  ///< those that the plan's runs may need
+  std::map<StageOrder, Order> orders_;  ///< the orders that the plan's runs may need
 
-  // Of many buffers:
+  // If there are many buffers:
   std::vector<uint32_t> large_;  ///< the largest, which an output may host
   std::vector<size_t> hosts_;    ///< the largest outputs
 };

@@ -9,12 +9,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A yield that takes so long ran another thread; that of an idle core takes a microsecond.
+/// A yield that takes this long ran another thread; on an idle core it takes a microsecond.
 constexpr auto kKeptByOthers = std::chrono::microseconds(500);
 
-/// Reports so near to each other are several threads' of one wait; ...
+/// Reports this close together come from several threads in one wait; ...
 constexpr int64_t kSameWait = Nanoseconds(std::chrono::microseconds(500)).count();
-/// ... and so near, of the same cause. Others are of the system's own work, some a second on a quiet machine.
+/// ... and reports this close together have one cause. Others come from the system's own work, some a second on a quiet
+/// machine.
 constexpr int64_t kTogether = Nanoseconds(milliseconds(20)).count();
 
 constexpr int64_t kFirstPeriod = Nanoseconds(milliseconds(10)).count();
@@ -28,7 +29,7 @@ int64_t since_beginning(Clock::time_point now) { return Nanoseconds(now.time_sin
 
 bool Contention::is_high() const {
   if (const int64_t wanted = settings().contention; wanted >= 0) return wanted == 1;
-  // Without a look at the clock where nobody reported.
+  // Avoids reading the clock if nobody has reported.
   return until_.load(std::memory_order_relaxed) != 0 && is_high(Clock::now());
 }
 

@@ -21,33 +21,34 @@ using Nanoseconds = std::chrono::nanoseconds;
 /// a while: at first for 10 ms, for twice as long each time that the next try finds the same, at most for a second.
 class Contention {
  public:
-  /// Whether it was reported, and is believed still. Settings::contention may say.
+  /// Whether contention was reported, and the report is still believed. Settings::contention overrides it.
   bool is_high() const;
-  /// A thread waited for so long that one that it waits for, or it itself, had no core meanwhile.
+  /// Reports a wait so long that the waiter, or the thread it waits for, was descheduled.
   void report() { report(Clock::now()); }
 
-  /// The same at some time.
+  /// The same two at a given time.
   bool is_high(Clock::time_point now) const;
   void report(Clock::time_point now);
-  /// A call runs in another way since it is high.
+  /// Counts a call that runs differently because contention is high.
   void count_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
-  /// Such calls since the process began.
+  /// The number of such calls since the process began.
   int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
-  std::atomic<int64_t> until_{0};  // since the clock's beginning; 0: never reported
+  std::atomic<int64_t> until_{0};  // a time; 0: never
   std::atomic<int64_t> period_{0};
-  std::atomic<int64_t> last_{0};  // report
+  std::atomic<int64_t> last_{0};  // the last report
   std::atomic<int64_t> calls_{0};
 };
 
-/// The process's.
+/// The process's contention.
 Contention& contention();
 
-/// How long this thread has waited in wait_for so far, but for waits that ended while it was spinning.
+/// How long this thread has waited in wait_for so far. Waits that ended while it was spinning don't count.
 Nanoseconds waited_here();
 
-/// One wait of this thread, which gives its core away between looks. Reports it if somebody else then kept the core.
+/// One wait of this thread, which yields its core between looks. Reports contention if another thread then kept the
+/// core.
 class Wait {
  public:
   Wait() : begin_(Clock::now()) {}

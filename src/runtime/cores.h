@@ -14,12 +14,12 @@ int64_t usable_cores();
 /// The core that the calling thread is on; -1 where the system doesn't say.
 int current_core();
 
-/// Moves the calling thread to another core, if it is on this one and may run on others.
+/// Moves the calling thread to another core, if it is on `core` and may run on others.
 void leave_core(int core);
 
-/// `body` for a thread that the calling one makes: it leaves this one's core first. A new thread begins on the core of
-/// the thread that made it, and where that one goes on Linux takes up to 10 ms to move one of them, which is as long as
-/// it takes to compile a small program.
+/// Wraps `body`, for a thread that the calling thread makes, so that the new thread first leaves its maker's core. A
+/// new thread begins there, and if its maker goes on running, Linux takes up to 10 ms to move one of the two: as long
+/// as it takes to compile a small program.
 template <typename Body>
 auto on_another_core(Body body) {
   return [core = current_core(), body = std::move(body)]() mutable {
@@ -28,7 +28,7 @@ auto on_another_core(Body body) {
   };
 }
 
-/// What the costs of choices differ by among processors with the same instructions.
+/// What sets the costs of choices apart on processors with the same instructions.
 enum class CoreKind : uint8_t {
   kIntel,
   kZen1,
@@ -39,11 +39,11 @@ enum class CoreKind : uint8_t {
 /// This CPU's, or the one WEFT_CORE names (user's error if the name is unknown).
 CoreKind core_kind();
 
-/// Bytes of the cache that is a core's own (L2); 1 MiB where the system doesn't say. Or as WEFT_PRIVATE_CACHE_KB says.
+/// Bytes of a core's own cache (L2): WEFT_PRIVATE_CACHE_KB, or else what the system says, or else 1 MiB.
 int64_t private_cache_bytes();
 
-/// Bytes of the cache that a core shares with others (L3), as large as the system says; 8 MiB where it doesn't. Or as
-/// WEFT_SHARED_CACHE_KB says.
+/// Bytes of the cache that a core shares with others (L3): WEFT_SHARED_CACHE_KB, or else what the system says, or else
+/// 8 MiB.
 int64_t shared_cache_bytes();
 
 /// Bytes of a core's unified cache of a level, as the kernel describes it in `folder`

@@ -19,10 +19,10 @@ namespace {
 
 constexpr size_t kLayoutsKept = 16;
 
-/// A call that needs no more memory than this has it on the caller's stack, which saves the locks of the arena.
+/// A call that needs at most this much memory has it on the caller's stack, which saves the arena's locks.
 constexpr int64_t kBytesOnStack = 4 << 10;
 
-/// So many buffers of a plan need no allocation for where they lie.
+/// A plan with at most this many buffers needs no allocation for their addresses.
 constexpr size_t kFewBuffers = 64;
 
 /// The locks of programs' layouts. A fork takes them all, so there are few, chosen by a hash of the program's address.
@@ -46,7 +46,7 @@ struct CallCount {
   ~CallCount() { calls_under_way.fetch_sub(1); }
 };
 
-/// Of each stage, as ArenaPlanner::lay_out takes them.
+/// By stage: the number of members that share its columns, as ArenaPlanner::lay_out takes it.
 std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
   std::vector<int64_t> members;
   for (const StageSizes& stage : stages) members.push_back(stage.sharers);
@@ -73,8 +73,8 @@ std::shared_ptr<const NativeProgram::Layout> NativeProgram::layout(const Call& c
     const std::lock_guard lock(mutex);
     if (auto kept = kept_layout(call)) return kept;
   }
-  auto fresh = make_layout(call);         // without the lock, which other programs share
-  std::shared_ptr<const Layout> dropped;  // freed after the lock
+  auto fresh = make_layout(call);         // not under the lock, which other programs share
+  std::shared_ptr<const Layout> dropped;  // freed after the lock is released
   const std::lock_guard lock(mutex);
   if (auto kept = kept_layout(call)) return kept;  // made by another thread meanwhile
   if (layouts_.size() == kLayoutsKept) {

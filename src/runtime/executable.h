@@ -22,28 +22,27 @@ class NativeProgram {
   const Plan& plan() const { return plan_; }
 
   /// Runs all stages in one parallel region, with a barrier after each, and after each stage of a loop's step. `inputs`
-  /// and `outputs` are dense; `symbols` gives the values of plan().symbols, and may go on behind these. User's error
-  /// when a size is negative or a stage finds bad data (an index out of range), std::bad_alloc when there is no memory
-  /// for the arena.
+  /// and `outputs` are dense; `symbols` begins with the values of plan().symbols. User's error when a size is negative
+  /// or a stage finds bad data (an index out of range), std::bad_alloc when there is no memory for the arena.
   void run(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs, const std::vector<int64_t>& symbols,
            Team& team) const;
 
  private:
-  /// What a layout is made for, beside the settings.
+  /// What a layout is made for, besides the settings.
   struct Call {
     std::span<const int64_t> symbols;  ///< values of plan().symbols
-    int64_t threads = 1;               ///< of the team
-    bool aligned = false;              ///< the outputs' memory
+    int64_t threads = 1;               ///< the size of the team
+    bool aligned = false;              ///< whether all outputs are aligned
   };
   struct Layout {
-    /// Whether it is that of such a call, with the settings as they are now.
+    /// Whether this layout fits the call's symbols, threads and alignment, and the current settings.
     bool fits(const Call& call) const;
 
     std::vector<int64_t> symbols;
-    std::vector<int64_t> values;  ///< of the symbols: values_of
+    std::vector<int64_t> values;  ///< of plan().symbols and derived sizes: values_of
     bool is_small = false;        ///< so little work that the caller's thread does it, whatever the team is
     bool is_short = false;        ///< so little that one thread is done sooner than several that have to wait for cores
-    bool heeds_contention = false;  ///< it runs in another way where contention() is high
+    bool heeds_contention = false;  ///< it runs differently while contention() is high
     int64_t threads = 1;
     bool uses_outputs = false;
     bool share_all = false;     ///< Settings::share_all
@@ -53,12 +52,12 @@ class NativeProgram {
     std::vector<int64_t> dims;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
-    PacksOfProducts packs;                ///< of which those left out have no memory
-    std::vector<PlacesOfMembers> places;  ///< of these, and window_buffers
+    PacksOfProducts packs;                ///< the packs that are left out have no memory
+    std::vector<PlacesOfMembers> places;  ///< of packs on the way, and window_buffers
     std::vector<BufferBytes> others;      ///< as ArenaPlanner::lay_out takes them
   };
   std::shared_ptr<const Layout> layout(const Call& call) const;
-  /// Null if none is kept. Under the lock of this program.
+  /// Null if no layout is kept. Call it under this program's layout lock.
   std::shared_ptr<const Layout> kept_layout(const Call& call) const;
   std::shared_ptr<const Layout> make_layout(const Call& call) const;
   /// Sets where each buffer of the plan lies. `arena`: memory of Layout::arena.

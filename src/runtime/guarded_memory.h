@@ -48,9 +48,9 @@ class GuardedBuffers {
   GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols, const std::vector<int64_t>& members,
                  const std::vector<BufferBytes>& others);
 
-  /// Sets the entries of the buffers that have memory of the arena's.
+  /// Sets the entries of `buffers` that belong to buffers of the arena.
   void place(std::span<void*> buffers) const;
-  /// Internal error naming the buffer beside which, or between whose instances, something was written.
+  /// Internal error if something was written beside a buffer, or between its instances. It names the buffer.
   void check() const;
 
  private:

@@ -33,16 +33,17 @@ constinit std::atomic<Answer> may_use_tiles = Answer::kNone;
 bool has_tiles() {
   Answer answer = may_use_tiles.load(std::memory_order_relaxed);
   if (answer == Answer::kNone) {
-    answer = asks_for_tiles() ? Answer::kYes : Answer::kNo;  // to ask twice does no harm
+    answer = asks_for_tiles() ? Answer::kYes : Answer::kNo;  // asking twice does no harm
     may_use_tiles.store(answer, std::memory_order_relaxed);
   }
   return answer == Answer::kYes;
 }
 
-/// Of the tables in use.
+/// PairKernels::release of a table in use, if any has one.
 constinit std::atomic<void (*)()> release_in_use = nullptr;
 
-/// Whether the CPU has the instructions of kernels_<isa>.cpp, and the operating system saves their registers.
+/// Whether the CPU has the instructions of kernels_<isa>.cpp, and the operating system saves the registers that they
+/// use.
 bool has_features(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -58,7 +59,7 @@ bool has_features(Isa isa) {
   return isa == Isa::kGeneric || isa == Isa::kAmxEmulated;
 }
 
-// The table, or for ThreadSanitizer its kernels with their accesses announced.
+// The table, or in a build for ThreadSanitizer one whose kernels announce their accesses.
 
 template <const DTypeKernels& kSingle, const DTypeKernels& kDouble>
 const DTypeKernels& either(bool single) {

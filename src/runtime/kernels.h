@@ -50,8 +50,8 @@ struct PackArgs {
 };
 using PackKernel = void (*)(const PackArgs& args, int64_t first_panel, int64_t last_panel);
 
-/// The weights of a product, as PackArgs says, and their panels. Machine code has it as constants, so it is int64_t
-/// throughout.
+/// The weights of a product, as PackArgs says, and their panels. Machine code holds it as a constant, so all fields are
+/// int64_t.
 struct ProductLayout {
   int64_t k, n, groups, unroll;
   int64_t ld;          ///< of the weights that are not packed, as
@@ -64,9 +64,9 @@ struct ProductLayout {
 /// and gives other bits, which don't depend on `rows`, `first` and `count` either. Lanes beyond the last column are
 /// undefined.
 ///
-/// While it multiplies it asks for `lines` cache lines from `ahead` on, or for some of them: what a later product will
-/// read, which so comes from a distant cache meanwhile. Nothing has to be there. With few rows or without panels it
-/// asks for nothing.
+/// While it multiplies it prefetches `lines` cache lines from `ahead` on, or some of them. A later product reads these
+/// lines, which come from a distant cache meanwhile. No memory has to be there. With few rows or without panels it
+/// prefetches nothing.
 using ProductKernel = void (*)(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights,
                                int64_t first, int64_t count, void* c, const ProductLayout* layout, const void* ahead,
                                int64_t lines);
@@ -131,7 +131,7 @@ struct WidenedKernels {
   PanelsOnTheWay on_the_way;
 };
 
-/// Of weights of f16 or i8 (internal error for another type).
+/// The kernels for weights of f16 or i8 (internal error for another type).
 const WidenedKernels& widened_kernels(Isa isa, DType weights);
 
 /// For gradients of f16 weights.
@@ -160,20 +160,20 @@ struct PairKernels {
   PanelsKernel bf16[target::kMaxPanelUnits +
                     1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
   ProductKernel product_f32[target::kMaxPanelUnits + 1], product_bf16[target::kMaxPanelUnits + 1];
-  int64_t (*bf16_rows)(int64_t k);  ///< of a left operand that callers should give at once, if more than of an f32 one
+  int64_t (*bf16_rows)(int64_t k);  ///< rows of a left operand to take at once, if more than of an f32 one
   PackKernel pack;                  ///< the panels, of bf16 weights
   PanelsOnTheWay on_the_way;
-  ColumnSumKernel column_sum;  ///< of bf16; sums are f32, and rounded at the end
+  ColumnSumKernel column_sum;  ///< of bf16 rows; sums are f32, and rounded at the end
   /// Of bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
   OuterKernel outer;
   int64_t outer_block_m, outer_block_n, outer_scratch_bytes;
-  /// Gives back what the kernels hold of a thread between two calls; null if that is nothing.
+  /// Releases what the kernels keep in a thread between two calls; null if they keep nothing.
   void (*release)();
 };
 const PairKernels& pair_kernels(Isa isa);
 
-/// Has this thread's tiles released, if there is a kernel in use that sets them. For the end of a parallel region: then
-/// nobody saves and restores them while the thread waits or runs other code.
+/// Releases this thread's tiles, if a kernel in use sets tiles. Called at the end of a parallel region: then no context
+/// switch saves and restores them while the thread waits or runs other code.
 void release_tiles();
 
 /// Products on 8-bit weights as they lie, [groups * n, k] row-major. Panel p of them is rows p * width .. p * width +
@@ -190,7 +190,7 @@ struct ByteRowsKernels {
 };
 const ByteRowsKernels& byte_rows_kernels(Isa isa);
 
-/// How fast these products are, beside those of f32 on panels in the same cache.
+/// How fast these products are, compared with f32 products on panels in the same cache.
 enum class ByteProducts : uint8_t {
   kFaster,       ///< the CPU multiplies bytes: AVX-512 VNNI
   kFewRowsOnly,  ///< faster where a row or a few wait for their weights, since there are fewer bytes; slower with many
@@ -198,8 +198,8 @@ enum class ByteProducts : uint8_t {
 };
 ByteProducts byte_products(Isa isa);
 
-/// Weights that no core's own cache holds take as long to read as so many rows take to multiply by them: four bytes by
-/// what a core reads from the cache that it shares, over the time of a multiply-add.
+/// How many rows can be multiplied by weights in the time that the weights take to arrive from outside the core's own
+/// cache: four bytes over a core's bandwidth from the shared cache, over the time of a multiply-add.
 int64_t rows_while_streaming(Isa isa);
 
 }  // namespace weft::runtime

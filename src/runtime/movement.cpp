@@ -17,7 +17,7 @@ constexpr int64_t kTile = 64;
 /// How many rows ahead of the copy are prefetched: rows that lie far apart are beyond the hardware's prefetcher.
 constexpr int64_t kRowsAhead = 2;
 
-/// The unsigned integer of this size. Elements are moved as integers, whatever their type.
+/// Calls `body` with the unsigned integer type of this size. Elements are moved as integers, whatever their type.
 template <typename Body>
 void with_element(int64_t size, Body body) {
   switch (size) {
@@ -103,7 +103,8 @@ StridedCopy::StridedCopy(std::span<const CopyDim> dims, int64_t element_size) : 
   choose_units();
 }
 
-/// Drops dims of size 1, orders the others by the destination and joins neighbours that are one run on both sides.
+/// Drops dims of size 1, and orders the others by the destination's steps. Neighbours that are contiguous on both sides
+/// become one dim.
 void StridedCopy::normalise(std::span<const CopyDim> dims) {
   for (const CopyDim& dim : dims)
     if (dim.size != 1)
@@ -158,7 +159,7 @@ void StridedCopy::copy(const Piece& piece) const {
 void StridedCopy::run(const void* source, void* destination, int64_t begin, int64_t end) const {
   if (begin >= end) return;
   const int64_t across = ceil_div(inner_.size, inner_piece_), down = ceil_div(tile_.size, tile_piece_);
-  // Finds the place of unit `begin`, then counts up like an odometer.
+  // Finds the index of unit `begin`, then counts up like an odometer.
   InlineVector<int64_t, kMaxCopyDims> at(outer_.size(), 0);
   Piece piece{static_cast<const char*>(source), static_cast<char*>(destination), 0, 0, 0, 0};
   int64_t rest = begin / (across * down);

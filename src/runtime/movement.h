@@ -25,7 +25,7 @@ class StridedCopy {
   /// `element_size`: 1, 2, 4 or 8 bytes (internal error otherwise). Up to kMaxCopyDims dims, in any order.
   StridedCopy(std::span<const CopyDim> dims, int64_t element_size);
 
-  /// Pieces of at most 64 KiB, to be copied in any order; 0 when there are no elements.
+  /// The number of pieces of at most 64 KiB, which may be copied in any order; 0 when there are no elements.
   int64_t units() const { return units_; }
 
   /// Copies the units begin..end-1.
@@ -36,8 +36,8 @@ class StridedCopy {
   struct Piece {
     const char* source;
     char* destination;
-    int64_t first, count;  ///< of the innermost dim
-    int64_t row, rows;     ///< of the dim that a tile runs along too
+    int64_t first, count;  ///< range along the innermost dim
+    int64_t row, rows;     ///< range along a tile's other dim
   };
 
   void normalise(std::span<const CopyDim> dims);

@@ -27,8 +27,9 @@ namespace weft::runtime {
 /// Whether a stage of its own packs the panels of a buffer with this entry.
 [[gnu::always_inline]] inline bool packs_before(const void* entry) { return entry && !is_on_the_way(entry); }
 
-/// What packs the panels from `first` on at the place of an entry on the way. The destination is that of panel 0, so
-/// not in memory of the entry. `unit_bytes`: of all steps of a unit (target::kUnit bytes a step) of a panel.
+/// The arguments that pack the panels from `first` on at the place of an entry on the way. PackArgs counts from panel
+/// 0, so its destination lies outside the entry's memory. `unit_bytes`: the bytes of a panel's unit over all steps
+/// (target::kUnit bytes a step).
 [[gnu::always_inline]] inline PackArgs packing_on_the_way(const void* entry, const void* weights, int64_t first,
                                                           const ProductLayout& layout, int64_t unit_bytes) {
   const auto before = static_cast<uintptr_t>(first * layout.groups * layout.unroll * unit_bytes);

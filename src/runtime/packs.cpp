@@ -13,9 +13,9 @@ int64_t panel_bytes(const PackCall& pack) {
   return steps * pack.groups * pack.unroll * target::kUnit;
 }
 
-/// Bytes of a weight as products compute with it: f16 ones are left out where f32 ones are, and so give the same bits.
-/// Products of bytes that are not packed are slower beside those of f32 on panels, so fewer rows are worth packing
-/// them.
+/// Bytes of a weight as products compute with it. Packs of f16 weights are left out where those of f32 weights are, so
+/// both give the same bits. Products on unpacked bytes are slower than products of f32 on panels, so packing bytes pays
+/// from fewer rows on.
 int64_t weight_bytes(const PackCall& pack) { return pack.dtype == DType::kF16 ? 4 : size_of(pack.dtype); }
 
 /// Whether a stage of `stages` that multiplies by the pack's panels may do so in windows of a scan's steps.
@@ -30,18 +30,17 @@ bool may_have_windows(const std::vector<StagePlan>& stages, const PackCall& pack
   });
 }
 
-/// Whether products had better pack the panels than a stage of its own.
+/// Whether packing the panels on the way is better than a stage that packs them.
 bool suits_the_way(const Plan& plan, const PackCall& pack, const std::vector<int64_t>& symbols) {
   if (estimate(pack.times, symbols) > target::kMostPacksOnTheWay) return false;
   const int64_t rows = estimate(pack.rows, symbols), cache = private_cache_bytes();
-  // The panel stays in the core's own cache. All rows are read for each panel, at best from the next one.
+  // The panel must stay in the core's own cache. All rows are read for each panel, at best from the next cache.
   if (panel_bytes(pack) > cache / 2 || rows * pack.k * weight_bytes(pack) > 4 * cache) return false;
   if (rows <= target::kMostRowsOnTheWay) return true;
   return rows <= target::kMostRowsWithoutWindows && pack.transposed && !may_have_windows(plan.stages, pack, symbols);
 }
 
-/// Whether the steps of a loop had better read weights of 8 bits at each step, which are a quarter of the panels'
-/// bytes.
+/// Whether the steps of a loop should read 8-bit weights at each step: these are a quarter of the panels' bytes.
 bool suits_steps(const PackCall& pack, const std::vector<int64_t>& symbols) {
   if (pack.dtype != DType::kI8 || !pack.transposed || byte_products(active_isa()) == ByteProducts::kSlower)
     return false;
@@ -49,7 +48,7 @@ bool suits_steps(const PackCall& pack, const std::vector<int64_t>& symbols) {
   return times > 1 && estimate(pack.rows, symbols) <= target::kMostRowsOfBytes * times;
 }
 
-/// Whether rows of the weights are so few and so long that dot products with them beat panels at any number of rows.
+/// Whether the weights have so few and so long rows that dot products beat panels at any number of rows.
 bool are_narrow(const PackCall& pack) {
   return pack.transposed && pack.dtype != DType::kI8 && pack.n <= target::lanes(pack.dtype) / 2 &&
          pack.k * weight_bytes(pack) >= target::kBytesOfNarrowRows;

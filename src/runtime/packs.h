@@ -12,16 +12,16 @@ namespace weft::runtime {
 // How a run has the panels of a pack that may be left out (PackCall); the entry of the pack's buffer says what it chose
 // (pack_entry.h).
 
-/// The destinations of the packs that runs with these values leave out, since their panels would be multiplied by few
-/// rows only (target::rows_worth_packing). Depends on sizes alone: the bits are the same on any number of threads.
+/// The destinations of the packs that runs with these values leave out, since too few rows would be multiplied by their
+/// panels (target::rows_worth_packing). Depends on sizes alone: the bits are the same on any number of threads.
 std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>& symbols);
 
-/// The destinations of the packs whose panels are packed where they are multiplied, with the bytes of one panel, in
-/// whole cache lines: memory that each member needs for it. They are so in runs whose products go over the weights
-/// once or twice: the panels are then never written to memory and read again. The bits are those of the pack's stage.
+/// The packs whose panels are packed where they are multiplied: their destinations, with the bytes of one panel in
+/// whole cache lines, which each member needs. Runs whose products go over the weights once or twice do this, since the
+/// panels are then never written to memory and read again. The bits are the same as with a stage that packs.
 std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<int64_t>& symbols);
 
-/// Both.
+/// What both functions above return.
 struct PacksOfProducts {
   std::vector<int64_t> left_out;
   std::vector<BufferBytes> on_the_way;

@@ -9,8 +9,8 @@
 namespace weft::runtime {
 namespace {
 
-/// What weft_panels does. Divisions take tens of cycles, which a step of few rows would notice: so there are none for
-/// each panel.
+/// What weft_panels does. There are no divisions for each panel: they take tens of cycles, which would show in a step
+/// of few rows.
 class PanelLoop {
  public:
   PanelLoop(const PanelStage& stage, PanelOperands* operands, const PanelFunctions& functions, int64_t apart,
@@ -23,7 +23,7 @@ class PanelLoop {
     }
   }
 
-  /// Of the member's columns.
+  /// Limits the loop to the member's columns.
   void set_columns(int64_t unit, int64_t units) {
     last_panel_ = stage_.panels;
     if (stage_.grain == 0 || units == 1) return;
@@ -31,7 +31,7 @@ class PanelLoop {
     last_panel_ = ceil_div(bound(unit + 1, units), stage_.unroll);
   }
 
-  /// In chunks of rows, or all at once where panels are packed on the way.
+  /// Runs the rows in chunks, or all at once where panels are packed on the way.
   void run(int64_t first, int64_t last, int64_t steps) const {
     if (first >= last) return;
     const bool at_once = stage_.chunk_rows == 0 || packs_;
@@ -43,20 +43,20 @@ class PanelLoop {
   }
 
  private:
-  /// So many rows in each of some steps; `first`: of the first step.
+  /// `rows` rows in each of `steps` steps; `first`: the first row in the first step.
   struct Chunk {
     int64_t first, rows, steps;
   };
-  /// How many blocks the rows of a step make, of how many rows at least, and how many have a row more.
+  /// How many blocks the rows of a step make, the least rows of a block, and how many blocks have a row more.
   struct Blocks {
     int64_t count, least, larger;
   };
-  /// A block of rows, its number among those of all steps, and the first row of the block behind it.
+  /// A block of rows: its number among the `count` blocks of all steps, and the first row of the next block.
   struct Block {
     int64_t row, rows, number, count, next;
   };
-  /// Panels that are taken at once, and the panel after them where panels come one by one. At the last the loop ends,
-  /// and it stands in for the next.
+  /// Panels that are taken at once, and the next panel where panels come one by one. For the last panel, `next` is the
+  /// panel itself.
   struct Panels {
     int64_t first, count, next;
     bool meet_new_rows;  ///< no panel of the stage has been multiplied by the rows at hand
@@ -66,15 +66,15 @@ class PanelLoop {
     return stage_.products[product].on_the_way && is_on_the_way(operands_[product].entry);
   }
 
-  /// Whether a product reads weights as they lie: transposed ones along their rows, others by their columns.
+  /// Whether a product reads weights as they lie: transposed weights along their rows, others by their columns.
   bool reads_weights(int64_t product) const { return !operands_[product].entry && operands_[product].weights; }
 
   int64_t bound(int64_t unit, int64_t units) const {
     return std::min(ceil_div(stage_.units, stage_.grain) * unit / units * stage_.grain, stage_.units);
   }
 
-  /// How many panels are taken at once. With few rows several, so that their chains of additions overlap; on the way
-  /// one is packed at a time.
+  /// How many panels are taken at once: several with few rows, so that their chains of additions overlap; one where
+  /// they are packed on the way.
   int64_t panels_together(int64_t rows) const {
     if (packs_) return 1;
     if (stage_.has_bytes) return kBytePanelsTogether;
@@ -83,7 +83,7 @@ class PanelLoop {
     return reads_bytes_ ? kBytePanelsTogether : kPanelsTogether;
   }
 
-  /// All panels for the rows of a chunk, where `start` is the first row of all.
+  /// Runs all panels for the rows of a chunk. `start` is the first row of all chunks.
   void run_chunk(int64_t start, const Chunk& chunk) const {
     const Blocks blocks = blocks_of(chunk.rows);
     const int64_t together = panels_together(blocks.least + (blocks.larger > 0 ? 1 : 0));
@@ -106,7 +106,7 @@ class PanelLoop {
     if (reads_columns_ && !stage_.has_bytes && !packs_) most = std::max(most, kRowsOfColumns);
     const bool are_one_block = rows <= kRowsOfOneBlock && !reads_rows_ && !stage_.has_bytes;
     if (rows <= most || are_one_block) return {1, rows, 0};
-    if (reads_rows_) {  // each few rows go over all weights again
+    if (reads_rows_) {  // each block of few rows reads all weights again
       const int64_t at_once = target::rows_of_dots(vector_isa(active_isa()) == Isa::kAvx512);
       most = std::max(most / at_once * at_once, std::min(most, at_once));
     }
@@ -135,7 +135,7 @@ class PanelLoop {
     functions_.epilogue(functions_.closure, panels.first, panels.count, block.row, block.rows);
   }
 
-  /// What the kernels take as the panels; packs them if that is done on the way.
+  /// Sets the panels that the kernels take. Packs them first where that is done on the way.
   void find_panels(const Panels& panels) const {
     for (int64_t i = 0; i < stage_.count; ++i) {
       PanelOperands& operands = operands_[i];
@@ -146,10 +146,10 @@ class PanelLoop {
     }
   }
 
-  /// The tiles of a product. While it multiplies, the kernel asks for the block's part of the next panel: without that
-  /// the weights of large layers come from the last-level cache while nobody multiplies. (Granite Rapids, LSTM B64 T64
-  /// H512, one thread, forward: f32 100 ms without, 90 with it.) Where the panels stay in the cache, it asks for the
-  /// next rows, of which each block has several runs: more than a processor's own prefetcher follows in a page.
+  /// The tiles of a product. While it multiplies, the kernel prefetches the block's part of the next panel: otherwise
+  /// the core waits while weights of large layers come from the last-level cache. (Granite Rapids, LSTM B64 T64 H512,
+  /// one thread, forward: f32 100 ms without, 90 with it.) Where the panels stay in the cache, it asks for the next
+  /// rows, of which each block has several runs: more than a processor's own prefetcher follows in a page.
   void multiply(int64_t i, const Panels& panels, const Block& block, int64_t rows_before) const {
     const PanelProduct& product = stage_.products[i];
     const PanelOperands& operands = operands_[i];

@@ -56,7 +56,7 @@ struct BufferPlan {
 using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi,
                                int64_t unit, int64_t units, int64_t first_step, int64_t last_step);
 
-/// What the stages run that is no plain data, by StagePlan::index. Null or empty where a stage needs none.
+/// The functions that stages run, which are no plain data, by StagePlan::index. Null or empty where a stage needs none.
 struct StageCode {
   std::vector<StageFunction> functions;  ///< of kRows and kScan
   std::vector<CallFunction> callbacks;   ///< of a CallbackCall
@@ -69,9 +69,9 @@ struct StepWork {
   std::vector<DimExpr> replicated;  ///< of ops that each member does for itself when columns are shared
   int64_t weight_bytes = 0;         ///< bytes of weights that the products read
   int64_t units = 0;                ///< columns, in vectors, of the product that is shared least evenly; 0: not known
-  int64_t grain = 0;                ///< so many of these one member has as a whole
+  int64_t grain = 0;                ///< a member's columns are a multiple of this many vectors
   int64_t barriers = 0;             ///< the number of barriers when columns are shared
-  std::vector<DimExpr> crossing;    ///< bytes of the values of which each member then reads what others have written
+  std::vector<DimExpr> crossing;    ///< bytes of values that each member then reads although others wrote them
 
   bool operator==(const StepWork&) const = default;
   static constexpr auto fields() {
@@ -118,7 +118,7 @@ struct ControlPlan {
   /// condition and the body.
   std::vector<std::vector<StagePlan>> regions;
   int64_t predicate = -1;     ///< the buffer of a cond's or while's predicate, one bool
-  std::vector<DimExpr> work;  ///< of one step, as Plan::work
+  std::vector<DimExpr> work;  ///< the work of one step, as Plan::work
 
   bool operator==(const ControlPlan& other) const;
   static constexpr auto fields() {
@@ -149,10 +149,10 @@ struct StagePlan {
   /// at a time (window.h). Each row of the scan and step has the same number of the stage's rows.
   struct Window {
     int64_t stage = 0;             ///< StagePlan::index
-    std::vector<int64_t> buffers;  ///< that it stores: stacks over the scan's length
-    std::vector<int64_t> reads;    ///< the buffers that it reads, within the scan as late as the scan's last step
-    int64_t weight_bytes = 0;      ///< of its products
-    int64_t column_shares = 1;     ///< as StagePlan::column_shares, of the stage
+    std::vector<int64_t> buffers;  ///< the buffers that it stores: stacks over the scan's length
+    std::vector<int64_t> reads;    ///< the buffers that it reads; within the scan, until the scan's last step
+    int64_t weight_bytes = 0;      ///< bytes of its products' weights
+    int64_t column_shares = 1;     ///< the stage's StagePlan::column_shares
 
     bool operator==(const Window&) const = default;
     static constexpr auto fields() {
@@ -162,7 +162,7 @@ struct StagePlan {
     }
   };
   std::vector<Window> windows;
-  std::vector<int64_t> packs;  ///< of kRows and kScan: the packs that may be left out whose panels it multiplies by
+  std::vector<int64_t> packs;  ///< of kRows and kScan: those of the packs it multiplies by that may be left out
   /// For a scan or loop of no steps: its results, each a copy of the initial carry.
   struct CarryCopy {
     int64_t from = 0, to = 0;
@@ -171,8 +171,8 @@ struct StagePlan {
     static constexpr auto fields() { return std::tuple{Field{"from", &CarryCopy::from}, Field{"to", &CarryCopy::to}}; }
   };
   std::vector<CarryCopy> carry_copies;
-  /// One of several scans side by side, by index, reads at each step only what another one before it has stored in that
-  /// step. It may run some steps behind.
+  /// One of several scans side by side, and the scan before it that it follows, by index. At each step it reads only
+  /// what the leader has stored in that step, so it may run some steps behind.
   struct Follows {
     int64_t scan = 0, leader = 0;
 
@@ -181,10 +181,10 @@ struct StagePlan {
       return std::tuple{Field{"scan", &Follows::scan}, Field{"leader", &Follows::leader}};
     }
   };
-  /// Of the first of several scans that don't depend on each other, or follow: they may run at the same time, each by
-  /// one member, if the stages from this scan to the last of them run in another order: `before`, `scans`, `after`.
-  /// Each is a place among the stages around this one, counted from here. What is in none of them runs in windows of
-  /// scans that follow.
+  /// For the first of several scans that are independent or follow each other. They may run at the same time, each by
+  /// one member, if the stages from this scan to the last one run in another order: `before`, `scans`, `after`. Each
+  /// entry is a place among the stages around this one, counted from here. Stages that are in none of the lists run in
+  /// windows of scans that follow.
   struct SideBySide {
     std::vector<int64_t> before, scans, after;
     std::vector<Follows> follows;
@@ -251,14 +251,14 @@ struct Plan {
 /// or a size is negative.
 std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& symbols);
 
-/// From the first stage that needs a buffer's memory to the last (StagePlan::index), both included.
+/// The life of a buffer: from the first stage that needs its memory to the last (StagePlan::index), both included.
 struct Life {
   int64_t first = 0, last = 0;
 
   bool meets(const Life& other) const { return first <= other.last && other.first <= last; }
 };
 
-/// In which order the stages of a run may read and write memory.
+/// The orders in which the stages of a run may read and write memory.
 enum class StageOrder : uint8_t {
   kInTurn,     ///< one after the other
   kWindows,    ///< stages in windows of scans too: what they read lives as long as the scan
@@ -266,10 +266,10 @@ enum class StageOrder : uint8_t {
                ///< scans to the last then lives all the time
 };
 
-/// Of each buffer.
+/// By buffer.
 std::vector<Life> lives(const Plan& plan, StageOrder order);
 
-/// Bytes as memory is given: in whole cache lines.
+/// Bytes rounded up to whole cache lines, in which memory is given.
 int64_t padded(int64_t bytes);
 
 /// Bytes of one instance of a buffer, without padding.
@@ -278,7 +278,7 @@ int64_t bytes_of(const BufferPlan& buffer, const std::vector<int64_t>& symbol_va
 /// Bytes of one instance of a buffer, padded to a cache line.
 int64_t instance_bytes(const BufferPlan& buffer, const std::vector<int64_t>& symbol_values);
 
-/// How many instances of a buffer there are, with `members` as ArenaPlanner::lay_out takes them.
+/// The number of instances of a buffer, with `members` as ArenaPlanner::lay_out takes them.
 int64_t instances(const BufferPlan& buffer, const std::vector<int64_t>& members);
 
 }  // namespace weft::runtime

@@ -36,7 +36,7 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
   }
 }
 
-/// The first in memory of the times of a scan's steps step..end-1.
+/// The earliest time, by place in memory, of a scan's steps step..end-1.
 int64_t first_time(const StagePlan& scan, int64_t length, int64_t step, int64_t end) {
   return scan.reverse ? length - end : step;
 }
@@ -61,7 +61,7 @@ bool Run::run_region(Stages stages, Team& team, void** buffers) {
     run_stages(stages, alone);
     release_tiles();
   };
-  if (parted_at_ != kNever) alone_ = false;  // positions begin anew
+  if (parted_at_ != kNever) alone_ = false;  // positions count from 0 again
   const int64_t most = team.size();
   if (most <= 1) {
     run_alone();
@@ -168,7 +168,7 @@ void Run::run_in_chunks(Stages stages, int64_t scan, const Member& member) {
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {
   if (settings().delays) delay();
-  // A pack without a stage of its own; all members know, and none waits for the others.
+  // The pack has no stage of its own. All members know this, so none waits for the others.
   if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && !packs_before(member.buffers[pack->destination]))
     return true;
   if (sizes_of(stage).is_windowed) return true;
@@ -294,16 +294,16 @@ void Run::run_scan(const StagePlan& stage, Member& member) {
 }
 
 bool Run::should_part(Nanoseconds all, Nanoseconds waited, int64_t members, int64_t looks) const {
-  constexpr Nanoseconds kLong = std::chrono::microseconds(200);  // less is chance
+  constexpr Nanoseconds kLong = std::chrono::microseconds(200);  // a shorter wait is chance
   if (const int64_t wanted = settings().contention; wanted >= 0) return wanted == 1 + looks;
   if (share_all_) return false;
-  // By itself a member does in so many times its part what all do.
+  // Alone a member would take `members` times as long as its part, without waiting.
   if (waited > kLong && (all - waited) * members < all) contention().report();
   return contention().is_high();
 }
 
 void Run::run_by_columns(const StagePlan& scan, Member& member) {
-  constexpr int64_t kFirstSteps = 1, kMostSteps = 64;  // without a look at the waits
+  constexpr int64_t kFirstSteps = 1, kMostSteps = 64;  // steps between looks at the waits
   const StageSizes& sizes = sizes_of(scan);
   const int64_t length = sizes.length, rows = scan.splits_rows ? sizes.rows : 0;
   const int64_t window = sizes.window > 0 ? sizes.window : length;
@@ -350,7 +350,7 @@ void Run::run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t
   move_stacks(scan, -time, buffers);
   for (const StagePlan::Window& window : windows_of(scan)) {
     const StageFunction function = code_.functions[static_cast<size_t>(window.stage)];
-    const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / sizes.length;  // of all
+    const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / sizes.length;  // the rows of a step
     const int64_t of_row = rows / sizes.rows;
     auto run = [&](int64_t from, int64_t to, int64_t begin = 0, int64_t stop = 1) {
       function(buffers, dims_, nullptr, from, to, 0, 1, begin, stop);
@@ -373,7 +373,7 @@ void Run::fill_window(const StagePlan& scan, int64_t step, int64_t end, const Me
   const int64_t length = sizes_of(scan).length, time = first_time(scan, length, step, end);
   move_stacks(scan, -time, member.buffers);
   for (const StagePlan::Window& window : windows) {
-    const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / length;  // of a step
+    const int64_t rows = sizes_[static_cast<size_t>(window.stage)].rows / length;  // the rows of a step
     const int64_t units = window.column_shares >= member.threads ? member.threads : 1;
     run_part(code_.functions[static_cast<size_t>(window.stage)], {time * rows, (time + end - step) * rows}, units, 1,
              member);

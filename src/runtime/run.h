@@ -23,7 +23,7 @@ class Run {
  public:
   /// `alone`: no other call is under way and nobody else uses the cores, as far as is known, so members may wait for
   /// each other inside stages. `share_all`: members share loops of little work too, and wait whatever the cores do.
-  /// `places`: of buffers that don't have one for all members.
+  /// `places`: the buffers that have several places, for different members.
   Run(const Plan& plan, const StageCode& code, const std::vector<StageSizes>& sizes,
       const std::vector<int64_t>& symbols, const std::vector<PlacesOfMembers>& places, const int64_t* dims, bool alone,
       bool share_all)
@@ -37,8 +37,8 @@ class Run {
         share_all_(share_all) {}
 
   /// Runs all stages in one parallel region of the team. If some must run `outside`, there are several regions, and
-  /// these stages run between them. `buffers` has an entry for each buffer of the plan; loops set those of their steps.
-  /// Throws the first failure of a stage.
+  /// these stages run between them. `buffers` has an entry for each buffer of the plan; loops set the entries of their
+  /// steps. Throws the first failure of a stage.
   void run(Team& team, std::span<void*> buffers);
 
  private:
@@ -55,13 +55,13 @@ class Run {
   };
   using Stages = std::span<const StagePlan>;
 
-  /// These return false when a failure has ended the run. All members see it after the same stage.
+  /// The functions below return false when a failure has ended the run. All members see it after the same stage.
   bool run_stages(Stages stages, Member& member);
   bool run_stage(const StagePlan& stage, Member& member);
-  /// Runs the scans that the first stage says, at the same time, and the stages between them before or after.
+  /// Runs the scans that the first stage names at the same time, and the stages between them before or after the scans.
   bool run_side_by_side(Stages stages, Member& member);
-  /// Runs one scan of such a group, by its index there, a chunk of steps at a time: each when the scans that it follows
-  /// have done these steps.
+  /// Runs one scan of such a group, by its index there, a chunk of steps at a time. It starts a chunk when the scans
+  /// that it follows have done these steps.
   void run_in_chunks(Stages stages, int64_t scan, const Member& member);
   bool run_between_regions(Stages stages, Member& caller);
   bool run_region(Stages stages, Team& team, void** buffers);
@@ -74,24 +74,25 @@ class Run {
   bool finish_stage(Member& member);
 
   void run_rows(const StagePlan& stage, const Member& member);
-  /// The member's part of some rows of a stage: of their columns if `units` members share these, else, with 1, of the
-  /// rows, in multiples of `block` where there are many.
+  /// Runs the member's part of some rows of a stage. If `units` members share the columns, the part is a range of
+  /// columns. With 1 it is a range of the rows, in multiples of `block` where there are many.
   void run_part(StageFunction function, const Share& rows, int64_t units, int64_t block, const Member& member) const;
   void run_scan(const StagePlan& stage, Member& member);
-  /// Runs a scan whose members share its columns. If they wait longer than that gains, they split the rows of the other
-  /// steps, as in later scans of this run.
+  /// Runs a scan whose members share its columns. If waiting costs them more than sharing gains, they split the rows of
+  /// the remaining steps instead, and of later scans of this run.
   void run_by_columns(const StagePlan& scan, Member& member);
-  /// The steps from `step` on of a scan whose rows the members split, a window of steps at a time where it has these.
+  /// Runs the steps from `step` on of a scan whose rows the members split, a window of steps at a time where the scan
+  /// has windows.
   void run_by_rows(const StagePlan& scan, int64_t step, const Member& member);
-  /// The stages that a scan runs in windows, if it has some, for its steps step..end-1, by members that share its
-  /// columns: all of them have to arrive before one reads what these stages store.
+  /// Runs the windowed stages of a scan, if it has some, for its steps step..end-1. The members share the scan's
+  /// columns, so all of them arrive at a barrier before one reads what these stages store.
   void fill_window(const StagePlan& scan, int64_t step, int64_t end, const Member& member);
-  /// None if it doesn't run them.
+  /// The windows of a scan; none if it runs without them.
   std::span<const StagePlan::Window> windows_of(const StagePlan& scan) const;
-  /// Stages and steps find a stack's slice by its time: moves the stacks of a scan's windows by so many times. Those of
-  /// a window that holds the times from t on are moved by -t.
+  /// Moves the stacks of a scan's windows by so many times, since stages and steps find a stack's slice by its time.
+  /// Stacks of a window that holds the times from t on are moved by -t.
   void move_stacks(const StagePlan& scan, int64_t times, void** buffers) const;
-  /// The steps step..end-1 of a scan, after the stages that it windows for these.
+  /// Runs the steps step..end-1 of a scan for the rows first..last-1, after the stages that it windows for these steps.
   void run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t step, int64_t end, const Member& member);
   void run_call(const StagePlan& stage, const Member& member);
   std::span<const int64_t> batch_sizes(const StagePlan& stage, const Member& member) const;
@@ -99,10 +100,11 @@ class Run {
   bool fits(const StagePlan& stage, const Member& member);
   /// Copies the member's share of a whole buffer.
   void copy(int64_t from, int64_t to, const Member& member) const;
-  /// Whether others use the cores, after a member was at steps for so long, and waited for the others for so long of
-  /// it, at the scan's look number `looks`. Reports it if the member had been done sooner by itself.
+  /// Whether others use the cores, as far as the member's waits show. It ran steps for `all`, and waited for other
+  /// members for `waited` of that time; this is the scan's look number `looks`. Reports contention if the member alone
+  /// would have been done sooner.
   bool should_part(Nanoseconds all, Nanoseconds waited, int64_t members, int64_t looks) const;
-  /// Has members no longer wait for each other inside stages, from the member's next barrier on.
+  /// From the member's next barrier on, members no longer wait for each other inside stages.
   void part(const Member& member);
   void fail(const Member& member, const std::exception_ptr& failure);
   const StageSizes& sizes_of(const StagePlan& stage) const { return sizes_[static_cast<size_t>(stage.index)]; }
@@ -115,7 +117,7 @@ class Run {
   const std::vector<PlacesOfMembers>& places_;
   const int64_t* dims_;
   bool alone_, share_all_;
-  /// The steps that a scan in chunks has done. By StagePlan::index; empty if there is none.
+  /// How many steps a scan in chunks has done. By StagePlan::index; empty if no scan runs in chunks.
   struct alignas(target::kCacheLine) Progress {
     std::atomic<int64_t> steps{0};
   };

@@ -12,7 +12,7 @@ extern "C" {
 
 /// Waits on a runtime::SpinBarrier.
 void weft_barrier(void* barrier);
-/// runtime/delay.h.
+/// See runtime/delay.h.
 void weft_delay();
 }
 
@@ -24,7 +24,7 @@ struct RuntimeSymbol {
   void* address;
 };
 
-/// All of them but the micro-kernels.
+/// All functions that machine code may call but the micro-kernels.
 const RuntimeSymbol* runtime_symbols(int64_t* count);
 
 }  // namespace weft::runtime

@@ -19,8 +19,8 @@ inline Share share_of(int64_t count, int64_t block, int64_t thread, int64_t thre
   return {std::min(count, blocks * thread / threads * block), std::min(count, blocks * (thread + 1) / threads * block)};
 }
 
-/// Share `thread` of `threads` of the rows of packed sequences, which are ordered by length, the longest first. All
-/// shares have about the same number of steps in all. `batch_sizes` gives the number of rows of each step.
+/// Share `thread` of `threads` of the rows of packed sequences, which are ordered by length, the longest first. The
+/// lengths in each share add up to about the same number of steps. `batch_sizes` gives the number of rows of each step.
 inline Share share_of_steps(std::span<const int64_t> batch_sizes, int64_t rows, int64_t thread, int64_t threads) {
   auto steps_before = [&](int64_t row) {
     int64_t steps = 0;

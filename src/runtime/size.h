@@ -7,7 +7,7 @@
 
 namespace weft::runtime {
 
-/// A field of a struct of plain data, by name: what a plan is printed, read and compared by.
+/// A field of a struct of plain data, by name. Plans are printed, read and compared by their fields.
 template <typename Struct, typename Type>
 struct Field {
   const char* name;
@@ -48,7 +48,7 @@ struct SizeCheck {
   }
 };
 
-/// The sum of the terms as a cost, which is only compared: at most 2^63 - 1, whatever overflows.
+/// The sum of the terms as a cost, for comparisons only: at most 2^63 - 1, even where it overflows.
 int64_t estimate(const std::vector<DimExpr>& terms, const std::vector<int64_t>& values);
 
 }  // namespace weft::runtime

@@ -9,7 +9,7 @@
 namespace weft::runtime {
 namespace {
 
-/// What lies on top at each time: pieces of time with a value each.
+/// The topmost value at each time, held as pieces of time with one value each.
 template <typename T>
 class Surface {
  public:
@@ -20,8 +20,8 @@ class Surface {
 
   Surface(int64_t times, T ground) : times_(times) { pieces_[0] = ground; }
 
-  /// The pieces of these times. Each `put` makes at most two pieces more than it covers, so that all calls together see
-  /// a number of pieces linear in that of puts.
+  /// The pieces that make up these times. Each `put` makes at most two pieces more than it covers, so all calls
+  /// together see a number of pieces linear in the number of puts.
   const std::vector<Piece>& covered(int64_t first, int64_t last) {
     split(first);
     split(last + 1);
@@ -33,7 +33,7 @@ class Surface {
     return found_;
   }
 
-  /// After covered() of the same times.
+  /// Must come after covered() of the same times.
   void put(int64_t first, int64_t last, T value) {
     const auto at = pieces_.find(first);
     at->second = value;
@@ -52,7 +52,7 @@ class Surface {
   std::vector<Piece> found_;
 };
 
-/// Memory that nothing takes for some time.
+/// Memory that is free for some time.
 struct Gap {
   int64_t first, last;
   int64_t start, limit;
@@ -75,7 +75,7 @@ class Gaps {
     }
   }
 
-  /// Takes memory from the tightest of the gaps looked at, the latest few of each node. Returns where, or -1.
+  /// Takes memory from the tightest gap of those looked at, the latest few of each node. Returns its offset, or -1.
   int64_t take(const Reservation& wanted) {
     Gap* best = nullptr;
     for (size_t node = static_cast<size_t>(wanted.first) + leaves_; node > 0; node /= 2) {
@@ -105,9 +105,9 @@ class Gaps {
   std::vector<Gap> gaps_;
 };
 
-/// Where each would lie, given the sizes that they have. Of one size the first come first: each then finds the memory
-/// of one that has gone, if there is such. Memory that is new is there for all times, and what its first user leaves of
-/// it is a gap before and a gap behind.
+/// The offset of each reservation at its present size, largest first. Of equal sizes the earliest comes first: a later
+/// one then finds the memory of one that has ended, if there is such. New memory is free at all times, and what its
+/// first user leaves of it is a gap before and a gap behind.
 std::vector<int64_t> place(std::span<const Reservation> all, int64_t times) {
   std::vector<uint32_t> order(all.size());
   std::iota(order.begin(), order.end(), 0);

@@ -12,21 +12,21 @@ struct Reservation {
   int64_t first, last;
 };
 
-/// Which reservations stand upon which: those that are taken at the same time never share memory when each begins
-/// where the highest of those below it ends. That is so whatever their sizes are, so that the same stacking serves
-/// sizes other than those it was made for.
+/// Which reservations stand upon which. Reservations taken at the same time share no memory if each begins where the
+/// highest of those below it ends. This holds whatever their sizes are, so one stacking serves other sizes than those
+/// it was made for.
 struct Stacking {
   std::vector<uint32_t> order;  ///< all reservations; each comes after those below it
-  std::vector<uint32_t> below;  ///< those directly below order[i]: below[begin[i]], ..., below[begin[i + 1] - 1]
+  std::vector<uint32_t> below;  ///< the entries directly below order[i]: below[begin[i]], ..., below[begin[i + 1] - 1]
   std::vector<uint32_t> begin;
 
-  /// Where each begins, given the sizes; returns where the highest ends.
+  /// Sets where each reservation begins, for these sizes. Returns where the highest one ends.
   int64_t offsets(std::span<const int64_t> bytes, std::span<int64_t> offsets) const;
 };
 
-/// Places the largest first, of equal ones the earliest first, each into memory that nothing takes at its time where
-/// such is found, else into new memory: first fit, but that only a few free places are looked at. In time n log n, and
-/// `below` is of a size linear in n.
+/// Places the largest first, and of equal ones the earliest first. Each goes into memory that is free at its time if
+/// some is found, else into new memory: first fit, but only a few free places are looked at. Takes time n log n, and
+/// `below` has a size linear in n.
 Stacking stack(std::span<const Reservation> reservations);
 
 }  // namespace weft::runtime

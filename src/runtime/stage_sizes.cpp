@@ -27,7 +27,7 @@ void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::
   sizes.one_member = estimate(control.work, symbols) < target::kBarrierWork * stages;
 }
 
-/// The part of a step's shared columns that the member with the most of them has.
+/// The largest part of a step's shared columns that a member has.
 double largest_part(const StepWork& step, int64_t threads) {
   if (step.units == 0) return 1 / static_cast<double>(threads);
   int64_t most = 0;
@@ -38,9 +38,9 @@ double largest_part(const StepWork& step, int64_t threads) {
   return static_cast<double>(most) / static_cast<double>(step.units);
 }
 
-/// What a step of a scan costs, in multiply-adds: if the threads split the rows (where these depend on each other, one
-/// thread does all), if they share the columns, and by one thread alone. `reading`: weights that stay in the core's own
-/// cache from step to step take as long to read as so many rows take to compute.
+/// The cost of a step of a scan in multiply-adds: if the threads split the rows (one thread does all where the rows
+/// depend on each other), if they share the columns, and by one thread alone. `reading`: the rows that take as long to
+/// compute as weights take to read that stay in the core's own cache from step to step.
 struct StepCosts {
   double by_rows = 0, by_columns = 0, alone = 0;
 };
@@ -51,12 +51,12 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   if (all == 0) return {};
   const double mine = scan.splits_rows ? std::ceil(all / count) : 1;
   auto work = [&](const std::vector<DimExpr>& terms) { return static_cast<double>(estimate(terms, symbols)); };
-  const double product = work(scan.step.products) / all;  // of one row
+  const double product = work(scan.step.products) / all;  // the cost of one row
   const double split = work(scan.step.split), replicated = work(scan.step.replicated);
   const auto streaming = static_cast<double>(rows_while_streaming(active_isa()));
-  // In the time of one row. Weights that don't stay there arrive while rows are computed, which takes the longer of
-  // both and a part of the other, the more the less they differ. Of weights a little larger than the cache, a part does
-  // stay.
+  // The time of `rows` rows, in units of one row's. Weights that don't stay in the cache arrive while rows are
+  // computed. That takes the longer of the two times and a part of the other one, the larger the closer they are. Of
+  // weights a little larger than the cache, a part does stay.
   const double cache = static_cast<double>(private_cache_bytes()) * 3 / 4;
   auto rows_worth = [&](double rows, int64_t weight_bytes) {
     const double done = (rows + reading) / (1 + reading), bytes = static_cast<double>(weight_bytes);
@@ -64,12 +64,12 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
     return std::cbrt(done * done * done + arriving * arriving * arriving);
   };
   const int64_t weights = scan.step.weight_bytes;
-  // By rows each thread packs all weights.
+  // If the threads split the rows, each packs all weights.
   const double packing = sizes.packs ? double{target::kRowsWhilePacking} : 0;
   auto by_rows = [&](double rows) {
     return product * (rows_worth(rows, weights) + packing) + (split + replicated) * rows / all;
   };
-  // Of each value a member has written its own part.
+  // Each member wrote its own part of every value that it reads.
   const double exchange = work(scan.step.crossing) * (1 - 1 / count) * double{target::kWorkPerCrossingByte};
   const double part = largest_part(scan.step, threads);
   const double by_columns = (product * (rows_worth(all, weights / threads) + packing) + split) * part + replicated +
@@ -85,16 +85,16 @@ int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::ve
   if (threads < 2 || scan.column_shares < threads || rows == 0) return 1;
   if (settings().share_all)
     return static_cast<double>(rows) < static_cast<double>(threads) * kRowsToForce ? threads : 1;
-  // Nothing for reading: with shared columns fewer weights are read, but also what other threads have just written.
+  // `reading` is 0: with shared columns fewer weights are read, but in return what other threads have just written.
   const StepCosts costs = step_costs(scan, sizes, symbols, threads, 0);
   return costs.by_columns < costs.by_rows ? threads : 1;
 }
 
-/// Whether the threads had better share the columns of products of rows than the rows: for each it reads, or packs,
-/// only its part of the weights, which in the time of few rows takes longer than the products. Where a stage of its own
-/// has packed all weights, each has its rows, which the next stage reads by rows too. (Xeon with AVX-512, two threads:
-/// 16 rows by 2048 rows of 512 0.24 ms by rows, 0.18 by columns; packed on the way 128 rows by 4096 rows of 1024 5.6
-/// and 5.1, 2048 rows by 512 rows of 128 1.12 and 1.17, of whose eleven panels one thread had six.)
+/// Whether the threads should share the columns of a stage's products, not its rows. Each then reads, or packs, only
+/// its part of the weights, which with few rows takes longer than the products. Where a stage of its own has packed all
+/// weights, each thread takes rows, which the next stage reads by rows too. (Xeon with AVX-512, two threads: 16 rows by
+/// 2048 rows of 512 0.24 ms by rows, 0.18 by columns; packed on the way 128 rows by 4096 rows of 1024 5.6 and 5.1, 2048
+/// rows by 512 rows of 128 1.12 and 1.17, of whose eleven panels one thread had six.)
 bool should_share_columns(const StagePlan& stage, const StageSizes& sizes, bool leaves_out, int64_t threads) {
   if (threads < 2 || stage.column_shares < 2) return false;
   if (sizes.rows < threads * stage.row_block) return true;
@@ -107,7 +107,7 @@ bool should_share_columns(const StagePlan& stage, const StageSizes& sizes, bool 
          first + static_cast<double>(ceil_div(sizes.rows, threads));
 }
 
-/// The scans that may run side by side, and what is known of them.
+/// The scans that may run side by side, with what decides whether they do.
 struct Group {
   const StagePlan& first;
   const std::vector<int64_t>& symbols;
@@ -117,7 +117,7 @@ struct Group {
   size_t count() const { return first.side_by_side.scans.size(); }
   const StagePlan& scan(size_t i) const { return *(&first + first.side_by_side.scans[i]); }
   StageSizes& sizes(size_t i) const { return all[static_cast<size_t>(scan(i).index)]; }
-  /// Of the stages in the windows of a scan: what they compute, in multiply-adds.
+  /// The work of the stages in a scan's windows, in multiply-adds.
   double windowed(size_t i) const {
     double work = 0;
     for (const auto& window : scan(i).windows) work += static_cast<double>(all[static_cast<size_t>(window.stage)].work);
@@ -134,8 +134,8 @@ struct Group {
   }
 };
 
-/// Costs of a scan of the group, windowed stages of one that follows included: by one member, and with all members one
-/// scan after the other.
+/// The costs of a scan of the group: by one member, and with all members one scan after the other. Windowed stages of a
+/// scan that follows count too.
 struct ScanCosts {
   double alone = 0, in_turn = 0;
 };
@@ -157,10 +157,10 @@ ScanCosts costs_of(const Group& group, size_t i, int64_t chunk) {
   return all;
 }
 
-/// How many steps a scan does before those that follow it may do the same steps: enough for a product of so many rows
-/// to read its weights once. 0: no scan follows another, or none can.
+/// How many steps a scan does before those that follow it may do the same steps: enough rows for products to read their
+/// weights once a chunk. 0: no scan follows another, or none can.
 int64_t chunk_steps(const Group& group) {
-  constexpr int64_t kLeastSteps = 4;  // 1 us or so, beside the time that it takes to tell another core
+  constexpr int64_t kLeastSteps = 4;  // 1 us or so, compared with the time that it takes to tell another core
   int64_t rows = 1, length = 0;
   for (size_t i = 0; i < group.count(); ++i) {
     if (!group.follows(i) && !group.is_followed(i)) continue;
@@ -174,9 +174,10 @@ int64_t chunk_steps(const Group& group) {
   return std::max(ceil_div(target::kRowsOfWindow, rows), kLeastSteps);
 }
 
-/// Gives each scan of the group to a member, and returns whether that is faster than one scan after the other, by all
-/// members. Scans that don't depend on each other: the longest first, each to the member that has least to do. Else in
-/// their order, each to the member that has it done first: a scan ends a chunk after those that it follows, or later.
+/// Gives each scan of the group to a member. Returns whether that is faster than one scan after the other, by all
+/// members. Independent scans go longest first, each to the member that has least to do. Scans that follow others go in
+/// their order, each to the member that is free first: such a scan ends a chunk after the scans that it follows, or
+/// later.
 bool share_scans(const Group& group, int64_t chunk) {
   std::vector<ScanCosts> costs;
   std::vector<size_t> order;
@@ -203,7 +204,7 @@ bool share_scans(const Group& group, int64_t chunk) {
   return *std::ranges::max_element(busy) < in_turn * target::kGainSideBySide;
 }
 
-/// Decides whether the scans that may run side by side with this one do.
+/// Decides whether the scans that may run side by side do.
 void set_side_by_side(const Group& group) {
   const int64_t wanted = settings().side_by_side;
   if (group.threads < 2 || wanted == 0) return;
@@ -217,7 +218,7 @@ void set_side_by_side(const Group& group) {
     const bool follows = group.follows(i);
     sizes.sharers = 1;
     sizes.chunk = follows || group.is_followed(i) ? chunk : 0;
-    // What windows would compute is left to all members, if they can compute it before.
+    // Stages that could run in windows are left to all members where they can run before the scans.
     sizes.window = follows && !group.scan(i).windows.empty() ? chunk : 0;
     for (const auto& window : group.scan(i).windows)
       group.all[static_cast<size_t>(window.stage)].is_windowed = sizes.window > 0;

@@ -17,15 +17,15 @@ struct StageSizes {
   int64_t window = 0;         ///< of a scan: window_steps
   bool is_windowed = false;   ///< the stage runs within a scan, which has windows
   bool side_by_side = false;  ///< scans from this one on run at the same time (StagePlan::side_by_side), ...
-  int64_t member = 0;         ///< ... each of them by this member
-  int64_t chunk = 0;          ///< of a scan that follows another or is followed: it runs so many steps at once
-  bool packs = false;         ///< it packs weights of its products on the way (packs.h)
-  bool by_columns = false;    ///< of rows with products: threads share the columns, not the rows
+  int64_t member = 0;         ///< ... each of them by a member: this scan by this one
+  int64_t chunk = 0;          ///< of a scan that follows another or is followed: how many steps it runs at once
+  bool packs = false;         ///< the stage packs weights of its products on the way (packs.h)
+  bool by_columns = false;    ///< of kRows with products: threads share the columns, not the rows
   /// For a loop: the bytes of one step of each slice, then of one instance of each carry's `work`.
   std::vector<int64_t> bytes;
 };
 
-/// The sizes of all stages, by StagePlan::index, for a team of so many threads. `packs`: those of these symbols.
+/// The sizes of all stages, by StagePlan::index, for a team of `threads` threads. `packs`: chosen for these symbols.
 std::vector<StageSizes> stage_sizes(const Plan& plan, const std::vector<int64_t>& symbols, const PacksOfProducts& packs,
                                     int64_t threads);
 

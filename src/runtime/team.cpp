@@ -100,7 +100,7 @@ class OwnTeam : public Team {
 /// The teams by size. Never destroyed: workers may still sleep in them when the process ends.
 struct Teams {
   std::mutex mutex;
-  int64_t cores = 0;  // not known yet
+  int64_t cores = 0;  // 0: not known yet
   std::map<int64_t, std::unique_ptr<OwnTeam>> by_size;
 };
 Teams& teams = *new Teams;

@@ -12,7 +12,7 @@
 namespace weft::runtime {
 namespace {
 
-/// Of a member's rows in one step, next to those of the next member: what a prefetcher takes of these is little then.
+/// If a member's rows in one step take this many bytes, a prefetcher takes little of the next member's rows.
 constexpr int64_t kBytesApart = 1 << 16;
 
 }  // namespace
@@ -28,17 +28,17 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   const int64_t wanted = settings().window;
   const bool by_columns = own.sharers > 1;
   if (scan.windows.empty() || own.length < 2 || own.rows == 0 || wanted == 0) return 0;
-  if (by_columns && scan.step.barriers == 0) return 0;  // nothing else makes its members wait for each other
+  if (by_columns && scan.step.barriers == 0) return 0;  // else its members never wait for each other
   if (wanted > 0) return std::min(wanted, own.length);
-  // Each thread runs the windows of its own rows, or shares those of all.
+  // Each thread runs the windows of its own rows, or shares the windows of all rows.
   const int64_t members = std::min(threads, by_columns ? own.sharers : own.rows);
   const int64_t rows = by_columns ? own.rows : own.rows / members;
-  if (rows < own.rows && rows < kFewRows) return 0;  // of several steps they don't lie side by side: no larger blocks
-  int64_t bytes = 0, all_weights = 0;                // of a step, the bytes one thread's
+  if (rows < own.rows && rows < kFewRows) return 0;  // rows of several steps don't lie side by side: no larger blocks
+  int64_t bytes = 0, all_weights = 0;                // one thread's bytes of a step
   for (const StagePlan::Window& window : scan.windows) {
     for (int64_t buffer : window.buffers) bytes += step_bytes(plan, buffer, symbols, own.length) / members;
     all_weights += window.weight_bytes;
-    if (sizes[static_cast<size_t>(window.stage)].packs) return 0;  // they would pack for each window
+    if (sizes[static_cast<size_t>(window.stage)].packs) return 0;  // it would pack for each window
   }
   const int64_t cache = private_cache_bytes(), weights = by_columns ? all_weights / members : all_weights;
   if (bytes == 0 || bytes * own.length <= cache / 2) return 0;
@@ -46,7 +46,7 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   if (bytes > cache && (rows < target::kRowsOfWindow || bytes > shared_cache_bytes() / 4)) return 0;
   auto steps_of = [&](int64_t wanted_rows) { return ceil_div(wanted_rows, rows); };
   int64_t steps = std::max(cache / 4 / bytes, steps_of(target::kRowsOfWindow));
-  // Weights that are not in the cache are read again for each window, instead of the stacks' being written and read.
+  // Weights that don't fit the cache are read again for each window. In return the stacks are not written and read.
   if (weights > cache / 2 && weights > 2 * steps * bytes) {
     const int64_t shared = shared_cache_bytes();
     const bool from_memory = all_weights > shared / 4;

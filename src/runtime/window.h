@@ -9,12 +9,12 @@ namespace weft::runtime {
 
 struct StageSizes;
 
-/// Memory of a buffer that is not what its plan says.
+/// The memory of a buffer, where it is not what the plan says.
 struct BufferBytes {
   int64_t buffer = 0, bytes = 0;
 };
 
-/// Of a buffer that has several places of `bytes` each: member i has the one with the number i % count.
+/// A buffer that has `count` places of `bytes` each: member i has the one with the number i % count.
 struct PlacesOfMembers {
   int64_t buffer = 0, bytes = 0, count = 1;
 };
@@ -45,7 +45,7 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
 std::vector<PlacesOfMembers> window_buffers(const Plan& plan, const std::vector<StageSizes>& sizes,
                                             const std::vector<int64_t>& symbols, int64_t threads);
 
-/// Bytes of one step in a buffer that stacks `length` of them.
+/// Bytes of one step in a buffer that stacks `length` steps.
 int64_t step_bytes(const Plan& plan, int64_t buffer, const std::vector<int64_t>& symbols, int64_t length);
 
 }  // namespace weft::runtime

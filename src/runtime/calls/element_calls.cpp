@@ -10,7 +10,7 @@
 namespace weft::runtime {
 namespace {
 
-/// a / b or, with `remainder`, a % b; by -1 the least number is itself, and nothing is left.
+/// a / b or, with `remainder`, a % b. Dividing the least number by -1 gives that number, and remainder 0.
 template <typename T>
 T quotient(T a, T b, bool remainder) {
   if (b == -1) return remainder ? T{0} : static_cast<T>(uint64_t{0} - static_cast<uint64_t>(a));

@@ -32,7 +32,7 @@ FoldKernel kernel_of(const FoldCall& call) {
   }
 }
 
-/// Writes what the fold of nothing is.
+/// Writes the result of folding no elements.
 void fill(const FoldCall& call, char* out, int64_t count) {
   with_number_type(call.dtype, [&]<typename T>(T) {
     constexpr T kLeast =
@@ -61,7 +61,7 @@ class Fold {
     int64_t kept = 1;
     for (size_t i = 0; i < walked_; ++i)
       if (!call_.dims[i].folded) kept *= sizes_[i];
-    // The outermost kept dim is shared, or where that is too small the columns are.
+    // The threads share the outermost kept dim or, where that is too small, the columns.
     const bool by_columns = columns_ >= 64 * context.threads || kept < context.threads;
     part_ = {0, columns_};
     outer_ = {0, kept};
@@ -77,7 +77,7 @@ class Fold {
   }
 
  private:
-  /// `from`: how many elements of the dims so far; `to`: the same of kept ones.
+  /// Folds from `dim` inwards. `from`: the index over all dims before it, flattened; `to`: over the kept ones of them.
   void descend(size_t dim, int64_t from, int64_t to) const {
     if (dim + 1 == walked_) {
       if (to < outer_.first || to >= outer_.last) return;

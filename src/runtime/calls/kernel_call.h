@@ -41,7 +41,7 @@ struct PackCall {
   int64_t k = 0, n = 0, groups = 1, unroll = 1, ld = 0, panels = 0;
   bool transposed = false, pairs = false;
   bool may_be_left_out = false;  ///< its readers then read the source
-  std::vector<DimExpr> rows;     ///< that the panels are multiplied by: a sum of terms
+  std::vector<DimExpr> rows;     ///< the rows multiplied by the panels: a sum of terms
   std::vector<DimExpr> times;    ///< how often products go over the panels: a sum of terms
 
   bool operator==(const PackCall&) const = default;
@@ -203,7 +203,7 @@ struct CopyCall {
   struct Part {
     int64_t source = 0;
     DimExpr source_start{0, {}};  ///< elements before the first
-    DimExpr length{0, {}};        ///< how many elements later the next part starts in the destination
+    DimExpr length{0, {}};        ///< elements from this part's start to the next part's, in the destination
     std::vector<Dim> dims;
 
     bool operator==(const Part&) const = default;
@@ -223,7 +223,7 @@ struct CopyCall {
   }
 };
 
-/// `rows` rows of `row` elements: `low` zeros, `taken` elements of the source, zeros.
+/// result: `rows` rows of `row` elements, each of `low` zeros, `taken` elements of the source, and zeros.
 struct PadCall {
   static constexpr const char* kName = "pad";
   int64_t element_size = 4, source = 0, destination = 0;
@@ -242,7 +242,8 @@ struct PadCall {
   }
 };
 
-/// Rows of a table by an index of `count` i32 or i64 numbers. Each of the three fails on a number outside 0..rows-1.
+/// Rows of a table by an index of `count` i32 or i64 numbers. Each of the next three calls fails on a number outside
+/// 0..rows-1.
 struct IndexPlace {
   int64_t buffer = 0;
   DimExpr count;
@@ -295,7 +296,7 @@ struct ScatterCall {
   }
 };
 
-/// result [rows, columns] = at row r the sum of the updates whose index is r.
+/// result [rows, columns]: row r is the sum of the updates whose index is r.
 struct ScatterAddCall {
   static constexpr const char* kName = "scatter_add";
   DType dtype = DType::kF32;
@@ -311,7 +312,7 @@ struct ScatterAddCall {
   }
 };
 
-/// A buffer of `rows` rows in each block.
+/// A buffer that has `rows` rows in each block.
 struct RowsPlace {
   int64_t buffer = 0;
   DimExpr rows;
@@ -337,7 +338,8 @@ struct RowBlocks {
   }
 };
 
-/// result = of each block the rows from `start` on, an i64. It and the next fail on a start at which there are too few.
+/// result = the rows of each block from `start` on, an i64. This call and the next fail on a start behind which there
+/// are too few rows.
 struct DynamicSliceCall {
   static constexpr const char* kName = "dynamic_slice";
   RowBlocks blocks;
@@ -387,20 +389,21 @@ struct CallContext {
   const std::vector<int64_t>& symbols;  ///< values
   int64_t thread, threads;
 
-  /// This member's share of `count` things dealt out in blocks.
+  /// This member's share of `count` things, dealt out in blocks of `block`.
   Share share(int64_t count, int64_t block = 1) const { return share_of(count, block, thread, threads); }
-  /// `bytes` behind the buffer's start. Null where a tensor without elements has no memory.
+  /// The address `bytes` behind the buffer's start. Null where a tensor without elements has no memory.
   char* at(int64_t buffer, int64_t bytes = 0) const {
     char* first = static_cast<char*>(buffers[buffer]);
     return first ? first + bytes : nullptr;
   }
 };
 
-/// Returns false when the inputs are bad (an index out of range): the message goes to `error`, of one thread at a time.
+/// Returns false when the inputs are bad (an index out of range), after writing the message to `error`. Only one thread
+/// at a time writes it.
 using CallFunction = std::function<bool(const CallContext& context, std::string& error)>;
 
-/// Makes the member's share of the call, as a CallFunction does. Allocates no memory but, of each thread once, scratch
-/// (std::bad_alloc). A CallbackCall is not for it (internal error).
+/// Makes the member's share of the call, as a CallFunction does. Allocates no memory but scratch, once a thread
+/// (std::bad_alloc). Internal error for a CallbackCall.
 bool run_kernel(const KernelCall& call, const CallContext& context, std::string& error);
 
 }  // namespace weft::runtime

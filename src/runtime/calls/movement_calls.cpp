@@ -16,9 +16,9 @@ namespace {
 
 // A call may be made in every step of a loop: nothing below allocates.
 
-/// Copies a part to the elements of the destination from `start` on. Returns where the next part starts. Of a part
-/// without elements nothing but the sizes is evaluated (what its other dims come to may overflow): then all parts are
-/// without, or the next one starts where this does.
+/// Copies a part to the elements of the destination from `start` on. Returns where the next part starts. For a part
+/// without elements only the sizes are evaluated, since its other dims may overflow. Then all parts are empty, or the
+/// next part starts where this one does.
 int64_t copy(const CopyCall& call, const CopyCall::Part& part, int64_t start, const CallContext& context) {
   InlineVector<CopyDim, kMaxCopyDims> dims;
   for (const CopyCall::Dim& dim : part.dims) {
@@ -81,8 +81,8 @@ class Blocks {
     return error.empty();
   }
 
-  /// A member's share of the copy of `count` rows of each block. `rows` and `first`: of each side, the rows of a block
-  /// and the one that the copy begins at.
+  /// Copies a member's share of `count` rows of each block. Each side has `rows` rows a block, and the copy begins at
+  /// row `first`.
   struct Side {
     int64_t buffer, rows, first;
   };
@@ -113,7 +113,7 @@ bool run(const CopyCall& call, const CallContext& context, std::string&) {
   return true;
 }
 
-/// Zeros are written by whoever has them in its share of the outer rows; the rows themselves are copied likewise.
+/// The member whose share has an outer row writes its zeros. The rows of the source are shared out likewise.
 bool run(const PadCall& call, const CallContext& context, std::string&) {
   const int64_t rows = call.rows.evaluate(context.symbols);
   const int64_t row = rows == 0 ? 0 : call.row.evaluate(context.symbols) * call.element_size;

@@ -17,7 +17,7 @@ namespace {
 constexpr int kToSecondLevel = 2;                   ///< of __builtin_prefetch
 constexpr int64_t kTileSteps = 2 * kTileRows;       ///< of a tile of the left operand
 constexpr int64_t kStepsOfPart = 256;               ///< of 64 columns 32 KB: most of a first-level cache
-constexpr int64_t kRowsInParts = 4 * kRowsOfTiles;  ///< that one call should have, if it has parts
+constexpr int64_t kRowsInParts = 4 * kRowsOfTiles;  ///< rows that one call should have, if it works in parts
 constexpr int64_t kTilePairs = kTileRows * Simd<float>::kUnitLanes;  ///< in a tile of a panel
 
 /// A block of the product: rows of one or two tiles by columns of some units. Operands behind the last whole tile of
@@ -33,11 +33,11 @@ struct TileBlock {
   float* c[4];
   int64_t ldc;
   bool accumulate;
-  uintptr_t ahead;  ///< memory to ask for, as of a ProductKernel,
-  int64_t lines;    ///< and how many lines of it for each tile of steps
+  uintptr_t ahead;  ///< memory to prefetch, as for a ProductKernel,
+  int64_t lines;    ///< and how many lines of it at each tile of steps
 };
 
-/// body<0>(), body<1>() and so on: an instruction has the numbers of its tiles as constants.
+/// Calls body<0>(), body<1>() and so on: an instruction takes the numbers of its tiles as constants.
 template <int Count, int First = 0, typename Body>
 [[gnu::always_inline]] inline void for_tiles(const Body& body) {
   if constexpr (First < Count) {
@@ -89,7 +89,7 @@ template <typename Unit, int M, int N>
   });
 }
 
-/// `steps` < kTileSteps of each row of the left operand, and zeros.
+/// Copies the last `steps` < kTileSteps elements of each row of the left operand, followed by zeros.
 inline void fill_last_left(const uint16_t* a, int64_t lda, int64_t rows, int64_t steps, uint16_t* to) {
   for (int64_t r = 0; r < rows; ++r, a += lda, to += kTileSteps) {
 #if defined(__AVX512BW__)
@@ -100,7 +100,7 @@ inline void fill_last_left(const uint16_t* a, int64_t lda, int64_t rows, int64_t
   }
 }
 
-/// `pairs` rows of a unit, and zeros.
+/// Copies `pairs` rows of a unit, followed by zeros.
 inline void fill_last_right(const uint32_t* b, int64_t b_step, int64_t pairs, uint32_t* to) {
   constexpr int64_t kLanes = Simd<float>::kUnitLanes;
   for (int64_t i = 0; i < kTileRows; ++i, b += b_step, to += kLanes) {
@@ -115,7 +115,7 @@ struct TileLeft {
   using Left = uint16_t;
 };
 
-/// Rows row..row+rows-1, of M tiles, by the units of all panels. `lines`: asked for with each tile of steps.
+/// Rows row..row+rows-1, of M tiles, by the units of all panels. `lines`: how many to prefetch at each tile of steps.
 template <typename Unit, int Units, int M>
 void tile_rows(const PairsArgs<TileLeft>& args, int64_t row, int64_t rows, uintptr_t ahead, int64_t lines) {
   constexpr int kColumns = Tiles<M>::kColumns;

@@ -10,8 +10,8 @@ namespace {
 /// The tile unit of the processor. The compiler's own functions for it want the numbers of tiles as literals, and in
 /// g++ are assembly as well. No compiler keeps values of its own in tiles.
 struct AmxUnit {
-  /// Sets the shapes of this thread's tiles, if they are others. The processor is asked, since other code may have set
-  /// them or given them back. To set them anew at each call would cost more: that makes zeros of all tiles.
+  /// Sets the shapes of this thread's tiles unless it has them. The processor is asked which it has, since other code
+  /// may have set or released them. Setting them anew at each call would cost more: it makes zeros of all tiles.
   static void configure(const TileConfig& wanted) {
     TileConfig now;
     asm volatile("sttilecfg %0" : "=m"(now));

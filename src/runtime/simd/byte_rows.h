@@ -94,12 +94,12 @@ struct DigitKind {
 struct LeftDigits {
   alignas(64) DigitKind::Digit digit[DigitKind::kMostDigits][kBlock];
   Sums start[DigitKind::kMostDigits];
-  float scale;  ///< of f32
-  int count;    ///< digits; 0: the block has numbers that no fixed point holds, or zeros only
+  float scale;  ///< the scale of f32
+  int count;    ///< the number of digits; 0: the block has numbers that no fixed point holds, or zeros only
   bool is_zero;
 };
 
-/// The digit at the lowest place, between -2^(kBits-1) and 2^(kBits-1) - 1, which is taken off x.
+/// Takes the lowest digit off x: it is between -2^(kBits-1) and 2^(kBits-1) - 1.
 [[gnu::always_inline]] inline DigitKind::Digit take_digit(int32_t& x) {
   const auto digit = static_cast<DigitKind::Digit>(x);
   x = static_cast<int32_t>(static_cast<uint32_t>(x) - static_cast<uint32_t>(int32_t{digit})) >> DigitKind::kBits;
@@ -112,7 +112,7 @@ template <int Count>
   for (int d = 0; d < Count; ++d) left.digit[d][i] = take_digit(x);
 }
 
-/// Zeros up to a whole step, and the sums' start.
+/// Fills the digits with zeros up to a whole step, and sets the sums' start.
 inline void finish_digits(int64_t k, LeftDigits& left) {
   const int64_t steps = ceil_div(k, DigitKind::kStep);
   for (int d = 0; d < left.count; ++d) {
@@ -165,7 +165,7 @@ inline void make_digits(const int32_t* a, int64_t k, LeftDigits& left) {
   finish_digits(k, left);
 }
 
-/// One vector of sums of each digit as one of numbers.
+/// Puts the sums of each digit together as one vector of numbers.
 template <int D>
 [[gnu::always_inline]] inline Vector<float> put_together(const Sums (&sums)[D], const float*) {
   Vector<float> x = __builtin_convertvector(sums[D - 1], Vector<float>);
@@ -211,8 +211,8 @@ template <typename T, typename V>
 #endif
 }
 
-/// x * scale, added to `onto`. Said so that no compiler fuses the two here and not there: bits don't depend on the rows
-/// taken at once.
+/// x * scale + onto. Written so that no compiler fuses the two operations in one place and not in another: the bits
+/// must not depend on the rows taken at once.
 [[gnu::always_inline]] inline float scaled_onto(float onto, float x, float scale) {
 #if defined(__FMA__)
   return __builtin_fmaf(x, scale, onto);
@@ -221,7 +221,8 @@ template <typename T, typename V>
 #endif
 }
 
-/// One block's part of `rows` rows of weights, 1..kRowsAtOnce, by R rows of the left operand of D digits.
+/// One block's part of the product of `rows` rows of weights, 1..kRowsAtOnce, with R rows of the left operand that have
+/// D digits.
 template <typename T, int D, int R>
 [[gnu::always_inline]] inline void byte_block(const LeftDigits* left, int64_t k, const int8_t* w, int64_t ldw,
                                               int64_t rows, T* c, int64_t ldc, bool accumulate) {
@@ -279,7 +280,7 @@ template <typename T, int D, int R>
     byte_block<T, D, R>(left, k, w + i * ldw, ldw, smaller(kRowsAtOnce, rows - i), c + i, ldc, accumulate);
 }
 
-/// A block without digits.
+/// The product of a block without digits.
 template <typename T>
 [[gnu::noinline]] void plain_rows(const LeftDigits& left, int64_t k, const T* a, const int8_t* w, int64_t ldw,
                                   int64_t rows, T* c, bool accumulate) {
@@ -300,7 +301,7 @@ void rows_of_digits(int digits, const LeftDigits* left, int64_t k, const int8_t*
   if constexpr (R == 1) rows_by_digits<T, DigitKind::kMostDigits, R>(left, k, w, ldw, rows, c, ldc, accumulate);
 }
 
-/// Of ByteRowsKernel; rows of the weights are `ldw` bytes apart.
+/// The arguments of ByteRowsKernel; rows of the weights are `ldw` bytes apart.
 struct ByteRowsArgs {
   int64_t k;
   const void* a;
@@ -313,7 +314,7 @@ struct ByteRowsArgs {
   int64_t ldc() const { return groups * width; }
 };
 
-/// All panels for the rows whose digits are in `left`; their block begins at column `k0` of k.
+/// All panels for the rows whose digits are in `left`; their block begins at step `k0` of k.
 template <typename T>
 void rows_of_panels(const ByteRowsArgs& args, const LeftDigits* left, int64_t r0, int64_t rows, int64_t k0, int64_t k) {
   const T* a = static_cast<const T*>(args.a) + r0 * args.lda + k0;

@@ -67,8 +67,8 @@ void sum_columns(const Source* a, int64_t rows, int64_t lda, int64_t columns, T*
   }
 }
 
-/// Columns of rows that are narrower than a vector and lie one behind the other: `Columns` vectors hold as many rows as
-/// a vector has lanes, and their lanes are summed apart, those of a column together at the end.
+/// Sums columns of rows that are narrower than a vector and contiguous: `Columns` vectors hold as many rows as a vector
+/// has lanes. Each lane has a sum of its own, and the lanes of a column are added at the end.
 template <typename T, int Columns>
 void sum_of_narrow(const T* a, int64_t rows, T* out) {
   constexpr int64_t kLanes = Simd<T>::kLanes;
@@ -90,7 +90,7 @@ void sum_of_narrow(const T* a, int64_t rows, T* out) {
     for (int64_t c = 0; c < Columns; ++c) out[c] += a[r * Columns + c];
 }
 
-/// As sum_of_narrow for `columns` of them, if they are that few.
+/// Calls sum_of_narrow for `columns` columns. False if there are too many.
 template <typename T, int Columns = 1>
 bool sum_if_narrow(const T* a, int64_t rows, int64_t columns, T* out) {
   if constexpr (Columns <= Simd<T>::kLanes / 2) {

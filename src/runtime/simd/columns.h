@@ -10,20 +10,20 @@ namespace {
 // are far away: products of few columns wait for memory, since the processor foresees long runs only. So the sums of
 // all columns go on from part to part of the steps.
 
-/// Steps of a part: beside these, loading and storing the sums is little.
+/// Steps of a part. With this many, loading and storing the sums takes little time.
 constexpr int64_t kStepsOfColumns = 64;
 
-/// Rows of the left operand at once.
+/// The most rows of the left operand at once.
 constexpr int kMostRowsOfColumns = block_shape(3).rows;
 
-/// Registers side by side, by so many rows: whole units.
+/// Registers side by side for this many rows: whole units.
 constexpr int strip_of_columns(int rows) {
   if (kVectorBytes == 64) return rows <= 3 ? 8 : rows <= 6 ? 4 : 3;
   if (kVectorBytes == 32) return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
   return 4;
 }
 
-/// Asks at each step for so many lines of a row, and goes on to the next row. Nothing has to be there.
+/// Prefetches `Lines` lines of a row at each step, then goes on to the next row. No memory has to be there.
 template <int Lines>
 struct LinesOfRows {
   uintptr_t at, row_bytes;
@@ -43,12 +43,12 @@ struct ColumnStrip {
   int64_t lda;
   const typename Kind::Right* b;  ///< the first of these columns
   int64_t ldb;
-  int64_t count;  ///< how many columns there are, if not as many as the registers hold
+  int64_t count;  ///< how many columns there are, if fewer than the registers hold
   UnitPlaces<typename Kind::Sum> places;
   int64_t unit, ldc;
-  bool goes_on;                ///< with the sums that are there
-  typename Kind::Sum* copied;  ///< for the columns of all steps, side by side; or null
-  uintptr_t next;              ///< where the columns lie that come next
+  bool goes_on;                ///< whether to go on with the sums that are there
+  typename Kind::Sum* copied;  ///< memory for the columns of all steps, side by side; or null
+  uintptr_t next;              ///< the address of the columns that come next
 
   template <int Lines>
   LinesOfRows<Lines> ahead() const {
@@ -56,7 +56,7 @@ struct ColumnStrip {
   }
 };
 
-/// Goes on with, or begins, the sums of R rows, and copies the columns.
+/// Begins or goes on with the sums of R rows, and copies the columns if Copies.
 template <typename Kind, int R, int S, bool Partial, bool Copies, typename Ahead>
 [[gnu::noinline]] void column_strip(const ColumnStrip<Kind>& strip, Ahead ahead) {
   using T = typename Kind::Sum;
@@ -105,7 +105,7 @@ template <typename Kind, int R, int S, bool Partial, bool Copies, typename Ahead
   }
 }
 
-/// `rows` rows, Least to R.
+/// column_strip() for `rows` rows, Least to R.
 template <typename Kind, int Least, int R, int S, bool Partial, bool Copies, typename Ahead>
 [[gnu::always_inline]] inline void strip_of_rows(int64_t rows, const ColumnStrip<Kind>& strip, Ahead ahead) {
   if constexpr (R > Least)
@@ -113,7 +113,7 @@ template <typename Kind, int Least, int R, int S, bool Partial, bool Copies, typ
   column_strip<Kind, R, S, Partial, Copies>(strip, ahead);
 }
 
-/// Columns that were copied, as numbers of the sums' type.
+/// Copied columns, which are numbers of the sums' type.
 template <typename Kind>
 struct CopiedColumns {
   using Left = typename Kind::Left;
@@ -124,8 +124,8 @@ struct CopiedColumns {
   [[gnu::always_inline]] static Vector<Sum> columns(const Sum* p) { return load(p); }
 };
 
-/// More rows than are taken at once. The first few copy the columns for the others, for which they then lie in one run
-/// of the first-level cache and begin with lines.
+/// A strip by more rows than are taken at once. The first few rows copy the columns for the others, which then read one
+/// run of the first-level cache that begins with a whole line.
 template <typename Kind, int S, bool Partial>
 void strip_of_many_rows(int64_t rows, ColumnStrip<Kind> strip) {
   using T = typename Kind::Sum;
@@ -155,23 +155,23 @@ void strip_of_many_rows(int64_t rows, ColumnStrip<Kind> strip) {
   });
 }
 
-/// `rows` rows, Least to Most; of more than kMostRowsOfColumns, if that is Most.
+/// A strip by `rows` rows, Least to Most; by any more if Most is kMostRowsOfColumns.
 template <typename Kind, int Least, int Most, int S, bool Partial>
 [[gnu::always_inline]] inline void strip_of_all_rows(int64_t rows, const ColumnStrip<Kind>& strip) {
   if constexpr (Most == kMostRowsOfColumns)
     if (rows > Most) return strip_of_many_rows<Kind, S, Partial>(rows, strip);
-  if constexpr (Least == 1)  // the processor foresees these
+  if constexpr (Least == 1)  // the processor prefetches these itself
     strip_of_rows<Kind, Least, Most, S, Partial, false>(rows, strip, NothingAhead());
   else
     strip_of_rows<Kind, Least, Most, S, Partial, false>(rows, strip, strip.template ahead<4>());
 }
 
-/// The units of a strip from `unit` on, of `units` in all, of which `whole` have all columns: S registers at a time,
-/// then fewer.
+/// The units of a group from `unit` on, of `units` in all, of which the first `whole` have all columns: S registers at
+/// a time, then fewer.
 template <typename Kind, int Least, int Most, int S>
 void strips_of_units(int64_t rows, const ColumnStrip<Kind>& first, int64_t unit, int64_t whole, int64_t units) {
   constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes, kUnits = S / kRegistersPerUnit;
-  // One unit by itself has few sums: 3 and 1 are 2 and 2.
+  // One unit by itself has too few sums: four units are taken as 2 and 2, not as 3 and 1.
   for (; unit + kUnits <= whole && (kUnits != 3 || whole - unit != 4); unit += kUnits) {
     ColumnStrip<Kind> strip = first;
     strip.b += unit * kUnit;

@@ -69,7 +69,7 @@ using WordLanes __attribute__((vector_size(kVectorBytes))) = uint32_t;
   return floats_of(halves);
 }
 
-/// The first `count` lanes, zeros in the others, whose memory is not touched.
+/// The first `count` lanes from p, zeros in the others. The memory of the others is not touched.
 [[gnu::always_inline]] inline Vector<float> load_first(const F16* p, int64_t count) {
   return floats_of(first_of<F16Lanes>(p, count));
 }

@@ -8,7 +8,7 @@ namespace {
 // The last numbers of 8 or 16 bits of a row, fewer than a vector. Copied one by one into a buffer that is then loaded
 // they cost more than the product with them: a load of several narrower stores waits until these have left the core.
 
-/// The `count` bytes at p, 0..8, as the low ones of a number, by loads that overlap.
+/// The `count` bytes at p, 0..8, as the low bytes of a number, by loads that overlap.
 [[gnu::always_inline]] inline uint64_t first_bytes(const unsigned char* p, int64_t count) {
   if (count >= 4) {
     uint32_t low, high;
@@ -20,7 +20,7 @@ namespace {
   return p[0] | uint64_t{p[count / 2]} << 8 * (count / 2) | uint64_t{p[count - 1]} << 8 * (count - 1);
 }
 
-/// The first `count` numbers at p, 0 to as many as a V holds, zeros in its others, whose memory is not touched.
+/// The first `count` numbers at p, 0 to as many as a V holds; zeros in the others, whose memory is not touched.
 template <typename V, typename Element>
 [[gnu::always_inline]] inline V first_of(const Element* p, int64_t count) {
   static_assert(sizeof(Element) <= 2);

@@ -123,7 +123,7 @@ void gemm_dots(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t
   }
 }
 
-/// A product of few rows and steps whose columns fit one vector, as in a batch of small matrices: to make a panel would
+/// A product of few rows and steps whose columns fit one vector, as in a batch of small matrices. Making a panel would
 /// take longer.
 template <typename T>
 void gemm_narrow(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n, int64_t columns) {

@@ -36,7 +36,7 @@ using ByteLanes __attribute__((vector_size(kBytesOfLanes))) = int8_t;
   return floats_of(bytes);
 }
 
-/// The first `count` lanes, zeros in the others, whose memory is not touched.
+/// The first `count` lanes from p, zeros in the others. The memory of the others is not touched.
 [[gnu::always_inline]] inline Vector<float> load_first(const I8* p, int64_t count) {
   return floats_of(first_of<ByteLanes>(p, count));
 }

@@ -9,10 +9,9 @@ namespace {
 
 /// c[m][n] for a part of m at a time, over chunks of rows. The chunk's part of `a` is laid out as blocks
 /// [kOuterChunk][R] (second-level cache) and one panel of `b` at a time, or some of few rows, as [rows][width]
-/// (first-level cache); each register block then runs down the chunk, and asks for some lines of the next chunk on its
-/// way. (128 rows: a
-/// panel of 24 KB. With 256 rows, whose panels fill a first-level cache of 48 KB, 129 GF/s became 171 for 25,600 rows,
-/// 512 by 128, on Granite Rapids.)
+/// (first-level cache); each register block then runs down the chunk, and prefetches some lines of the next chunk on
+/// its way. (128 rows: a panel of 24 KB. With 256 rows, whose panels fill a first-level cache of 48 KB, 129 GF/s became
+/// 171 for 25,600 rows, 512 by 128, on Granite Rapids.)
 constexpr int64_t kOuterChunk = 128;
 constexpr int kOuterUnits = 3;
 constexpr int kOuterRows = block_shape(kOuterUnits).rows;
@@ -32,9 +31,9 @@ struct OuterSizes {
 constexpr int64_t kPanelsWorthPackingA = 4;
 constexpr int64_t kBlocksWorthPackingB = 6;
 
-/// Panels of few rows are small: so many of them stay in the first-level cache that they fill half of it, and a block's
-/// rows of c are written in runs as long. (8 rows, 2048 by 512, AVX2, Zen 3: 18 GF/s a panel at a time, 33 with it; a
-/// result that is written once is bound by the misses of its rows.)
+/// Panels of few rows are small, so several are taken at once, as many as fill half of the first-level cache. A block's
+/// rows of c are then written in runs as long as all of these. (8 rows, 2048 by 512, AVX2, Zen 3: 18 GF/s a panel at a
+/// time, 33 with it; a result that is written once is bound by the misses of its rows.)
 constexpr int64_t kPanelsBytes = int64_t{16} << 10;
 
 template <typename T>
@@ -55,18 +54,18 @@ struct OuterChunk {
   const T* a;  ///< first row of the chunk
   const T* b;
   int64_t lda, ldb, rows;
-  int64_t next_rows;  ///< of the chunk that follows this one in memory, 0 after the last
+  int64_t next_rows;  ///< the rows of the chunk that follows in memory, 0 after the last
   bool accumulate;
 };
 
-/// The chunk that is used next: its parts of a and b, asked for one after the other.
+/// Prefetches the parts of a and b that the next chunk uses, one after the other.
 template <typename T>
 struct NextChunk {
   RowsAhead a, b;
-  int64_t blocks_of_a;  ///< so many blocks ask for lines of a, those after them for lines of b
+  int64_t blocks_of_a;  ///< so many blocks prefetch lines of a, the blocks after them lines of b
 
   NextChunk(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0, int64_t n1, int64_t blocks) {
-    const int64_t rows = chunk.next_rows, lines_a = count, lines_b = n1 - n0;  // in proportion
+    const int64_t rows = chunk.next_rows, lines_a = count, lines_b = n1 - n0;  // in proportion to their numbers
     blocks_of_a = blocks * lines_a / (lines_a + lines_b);
     a = RowsAhead::over(chunk.a + chunk.rows * chunk.lda + m, rows, count, chunk.lda, blocks_of_a * chunk.rows);
     b = RowsAhead::over(chunk.b + chunk.rows * chunk.ldb + n0, rows, n1 - n0, chunk.ldb,
@@ -136,7 +135,7 @@ void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, in
       for (int64_t j = 0; j < columns; ++j) c[i * ldc + j] = tile[i * kWidth + j];
 }
 
-/// One register block against the panels whose columns n..n+columns-1 are at b, one behind the other.
+/// One register block by the panels with the columns n..n+columns-1, which begin at b, one behind the other.
 template <typename T>
 [[gnu::always_inline]] inline void outer_blocks(const OuterChunk<T>& chunk, LeftOperand<T> left, const Panels<T>& b,
                                                 int64_t rows, int64_t columns, T* c, int64_t ldc, RowsAhead& next) {
@@ -151,10 +150,10 @@ template <typename T>
   }
 }
 
-/// Whether blocks of the chunk ask for the rows of c that the next block will write: of few rows a block's own asks
-/// come too late, as it is done before the lines have arrived (42 rows by 4352 by 1088 from the last-level cache of an
-/// Intel Xeon, 3.2 ms without it, 2.9 with it). Only the last chunk, as the others ask for the next chunk; and where a
-/// line a step is enough.
+/// Whether blocks of the chunk prefetch the rows of c that the next block will write. A block of few rows is done
+/// before lines that it asks for itself have arrived (42 rows by 4352 by 1088 from the last-level cache of an Intel
+/// Xeon, 3.2 ms without the prefetch, 2.9 with it). Only for the last chunk, since the others prefetch the next chunk;
+/// and only if a line a step is enough.
 template <typename T>
 bool asks_for_c(const OuterChunk<T>& chunk) {
   constexpr int64_t kLines = kOuterRows * OuterSizes<T>::kPanel * int64_t{sizeof(T)} / target::kCacheLine;

@@ -9,7 +9,7 @@ namespace {
 
 // The op `outer` on bf16: products of a transposed part of `a` with panels of pairs of `b`, summed in f32 in a tile
 // that stays in the second-level cache, and rounded once. Few rows are widened instead, and their products summed in
-// registers: to lay them out anew takes longer.
+// registers, since laying them out anew would take longer.
 
 constexpr int64_t kHalfSteps = 512;  ///< rows of a and b at a time
 constexpr int kHalfUnits = 3;
@@ -25,8 +25,8 @@ struct OuterPairsScratch {
   alignas(64) uint16_t left[Part * kHalfSteps];
 };
 
-/// to[j * kHalfSteps + i] = from[i * ld + j] for i < steps and j < columns. Some rows at a time, which it asks for
-/// before: rows that are far apart the processor doesn't foresee.
+/// to[j * kHalfSteps + i] = from[i * ld + j] for i < steps and j < columns. Takes some rows at a time and prefetches
+/// them: the processor's own prefetcher doesn't foresee rows that are far apart.
 inline void transpose_halves(const uint16_t* from, int64_t ld, int64_t steps, int64_t columns, uint16_t* to) {
   constexpr int kLanes = Simd<float>::kLanes;
   const int64_t whole_columns = columns / kLanes * kLanes, whole_steps = steps / (2 * kLanes) * (2 * kLanes);
@@ -70,7 +70,7 @@ inline void round_row(const float* from, int64_t count, uint16_t* to) {
   }
 }
 
-/// Up to so many rows are not laid out anew.
+/// Up to this many rows are widened, not laid out anew.
 constexpr int64_t kMostWidenedRows = 8;
 constexpr int64_t kWidenedColumns = 512;
 

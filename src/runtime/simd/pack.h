@@ -36,12 +36,12 @@ template <typename T>
   }
 }
 
-/// Asks for memory so far behind p, perhaps behind the end of p's memory, which is then not read.
+/// Prefetches the memory `bytes` behind p. If that lies outside p's memory, nothing is read.
 [[gnu::always_inline]] inline void prefetch_bytes(const void* p, int64_t bytes) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(bytes)));
 }
 
-/// How far ahead rows are asked for that are read side by side: they are more than the processor foresees.
+/// How far ahead rows that are read side by side are prefetched. They are more than the processor foresees by itself.
 constexpr int64_t kBytesAhead = int64_t{4} * kVectorBytes;
 
 /// destination[i * destination_step + j] = source[j * ld + i] for i < k and j < lanes; columns from `count` on are
@@ -84,7 +84,7 @@ void copy_strip(const Source* source, int64_t ld, int64_t count, int64_t k, T* d
 /// when its other part is written.
 constexpr int64_t kPackedAlong = kVectorBytes == target::kUnit ? 1024 : 64;
 
-/// The steps k0..k0+steps-1 of one panel.
+/// Packs the steps k0..k0+steps-1 of one panel.
 template <typename T, typename Source>
 void pack_steps(const PackArgs& args, int64_t panel, int64_t k0, int64_t steps) {
   constexpr int64_t kLanes = Simd<T>::kLanes;

@@ -15,7 +15,7 @@ using PairVector __attribute__((vector_size(kVectorBytes))) = uint32_t;
 using UnalignedPairs __attribute__((vector_size(kVectorBytes), aligned(4), may_alias)) = uint32_t;
 
 /// An f32 left operand. The two steps of a pair are done one after the other, each with its half of the panel's
-/// register, since a bf16 is the high half of an f32. (Both at once would leave too few registers for the sums.)
+/// register: a bf16 is the high half of an f32. (Both at once would leave too few registers for the sums.)
 struct FloatLeft {
   using Left = float;
   using X = Vector<float>;
@@ -234,7 +234,7 @@ void pairs_panels(const PairsArgs<Kind>& args) {
   if (args.rows == 3) few_pairs<Kind, Units, 3, few_rows_shape(Units, 3).panels>(args, 0);
 }
 
-/// PanelsKernel of so many units of the panels (PanelsArgs::units) that asks for memory ahead as a ProductKernel does.
+/// The PanelsKernel of a number of units (PanelsArgs::units). It prefetches memory as a ProductKernel does.
 using AheadKernel = void (*)(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t units,
                              void* c, int64_t ldc, int64_t c_step, int64_t accumulate, const void* ahead,
                              int64_t lines);
@@ -313,7 +313,7 @@ inline void interleave_rows(const uint16_t* source, int64_t ld, int64_t count, i
   }
 }
 
-/// A register of pairs from anywhere.
+/// A register of pairs from memory that need not be aligned.
 [[gnu::always_inline]] inline Vector<float> load_pairs(const uint16_t* p) {
   Vector<float> pairs;
   __builtin_memcpy(&pairs, p, sizeof(pairs));

@@ -6,7 +6,7 @@
 namespace weft::runtime {
 namespace {
 
-/// Rows and, at most, columns of c whose f32 sums stay in the core's own cache until they are rounded.
+/// Rows, and most columns, of c whose f32 sums stay in the core's own cache until they are rounded.
 constexpr int64_t kRoundedRows = 128, kRoundedColumns = 6 * OuterSizes<float>::kPanel;
 
 struct RoundedOuterScratch {
@@ -24,7 +24,7 @@ inline void round_row(const float* from, int64_t count, F16* to) {
   __builtin_memcpy(to + j, last, static_cast<uint64_t>(count - j) * sizeof(F16));
 }
 
-/// OuterKernel of f32 whose result is f16: so no f32 result is written to memory and read again.
+/// OuterKernel of f32 whose result is f16: no f32 result is written to memory and read again.
 inline void rounded_outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void* memory) {
   auto& scratch = *static_cast<RoundedOuterScratch*>(memory);
   const auto *a = static_cast<const float*>(args.a), *b = static_cast<const float*>(args.b);

@@ -19,7 +19,7 @@ constexpr BlockShape block_shape(int units) {
     constexpr int kRows[] = {0, 8, 8, 8, 6};
     return {units, kRows[units]};
   }
-  if (kVectorBytes == 32) return {2, 6};  // a strip is a cache line: of 3 units and 1024 steps 3 by 4 is 10 % slower
+  if (kVectorBytes == 32) return {2, 6};  // a strip is a cache line: 3 by 4 is 10 % slower for 3 units, 1024 steps
   return {2, 4};
 }
 
@@ -39,8 +39,8 @@ struct LeftOperand {
   int64_t row_step, k_step;
 };
 
-/// Prefetches the lines of c, which are far apart and often in no cache but the last-level one, or in none: a store
-/// waits for its line too.
+/// Prefetches the lines of c. They are far apart, and often only in the last-level cache or in none; a store waits for
+/// its line too.
 template <typename T, int S, int R>
 [[gnu::always_inline]] inline void prefetch_rows(const T* c, int64_t ldc) {
 #pragma GCC unroll 32
@@ -53,16 +53,16 @@ template <typename T, int S, int R>
   for (int r = 0; r < R; ++r) __builtin_prefetch(c + r * ldc + S * Simd<T>::kLanes - 1, 1, 3);
 }
 
-// A block asks for memory that is needed soon while it runs: at each step of k it calls advance() of one of these,
-// which asks for a line when its turn has come. (For each line once: to ask again for one that is still under way holds
-// up the loads behind it. On Zen 1 a weight gradient of 3072 by 1024 whose operands came from memory had 26 GF/s that
-// way, 35 now.) Addresses are numbers here, since they may leave the memory that they start in.
+// While it runs, a block prefetches memory that is needed soon: at each step of k it calls advance() of one of the
+// structs below, which prefetches a line when its turn has come. (Each line is asked for once: asking again for a line
+// still under way holds up the loads behind it. On Zen 1 a weight gradient of 3072 by 1024 whose operands came from
+// memory had 26 GF/s that way, 35 now.) Addresses are numbers here, since they may leave the memory that they start in.
 
 struct NothingAhead {
   void advance() {}
 };
 
-/// A prefetch of so many bytes a tick, at most a line: tells at which ticks the next line's turn has come.
+/// The clock of a prefetch of so many bytes a tick, at most a line a tick: says at which ticks the next line is due.
 class LineClock {
  public:
   explicit LineClock(int64_t bytes_a_tick = 0) : step_(bytes_a_tick) {}
@@ -79,7 +79,7 @@ class LineClock {
   int64_t due_ = 0;
 };
 
-/// Memory in one run, of which each step asks for up to Lines lines.
+/// Contiguous memory, of which each step prefetches up to `Lines` lines.
 template <int Lines>
 struct RunAhead {
   uintptr_t at;
@@ -95,10 +95,10 @@ struct RunAhead {
   }
 };
 
-/// Calls body(ahead) with what asks for `lines` lines in `steps` steps; if that is too many, for a part of them. The
-/// body takes a reference, and hands on references: a copy on the stack is written by halves and read at once, so that
-/// its load has to wait until each store before it has left the core, and what comes next waits with it. (Zen 5, one
-/// thread, LSTM B145 T32 H252 both ways, forward: a twelfth of the time.)
+/// Calls body(ahead), where `ahead` prefetches `lines` lines in `steps` steps, or a part of them if that is too many.
+/// The body takes a reference, and hands on references: a copy on the stack is written by halves and read at once, so
+/// that its load has to wait until each store before it has left the core, and what comes next waits with it. (Zen 5,
+/// one thread, LSTM B145 T32 H252 both ways, forward: a twelfth of the time.)
 template <typename Body>
 [[gnu::always_inline]] inline void with_run_ahead(const void* from, int64_t lines, int64_t steps, const Body& body) {
   if (lines == 0 || steps == 0) {
@@ -116,14 +116,14 @@ template <typename Body>
   }
 }
 
-/// The rows of a matrix, asked for a line at a time.
+/// The rows of a matrix, prefetched a line at a time.
 struct RowsAhead {
   uintptr_t at = 0, row_end = 0;
   LineClock clock = LineClock();
-  int64_t row_bytes = 0, skip = 0;  ///< of a row, and from the end of one to the begin of the next
-  int64_t rows = 0;                 ///< left
+  int64_t row_bytes = 0, skip = 0;  ///< bytes of a row; bytes from the end of one to the start of the next
+  int64_t rows = 0;                 ///< rows left
 
-  /// In about `times` times. From nothing, nothing is asked for.
+  /// Prefetches the rows in about `times` calls of advance(). With 0 calls it prefetches nothing.
   template <typename T>
   static RowsAhead over(const T* first, int64_t rows, int64_t columns, int64_t ld, int64_t times) {
     const auto at = reinterpret_cast<uintptr_t>(first);
@@ -153,11 +153,11 @@ struct RowsAhead {
   }
 };
 
-/// What a block does with what is in c.
+/// What a block does with the values in c.
 enum class Onto : uint8_t {
-  kNothing,  ///< overwrites it
-  kSum,      ///< adds it to its own sum, at the end
-  kSteps     ///< goes on with it: its steps are added to it one by one, so that parts have the bits of the whole
+  kNothing,  ///< overwrites them
+  kSum,      ///< adds them to its own sum, at the end
+  kSteps     ///< starts from them: its steps are added one by one, so that parts have the bits of the whole
 };
 
 /// What the sums of a block start with.
@@ -304,7 +304,7 @@ struct PanelsArgs {
   const T* a;
   int64_t lda;
   const T* panels;
-  int64_t units;  ///< of all panels: the last one may have more behind them, only zeros, whose sums nobody reads
+  int64_t units;  ///< of all panels; the last panel may have more units, of zeros only, whose sums nobody reads
   T* c;
   int64_t ldc, c_step;
   bool accumulate;
@@ -312,8 +312,8 @@ struct PanelsArgs {
   int64_t lines = 0;
 };
 
-/// The panels first..count-1, P at a time, then P / 2 and so on. (Sums zeros too: to leave them out, the last panel
-/// would have to be taken by itself, by too few sums to hide the latency of an FMA.)
+/// The panels first..count-1, P at a time, then P / 2 and so on. (Sums the zero units too. Without them the last panel
+/// would be taken by itself, with too few sums to hide the latency of an FMA.)
 template <typename T, int Units, int R, int P>
 void few_rows(const PanelsArgs<T>& args, int64_t first) {
   constexpr FewRowsShape kShape = few_rows_shape(Units, R);
@@ -336,8 +336,8 @@ template <typename T, int Units>
   if (args.rows == 3) few_rows<T, Units, 3, few_rows_shape(Units, 3).panels>(args, 0);
 }
 
-/// Steps of a panel that several blocks of rows go over before the next ones: this part of the panel stays in the
-/// core's own cache meanwhile, and a block's part of the left operand in the first-level one.
+/// Steps of a panel that several blocks of rows go over before the next steps. This part of the panel stays in the
+/// core's own cache meanwhile, and a block's part of the left operand in the first-level cache.
 constexpr int64_t kPartSteps = 512;
 
 /// Calls body<registers side by side>(first column) for the strips of the first `units` units of a panel of Units.

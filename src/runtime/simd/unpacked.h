@@ -15,12 +15,13 @@ namespace {
 
 // ---- sums of lanes
 
-/// Columns in the 16 bytes within which shuffles are cheap, and how many times these a vector has.
+/// Lanes in the 16 bytes within which shuffles are cheap, and how many such blocks a vector has.
 template <typename T>
 constexpr int kBlockLanes = 16 / int{sizeof(T)};
 constexpr int kBlocks = kVectorBytes / 16;
 
-/// In each 16 bytes, the lanes of a and b by turns: the low halves plus the high ones.
+/// Within each 16 bytes, adds the low half of a to its high half, and b's halves likewise. The sums' lanes alternate
+/// between a and b.
 template <typename T, int... Lane>
 [[gnu::always_inline]] inline Vector<T> add_unpacked(Vector<T> a, Vector<T> b, Lanes<Lane...> lanes) {
   constexpr int kHere = kBlockLanes<T>;
@@ -29,7 +30,7 @@ template <typename T, int... Lane>
                                  ((Lane % 2) * lanes.kCount + Lane / kHere * kHere + Lane % kHere / 2 + kHere / 2)...);
 }
 
-/// Blocks of 16 bytes: those at even places of a and then of b, plus those at odd ones.
+/// Adds each even block of 16 bytes to the odd one behind it: first the sums of a's blocks, then of b's.
 template <typename T, int... Lane>
 [[gnu::always_inline]] inline Vector<T> add_picked(Vector<T> a, Vector<T> b, Lanes<Lane...> lanes) {
   constexpr int kHere = kBlockLanes<T>, kCount = lanes.kCount;
@@ -39,7 +40,7 @@ template <typename T, int... Lane>
              a, b, ((Lane / kHere * 2 + 1) * kHere % kCount + Lane * 2 / kCount * kCount + Lane % kHere)...);
 }
 
-/// Of kBlockLanes vectors: each 16 bytes of the result have, for vector i, the sum of its lanes there in lane i.
+/// From kBlockLanes vectors: in each 16 bytes of the result, lane i is the sum of vector i's lanes in these bytes.
 template <typename T>
 [[gnu::always_inline]] inline Vector<T> sums_of_blocks(const Vector<T>* v) {
   if constexpr (kBlockLanes<T> == 4) {
@@ -50,7 +51,7 @@ template <typename T>
   }
 }
 
-/// Of kBlocks such results, the sums over all blocks, in order.
+/// From kBlocks such results, the sums over all blocks, in order.
 template <typename T>
 [[gnu::always_inline]] inline Vector<T> sums_over_blocks(const Vector<T>* q) {
   if constexpr (kBlocks == 4) {
@@ -118,7 +119,7 @@ int64_t steps_of_dots(int64_t k) {
   return k <= kMost ? k : ceil_div(ceil_div(k, ceil_div(k, kMost)), Kind::kSteps) * Kind::kSteps;
 }
 
-/// c[r][0..lanes of a unit) = a[r] . b[0..count), 0 in the rest. `adds`: to what is there.
+/// c[r][0..lanes of a unit) = a[r] . b[0..count), 0 in the rest. `adds`: adds this to c.
 template <typename Kind, int R, typename Ahead>
 [[gnu::noinline]] void dot_unit(int64_t k, const typename Kind::Left* a, int64_t lda, const typename Kind::Right* b,
                                 int64_t ldb, int64_t count, typename Kind::Sum* c, int64_t ldc, bool adds,
@@ -130,7 +131,7 @@ template <typename Kind, int R, typename Ahead>
     Vector<T> q[R][kBlocks];
 #pragma GCC unroll 4
     for (int part = 0; part < kLanes; part += kDots) {
-      if (column + part >= count) {  // no columns, whose sums would be thrown away
+      if (column + part >= count) {  // no such columns: their sums would be thrown away
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -180,7 +181,7 @@ void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead& ahead) {
   for (int64_t group = 0; group < args.layout.groups; ++group)
     for (int64_t unit = 0; unit < args.units; ++unit) {
       const int64_t here = smaller(kUnit, args.columns - unit * kUnit);
-      if (here <= 0) continue;  // no stage reads so far
+      if (here <= 0) continue;  // no stage reads that far
       const auto* weights = args.weights + (group * args.layout.n + unit * kUnit) * args.layout.ld;
       auto* c = args.places(group).at(unit);
       int64_t i = 0;
@@ -194,7 +195,7 @@ void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead& ahead) {
     }
 }
 
-/// ProductKernel without panels. With weights that are not transposed it asks for its own next columns instead.
+/// ProductKernel without panels. With weights that are not transposed it prefetches its own next columns, not `ahead`.
 template <typename Kind>
 void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
                       void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {

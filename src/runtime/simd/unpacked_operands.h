@@ -26,8 +26,9 @@ using WideBits __attribute__((vector_size(kVectorBytes))) = uint32_t;
   return widen(first_of<HalfVector>(p, count));
 }
 
-/// Weights of the sums' type, or of Source, which become it. A kind says how operands are read: `kSteps` steps of a dot
-/// product at once, or a vector of columns of one step. The `_first` ones read less than a vector, 0 in the rest.
+/// Weights of the sums' type, or of Source, which is converted to it. A kind says how operands are read: `kSteps` steps
+/// of a dot product at once, or a vector of columns of one step. Functions named `_first` read less than a vector, and
+/// give 0 in the other lanes.
 template <typename T, typename Source = T>
 struct PlainWeights {
   using Left = T;
@@ -45,8 +46,8 @@ struct PlainWeights {
   [[gnu::always_inline]] static Vector<T> columns_first(const Source* p, int64_t count) { return load_first(p, count); }
 };
 
-/// The widened bf16 at even and at odd places of two vectors' worth: a shift and a mask instead of two loads that
-/// widen. (AVX2, Zen 3, one row by 4096 rows of 1024: 17 GB/s of weights with these, 43 so.)
+/// The widened bf16 at even and at odd places of two vectors' worth: a shift and a mask instead of two widening loads.
+/// (AVX2, Zen 3, one row by 4096 rows of 1024: 17 GB/s of weights with widening loads, 43 with shift and mask.)
 struct EvenOdd {
   Vector<float> even, odd;
 };
@@ -128,7 +129,7 @@ struct HalfOperands : HalfColumns {
 /// Where the units of a group lie in the tiles: unit u of the group's columns is the (u % unroll)th of its panel.
 template <typename T>
 struct UnitPlaces {
-  T* first;  ///< of the group, in the first panel's tile
+  T* first;  ///< the group's tile of the first panel
   int64_t unroll, c_step;
 
   [[gnu::always_inline]] T* at(int64_t unit) const {
@@ -153,7 +154,7 @@ struct UnpackedArgs {
   int64_t rows;
   const typename Kind::Left* a;
   int64_t lda;
-  const typename Kind::Right* weights;  ///< the first of the panels at hand
+  const typename Kind::Right* weights;  ///< the first of the current panels
   int64_t columns;                      ///< of a group that they have, of `units` units
   int64_t units;
   typename Kind::Sum* c;
