@@ -6,11 +6,11 @@ namespace weft::programs {
 
 namespace {
 
-/// How an operation's arguments become those of the method: the numbers of the arguments that it takes.
+/// The method for an operation, and which of the operation's arguments it takes, by number.
 struct Kind {
   const char* method;
   std::vector<size_t> arguments;
-  bool from_zero = false;  ///< random integers whose lower bound is not given: it is 0
+  bool from_zero = false;  ///< for random integers without a lower bound, which is 0
 };
 
 /// Made at load (base/fork.h).

@@ -12,7 +12,7 @@ namespace weft::programs {
 /// A tensor of random numbers that is drawn before the program runs: `empty(shape).method_(*arguments)`.
 struct Draw {
   std::string method;                  ///< bernoulli_, uniform_, normal_, exponential_, random_
-  std::vector<c10::IValue> arguments;  ///< numbers
+  std::vector<c10::IValue> arguments;  ///< numbers only
 };
 
 /// Whether the operation, as PyTorch prints it, draws random numbers.

@@ -62,7 +62,7 @@ class Speller {
       return same(std::bit_cast<int64_t>(a.toDouble()) == std::bit_cast<int64_t>(b.toDouble()), number(a.toDouble()));
     if (a.isString() && a.toStringRef().find('\'') == std::string::npos)
       return same(a.toStringRef() == b.toStringRef(), "'" + a.toStringRef() + "'");
-    // Our device's operations run on the CPU.
+    // Operations of device weft run on the CPU.
     if (a.isDevice() && (a.toDevice().is_cpu() || a.toDevice().is_privateuseone())) return "cpu";
     if (a.isList()) return list(a, b, type);
     throw UnsupportedError("an argument of type " + a.tagKind() + " of an operation that PyTorch runs");
@@ -119,7 +119,7 @@ class Speller {
     return known.empty() ? fmt::format("size({}, 0)", carrier_(found)) : known;
   }
 
-  /// An operand's size that is this one; empty if there is none.
+  /// The size of an operand that equals this one, as text; empty if there is none.
   std::string place(const ir::Dim& wanted) {
     for (size_t i = 0; i < operand_sizes_.size(); ++i) {
       for (size_t dim = 0; dim < operand_sizes_[i].size(); ++dim) {

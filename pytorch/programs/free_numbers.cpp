@@ -24,7 +24,7 @@ namespace {
 using at::Tensor;
 using Arguments = at::ArrayRef<c10::IValue>;
 
-/// An argument as a tensor, a number as a tensor of no dims that has the dtype of `like`.
+/// An argument as a tensor. A number becomes a tensor of no dims with the dtype of `like`.
 Tensor tensor(const c10::IValue& argument, const Tensor& like) {
   return argument.isTensor() ? argument.toTensor() : at::scalar_tensor(argument.toScalar(), like.options());
 }
@@ -105,7 +105,7 @@ const auto& functions = *new const std::map<std::string_view, Function>{
      [](Arguments a) { return a[0].toTensor() + scaled(a[1].toTensor() / a[2].toTensor(), a[3]); }},
 };
 
-/// The floating dtype in which the numbers come in.
+/// The floating dtype that the free numbers get.
 at::ScalarType dtype_of_numbers(Arguments arguments, const std::vector<bool>& are_free) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!are_free[i] && arguments[i].isTensor() && arguments[i].toTensor().defined() &&

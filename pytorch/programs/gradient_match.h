@@ -15,7 +15,7 @@ struct UnprovenGradientError : record::UnsupportedError {
   using record::UnsupportedError::UnsupportedError;
 };
 
-/// Holds autograd's graph of a recorded function against the graph of its replay.
+/// Compares autograd's graph of a recorded function with the graph of its replay.
 ///
 /// The replay calls the recorded operations and nothing else, so its graph is the one that these operations have: that
 /// of which the pass vjp makes the derivative. `bind` says which edge of the replay stands for an edge of the record;
@@ -27,18 +27,19 @@ class GradientMatch {
   using Edge = torch::autograd::Edge;
   using Node = torch::autograd::Node;
 
-  /// `same_kinds`: whether the replay calls the very operations; it doesn't where numbers have become tensors.
+  /// `same_kinds`: whether the replay calls the recorded operations themselves. It calls others where numbers have
+  /// become tensors.
   GradientMatch(const record::Recording& source, const record::Recording& replay, bool same_kinds)
       : source_(source), replay_(replay), same_kinds_(same_kinds) {}
 
-  /// The replay's edge for one of the record; null where there is none yet.
+  /// The replay's edge for an edge of the record; null where there is none yet.
   const Edge* find(const record::GradientUse& use) const;
-  /// `edge` stands for it from here on. `behind`: the same, or where `edge` is that of a hook what lies behind the
-  /// hook. `operation`: the recorded one that was about to read it.
+  /// Makes `edge` stand for an edge of the record from here on. `behind`: the same edge or, if `edge` is a hook's, the
+  /// edge behind the hook. `operation`: the recorded operation that was about to read the value.
   void bind(const record::GradientUse& use, Edge edge, Edge behind, size_t operation);
-  /// Throws for a node of the record that the replay has no counterpart of, where the operation reads its value.
+  /// Throws for a node of the record that has no counterpart in the replay, when the operation reads its value.
   [[noreturn]] void fail(const Node& source, size_t operation) const;
-  /// Throws UnprovenGradientError where the graphs of the function's outputs differ.
+  /// Throws UnprovenGradientError if the graphs of the function's outputs differ.
   void prove();
 
  private:
@@ -57,7 +58,7 @@ class GradientMatch {
   bool same_kinds_;
   std::map<record::GradientUse, Bound> bound_;
   std::unordered_map<const Node*, const Node*> pairs_;
-  std::vector<std::pair<const Node*, const Node*>> open_;     ///< pairs to be compared
+  std::vector<std::pair<const Node*, const Node*>> open_;     ///< pairs still to be compared
   std::unordered_map<const Node*, bool> is_live_, was_live_;  ///< nodes of the replay and of the record
 };
 

@@ -37,7 +37,7 @@ std::string printed_name(const c10::OperatorName& name) {
 
 namespace {
 
-/// Which of the free numbers an operation's arguments are, taken in order.
+/// Finds which of the free numbers an operation's arguments are. Arguments are asked about in order.
 class FreeNumbers {
  public:
   FreeNumbers(const Record& record, const Operation& operation, const std::vector<size_t>& free)
@@ -70,7 +70,8 @@ class FreeNumbers {
   const std::vector<size_t>& free_;
 };
 
-/// The tensor, or one of its values with these strides: those of a dense tensor whose dims are in another order.
+/// The tensor if it has these strides, else a tensor with the same values that has them. They must be those of a dense
+/// tensor with its dims in another order.
 at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
   std::vector<int64_t> order;  // of the dims, the outermost in memory first
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) order.push_back(dim);
@@ -121,7 +122,7 @@ ImportedRun::ImportedRun(Recording& source, std::vector<size_t> free, const Way&
   flat_.set_interceptor(nullptr);
 }
 
-/// Restores from the recording what an error has lost on its way through PyTorch.
+/// Restores from the recording the part of an error that was lost on its way through PyTorch.
 void ImportedRun::rethrow(std::exception_ptr error) {
   if (needs_functional_) throw NeedsFunctionalError("a change of a view in place");
   if (const auto& failure = flat_.failure()) {
@@ -162,7 +163,7 @@ void ImportedRun::replay() {
     ++operation_;
     ends_.push_back(flat_.operations().size());
   }
-  // Within the derivative of a torch.autograd.Function a number would stay what it is now.
+  // A number within the derivative of a torch.autograd.Function would keep its present value.
   if (taken_.size() < free_.size())
     throw record::UnsupportedError("a number that differs from call to call, in a derivative");
   std::vector<at::Tensor> outputs;
@@ -227,7 +228,7 @@ torch_operator::ProgramRef ImportedRun::derivative(size_t payload, const std::ve
   return program;
 }
 
-/// The values, with a derivative by the inputs of their own; wrapped, as the inputs are.
+/// The values with their own derivative by the inputs; wrapped as the inputs are.
 std::vector<at::Tensor> ImportedRun::derived(const std::vector<at::Tensor>& inputs,
                                              const std::vector<at::Tensor>& values, std::string vjp) {
   std::vector<at::Tensor> bare;
@@ -314,7 +315,7 @@ std::string ImportedRun::decomposed_at(size_t operation) const {
   return found != decomposed_.end() && found->first <= operation ? found->name : "";
 }
 
-/// Where gradients end the replay says itself. Within what an operation is made of, its maker does.
+/// The replay itself says where gradients end. Within a decomposition, the one who makes it does.
 bool ImportedRun::has_gradients() const { return decomposing_.empty() || at::GradMode::is_enabled(); }
 
 /// Random numbers are drawn before the program is run.
@@ -335,7 +336,7 @@ bool ImportedRun::draw(const OperatorHandle& op, Stack& stack) {
     stack.emplace_back(mask.to(at::kBool));
     return true;
   }
-  // PyTorch's decompositions of these draw other numbers than its kernels do.
+  // PyTorch's decompositions of these operations draw other numbers than its kernels do.
   const bool draws_others = name == "aten.cauchy.default" || name == "aten.geometric.default";
   if (!draws_others && decompose(op, stack)) return true;
   throw record::UnsupportedError(name + ": random numbers that can't be drawn ahead");
@@ -368,7 +369,7 @@ bool ImportedRun::decompose(const OperatorHandle& op, Stack& stack) {
   const size_t count = op.schema().arguments().size();
   if (decomposing_.contains(name)) return false;
   Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  // PyTorch itself passes undefined tensors for optional ones, which whoever reads a schema doesn't expect.
+  // PyTorch itself passes undefined tensors for optional arguments, which readers of a schema don't expect.
   for (IValue& argument : arguments) {
     if (argument.isTensor() && !argument.toTensor().defined()) argument = IValue();
   }
@@ -402,11 +403,11 @@ bool ImportedRun::decompose(const OperatorHandle& op, Stack& stack) {
 }
 
 /// Checks that a decomposition gives the shape and type that the operation itself gives, and gives it the operation's
-/// strides, by which a later view is possible or not. If the type is another, the decomposition is wrong, or the
+/// strides, which decide whether a later view is possible. If the type is another, the decomposition is wrong, or the
 /// operation would refuse its arguments. Does so for the first result only, since Meta kernels are not always right
 /// about the others.
 void ImportedRun::check_first(const OperatorHandle& op, at::ArrayRef<IValue> arguments, Stack& results) {
-  if (op.operator_name().name.starts_with("prims::")) return;  // whose Meta kernels say less still
+  if (op.operator_name().name.starts_with("prims::")) return;  // Meta kernels of these say even less
   const auto shapes = [&] {
     const record::Paused paused;
     return record::compute_shapes(op, arguments);

@@ -23,9 +23,10 @@ struct NeedsFunctionalError : std::runtime_error {
 /// Callbacks for what only Python knows.
 struct Callbacks {
   /// The operation's results by PyTorch's decompositions in Python, whose operations are recorded as they are called;
-  /// nullopt if there is none.
+  /// nullopt if there is no decomposition.
   std::function<std::optional<torch::jit::Stack>(const c10::OperatorHandle&, const torch::jit::Stack&)> decompose;
-  /// The program for a derivative that the run recorded: which, and tensors like its inputs and values.
+  /// The program for a derivative that the run recorded. `payload` says which one, `like` are tensors like its inputs
+  /// and values.
   std::function<torch_operator::ProgramRef(size_t payload, const std::vector<at::Tensor>& like)> derivative;
 };
 
@@ -33,8 +34,7 @@ struct Callbacks {
 /// (pytorch/decompose, then PyTorch's own decompositions). An operation in place becomes its variant out of place.
 ///
 /// The replay has the gradients of the record. A value that an operation read without a gradient goes through
-/// weft::stop_gradient, one on which there is a hook has the hook for its derivative, and GradientMatch proves the
-/// rest.
+/// weft::stop_gradient. A value with a hook has the hook for its derivative. GradientMatch proves the rest.
 class ImportedRun : private record::Interceptor {
  public:
   /// How operations are replayed.
@@ -50,19 +50,20 @@ class ImportedRun : private record::Interceptor {
 
   record::Recording& flat() { return flat_; }
   const record::Recording& flat() const { return flat_; }
-  /// The first values are the run's inputs, then the tensors from outside, then the free numbers.
+  /// The number of the run's inputs, which are the first values. The tensors from outside follow, then the free
+  /// numbers.
   int64_t inputs() const { return inputs_; }
   int64_t captured() const { return flat_.inputs() - inputs_; }
-  /// The name of the operation whose decomposition has this one; empty for an operation that was recorded.
+  /// The name of the operation whose decomposition this operation belongs to; empty for an operation that was recorded.
   std::string decomposed_at(size_t operation) const;
-  /// The recorded operation that the one of this number is a part of.
+  /// The number of the recorded operation that this one is a part of.
   size_t source_of(size_t operation) const;
-  /// By value: whether autograd would ask for its derivative.
+  /// Whether autograd would ask for the derivative of this value.
   bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
 
  private:
-  /// What the operation does with the argument that it reads next: nothing but read it; show it, change it; or take
-  /// it into account where it derives by another argument.
+  /// What the operation does with the argument that it reads next: it only reads it, shows it in a result, changes it,
+  /// overwrites all of it, or (kHidden) accounts for it in its derivative by another argument.
   enum class Role { kRead, kShown, kChanged, kOverwritten, kHidden };
 
   bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
@@ -101,19 +102,19 @@ class ImportedRun : private record::Interceptor {
   Callbacks callbacks_;
   record::Recording flat_;
   GradientMatch match_;
-  std::vector<size_t> ends_;  ///< of each replayed operation: how many there are in the flat record behind it
-  size_t operation_ = 0;      ///< the one that is replayed,
-  size_t next_use_ = 0;       ///< and which of the source's uses its next tensor is
+  std::vector<size_t> ends_;  ///< by replayed operation: the number of operations in the flat record behind it
+  size_t operation_ = 0;      ///< the recorded operation that is being replayed,
+  size_t next_use_ = 0;       ///< and the place of its next tensor among the source's uses
   Role role_ = Role::kRead;
-  bool is_varied_ = false;                            ///< the operation has read something that a program derives
-  std::set<int64_t> varied_;                          ///< the source's storages that hold such values
-  std::map<record::GradientUse, at::Tensor> leaves_;  ///< that the function made itself, and errors, by edge
-  std::vector<at::Tensor> values_;                    ///< of the source's values
-  std::vector<at::Tensor> captured_;                  ///< of its tensors from outside, then of the free numbers
-  std::set<size_t> taken_;                            ///< free numbers that an operation has read
+  bool is_varied_ = false;    ///< whether the operation has read something that a program derives
+  std::set<int64_t> varied_;  ///< the source's storages that hold values which a program derives
+  std::map<record::GradientUse, at::Tensor> leaves_;  ///< by edge: leaves that the function made itself, and errors
+  std::vector<at::Tensor> values_;                    ///< by value of the source
+  std::vector<at::Tensor> captured_;                  ///< the tensors from outside, then the free numbers
+  std::set<size_t> taken_;                            ///< the free numbers that operations have read
   std::set<int64_t> requires_gradient_;
-  std::set<std::string> decomposing_;  ///< some of PyTorch's decompositions come back to what they decompose
-  /// What was decomposed, in order, each with the first of the operations that it was decomposed into, and their end.
+  std::set<std::string> decomposing_;  ///< at the moment; PyTorch's decompositions may come back to an operation
+  /// A decomposed operation, with the range of the operations that it was decomposed into. In order.
   struct Decomposed {
     std::string name;
     size_t first, end;
@@ -122,11 +123,11 @@ class ImportedRun : private record::Interceptor {
   int64_t inputs_ = 0;
 };
 
-/// What a test has the replay leave out, to see that somebody notices: stops of gradients, or hooks.
+/// What the replay leaves out in a test, which must be noticed: stops of gradients, or hooks.
 enum class GradientFault { kNone, kStops, kHooks };
 void inject(GradientFault fault);
 
-/// The tensors of results, a list's in a row; undefined for a result that is no tensor.
+/// The tensors of results, a list's tensors in a row; undefined for a result that is no tensor.
 std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack);
 
 /// "aten.add.Tensor", as PyTorch prints it.

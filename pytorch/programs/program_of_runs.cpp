@@ -25,7 +25,7 @@ using Meta = Recording::Meta;
 
 namespace {
 
-/// The tensors in an argument.
+/// Appends the tensors in an argument.
 void collect(const IValue& argument, std::vector<at::Tensor>& tensors) {
   if (argument.isTensor()) {
     if (argument.toTensor().defined()) tensors.push_back(argument.toTensor());
@@ -57,7 +57,7 @@ class Writer {
         is_noted_(is_noted) {}
 
   RunsProgram write();
-  /// Where that has thrown: the decomposed operation at which it did; empty where it was at none.
+  /// After an error: the decomposed operation at which it was thrown; empty if at none.
   const std::string& blamed() const { return blamed_; }
 
  private:
@@ -93,9 +93,9 @@ class Writer {
   importer::Region region_;
   std::string blamed_;
   RunsProgram program_;
-  std::vector<std::pair<const Operation*, const Operation*>> kept_;  ///< of which something reads a result; draws
+  std::vector<std::pair<const Operation*, const Operation*>> kept_;  ///< with results that are read; and draws
   std::map<int64_t, Value> values_;
-  ir::SymbolSizes names_;  ///< of symbols, in order of appearance, so that equal programs print alike
+  ir::SymbolSizes names_;  ///< by symbol, in order of appearance: so equal programs print alike
   std::map<std::string, std::pair<size_t, size_t>> binders_;  ///< by symbol: the input and dim that has it
 };
 
@@ -146,8 +146,8 @@ RunsProgram Writer::write() {
   return std::move(program_);
 }
 
-/// Pairs the operations of both runs, which must be the same. Keeps those that something reads, and all draws, in the
-/// order in which a plain loop makes them.
+/// Pairs the operations of both runs, which must be the same. Keeps the operations whose results are read, and all
+/// draws, in the order in which a plain loop makes them.
 void Writer::match() {
   const auto& a = one().operations();
   const auto& b = two().operations();
@@ -180,13 +180,13 @@ bool Writer::is_same(size_t operation) {
   return name_of(a) == name_of(b) && a.results == b.results && a.grad_mode == b.grad_mode && a.vjp == b.vjp;
 }
 
-/// An error from here on is that of this operation.
+/// Errors from here on belong to this operation.
 void Writer::blame(size_t operation) {
   blamed_ = first_.decomposed_at(operation);
   if (blamed_.empty()) blamed_ = second_.decomposed_at(operation);
 }
 
-/// Throws unless the run with the sizes at hand has the shapes that follow from the other two.
+/// Throws unless the run at the call's own sizes has the shapes that follow from the other two runs.
 void Writer::bear_out() {
   Recording& real = third_->flat();
   const size_t count = one().operations().size();
@@ -278,7 +278,7 @@ void Writer::add_noise(const Operation& a, const Operation& b) {
   program_.noise.push_back(std::move(noise));
 }
 
-/// Constants: tensors that no recorded operation has made, since they are made of Python's numbers.
+/// Adds the constants: tensors that no recorded operation has made, since they are made of Python's numbers.
 void Writer::add_constants() {
   if (one().outside().size() != two().outside().size()) throw Mismatch();
   for (size_t i = 0; i < one().outside().size(); ++i) {
@@ -301,7 +301,7 @@ void Writer::write(const Operation& a, const Operation& b) {
     }
     if (a.refuses) {
       results = {region_.refusing(lists[1][0], a.vjp)};
-    } else {  // the cotangents come last
+    } else {  // the cotangents, which come last
       const bool linear = a.derivable && passes::is_linear(torch_operator::find_program(a.vjp)->program(),
                                                            lists[0].size() + lists[1].size());
       results = region_.custom_vjp({a.vjp, linear, a.is_hook}, lists[0], lists[1]);
@@ -422,7 +422,7 @@ Argument Writer::argument(const IValue& a, const IValue& b, const c10::Argument&
   if (a.tagKind() != b.tagKind()) throw Mismatch();
   if (a.isTensor()) return tensor(a.toTensor(), b.toTensor());
   if (a.isNone()) return std::monostate();
-  if (is_code(parameter.real_type())) {  // what it decides is in the result's type
+  if (is_code(parameter.real_type())) {  // the result's type holds what it decides
     if (a.toInt() != b.toInt()) throw Mismatch();
     return importer::Unknown();
   }
@@ -506,7 +506,7 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
   while (true) {
     const std::vector<std::unique_ptr<ImportedRun>> all = imported(runs, way);
     record::SizeFit fit = sizes;
-    // Of what the function's operations are made of, no call's record tells.
+    // No call's record has the sizes within the decompositions of the function's operations.
     fit.stop_guessing();
     Writer writer(all, fit, derivative, noted != nullptr);
     auto stays_whole = [&] {

@@ -16,7 +16,7 @@ namespace weft::programs {
 struct Noise {
   Draw draw;
   at::ScalarType dtype;
-  /// By dim: a factor times the sizes of (input, dim)s of the program.
+  /// By dim: a factor times the sizes of these (input, dim) pairs of the program.
   std::vector<std::pair<int64_t, std::vector<std::pair<size_t, size_t>>>> sizes;
 };
 
@@ -25,14 +25,14 @@ struct Noise {
 struct RunsProgram {
   ir::Program program;
   std::vector<Noise> noise;
-  std::vector<at::Tensor> constants;  ///< tensors of numbers that operations have made themselves
+  std::vector<at::Tensor> constants;  ///< tensors of numbers that operations have made
   /// For each input, captured tensor and constant, and each of its dims: a number, or an expression of symbols.
   std::vector<std::vector<std::variant<int64_t, std::string>>> sizes;
 };
 
 /// An operation that becomes an `extern` op and needs a derivative.
 struct ExternOperation {
-  /// As the first run has it.
+  /// A tensor in the first run.
   struct Tensor {
     at::ScalarType dtype;
     std::vector<int64_t> sizes;
@@ -41,12 +41,12 @@ struct ExternOperation {
   };
   c10::OperatorHandle op;
   std::string call;                                  ///< the op's attribute `call`
-  std::vector<c10::IValue> arguments;                ///< of the first run
+  std::vector<c10::IValue> arguments;                ///< the arguments in the first run
   std::function<size_t(const at::Tensor&)> operand;  ///< the number of the operand that a tensor argument is
   std::vector<Tensor> operands, results;
 };
 
-/// Makes the derivative's program; null if no program can express it. Throws record::UnsupportedError if there must
+/// Makes the derivative's program; null if no program can express it. Throws record::UnsupportedError if there has to
 /// be one.
 using ExternDerivative = std::function<torch_operator::ProgramRef(const ExternOperation&)>;
 
@@ -57,7 +57,7 @@ struct SourceRun {
   Callbacks callbacks;
 };
 
-/// What is done with an operation of which the decomposition depends on sizes.
+/// What is done with an operation whose decomposition depends on sizes.
 enum class Whole { kNever, kWhereSizesDecide };
 
 /// A program that somebody rewrites who has to say of which recorded operation an op is a part.
@@ -68,10 +68,10 @@ struct Noted {
 /// The note on an op that says of which recorded operation it is a part.
 inline constexpr std::string_view kSourceOperation = "source.operation";
 
-/// Generalises runs of one function to a program. In two runs the sizes that may vary are different: an integer that is
-/// the same in both is a constant, one that differs is an expression of symbols (recorder/size_fit.h). `runs`: one run;
-/// two at samples; or these and a third at the sizes at hand, which must agree with the other two. `whole`: an
-/// operation whose decompositions differ from run to run may be left to PyTorch.
+/// Generalises runs of one function to a program. The sizes that may vary are different in two runs: an integer that is
+/// the same in both is a constant, and an integer that differs is an expression of symbols (record/size_fit.h). `runs`:
+/// one run; two runs at sample sizes; or these two and a third at the call's own sizes, which must agree with the two.
+/// `whole`: an operation whose decompositions differ from run to run may be left to PyTorch.
 ///
 /// `noted`: each op gets the note kSourceOperation.
 ///

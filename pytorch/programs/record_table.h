@@ -19,12 +19,12 @@ namespace weft::programs {
 /// What a table of records keeps at most.
 struct TableBounds {
   size_t entries;
-  size_t alike = 8;  ///< of one structure
+  size_t alike = 8;  ///< entries of one structure
   size_t bytes = size_t{1} << 26;
 };
 
-/// What is known of runs, by their records: the one place where a run finds what was made for another. An entry is
-/// found only if each of its patterns, with the run's sizes and numbers in it, is the run's record word for word.
+/// What is known of runs, by their records: the one place where a run finds what was made for another run. An entry is
+/// found only if each of its patterns, filled with the run's sizes and numbers, equals the run's record word for word.
 ///
 /// Beyond its bounds the table drops the entries that were used longest ago. Used by one thread at a time. What is
 /// dropped is handed to the caller: freeing it may come back here.
@@ -33,17 +33,17 @@ class RecordTable {
  public:
   using Patterns = std::vector<std::shared_ptr<const record::Template>>;
   struct Entry {
-    uint64_t structure;  ///< of the runs, and of whatever else the value depends on
+    uint64_t structure;  ///< a hash of the runs' structures, and of all else that the value depends on
     Patterns patterns;   ///< one for each run
     Value value;
-    size_t bytes;  ///< that it takes, patterns included
+    size_t bytes;  ///< of memory, patterns included
   };
   using Reference = std::shared_ptr<Entry>;
   using Dropped = std::vector<Reference>;
 
   explicit RecordTable(TableBounds bounds) : bounds_(bounds) {}
 
-  /// The entries of a structure.
+  /// The entries with this structure.
   std::vector<Reference> alike(uint64_t structure) const {
     std::vector<Reference> found;
     auto [first, end] = by_structure_.equal_range(structure);
@@ -51,8 +51,8 @@ class RecordTable {
     return found;
   }
 
-  /// The entry of which the records are instances, and for which `fits` holds, which may come back here; null if there
-  /// is none.
+  /// The entry whose patterns match the records, and for which `fits` holds; null if there is none. `fits` may call the
+  /// table.
   template <std::predicate<const Entry&> Fits>
   Reference find(uint64_t structure, std::span<const record::Record* const> records, Fits fits) {
     for (Reference& entry : alike(structure)) {
@@ -75,7 +75,7 @@ class RecordTable {
     return dropped;
   }
 
-  /// The attempts so far for runs of this structure that differ in these sizes, each (place, dim).
+  /// The attempts so far for runs of this structure that differ in these sizes, given as (place, dim).
   std::shared_ptr<Attempts> attempts(uint64_t structure, const std::vector<std::pair<size_t, size_t>>& sizes) {
     constexpr size_t kMostAttempts = 1024;
     if (attempts_.size() > kMostAttempts) attempts_.clear();
@@ -97,7 +97,7 @@ class RecordTable {
     });
   }
 
-  /// It is the last that is dropped.
+  /// Marks the entry as the last one used.
   void used(const Entry& entry) {
     auto [each, end] = by_structure_.equal_range(entry.structure);
     for (; each != end; ++each)
@@ -121,7 +121,7 @@ class RecordTable {
   }
 
   TableBounds bounds_;
-  std::list<Reference> order_;  ///< the last used first
+  std::list<Reference> order_;  ///< the last used entry first
   std::unordered_multimap<uint64_t, Place> by_structure_;
   size_t bytes_ = 0;
   std::map<std::pair<uint64_t, std::vector<std::pair<size_t, size_t>>>, std::shared_ptr<Attempts>> attempts_;

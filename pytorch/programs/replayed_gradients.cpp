@@ -20,9 +20,9 @@ namespace {
 
 std::atomic<GradientFault> injected{GradientFault::kNone};
 
-/// Whether PyTorch's derivative of the operation by its input takes into account that this argument is a function of
-/// the input too, and so asks nobody for the argument's own derivative (derivatives.yaml: not_implemented beside a
-/// formula). Where the operation is made of others, the derivative has to get there by the argument.
+/// Whether PyTorch's derivative of the operation by its input takes this argument into account as a function of the
+/// input. Autograd then doesn't ask for the argument's own derivative (derivatives.yaml: not_implemented beside a
+/// formula). Where the operation is decomposed, the derivative has to go through the argument.
 bool is_hidden(std::string_view op, std::string_view argument) {
   if (op == "aten.native_layer_norm_backward.default") return argument == "mean" || argument == "rstd";
   if (op == "aten.native_batch_norm_backward.default") return argument == "save_mean" || argument == "save_invstd";
@@ -43,18 +43,18 @@ ImportedRun::Role ImportedRun::role_of(const OperatorHandle& op, size_t argument
   return std::ranges::find(kWhole, name) == kWhole.end() ? Role::kChanged : Role::kOverwritten;
 }
 
-/// The value as the operation that is replayed reads its next tensor.
+/// The value for the next tensor that the replayed operation reads.
 at::Tensor ImportedRun::read(int64_t id) {
   if (at::GradMode::is_enabled()) return with_gradient(id, source_.uses().at(next_use_++));
   is_varied_ |= id < 0 || varied_.contains(source_.storage(id));
   return value(id);
 }
 
-/// The value, with a gradient that goes where that of the recorded tensor went.
+/// The value with a gradient that goes where the recorded tensor's gradient went.
 at::Tensor ImportedRun::with_gradient(int64_t id, const GradientUse& use) {
   at::Tensor tensor = value(id);
   if (use.requires_gradient()) is_varied_ = true;
-  if (id < 0) return tensor;  // whether it requires a gradient is its owner's to say
+  if (id < 0) return tensor;  // whether it requires a gradient is its owner's decision
   if (!use.requires_gradient()) return injected == GradientFault::kStops ? tensor : without_gradient(id, tensor);
   const auto* node = source_.graph().node(use.node);
   if (source_.graph().is_own_leaf(node)) return leaf(id, use);
@@ -77,8 +77,8 @@ at::Tensor ImportedRun::with_gradient(int64_t id, const GradientUse& use) {
   return tensor;
 }
 
-/// The value, for an operation that read it without a gradient. To autograd it may have none as it is, though the
-/// operations that it is made of here have derivatives.
+/// The value, for an operation that read it without a gradient. To autograd the value itself may have no gradient,
+/// while the operations that replace its maker here have derivatives.
 at::Tensor ImportedRun::without_gradient(int64_t id, const at::Tensor& tensor) {
   if (!at::isFloatingType(tensor.scalar_type()) || !varied_.contains(source_.storage(id))) return tensor;
   if (role_ == Role::kRead) return stop_gradient(tensor);
@@ -92,7 +92,7 @@ at::Tensor ImportedRun::without_gradient(int64_t id, const at::Tensor& tensor) {
   return same;
 }
 
-/// The value, of which a derivative is an error. Gradients that get to the value itself end there.
+/// The value, with an error in place of its derivative. Gradients of the value itself end there.
 at::Tensor ImportedRun::refusing(int64_t id, const GradientUse& use, const torch::autograd::Error& error) {
   at::Tensor& refusing = leaves_[use];
   if (refusing.defined()) return refusing;
@@ -104,7 +104,7 @@ at::Tensor ImportedRun::refusing(int64_t id, const GradientUse& use, const torch
   return refusing;
 }
 
-/// A leaf that the function made itself, of the memory of the value.
+/// A leaf that the function made itself, with the value's memory.
 at::Tensor ImportedRun::leaf(int64_t id, const GradientUse& use) {
   at::Tensor& leaf = leaves_[use];
   if (leaf.defined()) return leaf;
@@ -114,7 +114,7 @@ at::Tensor ImportedRun::leaf(int64_t id, const GradientUse& use) {
   return leaf;
 }
 
-/// The value, with what the hook does for its derivative.
+/// The value, with the hook's effect as its derivative.
 at::Tensor ImportedRun::with_hook(int64_t id, const record::Hook& hook) {
   if (source_.is_changed_from(operation_, id))
     throw UnprovenGradientError("a hook on the gradient of a value that is changed in place later", operation_);

@@ -25,7 +25,7 @@ bool is_odd_prime(int64_t number) {
   return true;
 }
 
-/// Whether a pair can be told from those that other symbols have.
+/// Whether a pair can be told from the pairs of other symbols.
 bool is_apart(const std::pair<int64_t, int64_t>& pair, const SampleSizes& others) {
   return std::ranges::none_of(others, [&](const auto& other) {
     return pair.first == other.first || pair.second == other.second ||
@@ -33,7 +33,7 @@ bool is_apart(const std::pair<int64_t, int64_t>& pair, const SampleSizes& others
   });
 }
 
-/// A pair within low < n < high, far apart; none where there is no room for one.
+/// A pair within low < n < high, far apart, that can be told from the others; none if there is no room for one.
 std::optional<std::pair<int64_t, int64_t>> pair_between(int64_t low, int64_t high, const SampleSizes& others) {
   constexpr int64_t kMostTried = 64;
   for (int64_t first = low + 1; first < std::min(high, low + kMostTried); ++first) {
@@ -44,7 +44,7 @@ std::optional<std::pair<int64_t, int64_t>> pair_between(int64_t low, int64_t hig
   return std::nullopt;
 }
 
-/// Samples between those that symbols have had, or not far from them.
+/// Samples between the values that symbols have had, or not far from these.
 std::optional<SampleSizes> between(const SampleSizes& seen) {
   constexpr int64_t kNear = 16;
   SampleSizes samples;
@@ -58,7 +58,7 @@ std::optional<SampleSizes> between(const SampleSizes& seen) {
   return samples;
 }
 
-/// Samples below those that symbols have had.
+/// Samples below the values that symbols have had.
 std::optional<SampleSizes> below(const SampleSizes& seen) {
   SampleSizes samples;
   for (const auto& [one, other] : seen) {
@@ -91,7 +91,7 @@ SampleSizes larger_samples(const std::vector<int64_t>& at_hand) {
   for (size_t i = 0; i < at_hand.size(); ++i) {
     do ++first;
     while (!is_odd_prime(first));
-    // All firsts are smaller than the seconds.
+    // All first values are smaller than all second values.
     int64_t second = 2 * first;
     while (!is_apart({first, second}, samples)) second += 2;
     samples.emplace_back(first, second);

@@ -13,15 +13,15 @@ using SampleSizes = std::vector<std::pair<int64_t, int64_t>>;
 /// these two values each. The first of each pair is an odd prime, the second even, so that n // 2 shows; no two pairs
 /// are equally far apart, so that n + 1 is of one symbol only.
 ///
-/// What a function does at sizes between two that it has been called with it is likely to do at others, too; outside
-/// of them it may leave what it indexes, or clip. Empty where there are more symbols than samples.
+/// At sizes between two that it was called with, a function most likely does the same; beyond them it may index out of
+/// range, or clip. Empty where there are more symbols than samples.
 std::vector<SampleSizes> sample_choices(const SampleSizes& seen);
 
 /// Samples for a function that was called with one size for each symbol so far: a small and a large one, so that a
 /// threshold (x[:10], n // 8) shows. `tells_sums`: the pairs tell sums and divisions, as those of sample_choices() do;
 /// without it they are primes, which tell products. At most kMostSymbols.
 SampleSizes small_samples(size_t count, bool tells_sums);
-/// Samples larger than the values at hand, for functions that make sizes smaller.
+/// Samples larger than the call's own values, for functions that make sizes smaller.
 SampleSizes larger_samples(const std::vector<int64_t>& at_hand);
 
 constexpr size_t kMostSymbols = 8;

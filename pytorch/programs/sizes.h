@@ -10,7 +10,7 @@ namespace weft::programs {
 /// Thrown when runs with different sizes did different things.
 struct Mismatch {};
 
-/// The size that is `first` in the one run and `second` in the other. Throws Mismatch if there is none.
+/// The size that is `first` in the first run and `second` in the second. Throws Mismatch if there is none.
 inline ir::Dim size_of(record::SizeFit& sizes, int64_t first, int64_t second) {
   std::optional<ir::Dim> found = sizes.find(first, second);
   if (!found) throw Mismatch();

@@ -4,7 +4,7 @@
 
 namespace weft::programs {
 
-/// How attempts at one program for runs of different sizes have ended.
+/// The outcomes of attempts at one program for runs of different sizes.
 struct Attempts {
   int failed = 0, of_features = 0;
 
@@ -16,7 +16,8 @@ struct Attempts {
   }
 };
 
-/// Whether a size is rather a number of features: of the last dim of floats that has fewer than four dims.
+/// Whether a size is more likely a number of features: that of the last dim of a floating tensor with fewer than four
+/// dims.
 inline bool is_of_features(size_t dim, size_t rank, bool is_floating) {
   return dim + 1 == rank && rank >= 2 && rank < 4 && is_floating;
 }

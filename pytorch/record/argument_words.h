@@ -66,15 +66,15 @@ void spell_number(const at::Tensor& number, Words& words) {
   throw UnsupportedError("a number of " + c10::str(number.scalar_type()));
 }
 
-/// The words of a key under which the types of a call's results are found again: the operation, the types of its
-/// arguments, and the arguments that are no tensors. The value of a number that is an operand among tensors has no part
-/// in a type.
+/// The key under which the types of a call's results are found again: the operation, the types of its arguments, and
+/// the arguments that are no tensors, as words. The value of a number that is an operand among tensors has no part in a
+/// type.
 class ShapeKey {
  public:
   /// Appends to `words`. `takes_tensors`: the operation has tensors among its arguments, so its floats are operands.
   ShapeKey(std::vector<int64_t>& words, int64_t operation, bool takes_tensors)
       : words_(words), takes_tensors_(takes_tensors) {
-    // The state other than the arguments on which types depend.
+    // The operation, and the state besides its arguments that the types depend on.
     words_.insert(words_.end(), {operation, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
   }
 

@@ -16,9 +16,9 @@ at::Tensor rnn_tanh_cell(const at::Tensor& x, const at::Tensor& h, const at::Ten
 at::Tensor rnn_relu_cell(const at::Tensor& x, const at::Tensor& h, const at::Tensor& w_ih, const at::Tensor& w_hh,
                          const std::optional<at::Tensor>& b_ih, const std::optional<at::Tensor>& b_hh);
 
-/// h' from what its two products have given, [B,3H] each.
+/// h' from the two products of a cell, [B,3H] each.
 at::Tensor gru_from_gates(const at::Tensor& from_x, const at::Tensor& from_h, const at::Tensor& h);
-/// h' and c' from the sum of both products, [B,4H].
+/// h' and c' from the sum of a cell's two products, [B,4H].
 std::tuple<at::Tensor, at::Tensor> lstm_from_gates(const at::Tensor& gates, const at::Tensor& c);
 
 }  // namespace weft::record

@@ -1,4 +1,4 @@
-// Composite functions of PyTorch that have a definition of their own in a recording, since PyTorch's change tensors in
+// Composite functions of PyTorch that have another definition in a recording, since PyTorch's own change tensors in
 // place or look at values.
 
 #include <ATen/TensorOperators.h>
@@ -22,13 +22,13 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-/// Does not look at the values: an index that is no class gives zeros.
+/// Does not look at the values. An index that is no class gives zeros.
 Tensor one_hot(const Tensor& x, int64_t classes) {
   if (classes < 0) throw ReadsValueError("one_hot without num_classes");
   return x.unsqueeze(-1).eq(at::arange(classes)).to(at::kLong);
 }
 
-/// PyTorch's clamps the norms in place, hidden from autograd.
+/// PyTorch's own clamps the norms in place, hidden from autograd.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
   auto shown = at::broadcast_tensors({a, b});
   auto scaled = [&](const Tensor& x) { return x / at::linalg_vector_norm(x, 2, dim, true).clamp_min(eps); };

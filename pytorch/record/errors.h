@@ -18,7 +18,7 @@ struct UnsupportedError : std::runtime_error {
   static constexpr size_t kNoOperation = SIZE_MAX;
   explicit UnsupportedError(const std::string& reason, size_t operation = kNoOperation)
       : std::runtime_error(reason), operation(operation) {}
-  size_t operation;  ///< of the recording, at or near which it is, where that is known
+  size_t operation;  ///< number of the recorded operation at or near which it is, if known
 };
 
 /// Thrown when a tensor of the function handles operations itself: a transform's wrapper, a subclass.
@@ -29,7 +29,7 @@ struct UnrecordableError : std::runtime_error {
 /// Thrown when the function changes a tensor that it didn't make.
 struct MutationError : std::runtime_error {
   MutationError(const std::string& op, at::Tensor tensor) : runtime_error(op), tensor(std::move(tensor)) {}
-  at::Tensor tensor;  ///< undefined where it is a view of what was changed
+  at::Tensor tensor;  ///< from outside; it was changed itself or by a view of it
 };
 
 }  // namespace weft::record

@@ -54,7 +54,7 @@ std::vector<ReachedNode> nodes_behind(std::span<const Edge> edges, const std::fu
     bool is_live = false;
   };
   std::vector<ReachedNode> reached;
-  std::unordered_map<const Node*, bool> live;  // of the nodes that have been left, and false for those on the way
+  std::unordered_map<const Node*, bool> live;  // true: live; false: not live, or still on the way
   std::vector<Visit> way;
   const auto enter = [&](const c10::intrusive_ptr<Node>& node) {
     if (node == nullptr) return;

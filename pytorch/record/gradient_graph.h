@@ -25,28 +25,29 @@ namespace weft::record {
 using torch::autograd::Edge;
 using torch::autograd::Node;
 
-/// Where autograd sends the gradient of a tensor, at the moment when an operation reads it or the function returns it.
+/// Where autograd sends a tensor's gradient, at the moment when an operation reads the tensor or the function returns
+/// it.
 struct GradientUse {
   static constexpr int32_t kNone = 0;      ///< nowhere: the tensor doesn't require a gradient
-  static constexpr int32_t kOutside = -1;  ///< to a tensor from outside, itself
+  static constexpr int32_t kOutside = -1;  ///< to a tensor from outside: this one itself
   int32_t node = kNone;                    ///< else: the number of a node of the graph, from 1 on,
-  uint32_t output = 0;                     ///< and which of the values of its operation the tensor is
+  uint32_t output = 0;                     ///< and the place of the tensor among the node's outputs
 
   bool requires_gradient() const { return node != kNone; }
   int64_t word() const { return static_cast<int64_t>(node) << 32 | output; }
   auto operator<=>(const GradientUse&) const = default;
 };
 
-/// The node at which a recorded function's graph ends: gradient `i` is that of the i-th input that requires one. In a
-/// plain call of the function the graph goes on there, in what made its arguments.
+/// The node at which a recorded function's graph ends: its gradient `i` is the gradient of the i-th input that requires
+/// one. In a plain call of the function the graph goes on from there, in whatever made its arguments.
 struct SourceNode : Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   std::string name() const override { return "WeftSource"; }
 };
 
-/// The node of a torch.autograd.Function (Recording::derived): its backward is a recorded one.
+/// The node of a torch.autograd.Function (Recording::derived), whose backward is a recorded one.
 struct DerivedNode : Node {
-  /// The cotangents of the inputs, undefined for those that are not floating.
+  /// Gives the cotangents of the inputs, undefined for inputs that are not floating.
   using Backward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs,
                                                          const std::vector<at::Tensor>& values,
                                                          const std::vector<at::Tensor>& cotangents)>;
@@ -58,52 +59,53 @@ struct DerivedNode : Node {
   std::string name() const override { return "WeftDerived"; }
 };
 
-/// A node that was reached from some edges.
+/// A node that was reached from the given edges.
 struct ReachedNode {
   c10::intrusive_ptr<Node> node;
-  bool is_live;  ///< from it a gradient gets to a node at which `ends_at` holds
+  bool is_live;  ///< whether a gradient gets from it to a node at which `ends_at` holds
 };
 
-/// The error that a derivative is, where the node stands for one (once_differentiable); null for any other.
+/// The node as the error that stands for a derivative (once_differentiable); null for any other node.
 const torch::autograd::Error* as_error(const Node* node);
 
-/// The nodes behind the edges, up to those at which `ends_at` holds and without these, in an order in which what lies
-/// behind a node comes before it.
+/// The nodes behind the edges, up to the nodes at which `ends_at` holds, which are left out. Each node comes after
+/// those that lie behind it.
 std::vector<ReachedNode> nodes_behind(std::span<const Edge> edges, const std::function<bool(const Node*)>& ends_at);
 
 /// The graph that autograd builds over the tensors of a recording. The operations that were recorded say what the
-/// function computes. What its derivative is, this graph says: hooks, `detach_`, `requires_grad_` and nodes of other
-/// people's change it and leave no operation behind. So it is a part of the record, and programs::GradientMatch proves
-/// that the derivative of the program is that of this graph.
+/// function computes. This graph says what its derivative is: hooks, `detach_`, `requires_grad_` and other people's
+/// nodes change the derivative and leave no operation behind. So the graph is a part of the record, and
+/// programs::GradientMatch proves that the program has its derivative.
 class GradientGraph {
  public:
-  /// Makes a new input require a gradient, that of SourceNode. `id`: its number as a value.
+  /// Makes a new input require a gradient, which ends in SourceNode. `id`: the input's number as a value.
   void add_input(const at::Tensor& tensor, int64_t id);
   GradientUse use(const at::Tensor& tensor, RecordingTensor& value);
-  /// Visits what lies behind the outputs, up to inputs and the tensors from outside (as the function sees them).
+  /// Visits the nodes behind the outputs, up to inputs and to the tensors from outside as the function sees them.
   void walk(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& outside);
   /// Writes the nodes that the walk has reached into the record.
   void write(Record& record);
 
   const std::vector<ReachedNode>& reached() const { return reached_; }
-  /// Nodes that the walk has reached, or the source, that have hooks and through which a gradient gets.
+  /// The nodes with hooks through which a gradient gets, among those that the walk has reached and the source.
   std::vector<c10::intrusive_ptr<Node>> nodes_with_hooks() const;
   /// Gives the node a number.
   int32_t add(c10::intrusive_ptr<Node> node);
-  /// The number of a node that has one; 0 for any other.
+  /// The node's number; 0 if it has none.
   int32_t number(const Node* node) const;
   Node* node(int32_t number) const { return nodes_.at(static_cast<size_t>(number) - 1).get(); }
   bool is_source(const Node* node) const { return node == source_.get(); }
-  /// By gradient of the source: the number of the input as a value.
+  /// By gradient of the source: the number of its input as a value.
   const std::vector<int64_t>& inputs() const { return inputs_; }
-  /// The tensors from outside whose gradient this edge is, by their index; empty for an edge within the function.
+  /// The tensors from outside whose gradient goes along this edge, by their index; empty for an edge within the
+  /// function.
   std::vector<size_t> outside_of(const Edge& edge) const;
   bool is_outside(const Node* node) const { return outside_nodes_.contains(node); }
   /// Whether the node is that of a leaf which the function has made itself. Gradients end there.
   bool is_own_leaf(const Node* node) const;
-  /// How often another edge than those of the outputs themselves leads to the value that this edge is of.
+  /// How many edges lead to the value of this edge, not counting those of the outputs themselves.
   size_t readers(const Edge& edge) const;
-  /// Lets go of all nodes, and so of the tensors that they saved.
+  /// Releases all nodes, and so the tensors that they saved.
   void clear();
 
  private:

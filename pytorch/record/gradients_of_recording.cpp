@@ -1,4 +1,4 @@
-// What a recording has to do with autograd's graph.
+// The part of a recording that has to do with autograd's graph.
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
@@ -67,7 +67,7 @@ void Recording::hooked(const GradientUse& of, const std::vector<at::Tensor>& inp
 }
 
 void Recording::refuse_effects_on_inputs(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const {
-  // What a plain loop would show elsewhere: the carry is the very tensor that the step before has returned.
+  // Returned as another output too: in a plain loop the next step would detach that one, since it is the same tensor.
   const auto is_returned_twice = [&](size_t carry) {
     return std::ranges::count_if(outputs, [&](const at::Tensor& t) { return t.is_same(outputs[carry]); }) > 1;
   };
@@ -81,7 +81,8 @@ void Recording::refuse_effects_on_inputs(const std::vector<at::Tensor>& outputs,
   }
 }
 
-/// In a plain loop a hook on the carry acts on all that is made of it, and so on what the step before has made too.
+/// Refuses hooks that act on more than the step. In a plain loop a hook on the carry acts on all gradients of that
+/// tensor, also through what else the step before has made of it.
 void Recording::refuse_hooks_on_carries(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const {
   for (const Hook& hook : hooks_) {
     if (!graph_.is_source(graph_.node(hook.of.node))) continue;

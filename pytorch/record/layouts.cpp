@@ -23,8 +23,8 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
   throw UnsupportedError(op.schema().name() + ": a tensor that is not dense");
 }
 
-/// Operations of sparse tensors. Where one has a composite kernel too, which is for dense tensors, that would be taken
-/// before the fallback.
+/// Operations of sparse tensors. Where an operation has a composite kernel too, meant for dense tensors, the dispatcher
+/// would take that one before the fallback.
 void add_kernels_like(torch::Library& library, c10::DispatchKey like) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {

@@ -7,7 +7,7 @@
 namespace weft::record {
 
 namespace {
-constexpr int64_t kSmallestSymbol = 2;  // of 0 or 1 elements operations do something else: broadcast, give NaN
+constexpr int64_t kSmallestSymbol = 2;  // with 0 or 1 elements operations do something else: broadcast, give NaN
 }
 
 void Record::sizes(std::span<const int64_t> sizes) {
@@ -48,7 +48,7 @@ Template::Template(const Record& first, const Record& second, const Record* thir
     : table_(sizes.symbols()), binders_(sizes.count(), SIZE_MAX), structure_(first.structure()) {
   for (const Record* other : {&second, third ? third : &second})
     if (first.kinds() != other->kinds() || first.structure() != other->structure()) throw Mismatch();
-  // Factors of a size may be those of a later word.
+  // All sizes are found first: a size may have factors that only a later word shows.
   for (size_t i = 0; i < first.words().size(); ++i)
     if (first.kinds()[i] == Record::Kind::kSize && first.words()[i] != second.words()[i])
       sizes.find(first.words()[i], second.words()[i], third ? std::optional(third->words()[i]) : std::nullopt);

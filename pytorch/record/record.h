@@ -14,7 +14,7 @@
 
 namespace weft::record {
 
-/// A text as words, its length aside.
+/// Spells a text as words, without its length.
 template <typename Take>
 void spell_text(std::string_view text, Take take) {
   for (size_t at = 0; at < text.size(); at += sizeof(int64_t)) {
@@ -44,13 +44,13 @@ class Record {
   void sizes(std::span<const int64_t> sizes);
   void number(double number);
   void text(std::string_view text);
-  /// Another record as a part of this one.
+  /// Appends another record as a part of this one.
   void append(const Record& part);
 
   /// The record with other words in the place of sizes.
   Record with_sizes(const std::vector<int64_t>& words) const;
 
-  /// Equal for records that differ in sizes and numbers only.
+  /// A hash that is equal for records that differ in sizes and numbers only.
   uint64_t structure() const { return structure_ ^ words_.size(); }
   const std::vector<int64_t>& words() const { return words_; }
   const std::vector<Kind>& kinds() const { return kinds_; }
@@ -71,8 +71,8 @@ class Record {
 /// some numbers are free.
 class Template {
  public:
-  /// Generalises two records, in which each symbol had one or the other of its two values, and a third, if there is
-  /// one, of which the sizes must follow from the other two. Numbers that differ are free. Throws Mismatch if the
+  /// Generalises two records of runs in which each symbol had its first and its second value. The sizes of a third
+  /// record, if there is one, must follow from the other two. Numbers that differ are free. Throws Mismatch if the
   /// records did different things.
   struct Mismatch {};
   Template(const Record& first, const Record& second, const Record* third, SizeFit& sizes);
@@ -84,10 +84,10 @@ class Template {
   bool matches(const Record& record) const;
   /// The words of the instance for these values of the symbols; nothing where a size overflows.
   std::optional<std::vector<int64_t>> words(const std::vector<int64_t>& symbols) const;
-  /// The places of the numbers in which the record differs; empty if it matches, or if it differs in anything else.
+  /// The places of the numbers that differ; empty if the record matches, or differs in anything else.
   std::vector<size_t> differing_numbers(const Record& record) const;
   const std::vector<size_t>& free() const { return free_; }
-  /// The record's values of the free numbers, in that order.
+  /// The record's values of the free numbers, in the order of free().
   std::vector<double> free_numbers(const Record& record) const;
 
   uint64_t structure() const { return structure_; }
@@ -95,10 +95,10 @@ class Template {
 
  private:
   struct Word {
-    int64_t value;  ///< the word itself where it is no expression
+    int64_t value;  ///< the word itself, unless it is an expression
     Record::Kind kind;
     bool is_free = false;
-    int32_t expression = -1;  ///< in expressions_
+    int32_t expression = -1;  ///< the index in expressions_
   };
 
   Word word(size_t i, const Record& first, const Record& second, const Record* third, SizeFit& sizes);
@@ -109,9 +109,9 @@ class Template {
 
   std::vector<Word> words_;
   ir::SizeTable table_;
-  std::vector<ir::Dim> dims_;                     ///< that occur,
+  std::vector<ir::Dim> dims_;                     ///< the expressions that occur,
   std::vector<ir::SizeTable::Size> expressions_;  ///< and how they are computed
-  std::vector<size_t> binders_;                   ///< by symbol: the word that is its size alone
+  std::vector<size_t> binders_;                   ///< by symbol: the place of a word that is this symbol alone
   std::vector<size_t> free_;
   uint64_t structure_;
 };

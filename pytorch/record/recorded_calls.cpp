@@ -8,7 +8,7 @@ namespace weft::record {
 
 namespace {
 
-/// Words in most keys.
+/// About as many words as most keys have.
 constexpr size_t kUsualKey = 32;
 
 /// The shape of x[i] is known if i are integers. If i is a mask, its values must be known.
@@ -86,7 +86,7 @@ void Recording::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   if (traits.reads_values && !has_known_shape(op, torch::jit::last(stack, count))) return run_now(op, stack);
   if (operations_.size() == looked_at_ && look_) std::exchange(look_, {})();
   if (traits.is_lift && own(stack.back().toTensor()) == nullptr) return;
-  // torch.tensor fills memory by itself.
+  // torch.tensor fills the memory without operations.
   if (op.schema().name() == "aten::empty" && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) {
     NotRecorded guard;
     return op.callBoxed(&stack);
@@ -125,7 +125,7 @@ void Recording::refuse_mutation(Call& call) {
       if (!tensor.defined()) continue;
       auto* value = own(tensor);
       if (value != nullptr && value->storage >= 0) {
-        // It changes the value but not its derivative, which no operation out of place does.
+        // The change affects the value but not its derivative. No operation out of place does that.
         bool is_seen = at::GradMode::is_enabled() && tensor.requires_grad();
         if ((!is_seen && requires_gradient(value->storage)) || (value->is_data && may_be_saved(value->storage)))
           throw UnsupportedError("a change in place that autograd doesn't see");
@@ -176,7 +176,7 @@ bool Recording::is_changed_from(size_t operation, int64_t value) const {
 
 void Recording::show_as_view(const at::Tensor& base, const at::Tensor& copy) {
   auto *from = own(base), *to = own(copy);
-  // A tensor from outside isn't changed.
+  // A tensor from outside is never changed, so its copy never gets stale.
   if (to != nullptr) copies_.emplace_back(from != nullptr ? from->storage : -1, to->storage);
 }
 
@@ -185,7 +185,7 @@ void Recording::refuse_stale(const RecordingTensor& value) const {
     throw UnsupportedError("a view whose place depends on values, read after a change of what it shows");
 }
 
-/// Writes where the gradient of a tensor goes that is read. One from outside is known by its index.
+/// Writes where the gradient of a tensor goes that an operation reads. A tensor from outside is known by its index.
 void Recording::write_use(const at::Tensor& tensor, RecordingTensor* value) {
   if (value != nullptr)
     uses_.push_back(graph_.use(tensor, *value));
@@ -236,14 +236,15 @@ void Recording::push_results(Call& call, torch::jit::Stack& stack) {
       results.push_back(argument);
       continue;
     }
-    std::optional<int64_t> shared;  // the storage of what it is a view of
+    std::optional<int64_t> shared;  // the storage of the tensor that the result is a view of
     std::optional<c10::InferenceMode> as_base;
     if (traits.argument >= 0 && call.arguments[static_cast<size_t>(traits.argument)].isTensor()) {
       const at::Tensor& base = call.arguments[static_cast<size_t>(traits.argument)].toTensor();
       auto* value = own(base);
       shared = value != nullptr ? value->storage : -1 - outside_index(base);
     }
-    // In inference mode a view of a tensor from outside has, as such tensors have, a version.
+    // In inference mode a view of a tensor from outside has a version counter, as tensors made outside of inference
+    // mode have.
     if (const int viewed = std::max(traits.argument, traits.elements_of);
         viewed >= 0 && call.arguments[static_cast<size_t>(viewed)].isTensor())
       as_base.emplace(call.arguments[static_cast<size_t>(viewed)].toTensor().is_inference());
@@ -311,7 +312,7 @@ bool Recording::shares_memory(const at::Tensor& tensor) const {
   return found == sharers_.end() || found->second > 1;
 }
 
-/// The argument with tensors of their own, which stay the values that they are when others are rebound.
+/// The argument with copies of its tensors, which keep their values when the tensors are rebound.
 c10::IValue Recording::as_it_is(const c10::IValue& argument) const {
   if (argument.isTensor()) {
     auto* value = own(argument.toTensor());

@@ -21,12 +21,13 @@ constexpr c10::DispatchKeySet kWrapperKeys({c10::DispatchKey::FuncTorchBatched, 
 
 }  // namespace
 
-/// Removing a dispatch key leaves the bit of its backend, which would make all tensors count as this backend's.
+/// Sets the thread's dispatch keys. Removing a key leaves the bit of its backend, which is removed too: all tensors
+/// would count as the backend's otherwise.
 void include_keys(bool included) {
   auto keys = c10::impl::tls_local_dispatch_key_set();
   keys.included_ = included ? keys.included_ | kIncluded
                             : (keys.included_ - kIncluded).remove_backend(c10::BackendComponent::PrivateUse1Bit);
-  // Within a copy that has passed autograd (traits.cpp) factories go where they go else.
+  // Within a copy that has passed autograd (traits.cpp), factories are dispatched as they are elsewhere.
   if (!included) keys.excluded_ = keys.excluded_.remove(c10::DispatchKey::BackendSelect);
   c10::impl::_force_tls_local_dispatch_key_set(keys);
 }
@@ -99,7 +100,7 @@ at::Tensor Recording::make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntA
   return tensor;
 }
 
-/// input_types() reads this again.
+/// Writes the input's type into the record, from which input_types() reads it.
 at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad, bool has_history) {
   auto tensor = make(dtype, sizes, dense_strides(sizes), values_);
   have_history_.push_back(has_history);
@@ -127,7 +128,8 @@ at::Tensor Recording::stand_in(const at::Tensor& tensor, at::IntArrayRef sizes) 
     auto made =
         at::detail::make_tensor<RecordingTensor>(tensor.scalar_type(), sizes, dense_strides(sizes), serial_, -1, -1);
     as_recording(made)->stands_for = tensor;
-    // Whether a transform asks for its gradient the transform knows; a tangent is asked for where there is one.
+    // Only a transform knows whether it will ask for the gradient of its tensor, so the stand-in requires one. So does
+    // that of a tensor with a tangent.
     const bool is_varied = is_wrapper(tensor) || tensor._fw_grad(/*level=*/0).defined();
     const bool may_require = is_varied && at::isFloatingType(tensor.scalar_type()) && at::GradMode::is_enabled();
     if (tensor.requires_grad() || may_require) made.set_requires_grad(true);
@@ -146,7 +148,7 @@ int64_t Recording::outside_index(const at::Tensor& given) {
   at::Tensor tensor = original(given);
   auto [known, is_new] = outside_index_.emplace(tensor.unsafeGetTensorImpl(), outside_.size());
   if (!is_new) return known->second;
-  bool is_shown = tensor.is_same(given);  // itself, not by a stand-in
+  bool is_shown = tensor.is_same(given);  // the tensor itself is shown, not a stand-in
   if (is_shown && (tensor.unsafeGetTensorImpl()->is_python_dispatch() || tensor.key_set().has_any(kWrapperKeys))) {
     throw UnrecordableError("a tensor of a transform or of a subclass");
   }

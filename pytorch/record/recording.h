@@ -20,23 +20,24 @@ namespace weft::record {
 
 /// A recorded operation, as it was called.
 struct Operation {
-  std::optional<c10::OperatorHandle> op;  ///< none for `derived`
-  size_t arguments;                       ///< where they begin among Recording::arguments()
-  size_t first_word, end_word;            ///< its words in the record
+  std::optional<c10::OperatorHandle> op;  ///< none for derived()
+  size_t arguments;                       ///< the place of the first in Recording::arguments()
+  size_t first_word, end_word;            ///< the range of its words in the record
   bool grad_mode;
-  std::vector<int64_t> results;  ///< ids; of an argument that was changed in place its own, -1 of what is no tensor
-  size_t first_use;              ///< of its tensors, where they begin among Recording::uses(); only in grad mode
-  size_t payload = 0;            ///< of `derived`: which
-  std::string vjp = {};          ///< of `derived`: the derivative's program, where it is known,
-  bool refuses = false;          ///< that is not a program but the message of the error that a derivative is
-  bool is_hook = false;          ///< of a hook on the first input
-  bool derivable = true;         ///< which may be derived again
+  std::vector<int64_t> results;  ///< ids; a changed argument keeps its own id, what is no tensor has -1
+  size_t first_use;              ///< the place of its first tensor's use in Recording::uses(); only in grad mode
+  size_t payload = 0;            ///< of derived(): the caller's number of the derivative
+  std::string vjp = {};          ///< of derived(): the derivative's program, where it is known,
+  bool refuses = false;          ///< whether `vjp` is the message of an error instead of a program
+  bool is_hook = false;          ///< whether it stands for a hook on the first input
+  bool derivable = true;         ///< whether the derivative may be derived again
 };
 
-/// What a hook on a value inside the function does to its gradient, as `derived` has the backward of a Function.
+/// What a hook does to the gradient of a value inside the function. The hook is kept as derived() keeps the backward of
+/// a Function.
 struct Hook {
   GradientUse of;
-  std::vector<int64_t> inputs;  ///< what it reads beside the gradient: ids
+  std::vector<int64_t> inputs;  ///< ids of the values that it reads besides the gradient
   size_t payload;
   bool derivable;  ///< false if autograd gives a second derivative of the value's own operation to the hook too
 };
@@ -45,18 +46,18 @@ struct Hook {
 class Interceptor {
  public:
   virtual ~Interceptor() = default;
-  /// Either replaces the operation's arguments on the stack by its results, as its kernel does, or returns false to
-  /// have it recorded as it is.
+  /// Either replaces the operation's arguments on the stack by its results, as its kernel does, or returns false: then
+  /// the operation is recorded as it is.
   virtual bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
-  /// Whether gradients get through an operation that is recorded now.
+  /// Whether operations that are recorded now have gradients.
   virtual bool has_gradients() const = 0;
 };
 
 /// A recording of Python code that runs on tensors without data, which write down the operations on them.
 ///
-/// Between enter() and leave() all operations of this thread are recorded, whatever tensors they take. Recordings nest;
-/// a tensor of an outer one is a tensor from outside to the inner. Such a tensor (recording_tensor.h) says that it is a
-/// dense tensor on the CPU. Shapes come from the operations' Meta kernels (result_shapes.h).
+/// Between enter() and leave() all operations of this thread are recorded, whatever tensors they take. Recordings nest:
+/// the tensors of an outer recording are tensors from outside to the inner one. A recorded tensor (recording_tensor.h)
+/// says that it is a dense tensor on the CPU. Shapes come from the operations' Meta kernels (result_shapes.h).
 class Recording {
  public:
   Recording();
@@ -71,81 +72,81 @@ class Recording {
   static Recording* suspend();
   static void resume(Recording* recording);
 
-  /// A tensor that the function is given. `has_history`: what the caller gives may depend on tensors from outside that
-  /// require a gradient.
+  /// An input of the function. `has_history`: what the caller gives may depend on tensors from outside that require a
+  /// gradient.
   at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad, bool has_history = true);
-  /// One like a tensor, of its sizes from `first_dim` on; `needs_gradient`: if it is floating. `is_carry`: a step
-  /// before may have computed it.
+  /// An input like a tensor, with its sizes from `first_dim` on. `needs_gradient`: it requires a gradient if it is
+  /// floating. `is_carry`: a step before may have computed it.
   at::Tensor input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient, bool is_carry = false);
-  /// A stand-in of other sizes, which the function sees in place of a tensor from outside.
+  /// A stand-in with these sizes, which the function sees in place of a tensor from outside.
   at::Tensor stand_in(const at::Tensor& tensor, at::IntArrayRef sizes);
-  /// Completes the record with the function's outputs, as id() numbers them. The first of them are the next values of
-  /// the first `carries` inputs; `carries`: none where the function is called with tensors of the caller's own, instead
-  /// of with carries and slices. Throws UnsupportedError for hooks that `hooked` hasn't told of, and for what the
-  /// function did to its arguments that a caller would see.
+  /// Completes the record with the function's outputs, as id() numbers them. The first outputs are the next values of
+  /// the first `carries` inputs. `carries` is none where the function gets the caller's own tensors instead of carries
+  /// and slices. Throws UnsupportedError for hooks that were not given to `hooked`, and where the function did
+  /// something to its arguments that a caller would see.
   void finish(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries);
-  /// The outputs of a torch.autograd.Function: equal to `values`, with the derivative that `part` records, and that
-  /// `backward` computes for a backward within the function.
+  /// The outputs of a torch.autograd.Function. They are equal to `values`, and their derivative is the one that `part`
+  /// records. For a backward within the function, `backward` computes it.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   const Record& part, size_t payload, DerivedNode::Backward backward);
-  /// The nodes with hooks that a gradient of the outputs gets through.
+  /// The nodes with hooks that gradients of the outputs pass.
   std::vector<c10::intrusive_ptr<Node>> nodes_with_hooks(const std::vector<at::Tensor>& outputs);
   GradientUse use_of(const c10::intrusive_ptr<Node>& node, uint32_t output) { return {graph_.add(node), output}; }
-  /// Tells what the hooks on an output of a node do, which `part` records; `inputs`: what they read beside the
+  /// Says what the hooks on an output of a node do, which `part` records. `inputs`: what they read besides the
   /// gradient.
   void hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part, size_t payload,
               bool derivable);
   /// Throws UnsupportedError where a backward from `outputs` within the function would not do what it does outside of a
   /// recording: reach beyond the function's arguments, or add to .grad of a tensor from outside.
   void refuse_backward(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, bool accumulates);
-  /// Whether the tensor is one from outside, or the stand-in for one.
+  /// Whether the tensor comes from outside, or is a stand-in for such a tensor.
   bool is_from_outside(const at::Tensor& tensor) const { return own(tensor) == nullptr; }
-  /// Calls `look` when the function is about to do its operation of this number.
+  /// Calls `look` when the function is about to do the operation of this number.
   void look_at(size_t operation, std::function<void()> look) { looked_at_ = operation, look_ = std::move(look); }
 
   /// Says that `copy`, just made, stands for a view of `base` whose place depends on values. The function is refused
-  /// where that would show: where it changes the copy, or reads the copy after a change of the base.
+  /// where the difference would show: where it changes the copy, or reads the copy after a change of the base.
   void show_as_view(const at::Tensor& base, const at::Tensor& copy);
 
   // ---- for runs that are imported
 
-  /// In place of `finish`: says what the outputs are. The record is not asked for, and nothing is checked.
+  /// Sets the outputs, in place of `finish`: the record is not asked for, and nothing is checked.
   void set_outputs(const std::vector<at::Tensor>& outputs);
-  /// As `derived` of a function, where the derivative is a program.
+  /// The outputs of a function whose derivative is the program `vjp`.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   std::string vjp);
-  /// The tensor, with an error in the place of a derivative.
+  /// The tensor, with an error in place of its derivative.
   at::Tensor refusing(const at::Tensor& tensor, const std::string& message);
   Operation& last_operation() { return operations_.back(); }
-  /// Gives results of `derived` the node that says how their gradients reach the inputs. `derived` itself does so for
+  /// Gives results of derived() the node that says how their gradients reach the inputs. derived() itself does so for
   /// the tensors that it returns.
   static void set_history(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& inputs,
                           DerivedNode::Backward backward);
 
   void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
-  /// The tensor that a value was when it was made; only with an interceptor.
+  /// A value's dtype and sizes when it was made; only with an interceptor.
   struct Meta {
     at::ScalarType dtype;
     std::vector<int64_t> sizes;
   };
   const std::vector<Meta>& metas() const { return metas_; }
-  /// Whether another tensor of the recording is, or was, a view of this one's memory; only with an interceptor.
+  /// Whether another tensor of the recording shares, or has shared, this one's memory; only with an interceptor.
   bool shares_memory(const at::Tensor& tensor) const;
-  /// Makes the tensor stand for the value of `result` from here on, as after an operation in place.
+  /// Makes the tensor stand for the value of `result` from here on, as it does after an operation in place.
   void rebind(const at::Tensor& tensor, const at::Tensor& result);
 
   // ----
 
   /// The number of tensors of the recording that are still held. Frees what replaying the recording needs.
   size_t leaks();
-  /// Those tensors.
+  /// The tensors that leaks() counts.
   std::vector<at::Tensor> kept() const;
 
   const Record& record() const { return record_; }
   const std::vector<at::Tensor>& outside() const { return outside_; }
   /// Dtypes and sizes of the inputs.
   std::vector<std::pair<at::ScalarType, std::vector<int64_t>>> input_types() const;
-  /// The sizes that the function sees of them.
+  /// The sizes of the tensors from outside, as the function sees them.
   std::vector<std::vector<int64_t>> outside_sizes() const;
   const std::vector<Operation>& operations() const { return operations_; }
   const std::vector<c10::IValue>& arguments() const { return arguments_; }
@@ -158,10 +159,10 @@ class Recording {
   const GradientGraph& graph() const { return graph_; }
   /// Equal for values that share memory.
   int64_t storage(int64_t value) const { return storages_.at(static_cast<size_t>(value)); }
-  /// Whether the value's memory is changed by that operation or by one behind it.
+  /// Whether the operation of this number, or one behind it, changes the value's memory.
   bool is_changed_from(size_t operation, int64_t value) const;
   int64_t inputs() const { return inputs_; }
-  /// A tensor from outside as the function sees it.
+  /// The tensor from outside of this index, as the function sees it.
   at::Tensor shown(size_t outside) const;
   /// The number of a value: inputs and results count from 0; -1 - i is the i-th tensor from outside; nullopt for a
   /// tensor that stands for a number.
@@ -179,13 +180,13 @@ class Recording {
   void call(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
  private:
-  struct Call;  // one in the making
+  struct Call;  // an operation that is being recorded
   class ArgumentWriter;
 
   void record(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   at::Tensor make(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t storage);
   int64_t outside_index(const at::Tensor& tensor);
-  /// The tensor as a value of this recording; nullptr for one from outside or its stand-in.
+  /// The tensor as a value of this recording; nullptr if it comes from outside or is a stand-in.
   RecordingTensor* own(const at::Tensor& tensor) const;
   c10::IValue as_it_is(const c10::IValue& argument) const;
   void refuse_mutation(Call& call);
@@ -211,16 +212,16 @@ class Recording {
   std::vector<at::Tensor> outside_;
   std::unordered_map<const c10::TensorImpl*, int64_t> outside_index_;
   std::vector<int64_t> outputs_;
-  std::vector<GradientUse> uses_;         ///< of the tensors that operations in grad mode read, in order
+  std::vector<GradientUse> uses_;         ///< of the tensors read in grad mode, in order
   std::vector<GradientUse> output_uses_;  ///< of the outputs
   std::vector<Hook> hooks_;
   GradientGraph graph_;
   std::vector<int64_t> storages_;   ///< by value
   std::vector<bool> have_history_;  ///< by input
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made_;
-  std::unordered_map<int64_t, size_t> changed_;      ///< storages that something was written to, and by which operation
-  std::vector<size_t> makers_;                       ///< by value: its operation
-  std::vector<std::pair<int64_t, int64_t>> copies_;  ///< of show_as_view: the storages of base and copy, in order
+  std::unordered_map<int64_t, size_t> changed_;      ///< by changed storage: the last operation that changed it
+  std::vector<size_t> makers_;                       ///< by value: the operation that made it
+  std::vector<std::pair<int64_t, int64_t>> copies_;  ///< for show_as_view: the storages of base and copy, in order
   std::unordered_set<int64_t> stale_;                ///< storages of copies whose bases have changed
   int64_t inputs_ = 0, values_ = 0;
   uint64_t serial_;
@@ -232,7 +233,7 @@ class Recording {
   std::unordered_map<int64_t, int> sharers_;  ///< by storage: how many values were made in it
   Recording* before_ = nullptr;
   bool entered_ = false, saw_hooks_ = false;
-  bool leaves_out_select_ = false;  ///< while it is suspended: whether BackendSelect was left out
+  bool leaves_out_select_ = false;  ///< while suspended: whether BackendSelect was left out
 };
 
 }  // namespace weft::record

@@ -28,10 +28,10 @@ std::vector<int64_t> dense_strides(at::IntArrayRef sizes);
 /// The tensor that a stand-in stands for.
 at::Tensor original(const at::Tensor& tensor);
 
-/// Whether it is a tensor of a transform, whose values are another tensor's.
+/// Whether the tensor belongs to a transform, so that its values are another tensor's.
 bool is_wrapper(const at::Tensor& tensor);
 
-/// In place of the operation, for a value that no operation has made.
+/// The operation's number for a value that no operation has made.
 constexpr size_t kNoMaker = SIZE_MAX;
 
 /// Codes of entries in a record that are no operations; operations have positive numbers.
@@ -42,7 +42,7 @@ struct Recording::Call {
   const c10::OperatorHandle& op;
   const Traits& traits;
   at::ArrayRef<c10::IValue> arguments;
-  std::vector<int64_t> words;  ///< the key of its results' types
+  std::vector<int64_t> words;  ///< the key under which its results' types are found
   std::vector<int64_t> results;
   std::vector<int64_t> written = {};  ///< storages that it changes
 };

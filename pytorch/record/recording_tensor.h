@@ -9,8 +9,8 @@ struct Node;
 namespace weft::record {
 
 /// A tensor without data that stands for a value of a recording. It says that it is a dense tensor on the CPU, so that
-/// Python code which asks, and PyTorch's composite operations, do what they do for one; its dispatch key brings every
-/// operation on it to the recorder.
+/// Python code which asks, and PyTorch's composite operations, treat it as one. Its dispatch key brings every operation
+/// on it to the recorder.
 struct RecordingTensor : c10::TensorImpl {
   /// `storage`: equal for views of each other; negative for a view of the tensor from outside -1 - storage.
   RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, uint64_t recording, int64_t id,
@@ -24,20 +24,20 @@ struct RecordingTensor : c10::TensorImpl {
 
   void resize(at::IntArrayRef sizes, at::IntArrayRef strides) { set_sizes_and_strides(sizes, strides); }
 
-  /// The tensor from outside for which this one stands, with other sizes than it has.
+  /// The tensor from outside for which this one stands, with sizes of its own.
   at::Tensor stands_for;
-  uint64_t recording;  ///< its serial number
+  uint64_t recording;  ///< the serial number of its recording
   int64_t id, storage;
-  /// A copy that autograd made of it, which counts changes in place for itself: Tensor.data, a saved result.
+  /// Whether autograd made it as a copy that counts changes in place for itself: Tensor.data, a saved result.
   bool is_data = false;
-  const torch::autograd::Node* node = nullptr;  ///< that autograd had for it when it was read last,
+  const torch::autograd::Node* node = nullptr;  ///< autograd's node for it when it was last read,
   int32_t node_number = 0;                      ///< and that node's number (gradient_graph.h)
 };
 
 /// Whether the tensor's numbers can be read: it is no subclass with operations of its own and no transform's wrapper.
 bool is_plain(const at::Tensor& tensor);
 
-/// Whether they have the same dtype and sizes.
+/// Whether both have the same dtype and sizes.
 bool is_like(const at::Tensor& one, const at::Tensor& other);
 
 /// The tensor as a recording tensor; nullptr if it is none.

@@ -18,7 +18,7 @@ namespace weft::record {
 
 namespace {
 
-/// A bounded cache: shapes beyond the bound are computed again.
+/// A bound on the cache; shapes beyond it are computed again.
 constexpr size_t kMostShapes = 1U << 14U;
 
 struct Cache {
@@ -72,8 +72,8 @@ void run_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
 }
 
-/// The variant that makes a new tensor, of an operation that stores its only result in its first argument and leaves
-/// the argument's shape alone. Several Meta functions of operations in place copy numbers between devices.
+/// For an operation that stores its only result in its first argument and leaves the argument's shape alone: the
+/// variant that makes a new tensor. Several Meta functions of operations in place copy numbers between devices.
 std::optional<c10::OperatorHandle> storing_variant(const c10::OperatorHandle& op) {
   const Traits& traits = traits_of(op);
   if (traits.returns.size() != 1 || traits.returns[0].argument != 0 || !traits.returns[0].is_argument) return {};
@@ -84,7 +84,7 @@ std::optional<c10::OperatorHandle> storing_variant(const c10::OperatorHandle& op
   return variant;
 }
 
-/// As run_on_meta of the operation in place, by its variant.
+/// Does what run_on_meta does for an operation in place, by its out-of-place variant.
 void store_on_meta(const c10::OperatorHandle& variant, torch::jit::Stack& stack) {
   const at::Tensor self = stack[0].toTensor();
   run_on_meta(variant, stack);
@@ -101,7 +101,7 @@ void store_on_meta(const c10::OperatorHandle& variant, torch::jit::Stack& stack)
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   torch::jit::Stack stack;
   for (const c10::IValue& argument : arguments) stack.push_back(to_meta(argument));
-  // Factories without a device make a tensor on the CPU otherwise.
+  // Without a device, factories would make a tensor on the CPU.
   const auto& parameters = op.schema().arguments();
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].name() == "device" && stack[i].isNone()) stack[i] = c10::Device(c10::kMeta);

@@ -20,12 +20,12 @@ struct ResultShape {
 struct ResultShapes {
   std::vector<std::vector<ResultShape>> results;  ///< for each return: the tensors of a list, or one
   std::vector<bool> is_list;
-  std::vector<ResultShape> all;  ///< results in a row
-  /// Arguments that the operation has resized in place, by number, and their new sizes.
+  std::vector<ResultShape> all;  ///< all results in a row
+  /// The arguments that the operation has resized in place, by number, with their new sizes.
   std::vector<std::pair<size_t, ResultShape>> resized;
 };
 
-/// Of keys under which shapes are found.
+/// The hash of a key under which shapes are found.
 struct WordsHash {
   size_t operator()(const std::vector<int64_t>& key) const {
     uint64_t hash = key.size();
@@ -38,7 +38,7 @@ struct WordsHash {
 /// arguments' types.
 std::shared_ptr<const ResultShapes> known_shapes(const std::vector<int64_t>& key);
 
-/// Finds the shapes by the operation's Meta kernel, most of which are Python's and take up to a millisecond.
+/// Finds the shapes by the operation's Meta kernel. Most Meta kernels are Python's and take up to a millisecond.
 /// `arguments` may hold tensors of any device.
 std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments,
                                                 const std::vector<int64_t>& key);
@@ -46,7 +46,7 @@ std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, a
 /// Keeps shapes, to be found by known_shapes.
 void remember_shapes(const std::vector<int64_t>& key, std::shared_ptr<const ResultShapes> shapes);
 
-/// The same as find_shapes without the cache.
+/// As find_shapes, without the cache.
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments);
 
 }  // namespace weft::record

@@ -11,7 +11,7 @@ using ir::Dim;
 
 namespace {
 
-// Bounds on what is tried, far above what programs have.
+// Bounds on what is tried, far above what programs need.
 constexpr int64_t kLargestMultiple = 8;
 constexpr int64_t kLargestOffset = 1024;
 constexpr int64_t kLargestDivisor = 32;
@@ -51,7 +51,7 @@ std::optional<Dim> SizeFit::find(int64_t first, int64_t second, std::optional<in
   return dim;
 }
 
-/// A number times symbols, and times sums that are known.
+/// A number times symbols, and times known sums.
 std::optional<Dim> SizeFit::product(int64_t first, int64_t second) const {
   Dim dim(1);
   for (const Known& factor : known_) {

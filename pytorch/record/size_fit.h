@@ -11,34 +11,34 @@
 
 namespace weft::record {
 
-/// Finds sizes as expressions of symbols, from what they are in runs in which each symbol has another value. Symbol i
-/// is named `s<i>`.
+/// Finds sizes as expressions of symbols, from their values in runs in which each symbol has another value. Symbol i is
+/// named `s<i>`.
 ///
 /// A number times symbols is told from its prime factors. Sums and floor divisions are guesses (`s0+1`, `(s0+3)//2`,
 /// `s1*(s0+1)`), simple ones first, where the user of the result will compare what it says of further sizes with what
 /// these give.
 class SizeFit {
  public:
-  /// `samples`: the values of each symbol in two runs, of which the first is prime. `at_hand`: those in a third; empty
-  /// if there is none.
+  /// `samples`: for each symbol its values in two runs, the first of them prime. `at_hand`: the values in a third run;
+  /// empty if there is none.
   SizeFit(const std::vector<std::pair<int64_t, int64_t>>& samples, std::vector<int64_t> at_hand, bool guesses);
 
-  /// The size that is `first` in the one run and `second` in the other, and `third` in the third, if that is known.
-  /// None if there is no such expression.
+  /// The size that is `first` in the first run, `second` in the second and, if known, `third` in the third. None if
+  /// there is no such expression.
   std::optional<ir::Dim> find(int64_t first, int64_t second, std::optional<int64_t> third = std::nullopt);
-  /// From now on finds only what has been found, and products of that: for sizes that no further call's are compared
-  /// with.
+  /// From now on finds only sizes that were found before, and products of these: for sizes that no further call's are
+  /// compared with.
   void stop_guessing() { guesses_ = false; }
 
   size_t count() const { return symbols_.size(); }
   bool has_third() const { return third_.size() == symbols_.size(); }
   int64_t in_first(const ir::Dim& dim) const { return ir::evaluate(dim, first_); }
-  /// The value in the third run.
+  /// The dim's value in the third run.
   int64_t at_hand(const ir::Dim& dim) const { return ir::evaluate(dim, third_); }
   const std::vector<std::string>& symbols() const { return symbols_; }  ///< names, sorted
 
  private:
-  /// An expression that others are made of, with its values in the runs.
+  /// An expression that others are made of, with its values in two runs.
   struct Known {
     ir::Dim dim;
     int64_t first, second;
@@ -58,7 +58,7 @@ class SizeFit {
   ir::Bindings first_, second_, third_;
   bool guesses_;
   std::vector<Known> known_;  ///< the symbols, then expressions
-  /// By the values in two runs. None: further values have shown that different sizes have these.
+  /// By the values in two runs. None: a third run has shown that sizes with these values differ.
   std::map<std::pair<int64_t, int64_t>, std::optional<ir::Dim>> found_;
 };
 

@@ -22,7 +22,7 @@ namespace {
 using c10::DispatchKey;
 using c10::OperatorHandle;
 
-/// The key by which operations reach the recorder that no recorded tensor takes there: factories. It stands above
+/// The key that takes factories to the recorder, since no recorded tensor among their arguments does. It stands above
 /// autograd and above BackendSelect, which would send a factory straight to the CPU's kernels.
 constexpr DispatchKey kAboveAll = DispatchKey::TESTING_ONLY_GenericMode;
 
@@ -30,7 +30,7 @@ struct Shared {
   std::mutex mutex;
   std::unordered_map<std::string, int64_t> names;
   int64_t next_name = 1;
-  std::vector<c10::OperatorName> pending;  ///< defined, and without a kernel of ours
+  std::vector<c10::OperatorName> pending;  ///< operations that are defined, and have no kernel of ours yet
   std::unordered_set<std::string> registered;
   std::unique_ptr<torch::Library> fallthrough;
   std::unordered_map<std::string, std::unique_ptr<torch::Library>> libraries;  ///< by namespace and key
@@ -58,7 +58,7 @@ class Listener : public c10::OpRegistrationListener {
   }
   void onOperatorDeregistered(const OperatorHandle&) override {
     std::lock_guard lock(shared.mutex);
-    shared.names.clear();  // another operation of the same name gets another number
+    shared.names.clear();  // another operation of the same name must get another number
     ++generation;
   }
 };
@@ -78,7 +78,7 @@ bool takes_tensors(const c10::TypePtr& type) {
   return false;
 }
 
-/// The argument that has one of these alias sets, the last if there are several; -1 if none has.
+/// The argument that has one of these alias sets; the last if several have, -1 if none has.
 int argument_of(const c10::FunctionSchema& schema, const c10::AliasInfo& sets) {
   int found = -1;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -90,8 +90,8 @@ int argument_of(const c10::FunctionSchema& schema, const c10::AliasInfo& sets) {
   return found;
 }
 
-/// An operation of that name if its arguments are of the same types: pow.Scalar takes a tensor where pow_.Scalar takes
-/// a number.
+/// The operation of that name, if its arguments have the same types as those of `op`. (pow.Scalar takes a tensor where
+/// pow_.Scalar takes a number.)
 std::optional<OperatorHandle> with_arguments_of(const OperatorHandle& op, const c10::OperatorName& name) {
   auto found = c10::Dispatcher::singleton().findSchema(name);
   if (!found || found->schema().is_mutable() || found->schema().returns().size() != 1) return std::nullopt;
@@ -137,8 +137,8 @@ void boxed(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* sta
   recording->call(op, *stack);
 }
 
-/// A factory, or a copy that may go elsewhere. One of a tensor passes autograd first, which stands below this key, and
-/// then leaves out BackendSelect.
+/// A factory, or a copy that may go to another device. A copy of a tensor passes autograd first, which stands below
+/// this key, and leaves out BackendSelect then.
 void boxed_above_all(const OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const bool takes_tensor = std::ranges::any_of(
@@ -154,7 +154,7 @@ torch::Library& library(const std::string& space, DispatchKey key) {
   return *found;
 }
 
-/// Composite operations come apart by themselves; all others are recorded.
+/// Composite operations are decomposed by the dispatcher. All others are recorded.
 void add_kernels(const OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   std::string space = name.substr(0, name.find("::"));
@@ -213,7 +213,7 @@ void register_kernels() {
     if (shared.listening == nullptr) {
       shared.fallthrough = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kAboveAll, __FILE__, __LINE__);
       shared.fallthrough->fallback(torch::CppFunction::makeFallthrough());
-      // Tells of the operations that there are, too.
+      // The listener is told of existing operations, too.
       shared.listening = std::make_unique<c10::RegistrationHandleRAII>(
           dispatcher.addRegistrationListener(std::make_unique<Listener>()));
     }

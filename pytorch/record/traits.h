@@ -14,17 +14,17 @@ struct Traits {
   bool reads_values;  ///< its result is a number or has a shape that depends on numbers
   bool is_lift;       ///< marks a tensor that was made of Python numbers
   bool takes_tensors;
-  bool draws;                ///< random numbers
-  std::vector<bool> writes;  ///< by argument: changes it in place
+  bool draws;                ///< it draws random numbers
+  std::vector<bool> writes;  ///< by argument: whether it is changed in place
   struct Return {
-    int argument = -1;     ///< that it is, or is a view of
-    int elements_of = -1;  ///< that the tensors of a list are views of
+    int argument = -1;     ///< the argument that it is, or is a view of
+    int elements_of = -1;  ///< the argument whose elements the tensors of a list are views of
     bool is_argument = false;
   };
   std::vector<Return> returns;
 
   bool changes_something() const { return std::ranges::find(writes, true) != writes.end(); }
-  /// Its one result is an argument, or lies in an argument's memory, and nothing changes.
+  /// Whether its one result is an argument, or lies in an argument's memory, and nothing changes.
   bool is_view() const { return returns.size() == 1 && returns[0].argument >= 0 && !changes_something(); }
 };
 
@@ -34,17 +34,17 @@ const Traits& traits_of(const c10::OperatorHandle& op);
 /// pow.Tensor_Scalar of pow_.Scalar, floor_divide of floor_divide_.Tensor.
 std::optional<c10::OperatorHandle> out_of_place(const c10::OperatorHandle& op);
 
-/// How often operations have been removed so far, of which another may have the name and the address.
+/// How many operations have been removed so far. Another operation may get the name and address of a removed one.
 int64_t operations_generation();
 
-/// What handles operations that arrive while nothing is recorded: those on tensors of the device.
+/// Handles operations that arrive while nothing is recorded: those on tensors of the device.
 using Otherwise = void (*)(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 void set_otherwise(Otherwise otherwise);
-/// The same where an operand is sparse.
+/// The same for operations with a sparse operand.
 void set_otherwise_not_dense(Otherwise otherwise);
 
-/// Routes operations to the recorder while a recording is current: all that are defined, and at later calls those that
-/// were defined since.
+/// Routes operations to the recorder while a recording is current. The first call routes all that are defined, later
+/// calls those defined since.
 void register_kernels();
 
 }  // namespace weft::record

@@ -30,7 +30,7 @@ class ArenaPlanner {
 
   /// Outputs must be aligned to 64 bytes if they are to be used. `members`: how many share the columns of each stage
   /// (by StagePlan::index); empty where none are shared. `others`: buffers that need more or less memory than their
-  /// plan says. User's error where a size exceeds 2^61 bytes.
+  /// plan says, or none. User's error where a size exceeds 2^61 bytes.
   ArenaLayout lay_out(const std::vector<int64_t>& symbol_values, bool uses_outputs,
                       const std::vector<int64_t>& members = {}, const std::vector<BufferBytes>& others = {},
                       StageOrder stages = StageOrder::kInTurn) const;
