@@ -1,4 +1,4 @@
-// Values of tensors of the device: what their storage holds, seen through their sizes, strides and offset.
+// The values of tensors of the device: what their storages hold, seen through sizes, strides and offset.
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/arange.h>
@@ -16,7 +16,7 @@ bool is_whole(const LazyStorage& storage, const at::Tensor& tensor) {
          tensor.is_contiguous();
 }
 
-/// Makes the contents such that the tensor is made of their dims, if they are in another form.
+/// Brings the storage's contents to the tensor's dtype and, if the tensor covers the storage, to its dims.
 void bring_to_form(LazyStorage& storage, const at::Tensor& tensor) {
   if (tensor.scalar_type() == storage.dtype()) return;
   const auto bytes = static_cast<int64_t>(storage.nbytes()), element = static_cast<int64_t>(tensor.element_size());
@@ -26,7 +26,7 @@ void bring_to_form(LazyStorage& storage, const at::Tensor& tensor) {
   storage.reshape(tensor.scalar_type(), covers ? at::IntArrayRef(*dense) : at::IntArrayRef{bytes / element});
 }
 
-/// The place of each of the tensor's elements among the storage's.
+/// For each element of the tensor its place among the storage's elements.
 ValueRef places_of(const LazyStorage& storage, const at::Tensor& tensor) {
   const int64_t elements = c10::multiply_integers(storage.sizes());
   return known(at::arange(elements, at::kLong)
@@ -53,7 +53,7 @@ ValueRef follow(const ViewSteps& steps, ValueRef value, const at::Tensor& tensor
   return steps.is_expanded ? record_expand(value, tensor.sizes()) : value;
 }
 
-/// The contents after the elements that the steps lead to have got new ones.
+/// The contents, after the elements that the steps lead to have been replaced by `value`.
 ValueRef follow_back(const ViewSteps& steps, const ValueRef& contents, ValueRef value) {
   Sizes viewed, inverse(steps.order.size());
   for (size_t i = 0; i < steps.order.size(); ++i)
@@ -63,7 +63,7 @@ ValueRef follow_back(const ViewSteps& steps, const ValueRef& contents, ValueRef 
     if (!slice.is_dropped) lengths.push_back(slice.length);
   for (int64_t dim : steps.order) viewed.push_back(lengths[static_cast<size_t>(dim)]);
   value = record_permute(record_reshape(value, viewed), inverse);
-  // The parts within parts, from the whole to what is replaced; then back.
+  // The nested parts, from the whole to what is replaced; then back.
   std::vector<ValueRef> parts{record_reshape(contents, steps.refined)};
   for (size_t i = steps.slices.size(); i-- > 1;) {
     const auto& [start, length, step, is_dropped] = steps.slices[i];

@@ -15,9 +15,9 @@
 namespace weft::device {
 namespace {
 
-using at::IntArrayRef, at::Scalar, at::ScalarType, at::Tensor;  // the lists write them so
+using at::IntArrayRef, at::Scalar, at::ScalarType, at::Tensor;  // the lists use these names
 
-/// PyTorch's refusal, in its words, by the kernel that it has for CUDA.
+/// PyTorch's refusal in its own words, by its kernel for CUDA.
 Tensor refuse_binary_cross_entropy(const Tensor& self, const Tensor& target, const std::optional<Tensor>& weight,
                                    int64_t reduction) {
   const auto op = c10::Dispatcher::singleton()
@@ -45,8 +45,8 @@ void add_lists(torch::Library& m) {
   m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
 }
 
-/// Whole layers, of which the lists have none: CUDA's autocast has them as _cudnn_rnn, all of whose arguments it casts.
-/// Each state and result is of the lower type, as on CUDA and as the lists' cells give them.
+/// Whole layers, which the lists lack: for CUDA's autocast they are _cudnn_rnn, all of whose arguments it casts. Each
+/// state and result is of the lower type, as on CUDA and as the lists' cells give them.
 void add_layers(torch::Library& m) {
   LOWER_PRECISION(gru, input)
   LOWER_PRECISION(gru, data)
@@ -73,7 +73,7 @@ c10::IValue cast_to(ScalarType type, const c10::IValue& value) {
   return value;
 }
 
-/// As PyTorch, and raises what it raises, of several half precisions.
+/// The widest type of the arguments, as in PyTorch. For several half precisions it raises what PyTorch raises.
 ScalarType widest(at::ArrayRef<c10::IValue> arguments) {
   ScalarType type = at::autocast::get_lower_precision_fp_from_device_type(kType);
   for (const c10::IValue& argument : arguments) {
@@ -96,7 +96,7 @@ void cast_arguments(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.callBoxed(stack);
 }
 
-/// Of those that this release of PyTorch has.
+/// Adds kernels for the operations that this release of PyTorch has.
 template <Casting casting>
 void add_kernels_of(torch::Library& m, std::span<const std::string_view> names) {
   for (const std::string_view name : names) {
@@ -132,7 +132,7 @@ void add_list_of_cpu(torch::Library& m) {
   add_kernels_of<Casting::kFloat>(m, std::vector<std::string_view>(others.begin(), others.end()));
 }
 
-/// The kernels of the list that holds. Made at load (base/fork.h).
+/// The kernels of the list in use. Made at load (base/fork.h).
 std::unique_ptr<torch::Library>& kernels_of_list = *new std::unique_ptr<torch::Library>();
 
 }  // namespace

@@ -7,8 +7,8 @@ namespace weft::device {
 /// Registers what torch.autocast("weft") does, once, with CUDA's list.
 void register_autocast();
 
-/// Has torch.autocast("weft") follow the list of "cuda", "cpu" or "xla" from here on, in all threads; none may be
-/// within an operation. Throws for another name.
+/// Makes torch.autocast("weft") follow the list of "cuda", "cpu" or "xla" from here on, in all threads. No thread may
+/// be within an operation. Throws for another name.
 void set_autocast_list(std::string_view name);
 
 }  // namespace weft::device

@@ -1,4 +1,4 @@
-// What PyTorch asks a device for beside its kernels.
+// What PyTorch asks a device for besides its kernels.
 
 #include "device/backend.h"
 
@@ -19,11 +19,11 @@
 namespace weft::device {
 namespace {
 
-/// PyTorch takes a device that is registered for the machine's accelerator. A program that uses no tensor of it must
-/// not get it unasked: it sees, in PyTorch's words, what it would without weft.
+/// PyTorch takes a registered device for the machine's accelerator. A program that uses no tensor of it must not get it
+/// unasked: the program sees, in PyTorch's words, what it would see without weft.
 void check_in_use() { TORCH_CHECK(devices_in_use() > 0, "Cannot access accelerator device when none is available."); }
 
-/// One device and one stream, on which everything comes in order.
+/// One device with one stream, on which everything runs in order.
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
@@ -38,7 +38,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
   c10::Stream getDefaultStream(c10::Device) const override { return getStream(kDevice); }
-  /// For torch.Stream() without a device too, which is the CPU's until the device is in use.
+  /// The stream of torch.Stream() too, without a device. Until the device is in use, that is the CPU's.
   c10::Stream getNewStream(c10::Device, int) const override {
     return devices_in_use() > 0 ? getStream(kDevice) : c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kCPU));
   }
@@ -77,7 +77,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 };
 
-/// The kernel of operations that were registered after the device, as a user's are, until all get the device's own.
+/// The kernel of operations that were registered after the device, such as a user's. At its first call all such
+/// operations get the device's own kernel.
 void call_new(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   record::register_kernels();
   call(op, *stack);

@@ -2,7 +2,7 @@
 
 namespace weft::device {
 
-/// Takes PyTorch's place for a device of somebody else's (PrivateUse1), once. The caller has made sure that it is free.
+/// Takes PyTorch's place for a device from outside (PrivateUse1), once. The caller has made sure that it is free.
 void register_backend();
 
 }  // namespace weft::device

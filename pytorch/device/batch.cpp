@@ -80,7 +80,7 @@ std::vector<std::vector<ir::Donation>> Batch::donations_by_end() const {
   return by_end;
 }
 
-/// Whether only the batch has the leaf, and only the leaf its memory.
+/// Whether nobody but the batch has the leaf, and nothing but the leaf its memory.
 bool Batch::is_dead(size_t leaf) const {
   const Value& value = *leaves_[leaf];
   const at::Tensor& tensor = value.tensor;
@@ -122,7 +122,7 @@ namespace {
 using record::kList, record::kNone, record::kOperand;
 enum Part : int64_t { kOutputs = -1, kDonations = -2 };
 
-/// Goes through a batch in the order in which its record tells of it. `Words` takes each word in turn.
+/// Goes through a batch in the order of its record. `Words` takes each word in turn.
 template <typename Words>
 class Walk {
  public:
@@ -159,7 +159,7 @@ class Walk {
     }
   }
 
-  /// A leaf's type stands where it is first read.
+  /// Writes a leaf's type where the leaf is first read.
   void tell(const Value& value) {
     const int64_t place = batch_.place(value);
     words_.fixed(place);
@@ -192,7 +192,7 @@ class Walk {
   std::vector<bool> is_told_;  ///< by leaf: its type
 };
 
-/// Of what Node keeps as the number of an operand, or not at all.
+/// For arguments of a Node, which has tensors as the numbers of operands.
 struct NoTensors {
   static void tensor(const at::Tensor& /*tensor*/) {
     throw std::logic_error("weft internal error: a tensor in a node");
@@ -202,7 +202,7 @@ struct NoTensors {
   }
 };
 
-/// Writes the words down.
+/// Writes the words into a record.
 class RecordWriter : public NoTensors {
  public:
   explicit RecordWriter(Record& record) : record_(record) {}
@@ -277,7 +277,7 @@ class SizeReader : public NoTensors {
   size_t at_ = 0;
 };
 
-/// Finds out what some words are.
+/// Finds what some words of the record are.
 class PlaceFinder : public NoTensors {
  public:
   explicit PlaceFinder(std::span<const size_t> words) : wanted_(words) {}

@@ -33,10 +33,10 @@ void put(Stack& stack, size_t arguments, Stack results) {
 
 namespace {
 
-/// All results; for an operation of which none is an argument.
+/// The results of an operation that returns none of its arguments.
 Results all_results(const std::shared_ptr<const ResultShapes>& shapes) { return {shapes, &shapes->all}; }
 
-/// Those that are no arguments.
+/// The results that are not arguments.
 std::vector<ResultShape> flat(const ResultShapes& shapes, const Operator& op) {
   std::vector<ResultShape> all;
   for (size_t i = 0; i < shapes.results.size(); ++i)
@@ -94,7 +94,7 @@ void show_view(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const auto place = static_cast<size_t>(op.traits.returns[0].argument);
   const at::Tensor base = arguments[place].toTensor();
-  // A fake tensor, on its way through PyTorch's own tracing.
+  // A fake tensor, which comes here while PyTorch traces.
   if (base.storage().device_type() == c10::DeviceType::Meta)
     return op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   const auto shapes = views_of(op, arguments, place);
@@ -111,7 +111,7 @@ void show_view(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), std::move(results));
 }
 
-/// transpose_ and its kin: the tensor itself becomes the view.
+/// For transpose_ and the like: the tensor itself becomes the view.
 void change_view(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const at::Tensor self = arguments[0].toTensor();
@@ -123,11 +123,12 @@ void change_view(const Operator& op, Stack& stack) {
 
 // ---- operations that change arguments
 
-/// Operations that fill a result of as many elements in its own shape.
+/// Operations that fill a result in the result's own shape, if it has as many elements.
 constexpr std::string_view kFill[] = {"aten::arange", "aten::range", "aten::linspace", "aten::logspace"};
 
-/// Gives a tensor for a result the shape of the result, which the variant without such a tensor knows best. Throws
-/// UnsupportedError for one that is filled in another shape: PyTorch's functionalization makes it the result's.
+/// Gives a tensor that takes a result the result's shape, which the variant without such a tensor knows best. Throws
+/// UnsupportedError for a tensor that is filled in another shape: PyTorch's functionalization gives it the result's
+/// shape.
 void resize_for(const Operator& op, const at::Tensor& out, const ResultShape& shape) {
   if (out.sizes() == at::IntArrayRef(shape.sizes)) return;
   const bool fills = std::ranges::find(kFill, op.schema().name()) != std::end(kFill);
@@ -141,7 +142,7 @@ ValueRef shaped(const ValueRef& value, const at::Tensor& written) {
   return record_expand(value, written.sizes());
 }
 
-/// Throws in PyTorch's words if it shares some elements with another argument, but not all.
+/// Throws in PyTorch's words if `written` shares some but not all elements with another argument.
 void check_overlap(const at::Tensor& written, at::ArrayRef<IValue> arguments) {
   for (const IValue& argument : arguments) {
     if (!argument.isTensor()) continue;
@@ -150,8 +151,8 @@ void check_overlap(const at::Tensor& written, at::ArrayRef<IValue> arguments) {
   }
 }
 
-/// The tensors that the operation writes to, with the shapes that it gives those that it resizes. `plain` are those of
-/// its variant that gives new tensors, if it has one.
+/// The tensors that the operation writes to. Resizes those whose shape it changes. `plain`: the result types of its
+/// variant that gives new tensors; empty if it has none.
 std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes,
                                    at::ArrayRef<ResultShape> plain) {
   std::vector<at::Tensor> written;
@@ -173,7 +174,7 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
   return written;
 }
 
-/// The operation's results: arguments where it returns these.
+/// The operation's results: the argument itself where it returns one, else the next of `own`.
 Stack with_arguments(const Operator& op, at::ArrayRef<IValue> arguments, Stack own) {
   Stack results;
   size_t next = 0;
@@ -182,7 +183,7 @@ Stack with_arguments(const Operator& op, at::ArrayRef<IValue> arguments, Stack o
   return results;
 }
 
-/// As the variant that gives new tensors, which the arguments then become.
+/// Records the variant that gives new tensors, whose values the written arguments then take.
 void record_plain(const Operator& op, const ResultShapes& shapes, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const Operator& plain = operator_of(*op.plain);
@@ -228,7 +229,7 @@ void record_change(const Operator& op, Stack& stack) {
 
 namespace {
 
-/// What a result of the CPU's is on the device.
+/// A result of the CPU's kernel, for the device.
 IValue to_device(const IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
@@ -246,7 +247,7 @@ IValue to_device(const IValue& value) {
   return value;
 }
 
-/// Copies of tensors that the operation writes to, and writes what is in them back.
+/// Holds copies of the tensors that the operation writes to, and writes the copies' contents back.
 class Copies {
  public:
   Copies(const Operator& op, at::ArrayRef<IValue> arguments, Stack& call) : op_(op) {
@@ -330,7 +331,7 @@ void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Ope
   } catch (const c10::NotImplementedError&) {
   } catch (const record::UnsupportedError& error) {
     reason = error.what();
-  } catch (const RefusedError&) {  // what it says may differ from call to call
+  } catch (const RefusedError&) {  // the error may differ from call to call
     check_devices(op, torch::jit::last(stack, op.arguments()));
     reason = "its Meta kernel, or the CPU's on zeros and ones, does not take arguments that it takes";
   }

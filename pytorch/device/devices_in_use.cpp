@@ -13,7 +13,7 @@ namespace {
 
 enum class Use {
   kNone,
-  kOfParent,  ///< by the process that this one was forked off: PyTorch makes a new engine, which asks again
+  kOfParent,  ///< used by the process that this one was forked off: here PyTorch makes a new engine, which asks again
   kHere,
 };
 

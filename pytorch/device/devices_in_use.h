@@ -2,7 +2,7 @@
 
 namespace weft::device {
 
-/// How many devices there are for those who ask: 1 once a tensor has been made there.
+/// How many devices PyTorch is told there are: 1 once a tensor has been made on the device.
 ///
 /// Autograd's engine asks once, before its first backward, and starts a thread for each device that it finds. It has to
 /// find none. After a thread was started the process can't fork and go on with autograd, which a program that never
@@ -11,10 +11,10 @@ namespace weft::device {
 /// (python/weft/_device/backward.py).
 int devices_in_use();
 
-/// Says that a tensor of the device is made.
+/// Says that a tensor of the device is being made.
 void use_device();
 
-/// Whether a backward may come to tensors of the device: this process has made some, or the one that it was forked off.
+/// Whether a backward may reach tensors of the device: this process, or the one it was forked off, has made some.
 bool may_be_in_a_graph();
 
 }  // namespace weft::device

@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-/// As PyTorch says it.
+/// Checks a number, with PyTorch's messages.
 void check_number(const Tensor& tensor, at::ScalarType type, const char* name, const char* type_name) {
   TORCH_CHECK(is_on_device(tensor), name, " must be a tensor of device weft, but is on ", tensor.device());
   TORCH_CHECK(tensor.numel() == 1, name, " must be a 1-element tensor.");

@@ -11,7 +11,7 @@ namespace {
 
 struct Graph {
   std::mutex mutex;
-  Value* first = nullptr;  ///< pending values that storages hold
+  Value* first = nullptr;  ///< the list of the pending values that storages hold
   uint64_t serial = 0;
   MemoryCounts memory;
   Graph() { hold_across_fork(mutex, LockRank::kLookup); }
@@ -53,8 +53,8 @@ Group* join(Group* one, Group* other) {
   return one;
 }
 
-/// Nodes whose last reference has gone. A chain of a thousand operations would otherwise be freed by a thousand nested
-/// destructors.
+/// Nodes whose last reference has gone, to be freed one after the other. A chain of a thousand operations would be
+/// freed by a thousand nested destructors otherwise.
 thread_local std::vector<NodeRef>* dying = nullptr;
 
 void let_go(NodeRef node) {
@@ -165,7 +165,7 @@ bool is_pending(const Value& value) {
 }
 
 void set_tensor(Value& value, at::Tensor tensor) {
-  NodeRef maker;  // goes when the lock is free
+  NodeRef maker;  // freed after the lock is released
   std::lock_guard lock(graph.mutex);
   value.tensor = std::move(tensor);
   value.error = nullptr;

@@ -18,8 +18,8 @@ using Results = std::shared_ptr<const std::vector<record::ResultShape>>;
 
 using Sizes = c10::SmallVector<int64_t, 4>;
 
-/// Nodes that have to run together, since they are connected: the steps of two threads are two groups, and neither cuts
-/// the other's step in two. A union-find forest.
+/// Nodes that have to run together, since they are connected. The steps of two threads are two groups, and neither
+/// thread cuts the other's step in two. A union-find forest.
 struct Group final : c10::intrusive_ptr_target {
   explicit Group(uint64_t thread) : threads{thread} {}
   c10::intrusive_ptr<Group> parent;
@@ -27,23 +27,24 @@ struct Group final : c10::intrusive_ptr_target {
   c10::SmallVector<uint64_t, 2> threads;
 };
 
-/// A tensor that is known, or what will compute it. It never changes: an operation in place makes another value.
+/// A known tensor, or a tensor that is still to be computed. It never changes: an operation in place makes another
+/// value.
 struct Value final : c10::intrusive_ptr_target {
   Value(at::ScalarType dtype, at::IntArrayRef sizes);
   ~Value() override;
 
-  const uint64_t number;  ///< its own
+  const uint64_t number;  ///< a serial number
   at::ScalarType dtype;
   Sizes sizes;
 
-  // Below: changed by whoever runs batches (run.h), under graph_mutex().
+  // The fields below are changed by whoever runs batches (run.h), under graph_mutex().
   at::Tensor tensor;                           ///< on the CPU, contiguous; undefined while pending
   c10::intrusive_ptr<Node> maker;              ///< while pending
-  uint32_t result = 0;                         ///< which of the maker's
-  std::exception_ptr error;                    ///< why there is no tensor and never will be
-  int32_t holders = 0;                         ///< storages whose contents it is
-  uint64_t replaces = 0;                       ///< the number of what was known last in the storage that it came to
-  Value *previous = nullptr, *next = nullptr;  ///< among the pending values that are held
+  uint32_t result = 0;                         ///< the index among the maker's results
+  std::exception_ptr error;                    ///< why there is no tensor, and will never be one
+  int32_t holders = 0;                         ///< how many storages have it as their contents
+  uint64_t replaces = 0;                       ///< the number of the last known value in the storage that it came to
+  Value *previous = nullptr, *next = nullptr;  ///< in the list of the pending values that storages hold
 };
 using ValueRef = c10::intrusive_ptr<Value>;
 
@@ -52,13 +53,13 @@ struct Node final : c10::intrusive_ptr_target {
   ~Node() override;
 
   const Operator* op = nullptr;
-  /// As the schema has them. A tensor is the number of an operand, a list of tensors the list of theirs (-1 for none);
-  /// a tensor that stands for a Python number is itself.
+  /// The operation's arguments in the schema's order. A tensor is given by its operand's number, a list of tensors by
+  /// the list of their numbers (-1 for none). A tensor that stands for a Python number is given as itself.
   std::vector<c10::IValue> arguments;
   c10::SmallVector<ValueRef, 3> operands;
-  /// The types of its results: those of the operation that are no arguments, then the new values of what it writes to.
+  /// The types of its results: first those that are not arguments, then the new values of the tensors that it writes.
   Results results;
-  uint64_t serial = 0;  ///< the order in which operations were recorded
+  uint64_t serial = 0;  ///< its place in the order of recording
   c10::intrusive_ptr<Group> group;
   uint64_t batch = 0;  ///< the last Batch that it was part of,
   int64_t place = 0;   ///< and its number there
@@ -73,9 +74,10 @@ ValueRef result_of(const NodeRef& node, uint32_t result, at::ScalarType dtype, a
 /// A value that is known. `tensor` is contiguous, on the CPU, and nobody changes it.
 ValueRef known(at::Tensor tensor);
 
-/// Completes the node: its serial number and its group, that of its pending operands and of the calling thread.
+/// Completes the node. It gets a serial number, and its group is united with those of its pending operands and of the
+/// calling thread.
 void connect(Node& node);
-/// Counts storages that have the value as their contents.
+/// Counts one more storage, or one less, that has the value as its contents.
 void hold(Value& value);
 void release(Value& value);
 
@@ -85,11 +87,11 @@ void set_error(Value& value, std::exception_ptr error);
 
 bool is_pending(const Value& value);
 
-/// The values that storages hold, pending, of the groups that the calling thread has recorded in, and of the group of
-/// `also`, if any; in the order in which they were recorded.
+/// The pending values that storages hold, of the groups in which the calling thread has recorded, and of the group of
+/// `also`, if given. In the order in which they were recorded.
 std::vector<ValueRef> pending_of_this_thread(const Value* also);
 
-/// Nodes recorded and not yet run, by anybody.
+/// The number of nodes recorded and not yet run, of all threads.
 int64_t pending_nodes();
 
 }  // namespace weft::device

@@ -26,7 +26,8 @@ void call_on_cpu(const Operator& op, Stack& stack) {
   try {
     return op.handle.callBoxed(&stack);
   } catch (const c10::NotImplementedError& error) {
-    // What an operator refuses on every device ("Low precision dtypes not supported") is such an error too since 2.15.
+    // Since 2.15 the refusals of an operator on every device ("Low precision dtypes not supported") are such errors,
+    // too.
     if (error.msg().find("not implemented for") == std::string::npos) throw;
     std::optional<at::ScalarType> half;
     stack.clear();
@@ -37,7 +38,7 @@ void call_on_cpu(const Operator& op, Stack& stack) {
         return tensor.to(at::kFloat);
       }));
     }
-    // What is written must be the arguments themselves.
+    // An operation that writes needs the arguments themselves.
     if (!half || std::ranges::find(op.traits.writes, true) != op.traits.writes.end()) throw;
     op.handle.callBoxed(&stack);
     for (IValue& result : stack) {

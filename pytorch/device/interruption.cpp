@@ -22,7 +22,7 @@ InterruptionsWait::InterruptionsWait() {
 InterruptionsWait::~InterruptionsWait() {
   if (before_ == nullptr) return;
   const py::gil_scoped_acquire gil;
-  const py::error_scope kept;  // of what goes on
+  const py::error_scope kept;  // the error that is being handled
   try {
     py::module_::import("signal").attr("signal")(SIGINT, py::reinterpret_steal<py::object>(before_));
   } catch (py::error_already_set& error) {

@@ -21,7 +21,7 @@ class InterruptionsWait {
   bool was_interrupted_ = false;
 };
 
-/// Whether what was thrown is KeyboardInterrupt or another exception of Python's that is no error.
+/// Whether an exception is KeyboardInterrupt, or another Python exception that is no error.
 bool is_interruption(const std::exception_ptr& thrown);
 
 }  // namespace weft::device

@@ -52,7 +52,8 @@ void resize(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef str
 
 namespace {
 
-/// Tensors whose elements are not given: zeros, should somebody read them and not have asked for what shows.
+/// Tensors whose elements are not given. They are zeros, unless the user asked PyTorch to fill them with values that
+/// show.
 void make_empty(const Operator& op, Stack& stack) {
   const auto shapes = shapes_of(op, torch::jit::last(stack, op.arguments()));
   const auto& shape = shapes->results[0][0];
@@ -67,8 +68,8 @@ void make_zeros(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), {make_tensor(record_zeros(shape.dtype, shape.sizes))});
 }
 
-/// A fake tensor comes here where PyTorch's tracing tries an operation without a Meta kernel on zeros of its sizes;
-/// there is nothing else of it to read.
+/// A fake tensor comes here where PyTorch's tracing tries an operation without a Meta kernel on zeros of its sizes.
+/// Nothing else of a fake tensor can be read.
 void zeros_like_given(const Operator& op, Stack& stack) {
   const at::Tensor self = torch::jit::last(stack, op.arguments())[0].toTensor();
   if (!self.has_storage() || self.storage().device_type() != c10::DeviceType::Meta) return record_or_run_new(op, stack);
@@ -102,7 +103,7 @@ at::Tensor copy_into(const at::Tensor& self, const at::Tensor& source) {
   return self;
 }
 
-/// Of a tensor of another device a tensor of this one; else recorded as any other operation.
+/// A tensor of another device becomes a tensor of this device. For one of this device the operation is recorded.
 void converted(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const at::Tensor source = arguments[0].toTensor();
@@ -123,7 +124,7 @@ void copy(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), {self});
 }
 
-/// Of which the Meta kernel gives a dense gradient, where a sparse one is asked for too.
+/// A call for a sparse gradient runs at once, since the Meta kernel gives a dense one for it too.
 void embedding_bag_backward(const Operator& op, Stack& stack) {
   const auto sparse = static_cast<size_t>(*op.schema().argumentIndexWithName("sparse"));
   if (torch::jit::last(stack, op.arguments())[sparse].toBool()) return call_not_dense(op.handle, stack);
@@ -217,7 +218,7 @@ void is_set_to(const Operator& op, Stack& stack) {
        a.strides() == b.strides()});
 }
 
-/// Changes the running statistics, of which its schema says nothing.
+/// Changes the running statistics, although the schema doesn't say so.
 void native_batch_norm(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const auto is_given = [&](size_t i) { return arguments[i].isTensor() && arguments[i].toTensor().defined(); };
@@ -231,7 +232,7 @@ void native_batch_norm(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), std::move(call));
 }
 
-/// native_batch_norm with tensors for its results.
+/// native_batch_norm that writes its results to given tensors.
 void native_batch_norm_out(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const Operator& plain = operator_named("aten::native_batch_norm", "");

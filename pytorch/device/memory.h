@@ -4,14 +4,14 @@
 
 namespace weft::device {
 
-/// Bytes of tensors that storages hold: now, and the most at any time since the peak was last forgotten.
+/// Bytes of the tensors that storages hold: at present, and the most at any time since forget_peak().
 struct MemoryCounts {
   int64_t bytes = 0, most_bytes = 0;
 };
 MemoryCounts memory_counts();
 void forget_peak();
 
-/// Storages of the device that there are.
+/// The number of the device's storages.
 int64_t storages();
 
 }  // namespace weft::device

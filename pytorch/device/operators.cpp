@@ -29,7 +29,7 @@ Slot slot_of(const c10::TypePtr& type) {
   }
 }
 
-/// Whether the schemas have the same arguments, but for those at the end of `op` that it writes results to.
+/// Whether `op` has the arguments of `plain`, followed only by tensors that it writes results to.
 bool takes_the_same(const c10::FunctionSchema& op, const c10::FunctionSchema& plain) {
   const auto &many = op.arguments(), &few = plain.arguments();
   if (plain.is_mutable() || few.size() > many.size()) return false;
@@ -58,7 +58,7 @@ std::optional<c10::OperatorHandle> plain_variant(const Operator& op) {
     if (!found || !takes_the_same(op.schema(), found->schema())) continue;
     size_t written = 0;
     for (bool writes : op.traits.writes) written += writes ? 1 : 0;
-    // Views among them would show memory that the operation does not have.
+    // A variant with views as results would show memory that the operation doesn't have.
     bool gives_views = false;
     for (const auto& result : found->schema().returns()) gives_views |= result.alias_info() != nullptr;
     if (!gives_views && found->schema().returns().size() == written) return found;
@@ -78,7 +78,7 @@ bool gives_views(const Operator& op) {
   return !op.traits.returns.empty();
 }
 
-/// Operations that are made of others, although they are not registered so for every device.
+/// Whether the operation is made of others. Not every such operation is registered so for all devices.
 bool is_composite(const Operator& op) {
   const std::string& name = op.schema().name();
   if (!op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) return false;
@@ -98,8 +98,9 @@ Kind kind_of(const Operator& op) {
   return Kind::kRecorded;
 }
 
-/// Bags without a mean have no sizes; norms that use running statistics save none, others save them in bfloat16 where
-/// the input is; the matrices that LAPACK gives lie by columns.
+/// Operations whose CPU kernels differ from their Meta kernels. Bags without a mean have no sizes. Norms that use
+/// running statistics save none, others save them in bfloat16 where the input is. The matrices that LAPACK gives lie by
+/// columns.
 constexpr std::string_view kDifferFromMeta[] = {
     "aten::native_batch_norm",
     "aten::_native_batch_norm_legit",
@@ -120,7 +121,7 @@ constexpr std::string_view kDifferFromMeta[] = {
     "aten::max_unpool3d",
 };
 
-/// Sees that each tensor of a list is a view of an argument, as of unbind's and split's.
+/// Marks lists in which each tensor is a view of an argument, such as unbind's and split's.
 void see_lists_of_views(Operator& op) {
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < op.traits.returns.size(); ++i) {
@@ -160,7 +161,7 @@ Operator make(const c10::OperatorHandle& handle) {
   return op;
 }
 
-/// All that were asked for, in every thread: nodes outlive threads. Operations that are removed stay.
+/// All operations asked for so far, by any thread: nodes outlive threads. Operations that PyTorch removes stay here.
 struct OperatorTable {
   std::mutex mutex;
   std::deque<Operator> operators;

@@ -8,7 +8,7 @@
 namespace weft::device {
 namespace {
 
-/// The most places that are told apart; operations at others count as at "".
+/// The most places that are told apart. Operations at further places count as at "".
 constexpr size_t kMostPlaces = 1024;
 
 using Counts = std::map<std::string, std::map<std::string, int64_t>>;
@@ -55,7 +55,7 @@ Counts ran_at_once() {
 }
 
 void forget_ran_at_once() {
-  Counts counts;  // goes when the lock is free
+  Counts counts;  // freed after the lock is released
   std::lock_guard lock(places.mutex);
   counts.swap(places.counts);
   places.number = 0;

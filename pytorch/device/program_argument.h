@@ -6,14 +6,14 @@
 
 namespace weft::device {
 
-/// The program of a recorded weft::call, in the place of its text, which would have to be copied and compared.
+/// The program of a recorded weft::call. It takes the place of the text, which would have to be copied and compared.
 struct ProgramArgument final : torch::CustomClassHolder {
   ProgramArgument(torch_operator::ProgramRef program, int64_t number) : program(std::move(program)), number(number) {}
   torch_operator::ProgramRef program;
-  int64_t number;  ///< of the program as long as the operator keeps it; never given to another
+  int64_t number;  ///< the program's while the operator keeps it; never given to another
 };
 
-/// As an argument of a node.
+/// The program of a text, as an argument of a node.
 c10::IValue program_argument(std::string_view text);
 const ProgramArgument& program_argument(const c10::IValue& argument);
 

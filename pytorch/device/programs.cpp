@@ -29,14 +29,14 @@ using torch_operator::ProgramRef;
 
 namespace {
 
-/// Batches that did the same.
+/// What is known of batches that did the same.
 struct KnownBatch {
   std::shared_ptr<Template> pattern;
-  Record record;  ///< the first; for batches of other sizes to be compared with
+  Record record;  ///< of the first such batch; batches of other sizes are compared with it
   std::vector<Batch::LeafSize> leaf_sizes;
   int64_t seen = 0;
   ProgramRef program = {};                 ///< null until it is compiled
-  bool is_refused = false;                 ///< there is none
+  bool is_refused = false;                 ///< there is no program for it
   std::vector<at::Tensor> constants = {};  ///< inputs that are the same at each call
 };
 
@@ -67,7 +67,8 @@ KnownBatch& remember(KnownBatch known) {
   return entry->value;
 }
 
-/// What is known of the record. If a known record differs in numbers only, adds a pattern with these as inputs.
+/// What is known of the record; null if nothing. If the record differs from a known one in floats only, adds a pattern
+/// with those floats as inputs.
 KnownBatch* known_of(const Record& record) {
   const Record* const records[] = {&record};
   if (auto found = programs->table.find(record.structure(), records, [](const auto&) { return true; }))
@@ -83,7 +84,7 @@ KnownBatch* known_of(const Record& record) {
   return nullptr;
 }
 
-/// By number among the record's numbers, those that are free.
+/// For each of these words its ordinal among the record's numbers.
 std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& record) {
   std::vector<size_t> ordinals;
   for (size_t word : words) {
@@ -94,8 +95,8 @@ std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& 
   return ordinals;
 }
 
-/// Loops in Python, of which the recording has one step after the other, become scans. Outputs take the memory of
-/// leaves.
+/// The program with its unrolled Python loops, of which the recording has step after step, rolled into scans. Its
+/// outputs take the memory of leaves.
 ir::Program rolled(ir::Program program, const Batch& batch) {
   constexpr std::string_view kPasses[] = {"drop_derivatives", "cse", "dce", "roll"};
   passes::run_passes(program, kPasses);
@@ -110,7 +111,7 @@ void compile(KnownBatch& entry, const Batch& batch, const Record& record, const 
   entry.program = torch_operator::intern(rolled(std::move(made.program), batch));
   entry.constants = std::move(made.constants);
   entry.program->executable();
-  // Running one by one has left the heap full of holes that the program, which has its own memory, won't fill.
+  // Running operations one by one has left the heap full of holes, and the program's own memory won't fill them.
   malloc_trim(0);
 }
 
@@ -131,11 +132,11 @@ void compile_or_refuse(KnownBatch& entry, const Batch& batch, const Record& reco
   }
 }
 
-/// The sizes of leaves that differ between two records, and a symbol for each pair of values.
+/// How two records differ in the sizes of leaves: a symbol for each pair of values.
 struct Difference {
-  programs::SampleSizes symbols;                 ///< each with its value in both
-  std::vector<std::pair<size_t, size_t>> words;  ///< each with its symbol
-  bool is_of_features = false;  ///< rather numbers of features than of rows or steps, for which code is faster
+  programs::SampleSizes symbols;                 ///< by symbol: its value in each record
+  std::vector<std::pair<size_t, size_t>> words;  ///< (word, symbol) for each differing word
+  bool is_of_features = false;  ///< they look like numbers of features, for which constant sizes make code faster
 };
 
 Difference difference(const KnownBatch& known, const Record& record, const Batch& batch) {
@@ -152,8 +153,8 @@ Difference difference(const KnownBatch& known, const Record& record, const Batch
   return found;
 }
 
-/// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which; samples
-/// of other sizes must bear it out, at which the operations are done again.
+/// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which. The
+/// operations are then done again at sample sizes, which must confirm this.
 std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
                                      const Template& guess, const programs::SampleSizes& symbols,
                                      const programs::SampleSizes& samples) try {
@@ -177,7 +178,7 @@ std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch
   ++programs->counts.programs;
   return wider;
 } catch (...) {
-  return std::nullopt;  // a program for each size
+  return std::nullopt;  // else a program for each size
 }
 
 std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
@@ -196,8 +197,8 @@ std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, c
   return std::nullopt;
 }
 
-/// A new entry: for all sizes, if the batch is one that was seen before but for sizes. What failed isn't tried with
-/// each further size.
+/// A new entry. It is for all sizes if the batch differs from a known one in sizes only. An attempt that failed isn't
+/// repeated at each further size.
 KnownBatch& new_entry(const Batch& batch, Batch::Told& told) {
   const uint64_t structure = told.record.structure();
   for (const auto& each : programs->table.alike(structure)) {
@@ -218,7 +219,7 @@ KnownBatch& new_entry(const Batch& batch, Batch::Told& told) {
 
 namespace {
 
-/// For whoever watches runs: how a record that isn't known differs from one that is.
+/// Tells whoever watches runs how an unknown record differs from a known one.
 void tell_new(WatchedRun* run, const Batch& batch, const Record& record) {
   if (run == nullptr) return;
   const Record* most_like = nullptr;
@@ -228,7 +229,7 @@ void tell_new(WatchedRun* run, const Batch& batch, const Record& record) {
   tell_difference(*run, batch, record, most_like);
 }
 
-/// The entry of the batch's record, compiled if it is time to.
+/// The entry of the batch's record, compiled if the record has been seen often enough.
 KnownBatch& entry_of(const Batch& batch, Batch::Told& told, const Record& record) {
   using Clock = std::chrono::steady_clock;
   KnownBatch* found = known_of(record);
@@ -279,7 +280,7 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
 }
 
 void forget_programs() {
-  auto* fresh = new Programs();  // the old one is left alone
+  auto* fresh = new Programs();  // the old object is left as it is
   fresh->compile_at = programs->compile_at;
   fresh->decompose = programs->decompose;
   programs = fresh;

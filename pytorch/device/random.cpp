@@ -20,7 +20,7 @@ using Slot = Operator::Slot;
 
 namespace {
 
-/// uniform_ and its kin, which fill a tensor whatever was in it.
+/// uniform_ and the like, which fill a tensor whatever it held.
 bool is_fill(const Operator& op) {
   const std::string& name = op.schema().name();
   const auto& arguments = op.schema().arguments();
@@ -30,7 +30,7 @@ bool is_fill(const Operator& op) {
   return true;
 }
 
-/// In the same order of memory, in which the kernels draw.
+/// An empty tensor with the tensor's order in memory, since the kernels draw in that order.
 at::Tensor empty_in_order_of(const at::Tensor& tensor) {
   return dense_sizes(tensor.sizes(), tensor.strides())
              ? at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type())
@@ -43,7 +43,7 @@ void fill(const Operator& op, Stack& stack) {
   const at::Tensor tensor = call[0].toTensor();
   TORCH_CHECK(is_on_device(tensor), "Expected a '", tensor.device().type(),
               "' device type for generator but found 'weft'");
-  // With the gaps of its memory too, since the kernels draw otherwise where there are some.
+  // Gaps in the tensor's memory are kept too: the kernels draw in another way where there are gaps.
   const at::Tensor drawn = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type());
   call[0] = drawn;
   for (size_t i = 0; i < count; ++i)
@@ -60,7 +60,7 @@ bool has_operands(const Operator& op, at::ArrayRef<IValue> arguments) {
   return false;
 }
 
-/// rand_like and its kin, to which only the type of their operand matters.
+/// rand_like and the like, for which only the type of their operand matters.
 bool is_like(const Operator& op) { return op.schema().name().ends_with("_like"); }
 
 void draw_like(const Operator& op, Stack& stack) {

@@ -5,28 +5,28 @@
 
 namespace weft::device {
 
-/// Records an operation whose results are of these types. `arguments` as Node has them.
+/// Records an operation with results of these types. `arguments` are in the form in which Node has them.
 NodeRef record(const Operator& op, std::vector<c10::IValue> arguments, c10::SmallVector<ValueRef, 3> operands,
                Results results);
 
-// ---- operations on values; as in PyTorch, but the sizes that result are the caller's to know
+// ---- operations on values, as in PyTorch, but with the sizes of results given by the caller
 
 ValueRef record_zeros(at::ScalarType dtype, at::IntArrayRef sizes);
 ValueRef record_reshape(const ValueRef& value, at::IntArrayRef sizes);
 ValueRef record_permute(const ValueRef& value, at::IntArrayRef order);
 ValueRef record_expand(const ValueRef& value, at::IntArrayRef sizes);
 ValueRef record_cast(const ValueRef& value, at::ScalarType dtype);
-/// `length` elements of a dim, or one of them without the dim.
+/// `length` elements along a dim, or one element without the dim.
 ValueRef record_slice(const ValueRef& value, int64_t dim, int64_t start, int64_t length, int64_t step);
 ValueRef record_select(const ValueRef& value, int64_t dim, int64_t index);
-/// The value with such a part replaced.
+/// The value with the part that record_slice() or record_select() gives replaced.
 ValueRef record_slice_scatter(const ValueRef& value, const ValueRef& part, int64_t dim, int64_t start, int64_t length,
                               int64_t step);
 ValueRef record_select_scatter(const ValueRef& value, const ValueRef& part, int64_t dim, int64_t index);
-/// The elements of a flat value at `places`, and the value with these replaced.
+/// The elements of a flat value at `places`, and the value with these elements replaced.
 ValueRef record_gather(const ValueRef& value, const ValueRef& places);
 ValueRef record_scatter(const ValueRef& value, const ValueRef& places, const ValueRef& elements);
-/// The value in which an operation of one argument results (conj_physical).
+/// The result of an operation of one argument (conj_physical).
 ValueRef record_unary(const char* name, const ValueRef& value);
 
 }  // namespace weft::device

@@ -17,7 +17,8 @@ using OptionalTensor = std::optional<Tensor>;
 
 Tensor with_bias(const Tensor& x, const OptionalTensor& bias) { return bias && bias->defined() ? x + *bias : x; }
 
-/// The second result is what CUDA's backward reads; here autograd follows the operations themselves.
+/// The second result is what CUDA's backward reads. It is unused here, where autograd follows the operations
+/// themselves.
 std::tuple<Tensor, Tensor> fused_gru_cell(const Tensor& x, const Tensor& y, const Tensor& h, const OptionalTensor& b_x,
                                           const OptionalTensor& b_y) {
   return {record::gru_from_gates(with_bias(x, b_x), with_bias(y, b_y), h), at::empty({0}, h.options())};

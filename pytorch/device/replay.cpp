@@ -62,10 +62,10 @@ std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack stack,
 
 namespace {
 
-/// Does the batch's operations again, while `recording` is current.
+/// Repeats the batch's operations while `recording` is current.
 class Replay {
  public:
-  /// `sized`: other sizes than the batch's; null for these.
+  /// `sized`: the batch at other sizes; null for its own.
   Replay(const Batch& batch, const Sized* sized, Recording& recording)
       : batch_(batch), sized_(sized), values_(batch.nodes().size()) {
     for (size_t i = 0; i < batch.leaves().size(); ++i) {
@@ -123,7 +123,7 @@ std::vector<size_t> words_of(const std::vector<size_t>& ordinals, const Record& 
   return words;
 }
 
-/// A recording of the batch at sizes of its own or others.
+/// A recording of the batch, at its own sizes or at others.
 struct Run {
   Run(const Batch& batch, const Sized* sized) {
     Entered entered(recording);

@@ -10,14 +10,14 @@ struct ReplayedProgram {
   std::vector<at::Tensor> constants;
 };
 
-/// The words of a batch's record at two samples of the sizes that are symbols, and what knows these symbols.
+/// The words of a batch's record at two samples of the symbols' values, and the SizeFit that knows these symbols.
 struct Samples {
   std::vector<int64_t> first, second;
   record::SizeFit& fit;
 };
 
-/// The program of a batch: its operations, done again to tensors that hold nothing (pytorch/record), lowered as those
-/// of a step are (pytorch/programs). `free`: which of its numbers are inputs, counted as they stand in its record.
+/// The program of a batch: its operations are repeated on tensors without data (pytorch/record), and become a program
+/// as those of a step do (pytorch/programs). `free`: which of its numbers are inputs, by their ordinal in its record.
 ///
 /// `samples`: without them the program is for the batch's own sizes.
 ///
@@ -26,12 +26,13 @@ struct Samples {
 ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
                                  const Samples* samples = nullptr);
 
-/// The operation's arguments with tensors in the place of operands; nothing is undefined but what was.
+/// The operation's arguments with tensors in place of operands. An argument is undefined only if it was so when
+/// recorded.
 torch::jit::Stack stack_of(const Node& node, const std::vector<c10::IValue>& arguments,
                            const std::function<at::Tensor(const Value&)>& tensor_of);
 
-/// The results of `call` on the node's arguments, in the order of Node::results: those that are no arguments, then
-/// copies of the tensors that it writes, with what was written.
+/// The results of `call` on the node's arguments, in the order of Node::results: first the results that are no
+/// arguments, then copies of the tensors that it writes, after the write.
 std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack stack,
                                    const std::function<void(torch::jit::Stack&)>& call);
 

@@ -21,7 +21,7 @@ constexpr int64_t kLongestRecord = 1 << 13;
 constexpr size_t kMostPendingBytes = size_t{1} << 28;
 
 struct RunState {
-  /// Whoever runs a batch has it. Not held across a fork, which would wait for one that waits for the GIL.
+  /// Held by the thread that runs a batch. A fork doesn't take it: it would wait for a thread that waits for the GIL.
   std::mutex mutex;
   std::atomic<int64_t> longest{kLongestRecord};
   std::atomic<size_t> bytes{0};
@@ -30,7 +30,7 @@ struct RunState {
 /// Made at load (base/fork.h), never destroyed.
 RunState& run_state = *new RunState();
 
-/// In the child of a fork that happened while another thread was running a batch: that batch is pending still.
+/// For the child of a fork that happened while another thread was running a batch. That batch is still pending here.
 void free_turn() {
   if (run_state.mutex.try_lock()) return run_state.mutex.unlock();
   new (&run_state.mutex) std::mutex();
@@ -41,8 +41,8 @@ void free_turn() {
 
 thread_local bool is_running = false;
 
-/// The lock of those who run. A thread gives up the GIL while it waits: the one that runs may need it, since some of
-/// PyTorch's functions are in Python.
+/// The lock of the threads that run batches. A thread gives up the GIL while it waits: the one that runs may need it,
+/// since some of PyTorch's functions are in Python.
 class Turn {
  public:
   Turn() {
@@ -65,7 +65,7 @@ class Turn {
   }
 };
 
-/// Contiguous, alone in its memory, of the type that was recorded.
+/// A result as a value's tensor: contiguous, alone in its memory, of the recorded type.
 at::Tensor as_recorded(const at::Tensor& tensor, const Value& value, const Node& node) {
   TORCH_CHECK(tensor.sizes() == at::IntArrayRef(value.sizes), "weft internal error: ", node.op->schema().name(),
               " gives ", tensor.sizes(), " where ", at::IntArrayRef(value.sizes), " was recorded");
@@ -84,8 +84,8 @@ void run_node(const Node& node, std::span<const ValueRef> results) {
     if (results[i]) set_tensor(*results[i], as_recorded(tensors.at(i), *results[i], node));
 }
 
-/// Tensors that were to be changed by what has failed keep the values that they had, as after an error in eager mode,
-/// and the error is raised. Parameters survive a wrong index.
+/// If an operation that was to change a tensor has failed, the tensor keeps its old value, as after an error in eager
+/// mode, and the error is raised. Parameters survive a wrong index.
 void keep_replaced(const Batch& batch) {
   std::exception_ptr error;
   for (size_t i = 0; i < batch.outputs().size(); ++i) {
@@ -99,13 +99,14 @@ void keep_replaced(const Batch& batch) {
   if (error) std::rethrow_exception(error);
 }
 
-/// Frees the old values of what has its new ones: a step holds no parameter twice.
+/// Frees old values whose new values are there: a step holds no parameter twice.
 void free_replaced(const Batch& batch, const std::vector<ir::Donation>& donations) {
   for (const ir::Donation& donation : donations)
     if (!batch.outputs()[donation.result]->error) batch.leaves()[donation.input]->tensor.reset();
 }
 
-/// An operation that raises an error leaves it in the place of its results, for whoever reads these.
+/// Runs the batch's operations one by one. An operation that raises an error leaves the error in its results, for
+/// whoever reads them.
 void run_one_by_one(Batch& batch) {
   const auto donations = batch.donations_by_end();
   for (size_t i = 0; i < batch.nodes().size(); ++i) {
@@ -134,15 +135,15 @@ void run_batch(Batch& batch) {
         auto results = torch_operator::call_cpu(*found->program, found->inputs, torch_operator::Donated::kTaken);
         for (size_t i = 0; i < results.size(); ++i) {
           Value& value = *batch.outputs()[i];
-          set_tensor(value, results[i].to(value.dtype));  // the lowering keeps some statistics in float32
+          set_tensor(value, results[i].to(value.dtype));  // the program computes some statistics in float32
         }
         return;
       } catch (const c10::OutOfMemoryError&) {
         throw;
       } catch (const std::exception&) {
         if (is_interruption(std::current_exception())) throw;
-        // An index out of range, say. One by one shows which operation it is. Donated memory has not been written
-        // (planning/fusion/donations.h).
+        // An index out of range, say. Running one by one shows which operation raises it. No donated memory has been
+        // written yet (planning/fusion/donations.h).
       }
     }
   }

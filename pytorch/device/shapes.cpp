@@ -25,7 +25,7 @@ namespace {
 /// The operation with its arguments' types, under which shapes are found again.
 record::ShapeKey key_of(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) {
   words.clear();
-  // The recorder's keys of the same operation have no such word.
+  // The operation's number is negative here, so that no key of the recorder's is equal.
   record::ShapeKey key(words, -op.traits.name, !op.is_made_of_numbers);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (op.slots[i] == Operator::Slot::kProgram) {
@@ -37,7 +37,7 @@ record::ShapeKey key_of(const Operator& op, at::ArrayRef<IValue> arguments, std:
   return key;
 }
 
-/// Where the tensor lies, which a view of it depends on.
+/// Adds where the tensor lies in its storage, which the types of its views depend on.
 void add_place(record::ShapeKey& key, const at::Tensor& tensor) {
   key.fixed(tensor.storage_offset());
   key.fixed(static_cast<int64_t>(tensor.storage().nbytes()));
@@ -65,12 +65,12 @@ IValue filled_like(const IValue& argument, int value) {
   return argument;
 }
 
-/// Those of a trial are not the user's.
+/// Drops the warnings of a trial, which are not the user's.
 struct NoWarnings : c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };
 
-/// What the CPU's kernel makes of tensors that are filled with a number.
+/// What the CPU's kernel gives for tensors filled with a number.
 Stack tried_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int value) {
   const record::Aside aside;
   NoWarnings none;
@@ -81,7 +81,7 @@ Stack tried_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int value
   return call;
 }
 
-/// Corrects the types to what the CPU's kernel makes of zeros.
+/// Corrects the types by what the CPU's kernel gives for zeros.
 void correct(const Operator& op, at::ArrayRef<IValue> arguments, ResultShapes& shapes) {
   Stack results;
   try {
@@ -109,7 +109,7 @@ int64_t elements_of(const IValue& argument) {
   return elements;
 }
 
-/// Whether the CPU's kernel can be tried on such tensors in a few microseconds, with no effect but its results.
+/// Whether trying the CPU's kernel on such tensors takes a few microseconds, and has no effect but its results.
 bool can_be_tried(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes) {
   constexpr int64_t kMostElements = 1 << 14;
   if (op.handle.hasTag(at::Tag::nondeterministic_seeded) || !op.schema().name().starts_with("aten::")) return false;
@@ -119,9 +119,9 @@ bool can_be_tried(const Operator& op, at::ArrayRef<IValue> arguments, const Resu
   return elements <= kMostElements;
 }
 
-/// Most checks of PyTorch's are in the Meta kernel, some only in the CPU's: of dtypes, of what is assigned to an index.
-/// Raised when the batch runs they would come far from the line that is wrong. A kernel that takes neither zeros nor
-/// ones may still take the values there are.
+/// Most of PyTorch's checks are in the Meta kernel, but some are only in the CPU's: of dtypes, of what is assigned to
+/// an index. Raised when the batch runs, such an error would come far from the line that is wrong. A kernel that takes
+/// neither zeros nor ones may still take the actual values.
 void try_small_case(const Operator& op, at::ArrayRef<IValue> arguments) {
   for (const int value : {0, 1}) {
     try {
@@ -148,7 +148,7 @@ ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) 
   }
 }
 
-/// A Meta kernel may say that a new tensor is one that is expanded.
+/// Gives a new tensor strides of its own where the Meta kernel says that it is an expanded one.
 void give_own_memory(record::ResultShape& shape) {
   for (size_t i = 0; i < shape.sizes.size(); ++i)
     if (shape.strides[i] == 0 && shape.sizes[i] > 1) {
@@ -174,7 +174,7 @@ std::shared_ptr<const ResultShapes> shapes_of(const Operator& op, at::ArrayRef<I
   const record::ShapeKey key = key_of(op, arguments, words);
   if (!key.is_complete()) return std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
   if (auto found = record::known_shapes(words)) return found;
-  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
+  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may call this function again
   auto shapes = std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
   if (can_be_tried(op, arguments, *shapes)) try_small_case(op, arguments);
   record::remember_shapes(copy, shapes);
@@ -223,7 +223,7 @@ std::shared_ptr<const ViewShapes> compute_views(const Operator& op, at::ArrayRef
   return views;
 }
 
-/// A bounded cache, of each thread: looking up a view takes as long as making its tensor.
+/// The bound of a cache, which each thread has: looking up a view takes as long as making its tensor.
 constexpr size_t kMostViews = 1U << 12U;
 
 }  // namespace
@@ -235,7 +235,7 @@ std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<IVal
   if (!key.is_complete()) return compute_views(op, arguments);
   add_place(key, arguments[base].toTensor());
   if (auto found = known.find(words); found != known.end()) return found->second;
-  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may come back here
+  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may call this function again
   auto views = compute_views(op, arguments);
   if (known.size() >= kMostViews) known.clear();
   known.emplace(copy, views);

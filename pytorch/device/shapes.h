@@ -7,8 +7,8 @@
 
 namespace weft::device {
 
-/// PyTorch's Meta kernel, or the CPU's kernel on a small case, does not take the arguments. The CPU's own error on the
-/// arguments as they are is the one to raise, if it has one.
+/// Thrown where PyTorch's Meta kernel, or the CPU's kernel on a small case, refuses the arguments. If the CPU's kernel
+/// raises an error on the actual arguments, that is the one to raise.
 struct RefusedError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -30,7 +30,7 @@ struct ViewShapes {
   std::vector<bool> is_list;
 };
 
-/// What an operation on the argument `base` shows of its storage. Throws what PyTorch throws.
+/// What an operation on the argument `base` shows of that tensor's storage. Throws what PyTorch throws.
 std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<c10::IValue> arguments, size_t base);
 
 }  // namespace weft::device

@@ -16,7 +16,7 @@ namespace {
 at::Tensor dense_to_device(const at::Tensor& tensor) { return make_tensor(snapshot(tensor)); }
 at::Tensor dense_on_cpu(const at::Tensor& tensor) { return is_on_device(tensor) ? computed(read(tensor)) : tensor; }
 
-/// A tensor of coordinates with its parts on another device.
+/// A tensor of coordinates like `like`, with these indices and values, on the device of `key`.
 at::Tensor with_parts(const at::SparseTensorImpl& like, c10::DispatchKey key, const at::Tensor& indices,
                       const at::Tensor& values) {
   auto made = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), like.dtype());
@@ -33,7 +33,7 @@ at::Tensor compressed(const at::Tensor& like, c10::Device device, const at::Tens
                                               device, false);
 }
 
-/// The tensor with `part` of each of its parts.
+/// The tensor on another device, with `part` applied to each of its parts.
 at::Tensor moved(const at::Tensor& tensor, c10::Device device, at::Tensor (*part)(const at::Tensor&)) {
   TORCH_CHECK(tensor.is_sparse() || at::sparse_csr::is_sparse_compressed(tensor), "weft: a tensor of layout ",
               tensor.layout(), " on device weft");

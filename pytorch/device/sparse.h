@@ -4,14 +4,15 @@
 
 namespace weft::device {
 
-/// A sparse tensor of the device is made of dense ones, its indices and values. Operations on it run on the CPU.
+/// The sparse tensor on the device. It is made of dense tensors of the device, its indices and values. Operations on it
+/// run on the CPU.
 at::Tensor sparse_to_device(const at::Tensor& on_cpu);
 at::Tensor sparse_on_cpu(const at::Tensor& tensor);
 /// Gives the sparse tensor the contents of one on the CPU.
 void write_sparse(const at::Tensor& tensor, const at::Tensor& on_cpu);
 
-/// The part of a tensor of coordinates that `_indices()`, `_values()` and, of a coalesced one, `indices()` and
-/// `values()` give: it shares memory with the tensor. Undefined for other operations.
+/// The part of a tensor of coordinates that `_indices()`, `_values()` and, if it is coalesced, `indices()` and
+/// `values()` give. The part shares memory with the tensor. Undefined for other operations.
 at::Tensor part_of_sparse(const std::string& operation, const at::Tensor& tensor);
 
 }  // namespace weft::device

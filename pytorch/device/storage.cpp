@@ -24,8 +24,8 @@ c10::CachingAllocator::Stat amount(int64_t current, int64_t peak) {
   return stat;
 }
 
-/// Gives out no memory. An address that no other storage has keeps PyTorch from taking the tensor for one without data.
-/// What torch.accelerator asks about memory, it answers of the values that storages hold.
+/// Gives out no memory. Each storage has an address of its own, so that PyTorch doesn't take its tensors for ones
+/// without data. Questions of torch.accelerator about memory are answered for the values that storages hold.
 struct Allocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t) override { return {nullptr, nullptr, &c10::detail::deleteNothing, kDevice}; }
   c10::DeleterFnPtr raw_deleter() const override { return &c10::detail::deleteNothing; }
@@ -33,7 +33,7 @@ struct Allocator final : c10::DeviceAllocator {
     TORCH_CHECK(false, "weft internal error: memory of the device that has no bytes");
   }
   bool initialized() override { return devices_in_use() > 0; }
-  /// Memory that no value takes is free already.
+  /// Memory that no value uses is already free.
   void emptyCache(c10::MempoolId_t) override {}
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
@@ -44,10 +44,10 @@ struct Allocator final : c10::DeviceAllocator {
       (*kind)[kAll] = amount(counts.bytes, counts.most_bytes);
     return stats;
   }
-  /// None is kept of what has been.
+  /// No accumulated statistics are kept.
   void resetAccumulatedStats(c10::DeviceIndex) override {}
   void resetPeakStats(c10::DeviceIndex) override { forget_peak(); }
-  /// Of the machine.
+  /// The machine's free and total memory.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     return {page * static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)), page * static_cast<size_t>(sysconf(_SC_PHYS_PAGES))};
@@ -63,7 +63,7 @@ Allocator& the_allocator = *new Allocator();
 
 }  // namespace
 
-/// All there are.
+/// The list of all storages.
 struct Storages {
   std::mutex mutex;
   LazyStorage* first = nullptr;
@@ -85,7 +85,7 @@ struct Storages {
     (storage.previous_ != nullptr ? storage.previous_->next_ : first) = storage.next_;
   }
 
-  /// Not fast.
+  /// The storage at an address; null if there is none. Not fast.
   LazyStorage* at_address(const void* address) {
     std::lock_guard lock(mutex);
     LazyStorage* each = first;
@@ -191,7 +191,7 @@ LazyStorage& storage_of(const at::Tensor& tensor) {
   check_on_device(tensor);
   auto* storage = tensor.storage().unsafeGetStorageImpl();
   if (storage->data() == storage) return static_cast<LazyStorage&>(*storage);
-  // A tensor made of an address, as pickle.dumps() and torch.save's old format make one of a storage's.
+  // A tensor made of an address, such as pickle.dumps() and torch.save's old format make of a storage's address.
   LazyStorage* found = all.at_address(storage->data());
   TORCH_CHECK(found != nullptr,
               "weft: memory of the device has no addresses but those of storages; copy the tensor to "
@@ -208,7 +208,7 @@ at::Tensor on_storage(c10::Storage storage, at::ScalarType dtype, at::IntArrayRe
   return tensor;
 }
 
-/// Elements from the first to the last.
+/// How many elements there are from the first one in memory to the last.
 int64_t extent(at::IntArrayRef sizes, at::IntArrayRef strides) {
   int64_t last = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -253,7 +253,8 @@ at::Tensor make_tensor(ValueRef value, at::IntArrayRef strides) {
 
 at::Tensor make_view(const at::Tensor& base, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
                      int64_t offset) {
-  // In inference mode a view of a tensor from outside has, as such tensors have, a version.
+  // In inference mode a view of a tensor from outside has a version counter, as tensors made outside of inference mode
+  // have.
   const c10::InferenceMode as_base(base.is_inference());
   return on_storage(base.storage(), dtype, sizes, strides, offset);
 }

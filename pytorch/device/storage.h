@@ -16,30 +16,31 @@ class LazyStorage final : public c10::StorageImpl {
   bool has_contents() const { return static_cast<bool>(contents_); }
   void set_contents(ValueRef value);
 
-  /// The shape under which the contents are kept, of as many bytes as the storage has. Views that are made of its dims
-  /// are read and written fastest.
+  /// The shape in which the contents are kept: it has as many bytes as the storage. Views made of its dims are read and
+  /// written fastest.
   at::ScalarType dtype() const { return dtype_; }
   at::IntArrayRef sizes() const { return sizes_; }
-  /// Keeps the contents under another shape. What is pending is run first, if there is something.
+  /// Keeps the contents in another shape. Runs what is pending first, if there is something.
   void reshape(at::ScalarType dtype, at::IntArrayRef sizes);
-  /// Another number of bytes; what there was stays.
+  /// Changes the number of bytes; the contents stay.
   void resize(size_t bytes);
 
  private:
   ValueRef contents_;
   at::ScalarType dtype_ = at::kByte;
   Sizes sizes_;
-  LazyStorage *previous_ = nullptr, *next_ = nullptr;  ///< among all there are
+  LazyStorage *previous_ = nullptr, *next_ = nullptr;  ///< in the list of all storages
 
   friend struct Storages;
 };
 
-/// The number of the device; there is one.
+/// The device; its number is 0, since there is only one.
 inline const c10::Device kDevice(c10::DeviceType::PrivateUse1, 0);
 
 bool is_on_device(const at::Tensor& tensor);
 
-/// Throws, in PyTorch's words, if it is not. `operation`: the name of the one whose argument it is, if any.
+/// Throws, in PyTorch's words, if the tensor is not on the device. `operation`: the operation that it is an argument
+/// of, if any.
 void check_on_device(const at::Tensor& tensor, const std::string& operation = "");
 LazyStorage& storage_of(const at::Tensor& tensor);
 
@@ -47,11 +48,11 @@ LazyStorage& storage_of(const at::Tensor& tensor);
 at::Tensor make_tensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides);
 at::Tensor make_tensor(ValueRef value, at::IntArrayRef strides);
 at::Tensor make_tensor(ValueRef value);
-/// A view of another's storage.
+/// A view of the base's storage.
 at::Tensor make_view(const at::Tensor& base, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
                      int64_t offset);
 
-/// How PyTorch makes storages for the device.
+/// The function that makes storages of the device for PyTorch.
 c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes,
                                                   c10::DataPtr data, c10::Allocator* allocator, bool resizable);
 c10::Allocator& allocator();

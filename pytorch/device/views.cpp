@@ -11,7 +11,7 @@ struct Dim {
 };
 using Dims = c10::SmallVector<Dim, 6>;
 
-/// Without dims of one element, and those that repeat one.
+/// The dims of more than one element, without those that repeat one element.
 Dims effective(at::IntArrayRef sizes, at::IntArrayRef strides) {
   Dims dims;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -26,7 +26,7 @@ Dims contiguous(at::IntArrayRef sizes) {
   return dims;
 }
 
-/// Each dim divided at those of the distances at which it can be.
+/// Splits each dim at every stride in `cuts` that divides it evenly.
 Dims divided(const Dims& dims, c10::SmallVector<int64_t, 12> cuts) {
   std::ranges::sort(cuts, std::greater<>());
   Dims found;
@@ -52,7 +52,7 @@ c10::SmallVector<int64_t, 12> cuts_of(const Dims& dims, Cuts which) {
   return cuts;
 }
 
-/// The steps if each dim of the view lies within one of the base.
+/// The steps of the view, if each of its dims lies within one dim of the base.
 std::optional<ViewSteps> match(const Dims& base, const Dims& view, int64_t offset) {
   ViewSteps steps;
   c10::SmallVector<int64_t, 6> reader(base.size(), -1);

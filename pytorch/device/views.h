@@ -11,16 +11,16 @@ namespace weft::device {
 struct ViewSteps {
   struct Slice {
     int64_t start, length, step;
-    bool is_dropped;  ///< it is one index, and the view doesn't have the dim
+    bool is_dropped;  ///< a single index, whose dim the view lacks
   };
   Sizes refined;
   c10::SmallVector<Slice, 4> slices;  ///< by refined dim
-  Sizes order;                        ///< the view's dims, of those that are not dropped
+  Sizes order;                        ///< the dims of the view, as numbers of the dims that are not dropped
   Sizes shape;
   bool is_expanded = false;
 };
 
-/// None where the view is no such sequence: overlapping windows, a diagonal. `sizes` has no 0.
+/// The steps of a view; none if no such steps give it, as for overlapping windows and diagonals. `sizes` has no 0.
 std::optional<ViewSteps> find_steps(at::IntArrayRef base, at::IntArrayRef sizes, at::IntArrayRef strides,
                                     int64_t offset);
 
@@ -29,7 +29,7 @@ std::optional<Sizes> dense_sizes(at::IntArrayRef sizes, at::IntArrayRef strides)
 
 /// The value of a tensor of the device.
 ValueRef read(const at::Tensor& tensor);
-/// Gives the tensor, and all that share its memory, a new value, of the tensor's dtype and sizes.
+/// Gives a new value, of the tensor's dtype and sizes, to the tensor and to all that share its memory.
 void write(const at::Tensor& tensor, ValueRef value);
 
 }  // namespace weft::device

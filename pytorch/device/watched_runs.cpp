@@ -16,8 +16,8 @@ constexpr size_t kMostRuns = 100'000, kMostOperations = 1 << 17, kMostPlaces = 2
 struct Watch {
   std::mutex mutex;
   std::vector<WatchedRun> runs;
-  std::map<uint64_t, Place> operations;  ///< by the serial number of what was recorded and has not run
-  /// By where and why batches ran: what the last one did.
+  std::map<uint64_t, Place> operations;  ///< by serial number: where operations that haven't run were recorded
+  /// By where and why batches ran: the operations of the last one.
   std::map<std::pair<int, std::string>, std::vector<const Operator*>> last;
   FindLine find_line;
   Ended ended;
@@ -33,7 +33,7 @@ thread_local WatchedRun* current = nullptr;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// Where the calling thread's Python is.
+/// Where the calling thread is in its Python code.
 Place line() {
   FindLine find_line;
   {
@@ -47,7 +47,7 @@ Place line() {
 
 std::string name_of(const Operator& op) { return op.schema().name(); }
 
-/// Of a leaf that is first read there, or of an argument.
+/// In words, how a word has changed: a size of an input, or an argument.
 std::string in_words(const Batch& batch, const WordPlace& word, int64_t was, int64_t is) {
   const std::string op = word.node ? name_of(*batch.nodes()[*word.node]->op) : "the results";
   const auto from_to = [&](const std::string& what) {
@@ -59,8 +59,8 @@ std::string in_words(const Batch& batch, const WordPlace& word, int64_t was, int
   return from_to("the argument " + batch.nodes()[*word.node]->op->schema().arguments()[*word.argument].name());
 }
 
-/// Words in which two records of one structure differ: the first that is an argument, else the first that is a leaf's
-/// size, since results' sizes follow from these.
+/// A word in which two records of one structure differ: the first that is a leaf's size, else the first of an argument,
+/// since the sizes of results follow from these.
 std::optional<WordPlace> first_difference(const Batch& batch, const std::vector<int64_t>& words,
                                           const std::vector<int64_t>& known) {
   std::vector<size_t> different;
@@ -78,7 +78,7 @@ std::optional<WordPlace> first_difference(const Batch& batch, const std::vector<
 
 void watch_runs(FindLine find_line, bool operations, Ended ended) {
   const bool watches = find_line != nullptr;
-  FindLine before;  // goes when the lock is free
+  FindLine before;  // freed after the lock is released
   Ended ended_before;
   {
     std::lock_guard lock(watch.mutex);

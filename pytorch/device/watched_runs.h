@@ -10,15 +10,15 @@
 
 namespace weft::device {
 
-/// A line of the user's; no line where none is at work.
+/// A line of the user's code; empty where no such code is at work.
 struct Place {
   std::string file;
   int line = 0;
   std::string function;
 };
-/// How to find it: called with the GIL.
+/// Finds the place. Called with the GIL.
 using FindLine = std::function<Place()>;
-/// Is told of each run when it is over, with the GIL: where, and how many operations ran.
+/// Called with the GIL when a run is over: with its place, and how many operations ran.
 using Ended = std::function<void(const Place& place, size_t operations)>;
 
 /// What became of a batch's record.
@@ -29,26 +29,26 @@ enum class Found : uint8_t {
   kRefused    ///< has no program: runs one by one each time
 };
 
-/// Once that pending operations ran.
+/// One run of pending operations.
 struct WatchedRun {
   Place place;
   std::string asked_by;  ///< the operation that asked for values; "sync", or "long" for a record that grew too long
   size_t operations = 0, results = 0;
   double begin = 0, end = 0;  ///< seconds of the steady clock
-  double compiling = 0;       ///< seconds of finding a program, where there was none
+  double compiling = 0;       ///< seconds spent finding its program, if it wasn't known
   Found found = Found::kKnown;
   uint64_t structure = 0;  ///< equal for records that differ in sizes and numbers only
-  std::string differs;     ///< of a record that was not known: in what from the one most like it
-  Place differs_at;        ///< where that was recorded
+  std::string differs;     ///< in what an unknown record differs from the one most like it
+  Place differs_at;        ///< where the differing operation was recorded
 };
 
-/// From now on runs are kept, each with its place; with `operations` recorded operations have places too, which costs
-/// some microseconds each. `find_line` null: no more. `ended` may be null.
+/// Watches runs from now on, each with its place. With `operations`, recorded operations get places too, which costs
+/// some microseconds each. A null `find_line` ends it. `ended` may be null.
 void watch_runs(FindLine find_line, bool operations, Ended ended);
-/// Those since the last time that this was called, in which something ran; the most that are kept are 100,000.
+/// The runs since the last call of this function in which something ran. At most 100,000 are kept.
 std::vector<WatchedRun> take_watched_runs();
 
-/// Who asks for values while it lives: what runs meanwhile in this thread runs because of it.
+/// Names who asks for values while it lives: runs of this thread meanwhile are because of that.
 class Asking {
  public:
   explicit Asking(std::string_view name);
@@ -60,7 +60,7 @@ class Asking {
   std::string_view before_;
 };
 
-/// A run of what was pending, from its begin to its end. Does nothing where nobody watches.
+/// Watches one run of what is pending, from its start to its end. Does nothing where nobody watches.
 class Watching {
  public:
   Watching();
@@ -75,11 +75,11 @@ class Watching {
   WatchedRun* before_;
 };
 
-/// The calling thread's run, to be told more of; null where nobody watches.
+/// The calling thread's current run, to which details can be added; null where nobody watches.
 WatchedRun* watched_run();
 /// Remembers where an operation was recorded, while operations are watched.
 void note_operation(const Node& node);
-/// Says of the run how its record, which is not known, differs from another of the same structure; null if there is
+/// Notes in the run how its unknown record differs from `most_like`, a record of the same structure; null if there is
 /// none. Called before the batch runs.
 void tell_difference(WatchedRun& run, const Batch& batch, const record::Record& record,
                      const record::Record* most_like);

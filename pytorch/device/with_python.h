@@ -7,8 +7,8 @@
 
 namespace weft::device {
 
-/// Calls a function that calls Python, from a thread that may not have the GIL; not where Python has ended. An error on
-/// its way is the caller's, and stays as it is. A C++ exception of the function ends with it.
+/// Calls a function that calls Python, from a thread that may not have the GIL. Does nothing once Python has ended. A
+/// Python error that is being raised is the caller's, and stays as it is. C++ exceptions of the function are dropped.
 template <typename Function>
 void with_python(Function&& function) {
   if (Py_IsInitialized() == 0) return;
