@@ -21,15 +21,15 @@ using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 namespace compiled = torch::dynamo::autograd;
 
-/// The backward where gradients of some outputs don't exist: what only they would reach isn't computed. A program with
-/// a loop takes zeros, since it would take long to compile once more.
+/// The backward for outputs of which some have no gradient: it doesn't compute what only these gradients would reach. A
+/// program with a loop takes zeros instead, since compiling it once more would take long.
 ProgramRef without(const ProgramRef& backward, const std::vector<bool>& absent) {
   const bool has_loop =
       std::ranges::any_of(backward->program().body.ops, [](const ir::Op& op) { return !op.regions.empty(); });
   return has_loop ? backward : backward->without_cotangents(absent);
 }
 
-/// The state of a backward beside tensors and cotangents. It consists of plain values, which can pass through Python.
+/// The state of a backward besides tensors and cotangents. It consists of plain values, which can pass through Python.
 struct Backward {
   ProgramRef program;
   std::vector<bool> wanted;          ///< by input
@@ -37,8 +37,8 @@ struct Backward {
 
   const Derivative& derivative() const { return program->derivative(wanted); }
 
-  /// `saved`: derivative()'s saved inputs, saved outputs and residuals if `from_residuals`, else all inputs.
-  /// One gradient an input, undefined where not wanted.
+  /// `saved`: derivative()'s saved inputs, saved outputs and residuals if `from_residuals`, else all inputs. Returns a
+  /// gradient for each input, undefined where none is wanted.
   variable_list run(bool from_residuals, Tensors saved, const variable_list& gradients) const {
     const ProgramRef back = from_residuals ? derivative().backward : program->of_primals(wanted);
     size_t given = 0;
@@ -70,7 +70,7 @@ struct Backward {
 /// again; residuals would count as constants there, silently.
 struct CallBackward : Node {
   Backward backward;
-  std::vector<SavedVariable> inputs;  ///< all: which are needed is known only in the backward
+  std::vector<SavedVariable> inputs;  ///< all inputs: only the backward knows which it needs
   std::vector<SavedVariable> outputs, residuals;
 
   variable_list apply(variable_list&& gradients) override {
@@ -156,8 +156,8 @@ struct CallBackward : Node {
     return backward.run(from_residuals, packed.unpack<Tensors>(), gradients);
   }
 
-  /// Calls visit(saved, is_output) for the variables that Backward::run takes as `saved`, in order. It leaves out
-  /// inputs that the backward doesn't read, which may have been changed in place since.
+  /// Calls visit(saved, is_output) for the variables that Backward::run takes as `saved`, in order. Leaves out inputs
+  /// that the backward doesn't read, since these may have been changed in place.
   template <typename Self, typename Visit>
   static void for_each_needed(Self& self, bool from_residuals, Visit visit) {
     if (!from_residuals) {
@@ -177,7 +177,7 @@ struct CallBackward : Node {
   }
 };
 
-/// The node of a program without a derivative. The forward runs as usual; the backward throws the reason.
+/// Runs a program without a derivative as usual. Its node throws the reason in the backward.
 Tensors call_without_derivative(const ProgramRef& program, at::TensorList inputs, const std::string& reason) {
   auto node = c10::make_intrusive<torch::autograd::Error>(reason, torch::autograd::collect_next_edges(inputs));
   Tensors results;
@@ -192,7 +192,7 @@ Tensors call_without_derivative(const ProgramRef& program, at::TensorList inputs
   return results;
 }
 
-/// The backward is compiled while the forward is, and runs, where PyTorch may use more threads than this one.
+/// Compiles the backward while the forward is compiled and runs, if PyTorch may use more threads than this one.
 void compile_ahead(const CallProgram& backward) {
   if (at::get_num_threads() > 1) backward.compile_ahead();
 }
@@ -235,7 +235,7 @@ Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
 
 bool is_dual(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 
-/// Forward mode: the results of the primals, with tangents from the program of passes::jvp_of_primals. Both calls are
+/// Forward mode: the program's results, with tangents from the program of passes::jvp_of_primals. Both calls are
 /// differentiable again.
 Tensors call_forward_mode(const ProgramRef& ref, at::TensorList inputs) {
   const CallProgram& program = *ref;

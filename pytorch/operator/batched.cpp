@@ -1,5 +1,5 @@
 // weft::call under the older vmap, which torch.autograd.grad(is_grads_batched=True) and
-// gradcheck(check_batched_grad=True) still use. torch.func's has its rule in python/weft/_patches/vmap.py.
+// gradcheck(check_batched_grad=True) still use. The rule for torch.func's vmap is in python/weft/_patches/vmap.py.
 
 #include <ATen/LegacyVmapTransforms.h>
 #include <ATen/ops/stack.h>
@@ -11,7 +11,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// One call for each element of the mapped dims, which the views have in front.
+/// Makes one call for each element of the mapped dims, which are the first dims of the views.
 Tensors call_batched(std::string_view text, at::TensorList inputs) {
   const ProgramRef program = find_program(text);
   auto views = at::MultiBatchVmapTransform::logicalToPhysical(inputs);

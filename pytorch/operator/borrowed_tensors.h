@@ -6,8 +6,8 @@
 
 namespace weft::torch_operator {
 
-/// Tensors side by side, as at::TensorList wants them, of owners that keep them for longer than this lives. It owns
-/// none, so that references need not be counted, which takes two atomic operations a tensor.
+/// Tensors side by side, as at::TensorList wants them. Their owners must keep them for as long as this object lives. It
+/// owns none, so that references need not be counted, which would take two atomic operations a tensor.
 class BorrowedTensors {
  public:
   BorrowedTensors() = default;
@@ -18,7 +18,7 @@ class BorrowedTensors {
   }
 
   void append(at::TensorList lent) {
-    tensors_.reserve(tensors_.size() + lent.size());  // first: a borrowed tensor must not be dropped by an exception
+    tensors_.reserve(tensors_.size() + lent.size());  // first of all: an exception must not drop a borrowed tensor
     for (const at::Tensor& tensor : lent) tensors_.push_back(Traits::createBorrow(tensor));
   }
 

@@ -1,5 +1,5 @@
-// The operator weft::call and its kernels for CPU and Meta. The one for Autograd is in autograd.cpp; vmap's in
-// python/weft/_patches/vmap.py. weft::call_, which takes the memory of inputs, is in donated_call.cpp.
+// The operator weft::call and its kernels for CPU and Meta. The kernel for Autograd is in autograd.cpp, and vmap's rule
+// in python/weft/_patches/vmap.py. weft::call_, which takes the memory of inputs, is in donated_call.cpp.
 
 #include "operator/call.h"
 
@@ -40,7 +40,7 @@ void run_on_team(const CallProgram& program, const std::vector<int64_t>& symbols
                  std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs) {
   calls.fetch_add(1, std::memory_order_relaxed);
   try {
-    const WarningsWait wait;  // of operations of PyTorch's in the program: the team waits for this thread
+    const WarningsWait wait;  // for PyTorch's operations in the program: the team waits for this thread
     OpenMpTeam team;
     program.executable()->run(symbols, inputs, outputs, team);
   } catch (const std::bad_alloc&) {
@@ -56,7 +56,7 @@ Tensors call_cpu(const CallProgram& program, at::TensorList inputs, Donated dona
   const Signature& signature = program.signature();
   auto symbols = signature.bind(inputs);
 
-  Tensors copies;  // of inputs that are not contiguous
+  Tensors copies;  // dense copies of inputs that are not contiguous
   c10::SmallVector<runtime::TensorRef, 24> input_refs, output_refs;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor& input = inputs[i];
@@ -87,7 +87,8 @@ Tensors call_cpu(const CallProgram& program, at::TensorList inputs, Donated dona
 
 namespace {
 
-/// Sizes as SymInts throughout: a plain size would specialise and give a graph per sequence length.
+/// The kernel for Meta. Sizes are SymInts throughout: a plain size would specialise the trace, and give a graph per
+/// sequence length.
 Tensors call_meta(std::string_view text, at::TensorList inputs) {
   const ProgramRef program = find_program(text);
   const Signature& signature = program->signature();
@@ -99,7 +100,7 @@ Tensors call_meta(std::string_view text, at::TensorList inputs) {
   return outputs;
 }
 
-/// Any other device.
+/// The kernel for any other device: an error.
 Tensors call_elsewhere(std::string_view text, at::TensorList inputs) {
   const ProgramRef ref = find_program(text);
   const CallProgram& program = *ref;

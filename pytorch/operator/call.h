@@ -6,12 +6,12 @@
 namespace weft::torch_operator {
 
 /// weft::call through PyTorch's dispatcher: differentiable, traceable. Any thread, with or without the GIL. The kernels
-/// that the dispatcher calls find the program again without a look-up.
+/// that the dispatcher calls get the program without a look-up by text.
 std::vector<at::Tensor> call(const ProgramRef& program, at::TensorList inputs);
 
 /// What becomes of inputs whose memory results of the program take (ir::Donation).
 enum class Donated : uint8_t {
-  kCopied,  ///< they stay as they are: each result gets a copy of the input, and takes that
+  kCopied,  ///< they stay as they are: a result is stored in a copy of the input
   kTaken    ///< the result is the input's tensor, which must be contiguous and share memory with no other input
 };
 

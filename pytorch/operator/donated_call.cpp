@@ -18,10 +18,10 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The memory that a tensor's elements lie in, from the first to the last.
+/// The memory from a tensor's first element to its last.
 MemoryRange range_of(const at::Tensor& tensor, bool is_written) {
   if (tensor.numel() == 0) return {};
-  // A copy-on-write tensor that is written to gets its own memory, before it is compared with others'.
+  // A copy-on-write tensor that is written to gets its own memory, before it is compared with other tensors.
   const auto* first = static_cast<const std::byte*>(is_written ? tensor.mutable_data_ptr() : tensor.const_data_ptr());
   int64_t last = 0;
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
@@ -35,7 +35,7 @@ std::vector<bool> donated_inputs(const CallProgram& program) {
   return is_donated;
 }
 
-/// The program's inputs in its order: those that are given up, and the others.
+/// The program's inputs in the program's order, from the donated ones and the others.
 Tensors in_order(const CallProgram& program, at::TensorList donated, at::TensorList others) {
   const std::vector<bool> is_donated = donated_inputs(program);
   const size_t count = is_donated.size(), expected = program.program().donations.size();
@@ -89,7 +89,8 @@ Tensors call_donating_meta(std::string_view text, at::TensorList donated, at::Te
 
 Tensors dispatch(std::string_view text, at::TensorList donated, at::TensorList others);
 
-/// There is no derivative: PyTorch's own errors for tensors that may not be changed, and one for the others.
+/// Refuses derivatives: with PyTorch's own errors for tensors that may not be changed in place, and with an error for
+/// the other tensors.
 Tensors call_donating_autograd(std::string_view text, at::TensorList donated, at::TensorList others) {
   if (at::GradMode::is_enabled()) {
     for (const at::Tensor& tensor : donated) torch::autograd::check_inplace(tensor, tensor.requires_grad());
@@ -106,14 +107,15 @@ Tensors call_donating_autograd(std::string_view text, at::TensorList donated, at
   return dispatch(text, donated, others);
 }
 
-/// Counts the change first, since a call that fails may have written something.
+/// Increments versions first, since a call that fails may have written something.
 Tensors call_in_place(std::string_view text, at::TensorList donated, at::TensorList others) {
   for (const at::Tensor& tensor : donated) torch::autograd::increment_version(tensor);
   at::AutoDispatchBelowADInplaceOrView below;
   return dispatch(text, donated, others);
 }
 
-/// The functional form, for tracing: weft::call, and the results that belong there as new values of `donated`.
+/// The functional form, for tracing: weft::call, whose results that take inputs' memory become the new values of
+/// `donated`.
 Tensors call_functionalized(std::string_view text, at::TensorList donated, at::TensorList others) {
   namespace functional = at::functionalization::impl;
   const ProgramRef program = find_program(text);

@@ -4,8 +4,8 @@
 
 namespace weft::torch_operator {
 
-/// User's error unless the inputs that are donated may be written in place by a function of all inputs: each is
-/// contiguous and shares memory with no other input. `what` is who says so.
+/// User's error unless a function of all inputs may write to the donated ones in place: each donated input is
+/// contiguous and shares memory with no other input. `what` names the function in errors.
 void check_donated(const char* what, at::TensorList inputs, const std::vector<bool>& is_donated);
 
 }  // namespace weft::torch_operator

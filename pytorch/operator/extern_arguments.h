@@ -14,10 +14,10 @@ struct ExternArgument {
   enum class Kind {
     kNone,
     kBool,
-    kInteger,  ///< a number, perhaps times sizes of dims of operands
+    kInteger,  ///< a number, perhaps times sizes of operands' dims
     kNumber,
     kText,
-    kWord,     ///< of a dtype (f32), a layout, a memory format or a device
+    kWord,     ///< a dtype (f32), a layout, a memory format or a device
     kOperand,  ///< %2
     kList
   };
@@ -25,7 +25,7 @@ struct ExternArgument {
   int64_t integer = 0;  ///< for a bool 0 or 1, for an operand its number
   double number = 0;
   std::string text;
-  std::vector<std::pair<int64_t, int64_t>> sizes;  ///< operand, dim
+  std::vector<std::pair<int64_t, int64_t>> sizes;  ///< (operand, dim) of each size
   std::vector<ExternArgument> items;
 };
 

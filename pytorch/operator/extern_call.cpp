@@ -21,18 +21,18 @@ namespace {
 
 /// A call whose text has been parsed.
 struct Prepared {
-  std::string name;  ///< as PyTorch prints it, for the statistics
+  std::string name;  ///< the operator as PyTorch prints it, for the statistics
   c10::OperatorHandle op;
   std::vector<ExternArgument> arguments;
-  ExternKernel kernel = nullptr;   ///< of Weft's, which may leave calls to PyTorch
-  std::atomic<int64_t> calls = 0;  ///< of PyTorch's
+  ExternKernel kernel = nullptr;   ///< Weft's kernel, which may leave calls to PyTorch
+  std::atomic<int64_t> calls = 0;  ///< how often PyTorch's operator was called
 };
 
 /// By text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
 auto& prepared_calls = *new std::unordered_map<std::string, std::shared_ptr<Prepared>>;
 constexpr size_t kMostPrepared = 4096;
 
-/// Of calls that are prepared no more, by name.
+/// By name, the counts of calls that are no longer prepared.
 auto& calls_before = *new std::map<std::string, int64_t>;
 
 void forget_prepared() {
@@ -71,7 +71,7 @@ at::Tensor tensor_of(const ExternTensor& tensor) {
   return at::from_blob(tensor.data, sizes, at::TensorOptions(scalar_type(tensor.dtype)));
 }
 
-/// The tensors that an operator has left on the stack, without undefined ones.
+/// The defined tensors that an operator has left on the stack.
 std::vector<at::Tensor> results_of(const torch::jit::Stack& stack, const std::string& name) {
   std::vector<at::Tensor> results;
   for (const c10::IValue& value : stack) {
@@ -84,7 +84,7 @@ std::vector<at::Tensor> results_of(const torch::jit::Stack& stack, const std::st
   return results;
 }
 
-/// Calls below autograd and autocast, which the program has passed already.
+/// Calls the operator below autograd and autocast, which the program itself has passed already.
 void run_extern(std::string_view text, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
   const std::shared_ptr<Prepared> prepared = find(text);
   Prepared& call = *prepared;

@@ -23,7 +23,7 @@ int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& 
   switch (op.code) {
     case ir::OpCode::kScan: {
       ir::ScanView scan(op);
-      if (scan.ragged) {  // linear in the rows of each step, which come to the packed rows in all steps
+      if (scan.ragged) {  // linear in a step's rows, which add up to the packed rows
         auto of_rows = [&](int64_t rows) {
           ir::Bindings step = symbols;
           step[scan.ragged->rows.name()] = rows;
@@ -35,9 +35,9 @@ int64_t count(const ir::Program& program, const ir::Op& op, const ir::Bindings& 
       }
       return ir::evaluate(scan.length, symbols) * count(program, scan.region, symbols);
     }
-    case ir::OpCode::kCond:  // the dearer branch
+    case ir::OpCode::kCond:  // counts the dearer branch
       return std::max(count(program, op.regions[0], symbols), count(program, op.regions[1], symbols));
-    case ir::OpCode::kWhile:  // one step: how many there are depends on values
+    case ir::OpCode::kWhile:  // counts one step: the number of steps depends on values
       return count(program, op.regions[0], symbols) + count(program, op.regions[1], symbols);
     default:
       return 0;

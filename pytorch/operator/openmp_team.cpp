@@ -39,15 +39,15 @@ int64_t OpenMpTeam::size() const {
   return at::get_num_threads();
 }
 
-/// libgomp is not instrumented. So ThreadSanitizer does not look at how it passes the region's variables, and is told
-/// of the order that fork and join establish.
+/// libgomp is not instrumented. So ThreadSanitizer does not look at how libgomp passes the region's variables, and is
+/// told of the order that fork and join establish.
 [[gnu::no_sanitize("thread")]] void OpenMpTeam::run(const std::function<void(int64_t, int64_t)>& member) {
   int64_t wanted = size();
   if (wanted <= 1) return member(0, 1);
   auto mode = CallersFloatMode::current();
   char region = 0;
   announce_release(&region);
-  // Not at::parallel_for: its chunks don't tell how many threads the region got.
+  // Not at::parallel_for, whose chunks don't tell how many threads the region got.
 #pragma omp parallel num_threads(static_cast<int>(wanted))
   {
     CallersFloatMode callers(mode);

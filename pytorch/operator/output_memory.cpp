@@ -15,11 +15,11 @@
 namespace weft::torch_operator {
 namespace {
 
-/// PyTorch's allocator keeps smaller ones itself.
+/// PyTorch's allocator keeps smaller blocks itself.
 constexpr size_t kFromArena = size_t{128} << 10;
 
-/// Up to here memory comes from malloc, with room to align it: malloc has a list of free blocks a thread, which
-/// posix_memalign, PyTorch's way, doesn't look at.
+/// Up to this size memory comes from malloc, with room to align it. malloc has a list of free blocks for each thread,
+/// which posix_memalign, used by PyTorch, doesn't look at.
 constexpr size_t kFromMalloc = 2 << 10;
 
 void* aligned(void* block) {
@@ -54,7 +54,7 @@ class ArenaAllocator final : public c10::Allocator {
         void* data = block->data();
         c10::profiledCPUMemoryReporter().New(data, bytes);  // torch.profiler(profile_memory=True)
         return {data, block.release(), &give_back, c10::Device(c10::DeviceType::CPU)};
-      } catch (const std::bad_alloc&) {  // PyTorch's allocator says so in its own words
+      } catch (const std::bad_alloc&) {  // PyTorch's allocator has an error message of its own
       }
     }
     return c10::GetCPUAllocator()->allocate(bytes);

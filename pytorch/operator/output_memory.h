@@ -4,10 +4,10 @@
 
 namespace weft::torch_operator {
 
-/// A dense tensor on the CPU whose content is arbitrary, for a result of a program. A large one has memory of the
-/// engine's arena, which gets it back when the last tensor on it is freed: results and residuals of a training step
-/// then lie where those of the step before did, and cause no page faults. As resizable as any tensor. An error as
-/// at::empty's where there is no memory.
+/// A dense tensor on the CPU whose content is arbitrary, for a result of a program. A large tensor has memory of the
+/// engine's arena, which gets the memory back when the last tensor on it is freed. So results and residuals of a
+/// training step lie where those of the step before did, and cause no page faults. The tensor can be resized like any
+/// other. Where there is no memory, raises the error that at::empty raises.
 at::Tensor empty_output(at::IntArrayRef sizes, at::ScalarType dtype);
 
 }  // namespace weft::torch_operator

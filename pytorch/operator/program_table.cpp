@@ -19,13 +19,13 @@ namespace {
 /// Never destroyed: calls may come while the process ends.
 std::mutex& mutex = hold_across_fork(*new std::mutex, LockRank::kLookup);
 
-/// Counts look-ups, to tell which program was asked for last.
+/// Counts look-ups: its value tells which program was asked for last.
 std::atomic<int64_t> uses{1};
 
 }  // namespace
 
-/// All programs, by their texts. Bounded: it gives up executables, and programs that nobody else keeps, of the least
-/// recently used programs.
+/// All programs, by their texts. The table is bounded: it gives up executables of the least recently used programs, and
+/// such programs that nobody else keeps.
 class ProgramTable {
  public:
   ProgramRef find(std::string_view text) const {
@@ -34,7 +34,7 @@ class ProgramTable {
     return found == programs_.end() ? nullptr : found->second;
   }
 
-  /// The program that is there, or this one.
+  /// The program that the table has for this text, or else this program.
   ProgramRef insert(std::string text, SharedProgram program) {
     auto fresh = std::make_shared<const CallProgram>(std::move(text), std::move(program));
     touch(*fresh);
@@ -45,7 +45,7 @@ class ProgramTable {
     return found->second;
   }
 
-  /// The executable that the program has by now, or this one.
+  /// The executable that the program already has, or else this one.
   std::shared_ptr<const engine::Executable> compiled(const CallProgram& program,
                                                      std::shared_ptr<const engine::Executable> executable) {
     Dropped dropped;
@@ -57,7 +57,7 @@ class ProgramTable {
     return kept;
   }
 
-  /// Keeps it for the program's first use, if there was none in between.
+  /// Keeps `ahead` for the program's first use, unless that has already happened.
   void begun(const CallProgram& program, std::shared_ptr<engine::CompilationAhead> ahead) {
     Dropped dropped;
     std::lock_guard lock(mutex);
@@ -86,7 +86,8 @@ class ProgramTable {
 
   static bool is_compiled(const CallProgram& program) { return program.executable_ || program.ahead_; }
 
-  /// The least recently used of them beyond the limit, and an eighth of it more, so that it isn't reached again soon.
+  /// Keeps in the list the least recently used programs beyond the limit, and an eighth of the limit more, so that it
+  /// isn't reached again soon.
   static void keep_oldest(Aged& programs) {
     const auto most = static_cast<size_t>(settings().executables);
     if (programs.size() <= most) return programs.clear();
@@ -107,8 +108,8 @@ class ProgramTable {
     }
   }
 
-  /// Frees programs beyond the limit that are not compiled and that nobody else keeps. Their derivatives, which they
-  /// keep, may go the next time.
+  /// Frees programs beyond the limit that are not compiled and that nobody else keeps. Their derivatives, which only
+  /// they keep, may be freed the next time.
   void drop_programs(Dropped& dropped) {
     if (programs_.size() < next_look_) return;
     Aged idle;
@@ -125,7 +126,7 @@ class ProgramTable {
   }
 
   std::unordered_map<std::string_view, ProgramRef> programs_;  ///< the keys are the programs' own texts
-  size_t next_look_ = 0;                                       ///< for programs to drop, at so many programs
+  size_t next_look_ = 0;                                       ///< at how many programs to look for programs to drop
 };
 
 namespace {
@@ -152,7 +153,8 @@ thread_local bool recent_are_gone = false;  // a thread may still call while it 
 thread_local RecentPrograms recent;
 RecentPrograms::~RecentPrograms() { recent_are_gone = true; }
 
-/// Null unless the address is that of a program that lives: another text at the address of a freed one is not found.
+/// The program whose text has this address; null if no living program has it. Another text at the address of a freed
+/// one is not found.
 ProgramRef find_recent(std::string_view text) {
   if (recent_are_gone) return nullptr;
   const RecentPrograms::Entry& entry = recent.at(text.data());
@@ -161,7 +163,7 @@ ProgramRef find_recent(std::string_view text) {
   return program && program->text().size() == text.size() ? program : nullptr;
 }
 
-/// Of the innermost ProgramAtHand.
+/// The program of the innermost ProgramAtHand.
 thread_local const ProgramRef* at_hand = nullptr;
 
 }  // namespace
@@ -213,7 +215,7 @@ std::shared_ptr<const engine::Executable> CallProgram::executable() const {
   }
   if (ahead)
     if (auto compiled = ahead->take()) return all_programs.compiled(*this, std::move(compiled));
-  // Two threads may compile it at once; the first to finish is kept.
+  // Two threads may compile the program at once; the executable of the first to finish is kept.
   return all_programs.compiled(*this, engine::compile(*program_));
 }
 

@@ -19,7 +19,7 @@ namespace weft::torch_operator {
 using SharedProgram = std::shared_ptr<const ir::Program>;
 
 class CallProgram;
-/// Whoever has one keeps the program.
+/// A reference keeps the program alive.
 using ProgramRef = std::shared_ptr<const CallProgram>;
 
 /// Guards short look-ups, here and in pytorch/override. Never held while parsing, deriving, compiling or calling out;
@@ -28,14 +28,14 @@ std::mutex& lookup_mutex();
 
 /// The result of passes::vjp, with its two programs interned.
 struct Derivative {
-  ProgramRef forward;  ///< null where it is the program itself, which would keep itself otherwise
+  ProgramRef forward;  ///< null where the forward is the program itself, which would otherwise keep itself alive
   ProgramRef backward;
   std::vector<int64_t> saved_inputs, saved_outputs;
   int64_t residuals;
 };
 
 /// A program that the operator was called with, from its text to its executable and its derivatives. As long as it
-/// lives the address of its text identifies it. All functions may be called from several threads at once.
+/// lives, the address of its text identifies it. All functions may be called from several threads at once.
 class CallProgram {
  public:
   CallProgram(std::string text, SharedProgram program);
@@ -46,8 +46,8 @@ class CallProgram {
   const Signature& signature() const { return signature_; }
   /// Compiled at the first use. At most Settings::executables are kept, of the most recently used programs.
   std::shared_ptr<const engine::Executable> executable() const;
-  /// Has a thread of its own compile it, where a core is to be had for that, so that the first use waits for less. Does
-  /// so once.
+  /// Has a thread of its own compile the program, where a core is free for that, so that the first use waits for less
+  /// time. Does so once.
   void compile_ahead() const;
   /// Derived at the first use of each `wanted`: for each input, whether its gradient is asked for.
   const Derivative& derivative(const std::vector<bool>& wanted) const;
@@ -68,19 +68,19 @@ class CallProgram {
   SharedProgram program_;
   Signature signature_;
   mutable std::shared_ptr<const engine::Executable> executable_;  ///< under lookup_mutex()
-  mutable std::shared_ptr<engine::CompilationAhead> ahead_;       ///< the same; null as soon as there is an executable
+  mutable std::shared_ptr<engine::CompilationAhead> ahead_;       ///< under it too; null once there is an executable
   mutable std::atomic<bool> was_asked_for_ahead_{false};
   mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
   mutable Derived of_primals_, of_tangents_, without_cotangents_;
 };
 
-/// The program of that text: found by the text's address if it is that of a program, else by its contents, else parsed.
-/// User's error if it doesn't parse. Programs that nobody else keeps are freed when there are many, the least recently
-/// used first.
+/// The program of a text. It is found by the address if that is the address of a program's text, else by the text's
+/// contents; else the text is parsed. User's error if it doesn't parse. Programs that nobody else keeps are freed when
+/// there are many, the least recently used first.
 ProgramRef find_program(std::string_view text);
 
-/// Within, this thread finds the program by its text's address first of all, as long as it asks for no other.
+/// While it lives, this thread finds this program first by its text's address.
 class ProgramAtHand {
  public:
   explicit ProgramAtHand(const ProgramRef& program);
@@ -92,7 +92,7 @@ class ProgramAtHand {
   const ProgramRef* before_;
 };
 
-/// As find_program, for a program that is there already, which is printed.
+/// As find_program, for a program in memory, which is printed for that.
 ProgramRef intern(SharedProgram program);
 ProgramRef intern(ir::Program program);
 

@@ -12,7 +12,7 @@ namespace {
 using MatrixArguments = std::span<const ExternArgument>;
 using Matrices = std::span<const ExternTensor>;
 
-/// Rows up to which it is worth it: a matrix and its factor fit the first-level cache.
+/// The most rows for which these kernels are worth it: a matrix and its factor fit the first-level cache.
 constexpr int64_t kMostRows = 32;
 
 /// A matrix in memory: element (i, j) is at[i * row + j * column].
@@ -42,7 +42,7 @@ bool is_true(const ExternArgument& argument) {
   return argument.kind == ExternArgument::Kind::kBool && argument.integer != 0;
 }
 
-/// Whether the argument is this operand, which is a matrix or more.
+/// Whether the argument is this operand, and the operand is a matrix or several.
 bool is_matrix(const ExternArgument& argument, int64_t operand, Matrices operands) {
   return argument.kind == ExternArgument::Kind::kOperand && argument.integer == operand &&
          operand < std::ssize(operands) && operands[static_cast<size_t>(operand)].sizes.size() >= 2;
@@ -58,7 +58,7 @@ bool have_same_batch(const ExternTensor& a, const ExternTensor& b) {
   return std::ranges::equal(a.sizes.first(a.sizes.size() - 2), b.sizes.first(b.sizes.size() - 2));
 }
 
-/// a = l l^T by columns, of which the lower triangles are read and written. False if a is not positive definite.
+/// Factorises a = l l^T by columns. Only the lower triangles are read and written. False if a is not positive definite.
 template <typename T>
 bool factorise(int64_t n, Matrix<T> a, Matrix<T> l) {
   for (int64_t j = 0; j < n; ++j) {
@@ -76,8 +76,8 @@ bool factorise(int64_t n, Matrix<T> a, Matrix<T> l) {
   return true;
 }
 
-/// x = l^-1 x by rows of x, of which there are n of `columns`; l is lower triangular, `unit`: with ones on its
-/// diagonal.
+/// x = l^-1 x by rows of x, which has n rows and `columns` columns. l is lower triangular, with ones on its diagonal if
+/// `unit`.
 template <typename T>
 void substitute(int64_t n, int64_t columns, Matrix<T> l, bool unit, Matrix<T> x) {
   for (int64_t i = 0; i < n; ++i) {
@@ -91,7 +91,7 @@ void substitute(int64_t n, int64_t columns, Matrix<T> l, bool unit, Matrix<T> x)
   }
 }
 
-/// x = u^-1 x, where u is upper triangular: with its rows and columns in reverse order it is a lower one.
+/// x = u^-1 x, where u is upper triangular: with its rows and columns in reverse order it is lower triangular.
 template <typename T>
 void substitute_back(int64_t n, int64_t columns, Matrix<T> u, bool unit, Matrix<T> x) {
   const Matrix<T> reversed{u.at + (n - 1) * (u.row + u.column), -u.row, -u.column};
@@ -143,7 +143,8 @@ void solve_by_factor(bool upper, const ExternTensor& right, const ExternTensor& 
   }
 }
 
-/// Whether a matrix of these is that of a solve: B [..., n, k] and A [..., n, n], or with `left` false B [..., k, n].
+/// Whether matrices of these types belong to one solve: B [..., n, k] and A [..., n, n], or B [..., k, n] if `left` is
+/// false.
 bool are_of_a_solve(const ExternTensor& b, const ExternTensor& a, const ExternTensor& solution, bool left) {
   return is_small_square(a) && (left ? b.sizes.end()[-2] : b.sizes.end()[-1]) == a.sizes.back() &&
          have_same_batch(a, b) && std::ranges::equal(b.sizes, solution.sizes) && a.dtype == b.dtype &&

@@ -9,8 +9,8 @@
 
 namespace weft::torch_operator {
 
-/// Runs a call of an extern op with a kernel of Weft's. False, with results that mean nothing, where it can't: the
-/// caller runs PyTorch's operator then, which also raises the errors.
+/// A kernel of Weft's for a call of an extern op. Returns false, with meaningless results, for a call that it can't do.
+/// The caller then runs PyTorch's operator, which also raises the errors.
 using ExternKernel = bool (*)(std::span<const ExternArgument> arguments, std::span<const ExternTensor> operands,
                               std::span<const ExternTensor> results);
 

@@ -7,13 +7,13 @@ namespace weft::torch_operator {
 
 /// Warnings, each once a process.
 ///
-/// Python's warnings need the GIL, for which a thread may wait long, and one that is made an error leaves the call as
-/// an exception. So a warning waits while the thread holds a lock of Weft's that others wait for with the GIL, and
-/// while what it runs could not go on after an exception: as long as a WarningsWait lives on the thread. Registered
+/// Python's warnings need the GIL, for which a thread may wait long, and a warning that is made an error leaves the
+/// call as an exception. So a warning waits as long as a WarningsWait lives on the thread: while the thread holds a
+/// lock of Weft's that others wait for with the GIL, or runs code that could not go on after an exception. Registered
 /// locks (base/fork.h) need no such object, since nothing that warns is called under them.
 
-/// Warns now, or when the thread's last WarningsWait is gone and deliver_warnings() is called. Throws what the warner
-/// does; then the same text warns again the next time.
+/// Warns now, or else when the thread's last WarningsWait is gone and deliver_warnings() is called. Throws what the
+/// warner throws; the same text then warns again the next time.
 void warn_once(const std::string& text);
 
 /// While it lives, warnings of this thread wait. They nest.
@@ -25,12 +25,13 @@ class WarningsWait {
   WarningsWait& operator=(const WarningsWait&) = delete;
 };
 
-/// Gives the warner what has waited on this thread, unless it is to wait still. Throws as warn_once() does.
+/// Gives the warner the texts that have waited on this thread, unless a WarningsWait still lives. Throws as warn_once()
+/// does.
 void deliver_warnings();
 
-/// What warns from now on, of one text on the thread where it arose; before that PyTorch's own warnings do. It has
-/// been given nothing yet: each text warns once more. Called where nothing else runs: while the library is loaded, and
-/// between tests.
+/// Sets the function that warns from now on. It gets one text, on the thread where the warning arose. PyTorch's own
+/// warnings are used before it is set. All texts count as not given yet, so each warns once more. Must be called where
+/// nothing else runs: while the library is loaded, and between tests.
 using Warner = std::function<void(const std::string& text)>;
 void set_warner(Warner warner);
 

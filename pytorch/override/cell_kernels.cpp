@@ -1,5 +1,5 @@
 // Kernels of aten::gru_cell, lstm_cell, rnn_tanh_cell and rnn_relu_cell: single steps, in eager mode only. A compiler
-// that traces them sees PyTorch's composite instead: T opaque calls would be all that it could make of a loop of steps.
+// that traces steps sees PyTorch's composite instead: with these kernels a loop of steps would be T opaque calls to it.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/gru_cell_compositeimplicitautograd_dispatch.h>
@@ -53,11 +53,11 @@ Tensors step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_
   call.form = RnnConfig::Form::kStep;
   bool traced = is_traced(input) || std::any_of(states.begin(), states.end(), is_traced) ||
                 std::any_of(params.begin(), params.end(), is_traced);
-  if (traced && unsupported(call).empty()) return {};  // a subclass that is no tracer's is counted below
+  if (traced && unsupported(call).empty()) return {};  // other subclasses are counted below
   return try_run(call);
 }
 
-/// Before PyTorch's composite. Biases are added whole, and so checked.
+/// Checks a step before PyTorch's composite runs. Biases are added whole, and so checked by the addition.
 void check_step(Cell cell, const Tensor& input, TensorList states, const Tensor& w_ih, const Tensor& w_hh) {
   torch_operator::BorrowedTensors weights;
   for (const Tensor* weight : {&w_ih, &w_hh}) weights.append(*weight);
@@ -90,8 +90,8 @@ Tensor pre_activations(const Tensor& input, const Tensor& h, const Tensor& w_ih,
   return at::linear(input, w_ih, b_ih) + at::linear(h, w_hh, b_hh);
 }
 
-/// The cells under torch.vmap, of operations that have batching rules. PyTorch's composites change tensors in place,
-/// which fails where the state isn't mapped and the input is.
+/// The cells under torch.vmap, in operations that have batching rules. PyTorch's composites change tensors in place,
+/// which fails where the input is mapped and the state isn't.
 Tensor batched_gru_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Bias& b_ih,
                         const Bias& b_hh) {
   check_step(Cell::kGru, input, hx, w_ih, w_hh);

@@ -8,7 +8,7 @@ namespace {
 using ir::Builder;
 using ir::ValueId;
 
-/// v W^T, its columns times `scale` if there is one.
+/// v W^T, with its columns times `scale` if there is one.
 ValueId scaled_product(Builder& body, ValueId v, ValueId weight, ValueId scale) {
   ValueId product = body.matmul(v, weight, true);
   if (scale == ir::kNoValue) return product;
@@ -29,8 +29,9 @@ ValueId gate(Builder& body, ValueId all, int64_t index, int64_t hidden_size) {
   return body.slice(all, 1, index * hidden_size, (index + 1) * hidden_size);
 }
 
-/// What PyTorch's own kernels of a 16-bit type round: the result of each operation. A step needn't (it computes in f32
-/// registers), but what it keeps for its derivative is rounded so. Nothing where products are of no such type.
+/// Rounds what PyTorch's own kernels of a 16-bit type round: the result of each operation. A step needn't do so (it
+/// computes in f32 registers), but what it keeps for its derivative is rounded in this way. Rounds nothing where
+/// products have no 16-bit type.
 struct Rounding {
   Builder& body;
   std::optional<DType> to;
@@ -38,11 +39,11 @@ struct Rounding {
   ValueId operator()(ValueId v) const {
     return to ? body.cast_loosely(body.cast_loosely(v, *to), body.type(v).dtype) : v;
   }
-  /// For numbers without a bound, which f16 might not hold.
+  /// Rounds numbers without a bound, which f16 might not hold.
   ValueId unbounded(ValueId v) const { return to == DType::kBF16 ? (*this)(v) : v; }
 };
 
-/// Gates r, z, n, the reset applied after the product, as PyTorch and cuDNN have it; h' = (h - n) z + n.
+/// The gates are r, z, n, with the reset applied after the product, as in PyTorch and cuDNN; h' = (h - n) z + n.
 std::vector<ValueId> gru_step(Builder& body, ValueId from_x, ValueId from_h, ValueId h, const Rounding& rounded) {
   int64_t size = body.type(h).shape[1].constant();
   auto of = [&](ValueId all, int64_t index) { return gate(body, all, index, size); };
@@ -52,7 +53,7 @@ std::vector<ValueId> gru_step(Builder& body, ValueId from_x, ValueId from_h, Val
   return {body.add(body.mul(rounded.unbounded(body.sub(h, n)), z), n)};
 }
 
-/// Gates i, f, g, o; h' = o tanh(c'), projected where there is a w_hr.
+/// The gates are i, f, g, o; h' = o tanh(c'), projected if there is a w_hr.
 std::vector<ValueId> lstm_step(Builder& body, ValueId gates, ValueId c, ValueId w_hr, ValueId s_hr,
                                const Rounding& rounded) {
   int64_t size = body.type(c).shape[1].constant();

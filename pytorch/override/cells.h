@@ -39,7 +39,7 @@ std::vector<ir::ValueId> cell_step(ir::Builder& body, Cell cell, const CellWeigh
                                    std::span<const ir::ValueId> carry, ir::ValueId state,
                                    std::optional<DType> products = std::nullopt);
 
-/// The rest of a step, behind its two affine maps; of the weights it takes the projection.
+/// The rest of a step, behind its two affine maps. Of the weights it reads the projection only.
 std::vector<ir::ValueId> cell_from_products(ir::Builder& body, Cell cell, ir::ValueId from_x, ir::ValueId from_h,
                                             std::span<const ir::ValueId> carry, const CellWeights& weights,
                                             std::optional<DType> products = std::nullopt);

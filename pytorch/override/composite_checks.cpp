@@ -15,7 +15,7 @@ void check_dims(const std::string& op, const Tensor& tensor, const std::string& 
   TORCH_CHECK(tensor.dim() == dims, op, ": ", what, " must have ", dims, " dims, but has ", tensor.dim());
 }
 
-/// A size that is wanted; nothing where any will do.
+/// A size that is wanted; none where any size will do.
 using KnownSize = std::optional<int64_t>;
 
 bool is(const c10::SymInt& size, KnownSize wanted) {
@@ -34,7 +34,7 @@ void check_sizes(const std::string& op, const Tensor& tensor, const std::string&
   }
 }
 
-/// Weights are chunked into gates. A chunk that there isn't is read all the same.
+/// Weights are chunked into gates. PyTorch's composites read a chunk even if it isn't there.
 void check_gates(const RnnCall& call, const std::string& op) {
   const int64_t gates = gates_of(call.cell);
   if (gates == 1) return;
@@ -69,7 +69,7 @@ void check_batch_sizes(const RnnCall& call, const std::string& op) {
               call.input.sym_size(0));
 }
 
-/// All sizes of an LSTM's parameters and states.
+/// Checks all sizes of an LSTM's parameters and states.
 void check_lstm(const RnnCall& call, const std::string& op) {
   const Tensor &h = call.states[0], &c = call.states[1];
   const auto output = h.sym_size(2).maybe_as_int(), hidden = c.sym_size(2).maybe_as_int();

@@ -1,6 +1,7 @@
 // torch.ao's dynamically quantized modules on the engine: aten::quantized_gru and quantized_lstm on padded sequences
-// and the operators of their cells. PyTorch has these operators for the CPU alone, without functions to call behind
-// them. So Weft's kernels stand at a key in front of that, BackendSelect, and pass calls on that they don't cover.
+// and the operators of their cells. PyTorch has kernels of these operators for the CPU's key alone, and no function
+// that a kernel in their place could call. So Weft's kernels stand at a key in front of it, BackendSelect, and pass on
+// the calls that they don't cover.
 
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
@@ -59,7 +60,7 @@ bool append(const DynamicCell& cell, DynamicConfig& config, Tensors& inputs) {
   return true;
 }
 
-/// Whether the sizes are those of a module; else PyTorch has the error message.
+/// Whether the sizes are those of a module. If not, PyTorch raises the error.
 bool fits_kernels(const DynamicConfig& config, const Tensor& input, const Tensors& states, const Tensors& inputs) {
   const int64_t dims = config.is_step ? 2 : 3, batch = input.size(dims - 2);
   if (input.size(-1) != config.input_size || input.numel() == 0) return false;
@@ -81,7 +82,7 @@ bool fits_kernels(const DynamicConfig& config, const Tensor& input, const Tensor
   });
 }
 
-/// The results; empty if PyTorch is to run.
+/// The results; empty if PyTorch has to run the call.
 Tensors run_dynamic(DynamicConfig config, const Tensor& input, const Tensors& states,
                     const std::vector<DynamicCell>& cells, const std::string& name) {
   const int64_t dims = config.is_step ? 2 : 3;
@@ -133,7 +134,7 @@ Tensors run_layers_of(Cell cell, at::ArrayRef<c10::IValue> arguments) {
   return results;
 }
 
-/// quantized::quantized_*_cell_dynamic: (input, hx, w_ih, w_hh, b_ih, b_hh). PyTorch's take a reduced range.
+/// quantized::quantized_*_cell_dynamic: (input, hx, w_ih, w_hh, b_ih, b_hh). PyTorch's kernels use a reduced range.
 Tensors run_cell(Cell cell, at::ArrayRef<c10::IValue> arguments) {
   DynamicConfig config{.cell = cell, .is_step = true};
   auto linear = [&](size_t i) { return arguments[i].toCustomClass<LinearPackedParamsBase>(); };
@@ -143,7 +144,7 @@ Tensors run_cell(Cell cell, at::ArrayRef<c10::IValue> arguments) {
 
 using Runner = Tensors (*)(Cell, at::ArrayRef<c10::IValue>);
 
-/// Before PyTorch's kernels.
+/// Checks a call before PyTorch's kernels run it.
 void check_call(Cell cell, RnnConfig::Form form, at::ArrayRef<c10::IValue> arguments) {
   const Tensors states = state_list(arguments[1]);
   check_dims_and_states(cell, form, arguments[0].toTensor(), states);

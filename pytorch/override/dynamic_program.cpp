@@ -66,7 +66,7 @@ class DynamicRounding {
     scale = b_.binary(OpCode::kMaximum, scale, f64(kSmallScale));
     low = b_.div(b_.mul(low, larger), scale);
     high = b_.div(b_.mul(high, larger), scale);
-    // The zero is where the end of the range that is nearer to it says: sums of smaller terms round less.
+    // The zero comes from the end of the range that is nearer to it: a sum of smaller terms rounds less.
     const ValueId is_low = b_.binary(OpCode::kLt, low, b_.sub(most, high));
     ValueId zero = b_.select(is_low, b_.neg(low), b_.sub(most, high));
     zero = b_.binary(OpCode::kMinimum, b_.binary(OpCode::kMaximum, zero, f64(0)), most);

@@ -6,14 +6,14 @@
 
 namespace weft::override_kernels {
 
-/// A configuration of torch.ao's dynamically quantized modules: weights of 8 bits, and what is multiplied by them
-/// rounded to 8 bits, with a scale for all rows of a product at once.
+/// A configuration of torch.ao's dynamically quantized modules. Weights have 8 bits. What is multiplied by them is
+/// rounded to 8 bits, with one scale for all rows of a product.
 struct DynamicConfig {
   Cell cell = Cell::kGru;
-  bool is_step = false;  ///< a cell, or else layers of padded sequences
+  bool is_step = false;  ///< a cell; else layers of padded sequences
   bool bidirectional = false;
   int64_t layers = 1, input_size = 1, hidden_size = 1;
-  int64_t most = 127;             ///< of a rounded number: 127, or 255 where all 8 bits are used
+  int64_t most = 127;             ///< the largest rounded number: 127, or 255 where all 8 bits are used
   std::vector<bool> ih_biases{};  ///< whether there are biases, by layer and direction
   std::vector<bool> hh_biases{};
 

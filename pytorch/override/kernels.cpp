@@ -1,6 +1,6 @@
 // Kernels of aten::gru, lstm, rnn_tanh and rnn_relu, on a padded tensor (`input`) and on packed rows (`data`), for CPU
 // and AutogradCPU. Calls that they don't cover run on PyTorch's composite. So do wrong calls, for which PyTorch has the
-// error messages, but for those at which its composites end the process (composite_checks.h).
+// error messages, except those that would end the process in its composites (composite_checks.h).
 
 #include <ATen/ops/gru_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/lstm_compositeimplicitautograd_dispatch.h>
@@ -41,7 +41,7 @@ using LstmPacked = TwoStates (*)(const Tensor&, const Tensor&, TensorList, Tenso
                                  bool);
 namespace composite = at::compositeimplicitautograd;
 
-/// PyTorch's composites, behind a check of what these don't check.
+/// PyTorch's composites, after a check of what they don't check themselves.
 template <Cell cell, PaddedComposite run>
 OneState checked_padded(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases, int64_t layers,
                         double dropout, bool train, bool bidirectional, bool batch_first) {
@@ -127,9 +127,9 @@ void register_packed(torch::Library& m) {
   m.impl("rnn_relu.data", TORCH_FN((one_state_packed<Cell::kRnnRelu, kRnnReluPacked>)));
 }
 
-/// For the keys of Weft's device, which tensors of a recording have too. While the key is on for a recording it is on
-/// for other tensors as well: with these the composite comes apart. So it does with packed rows that are recorded,
-/// whose numbers of rows a program has as symbols alone.
+/// For the keys of Weft's device, which tensors of a recording have too. While the key is on for a recording, it is on
+/// for other tensors as well: for these the composite is decomposed. So it is for recorded packed rows, whose numbers
+/// of rows are only symbols in a program.
 template <auto kernel, auto composite_kernel, typename Function = decltype(composite_kernel)>
 struct OnDevice;
 template <auto kernel, auto composite_kernel, typename Result, typename... Arguments>
@@ -185,5 +185,5 @@ TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) {
   weft::override_kernels::register_padded(m);
   weft::override_kernels::register_packed(m);
 }
-// For torch.vmap of a module: weft::call has a batching rule, while PyTorch's composite fails if h0 is not mapped over.
+// For torch.vmap of a module: weft::call has a batching rule, while PyTorch's composite fails if h0 is not mapped.
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) { weft::override_kernels::register_padded(m); }

@@ -13,7 +13,7 @@ namespace {
 using at::Tensor;
 using at::TensorList;
 
-/// Raises what a module with weights of 8 bits can't take.
+/// Raises an error for what a module with 8-bit weights can't take.
 void check_use(const Tensor& input, TensorList states, TensorList params) {
   auto needs_gradient = [](const Tensor& tensor) { return tensor.requires_grad(); };
   TORCH_CHECK(
@@ -61,7 +61,7 @@ std::vector<std::array<c10::SymInt, 3>> state_sizes(const RnnConfig& config, con
   return sizes;
 }
 
-/// The checks of nn.RNNBase of a batched sequence and its states, in its words.
+/// The checks of nn.RNNBase for a batched sequence and its states, with its messages.
 void check_sizes(const RnnConfig& config, const Tensor& input, TensorList states, const c10::SymInt& batch) {
   const bool one = carries_of(config.cell) == 1;
   if (std::ranges::any_of(states, [](const Tensor& state) { return state.dim() != 3; })) {
@@ -80,7 +80,7 @@ void check_sizes(const RnnConfig& config, const Tensor& input, TensorList states
                   sizes[i][1], ", ", sizes[i][2], "), got ", states[i].sym_sizes());
 }
 
-/// States of zeros, as where a call gives none.
+/// Zeros as the states of a call that gives none.
 std::vector<Tensor> zeros(const RnnConfig& config, const Tensor& input, const c10::SymInt& batch) {
   std::vector<Tensor> states;
   const bool is_step = config.form == RnnConfig::Form::kStep;

@@ -27,7 +27,7 @@ bool of_unknown_subclass(const Tensor& tensor) {
   return name != "FakeTensor" && name != "FunctionalTensor";
 }
 
-/// Plain sizes are compared here: PyTorch's functions for symbolic ones take longer, and a call compares some twenty.
+/// Compares plain sizes directly: PyTorch's functions for symbolic sizes take longer, and a call compares some twenty.
 bool equal(const c10::SymInt& a, const c10::SymInt& b) {
   if (!a.is_heap_allocated() && !b.is_heap_allocated()) return a.as_int_unchecked() == b.as_int_unchecked();
   return a.sym_eq(b).guard_bool(__FILE__, __LINE__);
@@ -37,7 +37,7 @@ int64_t number(const c10::SymInt& size) {
   return size.is_heap_allocated() ? size.guard_int(__FILE__, __LINE__) : size.as_int_unchecked();
 }
 
-/// False too if nobody knows yet.
+/// False if it isn't known yet, too.
 bool is_zero(const c10::SymInt& size) {
   return size.is_heap_allocated() ? TORCH_GUARD_OR_FALSE(size.sym_eq(0)) : size.as_int_unchecked() == 0;
 }
@@ -60,7 +60,7 @@ class WantedSize {
   const c10::SymInt* symbolic_ = nullptr;
 };
 
-/// A dense tensor on the CPU or on Weft's device, of that dtype and those sizes?
+/// Whether it is a dense tensor on the CPU or on Weft's device, of this dtype and these sizes.
 bool fits(const Tensor& tensor, DType dtype, std::initializer_list<WantedSize> sizes) {
   if (!tensor.defined() || !is_on_engine(tensor) || torch_operator::dtype_of(tensor.scalar_type()) != dtype ||
       tensor.layout() != at::kStrided)
@@ -97,8 +97,8 @@ bool has_primitives(at::ScalarType type) {
   return type == at::kFloat || (type == at::kBFloat16 && has_bf16()) || (type == at::kHalf && has_f16());
 }
 
-/// PyTorch runs an unprojected LSTM on padded input, or on sequences of one length, as one oneDNN primitive, which
-/// under autocast has one type for all.
+/// PyTorch runs an unprojected LSTM on padded input, or on sequences of one length, as one oneDNN primitive. Under
+/// autocast that has one type for all operands.
 bool is_one_primitive(const RnnCall& call, const RnnConfig& config) {
   if (config.cell != Cell::kLstm || config.proj_size > 0) return false;
   if (config.form == Form::kStep || (config.form == Form::kPacked && !is_uniform(call))) return false;
@@ -150,7 +150,7 @@ std::optional<DTypes> dtypes_of(const RnnCall& call, const RnnConfig& config) {
   return types;
 }
 
-/// Reads the sizes from the first layer's weights and the states; false if no module has such.
+/// Reads the sizes from the first layer's weights and the states. False if no module has such sizes.
 bool read_sizes(const RnnCall& call, RnnConfig& config) {
   const Tensor &w_ih = call.params[0], &w_hh = call.params[1];
   if (w_ih.dim() != 2 || w_hh.dim() != 2) return false;

@@ -5,7 +5,7 @@
 
 namespace weft::override_kernels {
 
-/// A call of aten::gru or one of its kin: the tensors, and what follows them.
+/// A call of aten::gru or a similar operator: its tensors and its options.
 struct RnnCall {
   Cell cell;
   const at::Tensor& input;                  ///< [T,B,I], with batch_first [B,T,I]; packed [N,I]; of a single step [B,I]
@@ -29,14 +29,13 @@ std::string unsupported(const RnnCall& call);
 /// but T, B and N are guarded on, so that a trace stays dynamic in these.
 std::optional<RnnConfig> configuration(const RnnCall& call);
 
-/// Whether a tensor stands for others: a tracer's, a tensor of a transform's. Its values can't be read.
+/// Whether a tensor stands for others, as a tracer's or a transform's does. The values of such a tensor can't be read.
 bool may_be_traced(const at::Tensor& tensor);
 
 /// The batch sizes of a packed call, if they can be read.
 const int64_t* known_batch_sizes(const RnnCall& call);
 
-/// Whether the batch sizes of a packed call are known (it is not being traced) and all equal, so that its rows are a
-/// dense [T,B,I].
+/// Whether the batch sizes of a packed call are known (no tracing) and all equal, so that the rows are a dense [T,B,I].
 bool is_uniform(const RnnCall& call);
 
 }  // namespace weft::override_kernels

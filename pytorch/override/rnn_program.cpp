@@ -112,7 +112,7 @@ class RnnBuilder {
     return config_.variant.is_plain() && config_.dtypes.rounding.value_or(config_.dtypes.weights) == DType::kBF16;
   }
 
-  /// Last carries, with rounds_states() the last h rounded, then the outputs of all steps.
+  /// The last carries (with rounds_states() the last h is rounded), then the outputs of all steps.
   std::vector<ValueId> scan(ValueId sequence, const Direction& direction, bool reverse) {
     const StepMasks& masks = direction.masks;
     std::vector<ValueId> sequences{sequence};
@@ -127,7 +127,8 @@ class RnnBuilder {
       if (rounds_states()) next.push_back(body.cast(next[0], DType::kBF16));
       return Builder::StepResults{next, {y}};
     };
-    // Rounded at the end of the step that computes it. At the beginning of the next step all threads would wait for it.
+    // h is rounded at the end of the step that computes it. At the beginning of the next step all threads would wait
+    // for it.
     std::vector<ValueId> init = direction.init;
     if (rounds_states()) init.push_back(builder_.cast(init[0], DType::kBF16));
     std::optional<ir::Ragged> ragged;

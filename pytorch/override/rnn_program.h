@@ -23,7 +23,7 @@ struct RnnConfig {
   struct DTypes {
     DType x = DType::kF32, h = DType::kF32, c = DType::kF32, weights = DType::kF32;
     DType y = DType::kF32, last_h = DType::kF32, last_c = DType::kF32;
-    /// Under autocast: what x, the weights and a layer's input are rounded to.
+    /// The type to which autocast rounds x, the weights and each layer's input.
     std::optional<DType> rounding;
 
     auto operator<=>(const DTypes&) const = default;
@@ -34,8 +34,8 @@ struct RnnConfig {
   int64_t directions() const { return bidirectional ? 2 : 1; }
   /// Size of h.
   int64_t output_size() const { return proj_size > 0 ? proj_size : hidden_size; }
-  /// Parameters of one layer and direction: w_ih, w_hh, with biases b_ih, b_hh, with a projection w_hr, and a
-  /// variant's; with bytes a scale behind each weight.
+  /// Parameters of one layer and direction: w_ih, w_hh, with biases b_ih, b_hh, with a projection w_hr, and a variant's
+  /// own parameters. With bytes a scale follows each weight.
   int64_t params_per_direction() const {
     auto more = VariantWeights::list(cell, variant, hidden_size, biases).size();
     return (bytes ? 2 : 1) * (2 + (proj_size > 0 ? 1 : 0)) + (biases ? 2 : 0) + static_cast<int64_t>(more);

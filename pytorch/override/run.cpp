@@ -53,7 +53,7 @@ torch_operator::ProgramRef program_for(const RnnConfig& config) {
   return program;
 }
 
-/// One program.
+/// Runs the configuration as one program.
 Tensors run_program(const RnnConfig& config, const LayerInputs& given, const AppendMasks& masks) {
   Tensors more;
   torch_operator::BorrowedTensors inputs;
@@ -69,9 +69,9 @@ Tensors run_program(const RnnConfig& config, const LayerInputs& given, const App
 }
 
 Tensors run(RnnConfig config, const RnnCall& call) {
-  Tensor other;  // than the one given
+  Tensor other;  // a dense copy, if needed
   const Tensor* input = &call.input;
-  // Made dense here, not in the kernel, so that the backward finds the dense one saved.
+  // The input is made dense here, not in the kernel, so that the backward finds the dense tensor saved.
   if (call.batch_first) input = &(other = input->transpose(0, 1).contiguous());
   const bool dense_rows = config.form == Form::kPacked && is_uniform(call);
   if (dense_rows) {

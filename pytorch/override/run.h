@@ -16,16 +16,16 @@ struct LayerInputs {
   const at::Tensor& sequence;     ///< [T,B,I], packed [N,I], of a single step [B,I]
   const at::Tensor* batch_sizes;  ///< i64[T] if the configuration is packed
   at::TensorList states, params;
-  double dropout = 0;  ///< between layers; 0: none
+  double dropout = 0;  ///< the probability between layers; 0: none
 };
 /// Appends the inputs of one direction of one layer other than its parameters, in the program's order.
 using AppendMasks = std::function<void(std::vector<at::Tensor>& inputs, int64_t direction)>;
 
-/// y and the last states of all layers: in one program or, with dropout, in a program a layer with PyTorch's dropout
-/// between them, which draws the masks that it would draw without Weft.
+/// y and the last states of all layers. They come from one program or, with dropout, from one program a layer:
+/// PyTorch's dropout between the layers then draws the same masks as without Weft.
 std::vector<at::Tensor> run_layers(const RnnConfig& config, const LayerInputs& given, const AppendMasks& masks = {});
 
-/// Register the kernels of aten::gru and its kin, and of single cells, for a key of Weft's device.
+/// Register the kernels of aten::gru and similar operators, and of single cells, for a key of Weft's device.
 void register_on_device(torch::Library& m);
 void register_cells_on_device(torch::Library& m);
 

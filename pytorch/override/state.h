@@ -4,7 +4,7 @@
 
 namespace weft::override_kernels {
 
-/// Whether aten::gru and its kin run on Weft: for the process (weft.disable(), WEFT=0) and for this thread
+/// Whether aten::gru and similar operators run on Weft: for the process (weft.disable(), WEFT=0) and for this thread
 /// (weft.disabled(), which nests).
 void set_enabled(bool enabled);
 bool enabled_for_process();
@@ -16,8 +16,8 @@ bool active();
 void set_has_device();
 bool has_device();
 
-/// A call that Weft has no kernel for: counted in the statistics, warned about once a reason (operator/warnings.h);
-/// with WEFT_STRICT=1 the user's error instead.
+/// Reports a call that Weft has no kernel for. It is counted in the statistics, and warned about once a reason
+/// (operator/warnings.h). With WEFT_STRICT=1 it is the user's error instead.
 void report_fallback(const std::string& op, const std::string& reason);
 
 }  // namespace weft::override_kernels

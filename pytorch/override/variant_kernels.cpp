@@ -1,5 +1,5 @@
-// The operator weft::_rnn_variant: the layers of weft.nn's modules, which PyTorch has no kernels for. A composite: it
-// draws the masks and calls weft::call, so that whatever traces or differentiates sees these.
+// The operator weft::_rnn_variant: the layers of weft.nn's modules, which PyTorch has no kernels for. It is a
+// composite, which draws the masks and calls weft::call: tracing and differentiation see these.
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/cat.h>
@@ -19,7 +19,7 @@ using at::Tensor;
 using at::TensorList;
 using Tensors = std::vector<Tensor>;
 
-/// The tensors of a call, the time first, and what is drawn for them.
+/// The tensors of a call with time as the first dim, and the probabilities of its masks.
 struct VariantCall {
   Tensor input;      ///< [T,B,I], packed [N,I]
   Tensors states;    ///< h, lstm: and c: [L*D,B,size]

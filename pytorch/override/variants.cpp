@@ -16,7 +16,7 @@ constexpr double kLayerNormEpsilon = 1e-5;  // nn.LayerNorm's
 
 ValueId constant(Builder& body, double value, ValueId like) { return body.constant(value, body.type(like)); }
 
-/// Has the gradient of PyTorch's clamp, which passes on the bounds too.
+/// A clamp with the gradient of PyTorch's, which passes at the bounds too.
 ValueId clamp(Builder& body, ValueId x, double bound) {
   ValueId low = constant(body, -bound, x), high = constant(body, bound, x);
   x = body.select(body.binary(OpCode::kLt, x, low), low, x);
@@ -46,7 +46,7 @@ class VariantStep {
               const VariantWeights& more)
       : body_(body), cell_(cell), variant_(variant), weights_(weights), more_(more) {}
 
-  /// One step. The recurrent product reads `h` (rounded, or masked), everything else the carry.
+  /// One step. The recurrent product reads `h` (rounded or masked), and everything else reads the carry.
   std::vector<ValueId> operator()(ValueId x, ValueId h, std::span<const ValueId> carry) {
     switch (cell_) {
       case Cell::kGru:
@@ -94,7 +94,7 @@ class VariantStep {
     return body_.slice(weight, 0, from * size, to * size);
   }
 
-  /// The rows of the gates that are computed. An LSTM with coupled gates has no rows for i, or none for f.
+  /// The rows of the gates that are computed. An LSTM with coupled gates has no rows for i or for f.
   ValueId computed_rows(ValueId weight) {
     switch (variant_.coupling) {
       case Coupling::kNone:

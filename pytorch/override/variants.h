@@ -16,28 +16,28 @@ struct CellVariant {
   bool reset_after = true;
   Coupling coupling = Coupling::kNone;
   bool peepholes = false, layer_norm = false;
-  double clip = 0;                     ///< of c, without a c of h; 0 for none
+  double clip = 0;                     ///< of c, or of h where the cell has no c; 0 for none
   std::array<double, 2> zoneout{};     ///< of h, c: the old state's share, if there is no mask
   std::array<bool, 2> zoneout_mask{};  ///< of h, c: a mask chooses between the old state and the new
-  bool recurrent_mask = false;         ///< h is masked where it goes into the recurrent product
+  bool recurrent_mask = false;         ///< h is masked before the recurrent product
   bool restarts = false;               ///< the carry may restart from zeros
   /// sigmoid, tanh, relu, hard_sigmoid, identity, or the text of a program of one elementwise function. Empty: the
   /// cell's own.
   std::string gate_activation, activation;
 
-  /// No option that adds to the program or changes it.
+  /// Whether no option adds to the program or changes it.
   bool is_plain() const { return *this == CellVariant{}; }
   auto operator<=>(const CellVariant&) const = default;
 };
 
-/// The parameters of one layer and direction that PyTorch's modules lack, in the order in which a program takes them.
-/// A gate that isn't computed, being coupled, has no peephole.
+/// Those parameters of one layer and direction that PyTorch's modules lack, in the order in which a program takes them.
+/// A gate that isn't computed, since it is coupled, has no peephole.
 struct VariantWeights {
   ir::ValueId p_i = ir::kNoValue, p_f = ir::kNoValue, p_o = ir::kNoValue;  ///< [H]
   ir::ValueId ln_ih = ir::kNoValue, ln_hh = ir::kNoValue;                  ///< [gates*H]
   ir::ValueId ln_c = ir::kNoValue, ln_c_bias = ir::kNoValue;               ///< [H]
 
-  /// What such a cell has, by name and size; `gates` is gates_of(cell).
+  /// The parameters that such a cell has, by name and size; `gates` is gates_of(cell).
   struct Parameter {
     const char* name;
     ir::ValueId VariantWeights::* member;
