@@ -11,7 +11,8 @@ namespace weft {
 /// Whether clamp at a bound has the derivative zero (a number) or half for each (a tensor), and fmax and fmin of equal
 /// numbers half for each. Before 2.14, x had all of it.
 constexpr bool kSharesDerivativesOfEqual = WEFT_TORCH_AT_LEAST(14);
-/// Whether fmax and fmin have the derivative one for both where one of them is NaN; else for the other alone.
+/// Whether the derivative of fmax and fmin is one for both arguments where one of them is NaN. Otherwise it is one for
+/// the other argument alone.
 constexpr bool kSharesDerivativesOfNan = WEFT_TORCH_AT_LEAST(14) && !WEFT_TORCH_AT_LEAST(15);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// Activations. Numbers in an untaken branch of a `where` are replaced before they can overflow, since the derivative of
-// that branch is multiplied by 0.
+// Activations. Numbers in an untaken branch of a `where` are replaced before they can overflow: the derivative of that
+// branch is multiplied by 0, and must not be infinite.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/expm1.h>

@@ -12,7 +12,7 @@
 namespace weft::decompose {
 namespace {
 
-/// All dims but the channels'.
+/// All dims but that of the channels.
 Dims dims_beside_channels(const Tensor& x) {
   Dims dims{0};
   for (int64_t dim = 2; dim < x.dim(); ++dim) dims.push_back(dim);
@@ -30,8 +30,8 @@ bool is_given(const OptionalTensor& tensor) { return tensor && tensor->defined()
 
 using FiveTensors = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-/// _native_batch_norm_legit_functional: the result, its batch's mean and 1/sqrt(variance + eps), and the running
-/// statistics after it, of which the variance is the unbiased one.
+/// _native_batch_norm_legit_functional: the result; the batch's mean and 1/sqrt(variance + eps); and the new running
+/// statistics, with the unbiased variance.
 FiveTensors batch_norm(const Tensor& given, const OptionalTensor& weight, const OptionalTensor& bias,
                        const Tensor& running_mean, const Tensor& running_variance, bool training, double momentum,
                        double eps) {

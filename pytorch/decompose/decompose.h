@@ -8,9 +8,10 @@
 
 /// Decompositions: ATen operations that the IR has no op for, as operations that it has.
 ///
-/// PyTorch's own decompositions are used where there is none here. Those here are missing there; or PyTorch's would
-/// have another derivative than eager mode (at a kink, or where an untaken branch overflows); or the operation is so
-/// common in steps that importing PyTorch's for it would take longer than the capture.
+/// PyTorch's own decompositions are used where there is none here. A decomposition is here because PyTorch has none; or
+/// because PyTorch's has another derivative than eager mode (at a kink, or where an untaken branch overflows); or
+/// because the operation is so common in steps that importing PyTorch's decomposition would take longer than the
+/// capture.
 ///
 /// They run on tensors without data, so they read no values. A size may stand for a symbol: it may be an integer
 /// argument of an operation, but the leading dim's must not become a floating-point number.

@@ -68,8 +68,8 @@ Tensor round_decimals(const Tensor& x, int64_t decimals) {
   return decimals >= 0 ? (x * scale).round() / scale : (x / scale).round() * scale;
 }
 
-/// log Phi(x). Each branch gets 0 where it isn't taken: there erfcx overflows and log1p(-1) is infinite, and their
-/// derivatives multiplied by 0 would be NaN.
+/// log Phi(x). The numbers of a branch become 0 where it isn't taken. There erfcx overflows and log1p(-1) is infinite,
+/// and their derivatives multiplied by 0 would be NaN.
 Tensor log_ndtr(const Tensor& given) {
   Tensor x = floating(given);
   Tensor t = x * (std::numbers::sqrt2 / 2), low = x.lt(1);
@@ -101,7 +101,7 @@ Tensor drawn(at::IntArrayRef sizes, at::ScalarType dtype, const MaybeGenerator& 
   return at::randn(sizes, dtype);
 }
 
-/// Detached, since in PyTorch the derivatives by mean and deviation are 0.
+/// Mean and deviation are detached, since PyTorch's derivatives by them are 0.
 Tensor normal(const Tensor& mean, const Tensor& deviation, MaybeGenerator generator) {
   auto sizes = at::infer_size(mean.sizes(), deviation.sizes());
   return drawn(sizes, mean.scalar_type(), generator) * deviation.detach() + mean.detach();

@@ -1,4 +1,4 @@
-// Losses with a margin. What is within the margin, and what is NaN, adds nothing to them and has no gradient.
+// Losses with a margin. Elements within the margin, and NaNs, add nothing to a loss and have no gradient.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
@@ -13,14 +13,14 @@
 namespace weft::decompose {
 namespace {
 
-/// From the losses of rows.
+/// Reduces the losses of rows.
 Tensor over_rows(const Tensor& loss, int64_t reduction, at::IntArrayRef unreduced) {
   if (reduction == at::Reduction::Mean) return loss.mean();
   if (reduction == at::Reduction::Sum) return loss.sum();
   return loss.reshape(unreduced);
 }
 
-/// Over the classes but the target's, (margin - x[target] + x[class])^p, summed in PyTorch's order, which decides at
+/// The sum of (margin - x[target] + x[class])^p over all classes but the target, in PyTorch's order, which decides at
 /// ties.
 Tensor multi_margin_loss(const Tensor& given, const Tensor& label, const at::Scalar& p, const at::Scalar& margin,
                          const OptionalTensor& weight, int64_t reduction) {

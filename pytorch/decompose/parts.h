@@ -18,13 +18,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// function to PyTorch.
 [[noreturn]] void refuse(const std::string& reason);
 
-/// A number as a tensor of the dtype of the one beside it.
+/// A number as a tensor of the dtype of `like`.
 Tensor number_like(const at::Scalar& number, const Tensor& like);
 
 /// x, with a gradient only where `passes`. It costs the forward nothing.
 Tensor gated(const Tensor& passes, const Tensor& x);
 
-/// torch.where whose numbers are of the dtype of the tensor beside them.
+/// torch.where, in which a number gets the dtype of the tensor beside it.
 Tensor select(const Tensor& condition, const at::Scalar& x, const Tensor& y);
 Tensor select(const Tensor& condition, const Tensor& x, const at::Scalar& y);
 
@@ -37,16 +37,16 @@ Tensor floating(const Tensor& x);
 /// Casts to `dtype`; without one, integers to i64, the dtype of their sums and products.
 Tensor summable(const Tensor& x, std::optional<at::ScalarType> dtype);
 
-/// The square root whose derivative at 0 is 0, as those of norms and deviations are.
+/// A square root whose derivative at 0 is 0, as in norms and deviations.
 Tensor root(const Tensor& x);
 
-/// The dims that a reduction goes over, none meaning all.
+/// The dims that a reduction goes over; no dims mean all.
 Dims dims_of(const Tensor& x, at::OptionalIntArrayRef dims);
 
-/// A reduction's result that has kept its dims, in its dtype.
+/// The result of a reduction that kept its dims, without them unless `keepdim`, in `dtype`.
 Tensor reduced(const Tensor& x, at::IntArrayRef dims, bool keepdim, at::ScalarType dtype);
 
-/// 0, 1, ... along `dim` of x, with dims of size 1 in the place of x's others.
+/// 0, 1, ... along `dim` of x. All other dims have size 1.
 Tensor positions(const Tensor& x, int64_t dim);
 
 }  // namespace weft::decompose

@@ -22,7 +22,7 @@ namespace {
 
 struct Moments {
   Dims dims;
-  Tensor variance, mean;  ///< in the dtype that PyTorch computes in, with all dims
+  Tensor variance, mean;  ///< with all dims, in the dtype that PyTorch computes in
 };
 
 Tensor over_degrees(const Tensor& squares, at::IntArrayRef dims, double correction) {

@@ -18,8 +18,8 @@ namespace {
 
 bool has_no_value(const OptionalTensor& tensor) { return tensor && record::as_recording(*tensor) != nullptr; }
 
-/// The rows start, start+1, ... by their numbers, which is a copy where PyTorch has a view (Recording::show_as_view). A
-/// negative start counts from the end.
+/// The rows start, start+1, ..., gathered by their numbers: a copy where PyTorch has a view (Recording::show_as_view).
+/// A negative start counts from the end.
 Tensor narrow(const Tensor& x, int64_t dim, const Tensor& start, int64_t length) {
   if (!has_no_value(start)) return at::native::narrow_tensor_symint(x, dim, start, length);
   TORCH_CHECK(start.dim() == 0 && at::isIntegralType(start.scalar_type(), /*includeBool=*/false),
@@ -41,8 +41,8 @@ std::vector<Tensor> tensor_split(const Tensor& x, const Tensor& indices_or_secti
   return at::native::tensor_split(x, indices_or_sections, dim);
 }
 
-/// PyTorch asks whether the count of observations less the correction is positive, which without weights is no matter
-/// of values; with them it checks these too.
+/// PyTorch checks that the count of observations less the correction is positive. Without weights this needs no values;
+/// with weights PyTorch checks these too.
 Tensor cov(const Tensor& x, int64_t correction, const OptionalTensor& fweights, const OptionalTensor& aweights) {
   if (has_no_value(fweights) || has_no_value(aweights)) refuse("cov: looks at its weights' values");
   if (fweights || aweights || x.dim() > 2 || x.scalar_type() == at::kBool)

@@ -10,7 +10,7 @@ using ir::ValueId;
 
 namespace {
 
-/// The type with a symbol of its own for each dim that is no number: an expression, such as 2*T, could not be an input.
+/// The type with a symbol of its own for each dim that is no number. An input's dim can't be an expression such as 2*T.
 ir::Type of_any_size(ir::Type type) {
   for (size_t i = 0; i < type.shape.size(); ++i)
     if (!type.shape[i].is_constant()) type.shape[i] = ir::Dim::symbol(fmt::format("N{}", i));

@@ -8,24 +8,24 @@
 
 namespace weft::importer {
 
-/// The number, of the type of x.
+/// A constant, of the type of x.
 ir::ValueId like(ir::Builder& b, double value, ir::ValueId x);
 
-/// A cotangent for each input, from the inputs and the cotangent of the value.
+/// From the inputs and the cotangent of the value, a cotangent for each input.
 using Derivative =
     std::function<std::vector<ir::ValueId>(ir::Builder&, std::span<const ir::ValueId> inputs, ir::ValueId cotangent)>;
 
-/// The value, differentiated by PyTorch's formula (tools/autograd/derivatives.yaml) in the place of the chain rule over
-/// the ops that it is made of: where these multiply 0 by infinity, at the end of a domain or at a tie, the two differ.
-/// The inputs are of the value's type. The derivative must be linear in the cotangent.
+/// The value, differentiated by PyTorch's formula (tools/autograd/derivatives.yaml) instead of the chain rule over its
+/// ops. The two differ where the chain rule multiplies 0 by infinity, at the end of a domain or at a tie. The inputs
+/// are of the value's type. The derivative must be linear in the cotangent.
 ir::ValueId with_derivative(const AtenCall& call, const std::vector<ir::ValueId>& inputs, ir::ValueId value,
                             const Derivative& derivative);
 
-/// The same of one input, by the factor that the cotangent is multiplied by.
+/// The same for one input, whose derivative is the factor `slope`.
 ir::ValueId with_slope(const AtenCall& call, ir::ValueId x, ir::ValueId value,
                        const std::function<ir::ValueId(ir::Builder&, ir::ValueId x)>& slope);
 
-/// The value, whose cotangent goes to x as it is.
+/// The value, with a cotangent that goes to x unchanged.
 ir::ValueId as_if_it_were(const AtenCall& call, ir::ValueId x, ir::ValueId value);
 
 }  // namespace weft::importer

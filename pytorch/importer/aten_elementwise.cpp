@@ -114,13 +114,13 @@ ValueId bounded(const AtenCall& call, ValueId x, size_t bound, OpCode beyond) {
   return call.builder.select(is_beyond, limit, x);
 }
 
-/// What clamp is given, of which a bound may be missing.
+/// The operands of clamp, whose bounds may be missing.
 struct Clamped {
   ValueId x;
   std::optional<ValueId> low, high;
 };
 
-/// What the cotangents of clamp are made of.
+/// The masks and the cotangent that the cotangents of clamp are made of.
 struct ClampMasks {
   Builder& b;
   const Clamped& given;

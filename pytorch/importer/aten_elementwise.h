@@ -6,8 +6,8 @@
 /// tril).
 namespace weft::importer {
 
-/// The dtype in which PyTorch computes with arguments 0 and 1, by its rules of promotion. User's error if one of them
-/// is a number that the region can't know.
+/// The dtype to which PyTorch promotes arguments 0 and 1. User's error if one of them is a number that the region can't
+/// know.
 DType promoted_dtype(const AtenCall& call);
 
 template <ir::OpCode Code>

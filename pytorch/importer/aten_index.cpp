@@ -21,8 +21,8 @@ ValueId filled_with(const AtenCall& call, const Shape& shape, double value) {
   return call.builder.constant(value, ir::Type{DType::kI64, shape});
 }
 
-/// A size as an index in every element of `shape`.
-ValueId size_like(const AtenCall& call, const Dim& dim, Shape shape) {  // a copy: types move as values are added
+/// A dim's size as an index, in every element of `shape`.
+ValueId size_like(const AtenCall& call, const Dim& dim, Shape shape) {  // a copy, since types move as values are added
   if (dim.is_constant()) return filled_with(call, shape, static_cast<double>(dim.constant()));
   return call.builder.broadcast(call.size(dim, DType::kI64), shape, {});
 }
@@ -45,12 +45,13 @@ ValueId wrapped(const AtenCall& call, ValueId index, const Dim& size) {
   return call.builder.select(call.binary(OpCode::kLt, index, filled_with(call, shape, 0)), from_end, index);
 }
 
-/// Indices of several dims as one flat index. It is -1 if one of them is outside its dim, so that this stays an error.
+/// Combines indices of several dims into one flat index. An index outside its dim makes that -1, so that it stays an
+/// error.
 class FlatIndex {
  public:
   explicit FlatIndex(const AtenCall& call) : call_(call) {}
 
-  /// `checked`: whether the index comes from the user.
+  /// `checked`: whether the index comes from the user and may be outside its dim.
   void add(ValueId index, const Dim& size, const Dim& stride, bool checked) {
     if (checked) {
       ValueId outside = is_outside(call_, index, size);
@@ -71,7 +72,7 @@ class FlatIndex {
   ValueId outside_ = ir::kNoValue;
 };
 
-/// x's dims with `dim` in front, and back.
+/// x with `dim` as its first dim, and the way back.
 ValueId in_front(const AtenCall& call, ValueId x, int64_t dim) {
   Dims perm{dim};
   for (int64_t i = 0; i < call.type(x).rank(); ++i)
@@ -200,14 +201,14 @@ ValueId index_fill(const AtenCall& call) {
 
 namespace {
 
-/// x[i, :, j] as a gather: x with its indexed dims first, as one dim; one index for it; and the place of the index's
-/// dims in PyTorch's result.
+/// x[i, :, j] as a gather: x with its indexed dims in front, merged into one dim; one index for that dim; and the place
+/// of the index's dims in PyTorch's result.
 struct Indexing {
-  Dims perm;           ///< of x: indexed dims, then the rest
-  size_t indexed = 0;  ///< how many are indexed
-  int64_t place = 0;   ///< of the index's dims in the result
+  Dims perm;           ///< x's dims: the indexed ones, then the rest
+  size_t indexed = 0;  ///< how many dims are indexed
+  int64_t place = 0;   ///< the place of the index's dims in the result
   ValueId index = ir::kNoValue;
-  Shape table;  ///< of x permuted, indexed dims as one
+  Shape table;  ///< the shape of x permuted, with the indexed dims as one
 };
 
 Shape broadcast_shape(const AtenCall& call, const std::vector<ValueId>& values) {
@@ -261,7 +262,7 @@ Indexing indexing_of(const AtenCall& call, ValueId x) {
   return result;
 }
 
-/// Of x[:, i] with one number as its only index: the dim, and the number counted from the front.
+/// For x[:, i] with a single number as its index: the dim, and the number counted from the front.
 struct OneRow {
   int64_t dim;
   ValueId start;
@@ -310,15 +311,16 @@ ValueId index(const AtenCall& call) {
 
 namespace {
 
-/// Puts a value where a mask is true; the mask is for the dims after the first `skipped`. There must be one value for
-/// all places of the mask.
+/// Puts values where a mask is true. The mask is for the dims after the first `skipped`. All places of the mask must
+/// get the same value.
 ValueId put_where(const AtenCall& call, ValueId mask, size_t skipped) {
   const Shape shape = call.type(call.tensor(0)).shape;
   size_t rank = call.type(mask).shape.size();
   check(rank >= 1, "{}: a mask without dims", call.op);
   Shape places(shape.begin() + static_cast<int64_t>(skipped + rank), shape.end());
   Shape before(shape.begin(), shape.begin() + static_cast<int64_t>(skipped));
-  // x[:, mask] has one dim for the mask's: the values broadcast to [before..., n, behind...], n being unknown.
+  // x[:, mask] has one dim in place of the mask's dims. The values broadcast to [before..., n, behind...], and n is
+  // unknown.
   ValueId values = call.cast(call.tensor(2), call.result.dtype);
   Shape given = call.type(values).shape;
   if (given.size() > places.size()) {
@@ -332,7 +334,7 @@ ValueId put_where(const AtenCall& call, ValueId mask, size_t skipped) {
   return call.builder.select(everywhere, call.expand(values, shape), call.tensor(0));
 }
 
-/// The value is broadcast to x[i], whose index has dims of size 1 only.
+/// Replaces x[i], whose index has dims of size 1 only, by the broadcast value.
 ValueId put_row(const AtenCall& call, ValueId x, const OneRow& row) {
   Shape rows = call.type(x).shape, shown = rows;
   const auto place = shown.begin() + row.dim;
@@ -385,7 +387,7 @@ ValueId position(const AtenCall& call, const Dim& size, int64_t index) {
   return call.builder.reshape(number, {Dim(1)});
 }
 
-/// x with start..start+count-1 along a dim replaced.
+/// x with its elements start..start+count-1 along a dim replaced.
 ValueId with_range(const AtenCall& call, ValueId x, int64_t dim, const Dim& start, const Dim& count, ValueId part) {
   const Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   std::vector<ValueId> parts;
@@ -404,8 +406,8 @@ ValueId select_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t in
 
 namespace {
 
-/// Throws unless a source has the shape that it replaces: PyTorch's functionalization hands on what an `out=` of
-/// another shape was filled with as it is.
+/// Throws unless a source has the shape that it replaces. If an `out=` of another shape was filled, PyTorch's
+/// functionalization hands it on as it is.
 void check_source(const AtenCall& call, ValueId source, const Shape& replaced) {
   const ir::Type expected{call.type(source).dtype, replaced};
   check(call.type(source) == expected, "{}: the source is {}, what it replaces {}", call.op,

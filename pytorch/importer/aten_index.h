@@ -18,7 +18,7 @@ ir::ValueId index_fill(const AtenCall& call);
 ir::ValueId select_scatter(const AtenCall& call);
 ir::ValueId slice_scatter(const AtenCall& call);
 
-/// Selects element `index` (negative: from the end) of dim `dim`, which is a symbol; the result lacks the dim.
+/// Selects element `index` (negative: from the end) of dim `dim`, whose size is a symbol. The result lacks the dim.
 ir::ValueId select_symbolic(const AtenCall& call, ir::ValueId x, int64_t dim, int64_t index);
 
 }  // namespace weft::importer

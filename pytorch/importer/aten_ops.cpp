@@ -123,7 +123,7 @@ ValueId unary(const AtenCall& call) {
   return call.builder.unary(Code, call.operand(0));
 }
 
-/// On bools a sum or maximum is `or`, a product or minimum is `and`.
+/// For bools a sum or maximum is `or`, a product or minimum is `and`.
 OpCode of_dtype(OpCode code, DType dtype) {
   if (dtype != DType::kBool) return code;
   if (code == OpCode::kAdd || code == OpCode::kMaximum) return OpCode::kOr;

@@ -12,10 +12,10 @@ namespace weft::importer {
 struct AtenCall {
   ir::Builder& builder;
   std::string_view op;                     ///< with its overload, "aten.add.Tensor"; or "weft.stop_gradient"
-  const std::vector<Argument>& arguments;  ///< all, in the schema's order
+  const std::vector<Argument>& arguments;  ///< all arguments, in the schema's order
   const ir::Type& result;                  ///< as PyTorch's meta kernel gave it
 
-  /// Argument i as the type that the op requires; user's error if it is of another.
+  /// Argument i, a tensor, as the op requires; user's error if it is something else.
   ir::ValueId tensor(size_t i) const;
   int64_t integer(size_t i) const;
   /// An integer, which may depend on sizes.
@@ -25,12 +25,12 @@ struct AtenCall {
   bool flag(size_t i) const;
   const std::vector<int64_t>& integers(size_t i) const;
   const std::vector<Value>& tensors(size_t i) const;
-  /// A list of tensors in which some are None, shorter than the dims that it may name.
+  /// A list of tensors, of which some are None. It may be shorter than the number of dims.
   std::vector<std::optional<Value>> optional_tensors(size_t i) const;
   std::string_view word(size_t i) const;
   bool is_tensor(size_t i) const;
   bool is_none(size_t i) const;
-  /// Whether it is a size, or a sum or quotient of sizes, that is known at the call.
+  /// Whether argument i is a size, or a sum or quotient of sizes, that the call knows.
   bool is_size(size_t i) const;
   bool is_unknown(size_t i) const;
   /// A dim argument, counted from the front of `rank` dims.
@@ -39,14 +39,14 @@ struct AtenCall {
   const ir::Type& type(ir::ValueId id) const { return builder.type(id); }
   /// The value cast to a dtype; the value itself if it has that dtype.
   ir::ValueId cast(ir::ValueId value, DType dtype) const;
-  /// Broadcast as PyTorch does: trailing dims aligned, size 1 repeats.
+  /// The value broadcast as PyTorch does: trailing dims are aligned, and size 1 repeats.
   ir::ValueId expand(ir::ValueId value, const ir::Shape& shape) const;
   ir::ValueId reshape(ir::ValueId value, const ir::Shape& shape) const;
   /// Argument i, a tensor, a number or a size, in the result's shape and in `dtype`.
   ir::ValueId operand(size_t i, DType dtype) const;
   ir::ValueId operand(size_t i) const { return operand(i, result.dtype); }
   ir::ValueId constant(double value) const { return builder.constant(value, result); }
-  /// A constant like another value.
+  /// A constant of the type of `like`.
   ir::ValueId constant(double value, ir::ValueId like) const { return builder.constant(value, ir::Type(type(like))); }
   ir::ValueId unary(ir::OpCode code, ir::ValueId x) const { return builder.unary(code, x); }
   ir::ValueId binary(ir::OpCode code, ir::ValueId a, ir::ValueId b) const { return builder.binary(code, a, b); }

@@ -19,7 +19,7 @@ const Op* maker(const AtenCall& call, ValueId value) {
   return found == ops.rend() ? nullptr : &*found;
 }
 
-/// The number that is repeated in every element of a value.
+/// The value that is repeated in every element of a value; none if there is none.
 std::optional<ValueId> repeated(const AtenCall& call, ValueId value) {
   const Op* op = maker(call, value);
   if (op == nullptr || op->code != OpCode::kBroadcast || call.type(op->operands[0]).rank() != 0) return {};

@@ -6,8 +6,8 @@
 
 namespace weft::importer {
 
-/// The start s of an index that names the rows s, s+1, ...: one of a single number, or the sum of a number and
-/// 0, 1, ... Empty for other indices, and where the index may be empty, since a start is checked and no index is not.
+/// The start s of an index that names the rows s, s+1, ...: an index of a single number, or the sum of a number and 0,
+/// 1, ... None for other indices, and where the index may be empty: a start is checked, and an empty index isn't.
 std::optional<ir::ValueId> range_start(const AtenCall& call, ir::ValueId index);
 
 /// `count` rows of x along a dim, from a start on.

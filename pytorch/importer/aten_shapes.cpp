@@ -48,7 +48,7 @@ ValueId untransposed(const AtenCall& call, ValueId value) {
   return op->attr<std::vector<int64_t>>("perm") == swap ? op->operands[0] : ir::kNoValue;
 }
 
-/// The dims an op reduces over: argument 1, or all where it is no dim or list of dims, or an empty list.
+/// The dims an op reduces over: argument 1. All dims where that is no dim or list of dims, or an empty list.
 std::vector<int64_t> reduced_dims(const AtenCall& call, int64_t rank) {
   std::vector<int64_t> dims;
   if (call.arguments.size() > 1) {
@@ -116,8 +116,8 @@ ValueId permute(const AtenCall& call) {
 
 namespace {
 
-/// Elements 0, step, 2 step, ... along a dim. The dim is padded to a multiple of `step`, split in groups of `step`, and
-/// the first of each group is taken.
+/// Elements 0, step, 2 step, ... along a dim. The dim is padded to a multiple of `step` and split into groups of
+/// `step`, of which the first elements are taken.
 ValueId every(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   const ir::Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   const ir::Dim count = floor_divide(size + ir::Dim(step - 1), step), more = count * ir::Dim(step) - size;
@@ -129,9 +129,9 @@ ValueId every(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   return call.reshape(call.builder.slice(call.builder.reshape(x, shape), dim + 1, 0, 1), call.result.shape);
 }
 
-/// Of a dim that is no number, or with such bounds. PyTorch clips the bounds, which can't be told from their
-/// expressions: the result's size says what they came to. A start that was clipped all the same makes a size negative,
-/// which is an error at the call.
+/// The slice of a dim whose size or bounds are no numbers. PyTorch clips the bounds, which their expressions don't
+/// show, so the result's size tells what was taken. If the start was clipped, a size is negative, which is an error at
+/// the call.
 ValueId slice_of_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   const ir::Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   const ir::Dim taken = call.result.shape[static_cast<size_t>(dim)];
@@ -141,7 +141,7 @@ ValueId slice_of_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t 
   };
   const ir::Dim start = call.is_none(2) || taken == ir::Dim(0) ? ir::Dim(0) : bound(2);
   if (step == 1) return call.builder.slice(x, dim, start, start + taken);
-  // The limit is the size or before it, so that the groups of `step` end within the slice.
+  // The limit is at most the size, so that the groups of `step` end within the slice.
   const ir::Dim limit = call.is_none(3) ? size : bound(3);
   const bool clipped = limit.is_constant() && limit.constant() > std::numeric_limits<int32_t>::max();
   return every(call, call.builder.slice(x, dim, start, clipped ? size : limit), dim, step);
@@ -224,8 +224,8 @@ ValueId repeat(const AtenCall& call) {
 
 namespace {
 
-/// Where the first element goes of a dim of `size`. The remainder of a size or by one can't be told: as it stands,
-/// which is an error at the call where it isn't within the dim.
+/// The place to which a shift moves the first element of a dim. A remainder that involves symbols isn't known, so the
+/// shift is taken as it is. It is an error at the call if it isn't within the dim.
 ir::Dim place_of_first(const ir::Dim& size, const ir::Dim& shift) {
   if (size.is_constant() && shift.is_constant()) {
     const int64_t n = std::max<int64_t>(size.constant(), 1);
@@ -244,7 +244,7 @@ ValueId rolled(const AtenCall& call, ValueId x, int64_t dim, const ir::Dim& shif
 
 }  // namespace
 
-/// (x, shifts, dims); without dims of all elements in a row.
+/// (x, shifts, dims). Without dims it shifts all elements as one row.
 ValueId roll(const AtenCall& call) {
   ValueId x = call.tensor(0);
   const std::vector<ir::Dim> shifts = call.size_arguments(1);
@@ -325,7 +325,7 @@ ValueId ordered(const AtenCall& call, ValueId x) {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// amax of one element, by which amax's derivative is 0/0 if it is NaN.
+/// amax of one element. Its derivative at NaN is that of amax, 0/0.
 ValueId alone(const AtenCall& call, ValueId x) {
   return with_slope(call, x, x, [](ir::Builder& b, ValueId at) {
     const ValueId nan = like(b, std::numeric_limits<double>::quiet_NaN(), at);
@@ -333,8 +333,8 @@ ValueId alone(const AtenCall& call, ValueId x) {
   });
 }
 
-/// The maximum of all elements. Where it is NaN, as in PyTorch those that are share its gradient: of that they are
-/// taken to be infinite.
+/// The maximum of all elements. Where it is NaN, the NaN elements share its gradient, as in PyTorch: for the derivative
+/// they count as infinite.
 ValueId largest_of_all(const AtenCall& call, ValueId x, const std::vector<int64_t>& dims) {
   const ValueId value = reduce(call, OpCode::kReduceMax, x, dims);
   const ValueId is_nan = call.binary(OpCode::kNe, x, x);
@@ -365,7 +365,7 @@ ValueId has_any(const AtenCall& call, bool negated) {
   ValueId x = call.cast(call.tensor(0), DType::kBool);
   if (negated) x = call.unary(OpCode::kNot, x);
   ValueId count = reduce(call, OpCode::kReduceMax, call.cast(x, DType::kI32), reduced_dims(call, call.type(x).rank()));
-  ValueId some = call.binary(OpCode::kGt, count, call.constant(0, count));  // over nothing count is below 0
+  ValueId some = call.binary(OpCode::kGt, count, call.constant(0, count));  // with no elements, count is less than 0
   return call.cast(negated ? call.unary(OpCode::kNot, some) : some, call.result.dtype);
 }
 

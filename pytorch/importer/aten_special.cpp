@@ -16,7 +16,7 @@ namespace {
 
 using Inputs = std::span<const ValueId>;
 
-/// The dtype that PyTorch's kernels compute in: they round once where the tensors are f16 or bf16.
+/// The dtype in which PyTorch's kernels compute. With f16 or bf16 tensors they round once.
 DType computed_in(DType dtype) { return is_half(dtype) ? DType::kF32 : dtype; }
 
 ValueId wide_operand(const AtenCall& call, size_t i) { return call.operand(i, computed_in(call.result.dtype)); }
@@ -45,8 +45,8 @@ ValueId sinc(const AtenCall& call) {
 
 namespace {
 
-/// x log(y), or x log1p(y) whose logarithm ends at -1: 0 where x is, unless y is NaN. The derivative by x is 0 where
-/// x is 0 and there is no logarithm.
+/// x log(y), or x log1p(y), whose logarithm ends at y = -1. It is 0 where x is 0, unless y is NaN. The derivative by x
+/// is 0 where x is 0 and y has no logarithm.
 ValueId times_log(const AtenCall& call, OpCode log, double end) {
   Builder& b = call.builder;
   const ValueId x = wide_operand(call, 0), y = wide_operand(call, 1), zero = like(b, 0, x);

@@ -26,7 +26,7 @@ ir::Dim fresh_symbol(const ir::Program& program, std::string name) {
 /// A step, and the inputs and results of a scan over it.
 class StepProgram {
  public:
-  /// Of the inputs behind the xs, `drawn` that stand behind `same` others are xs too.
+  /// The inputs behind the xs are `same` values, then `drawn` further xs, then captured values.
   StepProgram(ir::Program step, int64_t carries, int64_t xs, int64_t same = 0, int64_t drawn = 0)
       : step_(std::move(step)), carries_(carries), xs_(xs) {
     auto inputs = static_cast<int64_t>(step_.body.args.size());
@@ -44,7 +44,7 @@ class StepProgram {
 
   const ir::Program& step() const { return step_; }
 
-  /// Declares the inputs of a program whose stacks have these leading dims.
+  /// Declares the inputs of a program whose stacks have `leading` as their first dims.
   void declare(ir::Builder& builder, const ir::Shape& leading) {
     for (int64_t i = 0; i < carries_; ++i) inits_.push_back(builder.input(type(i)));
     for (int64_t i = carries_; i < carries_ + xs_; ++i) stacks_.push_back(builder.input(stacked(type(i), leading)));

@@ -6,8 +6,7 @@
 
 namespace weft::importer {
 
-/// Verifies a program that was put together of others, and takes the names of its values away, so that equal programs
-/// print alike.
+/// Verifies a program composed of others. Drops the names of its values, so that equal programs print alike.
 ir::Program verified(ir::Program program);
 
 /// Makes the program that runs a step over a sequence.

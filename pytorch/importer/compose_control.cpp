@@ -46,7 +46,7 @@ class Pair {
   }
 
   std::vector<ValueId> declare_shared(Builder& builder) const { return declare(builder, 0, 0, shared_); }
-  /// The captured inputs, those of the first program, then those of the second.
+  /// Declares the captured inputs of the first program, then those of the second.
   void declare_captured(Builder& builder) {
     for (size_t i = 0; i < 2; ++i) captured_[i] = declare(builder, i, shared_, programs_[i].body.args.size());
   }

@@ -11,7 +11,7 @@ namespace {
 
 using Node = int64_t;
 using Nodes = std::vector<Node>;
-using Unit = int64_t;  // named by one of its nodes
+using Unit = int64_t;  // named after one of its nodes
 
 template <typename T>
 decltype(auto) at(T& items, int64_t index) {
@@ -59,7 +59,7 @@ class Partition {
   }
 
  private:
-  /// Members that read `source` join the first of them that is in a unit with a call.
+  /// Merges the members that read `source` with the first of them whose unit has a call.
   void merge_readers(Node source) {
     Nodes members;
     std::ranges::copy_if(at(readers_, source), std::back_inserter(members),
@@ -69,7 +69,7 @@ class Partition {
     for (Node node : members) merge(*first, node);
   }
 
-  /// Makes one unit of two nodes' units, unless a path from one to the other goes through a third.
+  /// Merges two nodes' units, unless a path from one unit to the other goes through a third.
   void merge(Node a, Node b) {
     Unit first = at(unit_, a), last = at(unit_, b);
     if (first == last) return;
@@ -80,8 +80,9 @@ class Partition {
     reorder(begin, end, {first, last}, unite(first, last), forwards);
   }
 
-  /// Marks what `start` reaches by `edges` between the ranks of the two. False if that, beside `start` itself, reaches
-  /// `goal`. It begins at the smaller unit, so that a node that joins a large one costs no more than its own edges.
+  /// Marks the units that `start` reaches by `edges`, among those ranked between `start` and `goal`. False if a unit
+  /// other than `start` leads to `goal`. The caller passes the smaller unit as `start`, so that a node that joins a
+  /// large unit costs no more than its own edges.
   bool search(Unit start, Unit goal, const std::vector<Nodes>& edges) {
     ++turn_;
     const auto [low, high] = std::minmax({at(rank_, start), at(rank_, goal)});
@@ -101,7 +102,7 @@ class Partition {
     return true;
   }
 
-  /// The smaller unit joins the larger one, which is returned.
+  /// Merges the smaller unit into the larger one, and returns that.
   Unit unite(Unit a, Unit b) {
     if (at(nodes_, a).size() < at(nodes_, b).size()) std::swap(a, b);
     Nodes joining = std::exchange(at(nodes_, b), {});
@@ -111,8 +112,8 @@ class Partition {
     return a;
   }
 
-  /// Puts the merged unit between the ranks of the two that it was. What the search has marked stays on the side that
-  /// it came from: behind the merged unit if it went forwards, else in front; the rest goes to the other side.
+  /// Ranks the merged unit between the ranks of the two units. Units marked by the search stay on its side: behind the
+  /// merged unit if the search went forwards, else in front. The others go to the other side.
   void reorder(int64_t begin, int64_t end, std::pair<Unit, Unit> gone, Unit merged, bool forwards) {
     std::vector<Unit> front, behind;
     for (int64_t rank = begin; rank <= end; ++rank)
@@ -149,8 +150,8 @@ class Partition {
   std::vector<bool> has_call_;  // of each unit
   std::vector<Nodes> readers_;  // of each node
   std::vector<int64_t> rank_;   // of each unit: units wait for units of lower rank
-  std::vector<Unit> by_rank_;   // kNone where a merged unit was
-  std::vector<int64_t> seen_;   // the search that marked each unit last
+  std::vector<Unit> by_rank_;   // kNone in place of a unit that was merged into another
+  std::vector<int64_t> seen_;   // by unit: the last search that marked it
   int64_t turn_ = 0;
 };
 

@@ -16,10 +16,10 @@ struct DependenceGraph {
 /// The nodes that run as one call, as lists in the graph's order: each list holds at least one call and another node.
 /// No path leaves a list and comes back to it, so the graph stays free of cycles when each list becomes one node.
 ///
-/// First members join what they wait for, then what waits for the same node (the weight gradient of a layer beside a
-/// recurrence reads what the recurrence's gradient reads). Each pair is tried once, in the graph's order. A pair costs
-/// what lies between the two in a topological order of the lists, which is kept up to date (as in D. Pearce and
-/// P. Kelly, A dynamic topological sort algorithm for directed acyclic graphs, 2006).
+/// First each member joins the nodes that it waits for. Then members that wait for the same node join (the weight
+/// gradient of a layer beside a recurrence reads what the recurrence's gradient reads). Each pair is tried once, in the
+/// graph's order. A pair costs what lies between the two in a topological order of the lists, which is kept up to date
+/// (as in D. Pearce and P. Kelly, A dynamic topological sort algorithm for directed acyclic graphs, 2006).
 ///
 /// ValueError of Python's (std::invalid_argument) if a node waits for itself or for a later one.
 std::vector<std::vector<int64_t>> partition(const DependenceGraph& graph);

@@ -116,7 +116,7 @@ ir::Program keep_outputs(ir::Program program, const std::vector<bool>& keep) {
   for (size_t i = 0; i < keep.size(); ++i)
     if (keep[i]) kept.push_back(results[i]);
   results = std::move(kept);
-  program.donations.clear();  // which go by the position of results, and which weft::call doesn't take up
+  program.donations.clear();  // donations go by the position of results, and weft::call doesn't follow them
   return program;
 }
 

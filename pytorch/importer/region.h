@@ -16,8 +16,8 @@ struct Value {
   ir::ValueId id;
 };
 
-/// An argument whose value the region can't know: a symbolic number, a dtype, a memory format. Either it only decides
-/// the result's type, which is known, or the op is refused.
+/// An argument whose value the region can't know: a symbolic number, a dtype, a memory format. If it only decides the
+/// result's type, which is known, it does no harm; otherwise the op is refused.
 struct Unknown {};
 
 /// An argument of an ATen call; monostate is None. An integer that depends on sizes is a dim, one of a list too. A list
@@ -36,28 +36,29 @@ class Region {
  public:
   Value input(const ir::Type& type);
   Value zeros(const ir::Type& type);
-  /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in their place.
+  /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in the symbols'
+  /// place.
   std::vector<Value> inline_program(const ir::Program& program, std::span<const Value> inputs);
   /// One ATen op with one result of type `result`, such as "aten.add.Tensor", all its arguments in the schema's order.
   Value aten(std::string_view op, const std::vector<Argument>& arguments, const ir::Type& result);
-  /// The op `extern` (docs/ir.md), with results of these types. `call` is the operator with its arguments, `vjp` the
-  /// program of its derivative, or empty.
+  /// The op `extern` (docs/ir.md), with results of these types. `call` is the operator with its arguments. `vjp` is the
+  /// program of its derivative; empty without one.
   std::vector<Value> external(std::string call, std::string vjp, std::span<const Value> operands,
                               const std::vector<ir::Type>& results);
-  /// What the op `custom_vjp` (docs/ir.md) says of its derivative.
+  /// What the attributes of `custom_vjp` (docs/ir.md) say of the derivative.
   struct OwnDerivative {
     std::string vjp;
-    bool linear = false;  ///< in the cotangents
-    bool hook = false;    ///< the first input is the value itself
+    bool linear = false;  ///< whether it is linear in the cotangents
+    bool hook = false;    ///< whether the first input is the value itself
   };
-  /// The op: the values, with a derivative by the inputs of their own.
+  /// The op `custom_vjp`: the values, with their own derivative by the inputs.
   std::vector<Value> custom_vjp(OwnDerivative derivative, std::span<const Value> inputs, std::span<const Value> values);
-  /// The value, of which a derivative by it is an error with this message.
+  /// The value. Its derivative is an error with this message.
   Value refusing(Value value, std::string message);
   /// How many ops there are so far; a note of this name and number on those from the first on.
   size_t ops() const { return program_.body.ops.size(); }
   void note(size_t first, std::string_view name, int64_t number);
-  /// The program. The region is of no further use.
+  /// Returns the program. The region is of no further use.
   ir::Program finish(std::span<const Value> outputs);
 
   const ir::Type& type(Value value) const { return program_.type(value.id); }
@@ -72,7 +73,7 @@ bool is_elementwise(const ir::Program& program);
 /// Whether a product's second operand is a matrix whose sizes are not all numbers.
 bool has_symbolic_weights(const ir::Program& program);
 
-/// The program with only those of its outputs for which keep[i] holds.
+/// The program with only those outputs i for which keep[i] holds.
 ir::Program keep_outputs(ir::Program program, const std::vector<bool>& keep);
 
 }  // namespace weft::importer
