@@ -72,7 +72,7 @@ double read(std::span<const Vector<float>> buffer, int64_t rounds) {
   return static_cast<double>(rounds) * static_cast<double>(buffer.size_bytes());
 }
 
-/// Work a second and thread, all threads at once: the best of five tries of about 20 ms, so that a neighbour on a
+/// Work a second and thread, with all threads at work: the best of five tries of about 20 ms, so that a neighbour on a
 /// shared machine spoils one try and not the figure.
 double rate(weft::runtime::Team& team, const std::function<double(int64_t thread, int64_t rounds)>& work) {
   int64_t rounds = 1;
@@ -130,8 +130,8 @@ int main(int argc, char** argv) {
   auto& team = weft::runtime::own_team(argc > 1 ? std::atoll(argv[1]) : 0);
   const int64_t l1 = first_level_bytes(), l2 = weft::runtime::private_cache_bytes();
   const int64_t l3 = weft::runtime::shared_cache_bytes();
-  // Each buffer half as large as its level, so that it fits beside what else is there. L3 is shared, in a virtual
-  // machine with strangers: a few megabytes past L2 are what weights take.
+  // Each buffer is half as large as its cache level, so that other data fits beside it. L3 is shared, in a virtual
+  // machine even with strangers: a few megabytes more than L2 are what weights take.
   int64_t third = std::max(2 * l2, std::min<int64_t>(l3 / (2 * team.size()), 6 << 20));
   fmt::print("{{\"threads\": {}, \"vector_bytes\": {},\n", team.size(), kVectorBytes);
   fmt::print(" \"fma_f32_flops\": {:.4g}, \"fma_f64_flops\": {:.4g},\n",

@@ -1,5 +1,5 @@
-// The micro-kernels alone: flop/s, and as a share of the FMA peak measured beside them; bytes/s of the copies. Names
-// read kernel/isa/dtype/arguments; choose with --benchmark_filter=tile/avx512/f32.
+// The micro-kernels alone: their flop/s, also as a share of the FMA peak that is measured beside them; bytes/s of
+// copies. Names read kernel/isa/dtype/arguments; choose with --benchmark_filter=tile/avx512/f32.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -44,8 +44,8 @@ void report_flops(benchmark::State& state, double flops, double peak) {
   state.counters["share of peak"] = benchmark::Counter(done / peak, benchmark::Counter::kIsRate);
 }
 
-/// flop/s of a product whose operands stay in the first-level cache and whose block fills the registers: what the other
-/// figures are a share of.
+/// The flop/s of a product whose operands stay in the first-level cache and whose block fills the registers. The other
+/// figures are shares of this one.
 double peak_of(const Target& target) {
   const int64_t k = 64, rows = 12 * target.kernels().tile_rows[3];
   const Buffer a = zeros(rows * k * target.element()), panel = zeros(k * 3 * 64), c = zeros(rows * 3 * 64);
@@ -60,7 +60,7 @@ double peak_of(const Target& target) {
   return best;
 }
 
-/// Panels of `kilobytes` together are taken in turn, so that they come from the cache level that holds as much.
+/// Takes panels of `kilobytes` in all in turn, so that they come from the cache level that holds as much.
 void tile(benchmark::State& state, const Target& target, int64_t vectors, int64_t rows, int64_t k, int64_t kilobytes) {
   const int64_t panel_bytes = k * vectors * 64, panels = std::max<int64_t>(1, (kilobytes << 10) / panel_bytes);
   const int64_t width = vectors * target.lanes();

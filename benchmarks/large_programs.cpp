@@ -83,7 +83,7 @@ Program deep(int64_t ops) {
   return program;
 }
 
-/// One loop whose step is so long: 7 ops a layer of the step.
+/// One loop with a step of this many ops: 7 ops a layer of the step.
 Program long_step(int64_t ops) {
   constexpr int64_t kSize = 32;
   Program program;
@@ -106,7 +106,7 @@ Program long_step(int64_t ops) {
   return program;
 }
 
-/// One loop of so many carries and stacks: 5 ops each.
+/// One loop whose many carries and stacks make up the ops: 5 ops each.
 Program wide_step(int64_t ops) {
   constexpr int64_t kSize = 32;
   Program program;

@@ -10,8 +10,8 @@ namespace weft::large_programs {
 
 struct Kind {
   std::string_view name;
-  ir::Program (*make)(int64_t ops);  ///< of about so many ops, before any pass
-  bool differentiated;  ///< the benchmark takes its derivative first, and that has about three times as many
+  ir::Program (*make)(int64_t ops);  ///< a program of about this many ops, before any pass
+  bool differentiated;  ///< the benchmark first takes its derivative, which has about three times as many ops
 };
 
 std::span<const Kind> kinds();

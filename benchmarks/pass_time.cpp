@@ -60,7 +60,7 @@ class Times {
   }
 
   const std::vector<std::string>& order() const { return order_; }
-  /// Takes over what the other has measured less of.
+  /// Takes over each phase's time from `other` where it is less.
   void take_less(const Times& other) {
     for (auto& [phase, took] : took_) took = std::min(took, other.at(phase));
   }
@@ -87,14 +87,14 @@ struct Result {
   }
 };
 
-/// The derivative with respect to all floating inputs: what is recomputed and what is kept in one program.
+/// The derivative with respect to all floating inputs, with recomputed and kept values in one program.
 Program differentiate(const Program& program) {
   std::vector<bool> wanted;
   for (weft::ir::ValueId input : program.body.args) wanted.push_back(is_floating(program.type(input).dtype));
   return weft::passes::vjp_of_primals(program, wanted);
 }
 
-/// What a call with sizes that were not seen before does: one to warm up, then the mean of several.
+/// Microseconds of planning for sizes that were not seen before: one call to warm up, then the mean of several.
 double new_length_us(const weft::runtime::Plan& plan, const weft::runtime::ArenaPlanner& planner) {
   constexpr int kTimes = 8;
   auto lay_out = [&](int64_t value) {
@@ -136,7 +136,7 @@ Result run(const Kind& kind, int64_t size, const Options& options) {
   return result;
 }
 
-/// Of each phase the least of several runs.
+/// For each phase the least time of several runs.
 Result best_run(const Kind& kind, int64_t size, const Options& options) {
   Result best = run(kind, size, options);
   for (int64_t i = 1; i < options.repeats; ++i) {
@@ -193,7 +193,7 @@ int main(int argc, char** argv) {
   app.add_flag("--compile", options.compile, "LLVM too");
   app.add_flag("--roll", options.roll, "the pass roll first, as for what torch.compile traces");
   CLI11_PARSE(app, argc, argv);
-  weft::mutable_settings().cache_dir.clear();  // LLVM's time, not that of reading objects
+  weft::mutable_settings().cache_dir.clear();  // without cached objects, so that LLVM's time is measured
   for (const Kind& kind : weft::large_programs::kinds()) {
     if (kind.name.find(options.only) == std::string_view::npos) continue;
     std::vector<Result> results;

@@ -11,7 +11,7 @@
 namespace weft::tools {
 namespace {
 
-/// What ops.def says of an op in names of C++, which no phase keeps at run time.
+/// The C++ names in an op's row of ops.def, which no phase keeps at run time.
 struct RowNames {
   std::string_view op_class, type_rule, vjp_rule;
 };

@@ -40,7 +40,7 @@ std::string read_text(const std::string& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// The pass of this name, of this CPU's target or of all.
+/// The pass of this name, for this CPU's target or for all targets.
 const weft::passes::Pass& find_pass(const weft::planning::Target& target, std::string_view name) {
   for (const weft::passes::Pass& pass : target.layout_passes())
     if (pass.name == name) return pass;

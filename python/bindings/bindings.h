@@ -4,7 +4,7 @@
 
 namespace weft::bindings {
 
-/// An area's functions in weft._C.
+/// Each adds an area's functions to weft._C.
 void init_importer(pybind11::module_& m);
 void init_captured(pybind11::module_& m);
 void init_device(pybind11::module_& m);

@@ -11,16 +11,16 @@
 
 namespace weft::bindings {
 
-/// A program, and what it depends on besides the records. `program` is weft._capture.programs.Captured.
+/// A program, and what it depends on besides records. `program` is a weft._capture.programs.Captured.
 struct Captured {
   using Inputs = std::vector<std::pair<at::ScalarType, std::vector<int64_t>>>;
 
   pybind11::object key, extra, program;
-  std::vector<Inputs> inputs;  ///< of each run, with their sizes
+  std::vector<Inputs> inputs;  ///< by run: the types of its inputs
 };
 
-/// weft._C.Widening: the sizes in which runs differ from other runs of the same structure. One program might do for
-/// all.
+/// weft._C.Widening: the sizes in which runs differ from other runs of the same structure. One program might serve all
+/// of them.
 struct Widening {
   struct Size {
     size_t input, dim;
@@ -30,8 +30,8 @@ struct Widening {
   std::shared_ptr<programs::Attempts> attempts;
 };
 
-/// Programs of steps by what the steps did, for Python and for scans that are called again. All calls have the GIL;
-/// comparing keys may give it up, and freeing what was dropped may come back here.
+/// Programs of steps, found by what the steps did: for Python, and for scans that are called again. All calls hold the
+/// GIL. Comparing keys may release it, and freeing dropped entries may call the table.
 class CapturedTable {
  public:
   using Table = programs::RecordTable<Captured>;
@@ -39,7 +39,7 @@ class CapturedTable {
 
   CapturedTable();
 
-  /// Null if there is none. `fits` is asked of entries with an equal key.
+  /// Null if there is no program. `fits` is called for entries with an equal key.
   template <std::predicate<const Captured&> Fits>
   Table::Reference find(const pybind11::object& key, const Runs& runs, Fits fits) {
     std::vector<const record::Record*> records;
@@ -49,7 +49,7 @@ class CapturedTable {
   }
 
   std::vector<pybind11::object> alike(const pybind11::object& key, const Runs& runs) const;
-  /// Null where the inputs have the sizes of other runs, or where earlier attempts failed.
+  /// Null where the inputs have the sizes of earlier runs, or where earlier attempts failed.
   std::shared_ptr<Widening> widening(const pybind11::object& key, const Runs& runs);
   void put(const pybind11::object& key, const pybind11::object& extra, const Runs& runs,
            const std::vector<std::shared_ptr<record::Template>>& templates, const pybind11::object& program,

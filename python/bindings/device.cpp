@@ -32,7 +32,7 @@ py::dict device_stats() {
   return result;
 }
 
-/// What `call` gives, or nothing where Python raises. Ctrl-C comes behind it.
+/// The result of `call`; nothing where Python has an error to raise. Ctrl-C is raised after the call.
 template <typename Call>
 auto unless_raised(const Call& call) -> decltype(call()) {
   try {
@@ -43,7 +43,7 @@ auto unless_raised(const Call& call) -> decltype(call()) {
   }
 }
 
-/// Places are asked for until the process ends, and the function is never freed.
+/// Wraps Python's function that finds places. It may be called until the process ends, so it is never freed.
 device::FindPlace find_place_with(py::function function) {
   auto* held = new py::function(std::move(function));
   return [held] { return unless_raised([&] { return (*held)().cast<std::string>(); }); };
@@ -51,7 +51,7 @@ device::FindPlace find_place_with(py::function function) {
 
 py::tuple tuple_of(const device::Place& place) { return py::make_tuple(place.file, place.line, place.function); }
 
-/// None: no more. The functions are never freed, since a thread may be about to call them.
+/// None ends watching. The functions are never freed, since a thread may be about to call them.
 void watch_runs(py::object find_line, bool operations, py::object ended) {
   if (find_line.is_none()) return device::watch_runs(nullptr, false, nullptr);
   auto* finder = new py::object(std::move(find_line));

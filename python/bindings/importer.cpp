@@ -21,7 +21,7 @@ namespace {
 
 using Composed = ir::Program (*)(ir::Program, ir::Program, int64_t, int64_t, int64_t);
 
-/// A function that makes one program of two, which share so many inputs and have captured others.
+/// Defines a function that composes two programs, which share a number of inputs and have captured others each.
 void define_pair(py::module_& m, const char* name, Composed compose, const char* first, const char* second,
                  const char* shared) {
   m.def(

@@ -1,6 +1,6 @@
-// Scans whose program was found before (weft._control.scan_call): from the step to its results without Python's
-// detours, which take longer than a short scan. As there the step is run once on tensors that hold nothing, and a
-// program is taken only if it is word for word that of what the step did. All that is unusual is left to Python.
+// Scans whose program was found before (weft._control.scan_call): from the step to its results without going through
+// Python, which takes longer than a short scan. As in Python, the step is run once on tensors without data, and a
+// program is taken only if its record equals the step's word for word. Unusual calls are left to Python.
 
 #include <ATen/autocast_mode.h>
 #include <pybind11/stl.h>
@@ -33,40 +33,41 @@ namespace {
 
 using record::Recording;
 
-/// weft._C.KnownScan: what it takes to call a program of a scan again.
+/// weft._C.KnownScan: what is needed to call a scan's program again.
 struct KnownScan {
   torch_operator::ProgramRef program;
   std::vector<at::Tensor> constants;  ///< inputs that belong to the program
-  std::string ys;                     ///< their structure
+  std::string ys;                     ///< the structure of the ys
 };
 
-/// The code of a step that was captured before: other code isn't tried here, which saves time and decides nothing else.
+/// The code of a step that was captured before. Steps with other code aren't tried here: this saves time, and decides
+/// nothing else.
 struct KnownStep {
   static constexpr int kMostFailures = 8;
 
   py::object code;
-  int failures = 0;  ///< runs of the step that had to be left to Python, and the step run again there
+  int failures = 0;  ///< how often the step was run here, and then again in Python
 };
 
-/// What weft._capture has of Python's.
+/// Python objects of weft._capture that are used here.
 struct Python {
-  py::object under_way;  ///< `run` is the Run that this thread is recording
+  py::object under_way;  ///< its `run` is the Run that this thread is recording
   py::object run_type;
-  py::object describe_ys;  ///< what a Run's `extra` says of the ys
+  py::object describe_ys;  ///< gives what a Run's `extra` says of the ys
   py::object module_type;  ///< torch.nn.Module
-  py::object module_call;  ///< its __call__, where torch.fx doesn't watch it
+  py::object module_call;  ///< its __call__, unless torch.fx watches it
   py::object table_holder;
-  CapturedTable* table;  ///< weft._capture.programs has
+  CapturedTable* table;  ///< weft._capture.programs owns it
   py::object scan;       ///< "scan"
 };
 
 constexpr size_t kMostSteps = 512;
 
-// Never freed: at exit Python is gone before them.
+// Never freed: at exit Python ends before them.
 auto& known_steps = *new std::unordered_map<PyObject*, KnownStep>;
 Python* python = nullptr;
 
-/// A function's code; the type of any other step. Borrowed.
+/// The code of a function; for any other step its type. A borrowed reference.
 PyObject* code_of(PyObject* step) {
   if (PyMethod_Check(step)) step = PyMethod_GET_FUNCTION(step);
   return PyFunction_Check(step) ? PyFunction_GET_CODE(step) : reinterpret_cast<PyObject*>(Py_TYPE(step));
@@ -95,7 +96,7 @@ std::vector<py::object> variables_of(PyObject* step) {
   return found;
 }
 
-/// Within, what is done is recorded, for weft._capture too.
+/// While it lives, operations are recorded, for weft._capture too.
 class Recorded {
  public:
   Recorded(Recording& recording, const py::object& run) : recording_(recording) {
@@ -134,7 +135,7 @@ struct ScanCall {
            std::ranges::all_of(xs.leaves, [&](const at::Tensor& x) { return x.dim() > 0 && x.size(0) == length; });
   }
 
-  /// The arguments of the step, which hold nothing.
+  /// The arguments of the step: tensors without data.
   std::pair<py::object, py::object> step_arguments(Recording& recording) const {
     const bool needs_gradient = at::GradMode::is_enabled();
     auto like = [&](const std::vector<at::Tensor>& tensors, size_t first_dim) {
@@ -147,7 +148,7 @@ struct ScanCall {
     return {unflatten(carry.structure, first.data()), unflatten(xs.structure, x.data())};
   }
 
-  /// What the program takes.
+  /// The inputs of the program.
   std::vector<at::Tensor> inputs(const CapturedTable::Table::Entry& entry, const KnownScan& scan,
                                  const Recording& recording) const {
     std::vector<at::Tensor> all = carry.leaves;
@@ -164,7 +165,7 @@ struct ScanCall {
 /// One run of a step, and the structure of its ys.
 struct StepRun {
   Recording* recording;
-  py::object run;  ///< holds it
+  py::object run;  ///< keeps the recording
   TensorTree ys;
 
   StepRun() {
@@ -188,12 +189,12 @@ struct StepRun {
     return std::ranges::equal(before, after, [](const py::object& a, const py::object& b) { return a.is(b); });
   }
 
-  /// Lets go of what only a new program needs.
+  /// Frees what only a new program would need.
   void forget_backwards() const {
     if (!backwards_.empty()) backwards_.attr("clear")();
   }
 
-  /// The Run, for Python to make a program of.
+  /// The Run, of which Python can make a program.
   py::object described() const {
     const std::vector<at::Tensor> any(ys.structure.size(), at::empty({0}));
     run.attr("extra") = python->describe_ys(unflatten(ys.structure, any.data()));
@@ -201,7 +202,7 @@ struct StepRun {
   }
 
  private:
-  py::list backwards_;  ///< the Run's
+  py::list backwards_;  ///< the list in the Run
 
   bool finish(const ScanCall& call, const py::object& result) {
     TensorTree carry;
@@ -227,19 +228,19 @@ std::optional<StepRun> run_step(const ScanCall& call, const py::object& step) {
     if (run.of(call, step)) return run;
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
-  } catch (const std::exception&) {  // the recording's, which Python explains
+  } catch (const std::exception&) {  // an error of the recording, which Python explains
   }
   return std::nullopt;
 }
 
-/// A program that can be called from here.
+/// A scan's program that can be called from here.
 struct FoundScan {
   CapturedTable::Table::Reference entry;  ///< null where there is none
-  py::object holder;                      ///< of `scan`, for which the entry may get another
+  py::object holder;                      ///< keeps `scan` alive: the entry may get another
   const KnownScan* scan = nullptr;
 };
 
-/// The program for what the step did. The step may have emptied the table.
+/// Finds the program for what the step did. The step may have emptied the table.
 FoundScan find_scan(const py::object& what, const ScanCall& call, const py::object& reverse, const StepRun& run) {
   FoundScan found;
   const auto key = py::make_tuple(what, py::make_tuple(reverse, call.carry.leaves.size(), call.xs.leaves.size()));
@@ -257,8 +258,8 @@ void count_failure(const py::object& code) {
   if (const auto known = known_steps.find(code.ptr()); known != known_steps.end()) ++known->second.failures;
 }
 
-/// (last carry, ys) by a program that was found before; the Run of the step where there is none; None where Python has
-/// to see all of the call.
+/// (last carry, ys), computed by a known program. The step's Run if there is no such program. None if Python has to see
+/// the whole call.
 py::object scan_again(const py::object& what, const py::object& step, const py::object& init, const py::object& xs,
                       const py::object& length, const py::object& reverse, const py::object& dim) {
   const auto known = known_steps.find(code_of(step.ptr()));
@@ -271,7 +272,7 @@ py::object scan_again(const py::object& what, const py::object& step, const py::
   if (!run) return count_failure(code), py::none();
   const auto [entry, holder, scan] = find_scan(what, call, reverse, *run);
   if (entry == nullptr) return run->described();
-  // From here on the run can't be made a program of.
+  // From here on no program can be made of the run.
   run->forget_backwards();
   if (run->recording->leaks() > 0) return count_failure(code), py::none();
   const std::vector<at::Tensor> inputs = call.inputs(*entry, *scan, *run->recording);
@@ -288,13 +289,13 @@ py::object scan_again(const py::object& what, const py::object& step, const py::
                         unflatten(run->ys.structure, results.data() + call.carry.leaves.size()));
 }
 
-/// What scan_again() finds again, where a step of the code of `step` does what the program was captured of. `ys`: a y,
-/// or ys. None where their structure is of an unusual kind.
+/// Makes what scan_again() finds for steps that have the code of `step` and do what the program was captured of. `ys`:
+/// a y or a tree of ys. None if its structure is of an unusual kind.
 std::shared_ptr<KnownScan> known_scan(const py::object& step, const Program& program, std::vector<at::Tensor> constants,
                                       const py::object& ys) {
   TensorTree tree;
   if (!tree.flatten(ys.ptr())) return nullptr;
-  if (known_steps.size() >= kMostSteps) std::exchange(known_steps, {});  // what that frees may come back here
+  if (known_steps.size() >= kMostSteps) std::exchange(known_steps, {});  // what that frees may call this module again
   const auto code = py::reinterpret_borrow<py::object>(code_of(step.ptr()));
   known_steps[code.ptr()].code = code;
   return std::make_shared<KnownScan>(KnownScan{program.called(), std::move(constants), tree.structure});

@@ -7,8 +7,8 @@ namespace {
 
 namespace py = pybind11;
 
-/// Whoever comes here by another way than weft._base.torch_release may have another PyTorch loaded, whose tensors are
-/// laid out otherwise.
+/// Code that imports this module in another way than by weft._base.torch_release may have loaded another release of
+/// PyTorch, whose tensors have another layout.
 void check_release() {
   const std::string installed = py::str(py::module_::import("torch").attr("__version__"));
   const std::string release = fmt::format("{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);

@@ -19,7 +19,7 @@ class Program {
   const ir::Program& operator*() const { return *program_; }
   const torch_operator::SharedProgram& shared() const { return program_; }
 
-  /// As the operator has it, which finds it again by its text.
+  /// The program as the operator knows it, by its text. Printed at the first call.
   const torch_operator::ProgramRef& called() const {
     if (!called_) called_ = torch_operator::intern(program_);
     return called_;

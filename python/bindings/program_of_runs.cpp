@@ -22,7 +22,8 @@ namespace {
 
 using record::Recording;
 
-/// An argument as Python functions take it: a dtype, layout or memory format as Python's object, not as its number.
+/// An argument as Python functions take it. A dtype, layout or memory format becomes Python's object instead of its
+/// number.
 py::object as_python(const c10::IValue& value, const c10::TypePtr& type) {
   if (auto optional = type->cast<c10::OptionalType>(); optional && !value.isNone())
     return as_python(value, optional->getElementType());
@@ -40,7 +41,7 @@ py::tuple name_of(const c10::OperatorHandle& op) {
   return py::make_tuple(name.name, name.overload_name.empty() ? "default" : name.overload_name);
 }
 
-/// A function of (which, tensors) that gives a program.
+/// Wraps a function (payload, tensors) -> program.
 auto derivative_with(py::function function) {
   return [function](size_t payload, const std::vector<at::Tensor>& like) {
     py::gil_scoped_acquire gil;
@@ -49,7 +50,7 @@ auto derivative_with(py::function function) {
 }
 
 /// An argument for Python: a tensor as ("operand", number), a size that may vary as ("size", factor, [(operand, dim)]),
-/// any other as Python's object. `text`: the argument in the operation's call.
+/// any other argument as Python's object. `text`: the argument in the operation's call.
 py::object spelled(const programs::ExternOperation& operation, const torch_operator::ExternArgument& text,
                    const c10::IValue& value, const c10::TypePtr& type) {
   if (!text.sizes.empty()) return py::make_tuple("size", text.integer, text.sizes);
@@ -76,7 +77,7 @@ py::list types_of(const std::vector<programs::ExternOperation::Tensor>& tensors)
 py::object unsupported_error() { return py::module_::import("weft._base.errors").attr("UnsupportedError"); }
 py::object unproven_gradient_error() { return py::module_::import("weft._base.errors").attr("UnprovenGradientError"); }
 
-/// Raises it in Python, with the recorded operation at which it was.
+/// Raises the error in Python, with the number of the recorded operation at which it arose.
 void raise(const py::object& type, const record::UnsupportedError& found) {
   const py::object error = type(found.what());
   const bool is_known = found.operation != record::UnsupportedError::kNoOperation;
@@ -84,8 +85,8 @@ void raise(const py::object& type, const record::UnsupportedError& found) {
   PyErr_SetObject(type.ptr(), error.ptr());
 }
 
-/// A function of (call, name, arguments, operands, results), the last two as (dtype, sizes, their expressions or "",
-/// whether autograd would ask for its derivative), that gives a program, or None.
+/// Wraps a function (call, name, arguments, operands, results) -> program or None. Operands and results are tuples
+/// (dtype, sizes, expressions of sizes or "", whether autograd would ask for the derivative).
 programs::ExternDerivative extern_derivative_with(const py::function& function) {
   return [&function](const programs::ExternOperation& operation) -> torch_operator::ProgramRef {
     py::list arguments;
@@ -100,7 +101,7 @@ programs::ExternDerivative extern_derivative_with(const py::function& function) 
       return found.is_none() ? nullptr : found.cast<const Program&>().called();
     } catch (const py::error_already_set& error) {
       if (!error.matches(unsupported_error())) throw;
-      throw record::UnsupportedError(py::str(error.value()));  // to which the writer adds where it was
+      throw record::UnsupportedError(py::str(error.value()));  // the writer adds the operation
     }
   };
 }
@@ -113,7 +114,7 @@ py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector
   std::vector<programs::SourceRun> sources;
   for (size_t i = 0; i < runs.size(); ++i)
     sources.push_back({runs[i], free, {decompose_with(decompose), derivative_with(derivatives.at(i))}});
-  // A step's loop would call PyTorch for each of its steps: code for fewer sizes is faster.
+  // A loop would call PyTorch in each of its steps. Code for fewer sizes is faster.
   const programs::Noted noted{whole.value_or(std::set<std::string>())};
   auto program = programs::program_of_runs(sources, sizes, extern_derivative_with(extern_derivative),
                                            whole ? programs::Whole::kWhereSizesDecide : programs::Whole::kNever,

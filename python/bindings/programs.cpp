@@ -1,4 +1,4 @@
-// Programs, and their texts: what the passes make of one, its buffer plan, its flops.
+// Programs and their texts: the results of passes, the buffer plan, the flops.
 
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -42,14 +42,14 @@ int64_t count(const ir::Block& block, ir::OpCode code) {
   return total;
 }
 
-/// How many ops of this name a program has, in its loops too.
+/// How many ops with this name a program has, in its loops too.
 int64_t count_ops(const Program& program, std::string_view name) {
   const auto code = ir::op_named(name);
   check(code.has_value(), "no op is named '{}'", name);
   return count((*program).body, *code);
 }
 
-/// The program with results stored in inputs' memory, pairs of input and result. RuntimeError if their types differ.
+/// The program with results stored in inputs' memory; `pairs` are (input, result). RuntimeError if their types differ.
 Program donate(const Program& source, const std::vector<std::pair<size_t, size_t>>& pairs) {
   ir::Program program = *source;
   for (auto [input, result] : pairs) program.donations.push_back({input, result});
@@ -58,7 +58,7 @@ Program donate(const Program& source, const std::vector<std::pair<size_t, size_t
   return Program(std::move(program));
 }
 
-/// The pairs of such a text, by result.
+/// The (input, result) pairs of donations in a program's text, ordered by result.
 std::vector<std::pair<size_t, size_t>> donations(std::string_view text) {
   const torch_operator::ProgramRef program = torch_operator::find_program(text);
   std::vector<std::pair<size_t, size_t>> pairs;
@@ -88,7 +88,7 @@ void init_programs(py::module_& m) {
       "trim_arena", [] { runtime::process_arena().trim(); }, py::call_guard<py::gil_scoped_release>(),
       "Gives memory that the engine keeps and nobody uses back to the system.");
   m.def("idle_arena_bytes", [] { return runtime::process_arena().idle_bytes(); }, "How much of such memory there is.");
-  // Before the process destroys what LLVM has, which threads may be using.
+  // Runs before the process destroys LLVM's objects, which threads may still be using.
   py::module_::import("atexit").attr("register")(
       py::cpp_function(&engine::end_compilations_ahead, py::call_guard<py::gil_scoped_release>()));
   m.def(

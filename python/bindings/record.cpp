@@ -27,8 +27,8 @@ using record::Recording;
 using record::SizeFit;
 using record::Template;
 
-/// The leaves, with inputs in the place of tensors. `first_dims`: by place, from which dim on an input has a tensor's.
-/// The first `carries` leaves are what a step before has computed.
+/// The leaves with inputs in place of tensors. `first_dims`: by place, the dim of the tensor from which on the input
+/// has its sizes. The first `carries` leaves are what a step before has computed.
 py::list inputs_like(Recording& recording, const py::list& leaves, const py::dict& first_dims, bool needs_gradient,
                      size_t carries) {
   py::list inputs;
@@ -46,7 +46,7 @@ py::list inputs_like(Recording& recording, const py::list& leaves, const py::dic
   return inputs;
 }
 
-/// Whether all are tensors, and each of the size and dtype of its pair.
+/// Whether all elements are tensors, and each pair has equal sizes and dtypes.
 bool are_alike(const py::list& first, const py::list& second) {
   if (first.size() != second.size()) return false;
   for (size_t i = 0; i < first.size(); ++i) {
@@ -57,12 +57,12 @@ bool are_alike(const py::list& first, const py::list& second) {
   return true;
 }
 
-/// The functions of a hook of Python's. The classes are not exported, so they are told by their names.
+/// The functions of one of Python's hooks. PyTorch doesn't export the hooks' classes, so they are told by name.
 std::vector<py::object> functions_of(PyObject* dict) {
   std::vector<py::object> functions;
   for (auto item : py::reinterpret_borrow<py::dict>(dict))
     functions.push_back(py::reinterpret_borrow<py::object>(item.second));
-  PyDict_Clear(dict);  // a function that keeps the tensor that keeps it would live until Python looks for such circles
+  PyDict_Clear(dict);  // so that a function which keeps its own tensor is freed in time
   return functions;
 }
 
@@ -72,9 +72,9 @@ PythonHook* as_python_hook(Hook& hook, std::string_view name) {
                                                                                     : static_cast<PythonHook*>(&hook);
 }
 
-/// Takes away the hooks on nodes that the gradients of the outputs get through: (node, output, whether they take a
-/// tuple, functions, the gradient's dtype, its sizes, the node as Python has it or the input that it is of), in the
-/// order in which they are called.
+/// Takes away the hooks on nodes that gradients of the outputs pass. Returns them in the order in which they are
+/// called, as (node, output, whether they take a tuple, functions, the gradient's dtype, its sizes, Python's node or
+/// the input whose gradient it is).
 py::list take_hooks(Recording& recording, const std::vector<at::Tensor>& outputs) {
   using namespace torch::autograd;
   py::list found;
@@ -109,7 +109,7 @@ py::list take_hooks(Recording& recording, const std::vector<at::Tensor>& outputs
   return found;
 }
 
-/// A function that may be freed by a thread that doesn't hold the GIL.
+/// Holds a function that a thread without the GIL may free.
 std::shared_ptr<py::function> kept(py::function function) {
   return {new py::function(std::move(function)), [](py::function* held) {
             const py::gil_scoped_acquire gil;

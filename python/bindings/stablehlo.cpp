@@ -14,7 +14,7 @@ namespace py = pybind11;
 namespace weft::bindings {
 namespace {
 
-/// The values of a program's symbols where its inputs are of these types; without types, of a program that has none.
+/// The values of a program's symbols for inputs of these types. Without types the program must have no symbols.
 ir::Bindings bindings_of(const ir::Program& program, const std::optional<std::vector<ir::Type>>& inputs) {
   std::vector<std::vector<int64_t>> sizes;
   if (!inputs) {
@@ -39,8 +39,8 @@ ir::Bindings bindings_of(const ir::Program& program, const std::optional<std::ve
   return ir::bind(program, sizes);
 }
 
-/// `wanted`: the inputs whose gradients are results too, given cotangents of all results. `optimise`: with the passes
-/// that suit all targets, which move work out of loops as XLA does not.
+/// `wanted`: the inputs whose gradients are results too, given cotangents of all results. `optimise`: runs the passes
+/// for all targets, which move work out of loops as XLA does not.
 std::string write_stablehlo(const Program& source, const std::optional<std::vector<ir::Type>>& inputs,
                             const std::optional<std::vector<bool>>& wanted, bool optimise) {
   ir::Program program = *source;

@@ -8,14 +8,14 @@
 
 namespace weft::bindings {
 
-/// A tree of tuples, lists and dicts with names: its tensors, and its structure, such as "(*[*N]{3:key*})", with N for
-/// None.
+/// A tree of tuples, lists and dicts with string keys: its tensors, and its structure, such as "(*[*N]{3:key*})", with
+/// N for None.
 struct TensorTree {
   std::string structure;
   std::vector<at::Tensor> leaves;
   bool has_none = false;
 
-  /// False for other trees, and for one of many levels, such as a list that is in itself.
+  /// False for other trees, and for deep ones, such as a list that contains itself.
   bool flatten(PyObject* tree);
 
  private:

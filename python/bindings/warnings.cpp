@@ -20,7 +20,7 @@ namespace py = pybind11;
 namespace weft::bindings {
 namespace {
 
-/// Of threads without Python.
+/// Warnings of threads that Python doesn't know.
 struct Strays {
   std::mutex mutex;
   std::vector<std::string> texts;
@@ -31,7 +31,7 @@ struct Strays {
 /// Made at load (base/fork.h), never destroyed.
 Strays& strays = *new Strays;
 
-/// In the main thread, between two of its instructions: no call of a user's could take an error.
+/// Warns in the main thread, between two of Python's instructions. No call of the user's could take an error there.
 int warn_of_strays(void*) {
   std::vector<std::string> texts;
   {
@@ -58,14 +58,14 @@ void warn(PyObject* function, const std::string& text) {
       const std::lock_guard lock(strays.mutex);
       strays.texts.push_back(text);
     }
-    Py_AddPendingCall(warn_of_strays, nullptr);  // if there are too many, one of these or a later one warns
+    Py_AddPendingCall(warn_of_strays, nullptr);  // if too many calls are pending, a later one warns
     return;
   }
   const py::gil_scoped_acquire gil;
-  const py::error_scope kept;  // of what goes on
+  const py::error_scope kept;  // the error that is being handled
   try {
     py::reinterpret_borrow<py::function>(function)(text);
-  } catch (py::error_already_set& error) {  // PyTorch's kind of it crosses the threads of its engine
+  } catch (py::error_already_set& error) {  // PyTorch's form of the error can cross the threads of its engine
     error.restore();
     python_error thrown;
     thrown.persist();
@@ -81,7 +81,7 @@ void set_warner(const py::function& here, const py::function& elsewhere) {
 }  // namespace
 
 void init_warnings(py::module_& m) {
-  // What PyTorch's own bindings do with its kind of an error of Python's.
+  // Translates PyTorch's form of a Python error as PyTorch's own bindings do.
   py::register_local_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(std::move(thrown));
