@@ -1,6 +1,6 @@
-// torch.autocast("weft"): the kernels that cast arguments before an operation runs. Which operations, and to what, is
-// by default PyTorch's own lists of ATen/autocast_mode.h, those that autocast on CUDA uses; docs/autocast.md has them
-// as a table.
+// torch.autocast("weft"): the kernels that cast arguments before an operation runs. By default PyTorch's own lists in
+// ATen/autocast_mode.h, which autocast on CUDA uses, say which operations cast and to which type. docs/autocast.md has
+// them as a table.
 
 #include "device/autocast.h"
 
@@ -40,7 +40,7 @@ void add_lists(torch::Library& m) {
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(FLOAT32_APPEND_DTYPE)
   AT_FORALL_PROMOTE(PROMOTE)
 #if WEFT_TORCH_AT_LEAST(14)
-  FLOAT32(linalg_matrix_sqrth)  // which the lists lack; CPU and CUDA have it beside them
+  FLOAT32(linalg_matrix_sqrth)  // not in the lists; CPU and CUDA have it beside them
 #endif
   m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
 }

@@ -91,7 +91,7 @@ at::Tensor copy_into(const at::Tensor& self, const at::Tensor& source) {
                 source.layout(), " on ", source.device(), " to device weft");
     value = snapshot(source.scalar_type() == self.scalar_type() ? source : source.detach().to(self.scalar_type()));
   }
-  // As PyTorch says it.
+  // Raises PyTorch's error, in its words, for a value that doesn't broadcast to `self`.
   if (at::IntArrayRef(value->sizes) != self.sizes()) {
     const std::vector<int64_t> given(value->sizes.begin(), value->sizes.end());
     const auto common = at::infer_size(given, self.sizes());

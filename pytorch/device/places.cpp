@@ -24,7 +24,7 @@ struct Places {
 /// Made at load (base/fork.h), never destroyed.
 Places& places = *new Places();
 
-/// Where the calling thread's Python is.
+/// Where the calling thread is in its Python code.
 std::string place() {
   std::string found;
   if (places.find_place) with_python([&] { found = places.find_place(); });

@@ -136,9 +136,10 @@ struct ClampMasks {
   }
 };
 
-/// As clamp_backward and clamp_backward_min_max up to 2.13, and for numbers since: to x within the bounds (since 2.14:
-/// strictly), to a bound where x is beyond it. The masks are false where what they compare is NaN, and a lower bound
-/// that isn't below the upper one gets nothing.
+/// The cotangents of clamp, as PyTorch's clamp_backward and clamp_backward_min_max had them up to 2.13, and still have
+/// them for bounds that are numbers. x gets the cotangent within the bounds (since 2.14: strictly within), and a bound
+/// gets it where x is beyond the bound. Masks are false where they compare a NaN. A lower bound that isn't below the
+/// upper one gets nothing.
 std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {
   const auto& [x, low, high] = m.given;
   const auto joined = [&](std::optional<ValueId> a, ValueId c) { return a ? m.both(*a, c) : c; };
@@ -159,9 +160,9 @@ std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {
   return cotangents;
 }
 
-/// As of clamp.Tensor since 2.14: x and a bound that is equal to it have half each, unless the bounds are equal too. Of
-/// one bound this is maximum's or minimum's; x is not beyond a bound where either is NaN, and then is a bound not
-/// beyond x where there is one.
+/// The cotangents of clamp.Tensor since 2.14. x and a bound that is equal to it get half each, unless the two bounds
+/// are equal. With one bound these are the cotangents of maximum or minimum, where neither x nor the bound is beyond
+/// the other if one of them is NaN. With two bounds a bound counts as beyond x where one is NaN.
 std::vector<ValueId> shared_clamp_cotangents(const ClampMasks& m) {
   const auto& [x, low, high] = m.given;
   if (!low || !high) {
@@ -201,8 +202,8 @@ ValueId with_clamp_derivative(const AtenCall& call, ValueId value, std::optional
   });
 }
 
-/// The larger (`beyond`: kLt) or smaller (kGt) one, or the one that isn't NaN. x has the derivative of equal numbers up
-/// to 2.13; since, both have half of it. In 2.14 both have all of it where one is NaN.
+/// The larger (`beyond`: kLt) or smaller (kGt) argument, or the one that isn't NaN. Of equal numbers x gets all of the
+/// cotangent up to 2.13, and each gets half since. Where one is NaN, both get all of it in 2.14.
 ValueId extreme(const AtenCall& call, OpCode beyond) {
   const ValueId x = call.operand(0), y = call.operand(1);
   const auto is_first = [&](Builder& b, ValueId x, ValueId y) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // The part of ATen that operator and override use, as one precompiled header: it takes far longer to compile than
-// Weft's own code. What one file needs, as autograd.cpp the nodes of the graph, that file includes.
+// Weft's own code. A header that a single file needs, as autograd.cpp needs the graph's nodes, is included there.
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>

@@ -65,9 +65,9 @@ struct Backward {
   }
 };
 
-/// Two ways back. With GradMode off: the backward program, from what it needs of inputs and outputs and from residuals.
-/// With GradMode on (create_graph, torch.func): a program of the inputs and cotangents alone, which differentiates
-/// again; residuals would count as constants there, silently.
+/// A node with two ways back. With GradMode off it runs the backward program, on what that needs of inputs and outputs
+/// and on residuals. With GradMode on (create_graph, torch.func) it runs a program of the inputs and cotangents alone,
+/// which can be differentiated again: residuals would silently count as constants there.
 struct CallBackward : Node {
   Backward backward;
   std::vector<SavedVariable> inputs;  ///< all inputs: only the backward knows which it needs

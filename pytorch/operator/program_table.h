@@ -80,7 +80,7 @@ class CallProgram {
 /// there are many, the least recently used first.
 ProgramRef find_program(std::string_view text);
 
-/// While it lives, this thread finds this program first by its text's address.
+/// While it lives, a look-up by text in this thread compares with the address of this program's text first.
 class ProgramAtHand {
  public:
   explicit ProgramAtHand(const ProgramRef& program);

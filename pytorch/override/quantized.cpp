@@ -1,5 +1,5 @@
 // The operator weft::_rnn_quantized: the layers and cells that python/weft/nn/_quantized.py makes, with 8-bit weights.
-// A composite that calls weft::call, so that whatever traces sees that.
+// It is a composite that calls weft::call, which tracing then sees.
 
 #include "override/quantized.h"
 

@@ -29,7 +29,7 @@ struct RnnConfig {
     auto operator<=>(const DTypes&) const = default;
   } dtypes;
   bool bytes = false;   ///< weights are i8, each followed by a scale a row, f32
-  CellVariant variant;  ///< a step that isn't PyTorch's; its restarts are for padded sequences
+  CellVariant variant;  ///< options of weft.nn; restarts are for padded sequences only
 
   int64_t directions() const { return bidirectional ? 2 : 1; }
   /// Size of h.

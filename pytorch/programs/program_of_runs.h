@@ -46,8 +46,8 @@ struct ExternOperation {
   std::vector<Tensor> operands, results;
 };
 
-/// Makes the derivative's program; null if no program can express it. Throws record::UnsupportedError if there has to
-/// be one.
+/// Makes the derivative's program; null if no program can express it. Where the derivative is needed, throws
+/// record::UnsupportedError instead.
 using ExternDerivative = std::function<torch_operator::ProgramRef(const ExternOperation&)>;
 
 /// A recorded run of a function.

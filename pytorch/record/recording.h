@@ -96,8 +96,9 @@ class Recording {
   /// gradient.
   void hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part, size_t payload,
               bool derivable);
-  /// Throws UnsupportedError where a backward from `outputs` within the function would not do what it does outside of a
-  /// recording: reach beyond the function's arguments, or add to .grad of a tensor from outside.
+  /// Throws UnsupportedError if a backward from `outputs` within the function would reach beyond the function's
+  /// arguments, or add to .grad of a tensor from outside. A recording can't do what the backward does outside of it
+  /// then.
   void refuse_backward(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, bool accumulates);
   /// Whether the tensor comes from outside, or is a stand-in for such a tensor.
   bool is_from_outside(const at::Tensor& tensor) const { return own(tensor) == nullptr; }

@@ -6,13 +6,13 @@
 
 /// What the engine takes the processor for: the facts that layouts are made for, and the costs that choices are made
 /// by. Each is stated once, here. Costs are in multiply-adds of f32, of which a core does about 25 a nanosecond
-/// (measured on AMD Zen 4 and Intel Sapphire Rapids: 20 to 30): none needs to be right but within a factor of two,
-/// since both sides of the choice then cost about the same.
+/// (measured on AMD Zen 4 and Intel Sapphire Rapids: 20 to 30): each needs to be right only within a factor of two,
+/// since both sides of a choice cost about the same where that matters.
 namespace weft::target {
 
 // ---- layouts
 
-/// Bytes of a cache line: memory that two threads write is apart by so many.
+/// Bytes of a cache line. Memory that two threads write is at least this far apart.
 inline constexpr int64_t kCacheLine = 64;
 
 /// Bytes of a unit, what one micro-kernel step reads of a panel of weights: one cache line, one vector of AVX-512, two

@@ -67,7 +67,7 @@ struct Annotation {
 /// The annotations that a pass reads. Any other name with a `.` is a note that nobody reads.
 std::span<const Annotation> annotations();
 
-/// Whether the attribute is an annotation: one of these, or a note.
+/// Whether the attribute is an annotation: one of annotations(), or a note.
 bool is_annotation(std::string_view attr);
 
 /// What is wrong with an annotation of this op: it belongs to another op, or is of another type. Empty if nothing is.

@@ -163,7 +163,7 @@ std::optional<Dim> try_multiply(const Dim& a, const Dim& b) {
 
 Dim floor_divide(const Dim& a, int64_t divisor) {
   internal_check(divisor > 0, "a size is divided by {}", divisor);
-  // Multiples of the divisor leave the division, so that what is left has factors within 0..divisor-1.
+  // Multiples of the divisor are taken out of the division, so that the factors left in it are within 0..divisor-1.
   Dim whole(floor_quotient(a.number_, divisor)), rest(a.number_ - whole.number_ * divisor);
   int64_t common = divisor;
   for (const Dim::Term& term : a.terms_) {
@@ -238,7 +238,7 @@ int64_t estimate(const Dim& dim, int64_t typical, int64_t most) {
 }
 
 Dim element_count(const Shape& shape) {
-  // Nothing of anything is nothing, even where the other dims alone would overflow.
+  // A dim of 0 makes the product 0, even where the other dims alone would overflow.
   if (std::ranges::find(shape, Dim(0)) != shape.end()) return Dim(0);
   Dim count(1);
   for (const Dim& dim : shape) count = count * dim;

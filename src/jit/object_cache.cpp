@@ -21,7 +21,7 @@ namespace weft::jit {
 namespace {
 
 constexpr char kMagic[] = "weft object 1\n";
-constexpr int64_t kMostBytes = int64_t{1} << 28;  // of a file; no object comes near
+constexpr int64_t kMostBytes = int64_t{1} << 28;  // no larger file is read; no object comes near this size
 constexpr time_t kStaleSeconds = 3600;            // a file is written in far less
 
 /// A file descriptor; negative when there is none.
@@ -34,7 +34,7 @@ class Descriptor {
 
   explicit operator bool() const { return number_ >= 0; }
   int number() const { return number_; }
-  /// Gives the descriptor up to somebody who closes it.
+  /// Hands the descriptor over to a caller that closes it.
   int release() { return std::exchange(number_, -1); }
   /// Whether what was written is in the file.
   bool close() {

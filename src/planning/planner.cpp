@@ -259,8 +259,9 @@ class Planner {
     }
   }
 
-  /// Extends a live range for a read in the stage at hand. `around_` holds that stage and the stages around it,
-  /// outermost first. The one in the buffer's own block contains the read, and the buffer lives until its end.
+  /// Extends a live range for a read in the current stage. `around_` holds this stage and the stages around it,
+  /// outermost first. The one of them that is in the buffer's own block contains the read, so the buffer lives until
+  /// that stage's end.
   void extend_life(ValueId value) {
     auto found = schedule_.buffer.find(viewed(schedule_, value));
     if (found == schedule_.buffer.end()) return;

@@ -81,7 +81,7 @@ struct Schedule {
 
   ir::SizeTable sizes;  ///< the plan's values
 
-  /// The size in the plan's form, for which the plan may get a further derived value.
+  /// The size in the plan's form. May add a derived value to the plan.
   runtime::DimExpr expression(const ir::Dim& dim);
 };
 

@@ -23,10 +23,10 @@ struct ScanGroup {
   std::vector<std::pair<int64_t, int64_t>> follows;
 };
 
-/// Such groups, which don't overlap. A stage depends on an earlier one if either writes memory that the other reads or
-/// writes, results in the memory of donated inputs included; and if the earlier may fail and it writes to a donated
-/// input (donations.h). A call of PyTorch keeps its place: no group has one between its scans. `windowed`:
-/// windowed_stages. Needs the buffers of all values.
+/// The groups of scans, which don't overlap. A stage depends on an earlier one if either writes memory that the other
+/// reads or writes, results in the memory of donated inputs included. It also depends on an earlier one that may fail
+/// if it writes to a donated input itself (donations.h). A call of PyTorch keeps its place: no group has such a call
+/// between its scans. `windowed`: windowed_stages. Needs the buffers of all values.
 std::vector<ScanGroup> scan_groups(const Schedule& schedule, const BlockSchedule& body,
                                    const std::map<const Stage*, size_t>& windowed);
 

@@ -9,8 +9,8 @@
 
 namespace weft::runtime {
 
-// How a run has the panels of a pack that may be left out (PackCall); the entry of the pack's buffer says what it chose
-// (pack_entry.h).
+// Chooses how a run gets the panels of a pack that may be left out (PackCall). The entry of the pack's buffer says what
+// was chosen (pack_entry.h).
 
 /// The destinations of the packs that runs with these values leave out, since too few rows would be multiplied by their
 /// panels (target::rows_worth_packing). Depends on sizes alone: the bits are the same on any number of threads.

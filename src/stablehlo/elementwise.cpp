@@ -1,5 +1,5 @@
-// Sources and elementwise ops. What is made of several ops computes 16-bit floating types in f32 and rounds once, as
-// the IR's semantics want.
+// Sources and elementwise ops. A lowering to several ops computes 16-bit floating types in f32 and rounds once, as the
+// IR's semantics want.
 #include <cmath>
 #include <limits>
 #include <numbers>

@@ -70,7 +70,7 @@ class ScanLoop {
     for (ValueId stack : scan_.stacks) writer_.set(stack, emit_.constant(0, writer_.type(stack)));
   }
 
-  /// Packed rows are read `rows_` at a time, whatever their number in the step: behind the last there are zeros.
+  /// Pads packed rows with `rows_` rows of zeros, since each step reads `rows_` rows, however many it has.
   void prepare_xs() {
     for (size_t i = 0; i < scan_.xs.size(); ++i) {
       const Tensor x = writer_.value(scan_.xs[i]);

@@ -27,7 +27,7 @@ struct Known {
   bool is_finite() const { return is_free() || (all && std::isfinite(*all)); }
 };
 
-/// What an elementwise op makes of one number: near enough to tell what is zero and which of two is larger.
+/// The result of an elementwise op on a number: exact enough to tell what is zero, and which of two numbers is larger.
 std::optional<double> of_number(OpCode code, double x) {
   switch (code) {
     case OpCode::kCopy:
@@ -121,7 +121,7 @@ class Analysis {
     switch (op.code) {
       case OpCode::kConstant:
         return constant(op);
-      case OpCode::kCast:  // to integers and bool only what all types have stays what it is
+      case OpCode::kCast:  // all types have 0 and 1; integers and bool change others
         if (is_floating(program_.type(op.results[0]).dtype) || operands[0].is_zero() || operands[0].all == 1)
           return operands[0].all;
         return std::nullopt;

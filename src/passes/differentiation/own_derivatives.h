@@ -24,12 +24,12 @@ namespace weft::passes {
 bool vanishes(const ir::Program& program, size_t first);
 
 /// Whether all floating results of a program are linear in its inputs from `first` on: without a summand of their own.
-/// A derivative that is may be computed for a sum of gradients or for each of them, whichever comes out.
+/// A linear derivative may be computed once for a sum of gradients, or for each gradient.
 bool is_linear(const ir::Program& program, size_t first);
 
-/// The program where its inputs that are `absent` are zero. What is linear in these alone is zero, whatever it is
-/// multiplied by: a derivative at which another factor is infinite or NaN adds nothing where no gradient arrives, as in
-/// autograd, which doesn't compute it there. The inputs stay.
+/// The program with its `absent` inputs zero. A value that is linear in these inputs alone becomes zero, whatever it is
+/// multiplied by. So a derivative with another factor that is infinite or NaN adds nothing where no gradient arrives,
+/// as in autograd, which doesn't compute it there. The inputs stay.
 ir::Program without_cotangents(const ir::Program& program, const std::vector<bool>& absent);
 
 }  // namespace weft::passes

@@ -196,8 +196,7 @@ void rem(Adjoints& adjoints, Op& op) {
   if (r.wants(1)) r.give(1, r.b.neg(r.b.mul(r.ct, r.b.unary(OpCode::kTrunc, r.b.div(r.x(0), r.x(1))))));
 }
 
-/// As PyTorch: 0 at the origin.
-/// At the origin, where it has none, NaN as in PyTorch.
+/// NaN at the origin, where there is no derivative, as in PyTorch.
 void hypot(Adjoints& adjoints, Op& op) {
   Rule1 r(adjoints, op);
   for (size_t i : {0, 1})

@@ -34,7 +34,8 @@ struct Stack {
   bool merged = false;
 };
 
-/// A block's ops while some are taken out and others put in front of them: places stay what they were.
+/// A block's ops while it is edited. Ops are taken out, and put in front of others, but places stay those of the
+/// original block.
 class EditedOps {
  public:
   explicit EditedOps(std::vector<Op>& ops) : ops_(ops), gone_(ops.size()) {}
@@ -214,7 +215,7 @@ class MergeStacks {
     }
   }
 
-  /// Which ops of the body read which scan's results, and what is read elsewhere: in regions, or returned.
+  /// Finds which ops of the body read the results of scans, and which values regions read or the body returns.
   void find_readers() {
     if (found_readers_) return;
     found_readers_ = true;

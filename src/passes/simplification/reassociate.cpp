@@ -169,8 +169,8 @@ class Separate {
     return sum;
   }
 
-  /// Adds the summands that depend on no carry first, and of these the ones that are the same in every step before the
-  /// others. Looks at each sum once, at its last addition.
+  /// Adds the summands of a sum in order: first those that are the same in every step, then others that depend on no
+  /// carry, then the rest. Looks at each sum once, at its last addition.
   bool regroup(const Op& op) {
     if (inner_.contains(op.results[0])) return false;
     std::vector<ValueId> all;

@@ -15,7 +15,7 @@ class Simplifier {
  public:
   explicit Simplifier(ir::Program& program) : program_(program) {}
 
-  /// Ops go to this block until another call; returns the block before.
+  /// From now on ops go to this block. Returns the block where they went before.
   ir::Block* enter(ir::Block* block);
 
   /// Simplifies an op that is not in the block yet (its result exists). Returns a simpler value if a rule applies; else

@@ -10,7 +10,7 @@ constexpr int64_t kSumRows = 256;
 /// Columns summed at a time: partial sums stay in the first-level cache, and rows are read in long runs.
 constexpr int64_t kSumColumns = 1024;
 
-// Elements of the rows as what is summed: as they are, or bf16 as f32.
+// Load elements of the rows as the type that is summed: unchanged, or bf16 as f32.
 
 template <typename T>
 [[gnu::always_inline]] inline Vector<T> load_as(const T* p) {

@@ -18,8 +18,8 @@ inline float without_denormal(float x) {
   return (bits & 0x7f800000) == 0 ? number(bits & 0x80000000) : x;
 }
 
-/// Rounded to f32, where what is still too small after rounding becomes zero. For x from f64 operations whose operands
-/// are f32: to round those twice is to round once, as f64 has more than twice the digits of f32.
+/// Rounds to f32, and makes zeros of results that are still denormal. x must come from f64 operations whose operands
+/// are f32: rounding twice then equals rounding once, since f64 has more than twice the digits of f32.
 inline float rounded(double x) {
   constexpr double kLeast = 0x1.ffffffp-127;  // the least that rounds up to the smallest normal number
   const float zero = number(x < 0 || (x == 0 && __builtin_signbit(x)) ? 0x80000000 : 0);

@@ -6,7 +6,7 @@
 namespace weft::runtime {
 namespace {
 
-/// An f16 as it lies in memory. (A plain uint16_t is a bf16 in these headers.) Kernels compute with what it is as f32.
+/// An f16 as it lies in memory. (A plain uint16_t is a bf16 in these headers.) Kernels compute with its value as f32.
 struct F16 {
   uint16_t bits;
 };
@@ -74,7 +74,7 @@ using WordLanes __attribute__((vector_size(kVectorBytes))) = uint32_t;
   return floats_of(first_of<F16Lanes>(p, count));
 }
 
-// One element as what kernels compute with.
+// One element, in the type that kernels compute in.
 
 template <typename T>
 [[gnu::always_inline]] inline T value_of(T x) {

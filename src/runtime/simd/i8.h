@@ -6,7 +6,7 @@
 namespace weft::runtime {
 namespace {
 
-/// A weight of 8 bits as it lies in memory. Kernels compute with what it is as f32.
+/// A weight of 8 bits as it lies in memory. Kernels compute with its value as f32.
 struct I8 {
   int8_t value;
 };

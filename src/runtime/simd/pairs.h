@@ -92,7 +92,7 @@ template <typename Kind, int S, int R, typename Ahead>
   constexpr int kLanes = Simd<float>::kLanes;
   Vector<float> sum[R][S];
   start_sums<float, S, R>(onto, c, ldc, sum);
-  Ahead asks = ahead;  // in registers
+  Ahead asks = ahead;  // a copy, which stays in registers
   for (int64_t i = 0; i + 2 <= k; i += 2, a += 2, b += b_step) {
     add_part<Kind, 0, S, R>(sum, a, lda, b);
     if constexpr (Kind::kParts == 2) add_part<Kind, 1, S, R>(sum, a, lda, b);

@@ -185,7 +185,7 @@ template <typename T, int S, int R, bool AlongK, typename Ahead>
   Vector<T> sum[R][S];
   start_sums<T, S, R>(onto, c, ldc, sum);
   if (!AlongK) prefetch_rows<T, S, R>(c, ldc);
-  Ahead asks = ahead;  // in registers
+  Ahead asks = ahead;  // a copy, which stays in registers
   const T* a = left.data;
   const int64_t row_step = AlongK ? left.row_step : 1;
   const int64_t k_step = AlongK ? 1 : left.k_step;

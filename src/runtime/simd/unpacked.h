@@ -126,7 +126,7 @@ template <typename Kind, int R, typename Ahead>
                                 Ahead& ahead) {
   using T = typename Kind::Sum;
   constexpr int kLanes = Simd<T>::kLanes, kDots = dots_at_once<T>(R);
-  Ahead asks = ahead;  // in registers
+  Ahead asks = ahead;  // a copy, which stays in registers
   for (int64_t column = 0; column < Simd<T>::kUnitLanes; column += kLanes) {
     Vector<T> q[R][kBlocks];
 #pragma GCC unroll 4
