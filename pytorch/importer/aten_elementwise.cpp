@@ -161,8 +161,8 @@ std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {
 }
 
 /// The cotangents of clamp.Tensor since 2.14. x and a bound that is equal to it get half each, unless the two bounds
-/// are equal. With one bound these are the cotangents of maximum or minimum, where neither x nor the bound is beyond
-/// the other if one of them is NaN. With two bounds a bound counts as beyond x where one is NaN.
+/// are equal. With one bound these are the cotangents of maximum or minimum. Where x or a bound is NaN, x gets all of
+/// the cotangent, and a single bound gets all of it too.
 std::vector<ValueId> shared_clamp_cotangents(const ClampMasks& m) {
   const auto& [x, low, high] = m.given;
   if (!low || !high) {
