@@ -333,7 +333,7 @@ void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Ope
     reason = error.what();
   } catch (const RefusedError&) {  // the error may differ from call to call
     check_devices(op, torch::jit::last(stack, op.arguments()));
-    reason = "its Meta kernel, or the CPU's on zeros and ones, does not take arguments that it takes";
+    reason = "its Meta kernel, or the CPU's kernel on zeros and ones, refuses arguments that the CPU's kernel takes";
   }
   run_now(op, stack);
   const std::string name = op.schema().name() + ": ";

@@ -324,7 +324,8 @@ ValueId put_where(const AtenCall& call, ValueId mask, size_t skipped) {
   ValueId values = call.cast(call.tensor(2), call.result.dtype);
   Shape given = call.type(values).shape;
   if (given.size() > places.size()) {
-    check(given[given.size() - 1 - places.size()] == Dim(1), "{}: as many values as a mask has places", call.op);
+    check(given[given.size() - 1 - places.size()] == Dim(1),
+          "{}: a mask takes one value for all its places, not one for each", call.op);
     given.insert(given.end() - static_cast<int64_t>(places.size()), rank - 1, Dim(1));
     values = call.reshape(values, given);
   }
@@ -410,7 +411,7 @@ namespace {
 /// functionalization hands it on as it is.
 void check_source(const AtenCall& call, ValueId source, const Shape& replaced) {
   const ir::Type expected{call.type(source).dtype, replaced};
-  check(call.type(source) == expected, "{}: the source is {}, what it replaces {}", call.op,
+  check(call.type(source) == expected, "{}: the source is {}, but it replaces {}", call.op,
         ir::to_string(call.type(source)), ir::to_string(expected));
 }
 
@@ -442,7 +443,7 @@ ValueId slice_scatter(const AtenCall& call) {
   const Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   ValueId source = call.cast(call.tensor(1), call.result.dtype);
   if (call.type(source) == call.type(x) && call.integer(5) == 1) return source;
-  check(call.type(source).rank() == call.type(x).rank(), "{}: the source is {}, what it is put into {}", call.op,
+  check(call.type(source).rank() == call.type(x).rank(), "{}: the source is {}, but it is put into {}", call.op,
         ir::to_string(call.type(source)), ir::to_string(call.type(x)));
   Shape replaced = call.type(x).shape;
   const Dim count = call.type(source).shape[static_cast<size_t>(dim)];

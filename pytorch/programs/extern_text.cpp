@@ -108,7 +108,7 @@ class Speller {
   std::string tensor(const at::Tensor& tensor) {
     if (!tensor.defined()) return "None";
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
-      throw UnsupportedError(printed_name(op_.operator_name()) + " of a number for a tensor");
+      throw UnsupportedError(printed_name(op_.operator_name()) + " with a number in place of a tensor");
     return fmt::format("%{}", operand_of_(tensor));
   }
 

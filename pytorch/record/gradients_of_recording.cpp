@@ -94,7 +94,7 @@ void Recording::refuse_hooks_on_carries(const std::vector<at::Tensor>& outputs, 
       return t.requires_grad() && torch::autograd::impl::gradient_edge(t) == edge;
     };
     if (std::ranges::count_if(outputs, has_edge) > 1 || graph_.readers(edge) > 0)
-      throw UnsupportedError("a hook on the gradient of a carry that the step before has used otherwise too");
+      throw UnsupportedError("a hook on the gradient of a carry that the step before has used elsewhere too");
   }
 }
 

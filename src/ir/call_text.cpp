@@ -44,7 +44,7 @@ bool begins_and_ends(std::string_view text, std::string_view begin, char end) {
 CallText::CallText(std::string_view reader, std::string_view text, std::vector<Sizes> operands)
     : reader_(reader), text_(text), operands_(std::move(operands)) {
   const size_t open = text_.find('(');
-  if (open == std::string::npos || text_.back() != ')') refuse("is no call");
+  if (open == std::string::npos || text_.back() != ')') refuse("it is no call");
   arguments_ = split(std::string_view(text_).substr(open + 1, text_.size() - open - 2), ',');
 }
 
@@ -110,11 +110,11 @@ int64_t CallText::number_of(std::string_view text) const {
     const char* end = factor.data() + factor.size();
     if (begins_and_ends(factor, "size(", ')')) {
       const std::vector<std::string> of = split(std::string_view(factor).substr(5, factor.size() - 6), ',');
-      if (of.size() != 2) refuse("a size is none");
+      if (of.size() != 2) refuse("a size names no dim of an operand");
       const int64_t operand = number_of(of[0]), dim = number_of(of[1]);
-      if (operand < 0 || operand >= static_cast<int64_t>(operands_.size())) refuse("a size is none");
+      if (operand < 0 || operand >= static_cast<int64_t>(operands_.size())) refuse("a size names no dim of an operand");
       const Sizes& sizes = operands_[static_cast<size_t>(operand)];
-      if (dim < 0 || dim >= static_cast<int64_t>(sizes.size())) refuse("a size is none");
+      if (dim < 0 || dim >= static_cast<int64_t>(sizes.size())) refuse("a size names no dim of an operand");
       number = sizes[static_cast<size_t>(dim)];
     } else if (factor.empty() || std::from_chars(factor.data(), end, number).ptr != end) {
       refuse("an argument is no integer");

@@ -126,7 +126,7 @@ std::vector<Type> matmul_packed(const RuleInput& in) {
   check_rank_at_least(in, a, 1);
   check(packed.rank() == 3, "matmul_packed: panels have 3 dims, but are {}", to_string(packed));
   const int64_t n = in.integer("n");
-  check(n >= 0 && n <= kMaxDim, "matmul_packed: n is {}", n);
+  check(n >= 0 && n <= kMaxDim, "matmul_packed: n must be a size, but is {}", n);
   const int64_t interleave = in.op.has("interleave") ? count_of(in, "interleave") : 1;
   const int64_t side_by_side = interleave * count_of(in, "groups"), columns = constant_dim(in, packed, 2);
   check(columns > 0 && columns % side_by_side == 0, "matmul_packed: panels of {} columns don't hold {} groups{}",

@@ -74,7 +74,7 @@ void convolution_backward(const ExternSite& site) {
   const std::vector<bool> wanted = site.call.flags(10);
   const auto wanted_count = static_cast<size_t>(std::ranges::count(wanted, true));
   const size_t count = site.site.op.results.size();
-  if (wanted.size() != 3 || (count != 3 && count != wanted_count)) site.call.refuse("it has other results than three");
+  if (wanted.size() != 3 || (count != 3 && count != wanted_count)) site.call.refuse("it doesn't have three results");
   // Results that nobody wants may be left out.
   const size_t weight = count == 3 || wanted[0] ? 1 : 0, bias = count - 1;
   const Tensor dy = site.tensor(0), x = site.tensor(1), w = site.tensor(2);
@@ -146,7 +146,7 @@ void cholesky_solve(const ExternSite& site) {
 /// The tensor sorted along a dim, which may be counted from the end, and the first `most` of each row.
 void sorted(const ExternSite& site, int64_t dim, bool is_descending, std::optional<int64_t> most) {
   const Tensor x = site.tensor(0);
-  if (x.type.rank() == 0) site.call.refuse("it sorts a number");
+  if (x.type.rank() == 0) site.call.refuse("it sorts a tensor without dims");
   if (dim < 0) dim += x.type.rank();
   auto [values, places] = site.emit().sort(x, dim, is_descending);
   if (most) {
@@ -217,7 +217,7 @@ void adaptive_max(const ExternSite& site) {
   check_windows(site, site.call.integers(1));
   site.done(0, adaptive_max_pool(site.emit(), site.tensor(0), site.call.integers(1)));
   if (site.site.op.results.size() > 1)
-    site.site.writer.refuse(site.site.op.results[1], site.call.text() + ", which has no lowering for where they were");
+    site.site.writer.refuse(site.site.op.results[1], site.call.text() + ", whose indices have no lowering");
 }
 
 /// How updates are joined. User's error for means of integers.
@@ -226,7 +226,7 @@ ScatterReduction reduction_of(const ExternSite& site, size_t name, const Tensor&
       {"sum", "add"}, {"prod", "multiply"}, {"amax", "maximum"}, {"amin", "minimum"}, {"mean", "add"}};
   const std::string_view word = site.call.word(name);
   const auto* found = std::ranges::find(kOps, word, &std::pair<std::string_view, std::string_view>::first);
-  if (found == std::end(kOps)) site.call.refuse("it joins numbers in a way of its own");
+  if (found == std::end(kOps)) site.call.refuse("its reduction is none of sum, prod, amax, amin and mean");
   if (word == "mean" && !is_floating(table.type.dtype)) site.call.refuse("it is a mean of integers");
   return {found->second, word == "mean", site.call.flag(name + 1)};
 }
@@ -236,7 +236,7 @@ int64_t counted_from_front(int64_t dim, const Tensor& of) { return dim < 0 ? dim
 /// (x, dim, index, updates, how, whether x itself counts)
 void scatter_reduce(const ExternSite& site) {
   const Tensor x = site.tensor(0), index = site.tensor(2), updates = site.tensor(3);
-  if (x.type.rank() != index.type.rank()) site.call.refuse("an operand is a number");
+  if (x.type.rank() != index.type.rank()) site.call.refuse("an operand has no dims");
   const int64_t dim = counted_from_front(site.call.integer(1), x);
   site.done(0, join_elements(site.emit(), x, dim, index, updates, reduction_of(site, 4, x)));
 }
@@ -244,7 +244,7 @@ void scatter_reduce(const ExternSite& site) {
 /// (x, dim, index, updates, how, whether x itself counts)
 void index_reduce(const ExternSite& site) {
   const Tensor x = site.tensor(0), index = site.tensor(2), updates = site.tensor(3);
-  if (x.type.rank() == 0) site.call.refuse("an operand is a number");
+  if (x.type.rank() == 0) site.call.refuse("an operand has no dims");
   const int64_t dim = counted_from_front(site.call.integer(1), x);
   Sizes order{dim}, back;
   for (int64_t i = 0; i < x.type.rank(); ++i)
