@@ -58,7 +58,7 @@ class Taker {
 
   int64_t operand(const at::Tensor& tensor) {
     if (!is_on_device(tensor)) {
-      if (tensor.key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) storage_of(tensor);  // throws
+      if (tensor.key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) storage_of(tensor);  // has none
       if (tensor.dim() != 0 && !op_.takes_any_device) check_on_device(tensor, op_.schema().name());
       given_.operands.push_back(snapshot(tensor));
     } else {

@@ -22,7 +22,7 @@ Given& given = *new Given;
 
 using Texts = std::vector<std::string>;
 
-/// The thread's own. Without destructors, since a thread may still call while it ends.
+/// Of each thread, and without destructors: a thread may still call while it ends.
 thread_local int waits = 0;
 thread_local Texts* waiting = nullptr;
 

@@ -18,7 +18,7 @@ struct UnsupportedError : std::runtime_error {
   static constexpr size_t kNoOperation = SIZE_MAX;
   explicit UnsupportedError(const std::string& reason, size_t operation = kNoOperation)
       : std::runtime_error(reason), operation(operation) {}
-  size_t operation;  ///< number of the recorded operation at or near which it is, if known
+  size_t operation;  ///< the recorded operation at or near the fault, by number, if known
 };
 
 /// Thrown when a tensor of the function handles operations itself: a transform's wrapper, a subclass.

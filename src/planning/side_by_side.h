@@ -19,7 +19,7 @@ struct ScanGroup {
   /// Stages that read only the current step's slice of what the group's scans make, and whose results only one scan of
   /// the group reads. They have to run in the windows of that scan (windows.h).
   std::vector<int64_t> within;
-  /// Pairs of a follower and a scan before it that it follows, as indices in `scans`.
+  /// (follower, leader) pairs, as indices in `scans`: the follower follows the leader, which stands before it.
   std::vector<std::pair<int64_t, int64_t>> follows;
 };
 

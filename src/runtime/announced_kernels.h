@@ -49,7 +49,7 @@ inline void announce_panels(int64_t vectors, int64_t a_size, int64_t c_size, int
     Rectangle{static_cast<char*>(c) + p * c_step * c_size, rows, width / c_size, ldc, c_size}.write();
 }
 
-/// `size`: bytes of an element of the source; `row_bytes`: bytes of a panel's row, for one group.
+/// `size`: bytes of an element of the source; `steps`: rows of a panel.
 inline void announce_pack(const PackArgs& args, int64_t size, int64_t steps, int64_t first, int64_t last) {
   const int64_t width = args.groups * args.unroll * target::kUnit;
   announce_write(static_cast<char*>(args.destination) + first * steps * width, (last - first) * steps * width);

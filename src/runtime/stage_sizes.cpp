@@ -144,7 +144,7 @@ ScanCosts costs_of(const Group& group, size_t i, int64_t chunk) {
   const StagePlan& scan = group.scan(i);
   const StageSizes& sizes = group.sizes(i);
   const StepCosts costs = step_costs(scan, sizes, group.symbols, group.threads, target::kRowsWhileReading);
-  // The rows of a ragged scan have fewer steps than it has.
+  // A row of a ragged scan has fewer steps than the scan: the mean is taken here.
   const double steps = scan.batch_sizes < 0
                            ? static_cast<double>(sizes.length)
                            : static_cast<double>(sizes.packed) / static_cast<double>(std::max<int64_t>(sizes.rows, 1));
@@ -157,8 +157,8 @@ ScanCosts costs_of(const Group& group, size_t i, int64_t chunk) {
   return all;
 }
 
-/// How many steps a scan does before those that follow it may do the same steps: enough rows for products to read their
-/// weights once a chunk. 0: no scan follows another, or none can.
+/// How many steps a scan does before its followers may do the same steps: enough rows for products to read their
+/// weights once a chunk. 0 if no scan follows another, or none can.
 int64_t chunk_steps(const Group& group) {
   constexpr int64_t kLeastSteps = 4;  // 1 us or so, compared with the time that it takes to tell another core
   int64_t rows = 1, length = 0;

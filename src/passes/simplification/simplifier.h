@@ -33,8 +33,8 @@ class Simplifier {
   const ir::Type& type(ir::ValueId value) const { return program_.type(value); }
   /// The op that computes the value; null for an argument. Valid until the next op is made.
   const ir::Op* definition(ir::ValueId value) const;
-  /// Between these calls ops belong to the region of a ragged scan. Ops outside it that work on its rows are hidden
-  /// from definition() then, since they work on all rows, while the region works on those of a step.
+  /// Between these two calls ops belong to the region of a ragged scan. definition() then hides ops outside the region
+  /// that work on its rows: they work on all rows, and the region's ops on the rows of a step.
   void enter_ragged(const ir::Ragged& ragged) { ragged_.push_back({ragged, {}}); }
   void leave_ragged() { ragged_.pop_back(); }
   /// The op if it is of this code.

@@ -113,7 +113,7 @@ bool run(const CopyCall& call, const CallContext& context, std::string&) {
   return true;
 }
 
-/// The member whose share has an outer row writes its zeros. The rows of the source are shared out likewise.
+/// A member writes the zeros of the outer rows in its share. The rows of the source are shared out in the same way.
 bool run(const PadCall& call, const CallContext& context, std::string&) {
   const int64_t rows = call.rows.evaluate(context.symbols);
   const int64_t row = rows == 0 ? 0 : call.row.evaluate(context.symbols) * call.element_size;

@@ -27,8 +27,8 @@ using WideBits __attribute__((vector_size(kVectorBytes))) = uint32_t;
 }
 
 /// Weights of the sums' type, or of Source, which is converted to it. A kind says how operands are read: `kSteps` steps
-/// of a dot product at once, or a vector of columns of one step. Functions named `_first` read less than a vector, and
-/// give 0 in the other lanes.
+/// of a dot product at once, or a vector of columns of one step. Functions that end in `_first` read less than a
+/// vector, and give 0 in the other lanes.
 template <typename T, typename Source = T>
 struct PlainWeights {
   using Left = T;
@@ -148,7 +148,7 @@ template <int Most, typename Body>
   }
 }
 
-/// Weights that are not packed, by the rows of `a`.
+/// The arguments of a product of `a`'s rows with weights that are not packed.
 template <typename Kind>
 struct UnpackedArgs {
   int64_t rows;
