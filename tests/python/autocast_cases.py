@@ -1,4 +1,5 @@
-"""Calls under autocast, what they stand for written out, and comparisons; for the tests of autocast on device weft."""
+"""Calls under autocast, the same calls with explicit casts, and comparisons; for the tests of autocast on device
+weft."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def is_castable(tensor):
 
 
 def explicit(case, device):
-    """The call with the casts written out that its list stands for."""
+    """The call with the casts that its list stands for written out."""
     policy = tables.policy_of(case, LISTS)
     leaves = [leaf for leaf in pytree.tree_leaves(case.args) if isinstance(leaf, torch.Tensor) and is_castable(leaf)]
     more, to = {}, None

@@ -1,4 +1,4 @@
-"""What the tests here have."""
+"""Fixtures of the tests here."""
 
 from __future__ import annotations
 

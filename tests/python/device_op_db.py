@@ -22,7 +22,7 @@ from torch_op_db import op_db
 
 import weft
 
-#: A batch that was seen so often is compiled.
+#: A batch seen this many times is compiled.
 NEVER, AT_FIRST_SIGHT = 1 << 60, 1
 
 
@@ -50,7 +50,7 @@ def in_memory_of_its_own(tensor: Tensor) -> Tensor:
 
 
 class Call:
-    """A sample of an op: what it is called with on the CPU, and the same on the device."""
+    """A sample of an op: its arguments on the CPU, and the same on the device."""
 
     def __init__(self, op: OpInfo, sample: SampleInput) -> None:
         self.op = op
@@ -86,12 +86,13 @@ def samples(op: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> Iter
         yield Call(op, sample)
 
 
-#: Ops whose gradient is a small difference of large numbers: the CPU's own is as far from float64's.
+#: Ops whose gradient is a small difference of large numbers: the CPU's own is as far from float64's as the device's.
 ROUGH = {"logcumsumexp"}
 
 
 def tolerance(want: Tensor, wide: bool, rough: bool) -> dict[str, float]:
-    """Sums in another order differ by so much of the largest term, of which the result may be a small rest."""
+    """How far sums in another order may differ, relative to the largest term; the result may be a small rest of large
+    terms."""
     if not (want.is_floating_point() or want.is_complex()):
         return {}
     finite = want.detach().abs().nan_to_num(0, 0, 0)
@@ -155,7 +156,7 @@ def gradient(call: Call) -> Callable[[str], Any]:
 
 
 def in_place(call: Call, strided: bool = False) -> Callable[[str], Any]:
-    """The results, and all memory that lies around what was changed."""
+    """The results, and all memory around the changed tensors."""
 
     def run(device: str) -> Any:
         x, args, kwargs = call.arguments(device, False)
@@ -184,7 +185,7 @@ def out(call: Call, resized: bool = False) -> Callable[[str], Any]:
         given: Any = like[0] if isinstance(plain, Tensor) else tuple(like)
         result = call.op(x, *args, **{k: v for k, v in kwargs.items() if k not in ("device", "dtype")}, out=given)
         assert all(a is b for a, b in zip(tensors_of(result), like, strict=True))
-        if resized:  # PyTorch leaves open what their strides are
+        if resized:  # PyTorch leaves their strides open
             like = [t.contiguous() for t in like]
         return like
 
@@ -206,11 +207,11 @@ def supports(op: OpInfo, kind: str, dtype: torch.dtype) -> bool:
 
 
 class Undone(Exception):
-    """PyTorch itself doesn't do it on the CPU."""
+    """PyTorch itself refuses the sample on the CPU."""
 
 
 def check(call: Call, run: Callable[[str], Any], wide: bool) -> None:
-    """Raises what is wrong on the device, Undone if the CPU refuses the sample too."""
+    """Raises an error that says what is wrong on the device, or Undone if the CPU refuses the sample too."""
     torch.default_generator.manual_seed(3)
     try:
         want = run("cpu")
@@ -225,7 +226,7 @@ def check(call: Call, run: Callable[[str], Any], wide: bool) -> None:
 
 
 def failures(op: OpInfo, kind: str, dtype: torch.dtype, most: int) -> tuple[int, dict[str, str]]:
-    """How many samples were tried, and what those say that are wrong."""
+    """The number of samples tried, and the messages of the wrong ones."""
     tried, wrong = 0, {}
     if not supports(op, kind, dtype):
         return 0, {}

@@ -13,7 +13,7 @@ from torch.autograd import grad
 from torch.utils.checkpoint import checkpoint
 
 WIDTH = 3
-#: What Weft says of a second derivative that it doesn't have.
+#: Weft's message about a second derivative that it doesn't have.
 REFUSED = "weft: the second derivative through a hook"
 
 Pool = list[Tensor]
@@ -73,7 +73,7 @@ class Step:
 
     parts: list[tuple[str, Part]]
     weights: list[Tensor]
-    twice: bool = True  #: whether it has second derivatives
+    twice: bool = True  #: whether the step has second derivatives
 
     def __call__(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         pool = [h, x]
@@ -265,7 +265,7 @@ _KINDS: list[Callable[[random.Random], tuple[str, Part]]] = [
 
 
 def loop(step: Callable[..., Any], h: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
-    """What a scan means."""
+    """The loop that a scan stands for."""
     h, ys = h.clone(), []
     for x in xs.clone():
         h, y = step(h, x)
@@ -274,7 +274,7 @@ def loop(step: Callable[..., Any], h: Tensor, xs: Tensor) -> tuple[Tensor, Tenso
 
 
 def derivatives(how: Callable[..., Any], step: Step, length: int) -> tuple[list[Tensor], ...]:
-    """Values, gradients by everything, and gradients of a function of these, none where Weft refuses them."""
+    """Values, gradients by all inputs, and gradients of a function of these; none where Weft refuses them."""
     generator = torch.Generator().manual_seed(length)
     h = torch.randn(WIDTH, generator=generator, dtype=torch.float64).requires_grad_()
     xs = torch.randn(length, WIDTH, generator=generator, dtype=torch.float64).requires_grad_()

@@ -1,4 +1,4 @@
-"""A program of the CPU that never names the device weft: what it prints is the same with `import weft` and without.
+"""A program of the CPU that never names the device weft: it prints the same with `import weft` and without.
 
 Idioms are those of PyTorch's tutorials, which choose a device by themselves: an accelerator if there is one.
 """
@@ -26,7 +26,7 @@ def say(name: str, *values: object) -> None:
 
 
 def tried(name: str, call: object) -> None:
-    """What it gives, or the first line of what it raises."""
+    """The result, or the first line of the error."""
     try:
         say(name, call())  # type: ignore[operator]
     except Exception as error:
@@ -60,7 +60,7 @@ def choose_devices() -> None:
     tried("pin_memory", lambda: torch.ones(2).pin_memory())
     try:
         say("pinned factory", torch.empty(2, pin_memory=True).is_pinned())
-    except RuntimeError:  # in other words
+    except RuntimeError:  # the error's words differ
         say("pinned factory", "none")
     tried("module", lambda: torch.get_device_module().__name__)
 

@@ -37,7 +37,7 @@ def activation(value):
 
 
 def run(module, x, hx=None, is_init=None):
-    """What weft.nn's module returns, for a batch: (y, state). Draws from PyTorch's generator as documented."""
+    """The result of weft.nn's module for a batch: (y, state). Draws from PyTorch's generator as documented."""
     if module.batch_first:
         x = x.transpose(0, 1)
         is_init = None if is_init is None else is_init.transpose(0, 1)
@@ -87,7 +87,7 @@ def run_direction(module, suffix, x, carry, is_init, backwards):
         carry = list(carry[: len(sizes)])
         if is_init is not None:
             restart = is_init[t]
-            if backwards:  # it enters an episode at its last step
+            if backwards:  # backwards a piece is entered at its last step
                 restart = is_init[t + 1] if t + 1 < steps else torch.zeros_like(restart)
             carry = [torch.where(restart[:, None], torch.zeros_like(state), state) for state in carry]
         new = step(module, suffix, x[t], carry, carry[0] * dropped)
@@ -112,7 +112,8 @@ def step(module, suffix, x, carry, h):
 
 
 class Weights:
-    """Of one layer in one direction: their products, of some of the gates' rows, and what is applied to these."""
+    """The weights of one layer and direction: their products for some of the gates' rows, and what is applied to
+    these."""
 
     def __init__(self, module, suffix):
         self.module, self.suffix = module, suffix

@@ -1,4 +1,4 @@
-"""Recurrent modules in random configurations, and what PyTorch makes of them."""
+"""Recurrent modules in random configurations, and PyTorch's results for them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def random_cases(kind: str, count: int) -> Iterator[Case]:
 
 
 def twin(case: Case) -> Case:
-    """The same again, sharing nothing."""
+    """The same module again, sharing nothing."""
     module = copy.deepcopy(case.module)
     fresh = [leaf.detach().clone().requires_grad_() for leaf in case.leaves()[: -len(list(module.parameters()))]]
     h0 = None if case.h0 is None else tuple(fresh[1:]) if isinstance(case.h0, tuple) else fresh[1]

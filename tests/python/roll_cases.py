@@ -1,4 +1,5 @@
-"""Loops that a program writes in Python, as bodies of a module: those that are scans, and what only looks like one."""
+"""Loops that a program writes in Python, as bodies of a module: loops that are scans, and code that only looks like
+one."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ T, B, I, H = 6, 3, 5, 7  # noqa: E741
 
 
 class Loop(nn.Module):
-    """Runs `body(self, x)`; has what the loops below need."""
+    """Runs `body(self, x)`; holds the parameters that the loops below need."""
 
     def __init__(self, body: Callable[[Any, Tensor], Any], steps: int = T) -> None:
         super().__init__()

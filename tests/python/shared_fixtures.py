@@ -1,4 +1,4 @@
-"""What all tests share; the conftest.py of each folder has it."""
+"""Fixtures of all tests; the conftest.py of each folder imports them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-# Before PyTorch reads them, and for the processes that a test starts. Inductor would start a pool of compilers, a
-# process that imports all of it, beside each process that imports it; and would build and load a library for each
-# vector instruction set, to see whether the compiler knows it.
+# Set before PyTorch reads them, and for the processes that a test starts. Otherwise Inductor would start a pool of
+# compilers, a process that imports all of Inductor, beside each process that imports it. It would also build and load a
+# library for each vector instruction set, to see whether the compiler knows it.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
-# Threads share work as if nobody else used the cores, though workers of pytest do: else what is tested were chance.
+# Threads share work as if nobody else used the cores, although other workers of pytest do: else chance would decide
+# what is tested.
 os.environ.setdefault("WEFT_CONTENTION", "0")
-# Also on PyTorch's builds for CUDA, beside which the device isn't registered by itself.
+# Also on PyTorch's builds for CUDA, where the device isn't registered by itself.
 os.environ.setdefault("WEFT_DEVICE", "1")
 
 import torch
@@ -28,8 +29,8 @@ import weft
 from weft._base import warn
 
 # Workers of pytest-xdist share the cores. Where there are more threads than cores they wait for each other for whole
-# slices of the scheduler's time, which makes a call thirty times slower: one thread each (what a test starts has
-# OMP_NUM_THREADS from the Makefile).
+# slices of the scheduler's time, which makes a call thirty times slower. So each has one thread; processes that a test
+# starts have OMP_NUM_THREADS from the Makefile.
 SHARES_CORES = "PYTEST_XDIST_WORKER" in os.environ
 
 
@@ -76,6 +77,6 @@ def run_python(tmp_path):
 
 
 def pytest_collection_finish():
-    """What is imported by now stays: no collection looks at it again."""
+    """Keeps garbage collections from looking again at objects imported so far."""
     gc.collect()
     gc.freeze()

@@ -63,7 +63,7 @@ PROGRAMS = {
     "attention": (lambda x, n: functional.scaled_dot_product_attention(x, x, x, is_causal=True), None),
 }
 
-#: Where a size ends up, (x, the number) -> a tensor. Numbers are within 0..length.
+#: Places where a size may end up, (x, the number) -> a tensor. Numbers are within 0..length.
 PLACES = {
     "slice to": lambda x, k: x[:, :k],
     "slice from": lambda x, k: x[:, k:],
@@ -96,7 +96,7 @@ PLACES = {
     "write part": lambda x, k: x.slice_scatter(x[:, :k] * 2, 1, 0, k),
 }
 
-#: What a program makes of a length; the last ones are no expressions of it that a few lengths tell.
+#: Functions of a length in a program; the last ones are no expressions of the length that a few lengths tell.
 SIZES = {
     "n": lambda n: n,
     "n-1": lambda n: n - 1,

@@ -205,7 +205,7 @@ def packed() -> Iterator[Case]:
 
 
 def rows_of_bytes() -> Iterator[Case]:
-    """Products by weights of 8 bits; those of integers wrap."""
+    """Products by weights of 8 bits; products of integers wrap."""
     torch.manual_seed(5)
     weights = torch.randint(-128, 128, (12, 5), dtype=torch.int8)
     for dtype, a in (("f32", torch.randn(2, 3, 5)), ("i32", torch.randint(-(2**30), 2**30, (2, 3, 5)).int())):

@@ -1,4 +1,4 @@
-"""Holds what a step may contain to eager PyTorch: traced into a program, values and gradients.
+"""Compares functions in a step with eager PyTorch: traced into a program, values and gradients.
 
 Nothing here may fall back: a function that the tracer refuses fails its test.
 """
@@ -14,7 +14,7 @@ from weft._capture.runs import Function
 
 
 def run(f, inputs):
-    """The leaves of f's result, by way of a program."""
+    """The leaves of f's result, computed by a program."""
     leaves, spec = pytree.tree_flatten(tuple(inputs))
     function = Function(lambda *given: (call(f, given), None), leaves, spec, "the step", (f,))
     found = programs.find("the step", None, [function], lambda traces: traces[0].program)

@@ -64,7 +64,7 @@ def train(model, step, batches, make_optimizer):
     optimizer = make_optimizer(model.parameters())
     losses = []
     for i, batch in enumerate(batches):
-        torch.manual_seed(100 + i)  # of dropout
+        torch.manual_seed(100 + i)  # seeds the dropout
         optimizer.zero_grad()
         loss = step(*batch)
         loss.backward()
@@ -261,7 +261,7 @@ def test_length_does_not_slow_compilation():
         return time.process_time() - start
 
     try:
-        seconds(15)  # imports
+        seconds(15)  # the first call imports modules
         short, long = seconds(15), seconds(1500)
     finally:
         torch.set_num_threads(threads)

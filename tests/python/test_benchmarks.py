@@ -1,4 +1,4 @@
-"""What the benchmarks make of measurements: no time is asserted here."""
+"""The reports that benchmarks make of measurements: no time is asserted here."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_l2_holds_needs_not_come_from_l3():
 
 
 def test_the_readme_and_the_plot_have_the_numbers_of_the_page(tmp_path):
-    """`make bench` writes all three; nobody has changed one alone."""
+    """`make bench` writes all three, so all three agree."""
     with benchmark("pages") as pages:
         section = pages.parts(pages.PAGE.read_text(), "bench")[1]
         assert pages.parts(pages.README.read_text(), "bench")[1] == pages.means(section)
@@ -134,7 +134,8 @@ def test_a_page_without_the_markers_is_refused():
 
 
 def test_inductor_compiles_the_layer_itself_and_not_wefts_operator():
-    """Weft imported or not: without the setting Dynamo would leave the layer to eager PyTorch, and that be measured."""
+    """With Weft imported too: without the setting Dynamo would leave the layer to eager PyTorch, and eager PyTorch
+    would be measured."""
     with benchmark("peers.pytorch") as peers:
         with peers.without_weft():
             assert not torch._dynamo.config.allow_rnn
@@ -164,7 +165,7 @@ def timed(milliseconds: float, **more):
 
 
 def report_with_wrong():
-    """Of three cases: eager wrong, another peer wrong, Weft wrong."""
+    """A report of three cases: eager wrong, another peer wrong, Weft wrong."""
     wrong = {"wrong": True, "error": 1.3}
     peers = [
         {"weft": timed(2.0), "eager": timed(1.0, **wrong), "xla": timed(3.0)},

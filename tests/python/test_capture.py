@@ -29,7 +29,7 @@ def fresh():
 
 
 def program_of(f, inputs):
-    """All of f as one program: its text and which of the inputs it takes."""
+    """The program of all of f: its text, and which of the inputs it takes."""
     module = make_fx(f, tracing_mode="fake")(*inputs)
     graph = Partition(module.graph)
     members = [n for n in module.graph.nodes if n.op == "call_function"]
@@ -169,7 +169,7 @@ def test_op(name):
 
 
 def test_each_op_of_the_table_is_tested():
-    """Names in the table against what the tests above trace."""
+    """Compares the table's names with the operations that the tests above trace."""
     source = (_repository() / "pytorch" / "importer" / "aten_ops.cpp").read_text()
     table = {line.split('"')[1].split(".")[1] for line in source.splitlines() if line.strip().startswith('{"aten.')}
     traced = set(UNARY) | {"add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"}
@@ -177,8 +177,8 @@ def test_each_op_of_the_table_is_tested():
         module = make_fx(f, tracing_mode="fake")(*inputs)
         traced |= {n.target._schema.name.split("::")[1] for n in module.graph.nodes if n.op == "call_function"}
     same = {"_unsafe_view", "reshape", "contiguous", "lift_fresh_copy", "scalar_tensor", "zeros", "ones", "ones_like"}
-    same |= {"square", "zero", "lift_fresh"}  # which tracing turns into others, or takes for others
-    same |= {"new_zeros", "full_like", "logical_or", "ones", "zeros"}  # one handler with a tested one
+    same |= {"square", "zero", "lift_fresh"}  # tracing turns these into other operations, or takes them for others
+    same |= {"new_zeros", "full_like", "logical_or", "ones", "zeros"}  # these share a handler with a tested operation
     assert table - traced - same == set()
 
 
@@ -192,7 +192,8 @@ def _repository():
 
 
 def regions_of(f, *inputs, **options):
-    """What f compiles to: calls of programs, and of these how many are regions; checked against eager."""
+    """The number of program calls that f compiles to, and how many of these are regions; results are checked against
+    eager."""
     before = (backend.stats.calls, backend.stats.regions)
     compiled = torch.compile(f, backend="weft", fullgraph=True, options=options or None)
     torch.manual_seed(7)
@@ -271,7 +272,7 @@ def test_a_path_that_leaves_a_region_does_not_come_back():
 
     def f(x):
         y = first(x)[0].tanh()
-        z = y.cumsum(0)  # not Weft's: waits for the first, and the second waits for it
+        z = y.cumsum(0)  # no op of Weft's: it waits for the first recurrence, and the second waits for it
         return second(y + z)[0] + y
 
     assert regions_of(f, torch.randn(5, 3, 6)) == (2, 2)

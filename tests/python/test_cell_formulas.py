@@ -1,4 +1,5 @@
-"""The cells of examples/cells compute what their papers say: against references that share no code with them.
+"""The cells of examples/cells compute the formulas of their papers: compared with references that share no code with
+them.
 
 The loop is Python's here, so a failure is one of a formula; test_cells.py holds weft.scan to the loop.
 """
@@ -182,7 +183,7 @@ def test_an_attention_decoder_step_by_step_with_modules_of_pytorch() -> None:
     for t, row in enumerate(x):
         with weft.disabled():
             state = cell.cell(torch.cat([row, attended], 1), tuple(state))
-        for b in range(3):  # padding left out instead of masked
+        for b in range(3):  # padding is left out instead of masked
             words = memory[b, present[b]]
             w = torch.softmax(words @ (cell.query.weight @ state[0][b]), 0)
             close(weights[t, b, present[b]], w)
@@ -211,7 +212,7 @@ def paths(states: int, steps: int) -> Tensor:
 
 
 def path_scores(initial: Tensor, transition: Tensor, emissions: Tensor) -> Tensor:
-    """Of every path through emissions [T, S] the sum of what it meets."""
+    """For every path through emissions [T, S] the sum of the scores along it."""
     every = paths(emissions.shape[1], len(emissions))
     return (
         initial[every[:, 0]]
@@ -247,7 +248,7 @@ def test_the_crf_is_a_distribution_over_tags() -> None:
     total = torch.zeros(2)
     for path in paths(3, 5):
         probability = (-crf(emissions, path[:, None].expand(5, 2), lengths)).exp()
-        counted = torch.tensor([True, bool((path[2:] == 0).all())])  # one continuation of what is past the end
+        counted = torch.tensor([True, bool((path[2:] == 0).all())])  # of all continuations past the end one counts
         total += probability.detach() * counted
     close(total, torch.ones(2))
 
@@ -260,7 +261,7 @@ def test_the_kalman_filter_is_regression_on_all_states_at_once() -> None:
     f, q, h, r = model
     steps, n = len(xs), 3
     for b, last in itertools.product(range(2), range(1, steps + 1)):
-        # The joint Gaussian of z_1 .. z_last, then the states given all that was seen.
+        # The joint Gaussian of z_1 .. z_last, then the states given all observations.
         centre, spread = [], torch.zeros(last * n, last * n)
         m, p = mean[b], covariance[b]
         for t in range(last):

@@ -26,7 +26,7 @@ SIZES = [Size(7, 3, 6), Size(1, 4, 5), Size(4, 1, 8), Size(5, 5, 5), Size(13, 17
 
 @contextmanager
 def plain() -> Iterator[None]:
-    """Nothing of Weft's: a Python loop, and PyTorch's own cells in its step."""
+    """The cell without Weft: a Python loop, and PyTorch's own cells in its step."""
     scan = weft.scan
     weft.scan = python_loop
     try:
@@ -37,7 +37,7 @@ def plain() -> Iterator[None]:
 
 
 def example_of(name: str, size: Size, dtype: torch.dtype) -> Example:
-    """In eval mode: random masks are a matter of their own, below."""
+    """The cell in eval mode; tests of random masks are below."""
     torch.manual_seed(hash(size) % 1000)
     example = CELLS[name](size).to(dtype)
     if example.module is not None:
@@ -64,7 +64,7 @@ def results(example: Example) -> dict[str, Tensor]:
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
-    """Relative to the largest entry. The same shape is asked for, and whole numbers must be equal."""
+    """The largest difference, relative to the largest entry. Shapes must be the same, and whole numbers equal."""
     assert found.shape == expected.shape
     if not expected.is_floating_point():
         return 0.0 if torch.equal(found, expected) else float("inf")
@@ -81,7 +81,7 @@ def test_float64_is_the_loop(name: str, size: Size) -> None:
     weft.reset_stats()
     found = results(example)
     assert weft.stats()["fallbacks"] == {}
-    # With one step an HMM and its like have nothing to scan.
+    # An HMM and its like have nothing to scan in one step.
     assert weft.stats()["calls"] > 0 or size.steps == 1
     for key, value in expected.items():
         assert distance(found[key], value) < 1e-12, key
@@ -146,7 +146,7 @@ def test_the_minimal_cells_by_associative_scan(cell: Callable[..., Any]) -> None
 
 
 def masked(module: ZoneoutLSTM, x: Tensor, h: Tensor, kept: Tensor) -> Tensor:
-    """The layer by PyTorch's cell, h kept where `kept` [T, B, hidden] says so; no zoneout of c."""
+    """The layer by PyTorch's cell, with h kept where `kept` [T, B, hidden] says so; no zoneout of c."""
     cell = torch.nn.LSTMCell(x.shape[2], module.hidden, dtype=x.dtype)
     c, ys = torch.zeros_like(h), []
     values = {"weight_ih": module.input.weight, "bias_ih": module.input.bias, "weight_hh": module.recurrent.weight}
@@ -189,7 +189,7 @@ def test_masks_follow_the_seed() -> None:
     assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
     assert not torch.equal(first[0], other[0])
     torch.manual_seed(1)
-    assert not torch.equal(module(x)[0], module(x)[0])  # a call takes the generator on
+    assert not torch.equal(module(x)[0], module(x)[0])  # a call advances the generator
 
 
 def test_eval_mode_is_another_step() -> None:

@@ -1,4 +1,4 @@
-"""examples/char_lm.py: what it writes, how it stops and goes on, what it says to bad options."""
+"""examples/char_lm.py: its files, stops and restarts, and messages about bad options."""
 
 from __future__ import annotations
 

@@ -279,11 +279,11 @@ def test_version_help_and_wrong_command_lines(
     started = command([sys.executable, "-m", "weft", "--version"], tmp_path)
     assert started.returncode == 0 and started.stdout.startswith(f"weft {weft.__version__}, PyTorch 2.")
     monkeypatch.chdir(tmp_path)
-    # What a program that is run takes the place of.
+    # The process state that a program's run replaces.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setattr(sys, "argv", [*sys.argv])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setenv("WEFT_RUN", "")  # which it sets for the program's children, and later tests' are none
+    monkeypatch.setenv("WEFT_RUN", "")  # the run sets it for the program's children, and later tests' are none of these
     for words in (["--help"], ["run", "--help"]):
         assert _command_line.main(words) == 0
         assert capsys.readouterr().out.startswith("usage: weft run")

@@ -1,4 +1,4 @@
-"""Derivatives where releases of PyTorch have differed: at ties, at zeros, at the bounds that an op is given, at NaN.
+"""Derivatives where releases of PyTorch have differed: at ties, at zeros, at bounds given to an op, at NaN.
 
 Where a rule of Weft's repeats one of PyTorch's, a new release may have changed PyTorch's, and values that are right say
 nothing of it. So every op of op_db that has gradients is given such points in the place of its sample's numbers, and is
@@ -24,8 +24,8 @@ import weft
 
 ALL = os.environ.get("WEFT_SWEEP") == "all"
 SAMPLES = 20 if ALL else 3
-#: What words begin with in names of ops that at such points have any result (of singular matrices, of equal
-#: eigenvalues), draw it, or show memory that nobody has written.
+#: Beginnings of words in names of ops that have any result at such points (singular matrices, equal eigenvalues), draw
+#: it, or show memory that nobody has written.
 # fmt: off
 LEFT_OUT = (
     "empty", "rand", "bernoulli", "normal", "multinomial", "dropout", "rrelu", "uniform", "exponential", "cauchy",
@@ -41,7 +41,7 @@ def _is_left_out(op: OpInfo) -> bool:
 
 
 OPS = [op for op in op_db if op.supports_autograd and not _is_left_out(op)]
-#: Where PyTorch's own derivative by NaN, or beside one, is now this and now that.
+#: Ops whose derivative by NaN, or beside a NaN, varies in PyTorch itself.
 _LOOPS = "the loop over whole vectors takes another branch than the loop over what is left"
 _ANY_ZERO = "the formula is one or another by whether the whole tensor has a zero somewhere"
 _MEMORY_FORMAT = "which of several NaN is the largest depends on the memory format"
@@ -74,7 +74,8 @@ NAN_IS_ARBITRARY = {
     "grid_sampler_2d": _OUTSIDE,
     "grid_sampler_3d": _OUTSIDE,
 }
-#: Of the others PyTorch has no gradient, or loses it unless that of each arrives.
+#: Ops with only the first result's gradient here: PyTorch has none of the others, or loses it unless each result's
+#: gradient arrives.
 FIRST_RESULT_ONLY = (
     "native_layer_norm",
     "native_group_norm",
@@ -85,7 +86,7 @@ FIRST_RESULT_ONLY = (
 
 
 def points(sample: Any, seed: int, has_nan: bool) -> Any:
-    """The sample with such points in the place of its floating tensors' numbers."""
+    """The sample, with such points in the place of its floating tensors' numbers."""
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     bounds = [float(x) for x in leaves if isinstance(x, int | float) and abs(x) < 1e6]
     pool = [0.0, 0.0, 1.0, -1.0, 0.5, 2.0, *bounds, *([math.nan] if has_nan else [])]
@@ -99,14 +100,14 @@ def points(sample: Any, seed: int, has_nan: bool) -> Any:
 
 
 def functions(op: OpInfo) -> Iterator[tuple[Callable[..., Any], list[Tensor]]]:
-    """Functions of floating tensors, and those; half of them without NaN."""
+    """Functions of floating tensors, and these tensors; half of them without NaN."""
     torch.manual_seed(0)
     if torch.float64 not in op.dtypes:
         return
     for i, sample in enumerate(op.sample_inputs("cpu", torch.float64)):
         if i == SAMPLES:
             return
-        if sample.kwargs.get("sparse"):  # a gradient that no program has
+        if sample.kwargs.get("sparse"):  # its gradient is sparse, which no program's is
             continue
         seed = zlib.crc32(op.full_name.encode()) + i
         leaves, is_floating, spec = points(sample, seed, seed % 2 == 1 and op.full_name not in NAN_IS_ARBITRARY)
@@ -122,8 +123,8 @@ def functions(op: OpInfo) -> Iterator[tuple[Callable[..., Any], list[Tensor]]]:
 
 
 def outcome(f: Callable[..., Any], tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Floating results, and gradients of each, which would hide one another in a sum."""
-    torch.manual_seed(0)  # for what is drawn (dropout)
+    """Floating results, and the gradients of each result: in a sum they would hide one another."""
+    torch.manual_seed(0)  # for random numbers (dropout)
     inputs = [x.clone().requires_grad_() for x in tensors]
     results = [r for r in pytree.tree_leaves(f(*inputs)) if isinstance(r, Tensor) and r.dtype == torch.float64]
     found = []
@@ -141,7 +142,7 @@ def test_gradients_at_ties_zeros_bounds_and_nan(op: OpInfo) -> None:
     for f, tensors in functions(op):
         try:
             values, gradients = outcome(f, tensors)
-        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):  # PyTorch's own
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):  # errors of PyTorch's own
             continue
         if not gradients:
             continue

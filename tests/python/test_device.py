@@ -217,7 +217,7 @@ def test_ctrl_c_in_the_middle_of_a_step(run_python):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_backward_in_a_child_makes_no_tensor_first(run_python):
-    """The graph and the gradient that it starts with are the parent's, whose engine is another; a grandchild's too."""
+    """The graph and its first gradient are the parent's, and so is the engine; a grandchild's too."""
     script = """
         import os, torch, weft
         def backward(generations):
@@ -283,7 +283,7 @@ def test_errors_are_the_cpus_at_their_line(wrong):
 
 
 def test_values_that_the_kernel_refuses_are_no_errors_of_others():
-    """What neither zeros nor ones are is computed at once."""
+    """An operation whose kernel takes neither zeros nor ones as values is computed at once."""
     lengths = torch.tensor([2, 3], device="weft")
     x = torch.arange(5.0, device="weft")
     assert torch.segment_reduce(x, "sum", lengths=lengths).tolist() == [1, 9]

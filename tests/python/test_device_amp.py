@@ -18,7 +18,7 @@ import weft
 
 
 class Casts(TorchDispatchMode):
-    """Counts casts, below autocast."""
+    """Counts casts, seen below autocast."""
 
     def __init__(self, sizes):
         super().__init__()

@@ -74,7 +74,7 @@ def test_einsum_computes_in_the_lower_dtype(equation, shapes, dtype):
 
 
 def gradients(case, call):
-    """Of the sum of squares of the results; each tensor given is a leaf on weft."""
+    """Gradients of the sum of squares of the results; each tensor given is a leaf on weft."""
     leaves = []
 
     def leaf(tensor):
@@ -221,7 +221,7 @@ def test_a_cell_gives_the_lower_dtype(cell, dtype):
 
 
 def fused(kind, tensors):
-    """h' of PyTorch's fused cell, of [B,I] and [B,H], by the parameters of nn.LSTMCell or nn.GRUCell."""
+    """h' of PyTorch's fused cell, from [B,I] and [B,H], with the parameters of nn.LSTMCell or nn.GRUCell."""
     x, hidden, w_ih, w_hh, b_ih, b_hh = tensors
     igates, hgates = x @ w_ih.t(), hidden @ w_hh.t()
     if kind == "lstm":

@@ -67,7 +67,7 @@ def through_a_transposition_in_place(device: str) -> Tensor:
 def after_detach(device: str) -> Tensor:
     x = leaf(device)
     y = x * 2
-    y.detach().mul_(5)  # shares memory, unseen by autograd but for the version
+    y.detach().mul_(5)  # it shares memory, which autograd sees by the version alone
     return torch.autograd.grad((y * 3).sum(), x)[0] + y
 
 
@@ -165,7 +165,7 @@ def test_a_complex_result_fits_no_real_tensor() -> None:
 
 
 def test_results_of_other_types_than_meta_kernels_say() -> None:
-    """`arange` into a tensor has the length that its numbers give, also where others were seen before."""
+    """`arange` into a tensor has the length that its numbers give, also where other numbers were seen before."""
     lengths = []
     for end in (2.5, 3.5, 1.5):
         out = torch.empty(0, device="weft")
@@ -264,7 +264,7 @@ FAILING = {
 @pytest.mark.parametrize("where", ["before", "behind"])
 @pytest.mark.parametrize("fails", FAILING)
 def test_a_change_is_applied_once_where_something_fails(fails: str, where: str) -> None:
-    """What can't be run as one program runs again one by one, with memory that was donated to the program."""
+    """Operations that can't run as one program run again one by one, with memory that was donated to the program."""
     x = torch.randn(6, 4, device="weft")
     p, q = torch.zeros(300, 40, device="weft"), torch.zeros(300, 40, device="weft")
     weft.sync()

@@ -1,4 +1,5 @@
-"""What weft.compat.torch_xla has beside the core: experimental, utils, debug, and names that say what to do instead."""
+"""Names of weft.compat.torch_xla beside the core: experimental, utils, debug, and names whose error says what to do
+instead."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_tied_parameters_stay_tied_and_in_the_optimizer(made: str) -> None:
 
 @pytest.mark.parametrize("why", ["gradient", "graph", "subclass"])
 def test_tied_parameters_that_others_hold(why: str) -> None:
-    """What can't be exchanged is made anew, once."""
+    """A parameter that can't be exchanged is made anew, once."""
     model = Tied()
     loss = None
     if why == "subclass":

@@ -21,9 +21,9 @@ from torch.testing._internal.opinfo.core import OpInfo
 import weft
 
 ALL = os.environ.get("WEFT_SWEEP") == "all"
-#: Of the ops, one in so many is tried compiled, unless all are.
+#: One in so many ops is tried compiled, unless all are.
 COMPILED_SHARE = 10
-#: What is tried of each op: a kind, its dtype, and of how many samples.
+#: The kinds of tests of each op, their dtypes, and their numbers of samples.
 TRIED = [
     ("forward", torch.float32, 2),
     ("gradient", torch.float32, 1),
@@ -59,7 +59,7 @@ def name_of(op: OpInfo) -> str:
 
 @pytest.fixture(autouse=True)
 def _quietly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No warnings; and seeds without what they cost elsewhere, stacks that are written down for devices not there."""
+    """Hides warnings, and takes the cost from seeds: stack traces that are written for devices that aren't there."""
     monkeypatch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
     monkeypatch.setattr(common_utils, "extract_test_fn", lambda: None)
     with warnings.catch_warnings():
@@ -75,7 +75,7 @@ def check(op: OpInfo) -> None:
         reason = EXCEPTIONS.get((sweep.name_of(op), kind if dtype == torch.float32 else "bfloat16"))
         if reason is None:
             found += [f"{kind} {dtype} {sample}: {text}" for sample, text in wrong.items()]
-        elif ALL and reason not in (MEMORY, COORDINATES):  # those may happen to be equal
+        elif ALL and reason not in (MEMORY, COORDINATES):  # these may happen to be equal
             assert wrong or not tried, f"{kind} is right: no exception any more"
     assert not found, "\n".join(found)
 

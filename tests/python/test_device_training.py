@@ -92,7 +92,7 @@ def programs() -> int:
 
 
 def train(step: Callable[[int], Tensor], steps: int = STEPS) -> tuple[list[float], list[int]]:
-    """The losses, and how many programs were compiled until each step."""
+    """The losses, and the number of programs compiled by the end of each step."""
     losses, counts = [], []
     for index in range(steps):
         torch.manual_seed(index)

@@ -1,5 +1,5 @@
-"""What `import weft` changes for programs that don't use the device: nothing; and what torch.accelerator offers those
-that do."""
+"""`import weft` changes nothing for programs that don't use the device; and torch.accelerator works for those that
+do."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def reshaped(r: random.Random, x: Tensor) -> list[int]:
     return [first, n // first] if r.random() < 0.5 else [first, second, n // (first * second) if n else 0]
 
 
-#: Each gives a function to be done on both devices, or None where the tensor has no such view.
+#: Each gives a function to be called on both devices, or None where the tensor has no such view.
 View = Callable[[random.Random, Tensor], Callable[[Tensor], Tensor] | None]
 
 
@@ -167,14 +167,14 @@ def numbers(r: random.Random, x: Tensor) -> Tensor:
     return values.reshape(shape).to(x.dtype)
 
 
-#: Each gives what is to be done with a tensor of either device; `numbers` lies on the CPU.
+#: Each gives a function to be called with a tensor of either device; `numbers` lies on the CPU.
 def write(r: random.Random, x: Tensor, other: Tensor) -> Callable[[Tensor, Tensor], object]:
     given = numbers(r, x)
     dim = r.randrange(x.dim()) if x.dim() else 0
     n = x.shape[dim] if x.dim() else 1
     part = some_slice(r, n)
     scalar = r.randint(1, 9)
-    room = max(0, x.untyped_storage().nbytes() // x.element_size() - x.storage_offset())  # what is new is left open
+    room = max(0, x.untyped_storage().nbytes() // x.element_size() - x.storage_offset())  # the new part is left open
 
     def to_part(t: Tensor, o: Tensor) -> None:
         t[(slice(None),) * dim + (part,)] = scalar
@@ -239,7 +239,7 @@ def outcome(f: Callable[..., object], *given: Tensor) -> tuple[object, type[Exce
 
 
 def run_program(seed: int, steps: int) -> int:
-    """How many steps did something."""
+    """Returns how many steps did something."""
     r = random.Random(seed)
     on_cpu = [base(r) for _ in range(2)]
     on_device = [t.to("weft") for t in on_cpu]
@@ -276,7 +276,8 @@ def run_program(seed: int, steps: int) -> int:
 
 
 def is_unwritable(x: Tensor, other: Tensor) -> bool:
-    """What a write gives is left open: parts of the memory overlap, and the CPU writes them in an order of its own."""
+    """Whether the result of a write is left open: parts of the memory overlap, and the CPU writes them in an order of
+    its own."""
     if torch._debug_has_internal_overlap(x) == 0:
         return x.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and other is not x
     return True

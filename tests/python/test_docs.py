@@ -1,4 +1,4 @@
-"""The documents say what is there: folders, files, settings, passes, make targets."""
+"""The documents agree with the tree: folders, files, settings, passes, make targets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def words_of_the_code() -> set[str]:
 
 @pytest.mark.parametrize("document", ENGINE_PAGES)
 def test_names_of_the_code_exist(document: str, words_of_the_code: set[str]) -> None:
-    """What stands in backticks and is one name, as `name`, `Type` or `space::name`."""
+    """Names in backticks, as `name`, `Type` or `space::name`."""
     prose = re.sub(r"```.*?```", "", (ROOT / document).read_text(), flags=re.S)
     named = re.findall(r"`(?:[\w]+::)*(\w+)`", prose)
     assert len(named) > 5
@@ -105,7 +105,7 @@ def test_make_targets_named_in_the_documents_exist() -> None:
         assert set(named) <= targets, document
 
 
-#: Pages whose programs run where their results are looked at.
+#: Pages whose programs run in another test, which looks at their results.
 RUN_ELSEWHERE = {
     "docs/device.md": "tests/python/test_device.py",
     "docs/from-torch-xla.md": "tests/python/test_device_compat.py",

@@ -35,7 +35,7 @@ def quantized(module: nn.Module, qconfig: Any = None) -> Any:
     return quantization.quantize_dynamic(nn.Sequential(module), {kind: qconfig} if qconfig else {kind})[0]
 
 
-#: Of the numbers of a result, so many have no other error than float32's.
+#: The share of a result's numbers with no other error than float32's.
 MOST = 0.98
 
 
@@ -46,8 +46,8 @@ def check(module: nn.Module, *args: Any, tolerance: float = 1e-6) -> None:
 
 
 def part_alike(module: nn.Module, *args: Any, tolerance: float = 1e-6) -> float:
-    """How much of a result has no other error than float32's, of the tensor where it is least. What else there is is
-    of 8-bit rounding at most."""
+    """The share of a result's numbers with no other error than float32's, in the tensor where it is least. Other errors
+    are of 8-bit rounding at most."""
     calls = weft.stats()["calls"]
     with torch.no_grad():
         with weft.disabled():
@@ -84,8 +84,8 @@ def test_layers(engine: str, kind: type[nn.RNNBase], options: dict[str, Any]) ->
         states = [0.5 * torch.randn(len(module._all_weight_values), batch, 19) for _ in range(2)]
         parts.append(part_alike(module, x, states[0] if kind is nn.GRU else tuple(states)))
     assert not weft.stats()["fallbacks"]
-    # A number of the first layer that is rounded to the next one of 8 bits changes all of the second. (Of such an LSTM
-    # that is so for 4 of 300 random inputs.)
+    # If a number of the first layer is rounded to the next one of 8 bits, all of the second layer's change. (For such
+    # an LSTM that is so with 4 of 300 random inputs.)
     chances = 2 if options.get("num_layers", 1) > 1 else 0
     assert sum(part <= MOST for part in parts) <= chances
 
@@ -105,7 +105,7 @@ def test_cells(engine: str, cell: type[nn.RNNCellBase], bias: bool) -> None:
     torch.manual_seed(2)
     if bias:
         module = quantized(cell(9, 21))
-    else:  # which quantize_dynamic refuses
+    else:  # quantize_dynamic refuses these
         module = getattr(torch.ao.nn.quantized.dynamic, cell.__name__)(9, 21, bias=False)
     for batch in (1, 4):
         state = 0.5 * torch.randn(batch, 21)

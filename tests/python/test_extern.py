@@ -18,7 +18,7 @@ def fresh():
 
 
 def fallen_back():
-    """Why scans ran as Python loops, if they did."""
+    """The reasons why scans ran as Python loops, if they did."""
     return [reason for reason in weft.stats()["fallbacks"] if not reason.startswith("interpreted ")]
 
 
@@ -201,7 +201,7 @@ def test_matrices_that_have_no_factor_fail_as_in_pytorch():
         for run in (loop, weft.scan):
             with pytest.raises(torch.linalg.LinAlgError, match="order 1 is not positive-definite"):
                 run(step, h, bad)
-    large = torch.eye(40, dtype=F64).repeat(2, 1, 1)  # PyTorch's
+    large = torch.eye(40, dtype=F64).repeat(2, 1, 1)  # PyTorch's kernel runs these
     torch.testing.assert_close(weft.scan(step, h.double(), large), loop(step, h.double(), large))
     assert weft.stats()["extern"]["aten.linalg_cholesky_ex.default"] > 0
 
@@ -220,7 +220,7 @@ def test_an_operation_without_derivative():
 
 @pytest.mark.parametrize("matrix", ["regular", "singular"])
 def test_determinants(matrix):
-    """Whose backward looks at values where it has a graph of its own."""
+    """det's backward looks at values where it has a graph of its own."""
 
     def step(h, x):
         h = torch.tanh(h * 0.9 + 0.1 * x * torch.det(h))

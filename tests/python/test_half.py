@@ -1,4 +1,4 @@
-"""Programs whose tensors are bf16 or f16: as f32 on the same numbers, but for the rounding of what comes out."""
+"""Programs whose tensors are bf16 or f16: the same numbers as in f32, except for the rounding of results."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ def eager(module: nn.Module):
 
 
 def assert_rounded(found: list[Tensor], exact: list[Tensor], dtype: torch.dtype) -> None:
-    """Each is the f32 result rounded to its type, or the neighbour where f32 was summed in another order."""
+    """Checks that each number is the f32 result rounded to its type, or the neighbour where f32 was summed in another
+    order."""
     for a, b in zip(found, exact, strict=True):
         assert a.dtype == dtype
         step = torch.finfo(dtype).eps

@@ -21,7 +21,7 @@ def _fresh_dynamo():
 
 
 def outcome(f, arguments, leaves):
-    """What f gives, and the gradients of a number made of it."""
+    """The result of f, and the gradients of a number made of it."""
     results = [t for t in torch.utils._pytree.tree_leaves(f(*arguments)) if isinstance(t, torch.Tensor)]
     if not leaves:
         return results
@@ -106,7 +106,7 @@ def test_while_loop_without_gradients():
 
 
 def test_a_while_loop_that_trains_is_pytorchs():
-    """Of any number of steps, it has values of any number to keep, which a program can't."""
+    """A loop with any number of steps must keep any number of values, which a program can't."""
     w, x = parameter(4, 4), torch.randn(2, 4)
 
     def f(x):

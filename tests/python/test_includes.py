@@ -1,4 +1,4 @@
-"""scripts/check_includes.py finds what points the wrong way."""
+"""scripts/check_includes.py finds includes that point the wrong way."""
 
 from __future__ import annotations
 

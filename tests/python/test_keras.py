@@ -67,7 +67,7 @@ def test_a_layer_gives_what_keras_gives(name: str, masked: bool, steps: int) -> 
     x = rng.normal(size=(B, steps, I)).astype("float32")
     mask = rng.random((B, steps)) > 0.4 if masked else None
     made = []
-    for _ in range(2):  # the second has the same weights, and draws the same dropout
+    for _ in range(2):  # the second run has the same weights, and draws the same dropout
         keras.utils.set_random_seed(0)
         made.append(LAYERS[name]())
         made[-1].build(x.shape)
@@ -96,7 +96,7 @@ def model() -> Any:
 def data() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
     x = rng.normal(size=(8, T, I)).astype("float32")
-    x[:4, 4:] = 0  # masked
+    x[:4, 4:] = 0  # these are masked
     return x, rng.normal(size=(8, 1)).astype("float32")
 
 

@@ -1,5 +1,5 @@
-"""Loops of benchmarks/loops under the backend: scans, with eager mode's numbers and gradients; and what is said of
-those that stay as they are."""
+"""Loops of benchmarks/loops under the backend: scans, with eager mode's numbers and gradients; and messages about loops
+that stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from loops.corpus import INPUT, LOOPS
 
 B, T = 3, 6
-#: One of each way to write it, and all that have something of their own.
+#: One loop of each way to write it, and every loop with something of its own.
 CHOSEN = (
     "peephole, buffer", "selective ssm, growing cat", "mgu, unbind and zip", "sru, while counter", "spikes, buffer",
     "conv lstm, list and stack", "stacked module list", "masked", "dict state", "in place gates", "recurrent dropout",
@@ -39,7 +39,7 @@ def fresh() -> Iterator[None]:
 
 
 def results(model: nn.Module, x: Tensor) -> dict[str, Any]:
-    """The result, gradients, buffers, and what is drawn next."""
+    """The result, gradients, buffers, and the next random numbers."""
     torch.manual_seed(1)
     model.zero_grad()
     given = x.clone().requires_grad_()
@@ -55,7 +55,7 @@ def results(model: nn.Module, x: Tensor) -> dict[str, Any]:
 def test_a_loop_is_a_scan_at_the_first_length_and_at_the_second(name: str) -> None:
     eager = LOOPS[name]()
     compiled = torch.compile(copy.deepcopy(eager), backend="weft", fullgraph=True)
-    for steps in (T, T + 2):  # at the second Dynamo has made a symbol of it
+    for steps in (T, T + 2):  # at the second length Dynamo has made it a symbol
         before = backend.stats.rolled
         x = torch.randn(B, steps, INPUT)
         expected, found = results(eager, x), results(compiled, x)
@@ -97,7 +97,7 @@ def test_a_loop_that_is_not_rolled_is_said(steps: int) -> None:
 
 
 def _stabiliser(x: Tensor, h: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    if torch.all(n == 0):  # as xlstm's sLSTM has it
+    if torch.all(n == 0):  # as in xlstm's sLSTM
         h = x
     return torch.tanh(torch.maximum(x, h)), n + 1
 

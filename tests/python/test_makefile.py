@@ -1,4 +1,4 @@
-"""What `make` would do: no test can do it, since it installs and compiles."""
+"""The commands of `make`, which tests can't run, since they install and compile."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_non_contiguous_tensors(info: ModuleInfo, training: bool, dtype: torch.d
 
 
 def check_gradients(info: ModuleInfo, training: bool, check: Callable[..., bool]) -> None:
-    """Of everything at once; while training, of the inputs with one parameter at a time too.
+    """Checks gradients by everything at once; while training, by the inputs with one parameter at a time too.
 
     Each parameter alone has programs of its own. Those of second derivatives take minutes to compile: nightly.
     """

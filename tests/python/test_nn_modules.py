@@ -1,4 +1,4 @@
-"""weft.nn's variants as modules: compiled, exported, scripted, copied, packed; what bad options are told."""
+"""weft.nn's variants as modules: compiled, exported, scripted, copied, packed; and their messages about bad options."""
 
 from __future__ import annotations
 

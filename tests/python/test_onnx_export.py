@@ -20,8 +20,8 @@ pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 LAYERS = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
-SIZES = ((5, 3), (7, 2), (2, 9), (1, 1))  #: steps and batch; the first is what is exported
-pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's, of its own use of PyTorch
+SIZES = ((5, 3), (7, 2), (2, 9), (1, 1))  #: steps and batch; the first pair is exported
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter warns of its own use of PyTorch
 
 
 class Model(nn.Module):
@@ -40,7 +40,7 @@ def export(model: nn.Module, inputs: tuple[Tensor, ...], dims: Any, **options: A
 
 
 def check(program: Any, model: Callable[..., Any], batches: list[tuple[Tensor, ...]]) -> set[str]:
-    """That ONNX Runtime gives what PyTorch gives, and the operators of the file."""
+    """Checks that ONNX Runtime gives PyTorch's results; returns the operators of the file."""
     file = io.BytesIO()
     program.save(file)
     session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
@@ -95,7 +95,7 @@ def test_fixed_sizes_and_a_layer_in_the_middle() -> None:
 
 @pytest.mark.parametrize("cell", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
 def test_cells_with_a_free_batch(cell: type[nn.Module]) -> None:
-    """Whose operators of ours the exporter has no translation for: they come apart, as without Weft."""
+    """The exporter has no translation for our operators, so they come apart, as without Weft."""
     model = cell(4, 6)
     batches = [(torch.randn(rows, 4),) for rows in (3, 8)]
     check(export(model, batches[0], ({0: Dim("B", min=2, max=99)},)), model, batches)

@@ -23,12 +23,12 @@ import weft
 
 ALL = os.environ.get("WEFT_SWEEP") == "all"
 STEPS = 3
-#: Of the ops, one in so many is tried in a step, and one in so many between recurrences, unless all are.
+#: One in so many ops is tried in a step, and one in so many between recurrences, unless all are.
 SHARE, COMPILED_SHARE = 3, 40
 
-#: Their results are what happened to be in memory, or depend on where a tensor lies in it.
+#: Ops whose results are leftovers in memory, or depend on where a tensor lies in it.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "as_strided"}
-#: What a refusal of weft.scan's may say.
+#: Reasons that a refusal of weft.scan's may give.
 REFUSALS = ("needs the value of a tensor", "changes a captured tensor in place", "has a side effect")
 
 
@@ -37,10 +37,10 @@ def chosen(share: int) -> list[OpInfo]:
 
 
 def samples(op: OpInfo) -> Iterator[tuple[Callable[..., Any], list[Tensor]]]:
-    """Functions of tensors, and those; the first argument of the op comes first."""
+    """Functions of tensors, and these tensors; the first argument of the op comes first."""
     torch.manual_seed(0)
     if not op.dtypes:
-        return  # it has no kernel for the CPU
+        return  # there is no kernel for the CPU
     dtype = torch.float64 if torch.float64 in op.dtypes else sorted(op.dtypes, key=str)[-1]
     for i, sample in enumerate(op.sample_inputs("cpu", dtype)):
         if i > 1 and not ALL:
@@ -60,7 +60,7 @@ def samples(op: OpInfo) -> Iterator[tuple[Callable[..., Any], list[Tensor]]]:
 
 
 def works(f: Callable[..., Any], tensors: list[Tensor]) -> bool:
-    """Whether PyTorch itself does it, with tensors as results."""
+    """Whether PyTorch itself runs the sample, with tensors as results."""
     try:
         results = pytree.tree_leaves(f(*(t.clone() for t in tensors)))
     except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
@@ -79,7 +79,7 @@ def plain_scan(step: Callable[..., Any], h: Tensor, xs: list[Tensor]) -> tuple[T
 def outcome(
     how: Callable[..., Any], f: Callable[..., Any], tensors: list[Tensor], xs: int, differentiable: bool
 ) -> list[Any]:
-    """Results and gradients of `f` in a step, of its first `xs` tensors one a step each, the others from outside."""
+    """Results and gradients of `f` in a step. The first `xs` tensors come one a step each, the others from outside."""
     torch.manual_seed(1)
     leaves = [t.clone().requires_grad_(differentiable and t.is_floating_point()) for t in tensors]
     h = torch.full((), 1.25, dtype=torch.float64, requires_grad=differentiable)
@@ -104,7 +104,7 @@ def outcome(
 def close(got: list[Any], want: list[Any]) -> None:
     assert len(got) == len(want)
     is_wide = all(b.dtype in (torch.float64, torch.complex128) for b in want if b.dtype.is_floating_point)
-    rtol, atol = (1e-7, 1e-8) if is_wide else (1e-4, 1e-4)  # a gradient is the sum of what was rounded on its way
+    rtol, atol = (1e-7, 1e-8) if is_wide else (1e-4, 1e-4)  # a gradient sums numbers that were rounded on the way
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, equal_nan=True, rtol=rtol, atol=atol)
 
@@ -125,7 +125,7 @@ def test_in_a_step(op: OpInfo) -> None:
         for xs in [min(1, len(tensors)), len(tensors)] if ALL else [min(i + 1, len(tensors))]:
             try:
                 want = outcome(plain_scan, f, tensors, xs, op.supports_autograd)
-            except RuntimeError:  # of gradients that PyTorch doesn't have
+            except RuntimeError:  # errors of gradients that PyTorch doesn't have
                 continue
             tried += 1
             try:
@@ -165,7 +165,7 @@ class Between(nn.Module):
 
 
 def fitted(x: Tensor, shape: torch.Size) -> Tensor:
-    """The elements of x as often as need be."""
+    """The elements of x, repeated as often as need be."""
     if x.numel() == 0:
         return torch.zeros(shape, dtype=x.dtype)
     return x.reshape(-1).repeat(-(-shape.numel() // x.numel()))[: shape.numel()].reshape(shape)

@@ -211,7 +211,7 @@ def test_no_memory_raises():
 
 
 def failures_in_threads(work, count=8):
-    """What work(0), ..., work(count - 1) raised, each run in a thread of its own."""
+    """The errors of work(0), ..., work(count - 1), each run in a thread of its own."""
     failures = []
 
     def guarded(index):

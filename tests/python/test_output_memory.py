@@ -59,7 +59,7 @@ def test_results_can_be_resized_and_changed_in_place(layer):
 
 
 def test_training_steps_use_the_memory_of_those_before(layer):
-    """No further page faults once warm: what a step takes, the next finds."""
+    """No further page faults once warm: a step finds the memory that the last one had."""
     x = inputs().requires_grad_()
 
     def step() -> None:

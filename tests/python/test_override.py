@@ -19,7 +19,7 @@ def tolerances(dtype):
 
 
 def gradients(case, outputs, **options):
-    """Of a sum with weights that tell all elements apart."""
+    """Gradients of a sum with weights that tell all elements apart."""
     generator = torch.Generator().manual_seed(1)
     weights = [torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.dtype) for out in outputs]
     loss = sum((out * weight).sum() for out, weight in zip(outputs, weights, strict=True))
@@ -192,7 +192,7 @@ def test_types_of_half_the_size(kind, dtype):
         case = make(kind, dtype=dtype, hidden=16, steps=9, **options)
         twin = doubled(case)
         ours, theirs, exact = case.run(), case.run_eager(), twin.run_eager()
-        if kind != "RNN_RELU":  # whose argument may be on the other side of zero
+        if kind != "RNN_RELU":  # its argument may be on the other side of zero
             ours = [*ours, *gradients(case, ours)]
             theirs = [*theirs, *gradients(case, theirs)]
             exact = [*exact, *gradients(twin, exact)]
@@ -232,7 +232,7 @@ def test_autocast_gives_pytorchs_types(kind, low):
                 warnings.simplefilter("ignore")
                 try:
                     theirs = case.run_eager()
-                except RuntimeError:  # mixed with doubles, or a type that oneDNN hasn't here
+                except RuntimeError:  # types mixed with doubles, or a type that oneDNN hasn't here
                     continue
                 ours = case.run()
             for a, b in zip(ours, theirs, strict=True):

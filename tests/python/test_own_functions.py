@@ -56,7 +56,7 @@ class TwoResults(torch.autograd.Function):
         return gradient * torch.cos(x) * y * 3, gradient * torch.sin(x)
 
 
-spike = Spike.apply  # as it is mostly used, by another name
+spike = Spike.apply  # the usual way to use it, by another name
 
 
 def loop(step: Any, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,8 +191,8 @@ def tangent(how, step):
 
 
 def test_an_apply_that_was_kept_before_weft_was_imported(run_python: Any) -> None:
-    """Since PyTorch 2.14 it comes to nothing in Python but the Function's own: right, or PyTorch's loop that is
-    counted under its name."""
+    """Since PyTorch 2.14 such a call runs no Python but the Function's own: the result is right, or PyTorch's loop,
+    counted under the Function's name."""
     script = """
 torch.testing.assert_close(gradient(weft.scan, step), gradient(loop, step))
 print(weft.stats()["fallbacks"])
@@ -218,7 +218,7 @@ else:
 
 @pytest.mark.parametrize("said", ["ctx.set_output_grad_dtype(torch.float64)", "ctx.input_grad_buffers", "ctx.name()"])
 def test_what_else_a_context_has_is_pytorchs(said: str, run_python: Any) -> None:
-    """What is new in a Function's context since 2.14 and 2.15 can't be left out: PyTorch's loop."""
+    """New parts of a Function's context since 2.14 and 2.15 can't be left out: PyTorch's loop runs."""
     script = f"""
 import torch, weft
 

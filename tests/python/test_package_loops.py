@@ -133,7 +133,7 @@ def train(function: Any, model: nn.Module, x: Tensor) -> list[Tensor | None]:
 
 @pytest.mark.parametrize(("make", "scans"), [(lambda: Layers(Neuron), 2), (lambda: Layers(SpikingLstm), 1), (Gates, 1)])
 def test_trained_twice_it_is_what_eager_mode_gives(make: Any, scans: int) -> None:
-    """The second call finds what the first has left: states whose graph is gone, of which none but the size is read."""
+    """The second call finds the first one's states, whose graph is gone; only their size is read."""
     model = make()
     compiled = torch.compile(model, backend="weft")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""scripts/check_private_names.py finds private names of PyTorch outside of weft._base.torch_private."""
+"""scripts/check_private_names.py finds private names of PyTorch outside weft._base.torch_private."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def test_forward_mode_falls_back(kind: str) -> None:
 
 
 class Wrapped(Tensor):
-    """A tensor subclass that nobody has heard of; it notes which operators it meets."""
+    """A tensor subclass that nobody has heard of; it records the operators that it meets."""
 
     seen: tuple[str, ...] = ()
 
@@ -267,7 +267,7 @@ def met(module: nn.Module, x: Tensor) -> tuple[tuple[str, ...], list[Tensor]]:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = torch.utils._pytree.tree_leaves(module(Wrapped(x)))
-    # What was changed in place by a wrapped tensor is none itself.
+    # A tensor that a wrapped one changed in place is not wrapped itself.
     return Wrapped.seen, [result.held if isinstance(result, Wrapped) else result for result in results]
 
 

@@ -1,4 +1,4 @@
-"""Programs that know nothing of Weft: what they do to recurrent modules, they do with Weft imported too.
+"""Programs that know nothing of Weft: they do the same to recurrent modules with Weft imported.
 
 Each program builds a module, does something to it that PyTorch allows, and returns tensors. It runs twice from the same
 seed, on PyTorch and on Weft, and the tensors are compared; nothing may fall back that could run on the engine.
@@ -43,7 +43,7 @@ class Kind:
         return torch.randn(3, 5) if self.is_step else torch.randn(steps, 3, 5)
 
     def weight(self, which: str) -> str:
-        """`weight_hh` as the module calls that of its first layer."""
+        """The module's name for the `weight_hh` of its first layer."""
         return which if self.is_step else f"{which}_l0"
 
 
@@ -219,9 +219,9 @@ def checkpointing(kind: Kind) -> Any:
 
 @program
 def optimisers(kind: Kind) -> Any:
-    """Their steps change the weights in place, all at once (foreach) or in one kernel (fused).
+    """The optimisers' steps change the weights in place, all at once (foreach) or in one kernel (fused).
 
-    In float64, since four steps of some make much of a last bit.
+    In float64, since four steps of some optimisers amplify a last bit.
     """
     results = []
     for make in (
@@ -250,7 +250,7 @@ def weights_changed_by_hand(kind: Kind) -> Any:
         results.append(module(x))
         weight.data = weight.data + 1
         results.append(module(x))
-        weight.data.numpy()[:] = 0.25  # which no version counter sees
+        weight.data.numpy()[:] = 0.25  # no version counter sees this
         results.append(module(x))
         nn.init.orthogonal_(weight)
         results.append(module(x))

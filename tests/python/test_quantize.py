@@ -17,7 +17,7 @@ Configuration = dict[str, Any]
 
 
 def dequantized(module: nn.Module, quantized: nn.Module) -> nn.Module:
-    """The module with the numbers that the quantized one's weights stand for."""
+    """The module with the weights that the quantized module's bytes stand for."""
     plain = copy.deepcopy(module)
     with torch.no_grad():
         for name, parameter in plain.named_parameters():

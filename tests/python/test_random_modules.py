@@ -31,7 +31,8 @@ import weft
 EXAMPLES = int(os.environ.get("WEFT_RANDOM_MODULES", "200"))
 KINDS = ("GRU", "LSTM", "RNN tanh", "RNN relu", "GRUCell", "LSTMCell", "RNNCell tanh", "RNNCell relu")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-#: Units in the last place, of a tensor's largest element, beyond a few times PyTorch's own error; and of all tensors'.
+#: Units in the last place that Weft may be off beyond a few times PyTorch's own error: of a tensor's largest element,
+#: and of that of all tensors.
 ALLOWED_ULP = {torch.float32: 64, torch.float64: 64, torch.bfloat16: 6, torch.float16: 6}
 ALLOWED_ULP_OF_ALL = {torch.float32: 4, torch.float64: 4, torch.bfloat16: 1, torch.float16: 1}
 
@@ -63,8 +64,8 @@ class Config:
     layout: str = "contiguous"  #: of the input and the states
     autocast: torch.dtype | None = None
     mode: str = "grad"  #: or no_grad, inference_mode
-    wanted: tuple[int, ...] | None = None  #: which leaves want a gradient, modulo their number; all of them
-    results: int = 0  #: which of the results the loss looks at: all, only the first, only the last
+    wanted: tuple[int, ...] | None = None  #: the indices of leaves that want a gradient, modulo their number; None: all
+    results: int = 0  #: the results in the loss: all, only the first, only the last
     seed: int = 0
 
     @property
@@ -209,7 +210,7 @@ def error_in_ulp(found: Tensor, judge: Tensor, scale: float) -> float:
 
 
 def in_float64(case: Case) -> tuple[nn.Module, Any, list[Tensor]]:
-    """The same numbers in float64: module, arguments, leaves."""
+    """The same configuration in float64: module, arguments, leaves."""
     fresh: dict[int, Tensor] = {}
 
     def convert(tensor: Tensor) -> Tensor:
@@ -276,7 +277,7 @@ def compare(config: Config, what: str, ours: list[Tensor], theirs: list[Tensor],
         if not a.is_floating_point():  # a packed sequence's batch sizes and indices
             assert torch.equal(a, b)
             continue
-        # What was computed in fewer bits than it is returned in is judged by the fewer.
+        # Numbers that were computed in fewer bits than their dtype has are judged by the fewer.
         dtype = min((a.dtype, config.dtype, config.autocast or a.dtype), key=lambda dtype: -torch.finfo(dtype).eps)
         factor = torch.finfo(a.dtype).eps / torch.finfo(dtype).eps
         mine, pytorchs = (error_in_ulp(found, exact, largest([exact])) * factor for found in (a, b))

@@ -62,7 +62,7 @@ def test_an_lstm_of_other_sizes(spoilt, message):
 
 
 def spoilt(r: random.Random, value: Any) -> Any:
-    """Something else of about the kind."""
+    """Another argument of about the same kind."""
     if isinstance(value, list) and value:
         at = r.randrange(len(value))
         return r.choice([value[:-1], value + value[-1:], [], [*value[:at], spoilt(r, value[at]), *value[at + 1 :]]])

@@ -46,7 +46,7 @@ def leaves(result: Any) -> list[Tensor]:
 
 
 def loss_of(result: Any) -> Tensor:
-    """Something that depends on all results, on each otherwise."""
+    """A loss that depends on all results, on each in another way."""
     return sum((leaf * torch.linspace(0.5, 1.5, leaf.numel()).view(leaf.shape)).sum() for leaf in leaves(result))
 
 
@@ -137,7 +137,7 @@ def programs_of(model: nn.Module, x: Tensor) -> list[str]:
 
 @pytest.mark.parametrize("body", [custom_cell, backwards, bidirectional, layers_one_after_the_other, counter])
 def test_the_program_is_no_longer_for_a_longer_loop(body: Callable[[Any, Tensor], Any]) -> None:
-    """What comes after tracing takes no longer then either."""
+    """Work after tracing takes no longer for a longer loop either."""
     model = Loop(body)
     short, long = (programs_of(model, torch.randn(steps, B, I)) for steps in (11, 13))
     assert len(short) == 1

@@ -155,7 +155,7 @@ class TestTrees:
         assert_same(lambda h, _: (torch.tanh(h @ w), h), random(2, 3), None, w, length=6)
 
     def test_defaults_of_pytorch_change_nothing(self) -> None:
-        """Programs are told types and devices, also of what stands for xs where there are none."""
+        """Programs get types and devices explicitly, also for the stand-in for xs where there are none."""
         w, h = random(3, 3), random(2, 3)
         found = []
         for dtype, device in [(torch.float32, None), (torch.float64, None), (torch.float32, "meta")]:
@@ -319,7 +319,7 @@ class TestCheckpointScan:
         torch.testing.assert_close(ours, weft.scan(lambda h, _: (torch.sin(h), h), h, length=10))
 
     def test_memory_grows_with_the_root_of_the_length(self) -> None:
-        """What a process grows by in the backward, a fresh process each, since memory once had is kept."""
+        """The growth of the process in the backward, in a fresh process each, since a process keeps memory."""
         script = """
 import sys, torch, weft
 cell, scan = torch.nn.GRUCell(32, 32), getattr(weft, sys.argv[1])
@@ -522,7 +522,7 @@ def test_changes_in_place_with_gradients() -> None:
 def test_a_step_left_to_pytorch_changes_copies() -> None:
     def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         h += x
-        x[0] = nn.functional.gaussian_nll_loss(h, x, x.square())  # looks at values
+        x[0] = nn.functional.gaussian_nll_loss(h, x, x.square())  # it looks at values
         return h, x
 
     h, xs = torch.randn(3, 4), torch.randn(5, 3, 4)

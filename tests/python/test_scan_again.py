@@ -36,7 +36,7 @@ def tanh(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 @contextmanager
 def ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Says of each call within that took the longer way what it was of."""
+    """Records which calls within took the longer way."""
     longer: list[str] = []
     of = Call.of.__func__  # type: ignore[attr-defined]
 
@@ -170,7 +170,7 @@ def test_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Doubled(torch.autograd.Function):
-    """With a derivative of its own, which is not that of what it computes."""
+    """A Function whose derivative is not that of its forward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ def test_derivatives_of_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_step_runs_once_a_call() -> None:
-    """Whichever way a call takes: with a program that is known, new, or for numbers that are new."""
+    """On any way of a call: with a known program, a new one, or one for new numbers."""
     runs: list[int] = []
     scale = [1.0]
 
@@ -309,7 +309,7 @@ def test_side_effects_are_refused_also_when_they_begin_later(begins: int) -> Non
         return (h if calls[0] >= begins and x.sum() > 0 else x), x
 
     messages = ("that it computes is kept", "changes a captured tensor", "changes a variable", "needs the value")
-    for calls[0] in range(begins + 12):  # longer than the shorter way is tried
+    for calls[0] in range(begins + 12):  # for longer than the shorter way is tried
         for step, message in zip((keeps, changes, rebinds, reads), messages, strict=True):
             if calls[0] < begins:
                 weft.scan(step, H, xs_of(2))
@@ -433,7 +433,7 @@ def test_whoever_watches_sees_one_call() -> None:
 
 
 def test_scans_in_steps_and_forgotten_ones() -> None:
-    """A step may make programs be forgotten, its own among them."""
+    """A step may cause programs to be forgotten, its own among them."""
 
     def inner(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         h = torch.sin(h + x)
@@ -519,7 +519,7 @@ def test_threads_that_scan_at_once() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    """Steps whose code is new at each call, as an exec makes it, stay few."""
+    """Of steps whose code is new at each call, as an exec makes it, few are kept."""
     import gc
     import weakref
 

@@ -28,7 +28,7 @@ def _fresh_dynamo():
 
 
 def loop(step, carry, xs, *, reverse=False):
-    """What a scan of tensors means."""
+    """The loop that a scan of tensors stands for."""
     columns = []
     for t in reversed(range(len(xs))) if reverse else range(len(xs)):
         carry, y = step(carry, xs[t])

@@ -1,4 +1,4 @@
-"""What weft.scan says of bad input: the leaf, what it was and what it should be."""
+"""Messages of weft.scan about bad input: the leaf, what it was and what it should be."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class TestSideEffects:
         assert norm.num_batches_tracked == 0
 
     def test_a_tensor_kept_by_a_step_that_has_no_program_either(self) -> None:
-        """As a spiking neuron of snntorch keeps its reset. Each call says so, the first as well as the next."""
+        """As a spiking neuron of snntorch keeps its reset. Each call raises, the first as well as the next."""
 
         class Noisy(torch.autograd.Function):
             @staticmethod
@@ -183,7 +183,7 @@ class TestSideEffects:
             weft.scan(step, H, X)
 
 
-@pytest.mark.filterwarnings("ignore::weft.FallbackWarning")  # which shows once for each reason
+@pytest.mark.filterwarnings("ignore::weft.FallbackWarning")  # the warning shows once for each reason
 @pytest.mark.parametrize("how", ["out", "requires_grad_", "resize_"])
 def test_the_reason_of_a_fallback_is_about_the_users_program(how):
     """Nothing of the user's requires a gradient here; the tensors of the recording do."""

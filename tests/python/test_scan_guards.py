@@ -25,7 +25,7 @@ SCALE = 2.0
 
 @pytest.fixture
 def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What has been traced since the test began, one entry each time; what was captured before it is not known."""
+    """Functions traced since the test began, one entry for each trace; programs captured before aren't found."""
     monkeypatch.setattr(programs, "table", _C.CapturedTable())
     seen: list[str] = []
     of_run = trace.of_run
@@ -56,7 +56,7 @@ class TestSizes:
             torch.testing.assert_close(
                 last(lambda h, x: (cell(x, h), h), h, x), by_hand(lambda h, x: (cell(x, h), h), h, x)
             )
-        assert len(traces) <= 2  # the lambda stands in two places
+        assert len(traces) <= 2  # the lambda occurs in two places
         before = weft.stats()["compiled"]
         last(lambda h, x: (cell(x, h), h), torch.randn(11, 5), torch.randn(13, 11, 3))
         assert weft.stats()["compiled"] == before or len(traces) == 3

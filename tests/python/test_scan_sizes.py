@@ -30,7 +30,7 @@ def _checked(step, length: int, seed: int, *, gradients: bool) -> None:
 
 
 def _step(of):
-    """One whose y is `of(h, its length)`."""
+    """A step whose y is `of(h, its length)`."""
 
     def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         h = torch.tanh(h + x)
@@ -41,7 +41,7 @@ def _step(of):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_size_is_never_taken_for_another(place):
-    """With forms of the size that a few sizes don't tell from others."""
+    """With expressions of the size that a few sizes don't tell from others."""
     chosen = random.Random(place)
     for size in chosen.sample(list(SIZES), 2):
         step = _step(lambda h, n, size=size: PLACES[place](h, SIZES[size](n)))
@@ -50,7 +50,7 @@ def test_a_size_is_never_taken_for_another(place):
             _checked(step, length, seed, gradients=gradients)
 
 
-#: Those of PROGRAMS of which an operation is made of others in the same way for each size.
+#: Names in PROGRAMS with an operation that is decomposed in the same way for each size.
 ALIKE = (
     "a table's first rows",
     "and columns",

@@ -22,7 +22,7 @@ SITE = Path(os.environ.get("WEFT_SITE", "/nowhere")).resolve()
 needs_site = pytest.mark.skipif(
     CHROMIUM is None or not (SITE / "index.html").exists(), reason="`make docs` builds the site and then looks at it"
 )
-#: Goes into a copy of a page and says what a reader would see of it.
+#: Goes into a copy of the page and reports what a reader would see of it.
 LOOK = """<script>addEventListener('load', () => {
 const shown = element => element.getBoundingClientRect().width > 0;
 const pictures = [...document.querySelectorAll('article img')].map(picture => picture.naturalWidth);
@@ -52,7 +52,7 @@ def test_every_public_name_is_in_the_reference(module: str) -> None:
         known += members.split(", ")
     known = [name.rpartition(".")[2] for name in known] + ["__version__", "quantize"]
     if f"automodule:: {module}\n   :members:\n" in page:
-        return  # all of them
+        return  # all names are there
     assert set(importlib.import_module(module).__all__) <= {*known, "nn", "stats"}
 
 

@@ -1,4 +1,4 @@
-"""Programs of sizes that are sums and divisions of others: one for all lengths."""
+"""Programs whose sizes are sums and divisions of others: one for all lengths."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ def compiled(run: Callable[[], Any]) -> int:
 
 
 def agrees(fn: Callable[..., Any], jitted: Callable[..., Any], inputs: list[Tensor]) -> None:
-    """Values and gradients."""
+    """Compares values and gradients."""
     results = []
     for call in (fn, jitted):
         leaves = [x.clone().requires_grad_() for x in inputs]

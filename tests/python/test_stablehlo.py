@@ -29,7 +29,7 @@ from cells.zoo import CELLS, Size
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
-    """Relative to the largest entry; dtype and shape must agree, and whole numbers be equal."""
+    """The largest difference, relative to the largest entry; dtype and shape must agree, and whole numbers be equal."""
     assert found.dtype == expected.dtype and found.shape == expected.shape
     if not expected.is_floating_point():
         return 0.0 if torch.equal(found, expected) else float("inf")
@@ -38,7 +38,8 @@ def distance(found: Tensor, expected: Tensor) -> float:
 
 
 def check(hlo: StableHLO, outputs: list[Tensor], bound: float) -> None:
-    """Results and the gradients of what requires grad, by XLA, against these outputs and autograd's gradients."""
+    """Compares results and gradients of inputs that require grad, by XLA, with these outputs and autograd's
+    gradients."""
     cotangents = [torch.randn_like(v) if v.is_floating_point() else torch.zeros_like(v) for v in outputs]
     found = hlo.compile()([*hlo.inputs, *cotangents])
     smooth = [i for i, value in enumerate(outputs) if value.is_floating_point()]
@@ -76,12 +77,12 @@ def test_recurrent_module(kind: str) -> None:
     check_module(case.module, case.x, case.h0, bound=1e-12)
 
 
-#: Of dtypes: how far XLA's functions are from PyTorch's, relative to the number.
+#: By dtype: how far XLA's functions are from PyTorch's, relative to the number.
 BOUNDS = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 5e-6, torch.float64: 1e-13}
 
 
 def run_plainly(case: Case) -> list[Tensor]:
-    """By XLA, as the program is written: no pass has simplified an op away."""
+    """Runs the program by XLA as it is written: no pass has simplified an op away."""
     types = [_C.Type(NAMES[tensor.dtype], [(size, ()) for size in tensor.shape]) for tensor in case.inputs]
     text = _C.write_stablehlo(_C.Program(case.text), types or None, None, False)
     return Executable(text, "cpu")(case.inputs)

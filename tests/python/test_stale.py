@@ -33,7 +33,7 @@ def loop(step: Step, h: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compare(step: Step, h: Tensor = H, xs: Tensor = X) -> None:
-    """The results, and what training would see of them."""
+    """Compares the results, and what training would see of them."""
     expected, found = loop(step, h, xs), weft.scan(step, h, xs)
     rounding = {"atol": 1e-2, "rtol": 1e-2} if torch.is_autocast_enabled("cpu") else {}
     torch.testing.assert_close(found, expected, **rounding)
@@ -206,7 +206,7 @@ def test_a_derivative_of_its_own_on_a_product() -> None:
             return gradient * torch.sign(x) * scale[0]
 
     scale, weight = [2.0], torch.randn(3, 3, requires_grad=True)
-    for scale[0] in (2.0, 3.0, 2.0):  # what the backward reads counts as well
+    for scale[0] in (2.0, 3.0, 2.0):  # numbers that the backward reads count as well
         compare(lambda h, x: (torch.tanh(h + Rectified.apply(x @ weight)), h))
 
 
@@ -220,7 +220,7 @@ def test_programs_kept_are_bounded_and_shown() -> None:
 
 
 class Surroundings:
-    """What random steps read: a tree of objects, some of whose parts are changed now and then."""
+    """The surroundings of random steps: a tree of objects, some of whose parts are changed now and then."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

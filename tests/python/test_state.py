@@ -1,4 +1,4 @@
-"""What import weft changes in a process, and the switches."""
+"""The changes that import weft makes in a process, and the switches."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import weft
 
 SHAPES = [(4, 5), (3, 1), (0, 5), (7,), (), (2, 3, 17)]
 
-# Kinks, and where what is not chosen overflows.
+# Kinks, and points where the branch not taken overflows.
 EDGES = torch.tensor(
     [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -3.0, 6.0, 2.5, -1.5, 19.5, 20.5, 90.0, -90.0, 120.0, -120.0, 800.0, -800.0,
      float("inf"), float("-inf"), float("nan")], dtype=torch.float64,
@@ -91,7 +91,7 @@ INFINITE_ELSEWHERE = {"sin", "cos", "tan", "mish", "tanhshrink", "exp2", "silu",
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_of_one_number(name):
     f = ACTIVATIONS[name]
-    # In f64 too, PyTorch computes these with constants of f32.
+    # PyTorch computes these with constants of f32 in f64 too.
     check = functools.partial(assert_step, rtol=1e-6, atol=1e-6) if name in SINGLE else assert_step
     for shape in SHAPES:
         check(f, numbers(shape) * 3)
@@ -183,7 +183,7 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_of_two_numbers(name):
     f = PAIRS[name]
-    gradients = name != "floor_divide"  # eager mode has none
+    gradients = name != "floor_divide"  # eager mode has no gradients of it
     broadcasts = [((4, 5), (5,)), ((4, 5), (4, 1)), ((), (3,)), ((0, 3), (3,)), ((2, 1, 3), (4, 1))]
     if name in ("huber", "bce"):
         broadcasts = []

@@ -1,4 +1,4 @@
-"""Operations in a step that once went wrong, or were refused for no reason: numbers, gradients, and what is said."""
+"""Operations in a step that once went wrong, or were refused for no reason: numbers, gradients, and messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def fallen_back() -> list[str]:
 
 
 def assert_like_the_loop(f: Callable[..., Tensor], x: Tensor, *others: Tensor, loops: bool = False) -> None:
-    """f(x, *others) in a step, the others from outside; with `loops` it may be left to PyTorch, in words."""
+    """f(x, *others) in a step, with the others from outside; with `loops` it may be left to PyTorch, for a reason in
+    words."""
     found = []
     for how in (weft.scan, plain):
         xs = torch.stack([x, x * 0.5, x * 0.25]).detach()

@@ -1,4 +1,4 @@
-"""What a step does to autograd: its derivative is that of the graph which PyTorch's autograd has of it."""
+"""Operations on autograd in a step: the step's derivative is that of the graph which PyTorch's autograd builds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def quietly(run, *args):
 def assert_same(found, expected, step):
     for what, ours, theirs in zip(("values", "gradients", "second derivatives"), found, expected, strict=True):
         assert ours or (what == "second derivatives" and " hook " in repr(step)), step
-        exact = "half" not in repr(step)  # which rounds to float32
+        exact = "half" not in repr(step)  # rounded to float32
         for a, b in zip(ours, theirs, strict=bool(ours)):
             scale = 1 + float(b.abs().max())
             torch.testing.assert_close(
@@ -91,7 +91,7 @@ print(wrong)
 
 @pytest.mark.parametrize("fault", ["none", "stops", "hooks"])
 def test_a_fault_would_be_seen(fault):
-    """The random steps tell a replay that leaves out what the record's graph has."""
+    """The random steps reveal a replay that leaves out parts of the record's graph."""
     program = FAULTY.format(here=str(Path(__file__).parent), fault=fault)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -197,7 +197,7 @@ def assert_compiled(step, twice=False):
 
 
 def assert_left_to_a_loop(step, *parts, twice=False):
-    """By a reason that has these parts."""
+    """Checks that a loop ran, for a reason with these words."""
     before = fallbacks()
     found = quietly(first_and_second, weft.scan, step, twice)
     torch.testing.assert_close(found, first_and_second(cases.loop, step, twice))
@@ -410,13 +410,13 @@ class Unseen(torch.autograd.Function):
 
 
 def test_a_node_that_nobody_recorded():
-    """A Function that gets past the recorder leaves a node that its operations don't give."""
+    """A Function that gets past the recorder leaves a node that no recorded operation explains."""
     past = super(torch.autograd.function._SingleLevelFunction, Unseen).apply
 
     def step(h, x):
         return torch.tanh(past(h * W) + x), h
 
-    # Since 2.14 such a call is seen by the context that it makes.
+    # Since 2.14 the context that such a call makes reveals it.
     named = ["UnseenBackward", "test_step_gradients.py"] if torch.__version__ < "2.14" else ["Function Unseen"]
     assert_left_to_a_loop(step, *named)
 
@@ -501,7 +501,7 @@ def test_a_kalman_filter_twice():
 @pytest.mark.skipif(not hasattr(torch.autograd.graph, "node_creation_hook"), reason="since PyTorch 2.14")
 @pytest.mark.parametrize("where", ["around", "inside"])
 def test_a_hook_on_the_creation_of_nodes_sees_those_of_the_loop(where: str) -> None:
-    """Who sees nodes may hang hooks on them, which change gradients."""
+    """Hooks may be attached to nodes that one sees, and these change gradients."""
 
     def halve(node: Any) -> None:
         if "Tanh" in node.name():

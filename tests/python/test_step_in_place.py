@@ -35,7 +35,7 @@ def name_of(schema: Any) -> str:
     return f"{schema.name[6:]}.{schema.overload_name}" if schema.overload_name else schema.name[6:]
 
 
-#: What is no number, by operation: tensors from the state [3, 4].
+#: Arguments that are no numbers, by operation: tensors that go with the state [3, 4].
 ARGUMENTS: dict[str, Callable[[Tensor], tuple[Any, ...]]] = {
     "addr_": lambda u: (u[:, 0].clone(), u[0].clone()),
     "addmm_": lambda u: (torch.ones(3, 2, dtype=u.dtype), u[:2].clone()),
@@ -55,12 +55,12 @@ ARGUMENTS: dict[str, Callable[[Tensor], tuple[Any, ...]]] = {
     "subtract_.Tensor": lambda u: (u.clone(),),
     "rrelu_with_noise_": lambda u: (torch.empty_like(u),),
 }
-#: Which take another state: [3], or [1, 3, 4].
+#: Operations that take another state: [3], or [1, 3, 4].
 SHAPES: dict[str, Callable[[Tensor], Any]] = {
     "addmv_": lambda u: (u[:, 0].clone(), torch.ones(3, 4, dtype=u.dtype), u[0].clone()),
     "baddbmm_": lambda u: (u[None].clone(), torch.ones(1, 3, 2, dtype=u.dtype), u[None, :2].clone()),
 }
-#: Why no program has them.
+#: The reasons why no program has them.
 REASONS = {
     "fill_diagonal_": "no place in memory",
     "addr_": "can't tell the result's shape",
@@ -71,7 +71,7 @@ REASONS = {
 
 
 def applied(schema: Any, u: Tensor) -> Tensor:
-    """The state with the operation done to it."""
+    """The state after the operation."""
     op = getattr(getattr(torch.ops.aten, schema.name[6:]), schema.overload_name or "default")
     bare = schema.name[6:]
     if bare in SHAPES:
@@ -93,7 +93,7 @@ def applied(schema: Any, u: Tensor) -> Tensor:
 
 
 def results(run: Callable[..., Any], step: Any, start: Tensor, xs: Tensor) -> list[Tensor]:
-    """And the gradient of the first state, where it asks for one."""
+    """The results, and the gradient of the first state where it asks for one."""
     torch.manual_seed(0)
     h, ys = run(step, start, xs)
     found = [h, ys]

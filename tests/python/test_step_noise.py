@@ -70,7 +70,7 @@ def test_a_scan_within_a_scan_draws_as_the_loops(draw: str) -> None:
 
 
 def test_a_probe_of_sizes_counts_nothing() -> None:
-    """What a scan within another function falls back on is a part of that function's program."""
+    """A fallback of a scan within another function is a part of that function's program."""
     h0, xs = torch.randn(2, 3), torch.randn(5, 2, 3)
     f = weft.jit(lambda w: weft.scan(lambda h, x: (h * x + w + torch.randn(2, 3), None), h0, xs)[0])
     for w in (torch.randn(2, 3), torch.randn(3), torch.randn(2, 3).requires_grad_()):

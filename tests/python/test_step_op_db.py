@@ -16,7 +16,7 @@ from torch_op_db import op_db
 
 from weft._base.errors import FailedError, UnsupportedError
 
-#: Ops of op_db whose every sample (but of those that a program refuses by its nature) must be expressed.
+#: Ops of op_db of which every sample must be expressed, except those that a program refuses by its nature.
 # fmt: off
 MUST = {
     "abs", "add", "addcdiv", "addcmul", "addmm", "addmv", "addr", "all", "amax", "amin", "any", "argmax", "argmin",
@@ -83,7 +83,7 @@ def test_samples_of_pytorch(op, record_property):
 
         try:
             f(*tensors)
-        except NotImplementedError:  # of this dtype
+        except NotImplementedError:  # there is no kernel for this dtype
             continue
         try:
             run(f, tensors)

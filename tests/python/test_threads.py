@@ -51,7 +51,7 @@ def test_relatives_of_the_gate(part: int) -> None:
 
 @pytest.mark.parametrize(("contention", "stream"), [("0", "1"), ("4", "0")])
 def test_threads_that_drift_apart(contention: str, stream: str, run_python: Callable[..., str]) -> None:
-    """And store past the caches, and part within a scan, where others use the cores."""
+    """They also store past the caches, and part within a scan, where others use the cores."""
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from threads_cases import check_gate, check_relatives\n"

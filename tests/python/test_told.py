@@ -1,4 +1,4 @@
-"""What a user is told of mistakes in a step: where, with which shapes, and what to do instead."""
+"""Messages about mistakes in a step: where, with which shapes, and what to do instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ H, XS = torch.zeros(2), torch.ones(3, 2)
 
 
 def told(call):
-    """The last lines of a traceback of the error that the call raises."""
+    """The last lines of the traceback of the error that the call raises."""
     with pytest.raises(Exception) as raised:
         call()
     return "".join(traceback.format_exception_only(raised.type, raised.value))

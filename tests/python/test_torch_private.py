@@ -1,4 +1,5 @@
-"""Everything of weft._base.torch_private is there in the installed PyTorch: with a new release, what has gone."""
+"""Every name of weft._base.torch_private is in the installed PyTorch: with a new release, the test tells which are
+gone."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import check_private_names  # noqa: E402
 
-#: Those of ATTRIBUTES are looked for in another way: what `__init__` makes has no name from outside.
+#: Names in ATTRIBUTES are looked for in another way: an attribute that `__init__` makes has no name from outside.
 NAMES = sorted(
     set(check_private_names.used(ROOT)) - {f"{holder.replace(':', '.')}.{name}" for holder, name in ATTRIBUTES}
 )
-#: What `import weft` doesn't pay for.
+#: Modules that `import weft` doesn't pay for.
 HEAVY = ("torch._dynamo", "torch._inductor", "torch.distributed.fsdp", "torch._functorch.partitioners")
 
 
@@ -46,7 +47,8 @@ def found(name: str) -> Any:
 
 
 def mentions(holder: Any, attribute: str) -> bool:
-    """Whether its text does: an attribute that `__init__` makes, or that a module looks for on others' objects."""
+    """Whether its text mentions the attribute: one that `__init__` makes, or that a module looks for on others'
+    objects."""
     return re.search(rf"\b{attribute}\b", inspect.getsource(holder)) is not None
 
 

@@ -69,7 +69,7 @@ def test_the_error_comes_before_the_extension_module(statement: str, version: st
 
 
 def test_a_module_refuses_another_release_itself(tmp_path: Path) -> None:
-    """Under another file's name, by another way than ours."""
+    """Loaded under another file's name, and in another way than ours."""
     folder = Path(weft.__file__).parent
     other = "2.14" if HERE != "2.14" else "2.13"
     code = f"""

@@ -49,7 +49,7 @@ def _fresh_dynamo():
 
 
 def input_for(name: str, steps: int = 7) -> Tensor:
-    """A batch of 4, which no other size is."""
+    """A batch of 4; no other size is 4."""
     if "Cell" in name:
         return torch.randn(4, 5)
     return torch.randn(4, steps, 5) if MODULES[name]().batch_first else torch.randn(steps, 4, 5)
@@ -61,7 +61,7 @@ def assert_close(ours: Any, theirs: Any) -> None:
 
 
 class Model(nn.Module):
-    """With something around the module, and a result of one tensor."""
+    """A module with operations around it, and a result of one tensor."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def test_torchscript_saved_and_loaded(name: str, how: str, tmp_path: Path) -> No
     taken = torchscript(how, model, inputs[0])
     with weft.disabled():
         expected = [model(x) for x in inputs]
-    for _ in range(3):  # the executor specialises
+    for _ in range(3):  # the executor specialises at first
         assert_close([taken(x) for x in inputs], expected)
     torch.jit.save(taken, tmp_path / "module.pt")
     assert_close([torch.jit.load(tmp_path / "module.pt")(x) for x in inputs], expected)
@@ -157,7 +157,7 @@ def operators(program: torch.export.ExportedProgram) -> Counter[str]:
 
 @every_module
 def test_decompositions_are_pytorchs(name: str) -> None:
-    """Which unroll the steps: of three, the first, one between and the last are there."""
+    """PyTorch's decompositions unroll the steps: of three, the first, one between and the last are there."""
     with weft.disabled():
         _, program = exported(name, dynamic=False, length=3)
         theirs = [operators(program.run_decompositions(table)) for table in (None, {})]

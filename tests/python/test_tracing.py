@@ -38,7 +38,7 @@ def train_step(module, f, x):
 def test_nine_lengths_give_two_graphs(kind, dynamic):
     module = make(kind, layers=2).module
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True, dynamic=dynamic)
-    for steps in (8, 7, 9, 12, 17, 33, 6, 50, 11):  # none the input size: equal sizes share a symbol
+    for steps in (8, 7, 9, 12, 17, 33, 6, 50, 11):  # none is the input size: equal sizes share a symbol
         x = torch.randn(steps, 3, 5)
         ours = train_step(module, compiled, x)
         with weft.disabled():
@@ -71,7 +71,7 @@ def test_nine_lengths_without_gradients(kind, mode):
 def test_what_is_not_covered_traces_as_pytorch_traces_it(what):
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    if what == "a single step":  # a compiler is to see what is in it
+    if what == "a single step":  # a compiler must see the operations in it
         module, x = torch.nn.GRUCell(5, 7), torch.randn(3, 5)
         function = module
     else:

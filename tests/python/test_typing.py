@@ -1,4 +1,4 @@
-"""What type checkers and readers see of the public names: types, docstrings, full parameter lists."""
+"""The public names as type checkers and readers see them: types, docstrings, full parameter lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 CHECKED = [str(ROOT / "examples"), str(HERE / "typed_uses.py")]
 MODULES = ["weft", "weft.device", "weft.nn", "weft.formats", "weft.verification", "weft.explanation"]
-#: What these take is given to a function of the user's.
+#: Arguments that are passed on to a function of the user's.
 PASS_ON = {"weft.explain", "weft.explanation.explain", "weft.stablehlo", "weft.nn.convert"}
 
 

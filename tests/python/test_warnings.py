@@ -12,7 +12,7 @@ import pytest
 import weft
 from weft._base import warn
 
-#: Dual tensors of forward-mode differentiation, which PyTorch's own kernels take; a step that can't be recorded.
+#: Dual tensors of forward-mode differentiation, which go to PyTorch's own kernels; a step that can't be recorded.
 DUAL = """
 import atexit, json, os, sys, threading, time, warnings
 import torch, weft
@@ -27,7 +27,7 @@ def step(h, x):
     return torch.nn.functional.rrelu(h + 1, training=True), x
 """
 
-#: An embedding's sparse gradient, which the device has no recording of: the backward runs at once.
+#: An embedding's sparse gradient, which the device can't record: the backward runs at once.
 SPARSE = """
 import warnings, torch, weft
 bag = torch.nn.EmbeddingBag(5, 3, mode="sum", sparse=True).to("weft")

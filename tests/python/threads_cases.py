@@ -29,7 +29,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def gate(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Nothing of other columns from one step to the next, but a reduction in its results."""
+    """A step that reads nothing of other columns, except a reduction in its results."""
     e = torch.tanh(0.5 * h + x)
     return e, (e * x).sum(1)
 
@@ -111,7 +111,7 @@ def assert_same_on_all_teams(
     *,
     exactly: bool = True,
 ) -> list[Tensor]:
-    """Returns what one thread computed."""
+    """Compares the teams; returns the result of one thread."""
     with threads(1):
         expected = results(function, inputs, training)
     for count in TEAMS:

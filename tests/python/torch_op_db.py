@@ -27,7 +27,7 @@ def name_of(op: OpInfo) -> str:
 
 @pytest.fixture(autouse=True)
 def _as_it_is(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No warnings, and none of op_db's seeds before each call of an op that draws: a step does such a thing once."""
+    """Without warnings, and without op_db's seeds before each call of an op that draws: a step does this only once."""
     monkeypatch.setattr(common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

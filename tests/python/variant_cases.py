@@ -66,7 +66,7 @@ class Case:
                  dtype=torch.float64, train=True, **options):  # fmt: skip
         self.module = getattr(weft.nn, kind)(input_size, hidden, dtype=dtype, **options).train(train)
         for name, parameter in self.module.named_parameters():
-            if "ln" in name:  # away from where they begin, 1 and 0, at which a mistake may not show
+            if "ln" in name:  # away from their initial 1 and 0, at which a mistake may not show
                 torch.nn.init.normal_(parameter, 1.0, 0.2)
         first_dims = (batch, steps) if self.module.batch_first else (steps, batch)
         self.x = torch.randn(*first_dims, input_size, dtype=dtype, requires_grad=True)
