@@ -1,5 +1,4 @@
-// The extension module weft/verification/_C: the comparison of recurrent layers with what another implementation
-// answered.
+// The extension module weft/verification/_C: the comparison of recurrent layers with another implementation's answer.
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -109,7 +108,7 @@ verify::Recorded recorded_of(const py::dict& from) {
   return result;
 }
 
-/// A recording made elsewhere: x [T, B, I]; by layer and direction what is known; a merged result of the last layer.
+/// A recording made elsewhere: x [T, B, I]; recorded values by layer and direction; a merged result of the last layer.
 verify::Recording recording(const Array& x, const std::vector<std::vector<py::dict>>& layers, const py::object& merged,
                             const std::string& dtype) {
   check(x.ndim() == 3, "x should be [T, B, I], got {} dimensions", x.ndim());
@@ -207,7 +206,7 @@ py::list compare(const py::list& layer_list, const verify::Recording& recording)
   return tracks;
 }
 
-/// [T, B, columns]: what rounding to `dtype` can make of the last layer's results.
+/// [T, B, columns]: how far rounding to `dtype` can move the last layer's results.
 py::array_t<double> rounding_bound(const py::list& layer_list, const Array& x, const std::string& dtype) {
   const std::vector<verify::Layer> layers = layers_of(layer_list);
   check(x.ndim() == 3 && x.shape(2) == layers[0].inputs(), "x should be [T, B, {}]", layers[0].inputs());

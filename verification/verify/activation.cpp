@@ -17,9 +17,9 @@ using Function = Activation::Kind;
 struct Entry {
   std::string_view name;
   Function kind;
-  int parameters;       // how many of alpha and beta it has
-  bool transcendental;  // has an exp in it
-  double slope;         // for a function that isn't monotone: a bound of its derivative; 0 for a monotone one
+  int parameters;       // how many of alpha and beta the function has
+  bool transcendental;  // whether there is an exp in it
+  double slope;         // a bound of the derivative, for a function that isn't monotone; 0 for a monotone one
 };
 
 constexpr std::array kEntries{
@@ -55,7 +55,7 @@ double sigmoid(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) 
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-// std::clamp and std::max would make a NaN a number.
+// std::clamp and std::max would turn a NaN into a number.
 double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
 
 double apply_smooth(const Activation& activation, double x) {

@@ -48,11 +48,11 @@ std::string to_string(const Activation& activation);
 
 double apply(const Activation& activation, double x);
 
-/// A number that the function's values differ by at most for arguments in [x - radius, x + radius], from that at x;
-/// infinite for an infinite radius where the function is unbounded. A radius 0 gives 0.
+/// How far the function's values in [x - radius, x + radius] can be from the value at x; infinite for an infinite
+/// radius where the function is unbounded. A radius 0 gives 0.
 double spread(const Activation& activation, double x, double radius);
 
-/// True for functions that a processor only approximates, with exp in them.
+/// True for functions with an exp in them, which a processor only approximates.
 bool is_transcendental(const Activation& activation);
 
 }  // namespace weft::verify

@@ -13,11 +13,11 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kLanes = 8;
 
-// What frameworks' own exp, tanh and sigmoid may be off by, in units of the larger of 1 and the result. Measured over
+// How far frameworks' own exp, tanh and sigmoid may be off, in units of the larger of 1 and the result. Measured over
 // [-20, 20] in float32: tanh of ONNX Runtime 5.5, of XLA 4.6; sigmoid 2.8 and 1.5.
 constexpr double kActivationUnits = 12;
 
-// A sum of n terms in any order: Higham's gamma_n, with three more for what rounding did to the terms' factors.
+// The error of a sum of n terms in any order: Higham's gamma_n, with three more for the rounding of the terms' factors.
 double gamma(int64_t terms, double unit) {
   const double product = static_cast<double>(terms + 3) * unit;
   return product < 1 ? product / (1 - product) : kInfinity;
@@ -133,7 +133,7 @@ Values rounded(const Sums& sums, int64_t terms, const Precision& precision) {
   Values result(sums.size());
   const double each = gamma(terms, precision.sum_unit);
   // A half precision rounds the partial results as well: the two products, and their sum. These can be as large as the
-  // magnitude, but seldom are: they are of the size of what is left when terms cancel, or of one product.
+  // magnitude, but seldom are: mostly they have the size of the sum after cancellation, or of one product.
   const double partial = precision.unit > precision.sum_unit ? 1 : 0;
   for (int64_t index = 0; index < sums.size(); ++index) {
     result.value[index] = sums.value[index];
@@ -185,7 +185,8 @@ Values activated(const Activation& activation, double clip, const Values& x, con
     const double argument = x.value[index];
     const double clamped = argument < -clip ? -clip : argument > clip ? clip : argument;
     const double value = apply(activation, clamped);
-    // clip() moves two arguments no further apart, and one that is further from the bound than its error not at all.
+    // clip() moves two arguments no further apart, and moves an argument not at all that is further from the bound than
+    // its error.
     const bool fixed = std::abs(argument) - x.error[index] > clip;
     const double error = fixed ? 0 : spread(activation, clamped, x.error[index]);
     const double magnitude = std::max(1.0, std::abs(value)) + (transcendental ? 0 : std::abs(activation.beta));

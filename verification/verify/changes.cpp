@@ -17,7 +17,7 @@ bool all_zero(const Matrix& matrix) {
   return std::all_of(matrix.values->begin(), matrix.values->end(), [](double value) { return value == 0; });
 }
 
-// A stale state, and other faults of the cell, are the whole layer's: directions share the code.
+// A stale state, and other faults of the cell, are faults of the whole layer: directions share the code.
 void add_stale_state(const Scope& scope, Kind kind, std::vector<Change>& changes) {
   const auto add = [&](std::string name, std::string detail, Stale stale) {
     changes.push_back({std::move(name), std::move(detail), [scope, stale](Problem& problem) {
@@ -210,7 +210,7 @@ void add_step_changes(const Problem& problem, const Scope& scope, std::vector<Ch
     if (!changes[index].by_step) continue;
     for (const Steps where : {Steps::kFirst, Steps::kAllButFirst, Steps::kLast, Steps::kAllButLast}) {
       const bool other =
-          where == Steps::kFirst || where == Steps::kAllButFirst;  // of two steps the others are the same
+          where == Steps::kFirst || where == Steps::kAllButFirst;  // with two steps the other choices are the same
       if (other || steps > 2) changes.push_back(limited_to(changes[index], scope, where));
     }
   }

@@ -9,59 +9,60 @@
 
 namespace weft::verify {
 
-/// The problem to be explained: layers, and a recording with which they disagree.
+/// The problem to be explained: layers, and a recording that disagrees with them.
 struct Problem {
   std::vector<Layer> layers;
   Shared<Recording> recording;
 };
 
-/// Which layers and directions a change is made in; -1: all.
+/// The layers and directions in which a change is made; -1: all.
 struct Scope {
   int64_t layer = -1;
   int64_t direction = -1;
 };
 
-/// Whether a change is also tried together with another one. Some changes have many forms, of which people make few.
+/// Whether a change is also tried together with others. Some changes have many forms, few of which people make.
 enum class InPairs { kYes, kLate, kNo };
 
 /// A known difference between implementations, as a change that has the same effect: of the layers, or of the order in
 /// which the recording is read.
 struct Change {
   std::string name;    // stable; docs/verify.md lists them
-  std::string detail;  // which form of it
+  std::string detail;  // its form
   std::function<void(Problem&)> apply;
   bool rearranges = false;  // moves elements, so that its order with another such change matters
   InPairs in_pairs = InPairs::kYes;
   bool by_step = false;       // also tried in some steps only
-  Steps steps = Steps::kAll;  // in which it is made
-  /// Not null: the change has a number that is read off the problem's recording. Gives the change with the number;
-  /// nothing where there is no number that makes the two agree.
+  Steps steps = Steps::kAll;  // the steps in which it is made
+  /// Not null if the change has a number that is read off the problem's recording. Gives the change with the number;
+  /// nothing where no number makes the two agree.
   std::function<std::optional<Change>(const Problem&)> solve{};
 };
 
 /// All changes that apply to a problem, the preferred ones first. Changes without an effect are left out.
 std::vector<Change> known_changes(const Problem& problem, const Scope& scope);
 
-// The parts of it: what a cell computes; the elements of its parameters; the order of steps, rows and directions.
+// The changes of three parts: the cell's computation; the elements of its parameters; the order of steps, rows and
+// directions.
 void add_cell_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 void add_activation_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 void add_weight_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 void add_order_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 void add_number_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
-/// Terms of a gate that are left out, and what is added to it; the places of the biases.
+/// Changes of a gate's terms: terms left out, numbers added, the places of the biases.
 void add_term_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 /// Changes with a number that is read off the recording.
 void add_solved_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
-/// Those of the changes that may be made in some steps only, so.
+/// The changes that may be made in some steps only, limited to these.
 void add_step_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 
 /// The layers in the scope, the directions in the scope.
 void edit_layers(Problem& problem, const Scope& scope, const std::function<void(Layer&)>& edit);
 void edit_directions(Problem& problem, const Scope& scope, const std::function<void(Layer&, Direction&)>& edit);
 
-/// The gates that a cell computes: without the one that is one minus another.
+/// The gates that a cell computes: all except a gate that is one minus another.
 std::vector<int> computed_gates(const Cell& cell);
-/// ", in gate n", ", in gates r, z"; "" of all of a kind's gates.
+/// As ", in gate n" or ", in gates r, z"; "" for all gates of a kind.
 std::string gates_text(Kind kind, const std::vector<int>& gates);
 
 /// True if a layer in the scope fulfils it.

@@ -26,7 +26,7 @@ const std::array<Activation, 11> kActivations{{
     {Function::kElu, 1, 0},
 }};
 
-// Whether all that was recorded is of a coarser dtype, without which nothing says that it was computed in that.
+// Whether all recorded values are of a coarser dtype. Without that nothing shows that values were computed in it.
 bool holds_all(const Recording& recording, DType dtype) {
   for (const auto& layer : recording.layers)
     for (const Recorded& recorded : layer)
@@ -50,7 +50,7 @@ std::string gate_activation_name(const Cell& cell, const Activation& to) {
   return slope ? "hard_sigmoid_slope" : "gate_activation";
 }
 
-// Those with an activation that `Cell::gate` is, if there are several.
+// The gates whose activation is `Cell::gate`, if there are several.
 std::vector<int> sigmoid_gates(const Cell& cell) {
   std::vector<int> gates;
   for (const int gate : computed_gates(cell)) {
@@ -60,7 +60,7 @@ std::vector<int> sigmoid_gates(const Cell& cell) {
   return gates.size() > 1 ? gates : std::vector<int>();
 }
 
-// Matrix units that round what they multiply and sum in float32.
+// Matrix units that round their operands and sum in float32.
 void add_operands(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
   if (problem.recording->own || problem.recording->precision.unit > std::ldexp(1.0, -24)) return;
   for (const auto& [bits, detail] : {std::pair(11, "operands of products rounded to 11 bits, as TF32 and float16 have"),

@@ -21,8 +21,8 @@ void flip_recorded(Recorded& recorded, int64_t steps) {
   for (auto& gate : recorded.gates) flip_time(gate, steps);
 }
 
-// Reverses a recording in time. Without one, the results of the direction are reversed instead, as the next layer reads
-// them.
+// Reverses a recording in time. Where nothing was recorded, the direction's results are reversed instead, as the next
+// layer reads them.
 void flip_results(Direction& direction, Recorded& recorded, int64_t steps) {
   if (recorded.h.empty()) direction.flipped = !direction.flipped;
   flip_recorded(recorded, steps);
@@ -47,7 +47,7 @@ void exchange_axes(Recording& recording) {
       exchange_axes(recorded.h, steps, batch);
       exchange_axes(recorded.c, steps, batch);
       for (auto& gate : recorded.gates) exchange_axes(gate, steps, batch);
-      recorded.hn.clear();  // of other steps and rows
+      recorded.hn.clear();  // it is of other steps and rows
       recorded.cn.clear();
     }
   std::swap(recording.steps, recording.batch);
@@ -74,7 +74,7 @@ void add_time_orders(const Problem& problem, const Scope& scope, std::vector<Cha
       {"time_order", "results in the order of the input", [scope](Problem& changed) { turn_around(changed, scope); }});
   changes.push_back({"time_order", "results in the order of processing", [scope](Problem& changed) {
                        turn_around(changed, scope);
-                       // If the change is of all layers, the sequence is turned before the first and after the last.
+                       // If the change is in all layers, the sequence is reversed before the first and after the last.
                        const bool all = scope.layer < 0;
                        edit_recorded(changed, scope, [&](Direction& direction, Recorded& recorded) {
                          if (all) return flip_recorded(recorded, changed.recording->steps);

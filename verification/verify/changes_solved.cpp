@@ -1,5 +1,4 @@
-// Numbers that an implementation has and the layers lack: bounds, factors and what is added. They are read off the
-// recording.
+// Numbers that an implementation has and the layers lack, read off the recording: bounds, factors and addends.
 
 #include <fmt/format.h>
 

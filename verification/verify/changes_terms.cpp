@@ -1,4 +1,4 @@
-// What goes into each gate: terms that are left out, numbers that are added, the places of the two biases of n.
+// The terms of each gate: terms left out, numbers added, the places of the two biases of n.
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 namespace weft::verify {
 namespace {
 
-// A term of what goes into a gate, and whether a direction has it there: elements that aren't 0.
+// A term of a gate, and whether a direction has it there: elements that aren't 0.
 struct Term {
   std::string_view name;
   double GateFault::* factor;
@@ -91,7 +91,7 @@ void add_missing(const Problem& problem, const Scope& scope, const Cell& cell, c
 
 void add_offsets(const Scope& scope, const Cell& cell, std::vector<Change>& changes) {
   for (const int gate : computed_gates(cell)) {
-    if (cell.kind == Kind::kLstm && gate == 1) continue;  // forget_bias
+    if (cell.kind == Kind::kLstm && gate == 1) continue;  // forget_bias is this change
     for (const double more : {1.0, -1.0}) {
       changes.push_back({"gate_offset", std::string(more > 0 ? "1 more" : "1 less") + gates_text(cell.kind, {gate}),
                          [scope, gate, more](Problem& changed) {

@@ -10,7 +10,7 @@
 namespace weft::verify {
 namespace {
 
-// Which parameters a rearrangement is of.
+// The parameters that a rearrangement moves.
 struct Part {
   std::string_view name;
   bool weight_x, weight_h, bias_x, bias_h;
@@ -56,7 +56,7 @@ bool has_part(const Direction& direction, const Part& part) {
   return true;
 }
 
-// "rows of z, r, n used as r, z, n", and of which parameters.
+// As "rows of z, r, n used as r, z, n", with the parameters.
 std::string order_text(Kind kind, const std::vector<int>& order, std::string_view part) {
   std::string rows, gates;
   for (size_t gate = 0; gate < order.size(); ++gate) {
@@ -92,8 +92,8 @@ std::vector<double> transposed(const double* values, int64_t rows, int64_t colum
   return result;
 }
 
-// The two mistakes about the memory order of [rows, columns]: the buffer is row-major but read as column-major, or it
-// was written as column-major and is read as row-major.
+// The two mistakes about the memory order of [rows, columns]: a row-major buffer that is read as column-major, and a
+// column-major buffer that is read as row-major.
 enum class Layout { kReadByColumns, kWrittenByColumns };
 
 void relay(double* values, int64_t rows, int64_t columns, Layout layout) {

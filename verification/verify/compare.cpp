@@ -14,7 +14,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// What was recorded of a state is the state that the next step read. A half precision may have kept more of it.
+// The recorded state is the state that the next step read. A half precision may have kept more bits of it.
 void forgive_storing(Values& state, const Precision& precision) {
   if (precision.unit == precision.sum_unit) return;
   for (int64_t index = 0; index < state.size(); ++index)
@@ -35,7 +35,7 @@ double against(double computed, double recorded, double bound) {
   if (computed == recorded) return 0;
   const double difference = std::abs(computed - recorded);
   if (!std::isfinite(computed)) return kInfinity;
-  if (std::isinf(bound)) return 0.5;  // an overflow that the bound saw coming, whatever came of it
+  if (std::isinf(bound)) return 0.5;  // an overflow that the bound foresaw, whatever its result
   return std::isfinite(recorded) && bound > 0 ? difference / bound : kInfinity;
 }
 
@@ -45,7 +45,7 @@ double defect_of(double computed, double recorded, double ratio) {
   return !std::isnan(difference) ? difference : ratio > 0 ? kInfinity : 0;
 }
 
-// What a number says against the layers that give another: more than a mantissa it never does.
+// How much a number tells against the layers, which give another: never more than a mantissa.
 double bits_of(double ratio) { return ratio > 1 ? std::min(std::log2(ratio), 40.0) : 0; }
 
 void flip(Sequence& sequence, int64_t steps, int64_t batch) {
@@ -79,7 +79,7 @@ class Walk {
     output_.numbers = Values(recording.steps * recording.batch * layer.outputs());
   }
 
-  /// False where patience ended.
+  /// False where the comparison ended early.
   bool run() {
     for (int64_t row = 0; row < recording_.batch; ++row) {
       first_h_.push_back(exact(initial(direction_.h0, row, layer_.outputs())));
@@ -97,7 +97,7 @@ class Walk {
   }
 
   Track take_track() { return std::move(track_); }
-  /// The recorded results where there are some, or what was computed.
+  /// The recorded results where there are some, else the computed ones.
   Sequence take_output(Bounds bounds) {
     if (!recorded_.h.empty()) return observed(recorded_.h, layer_.outputs(), recording_.precision);
     if (bounds == Bounds::kSampled)
@@ -137,7 +137,7 @@ class Walk {
     return state;
   }
 
-  // In the order in which a step computes them.
+  // Quantities in the order in which a step computes them.
   void compare_step(const StepResult& next, int64_t turn, int64_t row) {
     const int64_t index = time_of(turn) * recording_.batch + row;
     const int gates = layer_.cell.kind == Kind::kRnn ? 0 : gates_of(layer_.cell.kind);
@@ -160,7 +160,7 @@ class Walk {
   void compare_numbers(const std::string& quantity, const Values& computed, const std::vector<double>& array,
                        int64_t turn, int64_t row, int64_t index) {
     if (array.empty()) return;
-    const double own = 1 + Precision::of(DType::kF64).unit / recording_.precision.unit;  // these values round, too
+    const double own = 1 + Precision::of(DType::kF64).unit / recording_.precision.unit;  // these are rounded, too
     const int64_t time = time_of(turn);
     for (int64_t unit = 0; unit < computed.size(); ++unit) {
       const double recorded = array[index * computed.size() + unit], bound = own * computed.error[unit];
@@ -177,7 +177,7 @@ class Walk {
     }
   }
 
-  // Of each step the number that is the furthest off against its bound.
+  // For each step the number that is furthest off against its bound.
   void note(int64_t time, double defect, double bound, double ratio) {
     if (time == time_at_ && ratio <= ratio_at_) return;
     track_.defect[time] = defect;
@@ -187,7 +187,7 @@ class Walk {
   }
 
   const Layer& layer_;
-  const size_t index_;  // of the direction
+  const size_t index_;  // index of the direction
   const Direction& direction_;
   const Recording& recording_;
   const Recorded& recorded_;
@@ -196,11 +196,11 @@ class Walk {
   Track track_;
   Sequence output_;
   std::vector<Values> first_h_, first_c_, h_, c_;  // by row
-  int64_t time_at_ = -1;                           // the step that `ratio_at_` is of
+  int64_t time_at_ = -1;                           // the step of `ratio_at_`
   double ratio_at_ = 0;
 };
 
-// The bound of a merged number: sums and products of two with errors.
+// The bound of a merged number: a sum or product of two with errors.
 Sequence merge_sequences(Merge merge, std::vector<Sequence> parts, const Precision& precision) {
   if (parts.size() == 1) return std::move(parts[0]);
   const int64_t columns = parts[0].columns, rows = parts[0].numbers.size() / std::max<int64_t>(columns, 1);
@@ -245,7 +245,7 @@ Track compare_merged(const Sequence& computed, const Recording& recording, int64
   return track;
 }
 
-// The results of the last layer; nothing where patience ended.
+// The results of the last layer; nothing where the comparison ended early.
 std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds,
                                     const Haste& haste, Comparison& result) {
   Sequence input = observed(recording.x, layers[0].inputs(), Precision::of(DType::kF64));

@@ -31,8 +31,8 @@ struct Track {
   int64_t layer = 0;
   int64_t direction = 0;
   std::vector<double>
-      defect;  // [T]: the error of the element that exceeds its bound the most, by factor; NaN: not recorded
-  std::vector<double> bound;  // [T]: what rounding can make of it there
+      defect;  // [T]: the error of the element that is furthest beyond its bound, by factor; NaN: not recorded
+  std::vector<double> bound;  // [T]: how far rounding can move it there
   std::optional<Place> first;
 };
 
@@ -40,20 +40,20 @@ struct Comparison {
   std::vector<Track> tracks;
   double largest = 0;   // the largest defect, whatever the bounds
   double worst = 0;     // the largest defect against its bound; over 1 is a difference
-  double evidence = 0;  // bits: log2 of each number's defect against its bound, of those that differ
+  double evidence = 0;  // bits: the sum, over numbers that differ, of log2 of the defect against the bound
 
   bool agrees() const { return worst <= 1; }
 };
 
-/// How to bound the error of values that weren't recorded, which run on from the layers' own values: by the worst case
-/// of every step, or sampled (sampling.h), which is some times slower and much closer.
+/// How the error of unrecorded values is bounded, which run on from the layers' own values: by the worst case of every
+/// step, or by samples (sampling.h), which are some times slower and much closer.
 enum class Bounds { kWorstCase, kSampled };
 
-/// What makes a comparison that only has to tell whether two agree end sooner.
+/// Options that end a comparison sooner, if it only has to tell whether two agree.
 struct Haste {
   double patience = std::numeric_limits<double>::infinity();  ///< ends at a defect of more than so many times its bound
   int64_t row = -1;                                           ///< of the batch, the only one that is compared; -1: all
-  ProductCache* cache = nullptr;  ///< products of other comparisons of nearly the same layers
+  ProductCache* cache = nullptr;  ///< products of earlier comparisons, of nearly the same layers
 
   int64_t first_row() const { return std::max<int64_t>(row, 0); }
   int64_t end_row(int64_t batch) const { return row < 0 ? batch : row + 1; }
@@ -72,10 +72,10 @@ Comparison compare(const std::vector<Layer>& layers, const Recording& recording,
 Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, int64_t steps, int64_t batch,
                const Precision& precision);
 
-/// How far h of one direction is apart between the recording and the layers run on x alone.
+/// The distance of h in one direction between the recording and the layers run on x alone.
 struct Drift {
   std::vector<double> steps;               // [T]: the largest over rows and units; NaN: not recorded
-  int64_t step = -1, row = -1, unit = -1;  // where it is the largest; -1: nowhere is there a difference
+  int64_t step = -1, row = -1, unit = -1;  // where it is the largest; -1: there is no difference
 };
 
 /// By layer and direction.

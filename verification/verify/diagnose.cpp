@@ -8,7 +8,7 @@
 namespace weft::verify {
 namespace {
 
-// One layer, or one direction of it, by itself.
+// A part of the problem by itself: one layer, or one direction of it.
 Problem part_of(const Problem& whole, int64_t layer, int64_t direction) {
   Problem part;
   part.layers = {whole.layers[layer]};
@@ -33,7 +33,7 @@ Problem part_of(const Problem& whole, int64_t layer, int64_t direction) {
 
 Scope in_whole(int64_t layer, int64_t direction) { return {layer, direction}; }
 
-// A layer whose input is known, all of whose directions are recorded or none.
+// Diagnoses a layer whose input is known, and of which all directions are recorded or none.
 void diagnose_layer(const Problem& whole, int64_t layer, int most, const Poll& poll, std::vector<Diagnosis>& result) {
   const Problem problem = part_of(whole, layer, -1);
   const Comparison comparison = compare(problem.layers, *problem.recording);
@@ -43,7 +43,7 @@ void diagnose_layer(const Problem& whole, int64_t layer, int most, const Poll& p
     if (track.first) differing.push_back(track.direction);
   const bool two = problem.layers[0].directions.size() == 2;
   const bool separate = two && differing.back() < 2;
-  // The layer, each of its directions that is searched by itself, and the other layers as well.
+  // Layers have equal shares of the work; a layer shares its own with its directions that are searched by themselves.
   const double share = 1 / (static_cast<double>(whole.layers.size()) * (separate ? 1 + differing.size() : 1));
   const auto search_direction = [&](int64_t direction, int count) {
     Diagnosis diagnosis = search(part_of(whole, layer, direction), {}, count, poll, share);
@@ -55,7 +55,7 @@ void diagnose_layer(const Problem& whole, int64_t layer, int most, const Poll& p
     diagnosis.scope = in_whole(layer, -1);
     return diagnosis;
   };
-  // What needs fewer changes first; of these what concerns less. Two directions with a fault each are two diagnoses.
+  // Fewer changes come first, then those of a smaller part. Two directions with a fault each are two diagnoses.
   const bool one = separate && differing.size() == 1;
   std::vector<Diagnosis> each(differing.size());
   for (int count = 1; count <= most; ++count) {

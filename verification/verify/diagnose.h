@@ -13,11 +13,11 @@ using Poll = std::function<void()>;
 /// Changes that make the layers agree with the recording, in the order in which they are made.
 using Changes = std::vector<Change>;
 
-/// Why the layers of a scope differ.
+/// The reason why the layers of a scope differ.
 struct Diagnosis {
   Scope scope;
   Changes changes;            // the smallest set, by preference; empty: no known difference explains it
-  std::vector<Changes> also;  // others as small that explain it as well
+  std::vector<Changes> also;  // others of as few changes that explain it as well
 };
 
 /// Tries the known differences one at a time, then in pairs, then three at once, and says which make the layers agree

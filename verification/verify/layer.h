@@ -16,7 +16,7 @@ namespace weft::verify {
 /// What recurrent layers compute, in the layout and by the equations of verification/python/formats/_layers.py.
 enum class Kind { kGru, kLstm, kRnn };
 
-/// Gates of a cell: 3, 4 or 1.
+/// The number of a cell's gates: 3, 4 or 1.
 int gates_of(Kind kind);
 
 /// The name of row block `gate`: r, z, n; i, f, g, o; h.
@@ -33,7 +33,7 @@ struct Matrix {
   bool operator==(const Matrix&) const = default;
 };
 
-/// The parameters of one direction; G gates, I inputs, H units, P outputs. Vectors are empty where there is none.
+/// The parameters of one direction; G gates, I inputs, H units, P outputs. Vectors are empty where the cell has none.
 struct Direction {
   Matrix weight_x;                  // [G*H, I]
   Matrix weight_h;                  // [G*H, P]
@@ -48,7 +48,7 @@ struct Direction {
   Matrix h0;                        // [B, P], or [1, P] for every row
   Matrix c0;                        // [B, H], or [1, H]
   bool reverse = false;
-  bool flipped = false;  // only of a fault: where nothing is recorded its results are in the other order of time
+  bool flipped = false;  // fault only: unrecorded results are in the other order of time
 
   bool operator==(const Direction&) const = default;
 };
@@ -56,14 +56,14 @@ struct Direction {
 /// Which of an LSTM's gates is one minus the other.
 enum class Coupled { kNone, kInput, kForget };
 
-/// The uses of the state that read the initial state instead of the last step's: always a fault.
+/// The uses of the state that read the initial state instead of the last step's; always a fault.
 enum class Stale { kNone, kProducts, kBlend, kHidden, kCell, kAll };
 
-/// What an implementation does otherwise in one gate; always a fault.
+/// A difference of an implementation in one gate; always a fault.
 struct GateFault {
-  // Factors of what goes into the gate: 0 where it is left out.
+  // Factors of the gate's terms: 0 for a term that is left out.
   double input = 1, recurrent = 1, input_bias = 1, recurrent_bias = 1, peephole = 1;
-  double offset = 0;  // added to what goes into the activation
+  double offset = 0;  // added to the activation's argument
   std::optional<double> clip;
   std::optional<Activation> activation;
 
@@ -74,10 +74,10 @@ struct GateFault {
 /// + r (W_hn h + b_hn)), or a fault.
 enum class Biases { kInPlace, kExchanged, kOutside, kInside, kInputInBoth, kRecurrentInBoth };
 
-/// The steps in which a fault is, by the turn of the direction.
+/// The steps with a fault, by the turn of the direction.
 enum class Steps { kAll, kFirst, kLast, kAllButFirst, kAllButLast };
 
-/// The computation of a layer's directions.
+/// The computation in a layer's directions.
 struct Cell {
   Kind kind = Kind::kGru;
   bool reset_after = true;
@@ -90,13 +90,13 @@ struct Cell {
   std::optional<double> norm_eps;
   std::array<double, 2> zoneout{};  // of h and c: p times the old, 1 - p times the new
 
-  // Set by faults only.
+  // Only faults set these.
   bool swapped_update = false;  // h' = z n + (1 - z) h
   Biases biases = Biases::kInPlace;
   std::array<GateFault, 4> faults{};
   Stale stale = Stale::kNone;
   int operand_bits = 0;  // if not 0, operands of products are rounded to so many bits
-  double output_clip = std::numeric_limits<double>::infinity();  // of an LSTM's h
+  double output_clip = std::numeric_limits<double>::infinity();  // bound of an LSTM's h
 
   bool operator==(const Cell&) const = default;
 };
@@ -107,15 +107,15 @@ struct Layer {
   Cell cell;
   std::vector<Direction> directions;
   Merge merge = Merge::kConcat;
-  bool exchanged = false;     // only of a fault: where nothing is recorded its directions' results are exchanged
-  Steps steps = Steps::kAll;  // in which it is like this; only of a fault
+  bool exchanged = false;                  // fault only: the directions' unrecorded results are exchanged
+  Steps steps = Steps::kAll;               // fault only: the steps in which the layer is so
   std::shared_ptr<const Layer> elsewhere;  // the layer in all other steps
 
   int64_t inputs() const { return directions[0].weight_x.columns; }
   int64_t hidden() const { return directions[0].weight_h.rows / gates_of(cell.kind); }
-  /// The layer as it is at one turn of `count`.
+  /// The layer at one turn of `count`.
   const Layer& at(int64_t turn, int64_t count) const;
-  /// P, of one direction.
+  /// The outputs P of one direction.
   int64_t outputs() const { return directions[0].weight_h.columns; }
   /// Columns of the layer's result.
   int64_t width() const { return outputs() * (merge == Merge::kConcat ? static_cast<int64_t>(directions.size()) : 1); }

@@ -21,7 +21,7 @@ struct Recording {
   int64_t steps = 0;
   int64_t batch = 0;
   Precision precision = Precision::of(DType::kF64);
-  bool own = false;                           // of record(), so surely computed in float64
+  bool own = false;                           // made by record(), so certainly in float64
   std::vector<double> x;                      // [T, B, I], of the first layer
   std::vector<std::vector<Recorded>> layers;  // by layer and direction
   std::vector<std::vector<double>> inputs;    // by layer: [T, B, I]; empty where it isn't known
@@ -35,7 +35,7 @@ Recording record(const std::vector<Layer>& layers, std::vector<double> x, int64_
 std::vector<double> merged(Merge merge, const std::vector<const std::vector<double>*>& parts, int64_t rows,
                            int64_t columns);
 
-/// The row of an initial state for row `row` of the batch; zeros of `size` where there is none.
+/// The initial state's row for row `row` of the batch; zeros of `size` where there is no state.
 std::vector<double> initial(const Matrix& state, int64_t row, int64_t size);
 
 /// Row (step, row) of an array [T, B, columns].

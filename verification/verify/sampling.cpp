@@ -21,7 +21,7 @@ class Sampler {
           int64_t batch)
       : layer_(layer), direction_(direction), precision_(precision), input_(input), steps_(steps), batch_(batch) {}
 
-  /// Raises `spread` [T, B, P] to how far one more run is from `results`, and `local` to one step's own error.
+  /// Raises `spread` [T, B, P] to the distance of one more run from `results`, and `local` to one step's own error.
   void sample(const Sequence& results, int64_t row, std::vector<double>& spread, std::vector<double>& local) {
     const bool has_cell = layer_.cell.kind == Kind::kLstm;
     const Direction& first = layer_.directions[direction_];

@@ -11,14 +11,14 @@ namespace {
 // The search's budgets in multiply-adds, a few seconds: sets beyond them aren't tried.
 constexpr double kPairBudget = 3e9;
 constexpr double kTripleBudget = 0.8e9;
-// What making a set of changes costs in multiply-adds: bookkeeping, and each number of a vector.
+// The cost of making a set of changes, in multiply-adds: for bookkeeping, and for each number of a vector.
 constexpr double kOverhead = 3e3, kOfUnit = 10;
 
-// How often a number is tried to find the one that fits.
+// How many numbers are tried to find the one that fits.
 constexpr double kTrials = 80;
 
 constexpr double kMuchSmaller = 0.25;
-// How much more the recording has to say than which of the sets it is, in bits.
+// How many bits more the recording must tell than the choice among the sets takes.
 constexpr double kSpareBits = 10;
 
 struct Found {
@@ -77,7 +77,7 @@ class Search {
     return best();
   }
 
-  // By the rarest of the three, so that a budget leaves out those with rare ones.
+  // By the rarest of the three changes, so that a budget leaves out sets with rare ones.
   Diagnosis triples() {
     if (!says_more_than(3 * std::log2(known_.size()))) return best();
     budget_ = share_ * kTripleBudget;
@@ -100,7 +100,7 @@ class Search {
   }
 
  private:
-  // The recording must tell the sets apart: of numbers at random so few would agree with any.
+  // The recording must tell the sets apart: with few values some set of random numbers would agree.
   bool says_more_than(double bits) const { return evidence_ >= bits + kSpareBits; }
 
   static Problem made(const Change& change, Problem problem) {
@@ -129,7 +129,7 @@ class Search {
     }
   }
 
-  // Orders of gates last: they are many, and cost the most.
+  // Orders of gates last: they are many, and take the most time.
   std::vector<const Change*> usual_changes() const {
     std::vector<const Change*> usual;
     for (const Change& change : known_)
@@ -145,17 +145,17 @@ class Search {
     if (!explains(problem_, three)) explains(problem_, {&last, &first, &second});
   }
 
-  // True where the budget is at its end.
+  // True when the budget is used up.
   bool spend(double more) {
     budget_ -= overhead_of(problem_) + more + std::exchange(cache_.work, 0);
     return budget_ < 0;
   }
 
-  // With the bounds of the worst case, up to the first number beyond its bound.
+  // Compares with the bounds of the worst case, up to the first number beyond its bound.
   bool compare_quickly(const Problem& changed) {
     if (!fits(changed)) return false;
     const Recording& recording = *changed.recording;
-    // Most sets are turned away by the row that differs first.
+    // The row that differs first rules out most sets.
     if (recording.batch > 1 &&
         !compare(changed.layers, recording, Bounds::kWorstCase, {1, std::min(row_, recording.batch - 1), &cache_})
              .agrees())
@@ -164,8 +164,9 @@ class Search {
     return comparison.agrees() && makes_smaller(changed, comparison);
   }
 
-  // A change that explains the defects makes them much smaller: bounds can be wide enough to hold anything where layers
-  // that weren't recorded amplify rounding. A coarser precision is none: what it rounds stays where it is.
+  // A change that explains the defects makes them much smaller: bounds can be wide enough to hold anything where
+  // unrecorded layers amplify rounding. A coarser precision is no such change: the numbers that it rounds stay where
+  // they are.
   bool makes_smaller(const Problem& changed, const Comparison& comparison) const {
     if (changed.recording->precision.unit != problem_.recording->precision.unit) return true;
     return comparison.largest <= kMuchSmaller * defect_;
@@ -184,7 +185,7 @@ class Search {
       change->apply(changed);
       done.push_back(*change);
     }
-    // The cheap bounds turn most away; what they let pass is looked at more closely.
+    // The cheap bounds rule out most sets; the sets that they let pass are compared more closely.
     if (!compare_quickly(changed)) return false;
     const Comparison comparison = compare(changed.layers, *changed.recording);
     if (!comparison.agrees()) return false;
@@ -200,8 +201,9 @@ class Search {
     });
   }
 
-  // The best first: within rounding before those that only a coarser precision makes agree; much closer before less
-  // close, which counts where unrecorded layers have made the bounds wide; then in the order of the catalogue.
+  // The best first: sets within rounding before sets that agree only in a coarser precision; much closer sets before
+  // less close ones, which counts where unrecorded layers have made the bounds wide; then in the order of the
+  // catalogue.
   Diagnosis best() {
     Diagnosis result{scope_, {}, {}};
     if (found_.empty()) return result;
@@ -224,7 +226,7 @@ class Search {
   ProductCache cache_;
   std::vector<Found> found_;
   double defect_ = 0, evidence_ = 0, budget_ = 0;
-  int64_t row_ = 0;  // one that differs
+  int64_t row_ = 0;  // a row that differs
 };
 
 }  // namespace

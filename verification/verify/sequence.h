@@ -7,7 +7,7 @@
 
 namespace weft::verify {
 
-/// Numbers [T, B, columns] with what each can be off by.
+/// Numbers [T, B, columns], each with a bound of its error.
 struct Sequence {
   int64_t columns = 0;
   Values numbers;

@@ -30,7 +30,7 @@ class Shared {
   std::shared_ptr<T> value_;
 };
 
-// Made at load, as no static of a function would be (src/base/fork.h).
+// Made when the library is loaded, as a static of a function would not be (src/base/fork.h).
 template <typename T>
 const T Shared<T>::kNothing{};
 

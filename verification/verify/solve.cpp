@@ -16,10 +16,10 @@ namespace {
 constexpr int kGrid = 64;
 constexpr size_t kRoots = 4;
 
-// The first step that differs, of one row, from the states that were recorded before it.
+// The first step that differs, for one row, from the states recorded before it.
 class Probe {
  public:
-  /// Nothing where it can't be done again by itself.
+  /// Nothing where the step can't be computed by itself.
   static std::optional<Probe> of(const Problem& problem, ProductCache& cache) {
     if (problem.layers.size() != 1) return std::nullopt;
     const Comparison comparison =
@@ -33,7 +33,7 @@ class Probe {
     return std::nullopt;
   }
 
-  /// What `changed` gives for the number in question, less the recorded one.
+  /// The result of `changed` for the number in question, minus the recorded one.
   double difference(const Problem& changed) const { return values_of(changed).value[unit_] - recorded(unit_); }
 
  private:
@@ -47,7 +47,7 @@ class Probe {
     choose_quantity(place.quantity);
   }
 
-  // The first in which the step differs, in the order in which it computes them.
+  // Chooses the first quantity in which the step differs, in the order in which it computes them.
   void choose_quantity(const std::string& name) {
     const Kind kind = problem_->layers[0].cell.kind;
     if (name == "h") array_ = &recorded_.h, result_ = [](StepResult& step) { return std::move(step.h); };
@@ -111,7 +111,7 @@ class Probe {
   const Recorded& recorded_;
   int64_t direction_, turn_, row_;
   int64_t unit_ = 0;
-  const std::vector<double>* array_ = nullptr;  // of the quantity in which they differ
+  const std::vector<double>* array_ = nullptr;  // of the first quantity that differs
   std::function<Values(StepResult&)> result_;
   ProductCache* cache_;
 };
@@ -128,7 +128,7 @@ double number_at(const Dial& dial, int index) {
   return dial.lowest * std::pow(dial.highest / dial.lowest, part);
 }
 
-// Between two numbers at which the differences have opposite signs: false position with the Illinois rule.
+// Finds a root between two numbers at which the differences have opposite signs: false position with the Illinois rule.
 double root(const std::function<double(double)>& difference, double a, double b, double at_a, double at_b) {
   int side = 0;
   for (int turn = 0; turn < 80; ++turn) {
@@ -179,7 +179,7 @@ std::optional<Change> solved(const Problem& problem, const Dial& dial) {
     const Problem changed = turned(problem, dial, number);
     return compare(changed.layers, *changed.recording, Bounds::kWorstCase, {.patience = 1, .cache = &cache}).agrees();
   };
-  // What a factor of 0 makes agree is missing, which is another change; its root is a number close to 0.
+  // A term that a factor of 0 makes agree is missing, which is another change; its root is a number close to 0.
   if (dial.lowest < 0 && agrees(0)) return std::nullopt;
   for (const double exact_root : roots(problem, dial, *probe)) {
     for (const int digits : {1, 2, 3, 4, 5, 6, 17}) {

@@ -14,7 +14,7 @@ struct Dial {
   std::function<std::string(double)> detail;
   std::function<void(Problem&, double)> turn;
   double lowest, highest;
-  bool by_factors;  // whether numbers are looked for at equal factors or at equal distances
+  bool by_factors;  // whether numbers are tried at equal factors or at equal distances
 };
 
 /// Reads the number off the recording: from the first step that differs, of whose largest difference it is a root; then

@@ -85,8 +85,8 @@ void add_number(Sums& target, double number) {
   for (double& magnitude : target.magnitude) magnitude += std::abs(number);
 }
 
-// Products of the rows of some gates, normalised where the cell normalises. A normalisation is over all the rows that
-// one product has.
+// Products of the rows of some gates, normalised where the cell normalises. A normalisation is over all rows of one
+// product.
 class Gates {
  public:
   Gates(const Cell& cell, const Direction& direction, const Precision& precision, const StepInput& input)
@@ -94,7 +94,7 @@ class Gates {
     hidden_ = direction.weight_h.rows / gates_of(cell.kind);
     const int64_t all = direction.weight_x.rows;
     x_ = sums(direction.weight_x, 0, all, input.x, direction.norm_x);
-    // A GRU with its reset gate before the product multiplies the rows of n with another vector, later.
+    // A GRU with its reset gate before the product multiplies the rows of n by another vector, later.
     const bool split = cell.kind == Kind::kGru && !cell.reset_after;
     h_ = sums(direction.weight_h, 0, split ? 2 * hidden_ : all, input.products, direction.norm_h);
   }
@@ -102,7 +102,7 @@ class Gates {
   int64_t hidden() const { return hidden_; }
 
   const GateFault& fault(int gate) const { return cell_.faults[gate]; }
-  /// X of one gate, with what is added to it and without its bias.
+  /// X of one gate, with the number added to it and without its bias.
   Sums x(int gate) const {
     Sums result = scaled(part(*x_, gate), fault(gate).input);
     add_number(result, fault(gate).offset);
@@ -120,7 +120,7 @@ class Gates {
     add_bias(target, direction_.bias_h, gate, fault(gate).recurrent_bias);
   }
 
-  /// X + H and what more there is.
+  /// X + H and further terms.
   Sums both(int gate) const {
     Sums result = x(gate);
     add(result, h(gate));
@@ -185,7 +185,7 @@ class Gates {
   std::shared_ptr<const Sums> x_, h_;
 };
 
-// Adds the two biases of n to what is outside of the reset gate and to what is inside of it.
+// Adds the two biases of n to the sums outside the reset gate and inside it.
 void add_biases(Biases biases, const Gates& gates, Sums& outer, Sums& inner) {
   const bool input_in = biases == Biases::kExchanged || biases == Biases::kInside || biases == Biases::kInputInBoth;
   const bool recurrent_in =
@@ -224,8 +224,7 @@ void gru(const Cell& cell, const Precision& precision, const StepInput& input, c
                      cell.cell_clip);
 }
 
-// What goes into a gate of an LSTM, with the peephole of `which` on a cell state.
-// `which`: of the peepholes.
+// The sum of a gate of an LSTM, with the peephole `which` on a cell state.
 Sums lstm_terms(const Direction& direction, const Gates& gates, int gate, int which, const Values& state) {
   Sums terms = gates.both(gate);
   if (direction.peepholes.empty()) return terms;
@@ -272,7 +271,7 @@ std::shared_ptr<const Sums> ProductCache::product(const Matrix& matrix, int64_t 
     const bool same = each.matrix.is(matrix.values) && each.first == first && each.count == count;
     if (same && each.x.value == x.value && each.x.error == x.error) return each.sums;
   }
-  constexpr size_t kEntries = 24;  // a few steps of a few rows, beyond which a search seldom looks
+  constexpr size_t kEntries = 24;  // a few steps of a few rows; a search seldom looks beyond these
   work += static_cast<double>(count) * static_cast<double>(matrix.columns);
   auto result = std::make_shared<const Sums>(verify::product(matrix, first, count, x));
   Entry entry{matrix.values, first, count, x, result};

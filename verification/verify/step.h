@@ -8,8 +8,8 @@
 
 namespace weft::verify {
 
-/// Products of a matrix and a vector that were computed before, for steps in which only other things were changed
-/// since; and what the steps cost.
+/// Products of a matrix and a vector that were computed earlier, for steps in which only other things have changed
+/// since; and the cost of the steps.
 class ProductCache {
  public:
   double work = 0;  // in multiply-adds
@@ -21,7 +21,7 @@ class ProductCache {
   std::shared_ptr<const Sums> product(const Matrix& matrix, int64_t first, int64_t count, const Values& x);
 
  private:
-  // What a step costs besides its products, in multiply-adds; measured.
+  // The cost of a step besides its products, in multiply-adds; measured.
   static constexpr double kStep = 3e3, kOfUnit = 100;
 
   struct Entry {
@@ -34,10 +34,10 @@ class ProductCache {
   size_t next_ = 0;
 };
 
-/// The state that one step of one row of the batch reads, each part by itself, so that a stale one can be put in.
+/// The state that one step of one row of the batch reads, in parts, so that a stale one can be put in.
 struct StepInput {
   const Values& x;         // [I]
-  const Values& products;  // [P]: the h that W_h is multiplied with
+  const Values& products;  // [P]: the h multiplied by W_h
   const Values& blend;     // [H]: a GRU's h in z h
   const Values& cell;      // [H]: an LSTM's c
   ProductCache* cache = nullptr;

@@ -90,7 +90,7 @@ TEST(VerifyActivation, SpreadBoundsWhatNeighboursDifferBy) {
   }
 }
 
-// A product summed in float32 in some order is within the bound, and the bound isn't many times what is seen.
+// A product summed in float32 in some order is within the bound, and the bound isn't many times the error seen.
 TEST(VerifyBound, HoldsForAnyOrderOfSummation) {
   Random random(2);
   const Precision precision = Precision::of(DType::kF32);
@@ -117,7 +117,7 @@ TEST(VerifyBound, HoldsForAnyOrderOfSummation) {
 
 float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-// A GRU written down anew, in float.
+// A GRU written independently, in float.
 std::vector<double> gru_in_float(const Direction& d, const std::vector<double>& x, const std::vector<double>& h) {
   const auto hidden = static_cast<int64_t>(h.size());
   const auto row = [&](int64_t index, const Matrix& matrix, const std::vector<double>& vector) {
@@ -224,8 +224,8 @@ bool names(const Diagnosis& diagnosis, const Change& change) {
   });
 }
 
-// Layers with a change made to them, as a recording: the search names a change that does the same. Of the whole product
-// a sample, another one for each kind.
+// Layers with a change made to them, as a recording: the search names a change that does the same. The whole product is
+// sampled, with another sample for each kind.
 TEST_P(VerifyKinds, ChangesAreFoundInWhatTheyMake) {
   Random random(7);
   std::vector<Layer> layers{random_layer(random, GetParam(), 4, 4)};
@@ -238,7 +238,7 @@ TEST_P(VerifyKinds, ChangesAreFoundInWhatTheyMake) {
   const Problem problem{layers, right};
   int known = 0, tried = 0;
   for (const Change& change : known_changes(problem, {})) {
-    // Of these the recording is changed, and `record` knows no stale state; Python's tests inject them.
+    // These changes change the recording, and `record` knows no stale state; Python's tests inject them.
     if (change.solve || change.name.starts_with("stale") || change.name.ends_with("order") ||
         change.name == "batch_axis")
       continue;
@@ -262,7 +262,7 @@ struct Named {
   void (*fault)(Layer&);
 };
 
-// What reports were about, by the names that docs/verify.md gives.
+// Known reports, by the names in docs/verify.md.
 const Named kNamed[] = {
     {Kind::kGru, "recurrent_bias", "missing, in gate n", [](Layer& layer) { layer.cell.faults[2].recurrent_bias = 0; }},
     {Kind::kGru, "recurrent_bias", "missing, in gates r, z",
@@ -302,7 +302,7 @@ TEST(VerifyDiagnosis, WhatReportsWereAboutIsFoundByItsName) {
   }
 }
 
-// h0 is 0 and b_hn is missing, so that r is multiplied with nothing at step 0, whatever its own bias does.
+// h0 is 0 and b_hn is missing, so at step 0 r is multiplied by zero, whatever its own bias does.
 TEST(VerifyDiagnosis, WhatCannotBeToldApartIsSaidTogether) {
   Random random(14);
   const std::vector<Layer> layers{random_layer(random, Kind::kGru, 3, 5)};
