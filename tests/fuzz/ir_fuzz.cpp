@@ -45,8 +45,8 @@ void check_round_trip(const weft::ir::Program& program) {
   }
 }
 
-/// Runs `action`, which may fail only because a size overflows once all steps are done at once, or because there is no
-/// derivative: the user's mistake still.
+/// Runs `action`. It may fail only where a size overflows once all steps are done at once, or where there is no
+/// derivative: both are still the user's mistake.
 template <typename Action>
 void must_succeed(std::string_view what, const std::string& before, Action action) {
   try {
@@ -89,7 +89,7 @@ void check_derivative(const weft::ir::Program& program) {
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
-/// Half of the mutations are of tokens and lines: bytes alone hardly ever make another valid program.
+/// Half of the mutations are of tokens and lines: changes of bytes alone hardly ever make another valid program.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   if (seed % 2 == 0) return LLVMFuzzerMutate(data, size, max_size);
   std::string text = weft::fuzz::mutate({reinterpret_cast<const char*>(data), size}, seed / 2);

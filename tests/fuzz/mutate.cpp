@@ -32,7 +32,7 @@ class Mutator {
       ir::Lexer lexer(text_);
       for (Token token = lexer.next(); token.kind != TokenKind::kEnd; token = lexer.next()) tokens_.push_back(token);
     } catch (const Error&) {
-      // What was read before the error can be mutated all the same.
+      // The tokens before the error can be mutated all the same.
     }
     if (tokens_.empty()) return "";
     const Token& token = tokens_[below(tokens_.size())];
@@ -65,7 +65,7 @@ class Mutator {
     return same[below(same.size())];
   }
 
-  /// Mostly an op of as many operands.
+  /// Mostly an op with as many operands.
   std::string_view op_like(ir::OpCode code) {
     for (int attempt = 0; attempt < 20; ++attempt) {
       auto other = static_cast<ir::OpCode>(below(ir::kOpCount));
@@ -103,7 +103,7 @@ class Mutator {
     return out;
   }
 
-  /// The op of a line under another result's name, so that it may stand beside the first.
+  /// The op of another line under a new result's name, so that it may stand beside the first.
   std::string new_op(std::string line) {
     size_t name = line.find('%');
     if (name == line.npos) return line;

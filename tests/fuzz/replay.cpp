@@ -1,5 +1,5 @@
-// A fuzz target on inputs that are the same each time, without libFuzzer and its sanitizers: `make test` has time for
-// that on every change. Usage: <target>_replay CORPUS RUNS [RUN], the last to repeat one run.
+// Runs a fuzz target on the same inputs each time, without libFuzzer and its sanitizers: `make test` has time for that
+// on every change. Usage: <target>_replay CORPUS RUNS [RUN], the last to repeat one run.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed);
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
-/// libFuzzer's own changes of bytes, which hardly ever leave a program: none here.
+/// libFuzzer's own changes of bytes are missing here: they hardly ever leave a program.
 extern "C" size_t LLVMFuzzerMutate(uint8_t*, size_t size, size_t) { return size; }
 
 namespace {
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   const uint64_t only = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : runs;
   LLVMFuzzerInitialize(&argc, &argv);
   for (uint64_t run = argc > 3 ? only : 0; run < runs; ++run) {
-    // On one line, whose end says where a run ended that does not return.
+    // Written on one line, whose end tells in which run the process ended, if a run doesn't return.
     std::fprintf(stderr, "\rrun %llu ", static_cast<unsigned long long>(run));
     const std::string bytes = input(corpus, run);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());

@@ -1,5 +1,5 @@
-// Whatever program the bytes make, the engine compiles it, runs it inside its memory and gives what the interpreter
-// gives. Up to kSeedBytes bytes are the seed of a random valid program, more are program text.
+// For any program that the bytes make, the engine compiles it, runs it inside its memory and gives the interpreter's
+// results. Up to kSeedBytes bytes are the seed of a random valid program, more are program text.
 
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@ namespace {
 using weft::interpreter::Array;
 
 constexpr size_t kSeedBytes = 16;
-/// What a program of text may cost: elements of all values, over all steps, and ops to compile.
+/// Bounds of a program of text: elements of all values, over all steps, and ops to compile.
 constexpr int64_t kMostElements = 200'000, kMostOps = 80, kMostConstant = 64;
 constexpr int64_t kMostSize = 4;
 
@@ -53,7 +53,7 @@ struct Numbers {
 
 // ---- how large a program of text is
 
-/// Infinity where a size is beyond what is tried.
+/// Infinity where a size is beyond the sizes tried.
 double elements(const weft::ir::Shape& shape, const weft::ir::Bindings& bindings) {
   double count = 1;
   for (const weft::ir::Dim& dim : shape) {
@@ -69,7 +69,7 @@ double elements(const weft::ir::Shape& shape, const weft::ir::Bindings& bindings
 struct Cost {
   int64_t ops = 0;
   double elements = 0;
-  bool bounded = true;  ///< nothing that may loop for ever or that calls out
+  bool bounded = true;  ///< there is nothing that may loop for ever or that calls out
 };
 
 void add_cost(const weft::ir::Program& program, const weft::ir::Block& block, const weft::ir::Bindings& bindings,
@@ -96,7 +96,8 @@ void add_symbols(const weft::ir::Shape& shape, std::vector<std::string>& symbols
   }
 }
 
-/// Small sizes for all symbols. Of packed sequences those that fit: all B rows in the first step, one in each at least.
+/// Small sizes for all symbols, and batch sizes that fit packed sequences: all B rows in the first step, at least one
+/// in each.
 weft::ir::Bindings small_sizes(const weft::ir::Program& program, Numbers& numbers) {
   std::vector<std::string> symbols{"T", "B", "N"};
   for (const auto& value : program.values) add_symbols(value.type.shape, symbols);
@@ -111,7 +112,7 @@ weft::ir::Bindings small_sizes(const weft::ir::Program& program, Numbers& number
 
 // ---- running
 
-/// The results, or the user's error that running them is.
+/// The results, or the user's error in running them.
 struct Outcome {
   std::vector<Array> results;
   std::string error;
@@ -130,7 +131,7 @@ Outcome outcome_of(const std::string& text, const char* who, Action action) {
   }
 }
 
-/// The largest difference, relative to the largest magnitude or 1; nothing is compared of results that overflow.
+/// The largest difference, relative to the largest magnitude or 1; results that overflow aren't compared.
 double largest_difference(const Array& got, const Array& want) {
   std::vector<double> x = got.to_doubles(), y = want.to_doubles();
   double scale = 1, worst = 0;
@@ -161,7 +162,7 @@ void run(const weft::ir::Program& program, const weft::ir::Bindings& bindings, N
   Outcome got = outcome_of(text, "the engine", [&] { return weft::testing::run_native(text, inputs, bindings, team); });
   if (want.error.empty() && !got.error.empty())
     report("the engine fails and the interpreter does not", fmt::format("{}\n{}", got.error, text));
-  // What nobody reads the engine doesn't run, bad data of it included.
+  // The engine doesn't run ops that nobody reads, bad data of theirs included.
   if (tolerance < 0 || !want.error.empty()) return;
   for (size_t i = 0; i < want.results.size(); ++i)
     if (double difference = largest_difference(got.results[i], want.results[i]); difference > tolerance)
@@ -222,7 +223,8 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   return 0;
 }
 
-/// A seed as often as text: random programs are valid, and mutated ones hold what the generator does not make.
+/// As many inputs are seeds as text: random programs are valid, and mutated ones hold things that the generator doesn't
+/// make.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   if (seed % 2 == 0 && max_size >= sizeof(seed)) {
     std::memcpy(data, &seed, sizeof(seed));

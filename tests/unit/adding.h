@@ -10,7 +10,7 @@
 
 namespace weft::testing {
 
-/// y = x + number, as no other program has it.
+/// y = x + number, a program of its own for each number.
 inline std::string adding(int64_t number) {
   return fmt::format(
       "program @p(%x: f32[N]) {{ %c = constant {{value = {}.0}} : f32[] %k = broadcast %c {{dims = []}} : f32[N] "
@@ -18,7 +18,7 @@ inline std::string adding(int64_t number) {
       number);
 }
 
-/// Whether `size` numbers come out of it as they should.
+/// Whether the program gives the `size` numbers that it should.
 inline bool adds(const engine::Executable& executable, int64_t number, int64_t size) {
   std::vector<float> x(static_cast<size_t>(size), 1), y(x.size());
   std::vector<int64_t> sizes{size};

@@ -1,5 +1,5 @@
-// No memory inside a parallel region: what a run needs is allocated before, since an exception there ends the process.
-// Not under ThreadSanitizer, whose `new` cannot be replaced.
+// Nothing is allocated inside a parallel region: a run allocates its memory before, since an exception inside ends the
+// process. Not under ThreadSanitizer, whose `new` cannot be replaced.
 #ifndef WEFT_THREAD_SANITIZER
 
 #include <cstdlib>
@@ -20,17 +20,17 @@ thread_local bool refuses_memory = false;
 
 }  // namespace
 
-// For the whole test program: `new` fails on a thread that says so.
+// For the whole test program: `new` fails on a thread that asks for it.
 void* operator new(std::size_t bytes) {
   if (refuses_memory) throw std::bad_alloc();
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-// A sanitizer's own wouldn't call the one above, and frees nothing of it.
+// A sanitizer's own version wouldn't call the one above, and frees nothing of it.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return refuses_memory ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
 }
-// Not inline, where g++ warns of `free` on what `new` gave.
+// Not inline: g++ warns of `free` of memory from `new`.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 

@@ -1,5 +1,5 @@
-// Annotations say how a pass may treat an op. What an op computes doesn't depend on them: a text that has them is
-// refused with its line, or runs as it would without.
+// Annotations tell how a pass may treat an op. An op's result doesn't depend on them: a text that has them is refused
+// with its line, or runs as it would without.
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ constexpr const char* kInputs =
     "%x: f32[4,B], %y: f32[4,B], %c: f32[2,6], %m: f32[6,32], %n: i64[4,B], %d: i64[4,B], %q: bool[4,B], %p: bool[], "
     "%i: i64[3], %u: f32[3,B], %a: f32[5,2,6], %b: f32[5,6,2]";
 
-/// An op of that code, with `#` where its attributes go on, and a text before it that it needs.
+/// An op of that code, with `#` where its attributes continue, and the lines that it needs before it.
 struct Sample {
   std::string op;
   std::string before;
@@ -161,7 +161,7 @@ TEST(Annotations, OfATextAreRefusedOrChangeNothing) {
     int accepted = 0;
     for (const std::string& attribute : attributes()) {
       const std::string text = text_of(code, attribute);
-      const std::string error = error_of([&] { ir::parse(text); });  // an internal error goes through and fails
+      const std::string error = error_of([&] { ir::parse(text); });  // an internal error passes through and fails
       if (error != "no error") {
         EXPECT_TRUE(error.starts_with("line 1, column ")) << text << "\n" << error;
         EXPECT_NE(error.find("the annotation '" + attribute.substr(0, attribute.find(' '))), std::string::npos)
@@ -214,7 +214,7 @@ TEST(Annotations, OfATextGoThroughEveryPass) {
   mutable_settings().verify = before;
 }
 
-/// What lowering says of a program stands in comments: the dump is the same program, and is lowered alike.
+/// Lowering's notes on a program are comments: the dump is the same program, and is lowered alike.
 TEST(Annotations, ALoweredProgramIsAProgramAgain) {
   const testing::Lowered once(testing::program_text("gru"));
   const std::string dump = write_lowered(once.schedule);

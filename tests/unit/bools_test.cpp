@@ -105,7 +105,7 @@ TEST(Bools, StayTrueWhereTheyAreMoved) {
         << op;
 }
 
-/// What decides is read from memory as it came in, without an op between that would make it 0 or 1.
+/// The deciding bool is read from memory as it came in, without an op between that would make it 0 or 1.
 TEST(Bools, ChooseABranch) {
   const char* text = R"(program @p(%p: bool[], %x: f32[]) {
     %r = cond %p then { %n = neg %x : f32[] yield %n } else { %c = copy %x : f32[] yield %c } : f32[]

@@ -1,5 +1,5 @@
-// Loops whose carries depend on each other in a chain, each on the next: what is found out about the last carry goes
-// back to the first, step by step.
+// Loops whose carries depend on each other in a chain, each on the next: facts found out about the last carry reach the
+// first step by step.
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ namespace {
 using ir::Builder;
 using ir::ValueId;
 
-/// A shift register of so many places: x goes in at the last, what leaves the first is multiplied by its square. Beside
-/// it as many carries that nothing reads but themselves, in a chain too.
+/// A shift register of so many places. x goes in at the last place, and the number that leaves the first is multiplied
+/// by its square. Beside it are as many carries that only themselves read, in a chain too.
 ir::Program shift_register(int64_t places, int64_t steps) {
   ir::Program program;
   Builder builder(program, program.body);

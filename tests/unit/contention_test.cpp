@@ -1,4 +1,4 @@
-// Cores that others use too: when that is believed, and what calls do then.
+// Cores that other programs use too: when the engine believes it, and how calls then run.
 
 #include "runtime/contention.h"
 
@@ -115,7 +115,7 @@ TEST_F(Contended, MembersPartWhereverItShows) {
 }
 
 TEST_F(Contended, LongWaitsAreSeen) {
-  mutable_settings().delays = true;  // now and then a member sleeps, which the other one waits for
+  mutable_settings().delays = true;  // now and then a member sleeps, and the other one waits for it
   const int64_t before = runtime::contention().calls();
   for (int call = 0; call < 200 && runtime::contention().calls() == before; ++call) run(1000);
   EXPECT_GT(runtime::contention().calls(), before);

@@ -1,5 +1,5 @@
-// Results in the memory of inputs: where they are written in place, that no stage reads a new value for an old one, and
-// what is refused.
+// Results in the memory of inputs: which are written in place, that no stage reads a new value for an old one, and
+// which are refused.
 
 #include <algorithm>
 #include <cstring>
@@ -44,24 +44,25 @@ void expect_on_all_teams(const std::string& text, const std::vector<Array>& inpu
   }
 }
 
-/// What fuse copies where it needs memory for it.
+/// Values that fuse copies if it needs memory for them.
 bool is_view(const ir::Op& op) { return planning::is_view(op.code) || op.code == OpCode::kReshape; }
 
-/// The op of the body whose result this is; null for an input.
+/// The op of the body that makes this value; null for an input.
 const ir::Op* maker(const ir::Program& program, ValueId value) {
   for (const ir::Op& op : program.body.ops)
     if (std::ranges::find(op.results, value) != op.results.end()) return &op;
   return nullptr;
 }
 
-/// Of a lowered program: whether each result that takes an input's memory is computed there, or copied at the end.
+/// For each result of a lowered program that takes an input's memory: whether it is computed there, or copied at the
+/// end.
 std::string places(const std::string& text) {
   const testing::Lowered lowered(text);
   const ir::Program& program = lowered.program;
   EXPECT_EQ(ir::print(ir::parse(ir::print(program))), ir::print(program));
   std::string all;
   for (const Donation& donation : program.donations) {
-    // A copy of what another stage has computed; fuse makes copies of inputs and views where it needs them.
+    // A copy of another stage's result; fuse makes copies of inputs and views where it needs memory for them.
     const ir::Op* op = maker(program, program.body.results[donation.result]);
     const ir::Op* source = op && op->code == OpCode::kCopy ? maker(program, op->operands[0]) : nullptr;
     const std::string place = !op ? "kept" : source && !is_view(*source) ? "copied" : "in place";
@@ -85,7 +86,7 @@ constexpr Hazard kHazards[] = {
        return %p2 in %p, %m2 in %m })"},
     {"the_input_itself", "kept", "program @p(%p: f32[B,40]) { %n = neg %p : f32[B,40]\n return %p in %p, %n }"},
     {"the_input_itself_twice", "kept", "program @p(%p: f32[B,40]) { return %p, %p in %p, %p }"},
-    // One copy is made before its own input is read, the other after.
+    // One copy is made before its own input is read, the other one after.
     {"a_swap", "copied, in place", "program @p(%p: f32[B,40], %q: f32[B,40]) { return %q in %p, %p in %q }"},
     {"a_turn", "copied, in place, in place",
      "program @p(%p: f32[B,40], %q: f32[B,40], %r: f32[B,40]) { return %q in %p, %r in %q, %p in %r }"},

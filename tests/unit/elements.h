@@ -6,7 +6,7 @@
 
 namespace weft::testing {
 
-/// Elements at the end of memory behind which is none.
+/// Elements at the end of an allocation, behind which is no memory.
 template <typename T>
 struct Elements {
   runtime::GuardedMemory memory;

@@ -1,4 +1,4 @@
-// Scans whose carries stay in registers where they are few: which may, and that the results are the same.
+// Scans whose carries stay in registers where they are few: which scans may, and that the results are the same.
 
 #include "planning/elementwise_scan.h"
 

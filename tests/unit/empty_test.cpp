@@ -53,7 +53,7 @@ std::string program_of(const char* op, const char* columns) {
       columns, fmt::format(fmt::runtime(op), columns));
 }
 
-/// So many rows that work of any kind for each would never end.
+/// So many rows that any work for each row would never end.
 constexpr int64_t kRows = int64_t{1} << 50;
 
 TEST(Empty, RowsWithoutColumnsAreNoWork) {

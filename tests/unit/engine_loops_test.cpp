@@ -22,7 +22,7 @@ namespace {
 using interpreter::Array;
 using testing::run_native;
 
-/// Shares even the smallest work among threads, for as long as it lives.
+/// Makes threads share even the smallest work, for as long as it lives.
 class EngineLoops : public ::testing::Test {
  protected:
   EngineLoops() { mutable_settings().share_all = true; }
@@ -89,7 +89,7 @@ TEST_F(EngineLoops, CarriedIndex) {
   EXPECT_EQ(testing::fallbacks("gather"), 0);
 }
 
-/// A step that writes a row of a cache and reads the whole, with `more` between and what is yielded behind.
+/// A step that writes a row of a cache and reads the whole, with the lines `more` between; then the yielded values.
 std::string cache_text(const std::string& more, const std::string& y) {
   return R"(program @cache(%x: f32[T,B,9], %c0: f32[B,7,9], %at: i64[T]) {
     %c, %ys = scan length T carry(%c = %c0) xs(%xt = %x, %p = %at) {

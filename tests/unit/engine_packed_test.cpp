@@ -1,4 +1,4 @@
-// Ragged scans as machine code against the interpreter, for many divisions among threads; and how rows are dealt out.
+// Ragged scans as machine code against the interpreter, for many divisions among threads; and how rows are divided.
 
 #include <algorithm>
 #include <array>
@@ -120,7 +120,7 @@ TEST(EnginePackedWide, WideGradients) {
   }
 }
 
-/// Steps of rows that a share has.
+/// The number of steps of a share's rows.
 int64_t steps_of(const std::vector<int64_t>& sizes, runtime::Share share) {
   int64_t steps = 0;
   for (int64_t size : sizes) steps += std::max<int64_t>(0, std::min(size, share.last) - share.first);

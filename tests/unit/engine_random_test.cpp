@@ -57,7 +57,7 @@ void compare(const ir::Program& program, uint64_t seed, double tolerance,
   for (const ir::Bindings& bindings : sizes) {
     std::vector<Array> inputs = testing::random_inputs(program, bindings, seed);
     std::vector<Array> expected = interpreter::evaluate(program, inputs);
-    // As it is called and, for some sizes, with their little work shared among threads all the same.
+    // Runs as it is called and, for some sizes, with little work shared among threads all the same.
     for (bool share_all : {false, true}) {
       if (share_all && (&bindings - sizes.data() + static_cast<int64_t>(seed)) % 4 != 0) continue;
       std::vector<Array> found;
@@ -100,7 +100,7 @@ TEST_P(EngineRandom, GradientsAgreeWithTheInterpreter) {
   }
 }
 
-/// Of packed sequences: as many rows as there can be, as few, and between.
+/// Batch sizes of packed sequences: as many rows as there can be, as few, and between.
 const std::vector<ir::Bindings>& ragged_bindings() {
   static const std::vector<ir::Bindings> all = {{{"T", 3}, {"B", 2}, {"N", 5}},   {{"T", 0}, {"B", 3}, {"N", 0}},
                                                 {{"T", 5}, {"B", 1}, {"N", 5}},   {{"T", 1}, {"B", 7}, {"N", 7}},

@@ -35,7 +35,8 @@ std::vector<Array> random_inputs(const ir::Program& program, const ir::Bindings&
   for (ir::ValueId arg : program.body.args) {
     const ir::Type& type = program.type(arg);
     auto sizes = interpreter::sizes_of(type.shape, bindings);
-    // Scaled by the width, as weights are: a recurrence with large weights is chaotic and compares nothing.
+    // Scaled by the width, as weights are: a recurrence with large weights is chaotic, so that nothing could be
+    // compared.
     double width = sizes.empty() ? 1 : std::max<double>(8, static_cast<double>(sizes.back()));
     std::normal_distribution<double> normal(0, std::sqrt(2 / width));
     std::vector<double> values(static_cast<size_t>(interpreter::count_of(sizes)));
@@ -161,7 +162,7 @@ TEST(Engine, DoublePrecision) {
   for (auto b : kBatches) compare(text, {{"T", 5}, {"B", b}}, 1e-12);
 }
 
-/// A product's panels say how wide a vector is in its stage, whatever the other ops of the stage compute in.
+/// A product's panels decide the width of vectors in its stage, whatever types the other ops of the stage compute in.
 TEST(Engine, ProductsBesideOpsOfAnotherWidth) {
   for (int64_t columns : {5, 16, 40})
     compare(fmt::format(R"(program @wide(%x: f32[B,6], %w: f32[6,{0}], %u: f64[B,6], %v: f64[6,{0}]) {{

@@ -1,5 +1,5 @@
-// Extern ops with somebody there to run them: in the body, in loops, in branches, and what they bring along as a
-// derivative.
+// Extern ops with a function that runs them: in the body, in loops, in branches, and the derivatives that they bring
+// along.
 
 #include <gtest/gtest.h>
 

@@ -42,7 +42,7 @@ class F16Test : public ::testing::TestWithParam<Isa> {
   std::mt19937_64 random_{20260101};
 };
 
-/// The panels by either kernel.
+/// The panels, packed by either kernel.
 void expect_same_panels(Isa isa, PackArgs args, Elements<uint16_t>& halves, int64_t source, int64_t panels) {
   Elements<float> floats(source);
   for (int64_t i = 0; i < source; ++i) floats[i] = widened(halves[i]);
@@ -101,7 +101,7 @@ TEST_P(F16Test, GradientsAreThoseOfF32Rounded) {
     const int64_t lda = m + between(0, 3), ldb = n + between(0, 3), ldc = n + between(0, 3);
     Elements<float> a(rows * lda), b(rows * ldb), c(m * ldc);
     Elements<uint16_t> found(m * ldc);
-    // From what rounds to zero to what is more than f16 holds.
+    // From numbers that round to zero to numbers beyond f16.
     const float scale = std::ldexp(1.0F, static_cast<int>(between(-28, 16)));
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < rows * lda; ++i) a[i] = scale * normal(random_);

@@ -1,5 +1,5 @@
-// Ops that fail when they run: that every op of the table says whether it does, and that a call that fails leaves the
-// memory of inputs in which results are stored as it was, wherever in the program the op stands.
+// Ops that fail when they run. Every op of the table tells whether it may fail. A call that fails leaves the memory of
+// inputs in which results are stored as it was, wherever in the program the op is.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,8 @@ void run_for_test(std::string_view, std::span<const ExternTensor> operands, std:
   std::memcpy(results[0].data, operands[0].data, 4 * 8 * sizeof(float));
 }
 
-/// An op between a value SRC and its result, both of T[4,8]; `bad` is wrong for it as argument %n, `good` is right.
+/// An op between a value SRC and its result, both T[4,8]; the value `bad` is wrong for it as argument %n, `good` is
+/// right.
 struct Failing {
   OpCode code;
   const char* arguments;  ///< beside those that all programs have
@@ -99,7 +100,7 @@ const std::vector<Failing>& failing() {
   return all;
 }
 
-/// Where the op stands among writes to %p and %z. A second op that fails on the same is %b.
+/// Where the op is among writes to %p and %z. A second op that fails on the same value is %b.
 constexpr std::pair<const char*, const char*> kPlaces[] = {
     {"beside", "%q = add %p, %u : T[4,8]\nOP(a, x)\nreturn %q in %p, %a"},
     {"behind", "%q = add %p, %u : T[4,8]\nOP(a, q)\nreturn %q in %p, %a"},
@@ -139,7 +140,7 @@ std::vector<Array> inputs_of(const Failing& op, const std::vector<double>& n) {
   return inputs;
 }
 
-/// The results; those in the memory of inputs are left there. Throws what the call throws.
+/// The results; those in the memory of inputs are left there. Throws the call's error.
 std::vector<Array> run(const engine::Executable& executable, std::vector<Array>& inputs, runtime::Team& team) {
   const ir::Program& program = executable.program();
   std::vector<runtime::TensorRef> from, to;
@@ -195,7 +196,7 @@ TEST_F(FailingOps, LeaveDonatedMemoryAsItWas) {
     }
 }
 
-/// Two updates in the memory of caches: where they look at the same both are made there, else the second elsewhere.
+/// Two updates in the memory of caches. Where they read the same index both are made there, else the second elsewhere.
 TEST_F(FailingOps, UpdatesThatLookAtTheSameAreMadeInPlace) {
   const std::string same = R"(program @p(%k: f32[64,8], %v: f32[64,8], %a: f32[2,8], %n: i64[], %m: i64[]) {
     %k2 = dynamic_update %k, %a, %n {dim = 0} : f32[64,8]

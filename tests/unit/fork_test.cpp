@@ -1,4 +1,4 @@
-// What a child of fork finds while other threads of its parent are busy: everything free and whole (base/fork.h).
+// The state in a child of fork while other threads of its parent are busy: everything is free and whole (base/fork.h).
 #include "base/fork.h"
 
 #include <gtest/gtest.h>

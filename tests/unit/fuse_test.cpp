@@ -1,4 +1,4 @@
-// The bounds of what is one loop nest and one function of machine code: programs beyond them are right, and in parts.
+// The bounds of one loop nest and of one function of machine code: programs beyond them are right, and in parts.
 #include "planning/fusion/fuse.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string in_scan(int count, const std::string& reads = "f32[T,B,3]") {
       reads, alternating(count), count);
 }
 
-/// The number of stages. That they read what the same or an earlier one has made is expected.
+/// The number of stages. Each must read only results of the same stage or an earlier one.
 int64_t stages_of(const planning::BlockSchedule& block) {
   std::map<ir::ValueId, size_t> made;
   for (size_t stage = 0; stage < block.stages.size(); ++stage)

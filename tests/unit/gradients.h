@@ -18,7 +18,7 @@ double difference(const Arrays& a, const Arrays& b);
 /// Cotangents for all outputs, as random_inputs makes them.
 Arrays random_cotangents(const ir::Program& program, const ir::Bindings& bindings, uint64_t seed);
 
-/// Which inputs are floating.
+/// The indices of floating inputs.
 std::vector<bool> floating_inputs(const ir::Program& program);
 
 /// The gradients of the wanted inputs by the forward and the backward program, whose texts are parsed back first.

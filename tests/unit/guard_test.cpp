@@ -26,7 +26,7 @@ using runtime::GuardedMemory;
 
 constexpr int64_t kOdd[] = {1, 3, 7, 17, 33};
 
-/// Guards what runs and shares the smallest work among threads, for as long as it lives.
+/// Guards runs, and makes threads share the smallest work, for as long as it lives.
 class Guard : public ::testing::Test {
  protected:
   Guard() : guard_(settings().guard) {

@@ -18,7 +18,7 @@ namespace {
 
 using interpreter::Array;
 
-/// Elements of the type from their bits, as rows of `columns`; what is left over is dropped.
+/// Elements of the type from their bits, as rows of `columns`; an incomplete last row is dropped.
 template <typename Bits>
 Array from_bits(DType dtype, const std::vector<Bits>& bits, int64_t columns) {
   auto rows = static_cast<int64_t>(bits.size()) / columns;
@@ -33,7 +33,7 @@ std::vector<uint16_t> all_halves() {
   return all;
 }
 
-/// Each pattern of the leading bits, with what follows at, next to and half way between two numbers of so many bits.
+/// Each pattern of the leading bits, followed by bits at, next to and half way between two numbers of so many bits.
 std::vector<uint32_t> around_ties(int leading) {
   const int rest = 32 - leading;
   const uint32_t half = 1u << (rest - 1);
@@ -137,8 +137,8 @@ INSTANTIATE_TEST_SUITE_P(All, HalfConversion, ::testing::ValuesIn(conversions())
   return fmt::format("{}_to_{}", name_of(test.param.from), name_of(test.param.to));
 });
 
-/// A cast with excess_precision whose result goes to memory rounds as any other, but for denormals; one that is only
-/// computed with doesn't round.
+/// A cast with excess_precision whose result goes to memory rounds as any other, except denormals; one that only
+/// arithmetic reads doesn't round.
 class LooseCasts : public ::testing::TestWithParam<DType> {};
 
 TEST_P(LooseCasts, RoundWhatIsStored) {
@@ -172,8 +172,9 @@ TEST_P(LooseCasts, DontRoundWhatIsComputedWith) {
     ASSERT_TRUE(z[i] == -x[i] || (std::isnan(x[i]) && std::isnan(z[i]))) << x[i] << " became " << z[i];
 }
 
-/// What is only rounded to bf16 may be computed to no more than that: within 2^-12, or 0 where it is less than the
-/// smallest normal number. NaN, infinities and signs as ever. What something else reads too is as right as in f32.
+/// A number that is only read rounded to bf16 may be computed to no more than that: within 2^-12, or 0 where it is less
+/// than the smallest normal number. NaN, infinities and signs are as ever. A number that something else reads too is as
+/// right as in f32.
 TEST(LooseCast, OfAnActivation) {
   std::vector<Array> inputs = {numbers_of(DType::kF32, 33)};
   const std::vector<double> x = inputs[0].to_doubles();

@@ -94,7 +94,7 @@ TEST_P(I8Weights, GiveTheInterpretersResults) {
         const auto found = testing::run_native(text, inputs, bindings, runtime::own_team(threads));
         for (size_t i = 0; i < expected.size(); ++i) {
           const std::vector<double> x = found[i].to_doubles(), y = expected[i].to_doubles();
-          // Of sums of 21 products of up to 127.
+          // The error of sums of 21 products of up to 127.
           for (size_t j = 0; j < y.size(); ++j) ASSERT_NEAR(x[j], y[j], 2e-3) << pack << ", result " << i;
         }
       }
@@ -143,7 +143,7 @@ TEST(I8Prepack, BytesAreReadWhereTheProcessorMultipliesThem) {
   }
 }
 
-/// The packs that are left out for sizes T and B, of those of program_of.
+/// The packs of program_of's programs that are left out for sizes T and B.
 int64_t left_out(int64_t steps, int64_t batch) {
   const testing::Lowered lowered(program_of("i8"));
   std::vector<int64_t> symbols;

@@ -9,7 +9,7 @@
 
 namespace weft::testing {
 
-/// What `body` returns in a forked child, -1 if the child does not end within 20 seconds or crashes.
+/// The return value of `body` in a forked child; -1 if the child does not end within 20 seconds or crashes.
 template <typename Body>
 int in_child(Body body) {
   const pid_t child = fork();

@@ -1,4 +1,5 @@
-// The interpreter against values worked out by hand, and what ops mean for NaN, overflow, empty dims, T = 0, reverse.
+// The interpreter against values worked out by hand, and the meaning of ops for NaN, overflow, empty dims, T = 0,
+// reverse.
 
 #include "interpreter/interpreter.h"
 
@@ -28,7 +29,7 @@ std::vector<Array> run(const std::string& text, const std::vector<Array>& inputs
   return interpreter::evaluate(ir::parse(text), inputs);
 }
 
-/// The values of `op`, whose operands are %a, %b, %c of the arrays' own types.
+/// The values of `op`, whose operands %a, %b, %c have the arrays' types.
 Values run_op(const std::string& op, const std::vector<Array>& inputs) {
   std::string text = "program @p(";
   for (size_t i = 0; i < inputs.size(); ++i)

@@ -1,4 +1,4 @@
-// Stages that the last step of a scan skips: which they are, and that nobody misses them.
+// Stages that the last step of a scan skips: which stages, and that no result needs them.
 
 #include "planning/last_step.h"
 

@@ -1,4 +1,5 @@
-// hoist, reassociate and sink on programs made for their cases: what must leave the loop leaves it, and results stay.
+// hoist, reassociate and sink on programs made for their cases: ops that must leave the loop leave it, and results
+// stay.
 
 #include <algorithm>
 
@@ -25,7 +26,7 @@ struct LoopCase {
   std::string step;                     ///< from %xt, %it, %c; ends with its yield
   std::string types;                    ///< of the results beside f64[B,3]
   int results;                          ///< beside the first carry
-  std::vector<ir::OpCode> outside;      ///< ops that must not be in the region any more
+  std::vector<ir::OpCode> outside;      ///< ops that must no longer be in the region
   std::vector<ir::OpCode> inside = {};  ///< ops that must still be there
 };
 
@@ -127,7 +128,7 @@ std::vector<LoopCase> hoist_cases() {
       "  %t = slice %r {dim = 0, start = 0, limit = 3} : f64[3]  %v = broadcast %t {dims = [1]} : f64[B,3]",
       {OpCode::kReduceSum});
   cases.back().inside = {OpCode::kOuter};
-  // A table of the step's own has no form for all steps at once.
+  // A table of the step's own can't be indexed for all steps at once.
   add("not_a_table_of_the_step", "%m = outer %xt, %xt : f64[3,3]  %v = gather %m, %it : f64[B,3]", {OpCode::kOuter});
   cases.back().inside = {OpCode::kGather};
   add("not_a_scan_on_xs",

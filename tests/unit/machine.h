@@ -9,8 +9,8 @@
 
 namespace weft::testing {
 
-/// What choices know of a machine. The test of a choice names one, or holds on each of kMachines: what it expects
-/// should not depend on where it runs.
+/// The facts about a machine that choices know. A test of a choice names a machine, or holds on each of kMachines: its
+/// expectation should not depend on where it runs.
 struct Machine {
   const char* name;
   runtime::Isa isa;
@@ -33,8 +33,8 @@ inline constexpr Machine kMachines[] = {
     {"Zen 5", runtime::Isa::kAvx512, "zen5", 1 << 10, 32 << 10},
 };
 
-/// While it lives, choices are made for a machine, and not for the one that the test runs on. All settings are then as
-/// they were before.
+/// While it lives, choices are made for this machine, not for the one on which the test runs. Afterwards all settings
+/// are as they were before.
 class TakenFor {
  public:
   explicit TakenFor(const Machine& machine) {
@@ -52,8 +52,8 @@ class TakenFor {
   Settings before_ = settings();
 };
 
-/// Calls body(machine) for each of kMachines, taken for it, but for those with instructions that this CPU lacks: for
-/// them nothing can be lowered here.
+/// Calls body(machine) for each of kMachines, with choices made for it. Machines with instructions that this CPU lacks
+/// are left out: here nothing can be lowered for them.
 template <typename Body>
 void on_each_machine(const Body& body) {
   for (const Machine& machine : kMachines) {

@@ -16,13 +16,13 @@ using runtime::GuardedMemory;
 
 namespace {
 
-/// Whether a result takes the memory of the input.
+/// Whether a result takes the memory of an input.
 bool result_in(const ir::Program& program, size_t input) {
   return std::ranges::find(program.donations, input, &ir::Donation::input) != program.donations.end();
 }
 
-/// The same with inputs that cannot be written and outputs of which nothing beside them is, all of them byte for byte
-/// beside a page that faults. `outputs` are filled in.
+/// Runs again with inputs that cannot be written, and with outputs around which nothing can be, all of them byte for
+/// byte beside a page that faults. `outputs` are filled in.
 void run_guarded(const engine::Executable& executable, const std::vector<Array>& inputs, std::vector<Array>& outputs,
                  runtime::Team& team, GuardedMemory::Side side) {
   std::vector<GuardedMemory> memory;
@@ -45,8 +45,8 @@ void run_guarded(const engine::Executable& executable, const std::vector<Array>&
     std::copy_n(static_cast<const std::byte*>(to[i].data), outputs[i].bytes.size(), outputs[i].bytes.begin());
 }
 
-/// The program compiled, or the one compiled last in this thread if it is the same under the same settings: tests run
-/// one program on many shapes, and compiling takes far longer than running. Settings::share_all is no part of that: it
+/// The compiled program; the last one compiled in this thread if it is the same under the same settings, since tests
+/// run one program on many shapes, and compiling takes far longer than running. Settings::share_all doesn't count: it
 /// is read at each run.
 std::shared_ptr<const engine::Executable> compiled(const std::string& text) {
   struct Last {

@@ -9,13 +9,13 @@
 
 namespace weft::testing {
 
-/// The program's outputs by the engine, into memory that held something else. With Settings::guard it runs twice, with
-/// inputs and outputs right before and right behind pages that fault: internal error where the two differ, or where
-/// anything beside an output is written. A result that takes an input's memory takes that of a copy.
+/// The program's outputs by the engine, into memory that held other numbers. With Settings::guard it runs twice, with
+/// inputs and outputs right before and right behind pages that fault: internal error where the two runs differ, or
+/// where anything beside an output is written. A result that takes an input's memory takes that of a copy.
 std::vector<interpreter::Array> run_native(const std::string& text, const std::vector<interpreter::Array>& inputs,
                                            const ir::Bindings& bindings, runtime::Team& team);
 
-/// What ran through the interpreter since the process began, of all reasons that contain `part`.
+/// How many calls the interpreter has run since the process began, for all reasons that contain `part`.
 int64_t fallbacks(const std::string& part = "");
 
 }  // namespace weft::testing

@@ -1,4 +1,4 @@
-// Objects on disk: used again, rebuilt when damaged or foreign, done without when the directory fails.
+// Objects on disk: used again, rebuilt when damaged or foreign, and done without when the directory fails.
 #include "jit/object_cache.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ class ObjectCache : public testing::Test {
         "program @cached(%x: f32[N]) { %a = mul %x, %x : f32[N] %b = add %a, %x : f32[N] return %b }", {2, 6, 12});
   }
 
-  /// The same of a program that maps [1, 2, 3] to `want`. It differs from those before in a comment, at least.
+  /// The same with a program that maps [1, 2, 3] to `want`, and that differs at least in a comment from those before.
   static bool compile_from_disk(const std::string& text, const std::vector<float>& want) {
     static int serial = 0;
     int64_t hits = engine::stats().object_cache_hits;
@@ -68,7 +68,8 @@ class ObjectCache : public testing::Test {
     return info.st_mode & 07777;
   }
 
-  /// What is where the object was: nothing may be read from it, wait for it or fail because of it.
+  /// Expects a compilation, with `what` in the place of the object: nothing may be read from it, wait for it or fail
+  /// because of it.
   void expect_compiled(const std::string& what) {
     EXPECT_FALSE(compile_from_disk()) << what;
     EXPECT_EQ(::access((directory_ / "elsewhere").c_str(), F_OK), -1) << what << " was followed";
@@ -198,7 +199,7 @@ TEST_F(ObjectCache, UsesNoFolderThatOthersMayWriteTo) {
     fs::remove(files().at(0));
     EXPECT_FALSE(compile_from_disk());
     EXPECT_TRUE(files().empty());
-    EXPECT_EQ(mode_of(folder), mode);  // which is the user's to change
+    EXPECT_EQ(mode_of(folder), mode);  // the folder's mode is the user's to change
   }
 }
 
@@ -246,14 +247,14 @@ TEST_F(ObjectCache, ReadsNothingButFiles) {
   fs::create_symlink(file, file);
   expect_compiled("a link to itself");
   EXPECT_TRUE(compile_from_disk());
-  fs::resize_file(file, uintmax_t{1} << 40);  // of holes: nobody reads it into memory
+  fs::resize_file(file, uintmax_t{1} << 40);  // a file of holes: nobody reads it into memory
   expect_compiled("a terabyte");
 }
 
 TEST_F(ObjectCache, DoesWithoutAnUnreadableFile) {
   constexpr uid_t kNobody = 12345;
   const bool root = ::geteuid() == 0;
-  if (root) {  // who may read anything
+  if (root) {  // root may read anything
     ASSERT_EQ(::chown(directory_.c_str(), kNobody, kNobody), 0);
     ASSERT_EQ(::seteuid(kNobody), 0);
   }

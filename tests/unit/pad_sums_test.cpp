@@ -1,4 +1,4 @@
-// Sums of pads, as the gradients of slices are added up: what canonicalise makes of them, against the interpreter.
+// Sums of pads, as the gradients of slices are added up: canonicalise's programs for them against the interpreter.
 
 #include <gtest/gtest.h>
 

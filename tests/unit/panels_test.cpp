@@ -12,10 +12,10 @@
 namespace weft::runtime {
 namespace {
 
-/// What the functions of a stage saw.
+/// What the functions of a stage have been called with.
 struct Seen {
-  std::map<std::pair<int64_t, int64_t>, int> epilogues;  // how often, by panel and row
-  std::vector<int64_t> panels;                           // the first ones, as they came
+  std::map<std::pair<int64_t, int64_t>, int> epilogues;  // the number of calls, by panel and row
+  std::vector<int64_t> panels;                           // the first panel of each call, in the order of the calls
   int64_t most_rows = 0, most_panels = 0;
 };
 

@@ -1,4 +1,4 @@
-// Each pass leaves what random programs compute as it is, within rounding.
+// Each pass leaves the results of random programs as they are, within rounding.
 
 #include "base/settings.h"
 #include "gradients.h"
@@ -17,7 +17,7 @@ namespace {
 using testing::Arrays;
 using Names = std::vector<std::string_view>;
 
-/// Passes before prepack, which the interpreter is no measure of.
+/// Passes before prepack; the interpreter can't judge the passes after.
 Names tidy_pipeline() { return {passes::compile_pipeline().begin(), passes::compile_pipeline().end()}; }
 
 void check_unchanged(ir::Program program, const Names& names, const ir::Bindings& bindings, uint64_t seed,

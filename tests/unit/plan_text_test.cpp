@@ -1,4 +1,4 @@
-// Plans as text: everything comes back, and what is no plan is refused with its line.
+// Plans as text: everything comes back, and text that is no plan is refused with its line.
 
 #include "runtime/plan_text.h"
 

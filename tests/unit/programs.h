@@ -18,7 +18,7 @@ inline std::string program_text(const std::string& name) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// The text with `to` for every `from`.
+/// The text with `to` in the place of every `from`.
 inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
     text.replace(at, from.size(), to);

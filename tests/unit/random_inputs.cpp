@@ -7,7 +7,7 @@
 namespace weft::testing {
 namespace {
 
-/// True is any byte but 0.
+/// Any byte but 0 is true.
 void vary_truth(interpreter::Array& bools, std::mt19937_64& random) {
   constexpr uint8_t kTrue[] = {1, 2, 0x80, 0xff};
   for (std::byte& each : bools.bytes)

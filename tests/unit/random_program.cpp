@@ -94,7 +94,7 @@ class Generator {
     if (depth == 0 && ragged_ && options_.scan_depth > 0) ragged_scan(b, pool);
   }
 
-  /// False when nothing was made, or nothing that may stand in the ragged region at hand.
+  /// False when nothing was made, or nothing that may be in the current ragged region.
   bool make(Builder& b, Pool& pool, Maker maker) {
     size_t ops = b.block().ops.size();
     size_t values = pool.size();
@@ -123,7 +123,7 @@ class Generator {
   }
 
   bool unary(Builder& b, Pool& pool, ValueId a) {
-    // Not where gradients are compared with finite differences.
+    // Left out where gradients are compared with finite differences.
     if (options_.mixed && below(12) == 0) return keep(pool, b.unary(OpCode::kStopGradient, a));
     if (type(a).dtype == DType::kBool) return keep(pool, b.unary(pick<OpCode>({OpCode::kNot, OpCode::kCopy}), a));
     if (!is_float(a))
@@ -200,7 +200,7 @@ class Generator {
     }
   }
 
-  /// With a fresh index, whose elements random_inputs makes 0 or 1.
+  /// Reads a table by a fresh index, whose elements random_inputs makes 0 or 1.
   bool look_up(Builder& b, Pool& pool, ValueId a) {
     if (!is_float(a) || type(a).rank() == 0) return false;
     Builder outside(program_, program_.body);
@@ -260,7 +260,7 @@ class Generator {
     }
   }
 
-  /// A pad, as rows of zeros of which some are replaced.
+  /// A pad made otherwise: rows of zeros, some of which are replaced.
   ValueId placed(Builder& b, ValueId a, int64_t dim, int64_t low, int64_t high) {
     Type type = this->type(a);
     Dim& size = type.shape[static_cast<size_t>(dim)];
@@ -308,7 +308,7 @@ class Generator {
     return keep(pool, b.reshape(a, shape));
   }
 
-  /// With a fresh weight, which is an input of the program wherever it is used.
+  /// A product with a fresh weight, which is an input of the program wherever it is used.
   bool matmul(Builder& b, Pool& pool, ValueId a) {
     if (!is_float(a) || type(a).rank() == 0 || !type(a).shape.back().is_constant()) return false;
     Dim k = type(a).shape.back();
@@ -342,7 +342,7 @@ class Generator {
   }
 
   bool choose(Builder& b, Pool& pool, ValueId a) {
-    // In 16 bits it is a matter of rounding which branch is taken.
+    // In 16 bits rounding would decide the branch.
     if (in_control_ || !is_float(a) || size_of(type(a).dtype) == 2) return false;
     std::vector<int64_t> dims(static_cast<size_t>(type(a).rank()));
     std::iota(dims.begin(), dims.end(), 0);
@@ -439,7 +439,7 @@ class Generator {
   std::mt19937_64 random_;
   RandomOptions options_;
   ir::Program program_;
-  std::optional<ir::Ragged> ragged_;  // what ragged scans are like
+  std::optional<ir::Ragged> ragged_;  // the form of ragged scans
   bool in_ragged_ = false;
   bool in_control_ = false;
 };

@@ -8,15 +8,15 @@
 
 namespace weft::testing {
 
-/// What random programs are made of.
+/// Options of random programs.
 struct RandomOptions {
   int ops = 12;           ///< about as many in the body and in each region
   int scan_depth = 1;     ///< scans inside scans, at most
   bool mixed = true;      ///< other dtypes than `dtype` too
   bool ragged = false;    ///< with packed sequences: some scans in the body are ragged, over the symbols T, B and N
-  bool row_wise = false;  ///< of ragged scans: nothing in them mixes rows, so that they have machine code
+  bool row_wise = false;  ///< ragged scans only: nothing in them mixes rows, so that they have machine code
   bool symbolic_bounds = false;  ///< slices, pads and concatenations of dims that are no numbers
-  bool loops = true;             ///< whiles, if mixed: what they make vary has no gradients
+  bool loops = true;             ///< whiles, if mixed: the values that these make have no gradients
   DType dtype = DType::kF32;
 };
 

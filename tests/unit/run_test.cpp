@@ -1,4 +1,4 @@
-// How the runtime runs plans made by hand: what must be outside of the team's parallel regions, and failures there.
+// The runtime on plans made by hand: stages that must run outside of the team's parallel regions, and failures there.
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 
 namespace weft::testing {
 
-/// Steps in which one of ColumnSharing's rules asks for a barrier that no other asks for, if the passes that would take
-/// the loop apart are left out.
+/// Steps in which one of ColumnSharing's rules, and no other, asks for a barrier, if the passes that would take the
+/// loop apart are left out.
 inline const std::vector<std::string> kTakesLoopsApart = {"reassociate", "hoist", "push_slices", "sink",
                                                           "merge_stacks"};
 

@@ -82,7 +82,7 @@ const char* const kProduct =
 
 TEST(SharingTest, AProductOfTheCarryNeedsOne) { EXPECT_EQ(barriers(scan_of(kProduct)), "|"); }
 
-/// The bytes of a step of which members read what others wrote, and how many of two threads share the columns.
+/// The bytes of a step that members read and others wrote, and how many of two threads share the columns.
 std::pair<int64_t, int64_t> crossing_and_sharers(const std::string& text, int64_t batch) {
   const testing::Lowered lowered(text);
   const runtime::Plan& plan = lowered.schedule.plan;
@@ -126,7 +126,7 @@ TEST(SharingTest, ColumnsAreSharedWhereEachThreadWouldReadAllOfManyWeights) {
   });
 }
 
-/// Whether the threads share the columns of the product of so many rows, or the rows.
+/// Whether the threads share the columns of a product of so many rows, rather than the rows.
 bool shares_columns(int64_t rows, int64_t columns, int64_t threads) {
   const testing::Lowered lowered("program @p(%x: f32[B,512], %w: f32[" + std::to_string(columns) +
                                  ",512]) {\n  %y = matmul %x, %w {transpose_b = true} : f32[B," +

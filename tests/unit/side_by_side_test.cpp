@@ -1,5 +1,5 @@
-// Scans that don't depend on each other, run at the same time: which are, when they do, and that the results are those
-// of the interpreter and the same bits on any number of threads.
+// Scans that don't depend on each other, run at the same time: which scans, when they do, and that the results are
+// those of the interpreter and the same bits on any number of threads.
 
 #include "planning/side_by_side.h"
 
@@ -31,9 +31,9 @@ using runtime::StagePlan;
 
 struct Program {
   const char* name;
-  std::vector<size_t> groups;  ///< how many scans each has
+  std::vector<size_t> groups;  ///< the number of scans of each
   const char* text;
-  size_t follows = 0;  ///< how many of these scans follow another, counted once for each that they follow
+  size_t follows = 0;  ///< how many of these scans follow another, counted once for each scan that they follow
 };
 
 const Program kPrograms[] = {
@@ -218,8 +218,8 @@ const Program kPrograms[] = {
 
 std::ostream& operator<<(std::ostream& out, const Program& program) { return out << program.text; }
 
-/// How many scans each group of the plan has. All places between the first scan and the last are in a group once, or in
-/// the windows of a scan that follows another.
+/// The number of scans in each group of the plan. Each place between the first scan and the last is in a group once, or
+/// in the windows of a scan that follows another.
 std::vector<size_t> groups_of(const runtime::Plan& plan) {
   std::vector<size_t> groups;
   for (size_t at = 0; at < plan.stages.size(); ++at) {
@@ -370,7 +370,7 @@ TEST_F(SideBySide, RandomStepsGiveTheResultsOfTheInterpreter) {
   }
 }
 
-/// Layers of recurrences, each over what the one before stacked: by a product, elementwise or as it is, by `seed`.
+/// Layers of recurrences, each over the stack of the one before: by a product, elementwise or as it is, by `seed`.
 std::string layers(uint64_t seed, DType dtype) {
   const uint64_t count = 2 + seed % 4;
   const int64_t units = std::vector<int64_t>{5, 16, 33, 48}[seed / 4 % 4];
@@ -443,8 +443,8 @@ TEST_F(SideBySide, LayersGiveTheResultsOfTheInterpreter) {
   }
 }
 
-/// Of the sizes that the stages of two recurrences of H units have, with T and B: whether the scans run side by side,
-/// and by which members.
+/// Whether two recurrences of H units run side by side for sizes T and B, by the sizes of their stages, and by which
+/// members.
 std::string choice(int64_t units, int64_t length, int64_t batch, int64_t threads) {
   const char* const text = R"(program @p(%h0: f32[B,H], %x: f32[T,B,H], %w: f32[H,H], %u: f32[H,H]) {
        %f, %fs = scan length T carry(%h = %h0) xs(%xt = %x) {
@@ -482,7 +482,7 @@ TEST_F(SideBySide, IsChosenWhereItIsFaster) {
     EXPECT_EQ(choice(128, 100, 1, 1), "");
     EXPECT_EQ(choice(128, 100, 64, 2), "") << "each thread has half of the rows";
     EXPECT_EQ(choice(128, 100, 64, 8), "") << "six threads would have nothing to do";
-    // Weights that no core's cache holds, but the caches of two.
+    // Weights too large for one core's cache, but not for two.
     const auto units = static_cast<int64_t>(std::sqrt(static_cast<double>(machine.private_cache()) * 5 / 4 / 4));
     EXPECT_EQ(choice(units / 16 * 16, 100, 1, 2), "") << units;
     mutable_settings().side_by_side = 0;

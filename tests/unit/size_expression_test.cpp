@@ -1,5 +1,5 @@
-// Sizes as expressions: their canonical form and text, what a call computes of them, and programs of such sizes in
-// machine code against the interpreter.
+// Sizes as expressions: their canonical form and text, their values in a call, and programs of such sizes in machine
+// code against the interpreter.
 
 #include <gtest/gtest.h>
 

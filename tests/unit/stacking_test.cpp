@@ -40,7 +40,7 @@ class StackingTest : public ::testing::Test {
     return bytes;
   }
 
-  /// The most bytes that are taken at one time: no layout needs less.
+  /// The most bytes that are live at one time: no layout needs less.
   static int64_t load(const std::vector<Reservation>& all) {
     int64_t most = 0;
     for (const Reservation& at : all) {
@@ -68,8 +68,8 @@ TEST_F(StackingTest, WhatIsTakenTogetherLiesApartWhateverTheSizes) {
 }
 
 TEST_F(StackingTest, NestedTimesOfOneSizeTakeNoMoreThanTheyMust) {
-  // As of a network's backward: what layer i keeps is read last by layer n - i; and each has memory of its own for one
-  // step, whose place the next one takes.
+  // As in a network's backward: layer n - i reads last the values that layer i keeps. Each has memory of its own for
+  // one step, whose place the next one takes.
   std::vector<Reservation> all;
   for (int64_t i = 0; i < 100; ++i) {
     all.push_back({64, 2 * i, 500 - 2 * i});

@@ -1,4 +1,4 @@
-// Stacks that go past the caches: which may, when they do, and that the results are the same.
+// Stacks stored past the caches: which may be, when they are, and that the results are the same.
 
 #include "runtime/streams.h"
 
@@ -21,11 +21,11 @@ namespace {
 
 struct Program {
   const char* name;
-  size_t streamed;  ///< how many ys of its scan
+  size_t streamed;  ///< how many ys of its scan are streamed
   const char* text;
 };
 
-// What follows the scan reads its stacks in another order, so they are the engine's own memory.
+// The ops behind the scan read its stacks in another order, so they are the engine's own memory.
 const Program kPrograms[] = {
     {"what_a_backward_reads", 3, R"(program @p(%h0: f32[B,32], %x: f32[T,B,32], %w: f32[32,32]) {
        %hT, %hs, %rs, %ns = scan length T carry(%h = %h0) xs(%xt = %x) {

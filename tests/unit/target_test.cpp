@@ -1,5 +1,5 @@
-// A target is what its interface says: fusion and the planner know nothing else of the machine. A second target, which
-// has other vectors, no packed products and no kernels, counts what it is given.
+// A target is only its interface: fusion and the planner know nothing else of the machine. A second target, which has
+// other vectors, no packed products and no kernels, counts the calls that it gets.
 
 #include "planning/target.h"
 
@@ -43,7 +43,7 @@ class CountingTarget : public Target {
       .stage_size = 4, .access_size = 0, .stages_a_function = 6, .stacks_a_function = 5, .parts = 2, .tiny_domain = 0};
 };
 
-/// What is in the stages of a program, over all blocks.
+/// The number of stages of each kind, and the ops in stages, over all blocks.
 struct Counts {
   int64_t functions = 0, loops = 0, fused = 0, calls = 0;
   std::multiset<const Op*> ops;

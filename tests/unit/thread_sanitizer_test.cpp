@@ -1,5 +1,5 @@
-// What ThreadSanitizer is to see: that it knows of the accesses of machine code and of kernels, and a program of whose
-// steps threads once drifted apart.
+// What ThreadSanitizer must see: the accesses of machine code and of kernels; and a program in whose steps threads once
+// drifted apart.
 
 #include "base/thread_sanitizer.h"
 
@@ -46,7 +46,7 @@ class RacingTeam : public runtime::Team {
 
 struct Access {
   const char *name, *text;
-  const char* report;  ///< who is named by the report
+  const char* report;  ///< the name that must be in the report
 };
 
 class ThreadSanitizerSees : public ThreadSanitizer, public ::testing::WithParamInterface<Access> {};

@@ -59,7 +59,7 @@ class Threads : public ::testing::TestWithParam<bool> {
     compare(ir::print(program), testing::random_inputs(program, bindings, seed), bindings);
   }
 
-  /// With fewer steps on a machine that makes them wait.
+  /// Fewer steps on a machine that makes threads wait.
   int64_t steps(int64_t wanted) const { return GetParam() ? wanted / 10 : wanted; }
 };
 
@@ -98,7 +98,7 @@ TEST_P(Threads, BarriersThatOneRuleAsksFor) {
   mutable_settings().disabled.clear();
 }
 
-/// Few rows, so that it is columns that are shared, and some more.
+/// Few rows, so that columns are shared, and some more rows.
 const int64_t kRows[] = {1, 1, 2, 3, 5, 1, 7, 9};
 
 TEST_P(Threads, RandomSteps) {
@@ -138,7 +138,7 @@ TEST_P(Threads, DerivativesOfRandomSteps) {
   }
 }
 
-/// What all of these are compared with is itself right.
+/// The result with which all of these are compared is itself right.
 TEST(ThreadsOracle, OneThreadIsTheInterpreter) {
   for (uint64_t seed = 0; seed < 24; ++seed) {
     const bool ragged = seed % 4 == 3;

@@ -70,7 +70,7 @@ struct Operands {
   Sums c{};
 
   explicit Operands() = default;
-  /// Most steps of most rows of a are 0, so that sums have few terms: large ones would hide the small ones.
+  /// Most steps of most rows of a are 0, so that sums have few terms: large terms would hide small ones.
   explicit Operands(Halves& halves) {
     for (uint32_t i = 0; i < kTileRows; ++i)
       for (uint32_t j = 0; j < 2 * kTileRows; ++j) {

@@ -23,7 +23,7 @@ class TileInstruction {
  public:
   explicit TileInstruction(greg_t* registers) : registers_(registers), code_(bytes_at(registers[REG_RIP])) {}
 
-  /// Does it. False if it is another instruction.
+  /// Does the instruction's work. False if it is another instruction.
   bool run() {
     if (code_[0] != 0xc4 || (code_[1] & 0x1f) != 2) return false;
     const int kind = (code_[2] & 3) << 8 | code_[3];
@@ -66,7 +66,7 @@ class TileInstruction {
     return registers_[kPlaces[static_cast<size_t>(number)]];
   }
 
-  /// Of the operand in memory, without the index: that is the step of the tile's rows.
+  /// The address of the operand in memory without the index, which is the step of the tile's rows.
   void* address() {
     const int mode = code_[4] >> 6, rm = code_[4] & 7;
     const int high_index = code_[1] & 0x40 ? 0 : 8, high_base = code_[1] & 0x20 ? 0 : 8;
@@ -98,7 +98,7 @@ class TileInstruction {
 /// Traps the instructions of all threads for as long as it lives.
 class TrappedTiles {
  public:
-  /// Whether this processor can run what surrounds them in the kernels for AMX.
+  /// Whether this processor can run the instructions around those of AMX in the kernels for AMX.
   static bool are_possible() {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");

@@ -1,4 +1,4 @@
-// Type rules: what each op gives, and what it says when operands don't fit.
+// Type rules: the type of each op's result, and the message when operands don't fit.
 
 #include "ir/parser.h"
 #include "ir/verifier.h"

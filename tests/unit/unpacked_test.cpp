@@ -201,10 +201,10 @@ TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
   }
 }
 
-/// A layout, its panels, and what memory a test of it needs.
+/// A layout, its panels, and the memory that a test of it needs.
 struct Sizes {
   ProductLayout layout;
-  int64_t panels, panel_bytes, weights;  ///< weights: elements, with those between rows
+  int64_t panels, panel_bytes, weights;  ///< weights: their elements, with the gaps between rows
 
   Sizes(const Case& test, int64_t k, int64_t n, int64_t groups, int64_t unroll, bool transposed, int64_t gap) {
     const int64_t lanes = target::lanes(test.sums()), steps = test.weights == DType::kBF16 ? (k + 1) / 2 : k;

@@ -32,7 +32,7 @@ class Unroller {
  public:
   Unroller(Program& program, Block& out) : program_(program), builder_(program, out) {}
 
-  /// Appends the block's ops; `map` says what its values are in the new program.
+  /// Appends the block's ops; `map` has their values in the new program.
   void run(const Block& block, Substitution& map) {
     for (const Op& op : block.ops) {
       if (op.code == OpCode::kScan)

@@ -11,7 +11,7 @@ ir::Program with_sizes(const ir::Program& program, const ir::Bindings& bindings)
 /// constant, and at least 1.
 ir::Program unrolled(const ir::Program& program);
 
-/// How many scans there are, nested ones included.
+/// The number of scans, nested ones included.
 int count_scans(const ir::Block& block);
 
 }  // namespace weft::testing

@@ -26,7 +26,7 @@ double ulps(float got, double want) {
   return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent - 23);
 }
 
-/// Distance in units of 2^-12 of the exact result, of 2^-125 where that is more.
+/// Distance in units of 2^-12 of the exact result, or of 2^-125 where that is more.
 double coarse_units(float got, double want) {
   if (std::isnan(want)) return std::isnan(got) ? 0 : 1e9;
   if (std::isnan(got) || std::abs(got) > 1 + 0x1p-12 || (got != 0 && std::signbit(got) != std::signbit(want)))
@@ -77,7 +77,7 @@ Worst worst_error(const char* name, const Reference& reference) {
                                 reference, ulps);
 }
 
-/// Of a result that only a loose cast to bf16 reads, whose reader takes it unrounded.
+/// The distance for a result that only a loose cast to bf16 reads; the cast's reader takes it unrounded.
 Worst worst_coarse_error(const char* name, const Reference& reference) {
   const std::string text = fmt::format(
       "program @{0}(%x: f32[N]) {{ %a = {0} %x : f32[N] %h = cast %a {{excess_precision = true}} : bf16[N] "

@@ -133,7 +133,7 @@ TEST(Vjp, PackedCells) {
       check_gradients(in_f64(testing::program_text(name)), {{"T", t}, {"B", b}, {"N", n}}, t == 4 ? 2 : 1);
 }
 
-/// What a step sums over its rows, of captured rows and of rows as carries; rows that each sum on their own.
+/// Sums of a step over its rows, of captured rows and of rows as carries; rows that are summed each on their own.
 TEST(Vjp, RaggedScanThatMixesRows) {
   check_gradients(in_f64(R"(program @mixed(%x: f32[N,3], %sizes: i64[T], %h: f32[B,3], %k: f32[B,3], %s: f32[3]) {
     %hT, %kT, %sT, %ys, %sums = scan reverse length T ragged(%sizes, B, N) carry(%c = %h, %d = %k, %u = %s) xs(%xt = %x) {

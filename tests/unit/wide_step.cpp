@@ -64,7 +64,7 @@ class Generator {
     return all[static_cast<size_t>(below(static_cast<int64_t>(all.size())))];
   }
   Shape wide() const { return batched_ ? Shape{Dim::symbol("B"), Dim(width_)} : Shape{Dim(width_)}; }
-  /// Of other rows, which are shared otherwise.
+  /// A shape with rows of another width, which are shared otherwise.
   Shape other() const {
     Shape shape = wide();
     shape.back() = Dim(64);
@@ -77,7 +77,7 @@ class Generator {
   /// There is always one: the first x.
   ValueId wide_one(Builder& b, const Pool& pool) { return pick_of(b, pool, wide()); }
 
-  /// A value of that shape; if there is none, made from a wide one.
+  /// A value of that shape; made from a wide one if there is none.
   ValueId pick_of(Builder& b, const Pool& pool, const Shape& wanted) {
     Pool fitting;
     std::ranges::copy_if(pool, std::back_inserter(fitting), [&](ValueId id) { return shape(id) == wanted; });
@@ -119,7 +119,7 @@ class Generator {
     ValueId left = pick_of(b, pool, from == Dim(width_) ? wide() : other());
     return scaled(b, b.matmul(left, weight), 1 / std::sqrt(static_cast<double>(from.constant())));
   }
-  /// Columns at another place: halves swapped, rotated by one, or moved up with a zero at the end.
+  /// The columns at another place: halves swapped, rotated by one, or moved up with a zero at the end.
   ValueId moved(Builder& b, const Pool& pool) {
     ValueId a = wide_one(b, pool);
     auto columns_of = [&](int64_t first, int64_t last) { return b.slice(a, columns(), first, last); };

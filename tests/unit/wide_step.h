@@ -6,7 +6,7 @@
 
 namespace weft::testing {
 
-/// What random wide steps are made of.
+/// Options of random wide steps.
 struct WideOptions {
   bool products = true;  ///< with matrix products, so that steps need other columns than their own
   bool ragged = false;   ///< over packed sequences

@@ -1,4 +1,5 @@
-// Stages that run within a scan, a few steps at a time: which may, when they do, and that the results are the same.
+// Stages that run within a scan, a few steps at a time: which stages may, when they do, and that the results are the
+// same.
 
 #include <gtest/gtest.h>
 
@@ -142,7 +143,7 @@ TEST_P(Windows, GiveTheResultsOfTheInterpreter) {
     }
 }
 
-// Members with 64 KB of a step and more have one place for their windows, in which they are at different steps.
+// Members with 64 KB of a step and more have one place for their windows, and are at different steps in it.
 TEST_P(Windows, OfMembersWithManyRowsLieInOnePlace) {
   const ir::Bindings bindings{{"T", 7}, {"B", 2700}};
   const std::vector<interpreter::Array> inputs = testing::random_inputs(ir::parse(GetParam().text), bindings, 3);
@@ -218,7 +219,7 @@ TEST_P(SharedWindows, GiveTheResultsOfOneThread) {
     EXPECT_LE(testing::difference(expected, interpreter::evaluate(program, inputs)), 1e-5);
     mutable_settings().share_all = true;
     for (int64_t window : {1, 2, 5, 16})
-      for (int64_t parted : {0, 1, 2, 3, 5}) {  // at this look
+      for (int64_t parted : {0, 1, 2, 3, 5}) {  // the number of the look at which they part
         mutable_settings().window = window;
         mutable_settings().contention = parted == 0 ? 0 : 1 + parted;
         mutable_settings().guard = window == 5;
@@ -233,7 +234,7 @@ TEST_P(SharedWindows, GiveTheResultsOfOneThread) {
 INSTANTIATE_TEST_SUITE_P(All, SharedWindows, ::testing::ValuesIn(kSharedPrograms),
                          [](const auto& test) { return test.param.name; });
 
-/// Of the program's scan, and the memory of its stack.
+/// The windows of the program's scan, and the memory of its stack.
 struct WindowOfScan {
   int64_t steps = 0, bytes = 0, places = 1;
 };
