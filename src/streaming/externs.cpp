@@ -182,12 +182,79 @@ void Walker::pool(const Op& op, const CallText& call, bool is_mean) {
   define(op, 0, y, operands);
 }
 
+/// (input, output_size, scale): each step several times.
+void Walker::repeat(const Op& op, const CallText& call) {
+  const Streams operands = operands_of(op);
+  const Stream from = time_operand(op, timed_again(op, operands[call.operand(0).value()]), 2);
+  const ir::Dim& length = whole_.type(op.results[0]).shape[2];
+  const std::optional<int64_t> times = lengths_.multiple(length, from.time.length);
+  if (!times)
+    refuse(op, "from {} to {} steps repeats some steps and not others", to_string(from.time.length), to_string(length));
+  Stream result = writer_.made(from, {2, 1, 1, length}, [&](Builder& builder, ValueId value, int64_t elements) {
+    Shape shape = builder.type(value).shape;
+    shape.push_back(*times);
+    value = builder.broadcast(value, shape, {0, 1, 2});
+    shape.pop_back();
+    shape[2] = elements * *times;
+    return builder.reshape(value, shape);
+  });
+  result.per_chunk *= *times;
+  result.shift *= *times;
+  result.settled *= *times;
+  define(op, 0, std::move(result), operands);
+}
+
+/// (input, dim, size, step): windows over a dim, their elements as a last dim.
+void Walker::unfold(const Op& op, const CallText& call) {
+  const Streams operands = operands_of(op);
+  const Stream x = timed_again(op, operands[call.operand(0).value()]);
+  const auto rank = static_cast<int64_t>(writer_.step().type(x.step).shape.size());
+  Windows windows;
+  windows.first = static_cast<size_t>(call.integer(1) < 0 ? call.integer(1) + rank : call.integer(1));
+  windows.dims.push_back({call.integer(2), call.integer(3), 0, 1});
+  define(op, 0,
+         moving(op, x, windows, whole_.type(op.results[0]).shape,
+                [&](Builder& builder, const std::vector<ValueId>& taps) {
+                  std::vector<ValueId> columns;
+                  for (ValueId tap : taps) {
+                    Shape shape = builder.type(tap).shape;
+                    shape.emplace_back(1);
+                    columns.push_back(builder.reshape(tap, shape));
+                  }
+                  return builder.concat(columns, rank);
+                }),
+         operands);
+}
+
+/// (input, dim, start, end, step): to the end, each `step` elements from the one before.
+void Walker::strided_slice(const Op& op, const CallText& call) {
+  const Streams operands = operands_of(op);
+  const auto rank = static_cast<int64_t>(whole_.type(op.operands[0]).shape.size());
+  const auto dim = static_cast<size_t>(call.integer(1) < 0 ? call.integer(1) + rank : call.integer(1));
+  Stream x = time_operand(op, timed_again(op, operands[call.operand(0).value()]), dim);
+  const int64_t first = call.has_none(2) ? 0 : call.integer(2);
+  if (first < 0) refuse(op, "begins {} steps before the end of the sequence", -first);
+  if (!call.has_none(3) && call.integer(3) != std::numeric_limits<int64_t>::max())
+    refuse(op, "ends at step {} of the whole sequence", call.integer(3));
+  Windows windows;
+  windows.first = dim;
+  windows.dims.push_back({1, call.integer(4), 0, 1});
+  if (first > 0) refuse(op, "begins at step {}: take a slice of step 1 before", first);
+  define(op, 0,
+         moving(op, x, windows, whole_.type(op.results[0]).shape,
+                [](Builder&, const std::vector<ValueId>& taps) { return taps[0]; }),
+         operands);
+}
+
 void Walker::external(const Op& op) {
   const CallText call("weft.stream", op.attr<std::string>("call"), std::vector<Sizes>(op.operands.size()));
   if (call.name() == "aten.convolution.default") return convolution(op, call);
   if (call.name() == "aten.avg_pool2d.default" || call.name() == "aten.avg_pool3d.default") return pool(op, call, true);
   if (call.name() == "aten.max_pool2d_with_indices.default" || call.name() == "aten.max_pool3d_with_indices.default")
     return pool(op, call, false);
+  if (call.name() == "aten.upsample_nearest1d.default") return repeat(op, call);
+  if (call.name() == "aten.unfold.default") return unfold(op, call);
+  if (call.name() == "aten.slice.Tensor") return strided_slice(op, call);
   refuse(op, "is a kernel of PyTorch's that has no streaming form");
 }
 

@@ -6,6 +6,7 @@
 
 namespace weft::streaming {
 
+using ir::Attrs;
 using ir::Builder;
 using ir::Dim;
 using ir::Op;
@@ -151,12 +152,58 @@ void Walker::count(const Op& op) {
   define(op, 0, std::move(result), {});
 }
 
+/// The first rows of a table, one for each step, as positions are looked up: each step's row.
+void Walker::positions(const Op& op) {
+  const Type& type = whole_.type(op.results[0]);
+  const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+  const Dim first = ir::size_attr(op, "start");
+  if (lengths_.mentions(first)) refuse(op, "begins at {}, counted from the end of the sequence", to_string(first));
+  const auto rate = lengths_.rate(type.shape[dim]);
+  if (lengths_.count(type) != 1 || !rate || rate->elements <= 0) refuse(op, "has {} rows", to_string(type.shape[dim]));
+  std::vector<int64_t> to_front{static_cast<int64_t>(dim)}, back(type.shape.size());
+  for (size_t i = 0; i < type.shape.size(); ++i)
+    if (i != dim) to_front.push_back(static_cast<int64_t>(i));
+  for (size_t i = 0; i < back.size(); ++i) back[static_cast<size_t>(to_front[i])] = static_cast<int64_t>(i);
+  Stream result;
+  result.kind = Kind::kTimed;
+  result.time = {dim, 1, 1, type.shape[dim]};
+  result.per_chunk = rate->elements * writer_.chunk() / rate->steps;
+  result.shift = -std::max<int64_t>(ahead_of(result), 0);
+  result.origin = writer_.new_origin();
+  const Stream& table = at(op.operands[0]);
+  const auto row = static_cast<int64_t>(dim);
+  const ValueId rows = writer_.start().transpose(table.start, to_front);
+  Builder& step = writer_.step();
+  const ValueId index = writer_.positions(result.per_chunk, result.shift - first.constant());
+  result.step = step.transpose(step.emit(OpCode::kGather, {writer_.in_step(Writer::constant(rows)), index}), back);
+  if (result.lead() > 0)
+    result.start = writer_.start().slice(table.start, row, first.constant(), first.constant() + result.lead());
+  define(op, 0, std::move(result), {});
+}
+
 /// Whether a reshape puts several steps beside each other, `[B,2*T,F]` as `[B,T,2,F]`.
 bool Walker::is_frames(const Op& op, const Stream& stream) {
   if (stream.kind != Kind::kTimed || lengths_.count(whole_.type(op.results[0])) != 1) return false;
   for (const Dim& dim : whole_.type(op.results[0]).shape)
     if (lengths_.mentions(dim)) return lengths_.multiple(stream.time.length, dim).value_or(1) > 1;
   return false;
+}
+
+/// Of each frame how many elements are read, where a slice of them is all that reads it.
+int64_t Walker::used_of_frames(const Op& frames, size_t dim) const {
+  const ir::Shape& shape = whole_.type(frames.results[0]).shape;
+  const int64_t size = dim < shape.size() ? shape[dim].constant() : 1;
+  int64_t used = 0;
+  const auto read = [&](const Op& op) {
+    bool is_reader = false;
+    passes::for_each_use(op, [&](ValueId value) { is_reader |= value == frames.results[0]; });
+    if (!is_reader) return;
+    const std::optional<ir::SliceRange> range = op.code == OpCode::kSlice ? ir::constant_range(op) : std::nullopt;
+    used = std::max(used, range && range->dim == static_cast<int64_t>(dim) ? range->limit : size);
+  };
+  std::ranges::for_each(whole_.body.ops, read);
+  const bool is_result = std::ranges::find(whole_.body.results, frames.results[0]) != whole_.body.results.end();
+  return is_result || used == 0 ? size : used;
 }
 
 void Walker::frames(const Op& op, const Streams& operands) {
@@ -174,16 +221,31 @@ void Walker::frames(const Op& op, const Streams& operands) {
   if (elements_before(shape, result.time.dim) != elements_before(whole_.type(op.operands[0]).shape, from.time.dim))
     refuse(op, "takes {} steps together, and other dims with them", size);
   result.per_chunk = from.per_chunk / size;
-  result.settled = -ceil_divide(-from.settled, size);
-  result.shift = ceil_divide(from.shift, size);
+
+  // Only where the dim behind is the frame is a part of it a slice.
+  const bool is_dim = result.time.dim + 1 < shape.size() && shape[result.time.dim + 1] == Dim(size);
+  const int64_t used = is_dim ? used_of_frames(op, result.time.dim + 1) : size;
+  result.shift = ceil_divide(from.shift + used - size, size);
   result.origin = writer_.new_origin();
+  const int64_t settled = (whole_length(from) + from.settled - used) / size + 1;
+  result.settled = std::min<int64_t>(settled - whole_length(result), 0);
   const Type& type = whole_.type(op.results[0]);
-  const ValueId window = writer_.with_history(from, size * result.shift - from.shift);
-  const ValueId steps = cut(writer_.step(), window, from.time.dim, 0, from.per_chunk);
+  const int64_t history = size * result.shift - from.shift;
+  ValueId window = writer_.with_history(from, std::max<int64_t>(history, 0));
+  if (history < 0) {  // the frame's last elements, which nobody reads, are still to come
+    const Attrs behind{{"dim", static_cast<int64_t>(from.time.dim)}, {"low", int64_t{0}}, {"high", -history}};
+    window = writer_.step().emit(OpCode::kPad, {window}, behind);
+  }
+  const ValueId steps = cut(writer_.step(), window, from.time.dim, std::max<int64_t>(-history, 0), from.per_chunk);
   result.step = writer_.step().reshape(steps, lengths_.sized(type, *found, result.per_chunk).shape);
   result.start = ir::kNoValue;
   if (result.lead() > 0) {
-    const ValueId lead = cut(writer_.start(), from.start, from.time.dim, 0, result.lead() * size);
+    ValueId lead = writer_.lead_of(from);
+    if (const int64_t missing = result.lead() * size - from.lead(); missing > 0) {
+      const Attrs behind{{"dim", static_cast<int64_t>(from.time.dim)}, {"low", int64_t{0}}, {"high", missing}};
+      lead = writer_.start().emit(OpCode::kPad, {lead}, behind);
+    }
+    lead = cut(writer_.start(), lead, from.time.dim, 0, result.lead() * size);
     result.start = writer_.start().reshape(lead, lengths_.sized(type, *found, result.lead()).shape);
   }
   define(op, 0, std::move(result), operands);

@@ -99,6 +99,7 @@ void Walker::visit(const Op& op) {
   for (const Stream& operand : operands)
     if (operand.kind == Kind::kEnd) return end(op, operand.needs);
   const bool has_time = std::ranges::any_of(op.results, [&](ValueId v) { return lengths_.mentions(whole_.type(v)); });
+  if (op.code == OpCode::kSlice && has_time && operands[0].kind == Kind::kConstant) return positions(op);
   if (!has_time) {
     if (has(Kind::kUniform)) refuse(op, "is over all steps of the sequence");
     return plain(op, kind_without_time(op, operands));
@@ -293,6 +294,8 @@ Stream Walker::output(ValueId result, int64_t delay) {
       refuse(*stream.looks_ahead, "reads steps that are still to come, and {} is a loop's carry behind them", name());
     return stream;
   }
+  // The first chunk gives the first elements.
+  stream = writer_.delayed(stream, std::max<int64_t>(-stream.shift, 0));
   // What has come so far of elements that read what pads the end is of a sequence that goes on.
   if (stream.settled < 0) stream = writer_.delayed(stream, std::max<int64_t>(-stream.ahead - stream.settled, 0));
   const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), stream.per_chunk);

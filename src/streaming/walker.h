@@ -65,6 +65,7 @@ class Walker {
   void pad(const ir::Op& op, const Streams& operands);
   void concat(const ir::Op& op, const Streams& operands);
   void count(const ir::Op& op);
+  void positions(const ir::Op& op);
   bool is_frames(const ir::Op& op, const Stream& stream);
   void frames(const ir::Op& op, const Streams& operands);
   Stream after_lead(const Stream& stream, int64_t elements, double fill,
@@ -81,9 +82,14 @@ class Walker {
   void external(const ir::Op& op);
   void convolution(const ir::Op& op, const ir::CallText& call);
   void pool(const ir::Op& op, const ir::CallText& call, bool is_mean);
+  void repeat(const ir::Op& op, const ir::CallText& call);
+  void unfold(const ir::Op& op, const ir::CallText& call);
+  void strided_slice(const ir::Op& op, const ir::CallText& call);
   Stream moving(const ir::Op& op, Stream x, Windows windows, const ir::Shape& shape, const Fold& fold);
   Stream spread(const ir::Op& op, const Stream& stream, size_t dim, int64_t times);
   Stream permuted(const Stream& stream, const std::vector<int64_t>& perm);
+
+  int64_t used_of_frames(const ir::Op& frames, size_t dim) const;
 
   const ir::Program& whole_;
   const Lengths& lengths_;

@@ -48,11 +48,11 @@ def compare(
     ways = [chunked(stream, xs, time, rng) for _ in range(3)]
     for expected, found, port in zip(whole, ways[0], stream.outputs, strict=True):
         if port.time is not None:
+            assert port.lag >= 0
             last = min(found.shape[port.time], expected.shape[port.time] + port.lag)
             assert last > port.lag, "nothing was compared"
-            found = found[(slice(None),) * port.time + (slice(max(port.lag, 0), last),)]
-            first = max(-port.lag, 0)
-            expected = expected[(slice(None),) * port.time + (slice(first, first + found.shape[port.time]),)]
+            found = found.narrow(port.time, port.lag, last - port.lag)
+            expected = expected.narrow(port.time, 0, last - port.lag)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     for way in ways[1:]:
         for one, other in zip(ways[0], way, strict=True):
@@ -296,6 +296,36 @@ def test_convolutions_of_images_over_time() -> None:
     compare(model, torch.randn(B, 1, 20, 9), 2)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: x[:, ::3],
+        lambda x: x[:, 1::2],
+        lambda x: x[:, 2::3] + x[:, ::3][:, : (x.shape[1]) // 3],
+        lambda x: F.pad(x, (0, 0, 2, 0)).unfold(1, 3, 1).flatten(2),
+        lambda x: x.unfold(1, 4, 2),
+        lambda x: F.interpolate(x.transpose(1, 2), scale_factor=2),
+        lambda x: x + TABLE[: x.shape[1]],
+        lambda x: F.pad(x, (0, 0, 2, 0)) * TABLE[3 : x.shape[1] + 5],
+        lambda x: x.cumsum(1) / torch.arange(1, x.shape[1] + 1).view(1, -1, 1),
+        lambda x: F.pad(x, (0, 0, 1, 0))[:, :-1].tanh().cumsum(1),  # what comes before the first step too
+        lambda x: torch.cat([TABLE[:2].expand(B, 2, C), x], 1)[:, : x.shape[1]],
+    ],
+)
+def test_idioms(model: Callable[[Tensor], Tensor]) -> None:
+    compare(model, torch.randn(B, 24, C), 1, delay=2)
+
+
+TABLE = torch.randn(64, C)
+
+
+def test_a_table_of_positions_ends() -> None:
+    stream = weft.stream(lambda x: x + TABLE[: x.shape[1]], torch.randn(B, 12, C))
+    stream.run(torch.randn(B, 64, C))
+    with pytest.raises(RuntimeError, match="index 64 is out of bounds"):
+        stream.step(torch.randn(B, C))
+
+
 def test_steps_that_are_taken_together() -> None:
     torch.manual_seed(0)
     rnn = nn.GRU(4 * C, C, batch_first=True)
@@ -397,6 +427,7 @@ class Decoder(nn.Module):
         (lambda x: x + F.pad(x, (0, 0, 0, 2))[:, 2:], "complete 2 steps late.*delay=2"),
         (lambda x: x[:, : x.shape[1] // 2], "a part of the sequence that depends on its length"),
         (lambda x: x if x.shape[1] > 11 else -x, "result 0 of the stream is not that of the model"),
+        (lambda x: x * x.shape[1] ** 0.5, "follows from the number of steps"),
         (lambda x: x if x.shape[1] == 12 else -x, "does something else for another number of steps"),
     ],
 )

@@ -135,7 +135,8 @@ TEST(Streaming, GivesWhatTheWholeGives) {
       yield carry(%n) ys(%n)
     } : f32[2], f32[T+3,2]
     return %ys
-  })");
+  })",
+                 0, 3);
   // And over what lacks its first steps: the loop waits for them.
   expect_streams(R"(program @p(%x: f32[T,2], %h: f32[2]) {
     %p = slice %x {dim = 0, start = 3, limit = dim(T)}
@@ -146,7 +147,8 @@ TEST(Streaming, GivesWhatTheWholeGives) {
     %z = pad %ys {dim = 0, low = 5, high = 0}
     %y = cos %z
     return %y, %last
-  })");
+  })",
+                 0, 2);
   // Steps taken together, and taken apart again.
   expect_streams(R"(program @p(%x: f32[T,2]) {
     %p = pad %x {dim = 0, low = 0, high = dim(0-T+2*((T+1)//2))} : f32[2*((T+1)//2),2]

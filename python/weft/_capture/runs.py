@@ -29,6 +29,9 @@ class Function:
     more_dynamic: Callable[[int, Tensor], Sequence[int]] | None = None
     wider: Wider | None = None  #: sizes in which calls before differed
     has_gradient: bool = True  #: its program may be differentiated
+    samples: Sequence[tuple[int, int]] = ()  #: numbers for its one symbol to try beside the usual ones
+    #: whether what was found for all sizes holds for more than the runs that it was found in
+    proof: Callable[[_C.Template], bool] | None = None
     #: operations that stay whole, as do those of which the decomposition depends on sizes; ops then say which is theirs
     whole: frozenset[str] | None = None
     #: (tensor leaf, dim)s whose size decides how many operations the function has

@@ -87,6 +87,7 @@ class _Tracer:
     def __init__(self, function: Function, at_hand: Run | None, free: Sequence[int]) -> None:
         self.function, self.at_hand, self.free = function, at_hand, list(free)
         self.by_hint = False
+        self.template: _C.Template  #: found last
         self.before: dict[tuple[int, int], int] = {}  #: by tensor leaf and dim: the size in a call before
         #: shapes of all leaves in two runs, where some shapes follow from others
         self.followed: list[list[list[int]]] = []
@@ -149,7 +150,10 @@ class _Tracer:
             return None
         self.dims = self._dims_by(self.function.more_dynamic)
         keys = self._all_keys()[: Symbols.MOST]
-        if (found := self._tried(_small_and_larger(keys), self._trace)) is None:
+        choices = _small_and_larger(keys)
+        if len(keys) == 1:
+            choices += [Symbols(keys, [sample], guesses=True) for sample in self.function.samples]
+        if (found := self._tried(choices, self._trace)) is None:
             allowed: list[Key] = []
             for key in keys if len(keys) > 1 else ():
                 if self._tried(_small_and_larger([*allowed, key]), self._probe) is not None:
@@ -162,7 +166,9 @@ class _Tracer:
         """The attempt with the first choice of symbols for which the function does the same as at hand."""
         for symbols in choices:
             try:
-                return attempt(symbols)
+                found = attempt(symbols)
+                if self.function.proof is None or self.function.proof(self.template):
+                    return found
             except (ReadsValueError, SideEffectError):
                 raise
             except Exception:  # for sizes that the user did not ask for
@@ -172,7 +178,8 @@ class _Tracer:
     def _probe(self, symbols: Symbols) -> _C.Template:
         with record.randomness_kept():
             runs = [self._run(symbols, index) for index in symbols.runs()]
-        return self._template(runs, self._fit(symbols))
+        self.template = self._template(runs, self._fit(symbols))
+        return self.template
 
     def _key(self, i: int, dim: int) -> Key:
         before = self.before.get((i, dim))
@@ -290,7 +297,7 @@ class _Tracer:
         with record.randomness_kept() if self.at_hand is not None and symbols.keys else contextlib.nullcontext():
             runs = [self._run(symbols, index) for index in indices]
         sizes_of_runs = self._fit(symbols)
-        template = self._template(runs, sizes_of_runs)
+        template = self.template = self._template(runs, sizes_of_runs)
         real = self.at_hand or runs[-1]
         free = template.free_numbers(real.recording)
         with modes.alone(), torch.autocast("cpu", enabled=False):

@@ -21,7 +21,12 @@ Time = int | None | Sequence[int | None]
 
 
 #: Operations that the pass knows, and whose decomposition it would not know again.
-WHOLE = frozenset({"aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default"})
+WHOLE = frozenset(
+    f"aten.{name}.default"
+    for name in ("max_pool2d_with_indices", "max_pool3d_with_indices", "upsample_nearest1d", "unfold")
+)
+
+DIFFERS = "the model does something else for another number of steps"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +94,8 @@ def streaming_model(
             streamed = _C.stream(program, whole.dims, delay, whole.group, chunk or 0)
         except FailedError as failure:
             raise RuntimeError(f"{what}: the model failed: {failure.__cause__}") from failure.__cause__
+        except NotImplementedError as error:
+            raise RuntimeError(f"{what}: the model can't be captured: {error}") from error
         except UnsupportedError as error:
             place = record.place_of(whole.function, error.operation) if error.operation is not None else ""
             raise RuntimeError(f"{what}: {error} {place}".rstrip()) from error
@@ -135,10 +142,7 @@ class _Whole:
         self.group = 1
         if failed is not None:
             raise failed
-        raise UnsupportedError(
-            f"the model does something else for another number of steps than the example's {steps}, and no multiple of "
-            "a few steps is alike"
-        )
+        raise UnsupportedError(f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike")
 
     def _traced(self, steps: int, whole: frozenset[str] | None) -> Traced:
         self.function = self._function(steps, whole)
@@ -150,7 +154,27 @@ class _Whole:
         if factor > 1:
             self.function = self._function(steps * factor, whole)
             run = record.record(self.function)
-        return trace.of_run(self.function, run)[0]
+        traced, template = trace.of_run(self.function, run)
+        if self._is_for_any(traced):
+            if template.free:
+                raise UnsupportedError("a number in it follows from the number of steps, which a stream doesn't know")
+            if not self._is_proved(template, steps * factor, whole):
+                raise UnsupportedError(f"{DIFFERS}: it is found for {steps} steps, and others have another form")
+        return traced
+
+    def _is_proved(self, template: _C.Template, steps: int, whole: frozenset[str] | None) -> bool:
+        """Whether the model does the same, word for word, for other numbers of steps, where it does anything."""
+        tried = 0
+        for more in (1, 2, 3, 5, 8, steps // self.group + 1):
+            function = self._function(steps + more * self.group, whole)
+            try:
+                run = record.record(function)
+            except Exception:  # the model's own, as where a table of positions ends
+                continue
+            if not template.matches(run.recording):
+                return False
+            tried += 1
+        return tried > 1
 
     def _function(self, steps: int, whole: frozenset[str] | None) -> Function:
         def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
@@ -164,9 +188,21 @@ class _Whole:
             dim = self.dims[i]
             return () if dim is None else (dim,)
 
-        leaves = self._resized(steps)
-        what = f"{self.what}: the model"
-        return Function(flat, leaves, self.spec, what, (self.model,), dynamic, dynamic, has_gradient=False, whole=whole)
+        size = steps // self.group
+        return Function(
+            flat,
+            self._resized(steps),
+            self.spec,
+            f"{self.what}: the model",
+            (self.model,),
+            dynamic,
+            dynamic,
+            has_gradient=False,
+            # Sizes of a division by a small number are told apart by samples of all remainders.
+            samples=[(size + a, size + b) for a, b in ((1, 2), (1, 5), (2, 7), (3, 10), (5, 11))],
+            proof=lambda template: self._is_proved(template, steps, whole),
+            whole=whole,
+        )
 
     def _resized(self, steps: int) -> list[Any]:
         """The leaves with so many steps: of tensors without values, at which a capture doesn't look."""
