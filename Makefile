@@ -125,12 +125,13 @@ test-release:  ## with TORCH=2.14.1: what has found faults in new releases of Py
 	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal $(RELEASE_TESTS)
 
 .PHONY: nightly
-nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, all ops of PyTorch in a step, unit tests for tiny and for huge caches, every Python test on every release of PyTorch, sanitizers, an hour of fuzzing
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, packages on emulated microcontrollers and as WebAssembly, all ops of PyTorch in a step, unit tests for tiny and for huge caches, every Python test on every release of PyTorch, sanitizers, an hour of fuzzing
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
 	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/test_threads.py
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/test_stale.py
 	@WEFT_RANDOM_GRADIENTS=4000 OMP_NUM_THREADS=1 python -m pytest tests/python/test_step_gradients.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/test_op_sweep.py tests/python/test_modules_db.py tests/python/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
+	@scripts/setup.sh emulators && python -m pytest tests/python/test_packages.py
 	@WEFT_FUZZ_FILES=500 python -m pytest verification/tests/python/test_formats_fuzz.py
 	@WEFT_RANDOM_STEPS=200 $(BUILD)/tests/weft_unit_tests --gtest_brief=1 --gtest_filter='*Threads*'
 	@WEFT_CORE=zen1 WEFT_PRIVATE_CACHE_KB=64 WEFT_SHARED_CACHE_KB=512 $(BUILD)/tests/weft_unit_tests --gtest_brief=1

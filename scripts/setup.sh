@@ -2,7 +2,7 @@
 # Makes this machine able to do what is asked for: Debian packages, then packages of Python in the virtual environment
 # .venv. Says what it is about to install before it does. Safe to run again: what is there stays, and the environment is
 # only looked at when pyproject.toml or this file has changed.
-# Usage: scripts/setup.sh compile|run|test|lint|bench|docs|wheel...
+# Usage: scripts/setup.sh compile|run|test|emulators|lint|bench|docs|wheel...
 #   WEFT_SKIP_PACKAGES=1  leaves Debian's packages to you
 #   PYTHON=python3.12     makes .venv with that Python
 #   VENV=.venv-2.14       another folder than .venv, and
@@ -20,16 +20,18 @@ fail() {
 # Debian's packages that something needs, and after a colon the groups of pyproject.toml that pip installs for it.
 needs_of() {
   local build="g++ llvm-19-dev libfmt-dev libzstd-dev zlib1g-dev"
-  local test="libgtest-dev libcli11-dev llvm-19-tools clang-19 libclang-rt-19-dev chromium"
+  local test="libgtest-dev libcli11-dev llvm-19-tools clang-19 libclang-rt-19-dev chromium qemu-user"
+  test+=" gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
   case $1 in
     compile) echo "$build : compile" ;;
     run) echo "$build : compile run" ;;
     test) echo "$build $test : compile run test" ;;
+    emulators) echo "$build $test gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm lld-19 nodejs : compile run test" ;;
     lint) echo "$build $test clang-format-19 clang-tidy-19 libclang-19-dev libomp-19-dev libbenchmark-dev : compile run test lint" ;;
     bench) echo "$build libcli11-dev libbenchmark-dev : compile run bench" ;;
     docs) echo "$build $test doxygen : compile run test docs" ;;
     wheel) echo "$build bubblewrap : compile run build wheel" ;;
-    *) fail "nothing is known of '$1': compile, run, test, lint, bench, docs or wheel" ;;
+    *) fail "nothing is known of '$1': compile, run, test, emulators, lint, bench, docs or wheel" ;;
   esac
 }
 

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 import weft
 import weft.nn
 from weft import _C
+from weft._command_line import main
 from weft._packages.folder import Contents, Object, write
 from weft._packages.steps import Step
 
@@ -588,3 +589,21 @@ def test_sizes_of_zero_and_no_inputs(tmp_path_factory: pytest.TempPathFactory) -
     model = packaged.loaded(folder, tmp_path_factory)
     assert model.inputs == [] and model.run(steps=0).shape == (0, 2, 3)
     assert torch.equal(model.run(steps=3)[2], torch.full((2, 3), 0.25))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(18)
+    module = nn.LSTM(3, 6, 2)
+    torch.save(module.state_dict(), tmp_path / "model.pt")
+    folder = tmp_path / "net"
+    words = ["package", str(tmp_path / "model.pt"), "-o", str(folder), "--batch", "2"]
+    assert main([*words, "--target", _C.package_host(), "--target", "cortex-m4"]) == 0
+    assert "a step of nn.LSTM(3, 6, num_layers=2)" in capsys.readouterr().out
+    x = torch.randn(5, 2, 3)
+    assert_close(weft.load(folder / "libnet.so").run(x), module(x)[0])
+    assert (folder / "libnet-cortex-m4.a").exists()
+    assert main([*words, "--target", "vax"]) == 2
+    assert capsys.readouterr().err.startswith("weft package: there is no target 'vax'")
+    torch.save(nn.GRU(3, 6, bidirectional=True).state_dict(), tmp_path / "model.pt")
+    assert main(words) == 2
+    assert "bidirectional" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from weft._base.words import did_you_mean
 from weft._command_line.run_script import run
 from weft._command_line.usage import USAGE, wrong
 
-_COMMANDS = ("run", "explain", "survey", "verify", "convert")
+_COMMANDS = ("run", "explain", "survey", "verify", "convert", "package")
 _KNOWN = ", ".join(_COMMANDS)
 
 
@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run(rest)
         case ["verify" | "convert" as command, *rest]:
             return importlib.import_module("weft.verification._commands").main(command, rest)
+        case ["package", *rest]:
+            return importlib.import_module("weft._packages.command").main(rest)
         case ["explain", *rest]:
             return importlib.import_module("weft.explanation._commands").main(rest, run)
         case ["survey", *rest]:

@@ -12,12 +12,13 @@ usage: weft run [OPTION ...] SCRIPT [ARGUMENT ...]
        weft survey [OPTION ...]
        weft verify [OPTION ...] REFERENCE CANDIDATE
        weft convert [OPTION ...] SOURCE DESTINATION
+       weft package [OPTION ...] SOURCE -o FOLDER
        weft --version | --help
 
 `weft explain --help` says how a program that uses torch.compile is run to find what its graph breaks cost,
 `weft survey --help` how a zoo of models is.
 `weft verify --help` and `weft convert --help` say how two implementations of a recurrence are compared, and how a model
-moves from one framework's files to another's.
+moves from one framework's files to another's, `weft package --help` how its steps become object files for C.
 
 `weft run` runs a Python program with Weft imported before its first line: nn.RNN, nn.GRU and nn.LSTM on the CPU then
 run on Weft. Everything else is as under `python SCRIPT ARGUMENT ...`. Python processes that the program starts, however
