@@ -34,7 +34,9 @@ if(WEFT_STATIC_LLVM)
 endif()
 
 if(WEFT_LINKS_STATICALLY)
-  llvm_map_components_to_libnames(WEFT_LLVM orcjit passes bitwriter x86codegen)
+  # The code generators beside x86's are for packages (src/packages/target.cpp).
+  llvm_map_components_to_libnames(WEFT_LLVM orcjit passes bitwriter object x86codegen x86asmparser aarch64codegen
+                                  riscvcodegen armcodegen webassemblycodegen)
   set(WEFT_FMT fmt::fmt-header-only)
   # Debian's LLVM names the shared zstd here, and Z3, which only a static analyser uses.
   set_target_properties(LLVMSupport PROPERTIES

@@ -1,0 +1,144 @@
+"""Steps of a packaged GRU and LSTM beside PyTorch's and ONNX Runtime's: nanoseconds a step, one core, one sequence.
+
+A package runs its steps from C (`run`, which calls a step for each). PyTorch and ONNX Runtime are measured in two ways:
+a step a call, as a program that gets one sample at a time has to, with the state handed over in Python, and a whole
+sequence in one call, which no such program can do. All take turns, and the least of each is shown, since what else runs
+on the machine only adds. Results are compared before anything is timed.
+
+Usage: packages.py [--quick] [--write docs/packages.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import weft
+from weft import _C
+
+MARKS = ("<!-- figures -->", "<!-- /figures -->")
+
+
+def ort_session(module: nn.RNNBase, x: Tensor, state: tuple[Tensor, ...]) -> object | None:
+    """ONNX Runtime's session of the module, or None where it isn't installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    file = io.BytesIO()
+    names = ["h", "c"][: len(state)]
+    hidden = state if len(state) > 1 else state[0]
+    axes = {"x": {0: "T"}}
+    with weft.disabled():
+        torch.onnx.export(
+            module, (x, hidden), file, input_names=["x", *names], output_names=["y", *(f"{n}1" for n in names)],
+            dynamic_axes=axes, dynamo=False,
+        )  # fmt: skip
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+
+
+class Case:
+    """A module with ways to run `steps` steps of it."""
+
+    def __init__(self, kind: type[nn.RNNBase], hidden: int, folder: Path) -> None:
+        torch.manual_seed(hidden)
+        self.name, self.hidden = kind.__name__, hidden
+        self.module = kind(1, hidden).eval()
+        self.state = tuple(torch.zeros(1, 1, hidden) for _ in range(2 if kind is nn.LSTM else 1))
+        self.steps = max(20, min(2000, 4_000_000 // (hidden * hidden * 4 + 4000)))
+        self.x = torch.randn(self.steps, 1, 1)
+        path = weft.package(self.module, self.x[:, 0], folder / f"{self.name.lower()}{hidden}")
+        self.package = weft.load(path / f"lib{path.name}.so")
+        many = self.x[:, 0].repeat(20, 1)  # so that the one call from Python counts for nothing
+        self.ways: dict[str, Callable[[], object]] = {"package": lambda: self.package.run(many)}
+        self.counts = {"package": len(many)}
+        with weft.disabled():
+            expected = self.module(self.x)[0][:, 0]
+        assert torch.allclose(self.package.run(self.x[:, 0]), expected, atol=1e-5)
+        self.ways |= {"PyTorch, a step a call": self.eager_steps, "PyTorch, a sequence": self.eager_sequence}
+        self.session = ort_session(self.module, self.x, self.state)
+        if self.session is not None:
+            self.inputs = {name: value.numpy() for name, value in zip("hc", self.state, strict=False)}
+            assert np.allclose(self.ort_sequence(), expected.numpy(), atol=1e-5)
+            self.ways |= {"ONNX Runtime, a step a call": self.ort_steps, "ONNX Runtime, a sequence": self.ort_sequence}
+
+    def eager_steps(self) -> object:
+        with weft.disabled(), torch.no_grad():
+            state = self.state if len(self.state) > 1 else self.state[0]
+            for t in range(self.steps):
+                y, state = self.module(self.x[t : t + 1], state)
+        return y
+
+    def eager_sequence(self) -> object:
+        with weft.disabled(), torch.no_grad():
+            return self.module(self.x)[0]
+
+    def ort_steps(self) -> object:
+        inputs, x = dict(self.inputs), self.x.numpy()
+        for t in range(self.steps):
+            y, *state = self.session.run(None, {"x": x[t : t + 1], **inputs})
+            inputs = dict(zip("hc", state, strict=False))
+        return y
+
+    def ort_sequence(self) -> np.ndarray:
+        return self.session.run(None, {"x": self.x.numpy(), **self.inputs})[0][:, 0]
+
+    def measure(self, turns: int) -> dict[str, float]:
+        """Nanoseconds a step, by way."""
+        found: dict[str, list[float]] = {way: [] for way in self.ways}
+        for turn in range(turns + 1):
+            for way, call in self.ways.items():
+                start = time.perf_counter_ns()
+                call()
+                if turn:
+                    found[way].append((time.perf_counter_ns() - start) / self.counts.get(way, self.steps))
+        return {way: min(times) for way, times in found.items()}
+
+
+def table(cases: list[tuple[Case, dict[str, float]]]) -> str:
+    ways = list(cases[0][1])
+    lines = [f"| ns a step | {' | '.join(ways)} |", f"|---|{'---:|' * len(ways)}"]
+    for case, found in cases:
+        lines.append(f"| {case.name}, H {case.hidden} | {' | '.join(f'{found[way]:,.0f}' for way in ways)} |")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    text = Path("/proc/cpuinfo").read_text()
+    model = next((line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name")), "a CPU")
+    return f"{model}, one core, target {_C.package_host()}, PyTorch {torch.__version__}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", metavar="FILE", help="put the table between the marks in this file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    cases = []
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        for kind in (nn.GRU, nn.LSTM):
+            for hidden in (8, 32) if arguments.quick else (8, 16, 32, 64, 128, 256, 512):
+                case = Case(kind, hidden, Path(folder))
+                cases.append((case, case.measure(3 if arguments.quick else 11)))
+                print(case.name, hidden, {way: round(ns) for way, ns in cases[-1][1].items()}, flush=True)
+    text = f"{machine()}.\n\n{table(cases)}"
+    print(text)
+    if arguments.write:
+        path = Path(arguments.write)
+        before, _, rest = path.read_text().partition(MARKS[0])
+        path.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
+
+
+if __name__ == "__main__":
+    main()
