@@ -25,7 +25,7 @@ ARROWS: dict[str, set[str]] = {
     "device": {"_base", "_capture", "_device"},
     "_stablehlo": {"_base", "_control"},
     "_streaming": {"_base", "_capture"},
-    "_packages": {"_base", "_control", "_streaming", "formats"},
+    "_packages": {"_base", "_capture", "_control", "_streaming", "formats"},
     "compat": {"_base", "_capture", "_control", "device"},
     "nn": {"_base", "_capture"},
     "formats": {"_base", "nn"},

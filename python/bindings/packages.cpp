@@ -78,12 +78,12 @@ void init_packages(py::module_& m) {
       "The object that chooses among targets of one architecture, the best first.");
   m.def(
       "package_archive",
-      [](const std::vector<std::pair<std::string, py::bytes>>& members) {
+      [](const std::vector<std::pair<std::string, py::bytes>>& members, const std::string& architecture) {
         std::vector<std::pair<std::string, std::string>> all;
         for (const auto& [name, bytes] : members) all.emplace_back(name, std::string(bytes));
-        return py::bytes(packages::archive(all));
+        return py::bytes(packages::archive(all, architecture));
       },
-      py::arg("members"), "What `ar` writes.");
+      py::arg("members"), py::arg("architecture"), "What `ar` writes.");
   m.def("package_targets", [] {
     std::vector<std::pair<std::string_view, std::string_view>> all;
     for (const packages::Target& target : packages::targets()) all.emplace_back(target.name, target.architecture);

@@ -130,6 +130,13 @@ record::DerivedNode::Backward backward_with(py::function function) {
       };
 }
 
+std::optional<size_t> first_of(const Recording& recording, const std::string& name) {
+  const auto& all = recording.operations();
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].op && all[i].op->operator_name().name == name) return i;
+  return std::nullopt;
+}
+
 py::object failure(const Recording& recording) {
   if (!recording.failure()) return py::none();
   const auto& found = *recording.failure();
@@ -205,6 +212,7 @@ void init_record(py::module_& m) {
             return id && *id >= 0 && recording.is_changed_from(0, *id);
           },
           py::arg("tensor"), "Whether an operation has written to the memory of a tensor of the recording.")
+      .def("first_of", &first_of, py::arg("name"), "The first operation of an operator, named as aten::sort; or None.")
       .def_property_readonly("structure", [](const Recording& r) { return r.record().structure(); })
       .def_property_readonly("words", [](const Recording& r) { return r.record().words(); })
       .def_property_readonly("outside", [](const Recording& r) { return r.outside(); })

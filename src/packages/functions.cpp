@@ -157,7 +157,6 @@ class Functions {
   /// Steps over stacks: input i of a step follows that of the step before.
   llvm::Function* emit_run() {
     auto* function = begin("run", b_.getInt32Ty(), {b_.getPtrTy(), b_.getPtrTy(), b_.getPtrTy(), index_});
-    check_state(function->getArg(0));
     std::vector<int64_t> strides[2];
     for (const ir::Type& input : model_.inputs) strides[0].push_back(bytes_of(input));
     const auto& results = step_.program().body.results;
@@ -166,6 +165,7 @@ class Functions {
     Value* pointers[2];
     for (int side = 0; side < 2; ++side)
       pointers[side] = b_.CreateAlloca(llvm::ArrayType::get(b_.getPtrTy(), std::max<size_t>(strides[side].size(), 1)));
+    check_state(function->getArg(0));  // behind the variables, which are the first block's
     loop(function->getArg(3), 1, [&](Value* t) {
       for (int side = 0; side < 2; ++side)
         for (size_t i = 0; i < strides[side].size(); ++i) {

@@ -110,8 +110,8 @@ void check_needs_nothing(const std::string& object, const Target& target) {
     const uint32_t flags = llvm::cantFail(symbol.getFlags());
     const llvm::StringRef name = llvm::cantFail(symbol.getName());
     const bool is_missing = (flags & llvm::object::SymbolRef::SF_Undefined) != 0 && !name.empty();
-    const bool is_linkers = name == "_GLOBAL_OFFSET_TABLE_" || name == "__stack_pointer" || name == "__linear_memory" ||
-                            name == "__indirect_function_table";
+    const bool is_linkers = name == "_fltused" || name == "_GLOBAL_OFFSET_TABLE_" || name == "__stack_pointer" ||
+                            name == "__linear_memory" || name == "__indirect_function_table";
     check(!is_missing || is_linkers,
           "weft.package: on {} the step needs {}, a function of the compiler's library, since the processor has no "
           "instruction for something in it (float64, functions such as sin and pow, which are computed in float64, or "
@@ -170,7 +170,11 @@ std::string compile_choice(std::string_view name, const std::vector<std::string>
   return finish(module, *machine, nullptr);
 }
 
-std::string archive(const std::vector<std::pair<std::string, std::string>>& members) {
+std::string archive(const std::vector<std::pair<std::string, std::string>>& members, std::string_view architecture) {
+  using Kind = llvm::object::Archive::Kind;
+  const Kind kind = architecture.ends_with("macos")     ? llvm::object::Archive::K_DARWIN
+                    : architecture.ends_with("windows") ? llvm::object::Archive::K_COFF
+                                                        : llvm::object::Archive::K_GNU;
   std::vector<llvm::NewArchiveMember> all;
   for (const auto& [name, bytes] : members) {
     llvm::NewArchiveMember member;

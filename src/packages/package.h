@@ -26,7 +26,7 @@ Object compile(const StepModel& model, const Target& target, bool assembly = fal
 /// first that the processor has. User's error if nothing tells them apart.
 std::string compile_choice(std::string_view name, const std::vector<std::string>& targets);
 
-/// An archive of object files, as `ar` writes it: names and bytes.
-std::string archive(const std::vector<std::pair<std::string, std::string>>& members);
+/// An archive of object files of an architecture, as its system's `ar` writes it: names and bytes.
+std::string archive(const std::vector<std::pair<std::string, std::string>>& members, std::string_view architecture);
 
 }  // namespace weft::packages

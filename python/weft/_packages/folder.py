@@ -56,8 +56,8 @@ def write(path: Path, contents: Contents) -> None:
         (path / f"{name}.{target}.o").write_bytes(each.object)
         if each.assembly:
             (path / f"{name}.{target}.s").write_text(each.assembly)
-    for library, members in _libraries(contents).items():
-        (path / f"{library}.a").write_bytes(_C.package_archive(list(members.items())))
+    for library, (architecture, members) in _libraries(contents).items():
+        (path / f"{library}.a").write_bytes(_C.package_archive(list(members.items()), architecture))
         _link(path / f"{library}.so", members)
     for file in ("weft_model.h", "weft_model.hpp"):
         text = importlib.resources.files("weft._packages").joinpath(file).read_text()
@@ -71,9 +71,9 @@ def write(path: Path, contents: Contents) -> None:
     (path / f"{name}.json").write_text(json.dumps(_facts(contents), indent=2) + "\n")
 
 
-def _libraries(contents: Contents) -> dict[str, dict[str, bytes]]:
-    """The members of each library: those of x86-64 together, with what chooses among them. The library for this
-    machine, or the only one, has the package's name alone."""
+def _libraries(contents: Contents) -> dict[str, tuple[str, dict[str, bytes]]]:
+    """The architecture and the members of each library: those of x86-64 together, with what chooses among them. The
+    library for this machine, or the only one, has the package's name alone."""
     name, known = contents.name, _C.package_targets()
     groups: dict[str, list[str]] = {}
     for target, architecture in known:
@@ -88,7 +88,7 @@ def _libraries(contents: Contents) -> dict[str, dict[str, bytes]]:
             members[f"{name}.choice.o"] = _C.package_choice(name, best_first)
         members |= {f"{name}.{target}.o": contents.objects[target].object for target in best_first}
         plain = len(groups) == 1 or group == host
-        libraries[f"lib{name}" if plain else f"lib{name}-{group}"] = members
+        libraries[f"lib{name}" if plain else f"lib{name}-{group}"] = (dict(known)[targets[0]], members)
     return libraries
 
 

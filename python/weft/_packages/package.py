@@ -10,10 +10,11 @@ from typing import Any
 from torch import nn
 
 from weft import _C
+from weft._base.errors import raise_if_internal
 from weft._base.words import did_you_mean
 from weft._packages import folder
 from weft._packages.models import step_of_model
-from weft._packages.steps import WHAT, step_of
+from weft._packages.steps import WHAT, Step, step_of
 from weft._streaming.capture import Time
 
 
@@ -76,7 +77,11 @@ def package(
     else:
         step = step_of(model, example)
     compiled = step.model(prefix)
-    objects = {target: folder.Object(**compiled.compile(target, assembly)) for target in wanted}
+    try:
+        objects = {target: folder.Object(**compiled.compile(target, assembly)) for target in wanted}
+    except RuntimeError as error:
+        raise_if_internal(error)
+        raise RuntimeError(_with_place(str(error), step)) from None
     folder.write(path, folder.Contents(prefix, step, objects))
     return path
 
@@ -86,6 +91,13 @@ def _is_over_time(model: Any, example: Any, time: Time) -> bool:
         return True
     is_step = isinstance(example, tuple) and len(example) == 2
     return isinstance(model, nn.Module) and not isinstance(model, nn.RNNBase | nn.RNNCellBase) and not is_step
+
+
+def _with_place(message: str, step: Step) -> str:
+    """A refusal of an operation with the line that calls it: 'the step has the operation 'sort' (filter.py:7: ...)'."""
+    found = re.search(r"the step has the operation '(?:extern' \(aten\.(\w+)\..*?\)|(\w+)')(?=, which)", message)
+    place = step.place_of(f"aten::{found[1] or found[2]}") if found else ""
+    return f"{message[: found.end()]} {place}{message[found.end() :]}" if found and place else message
 
 
 def _targets(given: str | Sequence[str] | None) -> list[str]:

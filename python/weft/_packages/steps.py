@@ -13,6 +13,7 @@ from weft import _C
 from weft._base import trees
 from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, UnsupportedError
+from weft._capture import record
 from weft._control.scan_call import Call
 from weft._packages.module_steps import step_of_module
 
@@ -28,6 +29,8 @@ class Step:
     inputs: dict[str, Tensor]  #: an example of each
     weights: list[Tensor]
     outputs: list[str]
+    #: the line of the user's code that calls an operator first, named as aten::sort; empty where it isn't found
+    place_of: Callable[[str], str] = lambda name: ""
     chunk: int = 1  #: of a model over time: how many of its steps a call is
     lags: list[int] | None = None  #: of its outputs: call c holds elements from c * those of a call - lag on
 
@@ -89,6 +92,12 @@ def _captured(step: Callable[..., Any], init: Any, x: Any) -> Step:
             f"{WHAT}: the step draws random numbers, and a package has no generator: give them as a part of x "
             "(dropout does nothing after .eval())"
         )
+    (run,) = found.runs
+
+    def place_of(name: str) -> str:
+        operation = run.recording.first_of(name)
+        return "" if operation is None else record.place_of(call.function(), operation)
+
     ((ys_spec, ys_none),) = found.extra
     ys = trees.paths("y", trees.unflatten(list(range(len(ys_none))), ys_spec))
     return Step(
@@ -97,6 +106,7 @@ def _captured(step: Callable[..., Any], init: Any, x: Any) -> Step:
         _named("x", x, tensors),
         found.inputs,
         [path for path, is_none in zip(ys, ys_none, strict=True) if not is_none],
+        place_of,
     )
 
 
