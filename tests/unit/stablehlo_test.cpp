@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "ir/binder.h"
-#include "ir/parser.h"
 #include "ir/call_text.h"
+#include "ir/parser.h"
 #include "stablehlo/emitter.h"
 #include "stablehlo/write.h"
 
@@ -101,7 +101,8 @@ TEST(StableHlo, RowsOfARaggedStepAreNotReversed) {
 }
 
 TEST(StableHlo, ArgumentsOfACall) {
-  const ir::CallText call("stablehlo", "aten.f.default(%0, None, [1, 2*size(0, 1)], [true, false], -3, 'a, (b')", {{7, 5}});
+  const ir::CallText call("stablehlo", "aten.f.default(%0, None, [1, 2*size(0, 1)], [true, false], -3, 'a, (b')",
+                          {{7, 5}});
   EXPECT_EQ(call.name(), "aten.f.default");
   EXPECT_EQ(call.count(), 6u);
   EXPECT_EQ(call.operand(0), 0u);

@@ -19,9 +19,9 @@ extern "C" {
 /* What the functions return. */
 enum weft_status {
   WEFT_OK = 0,
-  WEFT_NO_MEMORY = 1,    /* a state, or saved bytes, that is a null pointer */
-  WEFT_OTHER_STATE = 2,  /* memory that this model's reset has not prepared; saved bytes of another model or size */
-  WEFT_BAD_VALUE = 3     /* an index outside its table, or an integer divided by 0; the state is as it was before */
+  WEFT_NO_MEMORY = 1,   /* a state, or saved bytes, that is a null pointer */
+  WEFT_OTHER_STATE = 2, /* memory that this model's reset has not prepared; saved bytes of another model or size */
+  WEFT_BAD_VALUE = 3    /* an index outside its table, or an integer divided by 0; the state is as it was before */
 };
 
 enum weft_dtype {
@@ -37,7 +37,7 @@ enum weft_dtype {
 /* A dense tensor, the last dim's elements next to each other. */
 typedef struct weft_tensor {
   const char* name;
-  int32_t dtype;        /* weft_dtype */
+  int32_t dtype; /* weft_dtype */
   uint32_t rank;
   const int64_t* sizes; /* [rank] */
   size_t bytes;
