@@ -8,8 +8,8 @@
 
 namespace weft {
 
-/// Whether clamp at a bound has the derivative zero (a number) or half for each (a tensor), and fmax and fmin of equal
-/// numbers half for each. Before 2.14, x had all of it.
+/// Whether, since 2.14, derivatives at ties are shared: x of a clamp at its bound gets zero if the bound is a number
+/// and half if it is a tensor, and fmax and fmin of equal numbers give each half. Before, x had all of it.
 constexpr bool kSharesDerivativesOfEqual = WEFT_TORCH_AT_LEAST(14);
 /// Whether the derivative of fmax and fmin is one for both arguments where one of them is NaN. Otherwise it is one for
 /// the other argument alone.

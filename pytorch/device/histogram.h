@@ -4,8 +4,8 @@
 
 namespace weft::device {
 
-/// torch.histc, of whole numbers too: kernels of other devices take these, the CPU's does not, and models that ask a
-/// device for its type rely on it.
+/// torch.histc, for integers too. Kernels of other devices take integers, and models that ask a device for its type
+/// rely on that; the CPU's kernel does not.
 void histc(const Operator& op, torch::jit::Stack& stack);
 
 }  // namespace weft::device

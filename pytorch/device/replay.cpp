@@ -108,7 +108,7 @@ class Replay {
   std::vector<std::vector<at::Tensor>> values_;
 };
 
-/// A recording's operations, written while it lives.
+/// While it lives, `recording` records this thread's operations.
 struct Entered {
   explicit Entered(Recording& recording) : recording(recording) { recording.enter(); }
   ~Entered() { recording.leave(); }

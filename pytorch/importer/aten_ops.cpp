@@ -209,7 +209,7 @@ ValueId log_softmax(const AtenCall& call) { return normalised(call, call.dim(1, 
 
 const std::map<std::string_view, Handler>& table() {
   static const std::map<std::string_view, Handler> handlers = {
-      // One value of another dtype or under another name.
+      // Ops whose value is the operand's, perhaps in another dtype.
       {"aten._to_copy.default", identity},
       {"aten.alias.default", identity},
       {"aten.clone.default", identity},

@@ -16,8 +16,8 @@ struct DynamicLinear {
   bool ignores_range = false;  ///< QNNPACK's, which use all 8 bits whatever reduce_range says
 };
 
-/// Unpacked at the first call with a packed object, whose weights never change, and kept as long as that lives. None if
-/// they aren't symmetric int8.
+/// The unpacked weights of a packed object, which never change. They are unpacked at the first call and kept as long as
+/// the object lives. None if they aren't symmetric int8.
 std::optional<DynamicLinear> unpacked(const c10::intrusive_ptr<LinearPackedParamsBase>& packed);
 
 /// The two layers of a cell, from a torch.classes.rnn.CellParamsBase; none if it is no dynamically quantized one.

@@ -25,8 +25,8 @@ struct RnnCall {
 /// Why Weft has no kernel for a call; empty if it has one, or if PyTorch would refuse the call.
 std::string unsupported(const RnnCall& call);
 
-/// The configuration of a well-formed call; empty if anything doesn't fit, T = 0 included, which PyTorch refuses. Sizes
-/// but T, B and N are guarded on, so that a trace stays dynamic in these.
+/// The configuration of a well-formed call; empty if anything doesn't fit, T = 0 included, which PyTorch refuses. All
+/// sizes except T, B and N become guards, so that a trace stays dynamic in these three.
 std::optional<RnnConfig> configuration(const RnnCall& call);
 
 /// Whether a tensor stands for others, as a tracer's or a transform's does. The values of such a tensor can't be read.

@@ -46,14 +46,15 @@ struct VariantWeights {
   static std::vector<Parameter> list(Cell cell, const CellVariant& variant, int64_t hidden_size, bool biases);
 };
 
-/// The inputs of a step of a variant other than x; kNoValue if it has none.
+/// A variant step's inputs besides x; kNoValue for those that it doesn't have.
 struct StepMasks {
   ir::ValueId restart = ir::kNoValue;                           ///< bool[B]: begin from zeros
   ir::ValueId recurrent = ir::kNoValue;                         ///< [B, size of h]: a factor
   std::array<ir::ValueId, 2> keep{ir::kNoValue, ir::kNoValue};  ///< bool[B, size of h], [B,H]: keep the old h, c
 };
 
-/// cell_step of a variant. All but the masks are of one floating dtype, f32 or f64, in which texts of activations are.
+/// cell_step of a variant. All values but the masks are of one floating dtype, f32 or f64, which texts of activations
+/// must have too.
 std::vector<ir::ValueId> variant_step(ir::Builder& body, Cell cell, const CellVariant& variant,
                                       const CellWeights& weights, const VariantWeights& more, const StepMasks& masks,
                                       ir::ValueId x, std::span<const ir::ValueId> carry);

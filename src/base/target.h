@@ -16,7 +16,7 @@ namespace weft::target {
 inline constexpr int64_t kCacheLine = 64;
 
 /// Bytes of a unit, what one micro-kernel step reads of a panel of weights: one cache line, one vector of AVX-512, two
-/// of AVX2. The same for every ISA, so that packed weights are.
+/// of AVX2. The same for every ISA, so that packed weights are the same, too.
 inline constexpr int64_t kUnit = kCacheLine;
 
 /// Elements of one unit.

@@ -183,7 +183,7 @@ struct OpTraits {
   constexpr OpTraits takes(uint8_t any) const { return takes(any, any, any); }
 };
 
-/// What the traits of a row of ops.def start from.
+/// The traits that rows of ops.def start from.
 namespace traits {
 
 inline constexpr OpTraits kOther;  ///< opts out of everything

@@ -20,8 +20,8 @@ struct Stage {
   int64_t rank = 0;       ///< the domain's number of dims before merging
   int64_t unroll = 0;     ///< units side by side in its panels; 0 without a product
   int64_t lanes = 0;      ///< elements of one vector
-  int64_t row_block = 1;  ///< threads share the rows in multiples of so many
-  int64_t tile_rows = 1;  ///< rows that its products do at once; not less
+  int64_t row_block = 1;  ///< threads' shares of the rows are multiples of this
+  int64_t tile_rows = 1;  ///< rows that its products do at once; row_block or more
   bool has_reduction = false;
   std::set<ir::ValueId> unrounded;  ///< results of casts whose readers take the operand instead (excess_precision)
   std::set<ir::ValueId> coarse;     ///< f32 results that need be no nearer than for bf16 (excess_precision)

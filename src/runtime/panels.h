@@ -4,8 +4,8 @@
 
 #include "runtime/kernels.h"
 
-// The loop over the panels of weights of a fused stage: compiled ahead, since it is the same for all stages, and
-// machine code would be longer with it than with all that is the stage's own.
+// The loop over the panels of weights of a fused stage. It is compiled ahead, since it is the same for all stages and,
+// if generated, would be longer than all else in a stage's machine code.
 
 namespace weft::runtime {
 
@@ -51,7 +51,7 @@ struct PanelOperands {
   const void* left;     ///< of the first row
   int64_t lda;          ///< elements between its rows
   const void* entry;    ///< of the pack's buffer (pack_entry.h), or weights of 8 bits
-  const void* weights;  ///< those that are not packed, or null
+  const void* weights;  ///< weights that are not packed, or null
   void* tile;           ///< memory for tiles of the product
   const void* panels;   ///< set by the loop: as the kernel takes them, for the panels at hand
 };

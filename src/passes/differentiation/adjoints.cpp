@@ -45,7 +45,7 @@ void Adjoints::differentiate(std::vector<Op>& ops) {
 
 namespace {
 
-/// Spreads from values to what depends on them, each op and each arrow of a loop once.
+/// Spreads from values to all values that depend on them, over each op and each edge of a loop once.
 class VariedMarker {
  public:
   VariedMarker(const Program& program, ValueSet& varied) : program_(program), varied_(varied) {}

@@ -18,7 +18,7 @@ using ir::Program;
 using ir::Type;
 using ir::ValueId;
 
-// By name through the runner, which times them and leaves out what WEFT_DISABLE names.
+// Passes run by name: the runner times them and leaves out those that WEFT_DISABLE names.
 constexpr std::string_view kTidy[] = {"canonicalise", "cse", "dce"};
 constexpr std::string_view kBefore[] = {"canonicalise", "cse",          "dce", "reassociate", "hoist",
                                         "push_slices",  "canonicalise", "cse", "dce"};

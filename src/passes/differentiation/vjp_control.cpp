@@ -17,7 +17,7 @@ using ir::ValueId;
 /// One region of a cond, recomputed and differentiated.
 class Branch {
  public:
-  /// `results`: the cond's, whose cotangents `outer` knows.
+  /// `results`: the results of the cond, whose cotangents `outer` knows.
   Branch(Adjoints& outer, const Block& region, const std::vector<ValueId>& results)
       : inner_(outer.program(), adjoint_, outer.varied(), outer.keep()) {
     Substitution map;

@@ -48,7 +48,7 @@ ValueId RolledWriter::element(ValueId v) {
   return elements_[v] = sequence_.add_floating(OpCode::kReshape, slice, {}, Type(program_.type(v)));
 }
 
-/// The carry after the last step, if the value is that: it needs no stack.
+/// The carry after the last step, if the value is that carry. Such a value needs no stack.
 std::optional<ValueId> RolledWriter::last_carry(ValueId v) const {
   const Loop& loop = loops_[loop_index(v)];
   if (loop.steps.step(sequence_.place(v)) + 1 != loop.steps.count) return std::nullopt;

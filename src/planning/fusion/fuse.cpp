@@ -129,7 +129,7 @@ class StageAssigner {
     return part;
   }
 
-  /// The first stage that the op may be in: not before what it reads.
+  /// The first stage that the op may be in: none before the stages of what it reads.
   int64_t first_stage(size_t index) const {
     int64_t first = fence_;
     for (ValueId operand : block_.ops[index].operands) {

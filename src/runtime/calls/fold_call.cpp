@@ -96,7 +96,7 @@ class Fold {
   const char* x_;
   char* out_;
   Sizes sizes_;
-  size_t walked_ = 0;  ///< the dims before it are walked, but for the one right before it, which is folded
+  size_t walked_ = 0;  ///< the last dim before it is folded, those before that are walked
   int64_t columns_ = 1;
   Share part_{0, 0}, outer_{0, 0};
 };

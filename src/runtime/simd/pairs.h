@@ -254,8 +254,8 @@ void tile_pairs(int64_t rows, int64_t k, const void* a, int64_t lda, const void*
                              units, static_cast<float*>(c), ldc, c_step, accumulate != 0, ahead, lines});
 }
 
-/// A bf16 left operand on a CPU without the instruction for it: converted to f32, some rows and steps at a time. Asks
-/// for nothing ahead.
+/// A bf16 left operand on a CPU without the instruction for it: converted to f32, some rows and steps at a time.
+/// Ignores `ahead`.
 template <int Units>
 void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panels, int64_t units, void* c,
                   int64_t ldc, int64_t c_step, int64_t accumulate, const void* /*ahead*/, int64_t /*lines*/) {
