@@ -91,7 +91,7 @@ Hooks& hooks = *new Hooks();
 }  // namespace
 
 void register_backend() {
-  const c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::PrivateUse1, &guard);  // for good
+  const c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::PrivateUse1, &guard);  // stays registered
   at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
   c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);

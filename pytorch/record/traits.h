@@ -17,7 +17,7 @@ struct Traits {
   bool draws;                ///< it draws random numbers
   std::vector<bool> writes;  ///< by argument: whether it is changed in place
   struct Return {
-    int argument = -1;     ///< the argument that it is, or is a view of
+    int argument = -1;     ///< the argument that is returned, itself or as a view; -1 if none
     int elements_of = -1;  ///< the argument whose elements the tensors of a list are views of
     bool is_argument = false;
   };

@@ -122,9 +122,9 @@ struct DTypeKernels {
 /// The kernels of f32 or f64 (internal error for another type).
 const DTypeKernels& kernels(Isa isa, DType dtype);
 
-/// Kernels for weights that become f32 where they are packed. Their panels are those of DTypeKernels, and give the bits
-/// of f32 weights, since every number of the type is an f32; products with panels are those of DTypeKernels, too.
-/// Without panels f16 weights give the bits of f32 ones, and transposed i8 weights those of ByteRowsKernel.
+/// Kernels for weights that become f32 as they are packed. Their panels hold what f32 weights would give, bit for bit,
+/// since every number of the type is an f32. So DTypeKernels has the products with panels, too. Products without panels
+/// give the bits of f32 weights for f16, and the bits of ByteRowsKernel for transposed i8.
 struct WidenedKernels {
   ProductKernel product[target::kMaxPanelUnits + 1];  ///< by vectors, of an f32 left operand
   PackKernel pack;
@@ -160,7 +160,7 @@ struct PairKernels {
   PanelsKernel bf16[target::kMaxPanelUnits +
                     1];  ///< for a bf16 one; may take denormals for zeros, as the CPU's bf16 instruction does
   ProductKernel product_f32[target::kMaxPanelUnits + 1], product_bf16[target::kMaxPanelUnits + 1];
-  int64_t (*bf16_rows)(int64_t k);  ///< rows of a left operand to take at once, if more than of an f32 one
+  int64_t (*bf16_rows)(int64_t k);  ///< rows of a bf16 left operand to take at once; 1: as many as of f32
   PackKernel pack;                  ///< the panels, of bf16 weights
   PanelsOnTheWay on_the_way;
   ColumnSumKernel column_sum;  ///< of bf16 rows; sums are f32, and rounded at the end

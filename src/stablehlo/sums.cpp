@@ -43,7 +43,7 @@ void matmul(const Site& site) {
   product(site, {{}, {}, {last}, {site.op.attr_or("transpose_b", false) ? 1 : 0}});
 }
 
-/// The weights' rows lie as the groups and the width say already.
+/// The weights' rows are used as they lie: `groups` and `width` don't change the product.
 void matmul_rows(const Site& site) {
   const Tensor a = site.writer.zero_beyond(site.op.operands[0]), rows = site.operand(1);
   const Tensor weights = site.emit().convert(rows, a.type.dtype);

@@ -46,7 +46,7 @@ class Writer {
   std::vector<Tensor> write_while(std::span<const Tensor> own, std::span<const ir::Block* const> reads,
                                   const Part& condition, const Part& body);
 
-  /// The ragged step being written of whose rows the value has one each; null if there is none.
+  /// The ragged step being written whose rows are the value's leading dim; null if there is none.
   const StepRows* step_rows_of(ir::ValueId id) const;
   void enter_rows(StepRows rows) { rows_.push_back(std::move(rows)); }
   void leave_rows() { rows_.pop_back(); }

@@ -64,7 +64,8 @@ class Simplifier {
   ir::ValueId sum_of_pads(const ir::Op& op);
   std::vector<Piece> pieces_of(const ir::Op& sum, int64_t dim) const;
   ir::ValueId pad_of_pieces(const ir::Op& op, int64_t dim, const std::vector<Piece>& pieces);
-  /// The dim of a pad, if its bounds and its size are numbers, or of a sum in `pad_sums_`.
+  /// The dim along which a pad, or a sum of pads in `pad_sums_`, is padded. None if a pad's bounds or its size are not
+  /// numbers.
   std::optional<int64_t> padded_dim(ir::ValueId value) const;
   ir::ValueId broadcast(const ir::Op& op);
   ir::ValueId reshape(const ir::Op& op);

@@ -318,7 +318,7 @@ class Prepacker {
   std::map<ValueId, ValueId> bytes_;    // by cast of i8 so far: its operand
   std::map<ValueId, std::pair<std::vector<ValueId>, int64_t>> joined_;  // by concat of casts of bf16: operands, dim
   std::map<Key, ValueId> packed_;
-  std::map<ValueId, ValueId> rounded_results_;  // by result in f32: the bf16 or f16 one now
+  std::map<ValueId, ValueId> rounded_results_;  // by result in f32: the bf16 or f16 result that replaces it
   passes::Substitution replaced_;
 };
 

@@ -118,8 +118,8 @@ struct ProductCall {
   }
 };
 
-/// A sum or maximum over dims of a dense operand. Dims next to each other of the same kind, kept or folded away, are
-/// one: kinds alternate, and at least one is folded.
+/// A sum or maximum over dims of a dense operand. Neighbouring dims that are both kept or both folded are merged, so
+/// kept and folded dims alternate. At least one is folded.
 struct FoldCall {
   static constexpr const char* kName = "fold";
   struct Dim {
