@@ -48,7 +48,7 @@ ValueId untransposed(const AtenCall& call, ValueId value) {
   return op->attr<std::vector<int64_t>>("perm") == swap ? op->operands[0] : ir::kNoValue;
 }
 
-/// The dims an op reduces over: argument 1. All dims where that is no dim or list of dims, or an empty list.
+/// The dims that an op reduces over: argument 1 if that is a dim or a list with a dim in it, else all dims.
 std::vector<int64_t> reduced_dims(const AtenCall& call, int64_t rank) {
   std::vector<int64_t> dims;
   if (call.arguments.size() > 1) {

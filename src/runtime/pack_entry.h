@@ -5,8 +5,8 @@
 #include "base/target.h"
 #include "runtime/kernels.h"
 
-// How a run has the panels of a pack that may be left out (PackCall) shows in the entry of the pack's buffer, for
-// stages of machine code as for the runtime:
+// A pack that may be left out (PackCall) has an entry for its buffer. The entry tells stages of machine code and the
+// runtime where a run has the panels:
 //
 //   an even address   a stage of its own has packed them there
 //   null              nobody packs: products read the weights as they lie
