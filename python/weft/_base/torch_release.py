@@ -36,7 +36,7 @@ def module_for(installed: str, built: dict[str, Path]) -> Path:
     if module is not None:
         return module
     if not built:
-        raise ImportError("weft has no extension module here: this is its source, of which `make` makes a package")
+        raise ImportError("weft has no extension module here: this is its source; `make` builds the package to import")
     *others, last = built
     names = f"{', '.join(others)} and {last}" if others else last
     wanted = f"torch>={next(iter(built))},<{last.split('.')[0]}.{int(last.split('.')[1]) + 1}"

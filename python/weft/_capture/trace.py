@@ -252,7 +252,7 @@ class _Tracer:
         for symbol, key in self._outer_keys(number).items():
             sizes[symbol] = symbols.size(key, index) if key in symbols.keys else key.hint
             if sizes[symbol] is None:
-                raise UnsupportedError(f"the size {number}, which is known only when it runs")
+                raise UnsupportedError(f"the size {number}, which is known only at run time")
         return int(number.node.expr.subs(sizes))
 
     def _leaf_sizes(self, leaf: int, symbols: Symbols, index: int) -> list[int]:
@@ -363,7 +363,7 @@ def _backward_of(run: Run) -> Callable[[int, list[Tensor]], _C.Program]:
         backward = run.backwards[which]
         traced, template = of_run(backward.function(like), backward.run)
         if traced.noise or template.free or traced.constants:
-            raise UnsupportedError(f"{backward.what}, which has numbers of its own")
+            raise UnsupportedError(f"{backward.what}, which draws random numbers or has constants of its own")
         return traced.program
 
     return program

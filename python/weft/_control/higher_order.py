@@ -91,7 +91,7 @@ def associative_scan(combine: Function, xs: Sequence[Any], additional_inputs: Se
         return [*results, *results]
 
     if xs[0].shape[0] < 2:
-        raise UnsupportedError("one element, of which there is nothing to combine")
+        raise UnsupportedError("a single element, with nothing to combine")
     first, rest = [x[0] for x in xs], [x[1:] for x in xs]
     return _Prefixes(scan(both, first, rest, additional_inputs), list(xs))
 

@@ -107,10 +107,10 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
 
     def compose(traces: list[Traced]) -> _C.Program:
         if any(traced.noise for traced in traces):
-            raise UnsupportedError("random numbers in a loop of as many steps as it takes")
+            raise UnsupportedError("random numbers in a loop whose number of steps isn't known")
         test, following = traces
         if test.sizes[: len(given)] != following.sizes[: len(given)]:
-            raise UnsupportedError("a condition and a body that differ in what sizes they take")
+            raise UnsupportedError("a condition and a body that are programs for different sizes")
         make = _C.while_program if max_steps is None else _C.bounded_while_program
         return make(test.program, following.program, len(given), len(test.captured), len(following.captured))
 

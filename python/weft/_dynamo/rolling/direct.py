@@ -58,7 +58,7 @@ def _indexed(writer: Importer, source: fx.Node, index: list[Any]) -> Any:
             if item.start is not None or item.stop is not None:
                 full = as_int(sizes[dim])
                 if not isinstance(full, int):
-                    raise UnsupportedError("a range of a symbolic size")
+                    raise UnsupportedError("a slice of a dim whose size isn't known as a number")
                 start, stop, _ = item.indices(full)
                 sizes[dim] = max(stop - start, 0)
                 if sizes[dim] != full:

@@ -147,7 +147,7 @@ def _number(example: Any, sources: Sequence[Source], tensors: Sequence[Tensor]) 
         if isinstance(example, list | tuple) and not isinstance(example, torch.Size):
             return type(example)(_number(each, sources, tensors) for each in example)
         if isinstance(example, Tensor) or example is None:
-            raise UnsupportedError("a value of another kind")
+            raise UnsupportedError("a value that is neither a tensor nor a number")
         return example
     if example.node.expr.is_number:
         return int(example)
@@ -161,7 +161,8 @@ def _number(example: Any, sources: Sequence[Source], tensors: Sequence[Tensor]) 
 def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:
     """The program of a function that writes to none of its arguments."""
     if any(_elements(example) > _MOST_ELEMENTS for example in examples):
-        return Kind(refusal="a tensor with too many elements")  # the function would be run on as many elements
+        # the function would run on as many
+        return Kind(refusal="it reads a tensor of more than 2^27 elements")
     try:
         traced = trace(run, examples, what="it", dynamic=lambda _, __: ())
     except UnsupportedError as error:

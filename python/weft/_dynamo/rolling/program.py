@@ -71,10 +71,12 @@ class Writer(Importer):
         examples = example if isinstance(example, list | tuple) else [example]
         values = values if isinstance(values, tuple) else (values,)
         if len(examples) != len(values):
-            raise UnsupportedError("other results than the example")
+            raise UnsupportedError("it has other results than the graph says")
         for each, value in zip(examples, values, strict=True):
             if str(self.types.of(each)) != str(self.region.type(value)):
-                raise UnsupportedError(f"{self.region.type(value)}, but the graph says {self.types.of(each)}")
+                raise UnsupportedError(
+                    f"it computes {self.region.type(value)}, but the graph says {self.types.of(each)}"
+                )
 
     # ---- values
 
@@ -123,7 +125,7 @@ class Writer(Importer):
         for noise in kind.noise:
             shape = noise.shape(shapes)
             if not all(isinstance(size, int) for size in shape):
-                raise UnsupportedError("random numbers of a symbolic shape")
+                raise UnsupportedError("random numbers whose shape isn't known as numbers")
             values.append(self.region.input(self.types.type(noise.dtype, shape)))
             self.inputs.append(Draw(noise, shape))
         return list(self.inline(kind.program, values))
@@ -186,7 +188,7 @@ class Writer(Importer):
                 found.written[root] = self._target(root, node, found)
         found.nodes = [node for node in (*self.members, *found.written) if node in nodes]
         if any(isinstance(self.value(node), tuple) for node in found.nodes):
-            raise UnsupportedError("several results")
+            raise UnsupportedError("a node with several results is read elsewhere")
         return found
 
     def _add_output(self, node: fx.Node, found: Outputs, nodes: dict[fx.Node, None]) -> None:
@@ -215,7 +217,7 @@ class Writer(Importer):
         """Refuses members that end where autograd is switched off, since one call takes all members' place."""
         are_off = [node in self.known.without_grad for node in self.members]
         if are_off[-1] and not all(are_off):
-            raise UnsupportedError("it ends within torch.no_grad")
+            raise UnsupportedError("the loop ends within torch.no_grad")
 
     def finish(self, outputs: Sequence[fx.Node]) -> _C.Program:
         return self.region.finish([self.value(node) for node in outputs])
