@@ -28,20 +28,26 @@ bool has_symbol(const ir::Attr& attr) { return std::holds_alternative<Dim>(attr)
 
 }  // namespace
 
+/// What follows from no step, and so is there as early as it is asked for: a chunk of it, without its value.
+Stream Walker::free_running(const Op& op, size_t dim, const Dim& length) const {
+  const auto rate = lengths_.rate(length);
+  if (!rate || rate->elements <= 0) refuse(op, "has {} steps, which don't grow with the sequence", to_string(length));
+  Stream stream;
+  stream.kind = Kind::kTimed;
+  stream.time = {dim, 1, 1, length};
+  stream.per_chunk = rate->elements * writer_.chunk() / rate->steps;
+  stream.shift = -std::max<int64_t>(ahead_of(stream), 0);
+  stream.origin = writer_.new_origin();
+  return stream;
+}
+
 /// A uniform value, or one without time, as one that differs from step to step.
 Stream Walker::timed_again(const Op& op, const Stream& stream) {
   if (stream.kind == Kind::kTimed) return stream;
   const Type& type = whole_.type(stream.maker->results[0]);
   if (lengths_.count(type) != 1) refuse(op, "has the number of steps in more than one dim");
   const auto found = std::ranges::find_if(type.shape, [&](const Dim& dim) { return lengths_.mentions(dim); });
-  Stream timed;
-  timed.kind = Kind::kTimed;
-  timed.time = {static_cast<size_t>(found - type.shape.begin()), 1, 1, *found};
-  const auto rate = lengths_.rate(*found);
-  if (!rate || rate->elements <= 0) refuse(op, "has {} steps, which don't grow with the sequence", to_string(*found));
-  timed.per_chunk = rate->elements * writer_.chunk() / rate->steps;
-  timed.shift = -std::max<int64_t>(ahead_of(timed), 0);
-  timed.origin = writer_.new_origin();
+  Stream timed = free_running(op, static_cast<size_t>(found - type.shape.begin()), *found);
   timed.step = uniform(op, stream, true, timed.time.length, timed.per_chunk);
   if (timed.lead() > 0) timed.start = uniform(op, stream, false, timed.time.length, timed.lead());
   return timed;
@@ -80,6 +86,8 @@ void Walker::local(const Op& op) {
   for (const auto& [name, attr] : op.attrs)
     if (has_symbol(attr)) refuse(op, "takes {} from the number of steps, which a stream doesn't know", name);
   if (op.results.size() != 1) refuse(op, "has no streaming form");
+  if (op.code == OpCode::kGather && at(op.operands[0]).kind == Kind::kUniform)
+    refuse(op, "reads a table with a row for each step by number");
   const Streams operands = guarded(op, aligned(op, operands_of(op)));
   const Stream& like = *std::ranges::find(operands, Kind::kTimed, &Stream::kind);
   Stream result = like;

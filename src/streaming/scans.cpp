@@ -100,54 +100,57 @@ passes::Substitution Walker::captured_by(const Op& op, bool is_step) {
   return map;
 }
 
-void Walker::scan(const Op& op) {
-  refuse_timed_region(op);
-  const Streams operands = operands_of(op);
-  if (!is_over_time(op)) {
-    for (const Stream& operand : operands) {
-      if (operand.kind == Kind::kTimed || operand.kind == Kind::kUniform)
-        refuse(op, "reads what differs from step to step, and is no loop over the steps");
-      if (operand.kind == Kind::kEnd) return end(op, operand.needs);
-    }
-    Streams read = operands;
-    for (const ir::Block& region : op.regions) {
-      passes::for_each_use(region, [&](ValueId value) {
-        if (auto known = streams_.find(value); known != streams_.end()) read.push_back(known->second);
-      });
-    }
-    return plain(op, kind_without_time(op, read));
+/// An op with regions that is no loop over the steps.
+void Walker::other_region(const Op& op, const Streams& operands) {
+  Streams read = operands;
+  for (const Stream& operand : operands) {
+    if (operand.kind == Kind::kTimed || operand.kind == Kind::kUniform)
+      refuse(op, "reads what differs from step to step, and is no loop over the steps");
+    if (operand.kind == Kind::kEnd) return end(op, operand.needs);
   }
-  const ScanView view(op);
-  if (view.reverse) refuse(op, "goes from the sequence's end to its beginning, as a bidirectional layer's other half");
-  if (view.ragged) refuse(op, "is over a packed sequence: give a stream each sequence by itself");
-  Streams xs(operands.begin() + view.carries, operands.end());
+  for (const ir::Block& region : op.regions) {
+    passes::for_each_use(region, [&](ValueId value) {
+      if (auto known = streams_.find(value); known != streams_.end()) read.push_back(known->second);
+    });
+  }
+  plain(op, kind_without_time(op, read));
+}
+
+/// The stacks that a loop over the steps reads, as late as the latest; `like`: when that is.
+Walker::Streams Walker::stacks_of(const Op& op, const ScanView& view, Streams xs, Stream& like) {
   for (Stream& x : xs) {
-    if (x.kind == Kind::kConstant || x.kind == Kind::kHeld || x.kind == Kind::kEnd || x.kind == Kind::kLast)
-      refuse(op, "reads what isn't one element a step");
-    if (x.kind != Kind::kTimed) continue;
+    if (x.kind == Kind::kUniform) continue;
+    if (x.kind != Kind::kTimed) refuse(op, "reads what isn't one element a step");
     if (x.time.dim != 0 || x.time.outer != 1) refuse(op, "goes over another dim than the steps");
     x = writer_.as_time(x);
   }
-  const bool has_timed = std::ranges::any_of(xs, [](const Stream& x) { return x.kind == Kind::kTimed; });
-  Stream like;
-  if (has_timed) {
-    xs = aligned(op, xs);
-    int64_t settled = 0;
-    for (const Stream& x : xs)
-      if (x.kind == Kind::kTimed) settled = std::min(settled, x.settled);
-    // No index of a step that isn't one of the sequence makes the loop fail.
-    for (size_t i = 0; i < xs.size(); ++i)
-      if (xs[i].kind == Kind::kTimed && !is_floating(whole_.type(view.xs[i]).dtype)) xs[i] = writer_.masked(xs[i], 0);
-    like = *std::ranges::find(xs, Kind::kTimed, &Stream::kind);
-    like.settled = settled;
-  } else {  // it reads nothing that differs, and yields what does
-    like.kind = Kind::kTimed;
-    like.time = {0, 1, 1, view.length};
-    const auto rate = lengths_.rate(view.length);
-    if (!rate || rate->elements <= 0) refuse(op, "has {} steps, which don't grow", to_string(view.length));
-    like.per_chunk = rate->elements * writer_.chunk() / rate->steps;
-    like.shift = -std::max<int64_t>(ahead_of(like), 0);
+  if (std::ranges::find(xs, Kind::kTimed, &Stream::kind) == xs.end()) {
+    // It reads nothing that differs, and yields what does.
+    like = free_running(op, 0, view.length);
+    return xs;
   }
+  xs = aligned(op, xs);
+  int64_t settled = 0;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (xs[i].kind != Kind::kTimed) continue;
+    settled = std::min(settled, xs[i].settled);
+    // No index of a step that isn't one of the sequence makes the loop fail.
+    if (!is_floating(whole_.type(view.xs[i]).dtype)) xs[i] = writer_.masked(xs[i], 0);
+  }
+  like = *std::ranges::find(xs, Kind::kTimed, &Stream::kind);
+  like.settled = settled;
+  return xs;
+}
+
+void Walker::scan(const Op& op) {
+  refuse_timed_region(op);
+  const Streams operands = operands_of(op);
+  if (!is_over_time(op)) return other_region(op, operands);
+  const ScanView view(op);
+  if (view.reverse) refuse(op, "goes from the sequence's end to its beginning, as a bidirectional layer's other half");
+  if (view.ragged) refuse(op, "is over a packed sequence: give a stream each sequence by itself");
+  Stream like;
+  const Streams xs = stacks_of(op, view, {operands.begin() + view.carries, operands.end()}, like);
   std::vector<ValueId> initial, states, values;
   for (size_t i = 0; i < view.inits.size(); ++i) {
     const Stream& init = operands[i];

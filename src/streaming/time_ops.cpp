@@ -131,17 +131,9 @@ void Walker::concat(const Op& op, const Streams& operands) {
 void Walker::count(const Op& op) {
   const Type& type = whole_.type(op.results[0]);
   const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
-  const auto rate = lengths_.rate(type.shape[dim]);
-  if (!rate || rate->elements <= 0) refuse(op, "counts to {}", to_string(type.shape[dim]));
-  Stream result;
-  result.kind = Kind::kTimed;
-  result.time = {dim, 1, 1, type.shape[dim]};
-  result.per_chunk = rate->elements * writer_.chunk() / rate->steps;
-  // Numbers are known before the steps are: what is longer than the sequence looks nowhere ahead.
-  result.shift = -std::max<int64_t>(ahead_of(result), 0);
-  result.origin = writer_.new_origin();
-  const auto whole_dim = static_cast<int64_t>(dim);
   if (lengths_.count(type) != 1) refuse(op, "has the number of steps in more than one dim");
+  Stream result = free_running(op, dim, type.shape[dim]);
+  const auto whole_dim = static_cast<int64_t>(dim);
   Builder& step = writer_.step();
   const ValueId numbers = step.cast(writer_.positions(result.per_chunk, result.shift), type.dtype);
   result.step = step.broadcast(numbers, with_size(type.shape, dim, result.per_chunk), {whole_dim});
@@ -158,18 +150,12 @@ void Walker::positions(const Op& op) {
   const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
   const Dim first = ir::size_attr(op, "start");
   if (lengths_.mentions(first)) refuse(op, "begins at {}, counted from the end of the sequence", to_string(first));
-  const auto rate = lengths_.rate(type.shape[dim]);
-  if (lengths_.count(type) != 1 || !rate || rate->elements <= 0) refuse(op, "has {} rows", to_string(type.shape[dim]));
+  if (lengths_.count(type) != 1) refuse(op, "has the number of steps in more than one dim");
   std::vector<int64_t> to_front{static_cast<int64_t>(dim)}, back(type.shape.size());
   for (size_t i = 0; i < type.shape.size(); ++i)
     if (i != dim) to_front.push_back(static_cast<int64_t>(i));
   for (size_t i = 0; i < back.size(); ++i) back[static_cast<size_t>(to_front[i])] = static_cast<int64_t>(i);
-  Stream result;
-  result.kind = Kind::kTimed;
-  result.time = {dim, 1, 1, type.shape[dim]};
-  result.per_chunk = rate->elements * writer_.chunk() / rate->steps;
-  result.shift = -std::max<int64_t>(ahead_of(result), 0);
-  result.origin = writer_.new_origin();
+  Stream result = free_running(op, dim, type.shape[dim]);
   const Stream& table = at(op.operands[0]);
   const auto row = static_cast<int64_t>(dim);
   const ValueId rows = writer_.start().transpose(table.start, to_front);

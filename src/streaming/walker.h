@@ -51,6 +51,7 @@ class Walker {
   void local(const ir::Op& op);
   Streams aligned(const ir::Op& op, Streams streams);
   Streams guarded(const ir::Op& op, Streams streams);
+  Stream free_running(const ir::Op& op, size_t dim, const ir::Dim& length) const;
   Stream timed_again(const ir::Op& op, const Stream& stream);
   TimeDim time_after(const ir::Op& op, const Streams& operands);
   TimeDim moved(const ir::Op& op, size_t operand, const Stream& stream);
@@ -73,6 +74,8 @@ class Walker {
 
   // ---- scans.cpp
   void scan(const ir::Op& op);
+  void other_region(const ir::Op& op, const Streams& operands);
+  Streams stacks_of(const ir::Op& op, const ir::ScanView& view, Streams xs, Stream& like);
   bool is_over_time(const ir::Op& op) const;
   void refuse_timed_region(const ir::Op& op);
   passes::Substitution captured_by(const ir::Op& op, bool is_step);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <regex>
 
 #include "interpreter/interpreter.h"
 #include "ir/builder.h"
@@ -11,6 +12,7 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "programs.h"
+#include "random_program.h"
 #include "streaming/running_totals.h"
 #include "streaming/stream.h"
 
@@ -41,29 +43,14 @@ Array part(const Array& array, size_t dim, int64_t first, int64_t count) {
   return Array::of(array.dtype, sizes, values);
 }
 
-Array random_array(const Type& type, int64_t steps, std::mt19937& random) {
-  std::vector<int64_t> sizes;
-  for (const Dim& dim : type.shape) sizes.push_back(dim.is_constant() ? dim.constant() : steps);
-  Array array(type.dtype, sizes);
-  std::vector<double> values(static_cast<size_t>(array.count()));
-  std::normal_distribution<double> normal;
-  for (double& value : values) value = is_floating(type.dtype) ? normal(random) : static_cast<double>(random() % 4);
-  return Array::of(type.dtype, sizes, values);
-}
-
 /// How many elements of the whole's results the chunks were compared with, of each.
 std::vector<int64_t> expect_chunks_give_the_whole(const ir::Program& whole, const Dims& dims, int64_t delay,
                                                   int64_t chunks, unsigned seed) {
   const Streamed streamed = stream(whole, dims, delay);
   ir::verify(streamed.step);
   ir::verify(streamed.start);
-  std::mt19937 random(seed);
-  std::vector<Array> inputs, weights;
-  for (size_t i = 0; i < whole.body.args.size(); ++i) {
-    const Array array = random_array(whole.type(whole.body.args[i]), chunks * streamed.chunk, random);
-    inputs.push_back(array);
-    if (i >= dims.size()) weights.push_back(array);
-  }
+  const std::vector<Array> inputs = testing::random_inputs(whole, {{"T", chunks * streamed.chunk}}, seed);
+  const std::vector<Array> weights(inputs.begin() + static_cast<std::ptrdiff_t>(dims.size()), inputs.end());
   const std::vector<Array> expected = interpreter::evaluate(whole, inputs);
   const std::vector<Array> begun = interpreter::evaluate(streamed.start, weights);
   const size_t states = streamed.states.size();
@@ -407,6 +394,32 @@ TEST(StreamingRandom, ChunksGiveTheWhole) {
   }
   EXPECT_GT(streamed, 300);
   EXPECT_GT(compared, 4000);
+}
+
+/// Whatever a program does with its time, it is refused or streamed rightly.
+TEST(StreamingRandom, AnyProgramIsRefusedOrRight) {
+  int streamed = 0;
+  int64_t compared = 0;
+  for (unsigned seed = 0; seed < 600; ++seed) {
+    SCOPED_TRACE(seed);
+    const testing::RandomOptions options{.ops = 1 + static_cast<int>(seed % 7), .symbolic_bounds = seed % 2 == 0};
+    const std::string text = ir::print(testing::random_program(seed, options));
+    const ir::Program whole = ir::parse(std::regex_replace(text, std::regex("\\bB\\b"), "3"));
+    Dims dims;
+    for (ValueId input : whole.body.args) {
+      const ir::Shape& shape = whole.type(input).shape;
+      const auto found = std::ranges::find(shape, Dim::symbol("T"));
+      dims.push_back(found == shape.end() ? std::nullopt : std::optional<size_t>(found - shape.begin()));
+    }
+    try {
+      for (int64_t each : expect_chunks_give_the_whole(whole, dims, 100, 4, seed)) compared += each;
+      ++streamed;
+    } catch (const Error&) {  // an internal error is none
+    }
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(streamed, 20);
+  EXPECT_GT(compared, 50);
 }
 
 }  // namespace
