@@ -107,6 +107,7 @@ void Bound::index() {
       is_constant_[result] = constant;
     }
   }
+  is_known_ = is_constant_;
   for (ValueId result : program_.body.results) is_constant_[result] = false;  // copies, which are made at each step
 }
 
@@ -120,7 +121,7 @@ std::optional<size_t> Bound::argument(ValueId value) const {
 const Array& Bound::constant(ValueId value) const {
   if (auto known = constants_.find(value); known != constants_.end()) return known->second;
   const ir::Op* op = makers_[value];
-  internal_check(op != nullptr && is_constant_[value], "no constant");
+  internal_check(op != nullptr && is_known_[value], "no constant");
   std::vector<interpreter::View> operands;
   for (ValueId operand : op->operands) operands.push_back(constant(operand).view());
   std::vector<Array> results;

@@ -38,7 +38,7 @@ class Bound {
   ir::Program program_;
   size_t states_, inputs_;
   std::vector<const ir::Op*> makers_;
-  std::vector<bool> is_constant_;
+  std::vector<bool> is_constant_, is_known_;  ///< to be read as one; computable now, results too
   mutable std::map<ir::ValueId, interpreter::Array> constants_;
 };
 

@@ -65,7 +65,7 @@ Value* Emitter::compute(ValueId value, const Op& op, const Place& place) {
       if (place.lane == dim) return get_one_by_one(value, place);
       Coordinate& at = moved.at[static_cast<size_t>(dim)];
       at = at.base == nullptr ? Coordinate{nullptr, last - at.offset}
-                              : Coordinate{b_.CreateSub(number(last - at.offset), at.base), 0};
+                              : Coordinate{index(llvm::Instruction::Sub, number(last - at.offset), at.base), 0};
       return get(op.operands[0], moved);
     }
     case OpCode::kGather:
@@ -151,8 +151,9 @@ std::optional<Place> Emitter::reshaped(const Op& op, const Place& place) {
   for (size_t i = 0; i + kept < outer.size(); ++i) {
     Coordinate& n = number_in_order;
     n.offset = n.offset * outer[i] + place.at[i].offset;
-    if (n.base != nullptr) n.base = outer[i] == 1 ? n.base : b_.CreateMul(n.base, number(outer[i]));
-    if (place.at[i].base != nullptr) n.base = n.base ? b_.CreateAdd(n.base, place.at[i].base) : place.at[i].base;
+    if (n.base != nullptr) n.base = outer[i] == 1 ? n.base : index(llvm::Instruction::Mul, n.base, outer[i]);
+    if (place.at[i].base != nullptr)
+      n.base = n.base ? index(llvm::Instruction::Add, n.base, place.at[i].base) : place.at[i].base;
   }
   Place moved{std::vector<Coordinate>(inner.size()), place.lane < 0 ? -1 : static_cast<int64_t>(inner.size()) - 1,
               place.lanes};
@@ -169,8 +170,8 @@ std::optional<Place> Emitter::reshaped(const Op& op, const Place& place) {
       moved.at[i] = n;
     } else {
       Value* all = this->sum(n);
-      moved.at[i] = {b_.CreateURem(all, number(inner[i])), 0};
-      n = {b_.CreateUDiv(all, number(inner[i])), 0};
+      moved.at[i] = {index(llvm::Instruction::URem, all, inner[i]), 0};
+      n = {index(llvm::Instruction::UDiv, all, inner[i]), 0};
     }
   }
   return moved;

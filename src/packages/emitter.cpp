@@ -45,17 +45,32 @@ void Emitter::loops(const std::vector<int64_t>& sizes, size_t dim, std::vector<C
   if (sizes[dim] == 1) return loops(sizes, dim + 1, at, body);
   const Coordinate before = at[dim];
   loop(sizes[dim], 1, [&](Value* i) {
-    const auto known = known_;  // what is known inside the loop isn't behind it
+    const auto scope = std::pair(known_, computed_);  // what is known inside the loop isn't behind it
     at[dim] = {i, before.offset};
     loops(sizes, dim + 1, at, body);
-    known_ = known;
+    std::tie(known_, computed_) = scope;
   });
   at[dim] = before;
 }
 
 Value* Emitter::sum(const Coordinate& coordinate) {
   if (coordinate.base == nullptr) return number(coordinate.offset);
-  return coordinate.offset == 0 ? coordinate.base : b_.CreateAdd(coordinate.base, number(coordinate.offset));
+  return coordinate.offset == 0 ? coordinate.base : index(llvm::Instruction::Add, coordinate.base, coordinate.offset);
+}
+
+/// Arithmetic on coordinates: the same value for the same operands, since places are known by their coordinates. What
+/// find_sums meets is emitted where the nest is, and not aside.
+Value* Emitter::index(llvm::Instruction::BinaryOps code, Value* a, Value* b) {
+  const auto is_aside = [&](Value* value) {
+    const auto* made = llvm::dyn_cast<llvm::Instruction>(value);
+    return recorded_in_ != nullptr && made != nullptr && made->getParent() == b_.GetInsertBlock();
+  };
+  if (is_aside(a) || is_aside(b)) return b_.CreateBinOp(code, a, b);  // of an index that was loaded there
+  Value*& known = computed_[{code, a, b}];
+  if (known != nullptr) return known;
+  llvm::IRBuilder<> there(b_.getContext());
+  there.SetInsertPoint(recorded_in_ != nullptr ? recorded_in_ : b_.GetInsertBlock());
+  return known = there.CreateBinOp(code, a, b);
 }
 
 Value* Emitter::address(const Buffer& buffer, const std::vector<Coordinate>& at) {

@@ -3,6 +3,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -70,6 +71,8 @@ class Emitter {
              const std::function<void()>& body);
   llvm::Value* number(int64_t value) { return llvm::ConstantInt::get(index_, static_cast<uint64_t>(value), true); }
   llvm::Value* sum(const Coordinate& coordinate);
+  llvm::Value* index(llvm::Instruction::BinaryOps code, llvm::Value* a, llvm::Value* b);
+  llvm::Value* index(llvm::Instruction::BinaryOps code, llvm::Value* a, int64_t b) { return index(code, a, number(b)); }
   llvm::Value* address(const Buffer& buffer, const std::vector<Coordinate>& at);
   llvm::Value* load(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes);
   llvm::Value* load_lanes(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes);
@@ -82,6 +85,7 @@ class Emitter {
   Memory::Slot& reserve(ir::ValueId value, int64_t row);
   Buffer in_state(ir::ValueId value, const Memory::Slot& slot);
   std::vector<int64_t> sizes(ir::ValueId value) const { return sizes_of(program_, value); }
+  static bool is_empty(const std::vector<int64_t>& sizes) { return std::ranges::find(sizes, 0) != sizes.end(); }
   DType dtype(ir::ValueId value) const { return program_.type(value).dtype; }
   llvm::GlobalVariable* global(llvm::Constant* data, const std::string& name);
 
@@ -198,13 +202,15 @@ class Emitter {
   std::map<ir::ValueId, Buffer> buffers_;
   std::set<ir::ValueId> current_;  ///< values that the nest being emitted stores
   std::map<std::pair<ir::ValueId, Place>, llvm::Value*> known_;
+  std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates
   std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;
   std::map<llvm::Constant*, llvm::GlobalVariable*> globals_;
-  std::vector<Sum>* recording_ = nullptr;  ///< where find_sums puts what it meets
-  llvm::Value* block_column_ = nullptr;    ///< where the block being emitted begins; null: at 0
-  int64_t first_column_ = 0;               ///< of the nest being emitted
-  llvm::Value* valid_ = nullptr;           ///< of the vector being emitted
-  int64_t slack_ = 0;                      ///< elements that the block being emitted may read past an end
+  std::vector<Sum>* recording_ = nullptr;    ///< where find_sums puts what it meets
+  llvm::BasicBlock* recorded_in_ = nullptr;  ///< the block of the nest, while find_sums is aside
+  llvm::Value* block_column_ = nullptr;      ///< where the block being emitted begins; null: at 0
+  int64_t first_column_ = 0;                 ///< of the nest being emitted
+  llvm::Value* valid_ = nullptr;             ///< of the vector being emitted
+  int64_t slack_ = 0;                        ///< elements that the block being emitted may read past an end
 };
 
 }  // namespace weft::packages

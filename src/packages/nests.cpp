@@ -13,7 +13,12 @@ using llvm::Value;
 
 void Emitter::emit_task(const Task& task) {
   current_.clear();
+  if (is_empty(sizes(task.values[0]))) {
+    for (ValueId value : task.values) buffers_[value] = in_state(value, reserve(value, 0));
+    return;
+  }
   known_.clear();
+  computed_.clear();
   const Op& op = *step_.op_of(task.values[0]);
   switch (task.way) {
     case Way::kElements:
@@ -71,6 +76,7 @@ void Emitter::emit_nest(const std::vector<ValueId>& values) {
 
 void Emitter::emit_elements(const std::vector<ValueId>& values, const std::vector<Destination>& to,
                             const std::vector<int64_t>& domain, const Blocks& blocks) {
+  if (is_empty(domain)) return;
   slack_ = blocks.padded() - blocks.columns;
   if (domain.empty()) return emit_block(values, to, {{}, -1, 1}, blocks, number(0));
   std::vector<int64_t> rows = domain;
@@ -78,12 +84,12 @@ void Emitter::emit_elements(const std::vector<ValueId>& values, const std::vecto
   std::vector<Coordinate> at(domain.size());
   loops(rows, 0, at, [&] {
     loop(blocks.count, 1, [&](Value* block) {
-      const auto known = known_;
+      const auto scope = std::pair(known_, computed_);
       block_column_ = blocks.count == 1 ? nullptr : b_.CreateMul(block, number(blocks.width()), "", true, true);
       Place first{at, static_cast<int64_t>(domain.size()) - 1, blocks.lanes};
       first.at.back() = {block_column_, first_column_};
       emit_block(values, to, first, blocks, block);
-      known_ = known;
+      std::tie(known_, computed_) = scope;
     });
   });
   block_column_ = nullptr;
@@ -143,8 +149,10 @@ void Emitter::emit_block(const std::vector<ValueId>& values, const std::vector<D
 void Emitter::emit_part(ValueId part, ValueId whole, const std::vector<Coordinate>& origin) {
   current_.clear();
   known_.clear();
+  computed_.clear();
   const ValueId shaped = part == ir::kNoValue ? whole : part;
   const std::vector<int64_t> domain = sizes(shaped);
+  if (is_empty(domain)) return;
   const Blocks blocks = blocks_for(shaped, 0);
   const auto in_part = [&](int64_t first, int64_t columns) {
     first_column_ = first;
@@ -179,6 +187,7 @@ void Emitter::emit_parts(const Op& op) {
   }
   emit_part(op.operands[0], whole, origin);
   known_.clear();
+  computed_.clear();
   origin[dim].base = checked_index(get(op.operands[2], {{}, -1, 1}), shape[dim] - sizes(op.operands[1])[dim]);
   emit_part(op.operands[1], whole, origin);
 }

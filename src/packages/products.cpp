@@ -109,7 +109,7 @@ Value* Emitter::plain_sum(const Sum& sum) {
   if (recording_ != nullptr) return llvm::PoisonValue::get(type);
   Value* total = variable(llvm::Constant::getNullValue(type));
   for (const Part& part : sum.parts) {
-    const auto known = known_;
+    const auto scope = std::pair(known_, computed_);
     loop(part.size, 1, [&](Value* k) {
       Place left{part.rows, -1, 1};
       left.at.push_back({k, 0});
@@ -121,7 +121,7 @@ Value* Emitter::plain_sum(const Sum& sum) {
       Value* before = b_.CreateLoad(type, total);
       b_.CreateStore(multiply_add(factor, get(part.product->operands[1], right), before), total);
     });
-    known_ = known;
+    std::tie(known_, computed_) = scope;
   }
   Value* result = b_.CreateLoad(type, total);
   const auto add = [&](const Leaf& leaf) {
@@ -140,9 +140,11 @@ std::vector<Emitter::Sum> Emitter::find_sums(const std::vector<ValueId>& values,
   auto* aside = llvm::BasicBlock::Create(b_.getContext(), "aside", function_);
   b_.SetInsertPoint(aside);
   recording_ = &sums;
+  recorded_in_ = here;
   for (ValueId value : values)
     if (value != ir::kNoValue) get(value, first);
   recording_ = nullptr;
+  recorded_in_ = nullptr;
   b_.SetInsertPoint(here);
   aside->dropAllReferences();
   aside->eraseFromParent();
@@ -251,13 +253,13 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
   const auto work = static_cast<int64_t>(group.size()) * blocks.vectors * first.size;
   const int64_t unrolled = work <= kStraight ? first.size : std::max(kUnrolled, splits);
   const int64_t whole = first.size / unrolled * unrolled;
-  const auto known = known_;
+  const auto scope = std::pair(known_, computed_);
   loop(whole, unrolled, [&](Value* k) {
     for (int64_t ahead = 0; ahead < unrolled; ++ahead) step(k, ahead);
   });
-  known_ = known;
+  std::tie(known_, computed_) = scope;
   for (int64_t k = whole; k < first.size; ++k) step(number(0), k);
-  known_ = known;
+  std::tie(known_, computed_) = scope;
 }
 
 void Emitter::emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, Value* block) {

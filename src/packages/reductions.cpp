@@ -34,12 +34,12 @@ void Emitter::emit_folds(ValueId result, const std::vector<int64_t>& inner,
   const auto fold = [&](const Place& outer) {
     Value* total = variable(start(outer.lanes));
     std::vector<Coordinate> at(inner.size());
-    const auto known = known_;
+    const auto scope = std::pair(known_, computed_);
     loops(inner, 0, at, [&] {
       Value* before = b_.CreateLoad(register_type(dtype(result), outer.lanes), total);
       b_.CreateStore(next(outer, at, before), total);
     });
-    known_ = known;
+    std::tie(known_, computed_) = scope;
     store(to, outer.at, b_.CreateLoad(register_type(dtype(result), outer.lanes), total));
   };
   std::vector<Coordinate> at(domain.size());
@@ -48,11 +48,11 @@ void Emitter::emit_folds(ValueId result, const std::vector<int64_t>& inner,
   loops(rows, 0, at, [&] {
     if (domain.empty()) return fold({{}, -1, 1});
     loop(blocks.count, 1, [&](Value* block) {
-      const auto known = known_;
+      const auto scope = std::pair(known_, computed_);
       block_column_ = blocks.count == 1 ? nullptr : b_.CreateMul(block, number(blocks.width()), "", true, true);
       at.back() = {block_column_, 0};
       fold({at, static_cast<int64_t>(domain.size()) - 1, blocks.lanes});
-      known_ = known;
+      std::tie(known_, computed_) = scope;
     });
   });
   block_column_ = nullptr;
@@ -100,9 +100,9 @@ void Emitter::emit_row_reduction(const Op& op, const std::vector<int64_t>& dims)
       size_t kept = 0, reduced = 0;
       for (size_t i = 0; i + 1 < shape.size(); ++i) place.at[i] = is_reduced(i) ? inner[reduced++] : outer[kept++];
       place.at.back() = {column, first};
-      const auto known = known_;
+      const auto scope = std::pair(known_, computed_);
       Value* vector = get(op.operands[0], place);
-      known_ = known;
+      std::tie(known_, computed_) = scope;
       if (count < lanes) {
         std::vector<llvm::Constant*> mask;
         for (int64_t i = 0; i < lanes; ++i) mask.push_back(b_.getInt1(i < count));

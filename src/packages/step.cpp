@@ -26,6 +26,7 @@ llvm::Function* Emitter::emit_step(const std::string& name) {
   for (const Task& task : tasks_.tasks) emit_task(task);
   current_.clear();
   known_.clear();
+  computed_.clear();
   give_results();
   memory_.bytes += target_.registers * target_.vector_bytes;  // what the widest block reads past an end
   return function_;

@@ -84,13 +84,12 @@ class Divider {
 
   /// Whether a concat's parts are read by products alone, each by itself.
   bool is_read_in_segments(const Op& op) const {
-    if (is_result_.contains(op.results[0])) return false;
+    if (is_result_.contains(op.results[0]) || op.code != OpCode::kConcat) return false;
+    if (op.attr<int64_t>("dim") + 1 != static_cast<int64_t>(sizes_of(program_, op.results[0]).size())) return false;
     const auto users = users_.find(op.results[0]);
     if (users == users_.end()) return false;
-    return std::ranges::all_of(users->second, [&](const Op* user) {
-      return is_product(step_, *user) && segments(step_, *user).size() == op.operands.size() &&
-             user->operands[0] == op.results[0];
-    });
+    return std::ranges::all_of(
+        users->second, [&](const Op* user) { return is_product(step_, *user) && user->operands[0] == op.results[0]; });
   }
 
   void find_ways() {
