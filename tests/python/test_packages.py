@@ -636,3 +636,31 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     torch.save(nn.GRU(3, 6, bidirectional=True).state_dict(), tmp_path / "model.pt")
     assert main(words) == 2
     assert "bidirectional" in capsys.readouterr().err
+
+
+def test_rust_calls_it(tmp_path: Path) -> None:
+    if shutil.which("rustc") is None:
+        pytest.skip("there is no rustc")
+    torch.manual_seed(19)
+    module = nn.GRU(1, 8)
+    folder = weft.package(module, torch.randn(3, 1), tmp_path / "amp")
+    link = ["-L", str(folder), "-l", "static=amp", "-o", str(tmp_path / "caller")]
+    subprocess.run(["rustc", str(packaged.FOLDER / "caller.rs"), "-Adead_code", *link], check=True)
+    said = subprocess.run([tmp_path / "caller"], capture_output=True, text=True, check=True).stdout
+    assert float(said) == pytest.approx(module(torch.full((4, 1), 0.5))[0][-1, 0].item(), abs=1e-6)
+
+
+def test_restoring_anything(tmp_path: Path) -> None:
+    """Bytes of any kind are another model's, or a state that goes on."""
+    torch.manual_seed(20)
+    model = weft.load(weft.package(nn.LSTM(1, 5), torch.randn(3, 1), tmp_path / "any") / "libany.so")
+    saved = model.save()
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(300):
+        size = int(torch.randint(0, 2 * len(saved), (), generator=generator))
+        data = bytes(torch.randint(0, 256, (size,), generator=generator).tolist())
+        with pytest.raises(RuntimeError, match="not one of this model"):
+            model.restore(data)
+        if size >= len(saved):
+            model.restore(saved[:8] + data[8 : len(saved)])
+            assert model.step(torch.ones(1)).shape == (5,)
