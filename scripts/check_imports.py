@@ -23,7 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "backend": {"_base", "_capture", "_control", "_dynamo"},
     "_device": {"_base"},
     "device": {"_base", "_capture", "_device"},
-    "_stablehlo": {"_base", "_control"},
+    "_stablehlo": {"_base", "_capture", "_control"},
     "_streaming": {"_base", "_capture"},
     "_packages": {"_base", "_capture", "_control", "_streaming", "formats"},
     "compat": {"_base", "_capture", "_control", "device"},

@@ -13,8 +13,9 @@ import pytest
 import torch
 from rnn_cases import KINDS, make
 from stablehlo_cases import GROUPS, Case
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import rnn
 from torch.utils import _pytree as pytree
 
 import weft
@@ -79,6 +80,81 @@ def test_recurrent_module(kind: str) -> None:
 
 #: By dtype: how far XLA's functions are from PyTorch's, relative to the number.
 BOUNDS = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 5e-6, torch.float64: 1e-13}
+
+
+def packed(lengths: list[int], sorted_: bool = True) -> rnn.PackedSequence:
+    x = torch.randn(len(lengths), max(lengths), 4)
+    return rnn.pack_padded_sequence(x, torch.tensor(lengths), batch_first=True, enforce_sorted=sorted_)
+
+
+@pytest.mark.parametrize("lengths", [[5, 3, 2], [4, 4], [2, 6, 1, 6]])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.GRU(4, 6, 2, bidirectional=True),
+        nn.LSTM(4, 6, 2, bidirectional=True, proj_size=3),
+        nn.LSTM(4, 6, bias=False, dropout=0.0),
+        nn.RNN(4, 6),
+        nn.RNN(4, 6, nonlinearity="relu", bidirectional=True),
+    ],
+    ids=str,
+)
+def test_a_recurrent_layer_on_a_packed_sequence(layer: nn.RNNBase, lengths: list[int]) -> None:
+    """Its lengths are part of the text, which takes the data alone; sorted or not, with a first state or without."""
+    torch.manual_seed(0)
+    sequence = packed(lengths, lengths == sorted(lengths, reverse=True))
+    hlo = weft.stablehlo(layer, sequence, gradients=True)
+    assert hlo.inputs[0] is sequence.data
+    check(hlo, of_packed(layer, sequence), 1e-5)
+    if not isinstance(layer, nn.LSTM):
+        first = torch.randn(layer.num_layers * (1 + layer.bidirectional), len(lengths), 6, requires_grad=True)
+        check(weft.stablehlo(layer, sequence, first, gradients=True), of_packed(layer, sequence, first), 1e-5)
+
+
+def of_packed(layer: nn.RNNBase, *arguments: Any) -> list[Tensor]:
+    """The layer's results in eager mode, of a packed one the data."""
+    output, state = layer(*arguments)
+    return [output.data, *pytree.tree_leaves(state)]
+
+
+@pytest.mark.parametrize("lengths", [[5, 3, 2], [3, 5, 2]])
+def test_packing_within_the_function(lengths: list[int]) -> None:
+    layer, known = nn.GRU(4, 6, batch_first=True), torch.tensor(lengths)
+
+    def tagger(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        sequence = rnn.pack_padded_sequence(x, known, batch_first=True, enforce_sorted=False)
+        y, h = layer(sequence)
+        return *rnn.pad_packed_sequence(y, batch_first=True, padding_value=-3.0, total_length=7), h
+
+    x = torch.randn(3, 6, 4)
+    hlo = weft.stablehlo(tagger, x, gradients=True)
+    leaf = x.clone().requires_grad_()
+    y, found, h = tagger(leaf)
+    assert found.tolist() == lengths and known.tolist() == lengths
+    layer.zero_grad()
+    (y.sum() + h.sum()).backward()
+    results = hlo.compile()([*hlo.inputs, torch.ones_like(y), torch.zeros(3, dtype=torch.int64), torch.ones_like(h)])
+    assert torch.equal(results[1], found)
+    for one, other in ((results[0], y), (results[2], h)):
+        assert distance(one, other.detach()) < 1e-6
+    wanted = {id(hlo.inputs[i]): result for i, result in zip(hlo.gradients, results[3:], strict=True)}
+    for parameter in layer.parameters():
+        assert parameter.grad is not None and distance(wanted[id(parameter)], parameter.grad) < 1e-5
+
+
+def test_what_is_not_known_of_a_packed_sequence_is_said() -> None:
+    layer = nn.GRU(4, 6, 2, dropout=0.5)
+
+    def lengths_given(x: Tensor, lengths: Tensor) -> Tensor:
+        return layer(rnn.pack_padded_sequence(x, lengths, batch_first=True))[1]
+
+    with pytest.raises(RuntimeError, match="known lengths are part of the text"):
+        weft.stablehlo(lengths_given, torch.randn(2, 3, 4), torch.tensor([3, 2]))
+    with pytest.raises(RuntimeError, match="with dropout on a PackedSequence: call eval"):
+        weft.stablehlo(layer, packed([3, 2]))
+    known = torch.tensor([3, 9])
+    with pytest.raises(RuntimeError, match="a length is 9, but the sequences have 3 steps"):
+        weft.stablehlo(lambda x: rnn.pack_padded_sequence(x, known, True, False).data, torch.randn(2, 3, 4))
 
 
 def run_plainly(case: Case) -> list[Tensor]:

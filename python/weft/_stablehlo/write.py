@@ -12,6 +12,7 @@ from weft import _C
 from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, UnsupportedError
 from weft._control.jit import capture
+from weft._stablehlo import packed
 from weft._stablehlo.xla import Counts, Executable
 
 
@@ -53,6 +54,9 @@ def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, grad
     then random numbers (as many as it draws), then tensors that it reads from outside, parameters for one: `.inputs`
     has all of them.
 
+    The lengths of packed sequences are part of the text: of a PackedSequence @main takes and returns the data alone,
+    and recurrent layers of PyTorch run over padded steps, in which rows that are over keep their state.
+
     With `gradients` @main also takes a cotangent for each result, of the result's type (one for an integer is ignored),
     and returns after the results the gradient of each input that requires grad.
 
@@ -70,7 +74,7 @@ def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, grad
             if value.dtype not in DTYPES:
                 raise TypeError(f"weft.stablehlo: a program has no inputs like a tensor of {value.dtype}")
     elif callable(program):
-        made, inputs = _captured(program, example)
+        made, inputs = _captured_padded(program, example)
     else:
         raise TypeError(f"weft.stablehlo: takes a program's text, a module or a function, not {type(program).__name__}")
     wanted = [tensor.requires_grad for tensor in inputs] if gradients else None
@@ -79,6 +83,27 @@ def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, grad
     types = [_C.Type(DTYPES[tensor.dtype], [(size, ()) for size in tensor.shape]) for tensor in inputs]
     written = _C.write_stablehlo(made, types or None, wanted, True)
     return StableHLO(written, inputs, [i for i, is_wanted in enumerate(wanted or ()) if is_wanted])
+
+
+def _captured_padded(function: Callable[..., Any], example: tuple[Any, ...]) -> tuple[_C.Program, list[Tensor]]:
+    """With recurrent layers on packed sequences as padded ones where these are, which the function may make itself."""
+    of_data, data = packed.unpacked(function, example)
+    if any(each is not value for each, value in zip(data, example, strict=True)):
+        return _captured(of_data, data)
+    try:
+        return _captured(function, example)
+    except RuntimeError as error:
+        if not any(words in str(error) for words in ("looks at values", "'lengths' argument")):
+            raise
+    try:
+        return _captured(of_data, data)
+    except RuntimeError as error:
+        if "'lengths' argument" not in str(error):
+            raise
+        raise RuntimeError(
+            "weft.stablehlo: the lengths of sequences are computed in the function, or are among its arguments: known "
+            "lengths are part of the text, so the function has to read them from outside"
+        ) from None
 
 
 def _captured(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[_C.Program, list[Tensor]]:

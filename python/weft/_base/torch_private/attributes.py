@@ -9,6 +9,8 @@ ATTRIBUTES = (
     ("torch:Tensor", "_use_count"),
     ("torch:Tensor", "_version"),
     ("torch:UntypedStorage", "_cdata"),
+    ("torch._VF", "_pack_padded_sequence"),
+    ("torch._VF", "_pad_packed_sequence"),
     ("torch.nn:Module", "_apply"),
     ("torch.nn:Module", "_buffers"),
     ("torch.nn:Module", "_modules"),
