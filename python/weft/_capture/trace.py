@@ -245,7 +245,7 @@ class _Tracer:
         return {s: Key(int(hints[s]) if s in hints else None, "" if self.by_hint else str(s)) for s in symbols}
 
     def _number(self, number: Any, symbols: Symbols, index: int) -> Any:
-        """A number that the run has in the place of an outer trace's size; any other value is itself."""
+        """The run's number for an outer trace's size; any other value as it is."""
         if not isinstance(number, torch.SymInt):
             return number
         sizes = {}

@@ -1,9 +1,8 @@
 """`weft.scan`, `while_loop` and `associative_scan` as Dynamo traces them: in terms of PyTorch's own operators.
 
-All here but `install` is code that Dynamo follows. PyTorch's operators want of a step what most steps don't have:
-results that share no memory with an argument or with each other, carries that lie in memory as the initial ones do,
-nothing but tensors. The functions below see to that; what becomes of the operators then, under any backend, is decided
-in `higher_order`.
+Dynamo follows all of this code, except `install`. PyTorch's operators ask for things that most steps don't have:
+results that share no memory with an argument or with each other, carries with the initial ones' strides, nothing but
+tensors. The functions below see to these. `higher_order` decides how the operators then run, under any backend.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from weft._control.scan_call import Call
 
 
 class _FlatScan(HigherOrderOperator):
-    """A name for Dynamo to meet: `install` has it write `torch.ops.higher_order.scan` in its place.
+    """An operator that stands for a scan in code that Dynamo traces: `install` makes Dynamo write
+    `torch.ops.higher_order.scan` for it.
 
-    It is called only where Dynamo couldn't trace the step and has broken its graph here.
+    The operator itself is called only where Dynamo couldn't trace the step and has broken its graph here.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def scan(
 # an attribute again whenever it checks its guards.
 
 _structures = ModuleType("weft._control.under_dynamo._structures")
-_numbers: dict[Any, int] = {}  #: numbers of structures
+_numbers: dict[Any, int] = {}  #: each structure's number
 _at: dict[int, int] = {}  #: the structure's number, by the call's key
 _keys = itertools.count()
 

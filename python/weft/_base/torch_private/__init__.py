@@ -197,7 +197,8 @@ COMPILER = (
     "torch.fx",
 )
 
-#: How file names begin in PyTorch that define the methods of tensors, and those that write a tensor's text.
+#: Beginnings of the names of PyTorch's files that define the methods of tensors, and of those that write a tensor's
+#: text.
 METHODS_FILES = tuple(f"{path}/_tensor" for path in torch.__path__)
 PRINTING_FILES = tuple(f"{path}/_tensor_str.py" for path in torch.__path__)
 #: The frame in which a thread waits for autograd: its file and its function.

@@ -31,11 +31,11 @@ def compile(
             return loss
 
     Args:
-        full_graph: what asks for values within, and so runs a part by itself, is an error. Other threads must not use
-            the device meanwhile.
+        full_graph: whether asking for a value within `f`, which runs a part of it by itself, is an error. Other threads
+            must not use the device meanwhile.
         name: taken, of no effect.
-        max_different_graphs: the most different programs there may be.
-        custom_compile_options: none.
+        max_different_graphs: the most different programs that `f` may have.
+        custom_compile_options: must be empty.
 
     Raises:
         NotImplementedError: there are compile options.

@@ -43,7 +43,7 @@ class MpModelWrapper:
 
 
 class MpSerialExecutor:
-    """`run(fn)` calls it; there is nobody to wait for."""
+    """`run(fn)` calls `fn` at once, since no other process has to be waited for."""
 
     def run(self, fn: Callable[[], Any]) -> Any:
         return fn()
