@@ -664,3 +664,11 @@ def test_restoring_anything(tmp_path: Path) -> None:
         if size >= len(saved):
             model.restore(saved[:8] + data[8 : len(saved)])
             assert model.step(torch.ones(1)).shape == (5,)
+
+
+def test_a_package_that_is_written_again_is_loaded_again(tmp_path: Path) -> None:
+    for seed in (21, 22):
+        torch.manual_seed(seed)
+        module, x = nn.GRU(2, 5), torch.randn(4, 2)
+        model = weft.load(weft.package(module, x, tmp_path / "again") / "libagain.so")
+        assert_close(model.run(x), module(x)[0])

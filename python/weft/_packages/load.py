@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -108,7 +109,7 @@ def load(library: str | Path, name: str | None = None) -> Model:
     """
     path = Path(library)
     prefix = path.name.removeprefix("lib").split(".")[0] if name is None else name
-    loaded = ctypes.CDLL(str(path.absolute() if path.exists() else path))
+    loaded = _loaded(path)
     try:
         function = getattr(loaded, f"{prefix}_model")
     except AttributeError:
@@ -118,6 +119,17 @@ def load(library: str | Path, name: str | None = None) -> Model:
     if model.abi != ABI:
         raise RuntimeError(f"{WHAT}: {path} is of ABI {model.abi}, and this Weft knows {ABI}: package the model again")
     return Model(loaded, model)
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    """The library as it is now: of a path that it has loaded before the loader gives what was there then. So it gets a
+    path of its own, which may be gone once it is loaded."""
+    if not path.exists():
+        return ctypes.CDLL(str(path))  # the loader looks for it, and says where
+    with tempfile.NamedTemporaryFile(prefix="weft_", suffix=".so") as copy:
+        copy.write(path.read_bytes())
+        copy.flush()
+        return ctypes.CDLL(copy.name)
 
 
 class Model:
