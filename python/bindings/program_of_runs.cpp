@@ -110,12 +110,12 @@ programs::ExternDerivative extern_derivative_with(const py::function& function) 
 py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector<size_t>& free,
                           const py::function& decompose, const std::vector<py::function>& derivatives,
                           const record::SizeFit& sizes, const py::function& extern_derivative,
-                          const std::optional<std::set<std::string>>& whole) {
+                          const std::optional<std::pair<std::set<std::string>, std::set<std::string>>>& whole) {
   std::vector<programs::SourceRun> sources;
   for (size_t i = 0; i < runs.size(); ++i)
     sources.push_back({runs[i], free, {decompose_with(decompose), derivative_with(derivatives.at(i))}});
   // A loop would call PyTorch in each of its steps. Code for fewer sizes is faster.
-  const programs::Noted noted{whole.value_or(std::set<std::string>())};
+  const programs::Noted noted = whole ? programs::Noted{whole->first, whole->second} : programs::Noted();
   auto program = programs::program_of_runs(sources, sizes, extern_derivative_with(extern_derivative),
                                            whole ? programs::Whole::kWhereSizesDecide : programs::Whole::kNever,
                                            whole ? &noted : nullptr);
@@ -186,8 +186,9 @@ void init_program_of_runs(py::module_& m) {
       "program_of_runs", &program_of_runs, py::arg("runs"), py::arg("free"), py::arg("decompose"),
       py::arg("derivatives"), py::arg("sizes"), py::arg("extern_derivative"), py::arg("whole") = py::none(),
       "What recorded runs of one function have in common, as a program. `derivatives`: for each run, of the "
-      "derivatives that it recorded. `whole`: these operations, and those of which the decomposition depends on sizes, "
-      "stay whole, and each op says of which operation it is a part.");
+      "derivatives that it recorded. `whole`: operations that stay "
+      "whole, and those that do where their decomposition depends on sizes; each op then says of which operation it is "
+      "a part.");
 }
 
 }  // namespace weft::bindings

@@ -510,7 +510,9 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
     fit.stop_guessing();
     Writer writer(all, fit, derivative, noted != nullptr);
     auto stays_whole = [&] {
-      return whole == Whole::kWhereSizesDecide && !writer.blamed().empty() && way.whole.insert(writer.blamed()).second;
+      const bool may = noted == nullptr || noted->may_stay.contains(writer.blamed());
+      return whole == Whole::kWhereSizesDecide && may && !writer.blamed().empty() &&
+             way.whole.insert(writer.blamed()).second;
     };
     try {
       return writer.write();

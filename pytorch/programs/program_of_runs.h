@@ -62,7 +62,8 @@ enum class Whole { kNever, kWhereSizesDecide };
 
 /// A program that somebody rewrites who has to say of which recorded operation an op is a part.
 struct Noted {
-  std::set<std::string> whole;  ///< operations that stay whole in any case, as PyTorch prints them
+  std::set<std::string> whole;     ///< operations that stay whole in any case, as PyTorch prints them
+  std::set<std::string> may_stay;  ///< those that do where their decomposition depends on sizes; no others
 };
 
 /// The note on an op that says of which recorded operation it is a part.

@@ -112,45 +112,74 @@ Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shap
   return result;
 }
 
-/// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-void Walker::convolution(const Op& op, const CallText& call) {
-  const Streams operands = operands_of(op);
-  const std::optional<size_t> bias = call.operand(2);
-  const size_t weight = call.operand(1).value();
-
-  for (std::optional<size_t> free : {std::optional(weight), bias})
-    if (free && operands[*free].kind != Kind::kConstant) refuse(op, "is by what doesn't follow from weights alone");
-  const Stream given = timed_again(op, operands[call.operand(0).value()]);
-  const size_t rank = writer_.step().type(given.step).shape.size();
-  if (given.time.dim == 1) refuse(op, "has its channels for time: `time=` says which dim the steps are in");
-  Stream x = permuted(given, channels_last(rank));
-  Windows windows;
+/// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups), by weights that are constants.
+Walker::Convolution Walker::convolution_of(const Op& op, const CallText& call) {
+  const Stream& weight = at(op.operands[call.operand(1).value()]);
+  const Stream* bias = call.operand(2) ? &at(op.operands[*call.operand(2)]) : nullptr;
+  if (weight.kind != Kind::kConstant || (bias != nullptr && bias->kind != Kind::kConstant))
+    refuse(op, "is by what doesn't follow from weights alone");
   const Sizes stride = call.integers(3), padding = call.integers(4), dilation = call.integers(5);
-  const Shape& kernel = whole_.type(op.operands[weight]).shape;
-  for (size_t i = 0; i + 2 < rank; ++i)
-    windows.dims.push_back({kernel[i + 2].constant(), stride.at(i), padding.at(i), dilation.at(i)});
-  ValueId weights = operands[weight].start;
-  if (call.flag(6)) {  // a convolution of the input with zeros between its elements, by the weights turned round
-    for (size_t i = 0; i + 2 < rank; ++i) {
-      Window& window = windows.dims[i];
-      x = spread(op, x, i + 1, window.stride);
+  const Shape& kernel = whole_.type(op.operands[call.operand(1).value()]).shape;
+  Convolution found;
+  ValueId weights = weight.start;
+  for (size_t i = 0; i + 2 < kernel.size(); ++i) {
+    Window window{kernel[i + 2].constant(), stride.at(i), padding.at(i), dilation.at(i)};
+    found.spread.push_back(1);
+    if (call.flag(6)) {  // a convolution of the input with zeros between its elements, by the weights turned round
+      found.spread.back() = window.stride;
       window = {window.kernel, 1, window.reach() - window.padding, window.dilation};
       if (window.padding < 0) refuse(op, "leaves out more at its edges than its kernel reaches");
     }
-    weights = turned_weights(writer_.start(), weights, call.integer(8));
+    found.windows.dims.push_back(window);
   }
+  if (call.flag(6)) weights = turned_weights(writer_.start(), weights, call.integer(8));
+  const ir::Dim& channels = whole_.type(op.operands[call.operand(0).value()]).shape.at(1);
+  if (!channels.is_constant()) refuse(op, "has its channels for time: `time=` says which dim the steps are in");
+  found.start = convolution_weights(writer_.start(), weights, bias != nullptr ? bias->start : ir::kNoValue,
+                                    call.integer(8), channels.constant());
+  found.step = found.start;
+  for (ValueId& each : found.step.by_group) each = writer_.in_step(Writer::constant(each));
+  if (bias != nullptr) found.step.bias = in_step(*bias);
+  return found;
+}
+
+void Walker::convolution(const Op& op, const CallText& call) {
+  const Streams operands = operands_of(op);
+  const Stream given = timed_again(op, operands[call.operand(0).value()]);
+  const Convolution found = convolution_of(op, call);
+  const size_t rank = writer_.step().type(given.step).shape.size();
+  Stream x = permuted(given, channels_last(rank));
+  for (size_t i = 0; i < found.spread.size(); ++i) x = spread(op, x, i + 1, found.spread[i]);
   Shape shape;
   for (int64_t dim : channels_last(rank)) shape.push_back(whole_.type(op.results[0]).shape[static_cast<size_t>(dim)]);
-  const ConvolutionWeights made =
-      convolution_weights(writer_.start(), weights, bias ? operands[*bias].start : ir::kNoValue, call.integer(8),
-                          writer_.step().type(x.step).shape.back().constant());
-  ConvolutionWeights in_step = made;
-  for (ValueId& each : in_step.by_group) each = writer_.in_step(Writer::constant(each));
-  if (bias) in_step.bias = this->in_step(operands[*bias]);
-  const Stream y = moving(op, x, windows, shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
-    return convolve(builder, taps, &builder == &writer_.step() ? in_step : made);
+  const Stream y = moving(op, x, found.windows, shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
+    return convolve(builder, taps, &builder == &writer_.step() ? found.step : found.start);
   });
   define(op, 0, permuted(y, channels_second(rank)), operands);
+}
+
+/// A call of PyTorch within a loop's step as ops of the IR: a convolution, of sizes that are known, by weights that are
+/// constants. None where it has to stay. `map`: the region's values in the program that is written.
+std::optional<ValueId> Walker::in_region(const Op& op, Builder& body, const passes::Substitution& map, bool is_step) {
+  if (op.code != OpCode::kExtern) return std::nullopt;
+  const CallText call("weft.stream", op.attr<std::string>("call"), std::vector<Sizes>(op.operands.size()));
+  if (call.name() != "aten.convolution.default" || call.flag(6)) return std::nullopt;
+  for (size_t i : {1, 2}) {
+    if (!call.operand(i)) continue;
+    const auto known = streams_.find(op.operands[*call.operand(i)]);
+    if (known == streams_.end() || known->second.kind != Kind::kConstant) return std::nullopt;
+  }
+  const Convolution found = convolution_of(op, call);
+  const Shape& shape = whole_.type(op.results[0]).shape;
+  const size_t rank = shape.size();
+  ValueId x = body.transpose(map(op.operands[call.operand(0).value()]), channels_last(rank));
+  std::vector<int64_t> counts;
+  for (size_t i = 0; i < found.windows.dims.size(); ++i) {
+    if (found.windows.dims[i].padding > 0) x = padded(body, x, i + 1, found.windows.dims[i].padding, 0);
+    counts.push_back(shape[i + 2].constant());
+  }
+  const std::vector<ValueId> taps = found.windows.taps(body, x, std::vector<int64_t>(counts.size(), 0), counts);
+  return body.transpose(convolve(body, taps, is_step ? found.step : found.start), channels_second(rank));
 }
 
 /// (input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override), or of maxima (input, kernel,

@@ -20,6 +20,9 @@ struct Loop {
   std::vector<ValueId> carries, stacks;
 };
 
+/// An op of the region as others; none where it stays as it is.
+using Native = std::function<std::optional<ValueId>(const Op&, Builder& body, const passes::Substitution& map)>;
+
 void for_each_type(const ir::Program& program, const ir::Block& block, const std::function<void(const Type&)>& see) {
   for (ValueId arg : block.args) see(program.type(arg));
   for (const Op& op : block.ops) {
@@ -31,13 +34,19 @@ void for_each_type(const ir::Program& program, const ir::Block& block, const std
 /// The scan by as many steps as the xs have. `map`: the values from outside that the region reads. `mask`:
 /// bool[length], at which steps the carries change; kNoValue: at all.
 Loop written(Builder& builder, const ScanView& scan, passes::Substitution map, const std::vector<ValueId>& inits,
-             const std::vector<ValueId>& xs, int64_t length, ValueId mask) {
+             const std::vector<ValueId>& xs, int64_t length, ValueId mask, const Native& native) {
   std::vector<ValueId> all = xs;
   if (mask != ir::kNoValue) all.push_back(mask);
   const Builder::Step step = [&](Builder& body, std::span<const ValueId> carries, std::span<const ValueId> slices) {
     for (size_t i = 0; i < carries.size(); ++i) map.set(scan.carry_args[i], carries[i]);
     for (size_t i = 0; i < scan.x_args.size(); ++i) map.set(scan.x_args[i], slices[i]);
-    for (const Op& op : scan.region.ops) body.block().ops.push_back(passes::clone(body.program(), op, map));
+    for (const Op& op : scan.region.ops) {
+      if (const std::optional<ValueId> value = native(op, body, map)) {
+        map.set(op.results[0], *value);
+      } else {
+        body.block().ops.push_back(passes::clone(body.program(), op, map));
+      }
+    }
     Builder::StepResults results;
     for (size_t i = 0; i < carries.size(); ++i) {
       ValueId out = map(scan.carry_outs[i]);
@@ -158,16 +167,23 @@ void Walker::scan(const Op& op) {
       refuse(op, "begins with what follows from the steps themselves");
     initial.push_back(in_start(op, init));
   }
+  const auto native = [&](bool is_step) -> Native {
+    return [this, is_step](const Op& each, Builder& body, const passes::Substitution& map) {
+      return in_region(each, body, map, is_step);
+    };
+  };
   Loop lead{initial, {}};
   if (like.lead() > 0) {
     for (const Stream& x : xs) values.push_back(value_in(op, x, false, view.length, like.lead()));
-    lead = written(writer_.start(), view, captured_by(op, false), initial, values, like.lead(), ir::kNoValue);
+    lead = written(writer_.start(), view, captured_by(op, false), initial, values, like.lead(), ir::kNoValue,
+                   native(false));
   }
   for (ValueId carry : lead.carries) states.push_back(writer_.add_state("carry", carry));
   values.clear();
   for (const Stream& x : xs) values.push_back(value_in(op, x, true, view.length, like.per_chunk));
   const ValueId mask = like.shift > 0 ? writer_.mask(like.per_chunk, like.shift) : ir::kNoValue;
-  const Loop loop = written(writer_.step(), view, captured_by(op, true), states, values, like.per_chunk, mask);
+  const Loop loop =
+      written(writer_.step(), view, captured_by(op, true), states, values, like.per_chunk, mask, native(true));
   for (size_t i = 0; i < states.size(); ++i) {
     writer_.set_next(states[i], loop.carries[i]);
     Stream last;

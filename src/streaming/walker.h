@@ -83,7 +83,16 @@ class Walker {
   // ---- externs.cpp: convolutions and pooling
   using Fold = std::function<ir::ValueId(ir::Builder&, const std::vector<ir::ValueId>& taps)>;
   void external(const ir::Op& op);
+  /// A convolution as windows, and weights for them in both programs.
+  struct Convolution {
+    Windows windows;
+    std::vector<int64_t> spread;  ///< by spatial dim: how far its elements are put apart before
+    ConvolutionWeights start, step;
+  };
+  Convolution convolution_of(const ir::Op& op, const ir::CallText& call);
   void convolution(const ir::Op& op, const ir::CallText& call);
+  std::optional<ir::ValueId> in_region(const ir::Op& op, ir::Builder& body, const passes::Substitution& map,
+                                       bool is_step);
   void pool(const ir::Op& op, const ir::CallText& call, bool is_mean);
   void repeat(const ir::Op& op, const ir::CallText& call);
   void unfold(const ir::Op& op, const ir::CallText& call);

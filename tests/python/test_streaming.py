@@ -238,6 +238,26 @@ def test_a_scan_of_the_users_own() -> None:
     compare(model, torch.randn(20, B, C), 0)
 
 
+def test_convolutions_in_a_loop() -> None:
+    """A convolutional LSTM, whose step calls PyTorch: in the stream it doesn't."""
+    torch.manual_seed(0)
+    conv = nn.Conv2d(5, 8, 3, padding=1)
+
+    def model(x: Tensor) -> Tensor:
+        def step(carry: tuple[Tensor, Tensor], xt: Tensor) -> Any:
+            h, c = carry
+            i, f, o, g = conv(torch.cat([xt, h], 1)).chunk(4, 1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            return (h, c), h
+
+        zeros = torch.zeros(B, 2, 4, 4)
+        return weft.scan(step, (zeros, zeros), x)[1]
+
+    stream = compare(model, torch.randn(9, B, 3, 4, 4), 0)
+    assert "extern" not in stream.model.step.text
+
+
 def test_a_loop_in_python() -> None:
     class Loop(nn.Module):
         def __init__(self) -> None:

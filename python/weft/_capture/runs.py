@@ -32,8 +32,9 @@ class Function:
     samples: Sequence[tuple[int, int]] = ()  #: numbers for its one symbol to try beside the usual ones
     #: whether what was found for all sizes holds for more than the runs that it was found in
     proof: Callable[[_C.Template], bool] | None = None
-    #: operations that stay whole, as do those of which the decomposition depends on sizes; ops then say which is theirs
-    whole: frozenset[str] | None = None
+    #: operations that stay whole, and those that do where their decomposition depends on sizes; each op of the program
+    #: then says of which operation it is a part
+    whole: tuple[frozenset[str], frozenset[str]] | None = None
     #: (tensor leaf, dim)s whose size decides how many operations the function has
     never_dynamic: frozenset[tuple[int, int]] = frozenset()
     #: from the shapes of the first tensor leaves to those of the last, which follow from them

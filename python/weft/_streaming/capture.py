@@ -20,10 +20,15 @@ from weft._capture.traced import Traced
 Time = int | None | Sequence[int | None]
 
 
-#: Operations that the pass knows, and whose decomposition it would not know again.
-WHOLE = frozenset(
-    f"aten.{name}.default"
-    for name in ("max_pool2d_with_indices", "max_pool3d_with_indices", "upsample_nearest1d", "unfold")
+Names = frozenset[str]
+#: Operations that the pass knows, and of whose decomposition it would not know what they are: always, and where their
+#: decomposition depends on sizes.
+WHOLE: tuple[Names, Names] = (
+    frozenset(
+        f"aten.{name}.default"
+        for name in ("max_pool2d_with_indices", "max_pool3d_with_indices", "upsample_nearest1d", "unfold")
+    ),
+    frozenset(f"aten.{name}.default" for name in ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")),
 )
 
 DIFFERS = "the model does something else for another number of steps"
@@ -144,7 +149,7 @@ class _Whole:
             raise failed
         raise UnsupportedError(f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike")
 
-    def _traced(self, steps: int, whole: frozenset[str] | None) -> Traced:
+    def _traced(self, steps: int, whole: tuple[Names, Names] | None) -> Traced:
         self.function = self._function(steps, whole)
         run = record.record(self.function)
         # A tensor from outside with as many rows as there are steps would be taken for one that has one a step.
@@ -162,7 +167,7 @@ class _Whole:
                 raise UnsupportedError(f"{DIFFERS}: it is found for {steps} steps, and others have another form")
         return traced
 
-    def _is_proved(self, template: _C.Template, steps: int, whole: frozenset[str] | None) -> bool:
+    def _is_proved(self, template: _C.Template, steps: int, whole: tuple[Names, Names] | None) -> bool:
         """Whether the model does the same, word for word, for other numbers of steps, where it does anything."""
         tried = 0
         for more in (1, 2, 3, 5, 8, steps // self.group + 1):
@@ -176,7 +181,7 @@ class _Whole:
             tried += 1
         return tried > 1
 
-    def _function(self, steps: int, whole: frozenset[str] | None) -> Function:
+    def _function(self, steps: int, whole: tuple[Names, Names] | None) -> Function:
         def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
             if self.group > 1:
                 args = self._ungrouped(args)

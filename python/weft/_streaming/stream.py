@@ -31,7 +31,8 @@ class Stream:
                 sizes[port.time] = model.chunk
             chunk.append(torch.Size(sizes))
             step.append(torch.Size(size for dim, size in enumerate(sizes) if dim != port.time))
-        self._shapes = {False: chunk, True: step if model.chunk == 1 else None}
+        #: by whether the time's dim is left out
+        self._shapes: dict[bool, list[torch.Size]] = {False: chunk, True: step if model.chunk == 1 else []}
         self.reset()
 
     @property
@@ -160,7 +161,8 @@ class Stream:
 
 def _stacked(tensor: Tensor, time: int, chunks: int) -> Tensor:
     """[.., steps, ..] as [chunks, .., steps of one, ..]."""
-    return tensor.unflatten(time, (chunks, -1)).movedim(time, 0).contiguous()
+    stack: Tensor = tensor.unflatten(time, (chunks, -1)).movedim(time, 0).contiguous()
+    return stack
 
 
 def stream(
