@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 import weft
 from weft import backend
+from weft._dynamo.rolling.not_rolled import _difference
+from weft._dynamo.rolling.stretches import form_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from loops.corpus import INPUT, LOOPS
@@ -118,6 +120,16 @@ def _asked_later(x: Tensor) -> Tensor:
     return h
 
 
+def _asked_of_a_list(x: Tensor) -> Tensor:
+    h = torch.zeros(4)
+    steps = [(row, t == 2) for t, row in enumerate(x.unbind(0))]
+    for row, asks in steps:
+        h = torch.tanh(row + h)
+        if asks:
+            h = h * float(h.sum())
+    return h
+
+
 def _asked_once(x: Tensor) -> Tensor:
     h = torch.zeros(4)
     for t in range(x.shape[0]):
@@ -128,8 +140,9 @@ def _asked_once(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("loop", "told"),
     [
-        (_asked_in_a_step, "a step asks Python for the value of a tensor (`if torch.all(n == 0):"),
-        (_asked_later, "a step asks Python for the value of a tensor (`h = h * float(h.sum())`)"),
+        (_asked_in_a_step, "the step at 0 of its range asks Python for the value of a tensor (`if torch.all(n == 0):"),
+        (_asked_later, "the step at 2 of its range asks Python for the value of a tensor (`h = h * float(h.sum())`)"),
+        (_asked_of_a_list, "step 3 asks Python for the value of a tensor (`h = h * float(h.sum())`)"),
         (_asked_once, ""),
     ],
 )
@@ -148,6 +161,32 @@ def test_a_loop_that_dynamo_gives_up_is_said(loop: Callable[[Tensor], Tensor], t
         assert place.startswith("test_loop_corpus.py:")
     else:
         assert weft.stats()["backend"]["rolled"] == 1
+
+
+def _two_ways(x: Tensor) -> Tensor:
+    x = torch.cos(torch.tanh(x))
+    return torch.sort(torch.cos(torch.relu(x)))[0]
+
+
+def test_what_differs_in_a_step_is_said() -> None:
+    """What it does, and what most do in its place."""
+    graphs: list[Any] = []
+
+    def keep(module: Any, _: Any) -> Any:
+        graphs.append(module)
+        return module
+
+    torch.compile(_two_ways, backend=keep)(torch.randn(8))
+    tanh, cos, relu, other_cos, sort, *_ = (node for node in graphs[0].graph.nodes if node.op.startswith("call"))
+    for step, usual, said in (
+        ([relu, other_cos], [tanh, cos], "it does relu instead of tanh"),
+        ([relu, other_cos, sort], [relu, cos], "it does sort besides"),
+        ([tanh], [tanh, cos], "it does no cos"),
+    ):
+        forms = [tuple(map(form_of, nodes)) for nodes in (step, usual)]
+        place, reason = _difference(5, step, *forms, usual)
+        assert reason == f"step 5 does something else than most: {said}"
+        assert place.file.endswith("test_loop_corpus.py")
 
 
 def test_layers_with_weights_of_their_own_are_no_loop() -> None:

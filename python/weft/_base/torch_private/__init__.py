@@ -47,6 +47,8 @@ if TYPE_CHECKING:  # the types of the names in LAZY
     # Dynamo has few types for the names that follow.
     InstructionTranslatorBase: Any
     LazyVariableTracker: Any
+    ListIteratorVariable: Any
+    RangeIteratorVariable: Any
     TorchHigherOrderOperatorVariable: Any
     call_function_and_unflatten_output: Any
     discard_graph_changes: Any
@@ -141,6 +143,8 @@ LAZY = {
     "InstructionTranslator": "torch._dynamo.symbolic_convert:InstructionTranslator",
     "InstructionTranslatorBase": "torch._dynamo.symbolic_convert:InstructionTranslatorBase",
     "LazyVariableTracker": "torch._dynamo.variables.higher_order_ops:LazyVariableTracker",
+    "ListIteratorVariable": "torch._dynamo.variables.lists:ListIteratorVariable",
+    "RangeIteratorVariable": "torch._dynamo.variables.lists:RangeIteratorVariable",
     "TorchHigherOrderOperatorVariable": "torch._dynamo.variables.higher_order_ops:TorchHigherOrderOperatorVariable",
     "call_function_and_unflatten_output": (
         "torch._dynamo.variables.higher_order_ops:_call_function_and_unflatten_output"

@@ -7,7 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from weft._base import users_code
-from weft._base.torch_private import InstructionTranslator, InstructionTranslatorBase
+from weft._base.torch_private import (
+    InstructionTranslator,
+    InstructionTranslatorBase,
+    ListIteratorVariable,
+    RangeIteratorVariable,
+)
 from weft._dynamo.rolling.not_rolled import NotRolled, Place
 
 #: How Dynamo's message begins where Python wants the value of a tensor.
@@ -22,21 +27,32 @@ def install(tell: Callable[[NotRolled], None], compiler: str) -> None:
     def watched(code: Any, error: Exception) -> Any:
         output = InstructionTranslator.current_tx().output
         if getattr(output.compiler_fn, "compiler_name", "") == compiler:
-            tell(_loop(error))
+            tell(_loop(error, _step(output.root_tx)))
         return give_up(code, error)
 
     translator.raise_loop_graph_break = staticmethod(watched)
 
 
-def _loop(error: Exception) -> NotRolled:
+def _step(frame: Any) -> str:
+    """Which step Dynamo is in, of the innermost `for` of the function that it compiles. An iterator on the stack has
+    counted what it gave; that of a range knows only the number that comes next."""
+    for value in reversed(frame.stack):
+        if isinstance(value, ListIteratorVariable):
+            return f"step {value.index}"
+        if isinstance(value, RangeIteratorVariable):
+            return f"the step at {value.start - value.step} of its range"
+    return "a step"
+
+
+def _loop(error: Exception, step: str) -> NotRolled:
     stack = [frame for frame in getattr(error, "real_stack", None) or () if users_code.is_users(frame.filename)]
     place = Place(stack[-1].filename, stack[-1].lineno or 0, (stack[-1].line or "").strip()) if stack else Place()
     what = str(error).split("\n")[0]
     if what.startswith(_VALUES):
         reason = (
-            f"a step asks Python for the value of a tensor (`{place.code}`), where Dynamo gives the loop up; "
+            f"{step} asks Python for the value of a tensor (`{place.code}`), where Dynamo gives the loop up; "
             "torch.where chooses between two results, torch.cond in a step of weft.scan between two computations"
         )
     else:
-        reason = f"a step does what Dynamo can't trace (`{place.code}`: {what}), and so it gives the loop up"
+        reason = f"{step} does what Dynamo can't trace (`{place.code}`: {what}), and so it gives the loop up"
     return NotRolled(place, 1, reason)

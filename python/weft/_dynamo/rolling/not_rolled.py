@@ -7,6 +7,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor, fx
 
@@ -117,14 +118,25 @@ def _why(loop: _Loop, known: Known) -> tuple[Place, str]:
     usual = Counter(forms).most_common(1)[0][0]
     for number, (step, form) in enumerate(zip(steps, forms, strict=True), 1):
         if form != usual:
-            other = next(
-                (i for i, (a, b) in enumerate(zip(form, usual, strict=False)) if a != b), min(len(step) - 1, 0)
-            )
-            what = f"step {number} does something else than most: {name_of(step[other])}"
-            return place_of(step[other]), what
+            return _difference(number, step, form, usual, steps[forms.index(usual)])
     if len(usual) < FEWEST:
         return at, "a scan of steps that do so little would not pay"
     return at, "its steps do the same, but no order was found in what they read"
+
+
+def _difference(
+    number: int, step: list[fx.Node], form: tuple[Any, ...], usual: tuple[Any, ...], other: list[fx.Node]
+) -> tuple[Place, str]:
+    """Where a step parts from one like most, and what each does there."""
+    at = next((i for i, (a, b) in enumerate(zip(form, usual, strict=False)) if a != b), min(len(form), len(usual)))
+    said = f"step {number} does something else than most"
+    if at >= len(step):
+        return place_of(other[at]), f"{said}: it does no {name_of(other[at])}"
+    if at >= len(other):
+        return place_of(step[at]), f"{said}: it does {name_of(step[at])} besides"
+    own, others = name_of(step[at]), name_of(other[at])
+    in_which = f"instead of {others}" if own != others else "in another way, or with other values"
+    return place_of(step[at]), f"{said}: it does {own} {in_which}"
 
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+).*\n\s*(?P<code>.*)')
