@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 CHECKED = [str(ROOT / "examples"), str(HERE / "typed_uses.py")]
 MODULES = ["weft", "weft.device", "weft.nn", "weft.formats", "weft.verification", "weft.explanation"]
 #: Arguments that are passed on to a function of the user's.
-PASS_ON = {"weft.explain", "weft.explanation.explain", "weft.stablehlo", "weft.nn.convert"}
+PASS_ON = {"weft.explain", "weft.explanation.explain", "weft.stablehlo", "weft.stream", "weft.nn.convert"}
 
 
 def checker(module: str, *arguments: str, **environment: str) -> None:
