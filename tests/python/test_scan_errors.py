@@ -199,3 +199,16 @@ def test_the_reason_of_a_fallback_is_about_the_users_program(how):
     torch.testing.assert_close(last, xs.sum(0))
     (reason,) = weft.stats()["fallbacks"]
     assert "what autograd refuses for tensors with gradients" in reason and "(test_scan_errors.py:" in reason
+
+
+@pytest.mark.parametrize("features", [1, 2, 5, 7])
+def test_a_cells_weights_of_a_wrong_size_are_an_error(features: int) -> None:
+    """chunk gives fewer parts than there are gates then: reading the last one ended the process."""
+    h, x = torch.zeros(3, 4), torch.randn(6, 3, 4)
+    weights = torch.randn(features, 4), torch.randn(features, 4)
+    for step in (
+        lambda h, x: (torch.gru_cell(x, h, *weights), x),
+        lambda h, x: (torch.lstm_cell(x, (h, h), *weights)[0], x),
+    ):
+        with pytest.raises(RuntimeError):
+            weft.scan(step, h, x)
