@@ -27,6 +27,7 @@ NO_CACHES = {
     "_locks": "one for each rank",
     "_undo": "what a switch takes back",
     "_running": "closures that are running",
+    "_counted": "two files, in a process of the survey",
 }
 
 
