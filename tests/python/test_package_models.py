@@ -34,7 +34,7 @@ class Denoiser(nn.Module):
 
 def run(model: Any, stream: Any, xs: Tensor) -> list[Tensor]:
     """The outputs of a loaded package for a sequence, put together as a stream's."""
-    port = stream.inputs[0]
+    port = stream.model.inputs[0]
     chunks = xs.shape[port.time] // port.per_chunk
     stacked = xs.unflatten(port.time, (chunks, port.per_chunk)).movedim(port.time, 0).contiguous()
     found = model.run(stacked)
@@ -62,6 +62,17 @@ def test_a_denoiser(tmp_path_factory: pytest.TempPathFactory) -> None:
     model, xs = Denoiser().eval(), torch.randn(1, 8, 40)
     facts = check(model, xs, 2, tmp_path_factory)
     assert facts["chunk"] == 1 and facts["inputs"] == [{"name": "x", "dtype": "f32", "shape": [1, 8, 1]}]
+
+
+@pytest.mark.parametrize("target", ["aarch64", "cortex-m4"])
+def test_a_denoiser_under_emulators(target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    torch.manual_seed(0)
+    model, xs = Denoiser().eval(), torch.randn(1, 8, 20)
+    folder = weft.package(model, xs, tmp_path_factory.mktemp("packages") / "model", targets=target, time=2)
+    steps = xs.movedim(2, 0).unsqueeze(-1).contiguous()
+    (found,) = packaged.run(folder, target, [steps], 20, {"y": (torch.float32, (1, 8, 1))})
+    with torch.no_grad():
+        torch.testing.assert_close(found.squeeze(-1).movedim(0, 2), model(xs), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(8))
