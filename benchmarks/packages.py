@@ -5,7 +5,9 @@ a step a call, as a program that gets one sample at a time has to, with the stat
 sequence in one call, which no such program can do. All take turns, and the least of each is shown, since what else runs
 on the machine only adds. Results are compared before anything is timed.
 
-Usage: packages.py [--quick] [--write docs/packages.md]
+With `--rtneural FOLDER`, RTNeural's sources, its table comes behind: there both are called from C++.
+
+Usage: packages.py [--quick] [--rtneural FOLDER] [--write docs/packages.md]
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 import weft
+from peers import rtneural
 from weft import _C
 
 MARKS = ("<!-- figures -->", "<!-- /figures -->")
@@ -122,6 +125,9 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument(
+        "--rtneural", metavar="FOLDER", type=Path, help="compare with RTNeural, whose sources are there"
+    )
     parser.add_argument("--write", metavar="FILE", help="put the table between the marks in this file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -133,6 +139,8 @@ def main() -> None:
                 cases.append((case, case.measure(3 if arguments.quick else 11)))
                 print(case.name, hidden, {way: round(ns) for way, ns in cases[-1][1].items()}, flush=True)
     text = f"{machine()}.\n\n{table(cases)}"
+    if arguments.rtneural:
+        text += f"\n\nBoth called from C++, a step a call:\n\n{rtneural.table(arguments.rtneural.absolute())}"
     print(text)
     if arguments.write:
         path = Path(arguments.write)
