@@ -28,14 +28,14 @@ from weft._control.jit import jit
 from weft._control.scan import scan
 from weft._control.while_loop import while_loop
 from weft._patches.switch import disable, disabled, enable
-from weft._stablehlo.write import stablehlo
-from weft._streaming.stream import stream
 from weft.device import sync
 
 if TYPE_CHECKING:  # these names are imported by __getattr__, when somebody asks for them
     from weft import formats, nn
     from weft._packages.load import load
     from weft._packages.package import package
+    from weft._stablehlo.write import stablehlo
+    from weft._streaming.stream import stream
     from weft.explanation import explain
     from weft.nn import quantize
     from weft.verification import verify
@@ -100,6 +100,8 @@ _LAZY = {
     "explain": ("weft.explanation", "explain"),
     "package": ("weft._packages.package", "package"),
     "load": ("weft._packages.load", "load"),
+    "stablehlo": ("weft._stablehlo.write", "stablehlo"),
+    "stream": ("weft._streaming.stream", "stream"),
 }
 
 

